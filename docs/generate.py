@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     import click
 
-    from traceanalyzer.report.model import Finding, Recommendation
+    from traceanalyzer.diagnosis.finding import Finding, Recommendation
 
 ROOT = Path(__file__).resolve().parents[1]
 FINDINGS = ROOT / "traceanalyzer" / "report" / "findings"
@@ -139,7 +139,7 @@ def _help(path: str, command: click.Command | None) -> Iterator[str]:
 
 def figures(*measurements: str) -> str:
     """Figures of dataclasses (`package.module.Class`) with units and definitions."""
-    from traceanalyzer.figures import definitions
+    from traceanalyzer.base.figures import definitions
 
     rows = [d for name in measurements for d in definitions(_named(name))]
     return _table(("figure", "unit", "what it is"), [(f"`{d.name}`", d.unit, d.definition) for d in rows])
@@ -147,12 +147,12 @@ def figures(*measurements: str) -> str:
 
 def tables() -> str:
     """The columns of the report's tables."""
-    from traceanalyzer.figures import definitions
-    from traceanalyzer.tables import TABLES
+    from traceanalyzer.base.figures import definitions
+    from traceanalyzer.report.table_entries import TABLES
 
     parts = []
     for table in TABLES:
-        command = f"; all rows: `traceanalyzer {table.command}`" if table.command else ""
+        command = f"; all rows: `traceanalyzer {table.command.name}`" if table.command else ""
         rows = [(f"`{d.name}`", d.unit, d.definition) for d in definitions(table.row)]
         about = f"`tables.{table.name}`{command}. {_first_sentence(table.row)}"
         parts.append(f"### {table.title}\n{about}\n\n{_table(('column', 'unit', 'what it is'), rows)}")
@@ -186,7 +186,7 @@ def _reason(source: str, name: str) -> str:
 def finding(recording: str, finding_id: str) -> str:
     """A finding of a recording, and what is recommended for it, as the report has them."""
     import traceanalyzer as ta
-    from traceanalyzer.report.terminal.whole import render_terminal
+    from traceanalyzer.report.terminal.screen import render_terminal
 
     report = ta.analyze(ROOT / recording)
     text = render_terminal(report, WIDTH)
@@ -226,6 +226,14 @@ def logs() -> str:
     return _table(("log", "its times"), [(form, known[form]) for form in dict.fromkeys(f.name for f in FORMATS)])
 
 
+def formats() -> str:
+    """What can be read, what it tells and does not, and how it is recorded."""
+    from traceanalyzer.ingest import detect
+
+    rows = [(one.name, one.tells, one.cannot, one.record) for one in (form.ABILITIES for form in detect.formats())]
+    return _table(("recording", "tells", "cannot tell", "how to record it"), rows)
+
+
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = [head, ("---",) * len(head), *(tuple(cell.replace("|", "\\|") for cell in row) for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
@@ -243,7 +251,7 @@ def _first_sentence(what: Any) -> str:
 
 def scenarios() -> str:
     """What `whatif` answers."""
-    from traceanalyzer.analysis.replay.scenarios import SCENARIOS
+    from traceanalyzer.replay.scenarios import SCENARIOS
 
     return _table(("scenario", "what is assumed"), [(f"`{s.id}`", s.basis) for s in SCENARIOS])
 
@@ -271,6 +279,7 @@ FILLS: dict[str, Callable[..., str]] = {
     "finding": finding,
     "findings": findings,
     "logs": logs,
+    "formats": formats,
     "scenarios": scenarios,
     "remedies": remedies,
 }

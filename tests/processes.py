@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import subprocess
 from typing import TYPE_CHECKING, Any
+
+from traceanalyzer.base.parallel import children
 
 if TYPE_CHECKING:
     import pytest
 
 
-def noted_processes(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
+def noted_processes(monkeypatch: pytest.MonkeyPatch) -> list[children.Child[Any]]:
     """A list of what is started from now on."""
-    made: list[subprocess.Popen[bytes]] = []
-    popen = subprocess.Popen
+    made: list[children.Child[Any]] = []
+    start = children._started
 
-    def noted(*given: Any, **options: Any) -> Any:
-        made.append(popen(*given, **options))
+    def noted(work: Any) -> Any:
+        made.append(start(work))
         return made[-1]
 
-    monkeypatch.setattr(subprocess, "Popen", noted)
+    monkeypatch.setattr(children, "_started", noted)
     return made

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from traceanalyzer.snapshot import Snapshot
+    from traceanalyzer.trace.snapshot import Snapshot
 
 MIB = 1 << 20
 SEGMENT = 1 << 40

@@ -10,8 +10,8 @@ import pytest
 import traceanalyzer
 from tests.analysis.build import TraceBuilder
 from tests.recorded import ranks, recording
-from traceanalyzer.analysis.measure import Measurements
-from traceanalyzer.errors import SeveralRunsError
+from traceanalyzer.base.errors import SeveralRunsError
+from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.report.build import build_report
 from traceanalyzer.trace import Run
 
@@ -28,7 +28,7 @@ def test_a_first_step_without_device_work():
         built.call("cudaLaunchKernel", 100 * i + 10, 100 * i + 15, correlation=i)
         built.kernel("gemm", 100 * i + 20, 100 * i + 60, correlation=i)
     built.kernel("gemm", 5, 8)
-    steps = Measurements(built.build()).steps
+    steps = measure(built.build()).timed.steps
     assert (steps.duration > 0).all()
 
 

@@ -12,7 +12,7 @@ import pytest
 import traceanalyzer
 from tests import brute_force
 from tests.recorded import EVERY, label
-from traceanalyzer.tables import table
+from traceanalyzer.report.tables import table
 
 if TYPE_CHECKING:
     from traceanalyzer.report.model import Report

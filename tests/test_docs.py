@@ -11,6 +11,7 @@ import re
 import shlex
 import shutil
 import stat
+import tarfile
 import typing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -76,6 +77,9 @@ def folder(tmp_path: Path) -> Path:
     for name in ("snapshot", "before", "after"):
         data = (ROOT / "tests" / "data" / "memory" / "kv_cat.base.snapshot.pickle.gz").read_bytes()
         (folder / f"{name}.pickle").write_bytes(gzip.decompress(data))
+    with tarfile.open(ROOT / "tests" / "data" / "hangs" / "hangs.tar.gz") as packed:
+        packed.extractall(folder, filter="data")
+    (folder / "nvidia" / "lock_gil_1st").rename(folder / "dumps")
     small_run("3.24.0").write(folder / "run.sqlite")
     (folder / "train.log").write_text("".join(f"step {i} took {100 + i % 3}.5 ms\n" for i in range(30)))
     store_report(folder / "runs.db", full(), tags={"branch": "main"})

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.base.frozen import dataclass
 
 
 def both(cls: type[Any], **options: bool) -> tuple[type[Any], type[Any]]:

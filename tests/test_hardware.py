@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from traceanalyzer.errors import UnreadableInputError
-from traceanalyzer.hardware import PRECISIONS, HardwareTable
+from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.trace import Device
+from traceanalyzer.trace.hardware import PRECISIONS, HardwareTable
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,33 +21,35 @@ HEAVY = {"torch", "plotly", "pandas", "rich", "sqlite_utils", "pynvml", "isal", 
 LATE = (
     "cli",
     "__init__.py",
-    "analysis/measure.py",
+    "base/parallel/__init__.py",
+    "diagnosis/measurements.py",
     "collect/attach.py",
     "ingest/__init__.py",
     "ingest/capture.py",
     "report/build.py",
-    "report/document.py",
+    "report/printed.py",
     "report/page.py",
     "report/kept_report.py",
-    "tables.py",
+    "report/table_entries.py",
 )
 """Where modules of the package itself may wait as well: `--help` and `import traceanalyzer` answer at once, a program
 that is recorded loads only what records it, a memory snapshot is read without the readers of traces, a terminal does
 without what makes pages, JSON without what draws for one, a report that is kept without what makes one, a table
-without advice, and a recording without a memory snapshot without what reads and explains one."""
+without advice, a recording without a memory snapshot without what reads and explains one, a short one without threads
+and processes."""
 MOST_FILES = 22
 """In a folder, `__init__.py` left out."""
-LARGER = {"analysis/tables": 28, "analysis/replay/changes": 28, "cli": 32}
-"""Folders with more: a table a file, a change a file, a command a file."""
-TREES = ("analysis", "diagnosis", "report")
+LARGER = {"analysis/tables": 28, "replay/changes": 28}
+"""Folders with more: a table a file, a change a file."""
+TREES = ("analysis", "replay", "diagnosis", "report")
 """Within each a file's name stands once; formats (`ingest/`) and commands (`cli/`) are alike on purpose."""
 ONE_MEANING = {
     "attention.py": "attention: its work, its shape",
     "bounds.py": "what limits a kernel: its class of limits, kernels grouped by it",
     "build.py": "makes a report",
     "collectives.py": "collectives: their names, their work, their table",
+    "communication.py": "communication: findings on it, remedies against them",
     "document.py": "a report in sections",
-    "html.py": "a document as one HTML file",
     "layout.py": "memory layouts of tensors",
     "measure.py": "the measurements of a room, from its parts",
     "model.py": "the values that a document consists of",
@@ -57,10 +60,11 @@ ONE_MEANING = {
     "page.py": "a report as a page",
     "phases.py": "phases of a step: their table, their memory",
     "redact.py": "removes private parts of a report",
-    "sections.py": "the sections of a report",
+    "render.py": "a document in one medium",
     "steps.py": "steps: how they are found, what compiling does to them",
     "syncs.py": "syncs: their table, their replay",
     "timing.py": "step times without a recording of the device",
+    "whole.py": "all of a report in sections",
     "whatif.py": "what would be different: step time, memory",
 }
 """Names of several files of a tree, each with the one thing that it means in all of them."""
@@ -107,4 +111,11 @@ def test_frozen_dataclasses_are_the_quick_ones(path: Path) -> None:
     """Every command makes two hundred; those that change, or have slots, are the standard library's."""
     text = path.read_text(encoding="utf-8")
     if re.search(r"^from dataclasses import .*\bdataclass\b", text, re.MULTILINE) and path.name != "frozen.py":
-        assert re.search(r"^@dataclass$|slots=True", text, re.MULTILINE), "see traceanalyzer/frozen.py"
+        assert re.search(r"^@dataclass$|slots=True", text, re.MULTILINE), "see traceanalyzer/base/frozen.py"
+
+
+def test_the_readme_draws_the_rooms_in_the_order_of_the_contract() -> None:
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
+    layers = [set(layer.split(" | ")) for layer in reversed(contract["layers"])]
+    drawn = next(part for part in (ROOT / "README.md").read_text().split("\n\n") if part.startswith("`base` →"))
+    assert [set(re.findall(r"`(\w+)`", step)) for step in drawn.split("→")] == layers[1:]  # the version is no room

@@ -10,7 +10,7 @@ import pytest
 
 import traceanalyzer as ta
 from docs import notebooks
-from traceanalyzer.errors import TraceAnalyzerError
+from traceanalyzer.base.errors import TraceAnalyzerError
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLE, FIXED = (ROOT / "sample_traces" / name for name in ("sync_bound", "sync_fixed"))

@@ -7,9 +7,10 @@ import pytest
 
 import traceanalyzer as ta
 from tests.recorded import recording
-from traceanalyzer.errors import EmptyRecordingError
-from traceanalyzer.selection import Selection
-from traceanalyzer.tables import BY_NAME, Wanted, table
+from traceanalyzer.base.errors import EmptyRecordingError
+from traceanalyzer.diagnosis.selection import Selection
+from traceanalyzer.report.table_entries import BY_NAME, RowFilter
+from traceanalyzer.report.tables import table
 
 SAMPLE = Path(__file__).resolve().parents[1] / "tests" / "data" / "gpu" / "sync_bound.json.gz"
 
@@ -29,9 +30,9 @@ def test_every_table_is_a_frame(run, name: str) -> None:
 def test_gaps_come_in_time_order_and_can_be_narrowed(run) -> None:
     everything = table(run, "gaps")
     assert [g.start_ns for g in everything] == sorted(g.start_ns for g in everything)
-    long = table(run, "gaps", wanted=Wanted(min_us=100))
+    long = table(run, "gaps", wanted=RowFilter(min_us=100))
     assert {g.duration_ns for g in long} == {g.duration_ns for g in everything if g.duration_ns >= 100_000}
-    top = table(run, "gaps", wanted=Wanted(3))
+    top = table(run, "gaps", wanted=RowFilter(3))
     assert [g.start_ns for g in top] == sorted(g.start_ns for g in top)
     assert sorted(g.duration_ns for g in top) == sorted(g.duration_ns for g in everything)[-3:]
 
@@ -69,7 +70,7 @@ def test_paths_one_by_one_and_as_glob_gives_them():
 @pytest.mark.parametrize("name", ["kineto/vit_small_batch.base", "kineto/gpt_large_batch.base"])
 def test_operators_by_shape_add_up_to_operators(name: str) -> None:
     run = ta.load(str(recording(name)))
-    by_name, by_shape = table(run, "ops"), table(run, "ops", wanted=Wanted(by_shape=True))
+    by_name, by_shape = table(run, "ops"), table(run, "ops", wanted=RowFilter(by_shape=True))
     assert len(by_shape) > len(by_name)
     assert len({(row.name, row.kind, row.shapes) for row in by_shape}) == len(by_shape)
     for figure in ("device_self_ms", "host_self_ms", "calls"):
@@ -79,3 +80,11 @@ def test_operators_by_shape_add_up_to_operators(name: str) -> None:
         for row in by_shape:
             parts[row.name] += getattr(row, figure)
         assert parts == pytest.approx(whole)
+
+
+def test_collectives_that_ranks_share_have_their_waiting() -> None:
+    ranks = ta.load(SAMPLE.parents[3] / "sample_traces" / "straggler")
+    rows = table(ranks, "skew")
+    assert rows
+    assert max(row.skew_ms for row in rows) > 0
+    assert table(ta.load(SAMPLE), "skew") == []

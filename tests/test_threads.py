@@ -7,9 +7,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from traceanalyzer.limits import limits, raised
-from traceanalyzer.reading import read_with
-from traceanalyzer.threads import AHEAD, LEAST_ROWS, MOST, at_once, beside, both
+from traceanalyzer.base.limits import limits, raised
+from traceanalyzer.base.parallel import (
+    AHEAD,
+    LEAST_THREADED_ROWS,
+    MOST_THREADS,
+    both_threaded,
+    parallel_map,
+    pipelined,
+)
+from traceanalyzer.base.reading import read_with
 
 
 @pytest.fixture(autouse=True)
@@ -19,22 +26,23 @@ def alone() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("jobs", "rows", "several"), [(1, LEAST_ROWS, False), (8, LEAST_ROWS - 1, False), (8, 10**9, True)]
+    ("jobs", "rows", "several"),
+    [(1, LEAST_THREADED_ROWS, False), (8, LEAST_THREADED_ROWS - 1, False), (8, 10**9, True)],
 )
 def test_what_is_made_comes_in_order(jobs: int, rows: int, several: bool) -> None:
-    met = threading.Barrier(MOST, timeout=30)
+    met = threading.Barrier(MOST_THREADS, timeout=30)
     used = set()
 
     def made(number: int) -> int:
-        if several and number < MOST:
+        if several and number < MOST_THREADS:
             met.wait()
         used.add(threading.get_ident())
         return number * number
 
     read_with(jobs=jobs)
-    assert at_once(made, range(20), rows) == [number * number for number in range(20)]
-    assert len(used) == (MOST if several else 1)
-    assert at_once(made, [], rows) == []
+    assert parallel_map(made, range(20), rows) == [number * number for number in range(20)]
+    assert len(used) == (MOST_THREADS if several else 1)
+    assert parallel_map(made, [], rows) == []
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
@@ -42,7 +50,7 @@ def test_a_failure_is_raised(jobs: int) -> None:
     read_with(jobs=jobs)
     before = threading.active_count()
     with pytest.raises(ZeroDivisionError):
-        at_once(lambda number: 1 // number, [2, 1, 0, 3], LEAST_ROWS)
+        parallel_map(lambda number: 1 // number, [2, 1, 0, 3], LEAST_THREADED_ROWS)
     assert threading.active_count() == before
 
 
@@ -55,7 +63,7 @@ def test_limits_hold_in_threads_too() -> None:
         return limits().text
 
     with raised(text=77):
-        assert both(limit, limit, LEAST_ROWS) == (77, 77)
+        assert both_threaded(limit, limit, LEAST_THREADED_ROWS) == (77, 77)
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -72,12 +80,12 @@ def test_work_beside_comes_in_order_and_not_far_behind(jobs: int) -> None:
         return number * number
 
     read_with(jobs=jobs)
-    for number, found in enumerate(beside(made, items())):
+    for number, found in enumerate(pipelined(made, items())):
         assert found == number * number
         assert len(begun) <= number + 1 + AHEAD
     assert len(begun) == 40
     assert (threading.get_ident() in used) == (jobs == 1)
-    assert list(beside(made, [])) == []
+    assert list(pipelined(made, [])) == []
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -92,13 +100,13 @@ def test_what_fails_beside_is_raised_where_it_would_come(jobs: int) -> None:
         raise OSError("the disk")
 
     read_with(jobs=jobs)
-    found = beside(made, [2, 1, 0, 4])
+    found = pipelined(made, [2, 1, 0, 4])
     assert [next(found), next(found)] == [0.5, 1.0]
     with pytest.raises(ZeroDivisionError):
         next(found)
     with pytest.raises(OSError, match="the disk"):
-        list(beside(made, items()))
-    given_up = beside(made, [1] * 40)
+        list(pipelined(made, items()))
+    given_up = pipelined(made, [1] * 40)
     next(given_up)
     given_up.close()
     assert threading.active_count() == before

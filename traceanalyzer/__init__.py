@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from traceanalyzer.analysis.replay.whatif import WhatIf
     from traceanalyzer.comparison.model import Comparison
-    from traceanalyzer.notebook import NotebookReport
+    from traceanalyzer.comparison.notebook import NotebookReport
+    from traceanalyzer.diagnosis.selection import Knowledge, Selection
+    from traceanalyzer.replay.whatif import WhatIf
     from traceanalyzer.report.model import Report
-    from traceanalyzer.selection import Knowledge, Selection
     from traceanalyzer.trace import Run
 
 __all__ = ["Knowledge", "Selection", "analyze", "annotate", "compare", "frame", "load", "whatif"]
@@ -56,9 +56,9 @@ def analyze(
     hardware=, counters=)`) is what is known beside the recording; long tables have `top` rows. Raises
     TraceAnalyzerError.
     """
-    from traceanalyzer.notebook import shown
+    from traceanalyzer.comparison.notebook import shown
+    from traceanalyzer.diagnosis.selection import measured
     from traceanalyzer.report.build import report_of
-    from traceanalyzer.selection import measured
 
     of = measured(_run(recording), selection, knowledge)
     return shown(report_of(of, top), of)
@@ -109,14 +109,16 @@ def frame(
     first rows (of gaps the longest), `min_us` leaves out shorter gaps. Moments are ms from the first of them;
     `frame.attrs` has the definitions. Raises ValueError for a table that there is not, naming those there are.
     """
-    from traceanalyzer import notebook, tables
+    from traceanalyzer.comparison import notebook
+    from traceanalyzer.report import tables
     from traceanalyzer.report.model import Report
+    from traceanalyzer.report.table_entries import RowFilter, named
 
     if isinstance(source, Report):
         rows, row = notebook.table_of(source, table)
         return notebook.as_frame(rows[:top], row)
-    row = tables.named(table).row
-    wanted = tables.Wanted(top, min_us)
+    row = named(table).row
+    wanted = RowFilter(top, min_us)
     return notebook.as_frame(tables.table(_run(source), table, selection, knowledge, wanted), row)
 
 
@@ -127,7 +129,7 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     """`annotate` (labels a phase for every recorder), `Selection` and `Knowledge`; imported on use, to start fast."""
     if name in ("Knowledge", "Selection"):
-        from traceanalyzer import selection
+        from traceanalyzer.diagnosis import selection
 
         return getattr(selection, name)
     if name != "annotate":

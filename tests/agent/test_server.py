@@ -19,6 +19,7 @@ from traceanalyzer.agent.sources import Sources
 from traceanalyzer.cli import main
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
+DUMPS = Path(__file__).resolve().parents[1] / "data" / "hang"
 BOUND, FIXED = (str(SAMPLES / name) for name in ("sync_bound", "sync_fixed"))
 QUESTIONS = {
     "diagnose": {"path": BOUND},
@@ -29,6 +30,7 @@ QUESTIONS = {
     "compare": {"a": BOUND, "b": FIXED},
     "verify": {"path": BOUND, "at_most": {"gpu_idle_share": "10%"}},
     "limits": {"path": BOUND},
+    "hang": {"path": str(DUMPS)},
 }
 
 
@@ -40,7 +42,7 @@ async def ask_all(server):
     return names, answers, wrong
 
 
-def test_eight_verbs_answer_in_process():
+def test_every_verb_answers_in_process():
     names, answers, wrong = asyncio.run(ask_all(make_server(Sources())))
     assert sorted(names) == sorted(QUESTIONS)
     for name, answer in answers.items():
@@ -54,9 +56,11 @@ def test_eight_verbs_answer_in_process():
 
 
 def test_the_command_serves_on_standard_input_and_output():
-    command = StdioServerParameters(command=sys.executable, args=["-m", "traceanalyzer", "mcp", "--root", str(SAMPLES)])
+    command = StdioServerParameters(
+        command=sys.executable, args=["-m", "traceanalyzer", "mcp", "--root", str(SAMPLES), "--root", str(DUMPS)]
+    )
     names, answers, wrong = asyncio.run(ask_all(command))
-    assert len(names) == 8
+    assert len(names) == len(QUESTIONS)
     assert json.loads(answers["diagnose"].content[0].text)["verdict"] == "sync"
     assert "outside" in wrong.content[0].text
 

@@ -13,7 +13,7 @@ from tests.recorded import GPU, ranks
 from traceanalyzer.agent import verbs
 from traceanalyzer.agent.answer import MOST_TOKENS, fitted, quoted, tokens
 from traceanalyzer.agent.sources import Sources
-from traceanalyzer.errors import TraceAnalyzerError
+from traceanalyzer.base.errors import TraceAnalyzerError
 
 ROOT = Path(__file__).resolve().parents[2]
 BOUND, FIXED = (str(ROOT / "sample_traces" / name) for name in ("sync_bound", "sync_fixed"))

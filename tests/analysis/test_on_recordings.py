@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from tests.recorded import EVERY, label
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.tables.kernels import class_stats, kernel_stats
 from traceanalyzer.analysis.tables.launches import measure_launches
 from traceanalyzer.analysis.tables.ops import op_stats
+from traceanalyzer.diagnosis.measurements import Measurements, measure
 
 MAX_OTHER = 0.05
 
@@ -21,7 +21,7 @@ MAX_OTHER = 0.05
 def contexts(path: Path) -> tuple[Measurements, ...]:
     from traceanalyzer.ingest import load
 
-    return tuple(Measurements(trace) for trace in load([path]).traces)
+    return tuple(measure(trace) for trace in load([path]).traces)
 
 
 @pytest.fixture(params=EVERY, ids=label)
@@ -33,32 +33,32 @@ def test_nearly_all_kernel_time_has_a_class(recording: tuple[Path, tuple[Measure
     _, processes = recording
     for ctx in processes:
         ops = ctx.trace.device_ops
-        kernel_time = (ops.end - ops.start)[ctx.is_kernel]
-        other = kernel_time[ctx.op_class[ctx.is_kernel] == 0]
+        kernel_time = (ops.end - ops.start)[ctx.linked.is_kernel]
+        other = kernel_time[ctx.linked.op_class[ctx.linked.is_kernel] == 0]
         assert other.sum() <= MAX_OTHER * kernel_time.sum()
 
 
 def test_all_device_time_is_in_every_table(recording: tuple[Path, tuple[Measurements, ...]]) -> None:
     for ctx in recording[1]:
         ops = ctx.trace.device_ops
-        length, per_ms = ops.end - ops.start, 1e6 * ctx.steps.steady_count
-        everything = length[ctx.steady_ops].sum() / per_ms
-        kernels = length[ctx.steady_ops & ctx.is_kernel].sum() / per_ms
-        assert sum(r.device_self_ms for r in op_stats(ctx)) == pytest.approx(everything)
-        assert sum(r.total_ms for r in class_stats(ctx)) == pytest.approx(everything)
-        assert sum(r.total_ms for r in kernel_stats(ctx) if r.cls != "graph") == pytest.approx(kernels)
+        length, per_ms = ops.end - ops.start, 1e6 * ctx.timed.steps.steady_count
+        everything = length[ctx.timed.steady_ops].sum() / per_ms
+        kernels = length[ctx.timed.steady_ops & ctx.linked.is_kernel].sum() / per_ms
+        assert sum(r.device_self_ms for r in op_stats(ctx.rated)) == pytest.approx(everything)
+        assert sum(r.total_ms for r in class_stats(ctx.timed)) == pytest.approx(everything)
+        assert sum(r.total_ms for r in kernel_stats(ctx.rated) if r.cls != "graph") == pytest.approx(kernels)
 
 
 def test_figures_are_within_what_is_possible(recording: tuple[Path, tuple[Measurements, ...]]) -> None:
     for ctx in recording[1]:
-        for row in op_stats(ctx):
+        for row in op_stats(ctx.rated):
             assert row.device_self_ms <= row.device_total_ms + 1e-9 or row.kind == "none"
             assert row.host_self_ms <= row.host_total_ms + 1e-9
             assert 0 <= row.backward_share <= 1
-        for kernel in kernel_stats(ctx):
+        for kernel in kernel_stats(ctx.rated):
             assert kernel.min_us <= kernel.p50_us <= kernel.p95_us <= kernel.max_us
             assert kernel.min_us <= kernel.mean_us <= kernel.max_us + 1e-9
-        stats = measure_launches(ctx)
+        stats = measure_launches(ctx.timed)
         if stats is not None:
             assert stats.launch_ms >= 0
             assert stats.back_pressure_ms >= 0

@@ -11,9 +11,9 @@ import pytest
 from tests.kineto_builder import KinetoTrace
 from tests.snapshots import MIB, SEGMENT, content, event, segment, snapshot
 from traceanalyzer.analysis.tables.op_memory import BEFORE, OUTSIDE, OpMemory
+from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.ingest.run import load
 from traceanalyzer.report.memory.traced import traced
-from traceanalyzer.selection import measured
 
 DATA = Path(__file__).parents[1] / "data" / "memory"
 ADDRESS = 1 << 40

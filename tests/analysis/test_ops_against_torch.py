@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.tables.ops import op_stats
 from traceanalyzer.analysis.time.steps import Steps
+from traceanalyzer.diagnosis.measurements import Measurements, measure
 
 torch = pytest.importorskip("torch")
 
@@ -129,10 +129,10 @@ def whole(path: Path) -> Measurements:
     """The recording as one step, so that nothing is left out as warm-up."""
     from traceanalyzer.ingest import load
 
-    ctx = Measurements(load([path]).traces[0])
+    ctx = measure(load([path]).traces[0])
     ranges, of_op = ctx.trace.host_ranges, np.zeros(len(ctx.trace.device_ops), np.int32)
     start, end = ranges.start[:1], ranges.end.max(keepdims=True) + 1
-    ctx.__dict__["steps"] = Steps("none", ("recording",), start, end, start, end, 0, of_op)
+    ctx.timed.__dict__["steps"] = Steps("none", ("recording",), start, end, start, end, 0, of_op)
     return ctx
 
 
@@ -150,7 +150,7 @@ WORKLOADS = (
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_counts_and_host_times(workload: Callable[[], Callable[[], None]], steps: bool, tmp_path: Path) -> None:
     profiler = recorded(workload(), tmp_path / "trace.json", steps=steps)
-    ours = {(row.name, row.kind == "annotation"): row for row in op_stats(whole(tmp_path / "trace.json"))}
+    ours = {(row.name, row.kind == "annotation"): row for row in op_stats(whole(tmp_path / "trace.json").rated)}
     theirs = {(e.key, e.is_user_annotation): e for e in profiler.key_averages()}
     assert set(ours) == set(theirs)
     for key, row in ours.items():
@@ -162,14 +162,14 @@ def test_counts_and_host_times(workload: Callable[[], Callable[[], None]], steps
 
 def test_by_shape(tmp_path: Path) -> None:
     profiler = recorded(mlp(), tmp_path / "trace.json", steps=False)
-    ours = op_stats(whole(tmp_path / "trace.json"), by_shape=True)
+    ours = op_stats(whole(tmp_path / "trace.json").rated, by_shape=True)
     theirs = profiler.key_averages(group_by_input_shape=True)
     assert sorted((r.name, round(r.calls)) for r in ours) == sorted((e.key, e.count) for e in theirs)
 
 
 def test_every_forward_operator_with_a_gradient_finds_its_node(tmp_path: Path) -> None:
     recorded(mlp(), tmp_path / "trace.json", steps=False)
-    ours = {row.name: row for row in op_stats(whole(tmp_path / "trace.json"))}
+    ours = {row.name: row for row in op_stats(whole(tmp_path / "trace.json").rated)}
     for name in ("aten::addmm", "aten::relu", "aten::native_layer_norm", "aten::nll_loss_forward", "forward"):
         assert ours[name].backward_device_ms is not None, name
     for name in ("aten::_foreach_mul_", "AddmmBackward0", "backward"):

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.tables.ops import OpStats, op_stats
 from traceanalyzer.analysis.time.steps import whole_recording
+from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.ingest import load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,9 +31,9 @@ def figures(row: OpStats) -> dict[str, float]:
 
 @pytest.mark.parametrize("path", SAID, ids=lambda p: p.stem)
 def test_operators_agree_with_key_averages(path: Path) -> None:
-    ctx = Measurements(load([GPU / f"{path.stem}.json.gz"]).traces[0])
-    ctx.__dict__["steps"] = whole_recording(ctx)
-    measured = {row.name: figures(row) for row in op_stats(ctx)}
+    ctx = measure(load([GPU / f"{path.stem}.json.gz"]).traces[0])
+    ctx.timed.__dict__["steps"] = whole_recording(ctx.linked)
+    measured = {row.name: figures(row) for row in op_stats(ctx.rated)}
     compared = 0
     for said in json.loads(path.read_text()):
         if said["name"].startswith("cu"):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+import traceanalyzer.diagnosis.selection
 import traceanalyzer.ingest
 import traceanalyzer.report.build
-import traceanalyzer.selection
-import traceanalyzer.tables
+import traceanalyzer.report.tables
 from tests.report.reports import full, tables
 from traceanalyzer.cli import main
 from traceanalyzer.trace import Failure, Run
@@ -42,10 +42,10 @@ def asked(monkeypatch):
 
     monkeypatch.setattr(traceanalyzer.ingest, "load", load)
     # not the function: modules that are first loaded meanwhile would keep what it was replaced by
-    monkeypatch.setattr(traceanalyzer.selection.Asked, "measured", property(measured))
+    monkeypatch.setattr(traceanalyzer.diagnosis.selection.Asked, "measured", property(measured))
     monkeypatch.setattr(traceanalyzer.report.build, "report_of", lambda *_: full())
     monkeypatch.setattr(traceanalyzer.report.build, "build_report", lambda *_: full())
-    monkeypatch.setattr(traceanalyzer.tables, "rows_of", rows_of)
+    monkeypatch.setattr(traceanalyzer.report.tables, "rows_of", rows_of)
     return asked
 
 

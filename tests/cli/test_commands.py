@@ -11,17 +11,16 @@ import pytest
 
 from tests.kineto_builder import KinetoTrace
 from tests.report.reports import known
-from traceanalyzer.cli import COMMANDS, TABLE_COMMANDS, cli
-from traceanalyzer.cli.table import HELP
-from traceanalyzer.errors import EmptyRecordingError
-from traceanalyzer.selection import Selection
-from traceanalyzer.tables import BY_COMMAND, Wanted
+from traceanalyzer.base.errors import EmptyRecordingError
+from traceanalyzer.cli import COMMANDS, cli
+from traceanalyzer.diagnosis.selection import Selection
+from traceanalyzer.report.table_entries import BY_COMMAND, RowFilter
 from traceanalyzer.trace import Failure
 
 SAMPLE = Path(__file__).resolve().parents[1] / "data" / "gpu" / "sync_bound.json.gz"
 
 
-@pytest.mark.parametrize("name", TABLE_COMMANDS)
+@pytest.mark.parametrize("name", BY_COMMAND)
 def test_a_table_as_json_has_its_name(asked, run, name):
     status, out, err = run(name, "trace.json", "--format", "json")
     assert (status, err) == (0, "")
@@ -29,7 +28,7 @@ def test_a_table_as_json_has_its_name(asked, run, name):
     assert len(json.loads(out)[name]) == len(asked.rows[name])
 
 
-@pytest.mark.parametrize("name", TABLE_COMMANDS)
+@pytest.mark.parametrize("name", BY_COMMAND)
 def test_a_table_as_csv_has_the_fields_of_its_rows_even_if_empty(asked, run, name):
     fields = run(name, "trace.json", "--format", "csv")[1].splitlines()[0]
     assert list(csv.DictReader(io.StringIO(fields))) == []
@@ -37,7 +36,7 @@ def test_a_table_as_csv_has_the_fields_of_its_rows_even_if_empty(asked, run, nam
     assert run(name, "trace.json", "--format", "csv") == (0, fields + "\n", "")
 
 
-@pytest.mark.parametrize("name", TABLE_COMMANDS)
+@pytest.mark.parametrize("name", BY_COMMAND)
 @pytest.mark.parametrize("form", ["terminal", "markdown"])
 def test_a_table_for_people_has_its_rows(asked, run, name, form):
     status, out, _ = run(name, "trace.json", "--format", form)
@@ -57,12 +56,7 @@ def test_options_narrow_a_table(asked, run):
     assert asked.paths == [("a.json", "b.json")]
     knowledge = asked.narrow.pop("knowledge")
     assert knowledge.counters == ()
-    assert asked.narrow == {"selection": Selection(rank=1, device=2, step=3), "wanted": Wanted(4, 5.5)}
-
-
-def test_every_table_with_a_command_has_its_help():
-    assert tuple(HELP) == TABLE_COMMANDS
-    assert set(HELP) == set(BY_COMMAND)
+    assert asked.narrow == {"selection": Selection(rank=1, device=2, step=3), "wanted": RowFilter(4, 5.5)}
 
 
 @pytest.mark.parametrize(
@@ -171,7 +165,7 @@ def test_redaction_of_a_table(asked, run, form):
     assert "name-1 > aten::item" in out
 
 
-@pytest.mark.parametrize("name", TABLE_COMMANDS)
+@pytest.mark.parametrize("name", BY_COMMAND)
 def test_every_table_can_be_redacted(asked, run, name):
     assert run(name, "t.json", "--redact", "--redact-name", "gemm")[0] == 0
 
@@ -287,7 +281,7 @@ def test_a_page_is_not_written_to_a_terminal(run, monkeypatch):
 
 
 def test_a_scenario_of_ones_own_is_redacted(asked, run, monkeypatch):
-    from traceanalyzer.analysis.replay.whatif import Prediction, WhatIf
+    from traceanalyzer.replay.whatif import Prediction, WhatIf
 
     own = Prediction("AcmeModel=2", 1.0, 1.0, 1.0, 2.0, "AcmeModel 2 times faster")
     result = known(WhatIf, scenarios=[own], fidelity_error=0.0)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from traceanalyzer.cli.output import with_colour
+from traceanalyzer.cli.io.output import with_colour
 from traceanalyzer.report.terminal.drawing import LINES_OF_TEXT, wrapped
 
 SAMPLE = Path(__file__).resolve().parents[1] / "data" / "gpu" / "sync_bound.json.gz"

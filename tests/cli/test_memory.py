@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from traceanalyzer.base.errors import RefusedSnapshotError
 from traceanalyzer.cli import cli
-from traceanalyzer.errors import RefusedSnapshotError
 from traceanalyzer.report.explain import finding_page
 
 DATA = Path(__file__).parents[1] / "data" / "memory"

@@ -9,8 +9,8 @@ HELP = [sys.executable, "-m", "traceanalyzer", "--help"]
 PRINT_REPORT = """
 import sys
 from tests.report.reports import {report}
-from traceanalyzer.cli.output import write
-from traceanalyzer.report.terminal.whole import render_terminal
+from traceanalyzer.cli.io.output import write
+from traceanalyzer.report.terminal.screen import render_terminal
 write(render_terminal({report}()) * {times}, None)
 """
 
@@ -87,7 +87,7 @@ def test_numpy_starts_no_threads_for_a_command_and_leaves_the_environment_as_it_
     code = """
 import os
 from pathlib import Path
-from traceanalyzer.cli.numerics import load_numpy
+from traceanalyzer.cli.io.numerics import load_numpy
 before = dict(os.environ)
 load_numpy()
 import numpy
@@ -100,7 +100,7 @@ print(dict(os.environ) == before, len(list(Path("/proc/self/task").glob("*"))) i
 def test_the_user_says_how_many_threads_numpy_has():
     code = """
 import os
-from traceanalyzer.cli.numerics import load_numpy
+from traceanalyzer.cli.io.numerics import load_numpy
 load_numpy()
 print(os.environ["OPENBLAS_NUM_THREADS"])
 """

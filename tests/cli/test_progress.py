@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from traceanalyzer.cli import progress as module
+from traceanalyzer.cli.io import progress as module
 
 
 class Terminal(io.StringIO):
@@ -34,7 +34,7 @@ def test_what_takes_long_is_said_while_it_lasts(monkeypatch):
     shown = []
     monkeypatch.setattr(module, "is_terminal", lambda _: True)
     monkeypatch.setattr(module, "PATIENCE_S", 0.0)
-    monkeypatch.setattr(module._Spinner, "start", lambda self: shown.append(self._what))
+    monkeypatch.setattr(module._Bar, "start", lambda self: shown.append(self._what))
     with module.working("Analyzing"):
         time.sleep(0.2)
     assert shown == ["Analyzing"]
@@ -43,6 +43,6 @@ def test_what_takes_long_is_said_while_it_lasts(monkeypatch):
 def test_quick_work_is_not_commented(monkeypatch):
     monkeypatch.setattr(module, "is_terminal", lambda _: True)
     monkeypatch.setattr(module, "PATIENCE_S", 60.0)
-    monkeypatch.setattr(module._Spinner, "start", lambda self: pytest.fail("too soon"))
+    monkeypatch.setattr(module._Bar, "start", lambda self: pytest.fail("too soon"))
     with module.working("Analyzing"):
         pass

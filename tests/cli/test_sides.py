@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-import subprocess
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ import pytest
 
 from tests.processes import noted_processes
 from tests.recorded import recording
-from traceanalyzer.cli import sides
+from traceanalyzer.base.reading import read_with
+from traceanalyzer.cli.io import sides
 from traceanalyzer.ingest.cache import identity
-from traceanalyzer.reading import read_with
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return noted_processes(monkeypatch)
 
 
@@ -40,7 +41,7 @@ def test_the_same_with_any_number_of_jobs(format_: str, files: Path, run: Any, s
         run("compare", "a.json.gz", "b.json.gz", "-o", f"{jobs}.{format_}", "--no-cache", "--jobs", jobs)
         said.append((files / f"{jobs}.{format_}").read_bytes())
     assert said == [said[0]] * 3
-    assert [process.returncode for process in started] == [0, 0]
+    assert [process.exitcode for process in started] == [0, 0]
 
 
 def test_what_was_worked_out_before_needs_no_process(
@@ -76,13 +77,14 @@ def test_a_process_that_dies_costs_nothing_but_time(
     files: Path, run: Any, started: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = run("compare", "a.json.gz", "b.json.gz", "--format", "json", "--no-cache", "--jobs", 1)
-    answer_of = sides._answer_of
+    here, side = os.getpid(), sides._side
 
-    def killed(process: Any) -> Any:
-        process.kill()
-        return answer_of(process)
+    def killed(*given: Any) -> Any:
+        if os.getpid() != here:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return side(*given)
 
-    monkeypatch.setattr(sides, "_answer_of", killed)
+    monkeypatch.setattr(sides, "_side", killed)
     assert run("compare", "a.json.gz", "b.json.gz", "--format", "json", "--no-cache", "--jobs", 2) == alone
     assert len(started) == 1
 
@@ -95,7 +97,7 @@ def test_an_interruption_ends_both(files: Path, run: Any, started: list[Any], mo
     status, _, error = run("compare", "a.json.gz", "b.json.gz", "--jobs", 2)
     assert status != 0
     assert "Traceback" not in error
-    assert [process.poll() is None for process in started] == [False]
+    assert [process.exitcode is None for process in started] == [False]
 
 
 def test_what_was_read_is_not_overwritten(files: Path, run: Any, started: list[Any]) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from traceanalyzer.cli.doctor import doctor
+from traceanalyzer.cli import cli
 
 
 def test_it_says_what_is_missing_and_records_what_it_can():
     pytest.importorskip("torch")
-    done = CliRunner().invoke(doctor, [])
+    done = CliRunner().invoke(cli, ["doctor"])
     assert done.exit_code == 0, done.output
     lines = done.output.splitlines()
     assert lines[0].startswith("ok  python: 3.")
@@ -20,6 +20,6 @@ def test_it_says_what_is_missing_and_records_what_it_can():
 
 def test_without_torch_the_self_test_is_left_out(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    done = CliRunner().invoke(doctor, [])
+    done = CliRunner().invoke(cli, ["doctor"])
     assert done.exit_code == 0, done.output
     assert done.output.splitlines()[-1] == "--  self-test: left out, it needs torch"

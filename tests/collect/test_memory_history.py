@@ -15,7 +15,7 @@ from traceanalyzer.collect.profilers import memory_history
 from traceanalyzer.collect.profilers.memory_history import MemoryHistory
 from traceanalyzer.ingest.memory.snapshot import read_snapshot
 from traceanalyzer.report.memory.build import memory_report
-from traceanalyzer.report.memory.render import render_terminal
+from traceanalyzer.report.memory.document import memory_document
 
 torch = pytest.importorskip("torch")
 BLOCKS = [(SEGMENT, 30 * MIB, 30 * MIB, "active_allocated"), (SEGMENT + 30 * MIB, 10 * MIB, 0, "inactive")]
@@ -64,7 +64,7 @@ def test_a_failure_while_steps_are_timed_leaves_the_state(tmp_path: Path, monkey
     assert oom.largest_free_block_bytes == 10 * MIB
     assert oom.site.startswith("test_memory_history.py:")
     assert device.at_peak["before_recording"] == device.peak_bytes == 30 * MIB
-    assert "ran out of memory" in render_terminal(memory_report(snapshot))
+    assert "ran out of memory" in memory_document(memory_report(snapshot)).terminal(80, colour=False)
 
 
 def test_a_failure_in_a_thread_without_python_is_where_the_program_waits(

@@ -27,6 +27,7 @@ def test_the_launcher_says_whether_there_are_several(monkeypatch, variables, sev
 @pytest.mark.parametrize("ranks", ["1", "2"])
 def test_each_of_several_times_so_many_steps_as_the_others(monkeypatch, tmp_path, ranks):
     """Steps that never settle: one process goes on timing them, several must begin to record at the same one."""
+    pytest.importorskip("torch")
     monkeypatch.setenv("WORLD_SIZE", ranks)
     times_ns = itertools.accumulate(itertools.cycle([1_000_000, 5_000_000]))
     monkeypatch.setattr("time.perf_counter_ns", lambda: next(times_ns))

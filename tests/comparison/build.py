@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.report.reports import full
+from traceanalyzer.analysis.tables.step_metrics import Budget, Idle, StepTime
 from traceanalyzer.analysis.tables.step_parts import StepPart
 from traceanalyzer.analysis.tables.syncs import SyncRow
-from traceanalyzer.report.model import Budget, Idle, Report, StepTime
+from traceanalyzer.report.model import Report
 
 JITTER = (0.99, 1.0, 1.01)
 """Three steps that differ by a percent."""

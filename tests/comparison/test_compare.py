@@ -11,11 +11,11 @@ from tests.comparison.build import idle, part, report
 from tests.report.reports import HOSTILE, empty
 from traceanalyzer.analysis.phases.training import ProgramStats
 from traceanalyzer.analysis.ranks.compare import RankRow
-from traceanalyzer.comparison.amounts import with_amounts
+from traceanalyzer.base.errors import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.comparison.compare import compare_reports
-from traceanalyzer.comparison.outline import BudgetRow, _calls, sections
-from traceanalyzer.comparison.render import ComparisonPage
-from traceanalyzer.errors import EmptyRecordingError, UnreadableInputError
+from traceanalyzer.comparison.document import ComparisonPage
+from traceanalyzer.comparison.metrics import with_amounts
+from traceanalyzer.comparison.outline import _calls, sections
 from traceanalyzer.report.json import dump, render_json
 from traceanalyzer.trace import Condition
 
@@ -212,9 +212,14 @@ def test_steps_without_the_profiler_speak_first_and_the_prediction_is_held_again
     assert back.predicted is None
 
 
+def table_of(comparison, title):
+    (table,) = next(section.parts for section in sections(comparison) if section.title == title)
+    return table.rows
+
+
 def test_what_steps_tell_but_runs_would_hide_is_not_called_noise():
     told = ta.compare(SAMPLES / "sync_bound", SAMPLES / "sync_fixed")
-    rows = {row.part: row for section in sections(told) for row in section.rows if isinstance(row, BudgetRow)}
+    rows = {row.part: row for row in table_of(told, "The step's budget")}
     assert rows["compute"].verdict == "below 2%"
     for row in rows.values():
         without_zero = row.interval is not None and row.interval[0] == row.interval.split(" to ")[1][0]

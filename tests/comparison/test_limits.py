@@ -7,12 +7,11 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.comparison.build import idle, part, report
+from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.comparison.compare import compare_reports
-from traceanalyzer.comparison.limits import Limit, LimitError, check_limits
+from traceanalyzer.comparison.limits import Limit, LimitError, check_limits, read_policy
 from traceanalyzer.comparison.metrics import figures_by_path
-from traceanalyzer.comparison.policy import read_policy
 from traceanalyzer.comparison.verdicts import Checked
-from traceanalyzer.errors import UnreadableInputError
 
 BASE = report(part("aten::mm", "gemm", 5), idle("sync", 5, "aten::item", "cudaStreamSynchronize"))
 SLOW = report(part("aten::mm", "gemm", 5), idle("sync", 7, "aten::item", "cudaStreamSynchronize"))

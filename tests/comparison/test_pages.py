@@ -11,10 +11,10 @@ from benchmarks.chromium import Chromium, chromium
 from tests.recorded import ROOT
 from traceanalyzer import load
 from traceanalyzer.comparison.compare import compare_reports
-from traceanalyzer.comparison.render import ComparisonPage
+from traceanalyzer.comparison.document import ComparisonPage
+from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.report.build import report_of
 from traceanalyzer.report.timeline.step_timeline import step_timeline
-from traceanalyzer.selection import measured
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.compile.log_builder import LogBuilder
-from traceanalyzer.analysis.compile.measure import measure_logs
 from traceanalyzer.ingest.torch_log import read_logs
 from traceanalyzer.ingest.torch_log.estimates import read_estimates
 from traceanalyzer.ingest.torch_log.fusion import read_fusion
+from traceanalyzer.replay.compile.measure import measure_logs
 
 if TYPE_CHECKING:
     from pathlib import Path

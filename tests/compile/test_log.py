@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.compile.log_builder import LogBuilder
-from traceanalyzer.analysis.compile.measure import measure_logs
-from traceanalyzer.analysis.compile.stages import stage_of
-from traceanalyzer.compile_log import Counts
-from traceanalyzer.errors import TraceAnalyzerError
+from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.ingest.torch_log import read_logs
 from traceanalyzer.ingest.torch_log.records import records
+from traceanalyzer.replay.compile.measure import measure_logs
+from traceanalyzer.replay.compile.stages import stage_of
+from traceanalyzer.trace.compile_log import Counts
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.compile.model import Compiled
+    from traceanalyzer.replay.compile.model import Compiled
 
 DATA = Path(__file__).parent.parent / "data" / "compile"
 ALL = frozenset({"x", "chromium_event"})

@@ -10,11 +10,11 @@ from click.testing import CliRunner
 
 from tests.compile.log_builder import LogBuilder
 from tests.kineto_builder import KinetoTrace
-from traceanalyzer.analysis.compile.steps import Stopwatch, _begin
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.cli import cli
+from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.torch_log import read_logs
+from traceanalyzer.replay.compile.steps import Stopwatch, _begin
 from traceanalyzer.report.compile.build import UNTIMED, compile_report
 from traceanalyzer.report.timeline.compile_spans import compile_spans
 from traceanalyzer.report.timeline.lanes import Category
@@ -23,7 +23,7 @@ from traceanalyzer.report.timeline.step_timeline import step_timeline
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from traceanalyzer.analysis.compile.model import StepsUse
+    from traceanalyzer.replay.compile.model import StepsUse
 
 EPOCH_US = 2_000_000_000_000_000
 FIRST_US, STEP_US, STEPS = 10_000, 1000, 6
@@ -92,10 +92,10 @@ def test_the_first_step_is_taken_apart_to_the_nanosecond(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("still_busy", [False, True])
 def test_the_first_step_begins_with_the_host_or_when_the_gpu_becomes_free(tmp_path: Path, still_busy: bool) -> None:
-    m = Measurements(load([program(tmp_path, still_busy=still_busy)]).traces[0])
-    begin = _begin(m)
-    assert begin == (int(m.steps.start[0]) if still_busy else int(m.steps.host_start[0]))
-    assert begin < m.steps.end[0]
+    m = measure(load([program(tmp_path, still_busy=still_busy)]).traces[0])
+    begin = _begin(m.timed)
+    assert begin == (int(m.timed.steps.start[0]) if still_busy else int(m.timed.steps.host_start[0]))
+    assert begin < m.timed.steps.end[0]
 
 
 def test_an_eager_program_has_its_first_step_taken_apart_too(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_the_command_takes_the_eager_step(tmp_path: Path) -> None:
 def test_compile_work_in_the_step_is_on_its_timeline(tmp_path: Path) -> None:
     trace = load([program(tmp_path)]).traces[0]
     spans = compile_spans(read_logs(log_of(tmp_path, 0, FIRST_US + 20 * STEP_US)), trace)
-    timeline = step_timeline(Measurements(trace), spans)
+    timeline = step_timeline(measure(trace), spans)
     assert timeline is not None
     events = timeline.events
     (row,) = (events.category == Category.COMPILE).nonzero()[0].tolist()
@@ -144,7 +144,7 @@ def test_compile_work_in_the_step_is_on_its_timeline(tmp_path: Path) -> None:
 
 def test_a_step_without_compile_work_has_no_lane_of_it(tmp_path: Path) -> None:
     trace = load([program(tmp_path)]).traces[0]
-    timeline = step_timeline(Measurements(trace), compile_spans(read_logs(log_of(tmp_path, -90, -50)), trace))
+    timeline = step_timeline(measure(trace), compile_spans(read_logs(log_of(tmp_path, -90, -50)), trace))
     assert timeline is not None
     assert "torch.compile" not in [lane.title for lane in timeline.lanes]
 

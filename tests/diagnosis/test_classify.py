@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.analysis.causes.test_gaps import Program
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.diagnosis.classify import classify
+from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.diagnosis.shares import step_shares
 from traceanalyzer.trace import DeviceOpKind, Health
 
@@ -30,7 +30,7 @@ class Steps(Program):
 
 
 def verdict(step: object, **fields: object) -> Summary:
-    return classify(Measurements(Steps(step).build(**fields)))
+    return classify(measure(Steps(step).build(**fields)))
 
 
 def compute(p: Program) -> None:
@@ -88,7 +88,7 @@ def test_each_class_is_named_from_its_own_evidence(step: object, expected: str) 
 
 
 def test_the_shares_are_a_partition() -> None:
-    m = Measurements(Steps(loading).build())
+    m = measure(Steps(loading).build())
     shares = step_shares(m)
     assert shares is not None
     assert sum(vars(shares).values()) == pytest.approx(1)
@@ -97,21 +97,21 @@ def test_the_shares_are_a_partition() -> None:
 def test_no_gpu_work_is_inconclusive() -> None:
     program = Program()
     program.op("aten::mm", 0, 100)
-    summary = classify(Measurements(program.build()))
+    summary = classify(measure(program.build()))
     assert (summary.bottleneck, summary.confidence) == ("inconclusive", 0.0)
     assert "no GPU work" in summary.headline
 
 
 def test_two_stray_kernels_are_inconclusive() -> None:
     program = Program().launch().spend(5000).launch()
-    assert classify(Measurements(program.build())).bottleneck == "inconclusive"
+    assert classify(measure(program.build())).bottleneck == "inconclusive"
 
 
 def test_idle_time_without_a_known_cause_is_inconclusive() -> None:
     program = Program()
     for i in range(50):
         program.kernel(f"k{i}", i * 1000, i * 1000 + 5)
-    summary = classify(Measurements(program.build()))
+    summary = classify(measure(program.build()))
     assert summary.bottleneck == "inconclusive"
     assert "does not show" in summary.headline
 
@@ -131,4 +131,4 @@ def test_a_verdict_on_few_steps_is_less_sure() -> None:
     one.annotation("ProfilerStep#0", 0, one.now)
     for _ in range(10):
         one.launch(GEMM, 900)
-    assert classify(Measurements(one.build())).confidence < verdict(compute).confidence
+    assert classify(measure(one.build())).confidence < verdict(compute).confidence

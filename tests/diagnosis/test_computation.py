@@ -10,12 +10,11 @@ import pytest
 from tests.analysis.build import TraceBuilder
 from tests.analysis.roofline.test_roofline import GEMM, TABLE, op
 from traceanalyzer.analysis.joined.knowledge import Knowledge
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.diagnosis.diagnose import diagnose, settle
-from traceanalyzer.diagnosis.rules.attention import written_out_attention
+from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.diagnosis.rules.device import above_roofline, memory_chains, optimizer_passes
-from traceanalyzer.diagnosis.rules.layout import channels_last, layout_copies, repeated_casts
 from traceanalyzer.diagnosis.rules.matrix import fp32_matmul, misaligned, small_products, wave_quantisation
+from traceanalyzer.diagnosis.rules.passes import channels_last, layout_copies, repeated_casts, written_out_attention
 from traceanalyzer.trace import Device
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ COMPUTATION = (
 
 
 def measured(builder: TraceBuilder, name: str = "round") -> Measurements:
-    return Measurements(builder.build(devices=(Device(0, name),)), Knowledge(hardware=TABLE))
+    return measure(builder.build(devices=(Device(0, name),)), Knowledge(hardware=TABLE))
 
 
 def found(builder: TraceBuilder, name: str = "round") -> dict[str, Draft]:

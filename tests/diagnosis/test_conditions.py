@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.analysis.build import TraceBuilder
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.diagnosis.diagnose import diagnose
+from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.trace import Condition
 
 
@@ -17,7 +17,7 @@ def stepped(**fields: object) -> Measurements:
         at = 1000.0 * i
         b.annotation(f"ProfilerStep#{i}", at, at + 1000)
         b.call("cudaLaunchKernel", at + 10, at + 14, i + 1).kernel("k", at + 20, at + 900, i + 1)
-    return Measurements(b.build(**fields))
+    return measure(b.build(**fields))
 
 
 @pytest.mark.parametrize(("plain_us", "told"), [(900, False), (840, False), (830, True), (500, True)])

@@ -20,9 +20,9 @@ from traceanalyzer.ingest.memory.snapshot import read_snapshot
 from traceanalyzer.ingest.torch_log import read_logs
 from traceanalyzer.report.build import build_report
 from traceanalyzer.report.compile.build import compile_report
+from traceanalyzer.report.json import as_plain
 from traceanalyzer.report.memory.build import memory_report
 from traceanalyzer.report.memory.model import as_document
-from traceanalyzer.report.values import as_plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.analysis.collectives import GEMM, Ranked
-from tests.analysis.replay.ranks import Rank, run
-from traceanalyzer.analysis.measure import Measurements, measure_ranks
+from tests.replay.ranks import Rank, run
 from traceanalyzer.analysis.ranks.compare import compare_ranks
-from traceanalyzer.diagnosis.remedies.communication import fix_straggler
+from traceanalyzer.diagnosis.measurements import Measurements, measure_ranks
 from traceanalyzer.diagnosis.remedies.data import data_loader_workers
+from traceanalyzer.diagnosis.remedies.straggler import fix_straggler
 from traceanalyzer.trace import CopyKind, DeviceOpKind, MemoryKind
 
 if TYPE_CHECKING:
@@ -24,16 +24,14 @@ EPOCH_NS = 10**18
 def together(*ranks: Rank) -> list[Measurements]:
     """The ranks of a run, measured and compared."""
     each = measure_ranks([one.trace for one in run(*ranks)])
-    compared = compare_ranks(each)
-    for one in each:
-        one.ranks = compared
-    return each
+    compared = compare_ranks([one.timed for one in each])
+    return [replace(one, ranks=compared) for one in each]
 
 
 def offers(*ranks: Rank) -> list[str]:
     """What is advised, from each rank's point of view."""
     made = [fix_straggler.offer(m) for m in together(*ranks)]
-    return [offer.action for offer in made if offer is not None]
+    return [offer.action.pytorch for offer in made if offer is not None]
 
 
 def test_a_rank_whose_host_has_more_work_is_to_be_fixed() -> None:
@@ -72,10 +70,8 @@ def stages(*compute: float) -> list[Measurements]:
             b.call("cudaStreamSynchronize", begun + 100, now)
             b.annotation(f"ProfilerStep#{step}", begun, now)
     each = measure_ranks([b.trace(r, len(compute)) for r, b in enumerate(builders)])
-    compared = compare_ranks(each)
-    for one in each:
-        one.ranks = compared
-    return each
+    compared = compare_ranks([one.timed for one in each])
+    return [replace(one, ranks=compared) for one in each]
 
 
 def test_the_longest_stage_of_a_pipeline_is_spoken_of_and_cut() -> None:
@@ -85,7 +81,7 @@ def test_the_longest_stage_of_a_pipeline_is_spoken_of_and_cut() -> None:
     assert fix_straggler.offer(each[0]) is None
     offer, replay = fix_straggler.offer(each[1]), each[1].replay
     assert offer is not None
-    assert "Cut the stages evenly: kernels of rank 1 take 1.2 ms more than on average" in offer.action
+    assert "Cut the stages evenly: kernels of rank 1 take 1.2 ms more than on average" in offer.action.pytorch
     assert replay is not None
     assert replay.gain_ms(offer.scenario) == pytest.approx(1.2, rel=0.1)
 
@@ -108,10 +104,8 @@ def of_different_steps(*ranks: Rank, other: tuple[Rank, ...]) -> list[Measuremen
     first, second = run(*ranks)[0].trace, run(*other)[1].trace
     traces = [replace(first, epoch_ns=EPOCH_NS), replace(second, epoch_ns=EPOCH_NS + 10**9)]
     each = measure_ranks(traces)
-    compared = compare_ranks(each)
-    for one in each:
-        one.ranks = compared
-    return each
+    compared = compare_ranks([one.timed for one in each])
+    return [replace(one, ranks=compared) for one in each]
 
 
 def test_a_rank_that_others_wait_for_is_told_from_different_steps_too() -> None:
@@ -119,13 +113,13 @@ def test_a_rank_that_others_wait_for_is_told_from_different_steps_too() -> None:
     each = of_different_steps(slow, even, other=(Rank(host=12000.0), even))
     m = each[0]
     assert m.replay is not None
-    assert len(m.replay.usual) == 1
+    assert len(m.replay.typical) == 1
     assert m.ranks is not None
     assert [row.straggler for row in m.ranks.rows] == [True, False]
     assert m.ranks.rows[1].waiting_ms == pytest.approx(11.7, rel=0.05)
     offer = fix_straggler.offer(m)
     assert offer is not None
-    assert "Fix rank 0: its host is late" in offer.action
+    assert "Fix rank 0: its host is late" in offer.action.pytorch
     step_ms = m.replay.step_under_ms(offer.scenario)
     assert step_ms is not None
     assert step_ms < 0.7
@@ -158,5 +152,5 @@ def loading(rank: int, us: float) -> Trace:
 def test_work_of_one_host_alone_is_no_loading_of_all(other: float, advised: bool) -> None:
     m = measure_ranks([loading(0, 8000.0), loading(1, other)])[0]
     assert m.replay is not None
-    assert m.replay.usual[0].loading.any()
+    assert m.replay.typical[0].loading.any()
     assert (data_loader_workers.offer(m) is not None) == advised

@@ -6,8 +6,8 @@ import pytest
 
 from tests.analysis.build import TraceBuilder
 from tests.analysis.causes.test_gaps import Program
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.diagnosis.diagnose import Diagnosis, diagnose
+from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.trace import CopyKind, DeviceOpKind, Trace
 
 GEMM = "ampere_sgemm_128x64_tn"
@@ -29,7 +29,7 @@ def steps(call: str | None = None, us: float = 0, *, kernel: str = GEMM, count: 
 
 
 def diagnosed(program: TraceBuilder | Trace) -> Diagnosis:
-    return diagnose(Measurements(program if isinstance(program, Trace) else program.build()))
+    return diagnose(measure(program if isinstance(program, Trace) else program.build()))
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ import traceanalyzer as ta
 from tests.analysis.build import TraceBuilder
 from tests.recorded import recording
 from traceanalyzer.analysis.groups.input_loading import OS_READS, loading
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.diagnosis import loader_advice
 from traceanalyzer.diagnosis.diagnose import diagnose
-from traceanalyzer.selection import measured
+from traceanalyzer.diagnosis.measurements import Measurements, measure
+from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.trace import CopyKind, DeviceOpKind, Load, MemoryKind, RangeKind
 
 ITERATORS = {False: "_SingleProcessDataLoaderIter", True: "_MultiProcessingDataLoaderIter"}
@@ -48,7 +48,7 @@ def program(
         b.call("cudaStreamSynchronize", now + 45, now + 545)
         now += 560
         b.annotation(f"ProfilerStep#{i}", start, now)
-    return Measurements(replace(b.build(), loads=loads))
+    return measure(replace(b.build(), loads=loads))
 
 
 def advice(m: Measurements) -> str:
@@ -134,10 +134,8 @@ def test_cpus_that_are_full_are_evidence() -> None:
 
 
 def test_without_loading_nothing_is_said() -> None:
-    m = Measurements(
-        TraceBuilder().op("aten::mm", 0, 10).call("cudaLaunchKernel", 1, 2, 1).kernel("k", 5, 9, 1).build()
-    )
-    assert loading(m, m.budgets) is None
+    m = measure(TraceBuilder().op("aten::mm", 0, 10).call("cudaLaunchKernel", 1, 2, 1).kernel("k", 5, 9, 1).build())
+    assert loading(m.timed, m.budgets) is None
 
 
 @pytest.mark.parametrize(("side", "workers", "pinned"), [("base", False, False), ("fix", True, True)])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.analysis.build import TraceBuilder
-from traceanalyzer.analysis.measure import Measurements
-from traceanalyzer.diagnosis.rules.new_shapes import new_shapes
+from traceanalyzer.diagnosis.measurements import measure
+from traceanalyzer.diagnosis.rules.host_causes import new_shapes
 from traceanalyzer.trace import Condition
 
 STEP_US = 1000
@@ -24,7 +24,7 @@ def drafts(widths: list[int | None], *conditions: Condition):
             b.op("aten::cudnn_convolution", at + 50, at + 650, shapes=f"[[8,3,{width},{width}],[64,3,7,7]]")
         b.call("cudaLaunchKernel", at + 640, at + 645, step + 1)
         b.kernel("conv", at + 650, at + STEP_US, step + 1)
-    m = Measurements(b.build(conditions=conditions))
+    m = measure(b.build(conditions=conditions))
     return list(new_shapes(m, np.ones(len(m.trace.device_ops), bool)))
 
 

@@ -11,17 +11,17 @@ import pytest
 import traceanalyzer as ta
 from tests.diagnosis.test_remedies import ADD, GEMM, program, step_us, within
 from tests.recorded import CASES, PAIRS, ranks
-from traceanalyzer.analysis.replay.changes.repetition import GREATER_BATCH
-from traceanalyzer.analysis.replay.simulate import step_time_ns
-from traceanalyzer.analysis.replay.tape import make_tape
 from traceanalyzer.diagnosis.finding import Recommendation, Summary
 from traceanalyzer.diagnosis.other_kind import other_kind
 from traceanalyzer.diagnosis.remedies.advice import advise
-from traceanalyzer.diagnosis.remedies.launches import cuda_graph, larger_batch
+from traceanalyzer.diagnosis.remedies.launches import ENLARGED, cuda_graph, larger_batch
 from traceanalyzer.diagnosis.remedies.program import reduced_by_hooks
+from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.diagnosis.shares import Shares
+from traceanalyzer.replay.changes.loops.batch_size import GREATER_BATCH, enlarged
+from traceanalyzer.replay.recorded import make_tape
+from traceanalyzer.replay.simulate import step_time_ns
 from traceanalyzer.report import outline
-from traceanalyzer.selection import measured
 
 if TYPE_CHECKING:
     from tests.analysis.causes.test_gaps import Program
@@ -40,7 +40,7 @@ def small(p: Program) -> None:
 
 def test_a_larger_batch_promises_the_time_of_as_much_work() -> None:
     m = program(small)
-    tape = make_tape(m)
+    tape = make_tape(m.rated)
     assert tape is not None
     assert step_us(m, "larger_batch") == pytest.approx(step_time_ns(tape) / 1e3 / GREATER_BATCH, rel=0.05)
     (advice,) = [one for one in advise(m) if one.remedy.id == "larger_batch"]
@@ -69,7 +69,7 @@ def test_a_larger_batch_comes_after_what_shortens_the_step_and_says_what_it_is_f
 def test_a_stopwatch_agrees_with_a_batch_thirty_two_times_as_large() -> None:
     replay = measured(ta.load(*ranks("kineto/vit_small_batch.base"))).critical.replay
     assert replay is not None
-    found = replace(larger_batch.SCENARIO, change=lambda tape: larger_batch.enlarged(tape, 32))
+    found = replace(ENLARGED, change=lambda tape: enlarged(tape, 32))
     assert replay.step_under_ms(found) == pytest.approx(
         CASES["kineto/vit_small_batch.fix"]["step_ms_unprofiled"] / 32, rel=0.2
     )
@@ -111,7 +111,7 @@ def test_layouts_go_with_their_calls_and_the_operator_stays() -> None:
             within(p, "aten::cudnn_convolution", convolve, shapes="[[16, 64, 56, 56], [64, 64, 3, 3]]")
 
     m = program(step)
-    tape = make_tape(m)
+    tape = make_tape(m.rated)
     changed = step_us(m, "channels_last")
     assert tape is not None
     assert changed is not None

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import traceanalyzer as ta
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.diagnosis.diagnose import diagnose
+from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.diagnosis.remedies.launches import cuda_graph
 from traceanalyzer.ingest import load
 
@@ -51,7 +51,7 @@ def test_the_gpus_own_work_is_neither_communication_nor_copies() -> None:
 
 @pytest.mark.parametrize("sample", ["launch_bound", "sync_bound", "transfer_bound", "host_bound"])
 def test_what_cannot_be_replayed_is_bounded_without_the_profiler(sample: str) -> None:
-    m = Measurements(load([SAMPLES / sample]).traces[0])
+    m = measure(load([SAMPLES / sample]).traces[0])
     assert m.replay is not None
     m.__dict__["replay"] = replace(m.replay, fidelity_error=0.2)
     assert m.unprofiled_time is not None
@@ -67,14 +67,14 @@ def test_what_cannot_be_replayed_is_bounded_without_the_profiler(sample: str) ->
 
 @pytest.mark.parametrize(("sample", "captured"), [("cuda_graph", True), ("launch_bound", False)])
 def test_what_is_in_a_graph_is_not_to_be_captured(sample: str, captured: bool) -> None:
-    m = Measurements(load([SAMPLES / sample]).traces[0])
+    m = measure(load([SAMPLES / sample]).traces[0])
     assert (cuda_graph.offer(m) is None) is captured
 
 
 @pytest.mark.parametrize("sample", ["launch_bound", "sync_bound", "host_bound", "input_bound"])
 def test_without_a_replay_no_more_idle_time_is_won_than_lies_beside_the_work(sample: str) -> None:
     """The profiler makes idle time longer: the headroom in the recording can be more than the step without it has."""
-    m = Measurements(load([SAMPLES / sample]).traces[0])
+    m = measure(load([SAMPLES / sample]).traces[0])
     assert m.replay is not None
     assert m.budget is not None
     m.__dict__["replay"] = replace(m.replay, fidelity_error=0.2)

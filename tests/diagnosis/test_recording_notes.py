@@ -10,7 +10,7 @@ import pytest
 import traceanalyzer as ta
 from tests.analysis.build import TraceBuilder
 from tests.nsys_builder import Export
-from traceanalyzer.analysis.measure import Measurements
+from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.diagnosis.rules.recording import MANY_EVENTS, MANY_RANGES, MANY_STEPS, recording_notes
 from traceanalyzer.trace import Health
 
@@ -28,7 +28,7 @@ def notes(count: int, ranges: int = 0, name: str = "block", events: int = 0, ste
         for k in range(ranges):
             b.annotation(name, at + 2 * k, at + 2 * k + 1)
         b.call("cudaLaunchKernel", at + 1, at + 3, i + 1).kernel("k", at + 5, at + step_us - 5, i + 1, stream=7)
-    return " ".join(recording_notes(Measurements(replace(b.build(), health=Health(events=events)))))
+    return " ".join(recording_notes(measure(replace(b.build(), health=Health(events=events)))))
 
 
 def test_more_steps_than_useful() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,17 +11,16 @@ import pytest
 import traceanalyzer as ta
 from tests.analysis.causes.test_gaps import Program
 from tests.recorded import CASES, PAIRS, ranks
-from traceanalyzer.analysis.measure import Measurements
-from traceanalyzer.analysis.replay.simulate import step_time_ns
-from traceanalyzer.analysis.replay.tape import make_tape
-from traceanalyzer.diagnosis import remedies
-from traceanalyzer.diagnosis.finding import RemedyName
+from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.diagnosis.predictions import predictions
 from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.diagnosis.remedies.advice import advise
 from traceanalyzer.diagnosis.remedies.data import data_loader_workers
-from traceanalyzer.diagnosis.remedies.launches import batch_calls, cuda_graph
-from traceanalyzer.selection import measured
+from traceanalyzer.diagnosis.remedies.launches import cuda_graph
+from traceanalyzer.diagnosis.selection import measured
+from traceanalyzer.replay.changes.loops.repetition import batched
+from traceanalyzer.replay.recorded import make_tape
+from traceanalyzer.replay.simulate import step_time_ns
 from traceanalyzer.trace import CopyKind, Device, DeviceOpKind, MemoryKind, RangeKind
 
 if TYPE_CHECKING:
@@ -35,9 +33,6 @@ if TYPE_CHECKING:
 GEMM = "ampere_bf16_s16816gemm_bf16_128x64"
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>"
 REDUCE = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MaxOps<float>>>"
-FOLDER = Path(remedies.__file__).parent
-OF_MEMORY = ("checkpoint", "free_tensors", "expandable_segments", "chunked_loss")
-"""Remedies for memory alone: they have no step of their own."""
 PAIR_CASES = json.loads((PAIRS / "manifest.json").read_text(encoding="utf-8"))["cases"]
 
 
@@ -47,7 +42,7 @@ def program(step: Step, count: int = 6) -> Measurements:
         start = p.now
         step(p)
         p.annotation(f"ProfilerStep#{i}", start, p.now)
-    return Measurements(p.build(devices=(Device(0, "NVIDIA H200"),)))
+    return measure(p.build(devices=(Device(0, "NVIDIA H200"),)))
 
 
 def within(p: Program, name: str, what: Step, **columns: object) -> Program:
@@ -60,7 +55,7 @@ def within(p: Program, name: str, what: Step, **columns: object) -> Program:
 
 def step_us(m: Measurements, name: str) -> float | None:
     """Step time with a remedy's change, in us, with the profiler's cost left in."""
-    tape = make_tape(m)
+    tape = make_tape(m.rated)
     assert tape is not None
     remedy = next(one for one in REMEDIES if one.id == name)
     offer = remedy.offer(m)
@@ -73,17 +68,6 @@ def copy(p: Program, us: float, kind: CopyKind, size: int, memory: MemoryKind = 
     ends = {"source_memory": memory, "target_memory": MemoryKind.DEVICE}
     p.rows["op"][-1] |= {"copy_kind": kind, "bytes": size} | ends
     return p
-
-
-def test_every_file_is_in_the_list_and_every_name_is_a_contract() -> None:
-    helpers = {"__init__", "advice", "program", "remedy"}
-    files = {path.stem for path in FOLDER.rglob("*.py")} - helpers
-    assert {one.removesuffix("_model") for one in files} == {remedy.id for remedy in REMEDIES}
-    assert len({remedy.id for remedy in REMEDIES}) == len(REMEDIES)
-    names = set(RemedyName.__args__)
-    assert {remedy.id for remedy in REMEDIES} == names - {"faster_kernels", *OF_MEMORY}
-    pages = {path.stem for path in (FOLDER.parents[1] / "report" / "findings").glob("*.md")}
-    assert {remedy.finding for remedy in REMEDIES} <= pages
 
 
 def test_nothing_is_promised_for_what_is_not_there() -> None:
@@ -147,7 +131,7 @@ def test_as_many_workers_as_the_rest_of_the_step_needs() -> None:
     offer = data_loader_workers.offer(m)
     assert offer is not None
     # 3 ms of loading and 1.2 ms of the rest: 4 workers that load 70 % of the time, and one to spare.
-    assert "num_workers" in offer.action or "5 background" in offer.action
+    assert "num_workers" in offer.action.pytorch or "5 background" in offer.action.pytorch
     slow = program(lambda p: p.within("enumerate(DataLoader)#x.__next__", 90_000).launch(GEMM, 1000).sync())
     assert slow.replay is not None
     bound = data_loader_workers.offer(slow)
@@ -191,7 +175,7 @@ def test_small_calls_with_an_input_each_are_one() -> None:
             copy(p.spend(10), 3, CopyKind.DEVICE_TO_HOST, 64).sync()
 
     m = program(step)
-    alone = make_tape(m)
+    alone = make_tape(m.rated)
     assert alone is not None
     batched = step_us(m, "batch_calls")
     assert batched is not None
@@ -205,9 +189,9 @@ def test_layers_of_one_model_are_not_calls() -> None:
             p.spend(20).launch(GEMM, 3)
         copy(p, 3, CopyKind.DEVICE_TO_HOST, 64).sync()
 
-    tape = make_tape(program(step))
+    tape = make_tape(program(step).rated)
     assert tape is not None
-    assert batch_calls.batched(tape) is None
+    assert batched(tape) is None
 
 
 def test_cells_in_a_loop_are_one_layer() -> None:

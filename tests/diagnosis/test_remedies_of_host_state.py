@@ -6,10 +6,10 @@ import pytest
 
 from tests.analysis.causes.test_gaps import Program
 from tests.diagnosis.test_remedies import GEMM, copy, within
-from traceanalyzer.analysis.measure import Measurements
-from traceanalyzer.analysis.replay.simulate import step_time_ns
+from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.diagnosis.remedies.data import keep_on_device
 from traceanalyzer.diagnosis.remedies.program import tape_of
+from traceanalyzer.replay.simulate import step_time_ns
 from traceanalyzer.trace import CopyKind, Device, MemoryKind
 
 SHAPE, SIZE = "[1024, 1024]", 1 << 22
@@ -37,7 +37,7 @@ def program(*updates: str, shape: str = SHAPE, memory: int = 1 << 33) -> Measure
         start = p.now
         step(p, *updates, shape=shape)
         p.annotation(f"ProfilerStep#{i}", start, p.now)
-    return Measurements(p.build(devices=(Device(0, "NVIDIA H200", memory_bytes=memory),)))
+    return measure(p.build(devices=(Device(0, "NVIDIA H200", memory_bytes=memory),)))
 
 
 @pytest.mark.parametrize("updates", [("aten::lerp_",), ("aten::mul", "aten::add_"), ("aten::sub_",)])
@@ -46,7 +46,7 @@ def test_averages_that_the_host_updates_can_be_on_the_gpu(updates: tuple[str, ..
     offer, tape = keep_on_device.offer(m), tape_of(m)
     assert offer is not None
     assert tape is not None
-    assert f"{(SIZE + SMALL_SIZE) / 1e6:.3g} MB" in offer.action
+    assert f"{(SIZE + SMALL_SIZE) / 1e6:.3g} MB" in offer.action.pytorch
     changed = offer.scenario.change(tape)
     assert changed is not None
     assert not changed.waits.any()

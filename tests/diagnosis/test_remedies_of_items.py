@@ -10,9 +10,9 @@ import pytest
 from tests.diagnosis.test_remedies import GEMM, Program
 from tests.diagnosis.test_remedies_of_kinds import tape_of
 from tests.diagnosis.test_remedies_of_repeats import call
-from traceanalyzer.analysis.replay.changes.loops.independent import MOST_LISTED
-from traceanalyzer.analysis.replay.changes.loops.twin_calls import twins_joined
-from traceanalyzer.analysis.replay.simulate import step_time_ns
+from traceanalyzer.replay.changes.loops.consecutive_calls import calls_joined
+from traceanalyzer.replay.patterns.independent import MOST_LISTED
+from traceanalyzer.replay.simulate import step_time_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -77,7 +77,7 @@ def cells(p: Program, *, joined: bool) -> None:
 @pytest.mark.parametrize("step", [crops, partial(crops, count=MOST_LISTED + 5), partial(molecules, sizes=MOLECULES)])
 def test_calls_for_items_are_one(step: Step) -> None:
     tape = tape_of(step)
-    one = twins_joined(tape)
+    one = calls_joined(tape)
     assert one is not None
     assert step_time_ns(one) < 0.3 * step_time_ns(tape)
 
@@ -94,4 +94,4 @@ def test_calls_for_items_are_one(step: Step) -> None:
     ids=["not put together", "a text that grows", "other weights", "state joined to the input", "state in a product"],
 )
 def test_calls_that_may_need_each_other_stay(step: Step) -> None:
-    assert twins_joined(tape_of(step)) is None
+    assert calls_joined(tape_of(step)) is None

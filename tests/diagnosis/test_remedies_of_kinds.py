@@ -9,29 +9,29 @@ import pytest
 
 from tests.analysis.causes.test_gaps import Program
 from tests.diagnosis.test_remedies import ADD, GEMM, copy, program, step_us, within
-from traceanalyzer.analysis.replay.changes.loops.ensembles import ensembles_joined, members
-from traceanalyzer.analysis.replay.changes.loops.lookups import lookups_joined
-from traceanalyzer.analysis.replay.changes.masks import masks_spread
-from traceanalyzer.analysis.replay.changes.repetition import batched
-from traceanalyzer.analysis.replay.changes.syncs import syncs_removed, values_gone
-from traceanalyzer.analysis.replay.host_speed import fitted
-from traceanalyzer.analysis.replay.simulate import step_time_ns
-from traceanalyzer.analysis.replay.tape import make_tape
-from traceanalyzer.diagnosis.remedies.data import copy_ahead
+from traceanalyzer.base.figures import NS_PER_MS
+from traceanalyzer.diagnosis.remedies.data import COPIED_AHEAD
 from traceanalyzer.diagnosis.remedies.host import remove_syncs
-from traceanalyzer.figures import NS_PER_MS
+from traceanalyzer.replay.changes.loops.ensembles import ensembles_joined, members
+from traceanalyzer.replay.changes.loops.lookups import lookups_joined
+from traceanalyzer.replay.changes.loops.repetition import batched
+from traceanalyzer.replay.changes.syncs.masks import masks_spread
+from traceanalyzer.replay.changes.syncs.syncs import syncs_removed, values_gone
+from traceanalyzer.replay.host_speed import fitted
+from traceanalyzer.replay.recorded import make_tape
+from traceanalyzer.replay.simulate import step_time_ns
 from traceanalyzer.trace import CopyKind, MemoryKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.replay.tape import Tape
 
 CALLS, KERNELS = 6, 12
 
 
 def tape_of(step: Callable[[Program], object]) -> Tape:
-    tape = make_tape(program(step))
+    tape = make_tape(program(step).rated)
     assert tape is not None
     return tape
 
@@ -192,10 +192,10 @@ def test_a_bias_of_attention_that_all_texts_share_stays_on_the_device(bias: str,
         within(p, "aten::scaled_dot_product_attention", lambda p: p.spend(10).launch(GEMM, 40), shapes=shapes)
 
     m = program(step)
-    found, tape = step_us(m, "keep_on_device"), make_tape(m)
+    found, tape = step_us(m, "keep_on_device"), make_tape(m.rated)
     assert tape is not None
     assert (found is not None) == kept
-    assert (copy_ahead.SCENARIO.change(tape) is None) == kept
+    assert (COPIED_AHEAD.change(tape) is None) == kept
 
 
 @pytest.mark.parametrize("loader", ["", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"])
@@ -245,7 +245,7 @@ def test_what_a_mask_picks_is_all_there_unless_a_product_needs_it_small(kernels:
             left = change(tape)
             assert left is not None
             assert step_time_ns(left) <= step_time_ns(found)
-    assert ("torch.where or a weighted sum" in remove_syncs.offer(program(step)).action) == spread
+    assert ("torch.where or a weighted sum" in remove_syncs.offer(program(step)).action.pytorch) == spread
 
 
 def test_the_host_is_not_made_slower_by_loading_that_took_another_time() -> None:

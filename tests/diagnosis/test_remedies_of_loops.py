@@ -6,10 +6,10 @@ import pytest
 
 from tests.analysis.causes.test_gaps import Program
 from tests.diagnosis.test_remedies import ADD, GEMM, REDUCE, copy, program, step_us, within
-from traceanalyzer.analysis.replay.changes.fusion import find_runs
-from traceanalyzer.analysis.replay.changes.repetition import batched
-from traceanalyzer.analysis.replay.simulate import step_time_ns
-from traceanalyzer.analysis.replay.tape import make_tape
+from traceanalyzer.replay.changes.fusion import find_runs
+from traceanalyzer.replay.changes.loops.repetition import batched
+from traceanalyzer.replay.recorded import make_tape
+from traceanalyzer.replay.simulate import step_time_ns
 from traceanalyzer.trace import CopyKind, MemoryKind
 
 FUSIBLE = ("elementwise", "reduction", "layout")
@@ -29,7 +29,7 @@ def test_a_call_for_each_item_of_a_batch_can_be_one() -> None:
             within(p, "aten::unsqueeze", lambda p: p.spend(2), shapes="[[64, 384], []]")
             call(p)
 
-    tape = make_tape(program(step))
+    tape = make_tape(program(step).rated)
     assert tape is not None
     one = batched(tape)
     assert one is not None
@@ -43,7 +43,7 @@ def test_layers_that_are_not_called_for_items_stay() -> None:
             within(p, "aten::unsqueeze", lambda p: p.spend(2), shapes="[[64, 384], []]")
             call(p)
 
-    tape = make_tape(program(step))
+    tape = make_tape(program(step).rated)
     assert tape is not None
     assert batched(tape) is None
 
@@ -116,7 +116,7 @@ def test_what_a_library_runs_around_its_matrix_kernel_is_not_merged() -> None:
         within(p, "aten::add_", lambda p: p.launch(ADD, 20))
         within(p, "aten::relu", lambda p: p.launch(ADD, 20))
 
-    tape = make_tape(program(step))
+    tape = make_tape(program(step).rated)
     assert tape is not None
     runs = find_runs(tape, FUSIBLE)
     assert len(runs.first) == tape.steps
@@ -129,7 +129,7 @@ def test_a_norm_after_a_norm_is_a_kernel_of_its_own() -> None:
             p.launch(ADD, 20).launch(REDUCE, 20).launch(ADD, 20)
         p.launch(GEMM, 50)
 
-    tape = make_tape(program(step))
+    tape = make_tape(program(step).rated)
     assert tape is not None
     assert len(find_runs(tape, FUSIBLE).first) == 3 * tape.steps
 
@@ -142,6 +142,6 @@ def test_the_recorders_end_is_not_the_programs_work() -> None:
         if next(steps) == 5:
             p.spend(3000)
 
-    tape = make_tape(program(step))
+    tape = make_tape(program(step).rated)
     assert tape is not None
     assert sum(tape.tail) < 100_000

@@ -6,12 +6,12 @@ import pytest
 
 from tests.analysis.causes.test_gaps import Program
 from tests.diagnosis.test_remedies import ADD, GEMM, copy, program, step_us, within
-from traceanalyzer.analysis.measure import Measurements
-from traceanalyzer.analysis.replay.simulate import step_time_ns
-from traceanalyzer.diagnosis.remedies.data import copy_ahead, data_loader_workers, keep_on_device
-from traceanalyzer.diagnosis.remedies.host import move_host_work
+from traceanalyzer.diagnosis.measurements import measure
+from traceanalyzer.diagnosis.remedies.data import COPIED_AHEAD, data_loader_workers, keep_on_device
+from traceanalyzer.diagnosis.remedies.host import ELSEWHERE, ON_DEVICE, move_host_work
 from traceanalyzer.diagnosis.remedies.launches import cuda_graph
 from traceanalyzer.diagnosis.remedies.program import tape_of
+from traceanalyzer.replay.simulate import step_time_ns
 from traceanalyzer.trace import CopyKind, Device, MemoryKind
 
 WIDTH = 1024
@@ -50,13 +50,13 @@ def test_blocks_whose_weights_come_in_each_step_can_stay() -> None:
     m = program(step)
     tape = tape_of(m)
     assert tape is not None
-    assert copy_ahead.SCENARIO.change(tape) is None, "no input is copied"
+    assert COPIED_AHEAD.change(tape) is None, "no input is copied"
     left = step_us(m, "keep_on_device")
     assert left is not None
     assert left < 2 * 16 * 35, "none of the copies is left, and no wait for them"
     offer = keep_on_device.offer(m)
     assert offer is not None
-    assert f"{2 * ((1 << 21) + (1 << 23) + 8192 + 2048) / 1e6:.3g} MB" in offer.action
+    assert f"{2 * ((1 << 21) + (1 << 23) + 8192 + 2048) / 1e6:.3g} MB" in offer.action.pytorch
 
 
 def test_weights_that_the_gpu_has_no_room_for_are_not_kept() -> None:
@@ -66,7 +66,7 @@ def test_weights_that_the_gpu_has_no_room_for_are_not_kept() -> None:
         weights_of_block(p)
         p.annotation(f"ProfilerStep#{i}", start, p.now)
     small = Device(0, "NVIDIA H200", memory_bytes=1 << 22)
-    assert keep_on_device.offer(Measurements(p.build(devices=(small,)))) is None
+    assert keep_on_device.offer(measure(p.build(devices=(small,)))) is None
 
 
 def test_labels_of_as_many_items_as_a_layer_is_wide_are_input() -> None:
@@ -105,7 +105,7 @@ def test_what_the_host_does_with_results_can_be_done_on_the_device() -> None:
     offer, tape = move_host_work.offer(m), tape_of(m)
     assert offer is not None
     assert tape is not None
-    assert offer.action == move_host_work.INSTEAD
+    assert offer.action == ON_DEVICE
     left = step_us(m, "move_host_work")
     assert left is not None
     assert left < 150
@@ -118,7 +118,7 @@ def test_work_of_the_host_on_nothing_of_the_device_is_only_moved() -> None:
 
     offer = move_host_work.offer(program(step))
     assert offer is not None
-    assert offer.action == move_host_work.ACTION
+    assert offer.action == ELSEWHERE
 
 
 @pytest.mark.parametrize(("hooks", "offered"), [("", True), ("torch::distributed::reducer", False)])
@@ -173,13 +173,13 @@ def test_a_table_that_the_host_picks_rows_from_can_stay(table: str, rows: str, *
         start = p.now
         picked(p, table, rows)
         p.annotation(f"ProfilerStep#{i}", start, p.now)
-    m = Measurements(p.build(devices=(Device(0, "NVIDIA H200", memory_bytes=140 << 30),)))
+    m = measure(p.build(devices=(Device(0, "NVIDIA H200", memory_bytes=140 << 30),)))
     offer, tape = keep_on_device.offer(m), tape_of(m)
     assert tape is not None
     assert (offer is not None) is kept
     if offer is not None:
         left = offer.scenario.change(tape)
-        assert "1,074 MB" in offer.action
+        assert "1,074 MB" in offer.action.pytorch
         assert left is not None
         assert step_time_ns(left) < 0.2 * step_time_ns(tape)
 

@@ -8,10 +8,10 @@ from tests.analysis.causes.test_gaps import Program
 from tests.diagnosis.test_remedies import ADD, GEMM, within
 from tests.diagnosis.test_remedies_of_kinds import tape_of
 from tests.diagnosis.test_remedies_of_repeats import call, view
-from traceanalyzer.analysis.replay.changes.kernels import products_batched
-from traceanalyzer.analysis.replay.changes.loops.ensembles import ensembles_joined
-from traceanalyzer.analysis.replay.changes.loops.twin_calls import twins_joined
-from traceanalyzer.analysis.replay.simulate import step_time_ns
+from traceanalyzer.replay.changes.kernels import products_batched
+from traceanalyzer.replay.changes.loops.consecutive_calls import calls_joined
+from traceanalyzer.replay.changes.loops.ensembles import ensembles_joined
+from traceanalyzer.replay.simulate import step_time_ns
 
 BF16 = '["c10::BFloat16", "c10::BFloat16"]'
 REQUESTS, CHANNELS, LAYERS = 12, 16, 12
@@ -108,6 +108,6 @@ def test_views_within_calls_are_part_of_them_in_the_backward_pass() -> None:
             learned(p, number, ADD, node="SelectBackward0")
 
     tape = tape_of(step)
-    one = twins_joined(tape)
+    one = calls_joined(tape)
     assert one is not None
     assert int((one.duration > 0).sum()) == (1 + 3 * LAYERS + 1 + 1) * tape.steps

@@ -10,14 +10,14 @@ import pytest
 from tests.analysis.causes.test_gaps import Program
 from tests.diagnosis.test_remedies import ADD, GEMM, REDUCE, program, within
 from tests.diagnosis.test_remedies_of_kinds import read, tape_of
-from traceanalyzer.analysis.replay.changes.kernels import recurrent_fused
-from traceanalyzer.analysis.replay.changes.loops.ensembles import ensembles_joined
-from traceanalyzer.analysis.replay.changes.loops.tensor_loops import tensors_listed
-from traceanalyzer.analysis.replay.changes.loops.twin_calls import twins_joined
-from traceanalyzer.analysis.replay.changes.optimizer import optimizer_by_lists, optimizer_fused
-from traceanalyzer.analysis.replay.changes.repetition import batched
-from traceanalyzer.analysis.replay.simulate import step_time_ns
-from traceanalyzer.diagnosis.remedies.launches import batch_calls, fused_optimizer
+from traceanalyzer.diagnosis.remedies.loops import batch_calls, fused_optimizer
+from traceanalyzer.replay.changes.loops.consecutive_calls import calls_joined
+from traceanalyzer.replay.changes.loops.ensembles import ensembles_joined
+from traceanalyzer.replay.changes.loops.repetition import batched
+from traceanalyzer.replay.changes.loops.tensor_loops import tensors_listed
+from traceanalyzer.replay.changes.loops.unfused_rnn import recurrent_fused
+from traceanalyzer.replay.changes.optimizer import optimizer_by_lists, optimizer_fused
+from traceanalyzer.replay.simulate import step_time_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,7 +92,7 @@ def test_a_loop_over_tensors_is_a_call_for_all(loop: Step, word: str) -> None:
     assert step_time_ns(listed) < step_time_ns(tape) / 5
     offer = fused_optimizer.offer(program(step))
     assert offer is not None
-    assert word in offer.action
+    assert word in offer.action.pytorch
 
 
 def chain_on_one_tensor(p: Program) -> None:
@@ -150,7 +150,7 @@ def test_an_optimizer_with_a_group_for_every_tensor_takes_them_one_by_one(size: 
         assert step_time_ns(listed) < step_time_ns(tape) / 8
         offer = fused_optimizer.offer(program(step))
         assert offer is not None
-        assert "one group" in offer.action
+        assert "one group" in offer.action.pytorch
 
 
 def test_an_optimizer_that_calls_the_model_is_no_loop_over_tensors() -> None:
@@ -531,17 +531,17 @@ def time_steps(p: Program) -> None:
 )
 def test_calls_in_a_row_are_one_if_none_needs_the_one_before(step: Step, found: bool) -> None:
     tape = tape_of(step)
-    one = twins_joined(tape)
+    one = calls_joined(tape)
     assert (one is not None) == found
     if one is not None:
         assert 0.4 < step_time_ns(one) / step_time_ns(tape) < 0.7
         offer = batch_calls.offer(program(step))
         assert offer is not None
-        assert "torch.cat" in offer.action
+        assert "torch.cat" in offer.action.pytorch
 
 
 def test_calls_on_smaller_inputs_begin_where_they_take_them() -> None:
     tape = tape_of(small_views)
-    one = twins_joined(tape)
+    one = calls_joined(tape)
     assert one is not None
     assert int((one.duration > 0).sum()) == 2 * 28 * tape.steps

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.diagnosis.test_remedies import ADD, GEMM, program, within
-from traceanalyzer.analysis.replay.changes.top_few import LAUNCHES, taken_by_topk
-from traceanalyzer.analysis.replay.simulate import step_time_ns
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.remedies.program import tape_of
+from traceanalyzer.replay.changes.sort_then_slice import LAUNCHES, taken_by_topk
+from traceanalyzer.replay.simulate import step_time_ns
 
 if TYPE_CHECKING:
     from tests.analysis.causes.test_gaps import Program
-    from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.diagnosis.measurements import Measurements
 
 SCORES, RADIX = "[64, 1048576]", "void at_cuda_detail::cub::DeviceRadixSortOnesweepKernel<float>"
 SORT_LAUNCHES, SORT_US = 40, 100

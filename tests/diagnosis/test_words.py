@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +14,25 @@ import pytest
 from tests.analysis.build import TraceBuilder
 from traceanalyzer.analysis.joined.framework import Framework, framework
 from traceanalyzer.analysis.names.pytorch import FRAMEWORK
-from traceanalyzer.diagnosis.words import CUDA, JAX, PYTORCH_WORDS, in_words_of
+from traceanalyzer.diagnosis import remedies, rules
+from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.ingest import load
 from traceanalyzer.report.build import build_report
 from traceanalyzer.trace import DeviceRanges, RangeKind, Run, Trace
 
 SAMPLES = sorted((Path(__file__).resolve().parents[2] / "sample_traces").glob("*/"))
 RECORDED = [path for path in SAMPLES if not path.name.startswith("timing")]
+
+PYTORCH_WORDS = re.compile(
+    r"torch|DataLoader|\.item\(\)|\.cpu\(\)|non_blocking|pin_memory|Python|with_stack|no_sync|\bDDP\b|FSDP|autocast"
+    r"|channels_last|\bF\.\w|scaled_dot_product|(?<!jax\.)\bnn\.|record_function|persistent_workers|cudnn_sdp"
+)
+"""Words that mean something in programs with PyTorch alone."""
+MODULES = [
+    import_module(f"{room.__name__}.{module.name}")
+    for room in (remedies, rules)
+    for module in pkgutil.iter_modules(room.__path__)
+]
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda p: p.name)
@@ -40,7 +54,9 @@ def test_without_pytorchs_names_there_is_no_advice_for_pytorch(path: Path) -> No
 
 
 def test_words_for_others_have_none_of_pytorchs() -> None:
-    assert [text for text in (*CUDA.values(), *JAX.values()) if PYTORCH_WORDS.search(text)] == []
+    found = [words for module in MODULES for words in vars(module).values() if isinstance(words, Words)]
+    assert len(found) > 40
+    assert [text for words in found for text in (words.cuda, words.jax) if text and PYTORCH_WORDS.search(text)] == []
 
 
 def test_each_framework_is_known_by_its_names() -> None:
@@ -54,11 +70,15 @@ def test_each_framework_is_known_by_its_names() -> None:
     assert framework(jax.build()) is Framework.JAX
 
 
-def test_advice_without_a_counterpart_is_left_out() -> None:
-    assert in_words_of(Framework.CUDA, "no-such-rule", "Use torch.compile.") is None
-    assert in_words_of(Framework.CUDA, "no-such-rule", "Use larger messages.") == "Use larger messages."
-    assert in_words_of(Framework.PYTORCH, "launch-bound", "Use torch.compile.") == "Use torch.compile."
-    assert in_words_of(Framework.JAX, "host-waits", "Drop .item().") == JAX["host-waits"]
+def test_each_framework_has_its_words() -> None:
+    three = Words("Use torch.compile.", "Capture a graph.", "Use jit.")
+    assert [three.of(one) for one in Framework] == [
+        {Framework.PYTORCH: three.pytorch, Framework.CUDA: three.cuda, Framework.JAX: three.jax}[one]
+        for one in Framework
+    ]
+    assert Words("Use torch.compile.", "Capture a graph.").of(Framework.JAX) == "Capture a graph."
+    assert Words("Use torch.compile.").of(Framework.CUDA) is None
+    assert {everywhere("Use larger messages.").of(one) for one in Framework} == {"Use larger messages."}
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda p: p.name)

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests import rocpd_builder
 from tests.compile.log_builder import LogBuilder
 from tests.fuzz import mutate
 from tests.fuzz.use import (
@@ -25,14 +26,19 @@ from tests.fuzz.use import (
     use_snapshot,
     use_unprofiled,
 )
+from tests.ingest.test_pftrace import small as small_pftrace
+from tests.ingest.test_xplane import small as small_profile
 from tests.kineto_builder import KinetoTrace
 from tests.nsys_builder import SCHEMAS, small_run
+from tests.xplane_builder import space
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from random import Random
 
 ROOT = Path(__file__).resolve().parents[2]
+FORMATS = ROOT / "tests" / "data" / "formats"
+UNITRACE = gzip.decompress((FORMATS / "unitrace_made.json.gz").read_bytes()).decode()[:8000]
 LARGEST_SEED = 400_000
 """Bytes of a real recording that is mutated: many small cases find more than few large ones."""
 
@@ -170,6 +176,32 @@ def _mutated_nsys(data: bytes, random: Random) -> bytes:
 
 
 @cache
+def _amd(name: str) -> Sequence[bytes]:
+    if name == "rpd":
+        return [gzip.decompress((FORMATS / "matmul_result.rpd.gz").read_bytes())]
+    with tempfile.TemporaryDirectory() as folder:
+        return [
+            rocpd_builder.small_run(schema, steps=4).write(Path(folder) / f"{schema}.db").read_bytes()
+            for schema in rocpd_builder.SCHEMAS
+        ]
+
+
+@cache
+def _rocprofv3() -> Sequence[Any]:
+    from tests.ingest.test_amd import WHOLE
+
+    return [{"rocprofiler-sdk-tool": [WHOLE, WHOLE]}]
+
+
+@cache
+def _tables() -> Sequence[bytes]:
+    from tests.ingest.test_amd import tables
+
+    with tempfile.TemporaryDirectory() as folder:
+        return [tables(Path(folder), guid).read_bytes() for guid in (False, True)]
+
+
+@cache
 def _logs() -> Sequence[bytes]:
     files = [
         f for f in sorted((ROOT / "tests" / "data" / "timing").iterdir()) if f.suffix in (".log", ".jsonl", ".csv")
@@ -289,6 +321,14 @@ KINDS = {
     for kind in (
         Kind("kineto", ".json", _kineto, _mutated_kineto, use_recording),
         Kind("nsys", ".sqlite", _nsys, _mutated_nsys, use_recording),
+        Kind("rocpd", ".db", lambda: _amd("rocpd"), _mutated_nsys, use_recording),
+        Kind("rpd", ".rpd", lambda: _amd("rpd"), _mutated_nsys, use_recording),
+        Kind("rocprofv3", ".json", _rocprofv3, _mutated_json, use_recording),
+        Kind("tables", "_kernel_trace.csv", _tables, mutate.in_lines, use_recording),
+        Kind("proton", ".hatchet", lambda: _decoded("tests/data/formats/*.hatchet"), _mutated_json, use_recording),
+        Kind("unitrace", ".json", lambda: [UNITRACE.encode()], mutate.in_lines, use_recording),
+        Kind("pftrace", ".pftrace", lambda: (bytes(small_pftrace()),), mutate.in_bytes, use_recording),
+        Kind("xplane", ".xplane.pb", lambda: (space(*small_profile()),), mutate.in_bytes, use_recording),
         Kind("log", ".log", _logs, mutate.in_lines, use_recording),
         Kind("environment", ".json", _environments, _mutated_json, use_environment),
         Kind("unprofiled", ".json", _unprofiled, _mutated_json, use_unprofiled),

@@ -44,7 +44,7 @@ def _draw(report: Report, number: int) -> None:
     from traceanalyzer.report.json import render_json
     from traceanalyzer.report.markdown.issue import render_markdown
     from traceanalyzer.report.privacy.redact import redact
-    from traceanalyzer.report.terminal.whole import render_terminal
+    from traceanalyzer.report.terminal.screen import render_terminal
 
     form = number % 11
     if form == 0:
@@ -61,8 +61,9 @@ def _table(run: Run, number: int) -> None:
     from traceanalyzer.diagnosis.predictions import predictions
     from traceanalyzer.perfetto.overlay import build_overlay
     from traceanalyzer.perfetto.overlay_json import render_overlay
-    from traceanalyzer.report.document import Rows
-    from traceanalyzer.tables import TABLES, table
+    from traceanalyzer.report.printed import Rows
+    from traceanalyzer.report.table_entries import TABLES
+    from traceanalyzer.report.tables import table
 
     what = number % (len(TABLES) + 2)
     if what == len(TABLES) + 1:
@@ -108,22 +109,22 @@ def use_snapshot(path: Path) -> None:
     """As `memory`, or as it is read beside a recording."""
     from traceanalyzer.ingest.memory.snapshot import read_snapshot
     from traceanalyzer.report.memory.build import memory_report
-    from traceanalyzer.report.memory.page import MemoryPage
+    from traceanalyzer.report.memory.document import memory_document
 
     number = zlib.crc32(path.read_bytes())
     if number % ANALYSED_OF == 0:
         _beside(path, "memory.rank0.pickle", draw=False)
         return
-    page = MemoryPage(memory_report(read_snapshot(path)))
+    page = memory_document(memory_report(read_snapshot(path)))
     (page.html, page.markdown, lambda: page.terminal(100, False))[number % 3]()
 
 
 def use_compile_log(path: Path) -> None:
     """As `compile` of a log alone, or with a trace."""
-    from traceanalyzer.analysis.compile.steps import Stopwatch
     from traceanalyzer.ingest.torch_log import read_logs
+    from traceanalyzer.replay.compile.steps import Stopwatch
     from traceanalyzer.report.compile.build import compile_report
-    from traceanalyzer.report.compile.page import CompilePage
+    from traceanalyzer.report.compile.document import compile_document
 
     logs = read_logs(path)
     number = zlib.crc32(path.read_bytes())
@@ -133,7 +134,7 @@ def use_compile_log(path: Path) -> None:
         run = load([recording])
     else:
         run = None
-    page = CompilePage(compile_report(logs, run, Stopwatch(None, None)))
+    page = compile_document(compile_report(logs, run, Stopwatch(None, None)))
     (page.html, page.markdown, page.json, lambda: page.terminal(100, False))[number % 4]()
 
 
@@ -160,9 +161,9 @@ def _beside(path: Path, name: str, *, draw: bool = True) -> None:
 
 def use_ncu(path: Path) -> None:
     """As `--ncu`."""
+    from traceanalyzer.diagnosis.selection import Knowledge
     from traceanalyzer.ingest.ncu import read_counters
     from traceanalyzer.report.build import build_report
-    from traceanalyzer.selection import Knowledge
 
     counters = read_counters(path)
     if zlib.crc32(path.read_bytes()) % 16 == 0:
@@ -175,8 +176,8 @@ def use_report(path: Path) -> None:
     """As `compare`, `check` and `attach` do with a saved report."""
     from tests.report.reports import full
     from traceanalyzer.comparison.compare import compare_reports
+    from traceanalyzer.comparison.document import ComparisonPage
     from traceanalyzer.comparison.reference import report_named
-    from traceanalyzer.comparison.render import ComparisonPage
 
     report = report_named(str(path), lambda paths: load(paths))
     number = zlib.crc32(path.read_bytes())

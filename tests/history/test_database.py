@@ -11,7 +11,7 @@ import pytest
 from sqlite_utils import Database
 
 from tests.report.reports import full
-from traceanalyzer.errors import TraceAnalyzerError
+from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.history import database
 from traceanalyzer.history.database import APPLICATION_ID, check_storable, reading, writing
 from traceanalyzer.history.migrations import MIGRATIONS

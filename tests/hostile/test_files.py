@@ -12,9 +12,9 @@ import sys
 import pytest
 
 from tests.hostile.test_recordings import small
-from traceanalyzer import files
+from traceanalyzer.base import files
+from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.cli import main
-from traceanalyzer.errors import TraceAnalyzerError
 
 
 @pytest.fixture(autouse=True)
@@ -148,7 +148,7 @@ def test_a_store_that_fails_leaves_no_report_and_no_store(capture, tmp_path, mon
 
 
 def test_a_report_that_cannot_be_written_stores_nothing(capture, tmp_path, monkeypatch):
-    from traceanalyzer.cli import output
+    from traceanalyzer.cli.io import output
 
     monkeypatch.setattr(output, "replacing", lambda path: files.replacing(tmp_path / "missing" / path.name))
     db = tmp_path / "runs.db"

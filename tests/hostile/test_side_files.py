@@ -10,7 +10,7 @@ from contextlib import closing
 import pytest
 
 from tests.hostile.test_recordings import small
-from traceanalyzer.errors import TraceAnalyzerError
+from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.history.database import reading
 from traceanalyzer.history.runs import metric_names, metric_series, stored_runs
 from traceanalyzer.history.store import store_report
@@ -18,7 +18,7 @@ from traceanalyzer.history.stored import stored_report
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.ncu import read_counters
 from traceanalyzer.report.build import build_report
-from traceanalyzer.variables import ALLOWED_VARIABLES
+from traceanalyzer.trace.variables import ALLOWED_VARIABLES
 
 BAD = [b"\xff", b'{"a": "\xff"}', b"[" * 100_000, b'{"a":' * 100_000, b"", b"null", b'{"step_time_ms": "x"}']
 

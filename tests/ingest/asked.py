@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from click.testing import CliRunner
 
+from traceanalyzer.base.reading import read_with
 from traceanalyzer.cli import cli
-from traceanalyzer.reading import read_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable

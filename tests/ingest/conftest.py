@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.recorded import recording
+from traceanalyzer.base.reading import read_with, reading
 from traceanalyzer.ingest.cache import identity
-from traceanalyzer.reading import read_with, reading
 
 
 @pytest.fixture

@@ -12,19 +12,19 @@ from click.testing import CliRunner
 
 from tests.ingest.asked import assert_told_again, kept, told
 from tests.recorded import EVERY_FILE, GPU, ROOT, label
-from traceanalyzer import selection, tables
+from traceanalyzer.base.reading import read_with
 from traceanalyzer.cli import cli
-from traceanalyzer.diagnosis import predictions
+from traceanalyzer.diagnosis import predictions, selection
+from traceanalyzer.diagnosis.selection import Asked, Knowledge
 from traceanalyzer.ingest import load
-from traceanalyzer.ingest.cache import answers, texts
+from traceanalyzer.ingest.cache import answers, store
 from traceanalyzer.ingest.cache.answers import answered_once
-from traceanalyzer.reading import read_with
+from traceanalyzer.report import tables
 from traceanalyzer.report.build import build_report
 from traceanalyzer.report.json import render_json
 from traceanalyzer.report.kept import kept_rows
 from traceanalyzer.report.kept_report import kept_report
-from traceanalyzer.selection import Asked, Knowledge
-from traceanalyzer.tables import TABLES, Wanted
+from traceanalyzer.report.table_entries import TABLES, RowFilter
 
 SAMPLES = sorted((ROOT / "sample_traces").glob("*/trace*.gz")) + sorted((ROOT / "sample_traces").glob("*/*.sqlite*"))
 RECORDED = [path for path in (*EVERY_FILE, *GPU, *SAMPLES) if "timing" not in path.parent.name]
@@ -49,12 +49,12 @@ def test_reports_and_tables_come_back_as_they_were(path: Path, cache: Path, monk
     run = load([path])
     asked = Asked(run)
     report = kept_report(asked)
-    rows = kept_rows(asked, *((table.name, Wanted()) for table in TABLES))
+    rows = kept_rows(asked, *((table.name, RowFilter()) for table in TABLES))
     assert len(kept(cache)) == 2
     refuse(monkeypatch)
     again = Asked(load([path]))
     assert (kept_report(again), render_json(kept_report(again))) == (report, render_json(report))
-    assert kept_rows(again, *((table.name, Wanted()) for table in TABLES)) == rows
+    assert kept_rows(again, *((table.name, RowFilter()) for table in TABLES)) == rows
 
 
 @pytest.mark.parametrize(
@@ -188,14 +188,14 @@ def test_what_would_not_come_back_as_it_was_is_not_kept(cache: Path, trace_file:
 
 
 def test_a_very_long_answer_is_not_kept(cache: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(texts, "MOST_TEXT_BYTES", 1000)
+    monkeypatch.setattr(store, "MOST_TEXT_BYTES", 1000)
     told("analyze", trace_file)
     assert kept(cache) == []
 
 
 def test_a_full_disk_costs_nothing(cache: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told("gaps", trace_file)
-    monkeypatch.setattr(texts, "LEAST_FREE_BYTES", 1 << 62)
+    monkeypatch.setattr(store, "LEAST_FREE_BYTES", 1 << 62)
     before = kept(cache)
     told("analyze", trace_file)
     assert kept(cache) == before

@@ -19,15 +19,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tests.recorded import EVERY_FILE, GPU, ROOT, label, recording
+from traceanalyzer.base.reading import read_with, reading
 from traceanalyzer.cli import cli
 from traceanalyzer.ingest import load
-from traceanalyzer.ingest.cache import folder as cache_folder
-from traceanalyzer.ingest.cache import identity, kept
+from traceanalyzer.ingest.cache import identity, models, store
 from traceanalyzer.ingest.cache.identity import identity_of
-from traceanalyzer.ingest.cache.model_file import DamagedModelError, can_be_kept, read_model, write_model
+from traceanalyzer.ingest.cache.models import can_be_kept, model_of, traces_in
 from traceanalyzer.ingest.cache.packed import Packed, pack, unpack
+from traceanalyzer.ingest.cache.store import MODEL, DamagedError, Stored, put, write_checked
 from traceanalyzer.ingest.detect import detect
-from traceanalyzer.reading import read_with, reading
 from traceanalyzer.report.build import build_report
 from traceanalyzer.report.json import render_json
 from traceanalyzer.trace import Table, Trace
@@ -35,9 +35,10 @@ from traceanalyzer.trace import Table, Trace
 SAMPLES = sorted((ROOT / "sample_traces").glob("*/trace*.gz")) + sorted((ROOT / "sample_traces").glob("*/*.sqlite*"))
 RECORDED = [path for path in (*EVERY_FILE, *GPU, *SAMPLES) if "timing" not in path.parent.name]
 MANY = 10**9
+KEY = "ab" * 20
 
 
-def models(folder: Path) -> list[Path]:
+def files_in(folder: Path) -> list[Path]:
     return sorted(folder.glob("*"))
 
 
@@ -67,12 +68,12 @@ def same_trace(one: Trace, other: Trace) -> None:
 
 def packed(traces: list[Trace]) -> bytes:
     file = io.BytesIO()
-    write_model(file, "identity", traces)
+    write_checked(file, KEY, model_of(traces))
     return file.getvalue()
 
 
 def unpacked(data: bytes, path: str = "p", most_rows: int = MANY) -> list[Trace]:
-    return read_model(io.BytesIO(data), len(data), "identity", path, most_rows)
+    return traces_in(Stored(io.BytesIO(data), len(data), KEY), path, most_rows)
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=label)
@@ -91,7 +92,7 @@ def test_the_second_report_is_the_first_without_reading(path: Path, cache: Path,
     assert not cache.exists()
     read_with(cache=True)
     first = report(path)
-    assert len(models(cache)) == 1
+    assert len(files_in(cache)) == 1
     monkeypatch.setattr("traceanalyzer.ingest.run.detect", no_reader)
     assert report(path) == first == without
 
@@ -112,7 +113,7 @@ def test_commands_keep_a_model_unless_told_not_to(name: str, cache: Path, trace_
     assert without.exit_code == 0
     assert not cache.exists()
     first, second = (CliRunner().invoke(cli, words) for _ in range(2))
-    assert sorted(path.suffix for path in models(cache)) == [".answer", ".answer", ".model"]
+    assert sorted(path.suffix for path in files_in(cache)) == [".answer", ".answer", ".model"]
     assert first.output == second.output == without.output
 
 
@@ -153,38 +154,38 @@ SMALL = packed(read_anew(recording("kineto/gemm_fp32.base")))
 def test_one_wrong_byte_is_noticed(at: int, change: int) -> None:
     damaged = bytearray(SMALL)
     damaged[at] ^= change
-    with pytest.raises(DamagedModelError):
+    with pytest.raises(DamagedError):
         unpacked(bytes(damaged))
 
 
 @given(st.integers(0, len(SMALL) - 1))
 @settings(max_examples=30)
 def test_a_model_that_is_cut_off_is_noticed(length: int) -> None:
-    with pytest.raises(DamagedModelError):
+    with pytest.raises(DamagedError):
         unpacked(SMALL[:length])
 
 
 def test_more_rows_than_a_recording_can_have_are_refused_before_they_take_memory() -> None:
-    with pytest.raises(DamagedModelError, match="more rows"):
+    with pytest.raises(DamagedError, match="more rows"):
         unpacked(SMALL, most_rows=2)
 
 
 def test_codes_that_stand_for_nothing_are_refused() -> None:
     (trace,) = unpacked(SMALL)
     for broken in (replace(trace, strings=trace.strings[:1]), replace(trace, threads=())):
-        with pytest.raises(DamagedModelError, match="stands for nothing"):
+        with pytest.raises(DamagedError, match="stands for nothing"):
             unpacked(packed([broken]))
 
 
 def test_a_model_of_another_recording_is_refused() -> None:
-    with pytest.raises(DamagedModelError, match="another recording"):
-        read_model(io.BytesIO(SMALL), len(SMALL), "other", "p", MANY)
+    with pytest.raises(DamagedError, match="something else"):
+        Stored(io.BytesIO(SMALL), len(SMALL), "cd" * 20)
 
 
 @pytest.mark.parametrize("damage", [b"", b"junk", SMALL[:-1] + b"x"])
 def test_a_damaged_model_costs_a_reading_and_is_replaced(damage: bytes, cache: Path, trace_file: Path) -> None:
     first = report(trace_file)
-    (model,) = models(cache)
+    (model,) = files_in(cache)
     sound = model.read_bytes()
     model.write_bytes(damage)
     assert report(trace_file) == first
@@ -193,7 +194,7 @@ def test_a_damaged_model_costs_a_reading_and_is_replaced(damage: bytes, cache: P
 
 def test_a_model_that_others_may_write_is_not_believed(cache: Path, trace_file: Path, monkeypatch) -> None:
     report(trace_file)
-    (model,) = models(cache)
+    (model,) = files_in(cache)
     model.chmod(0o666)
     monkeypatch.setattr("traceanalyzer.ingest.run.detect", no_reader)
     with pytest.raises(AssertionError):
@@ -202,7 +203,7 @@ def test_a_model_that_others_may_write_is_not_believed(cache: Path, trace_file: 
 
 def test_a_link_is_not_believed(cache: Path, trace_file: Path, tmp_path: Path, monkeypatch) -> None:
     report(trace_file)
-    (model,) = models(cache)
+    (model,) = files_in(cache)
     model.rename(tmp_path / "elsewhere")
     model.symlink_to(tmp_path / "elsewhere")
     monkeypatch.setattr("traceanalyzer.ingest.run.detect", no_reader)
@@ -215,7 +216,7 @@ def test_a_folder_that_others_see_is_not_used(mode: int, cache: Path, trace_file
     cache.mkdir()
     cache.chmod(mode)
     report(trace_file)
-    assert models(cache) == []
+    assert files_in(cache) == []
     shown = CliRunner().invoke(cli, ["cache", "show"])
     assert shown.exit_code == 1
     assert "others may look into it" in shown.output
@@ -225,12 +226,12 @@ def test_a_link_for_a_folder_is_not_used(cache: Path, trace_file: Path, tmp_path
     (tmp_path / "target").mkdir(mode=0o700)
     cache.symlink_to(tmp_path / "target")
     report(trace_file)
-    assert models(tmp_path / "target") == []
+    assert files_in(tmp_path / "target") == []
 
 
 def test_what_is_kept_is_the_users_alone(cache: Path, trace_file: Path) -> None:
     report(trace_file)
-    assert [path.stat().st_mode & 0o777 for path in (cache, *models(cache))] == [0o700, 0o600]
+    assert [path.stat().st_mode & 0o777 for path in (cache, *files_in(cache))] == [0o700, 0o600]
 
 
 def test_a_recording_that_changed_is_read_again(cache: Path, trace_file: Path) -> None:
@@ -245,7 +246,7 @@ def test_a_recording_that_changed_is_read_again(cache: Path, trace_file: Path) -
 
 
 def test_what_a_reader_depends_on_is_part_of_the_identity(cache: Path, trace_file: Path, monkeypatch) -> None:
-    from traceanalyzer.limits import raised
+    from traceanalyzer.base.limits import raised
 
     before = identity_of(trace_file)
     with raised(text=100):
@@ -269,7 +270,7 @@ def test_a_recording_that_changes_while_it_is_read_is_not_kept(cache: Path, trac
             file.write(b"more")
         return traces
 
-    assert kept.read_once(trace_file, read) == traces
+    assert models.read_once(trace_file, read) == traces
     assert not cache.exists()
 
 
@@ -293,22 +294,22 @@ def test_a_full_disk_costs_nothing(cache: Path, trace_file: Path, monkeypatch) -
 
     without = report(trace_file)
     CliRunner().invoke(cli, ["cache", "clear"])
-    monkeypatch.setattr(kept, "write_model", full)
+    monkeypatch.setattr(store, "write_checked", full)
     assert report(trace_file) == without
-    assert models(cache) == []
+    assert files_in(cache) == []
 
 
 def test_a_disk_that_is_nearly_full_is_left_alone(cache: Path, trace_file: Path, monkeypatch) -> None:
-    monkeypatch.setattr(kept, "_SHARE_OF_DISK", 10**15)
+    monkeypatch.setattr(models, "_SHARE_OF_DISK", 10**15)
     report(trace_file)
-    assert models(cache) == []
+    assert files_in(cache) == []
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may read everything")
 def test_a_folder_that_cannot_be_written_costs_nothing(cache: Path, trace_file: Path) -> None:
     cache.mkdir(mode=0o500)
     report(trace_file)
-    assert models(cache) == []
+    assert files_in(cache) == []
 
 
 def test_a_cache_that_is_a_file_costs_nothing(cache: Path, trace_file: Path) -> None:
@@ -323,27 +324,28 @@ def test_two_at_once(cache: Path, trace_file: Path) -> None:
 
     def ask() -> None:
         about = identity_of(trace_file)
+        assert about is not None
         gate.wait()
-        kept._keep(cache, about, traces)
+        models.keep(about, traces)
 
     both = [threading.Thread(target=ask) for _ in range(2)]
     for one in both:
         one.start()
     for one in both:
         one.join()
-    assert len(models(cache)) == 1
-    same_trace(kept.read_once(trace_file, no_reader)[0], traces[0])
+    assert len(files_in(cache)) == 1
+    same_trace(models.read_once(trace_file, no_reader)[0], traces[0])
 
 
 def test_the_model_used_longest_ago_goes_first(cache: Path) -> None:
-    for i, name in enumerate(("old", "middle", "new")):
-        with cache_folder.made(cache, name) as file:
-            file.write(b"x" * 100)
-        os.utime(cache / f"{name}.model", (i, i))
-    with cache_folder.opened(cache, "old"):
+    old, middle, new = (letter * 40 for letter in "abc")
+    for i, key in enumerate((old, middle, new)):
+        put(key, MODEL, [b"x" * 100], 0)
+        os.utime(cache / f"{key}.model", (i, i))
+    with store.opened(old, MODEL):
         pass  # reading counts as using
-    cache_folder.make_room(cache, 250)
-    assert [path.stem for path in models(cache)] == ["new", "old"]
+    store.make_room(cache, 280)
+    assert [path.stem for path in files_in(cache)] == [old, new]
 
 
 def test_what_was_left_unfinished_goes_too(cache: Path) -> None:
@@ -351,8 +353,8 @@ def test_what_was_left_unfinished_goes_too(cache: Path) -> None:
     for name, age in (("left.part", 2 * 3600), ("now.part", 0)):
         (cache / name).touch()
         os.utime(cache / name, (cache.stat().st_mtime - age,) * 2)
-    cache_folder.make_room(cache)
-    assert [path.name for path in models(cache)] == ["now.part"]
+    store.make_room(cache)
+    assert [path.name for path in files_in(cache)] == ["now.part"]
 
 
 def test_show_and_clear(cache: Path, trace_file: Path) -> None:
@@ -367,7 +369,7 @@ def test_show_and_clear(cache: Path, trace_file: Path) -> None:
     (cache / "one.answer").write_text("an answer")
     assert told("show").startswith(f"{cache}: 1 model, 1 answer, 0.0 MB")
     assert told("clear") == told("show").replace("0 models, 0 answers, 0.0 MB", "1 model, 1 answer, 0.0 MB removed")
-    assert [path.name for path in models(cache)] == ["mine.txt"]
+    assert [path.name for path in files_in(cache)] == ["mine.txt"]
 
 
 def test_an_empty_variable_switches_it_off(cache: Path, trace_file: Path, monkeypatch) -> None:
@@ -381,8 +383,8 @@ def test_the_folder_is_the_users_cache(monkeypatch) -> None:
     monkeypatch.delenv("TRACEANALYZER_CACHE")
     monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.setenv("XDG_CACHE_HOME", "/elsewhere")
-    assert cache_folder.place() == Path("/elsewhere/traceanalyzer")
+    assert store.place() == Path("/elsewhere/traceanalyzer")
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert cache_folder.place() == Path("~/.cache/traceanalyzer").expanduser()
+    assert store.place() == Path("~/.cache/traceanalyzer").expanduser()
     monkeypatch.setattr("sys.platform", "darwin")
-    assert cache_folder.place() == Path("~/Library/Caches/traceanalyzer").expanduser()
+    assert store.place() == Path("~/Library/Caches/traceanalyzer").expanduser()

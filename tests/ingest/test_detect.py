@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from tests.kineto_builder import KinetoTrace
-from traceanalyzer.errors import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.ingest import kineto, load, nsys
 from traceanalyzer.ingest.detect import detect
 from traceanalyzer.ingest.run import _numbered
@@ -179,7 +179,7 @@ def test_progress_counts_bytes_to_the_total(kineto_file):
 def test_reading_a_trace_imports_no_heavy_library(kineto_file):
     program = "import sys; from traceanalyzer.ingest import load; load([sys.argv[1]]); print(*sys.modules)"
     modules = subprocess.check_output([sys.executable, "-c", program, str(kineto_file("a.json"))], text=True).split()
-    assert not {"pandas", "plotly", "torch", "rich", "traceanalyzer.ingest.nsys.database"} & set(modules)
+    assert not {"pandas", "plotly", "torch", "rich", "traceanalyzer.ingest.sqlite.database"} & set(modules)
 
 
 def test_errors_name_the_type_that_callers_catch(tmp_path):

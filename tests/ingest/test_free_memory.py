@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.recorded import ranks
-from traceanalyzer.cli import sides
+from traceanalyzer.base.parallel.memory import free_bytes, most_at_once
+from traceanalyzer.base.reading import reading_as
+from traceanalyzer.cli.io import sides
 from traceanalyzer.ingest import several
-from traceanalyzer.ingest.free_memory import ANALYZED, free_bytes, most_at_once, needed_bytes
-from traceanalyzer.reading import reading_as
+from traceanalyzer.ingest.several import ANALYZED, needed_bytes
 
 RANKS = ranks("ranks2/straggler.base")
 MB = 10**6

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.recorded import recording
-from traceanalyzer.errors import UnreadableInputError
+from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.ingest import load
 from traceanalyzer.report.build import build_report
 from traceanalyzer.report.model import Report

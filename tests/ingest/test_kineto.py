@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kineto_builder import KinetoTrace, span
-from traceanalyzer.errors import EmptyRecordingError
+from traceanalyzer.base.errors import EmptyRecordingError
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.durations import clip_impossible
 from traceanalyzer.ingest.kineto.names import copy_ends, copy_kind, overhead_kind, wait_kind

@@ -10,8 +10,8 @@ import pytest
 import traceanalyzer as ta
 from tests.kineto_builder import KinetoTrace
 from traceanalyzer.analysis.groups.counters import busy_counters
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.roofline.sampled_bounds import MIN_SAMPLES
+from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.ingest import load
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def test_samples_of_the_gpus_counters_are_read(tmp_path: Path) -> None:
     (read,) = load([path]).traces
     assert read.gpu_metrics.value.tolist() == [82] * MIN_SAMPLES + [3]
     assert set(read.gpu_metrics.device.tolist()) == {0}
-    assert busy_counters(Measurements(read)) == [("dram__throughput.pct", 82.0, MIN_SAMPLES)]
+    assert busy_counters(measure(read).timed) == [("dram__throughput.pct", 82.0, MIN_SAMPLES)]
 
 
 @pytest.mark.parametrize(

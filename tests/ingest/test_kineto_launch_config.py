@@ -7,7 +7,7 @@ import pytest
 
 from tests.ingest.test_kineto import read  # noqa: F401 a fixture
 from tests.kineto_builder import KinetoTrace
-from traceanalyzer.analysis.measure import Measurements
+from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.ingest.kineto.launch_config import NOT_RECORDED, Occupancies, Occupancy
 from traceanalyzer.trace import OccupancyLimit as Limit
 
@@ -47,7 +47,7 @@ def test_each_field_reaches_the_table_of_kernels(read) -> None:  # noqa: F811
     ops = trace.device_ops
     assert ops.graph_node.tolist() == [(12 << 32) + i % 2 for i in range(4)]
     assert set(ops.resident_blocks.tolist()) == {2}
-    (row,) = Measurements(trace).kernels
+    (row,) = measure(trace).kernels
     assert (row.graph_nodes, row.occupancy_limit) == (2, "registers and shared memory")
     assert row.launch_options == "XBLOCK=16, YBLOCK=2, 4 warps, 1 stage"
     assert row.occupancy_share == pytest.approx(0.12)
@@ -70,4 +70,4 @@ def test_a_stream_that_is_waited_for_is_no_work(read) -> None:  # noqa: F811
     trace = read(t)
     assert len(trace.device_ops) == 1
     assert len(trace.waits) == 1
-    assert Measurements(trace).activity[0].busy.total == 10_000
+    assert measure(trace).timed.activity[0].busy.total == 10_000

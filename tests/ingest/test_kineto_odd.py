@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.kineto_builder import KinetoTrace, span
-from traceanalyzer.errors import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.kineto import repair as kineto_repair
 from traceanalyzer.ingest.kineto.repair import decode, mend

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import gzip
 import os
-import subprocess
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, BinaryIO
+from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -20,16 +18,14 @@ from hypothesis import strategies as st
 
 from tests.processes import noted_processes
 from tests.recorded import GPU, KINETO, ROOT, label, recording
-from traceanalyzer.errors import UnreadableInputError
-from traceanalyzer.ingest import processes
+from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base.limits import raised
+from traceanalyzer.base.parallel import children
+from traceanalyzer.base.reading import read_with
 from traceanalyzer.ingest import stream as byte_stream
-from traceanalyzer.ingest.kineto import chunks, parallel, worker
+from traceanalyzer.ingest.kineto import chunks, parallel
 from traceanalyzer.ingest.kineto.chunks import NotWholeError
-from traceanalyzer.ingest.kineto.handover import send
 from traceanalyzer.ingest.kineto.reader import read
-from traceanalyzer.ingest.stream import open_stream
-from traceanalyzer.limits import raised
-from traceanalyzer.reading import read_with
 from traceanalyzer.trace import Table, Trace
 
 LARGE = gzip.decompress(recording("kineto/gpt_large_batch.base").read_bytes())
@@ -87,24 +83,16 @@ def damaged_gzip(text: bytes) -> bytes:
 
 
 @contextmanager
-def in_this_process(_: str, given: list[list[str]], outputs: list[BinaryIO], shared: int) -> Any:
-    """What the workers do, without their processes: one stretch each in turn, and the rest is left to this one."""
-    with ExitStack() as opened:
-        workers = []
-        for path, words in given:
-            work = msgspec.json.decode(words, type=worker.Work)
-            assert work.tickets == shared
-            workers.append(worker.read_stretches(opened.enter_context(open_stream(Path(path))), work))
-        status = [0] * len(workers)
-        for turn in range(len(work.stretches) // 2):
-            one = turn % len(workers)
-            try:
-                send(*next(workers[one]), outputs[one])
-            except NotWholeError:
-                status[one] = worker.FAILED
-            except StopIteration:
-                break
-    yield [SimpleNamespace(wait=lambda status=status: status) for status in status]
+def in_this_process(work: Any, count: int) -> Any:
+    """What the helpers do, without their processes: one stretch each in turn, and the rest is left to this one."""
+    helpers = [work() for _ in range(count)]
+    files = [children._memory_file() for _ in helpers]
+    for turn in range(len(work.args[1]) // 2 if count else 0):
+        with suppress(NotWholeError, StopIteration):
+            children._send(next(helpers[turn % count]), files[turn % count])
+    yield [SimpleNamespace(values=lambda file=file: list(children._received(file))) for file in files]
+    for file in files:
+        file.close()
 
 
 @pytest.fixture
@@ -121,14 +109,14 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     for module in (parallel, byte_stream):
         monkeypatch.setattr(module, "PIECE_BYTES", PIECE)
     worth_from(PIECE, monkeypatch)
-    monkeypatch.setattr(parallel, "running", in_this_process)
+    monkeypatch.setattr(parallel, "children", in_this_process)
     monkeypatch.setattr("traceanalyzer.ingest.kineto.reader.read_in_parallel", noted)
     return together
 
 
-@pytest.mark.parametrize("forks", sorted({processes.FORKS, False}))
-def test_processes_read_what_one_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, forks: bool) -> None:
-    monkeypatch.setattr(processes, "FORKS", forks)
+@pytest.mark.parametrize("method", sorted({children.METHOD, "spawn"}))
+def test_processes_read_what_one_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    monkeypatch.setattr(children, "METHOD", method)
     worth_from(1 << 20, monkeypatch)
     path = tmp_path / "trace.json"
     path.write_bytes(LARGE.replace(b'"ts"', b" " * 400 + b'"ts"'))  # long enough for three
@@ -136,7 +124,7 @@ def test_processes_read_what_one_reads(tmp_path: Path, monkeypatch: pytest.Monke
     alone = read_by(path, 1)
     assert not started
     same(read_by(path, 3), alone)
-    assert [process.returncode for process in started] == [0, 0]
+    assert [process.exitcode for process in started] == [0, 0]
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -208,24 +196,21 @@ def test_damage_anywhere(tmp_path_factory: pytest.TempPathFactory, data: st.Data
         for module in (parallel, byte_stream):
             patch.setattr(module, "PIECE_BYTES", PIECE)
         worth_from(PIECE, patch)
-        patch.setattr(parallel, "running", in_this_process)
+        patch.setattr(parallel, "children", in_this_process)
         same_or_refused(path, data.draw(st.integers(2, 6)))
 
 
-@pytest.mark.parametrize("forks", sorted({processes.FORKS, False}))
-def test_a_process_that_dies_costs_nothing_but_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, forks: bool
-) -> None:
-    def dies(*_: str) -> None:
+def test_a_process_that_dies_costs_nothing_but_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def dies(*_: Any) -> None:
         raise SystemExit(3)
 
-    monkeypatch.setattr(processes, "FORKS", forks)
-    monkeypatch.setattr(worker, "main", dies)
-    monkeypatch.setattr(processes, "_RUN", "raise SystemExit(3)")
+    monkeypatch.setattr(parallel, "_read_apart", dies)
     worth_from(1 << 20, monkeypatch)
     path = tmp_path / "trace.json"
     path.write_bytes(LARGE)
+    started = noted_processes(monkeypatch)
     same(read_by(path, 2), read_by(path, 1))
+    assert [process.exitcode for process in started] == [1]
 
 
 def test_without_files_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,15 +223,14 @@ def test_without_files_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     path.write_bytes(LARGE)
     started = noted_processes(monkeypatch)
     same(read_by(path, 2), read_by(path, 1))
-    assert [process.returncode for process in started] == [0]
+    assert [process.exitcode for process in started] == [0]
 
 
 def test_no_process_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    left = []
-
-    def interrupted(_: Any, __: Any, processes: list[Any], ___: Any) -> None:
-        left.extend(processes)
+    def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
+
+    started = noted_processes(monkeypatch)
 
     worth_from(1 << 20, monkeypatch)
     monkeypatch.setattr(parallel, "_together", interrupted)
@@ -254,13 +238,17 @@ def test_no_process_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     path.write_bytes(LARGE)
     with pytest.raises(KeyboardInterrupt):
         read_by(path, 2)
-    assert [process.poll() is not None for process in left] == [True]
+    assert [process.exitcode is not None for process in started] == [True]
 
 
-def test_modules_beside_a_recording_are_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("method", sorted({children.METHOD, "spawn"}))
+def test_modules_in_the_folder_of_a_recording_are_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    monkeypatch.setattr(children, "METHOD", method)
     worth_from(1 << 20, monkeypatch)
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry] + [str(ROOT)])
-    for name in ("json.py", "msgspec.py"):
+    for name in ("json.py", "msgspec.py", "pickle.py"):
         (tmp_path / name).write_text("open('run', 'w')")
     (tmp_path / "trace.json").write_bytes(LARGE)
     monkeypatch.chdir(tmp_path)
@@ -277,7 +265,7 @@ def test_small_files_are_read_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def no_process(*_: Any, **__: Any) -> None:
         raise AssertionError("a process was started")
 
-    monkeypatch.setattr(subprocess, "Popen", no_process)
+    monkeypatch.setattr(children, "_started", no_process)
     (tmp_path / "trace.json").write_bytes(LARGE)
     read_by(tmp_path / "trace.json", 8)
     read_by(recording("kineto/gpt_large_batch.base"), 8)

@@ -9,13 +9,13 @@ import pytest
 from tests.analysis.build import TraceBuilder
 from tests.analysis.roofline.test_roofline import GEMM, TABLE, mm
 from traceanalyzer.analysis.joined.knowledge import Knowledge
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.roofline.bounds import Bound, measured_bound
 from traceanalyzer.analysis.tables.kernels import kernel_stats
-from traceanalyzer.errors import UnreadableInputError
+from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.ingest.ncu import read_counters
-from traceanalyzer.kernel_counters import KernelCounters
 from traceanalyzer.trace import Device
+from traceanalyzer.trace.kernel_counters import KernelCounters
 
 RAW = (Path(__file__).parent.parent / "data" / "ncu" / "raw.csv").read_text()
 HEAD = '"ID","Kernel Name","Block Size","Grid Size","Section Name","Metric Name","Metric Unit","Metric Value"\n'
@@ -75,19 +75,19 @@ def test_measured_figures_replace_estimates_of_the_same_launch(tmp_path: Path) -
     mm(b, 1000, (GEMM, 20, 60, {"blocks": 100, "threads": 256}))
     mm(b, 1000, (GEMM, 120, 160, {"blocks": 99, "threads": 256}), at=100)
     counters = read_counters(write(tmp_path, RAW))
-    ctx = Measurements(b.build(devices=(Device(0, "round"),)), Knowledge(hardware=TABLE, counters=tuple(counters)))
-    r = ctx.roofline
+    ctx = measure(b.build(devices=(Device(0, "round"),)), Knowledge(hardware=TABLE, counters=tuple(counters)))
+    r = ctx.rated.roofline
     assert r.bytes.tolist() == pytest.approx([1.2345e9, 6e6])
     assert r.attainable.tolist() == pytest.approx([0.812 * 40_000, 20_000])
     assert r.bound.tolist() == [Bound.COMPUTE, Bound.LATENCY]
-    assert kernel_stats(ctx)[0].tensor_cores is True
+    assert kernel_stats(ctx.rated)[0].tensor_cores is True
 
 
 def test_names_are_joined_without_parameters(tmp_path: Path) -> None:
     b = TraceBuilder()
     b.kernel("void other<float, 4>(float*)", 0, 10, blocks=16, threads=128)
-    ctx = Measurements(b.build(), Knowledge(counters=tuple(read_counters(write(tmp_path, RAW)))))
-    assert ctx.roofline.bound.tolist() == [Bound.LATENCY]
+    ctx = measure(b.build(), Knowledge(counters=tuple(read_counters(write(tmp_path, RAW)))))
+    assert ctx.rated.roofline.bound.tolist() == [Bound.LATENCY]
 
 
 @pytest.mark.parametrize(
@@ -108,24 +108,22 @@ def test_a_product_that_keeps_the_caches_busy_is_bound_by_arithmetic(tmp_path: P
     """As measured on an H200: SM 94 %, the busiest level of the memory system 95 %, the device memory 21 %."""
     b = TraceBuilder()
     mm(b, 1000, (GEMM, 20, 60, {"blocks": 100, "threads": 256}))
-    ctx = Measurements(
+    ctx = measure(
         b.build(devices=(Device(0, "round"),)),
         Knowledge(
             hardware=TABLE,
             counters=(KernelCounters(GEMM, 100, 256, compute_share=0.94, memory_share=0.95, dram_share=0.21),),
         ),
     )
-    assert ctx.roofline.bound.tolist() == [Bound.COMPUTE]
-    assert ctx.roofline.attainable.tolist() == pytest.approx([0.94 * 40_000])
+    assert ctx.rated.roofline.bound.tolist() == [Bound.COMPUTE]
+    assert ctx.rated.roofline.attainable.tolist() == pytest.approx([0.94 * 40_000])
 
 
 def test_namespaces_that_ncu_leaves_out_do_not_matter() -> None:
     b = TraceBuilder()
     b.kernel("void cudnn::fusion::convert_dq<true>(int)", 0, 10, blocks=16, threads=128)
-    ctx = Measurements(
-        b.build(), Knowledge(counters=(KernelCounters("void convert_dq<1>(int)", 16, 128, dram_bytes=5),))
-    )
-    assert ctx.roofline.bytes.tolist() == [5]
+    ctx = measure(b.build(), Knowledge(counters=(KernelCounters("void convert_dq<1>(int)", 16, 128, dram_bytes=5),)))
+    assert ctx.rated.roofline.bytes.tolist() == [5]
 
 
 def stalled(**reasons: float) -> str:
@@ -157,7 +155,7 @@ def test_columns_of_measured_kernels() -> None:
         KernelCounters(GEMM, 100, 256, tensor_share=0.6, occupancy_share=0.5, stalls=stalls[0]),
         KernelCounters(GEMM, 7, 256, tensor_share=0.3, stalls=stalls[1]),
     )
-    rows = {row.name: row for row in Measurements(b.build(), Knowledge(counters=counters)).kernels}
+    rows = {row.name: row for row in measure(b.build(), Knowledge(counters=counters)).kernels}
     gemm = next(row for name, row in rows.items() if name != "other")
     assert gemm.tensor_active_share == pytest.approx((2 * 0.6 + 0.3) / 3)
     assert gemm.achieved_occupancy_share == 0.5
@@ -170,6 +168,6 @@ def test_a_kernel_that_keeps_the_tensor_cores_busy_is_bound_by_arithmetic() -> N
     b = TraceBuilder()
     b.kernel("unheard_of", 0, 10, blocks=16, threads=128)
     found = KernelCounters("unheard_of", 16, 128, compute_share=0.8, memory_share=0.2, tensor_share=0.7)
-    assert Measurements(b.build(), Knowledge(counters=(found,))).roofline.bound.tolist() == [Bound.COMPUTE]
+    assert measure(b.build(), Knowledge(counters=(found,))).rated.roofline.bound.tolist() == [Bound.COMPUTE]
     other = KernelCounters("unheard_of", 16, 128, compute_share=0.8, memory_share=0.2, tensor_share=0.05)
-    assert Measurements(b.build(), Knowledge(counters=(other,))).roofline.bound.tolist() == [Bound.INSTRUCTIONS]
+    assert measure(b.build(), Knowledge(counters=(other,))).rated.roofline.bound.tolist() == [Bound.INSTRUCTIONS]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.nsys_builder import PID, SCHEMAS, Export, global_pid, global_tid, small_run
-from traceanalyzer.errors import EmptyRecordingError
+from traceanalyzer.base.errors import EmptyRecordingError
 from traceanalyzer.ingest import nsys
 from traceanalyzer.trace import (
     CopyKind,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.nsys_builder import Export, small_run
-from traceanalyzer.errors import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.ingest import nsys
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pytest
 import traceanalyzer as ta
 from tests.nsys_builder import SCHEMAS, Export, global_tid
 from tests.recorded import NSYS, label
-from traceanalyzer.tables import table
+from traceanalyzer.report.tables import table
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import traceanalyzer
-from traceanalyzer.report.values import as_plain
+from traceanalyzer.report.json import as_plain
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 

@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.recorded import NSYS, label
-from traceanalyzer.errors import UnreadableInputError
+from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.ingest import nsys
-from traceanalyzer.ingest.nsys import nvtx_names, pages
-from traceanalyzer.ingest.nsys.database import Database, NotWholeError, open_database
+from traceanalyzer.ingest.nsys import nvtx_names
+from traceanalyzer.ingest.sqlite import pages
+from traceanalyzer.ingest.sqlite.database import Database, NotWholeError, open_database
 from traceanalyzer.trace import Table
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.nsys_builder import Export, global_pid, global_tid, small_run
-from traceanalyzer.errors import TraceAnalyzerError
+from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.ingest import nsys
 from traceanalyzer.trace import Table
 

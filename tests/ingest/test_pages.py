@@ -13,10 +13,11 @@ from click.testing import CliRunner
 
 from tests.ingest.asked import assert_told_again, kept, told
 from tests.recorded import ROOT, recording
+from traceanalyzer.base.limits import MIB
 from traceanalyzer.cli import cli
-from traceanalyzer.ingest.cache import identity, pages, texts
+from traceanalyzer.ingest.cache import identity, pages
 from traceanalyzer.ingest.cache.pages import page_of
-from traceanalyzer.limits import MIB
+from traceanalyzer.ingest.cache.store import write_checked
 
 CAPTURE = ROOT / "sample_traces" / "sync_bound"
 COMMANDS = [
@@ -47,7 +48,7 @@ finally:
 @pytest.fixture
 def only_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models and answers are not kept: what is in the cache are pages."""
-    monkeypatch.setattr("traceanalyzer.ingest.cache.kept.place", lambda: None)
+    monkeypatch.setattr("traceanalyzer.ingest.cache.models.place", lambda: None)
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +208,8 @@ def test_a_page_that_others_may_write_is_not_believed(cache: Path, only_pages: N
     first = told("gaps", trace_file)
     (page,) = kept(cache)
     text = b"planted"
-    page.write_bytes(texts.MAGIC + bytes.fromhex(page.stem) + texts._checksum(text) + text)
+    with page.open("wb") as file:
+        write_checked(file, page.stem, [text])
     assert told("gaps", trace_file) == "planted", "as it would be believed"
     page.chmod(0o666)
     assert told("gaps", trace_file) == first

@@ -6,10 +6,6 @@ import gzip
 import os
 import shutil
 import signal
-import subprocess
-import sys
-import threading
-import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,10 +18,12 @@ from hypothesis import strategies as st
 
 from tests.processes import noted_processes
 from tests.recorded import ROOT, ranks, recording
+from traceanalyzer.base import parallel
+from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base.parallel import children
+from traceanalyzer.base.reading import read_with
 from traceanalyzer.cli import cli
-from traceanalyzer.errors import TraceAnalyzerError
-from traceanalyzer.ingest import file_worker, load, processes, several
-from traceanalyzer.reading import read_with
+from traceanalyzer.ingest import load, several
 from traceanalyzer.report.build import build_report
 from traceanalyzer.report.json import render_json
 
@@ -35,14 +33,6 @@ OTHERS = [
     recording("kineto/gemm_fp32.base"),
     *sorted((ROOT / "sample_traces").rglob("*.jsonl"))[:2],
 ]
-SLEEPER = """
-import os, sys, time
-from traceanalyzer.ingest.processes import requests
-def main():
-    requests()
-    print(os.getpid(), flush=True)
-    time.sleep(600)
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -66,30 +56,20 @@ def outcome(paths: list[Path], jobs: int) -> str:
 
 
 @contextmanager
-def in_this_process(_: str, arguments: list[Any], __: float) -> Any:
-    """What the workers do, in threads: those of odd number die with their second file."""
-    pipes = [(os.pipe(), os.pipe()) for _ in arguments]
-    ends = [SimpleNamespace(stdin=os.fdopen(a[1], "wb"), stdout=os.fdopen(b[0], "rb")) for a, b in pipes]
-
-    def work(number: int, source: int, target: int) -> None:
-        with open(source, "rb") as requests, open(target, "wb") as answers:
-            for count, request in enumerate(requests):
-                if count and number % 2:
-                    answers.write(b"\x09\x00\x00\x00\x00\x00\x00\x00TA")
-                    return
-                file_worker.answer(request, answers)
-
-    threads = [threading.Thread(target=work, args=(i, a[0], b[1])) for i, (a, b) in enumerate(pipes)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield ends
-    finally:
-        for one in ends:
-            with suppress(OSError):  # the worker has died
-                one.stdin.close()
-        for thread in threads:
-            thread.join()
+def in_this_process(work: Any, count: int) -> Any:
+    """What the helpers do, without their processes: one file each in turn, and the rest is left to this one. Those of
+    odd number die with their second file."""
+    todo, numbers, _ = work.args
+    helpers: list[Any] = [work() for _ in range(count)]
+    found: list[list[Any]] = [[] for _ in helpers]
+    for turn in range(len(todo) // 2 if count else 0):
+        one = turn % count
+        if one % 2 and found[one]:
+            next(iter(numbers), None)
+            continue
+        with suppress(StopIteration):
+            found[one].append(next(helpers[one]))
+    yield [SimpleNamespace(values=lambda sent=sent: sent) for sent in found]
 
 
 @pytest.fixture
@@ -106,7 +86,7 @@ def test_files_are_read_by_other_processes(folder: Path, monkeypatch: pytest.Mon
     made = noted_processes(monkeypatch)
     assert outcome([folder], 3) == one_after_the_other
     assert len(made) == 2
-    assert all(process.returncode is not None for process in made)
+    assert all(process.exitcode == 0 for process in made)
 
 
 def test_the_command_says_the_same_with_any_number_of_jobs(folder: Path) -> None:
@@ -137,23 +117,19 @@ def test_any_files_by_any_number_of_jobs(tmp_path_factory: pytest.TempPathFactor
         paths.append(path)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(several, "LEAST_BYTES", 1)
-        patch.setattr(several, "running", in_this_process)
+        patch.setattr(several, "children", in_this_process)
         assert outcome(paths, data.draw(st.integers(2, 6))) == outcome(paths, 1)
 
 
-def test_a_worker_that_is_killed_costs_nothing_but_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_helper_that_is_killed_costs_nothing_but_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGKILL)
+
     one_after_the_other = outcome([folder], 1)
     made = noted_processes(monkeypatch)
-    answered = several.answered
-
-    def killed(*given: Any) -> Any:
-        for process in made:
-            process.send_signal(signal.SIGKILL)
-        return answered(*given)
-
-    monkeypatch.setattr(several, "answered", killed)
+    monkeypatch.setattr(several, "_read_apart", killed)
     assert outcome([folder], 3) == one_after_the_other
-    assert [process.returncode for process in made] == [-signal.SIGKILL] * 2
+    assert [process.exitcode for process in made] == [-signal.SIGKILL] * 2
 
 
 def test_no_process_can_be_started(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +137,7 @@ def test_no_process_can_be_started(folder: Path, monkeypatch: pytest.MonkeyPatch
         raise BlockingIOError("Resource temporarily unavailable")
 
     one_after_the_other = outcome([folder], 1)
-    monkeypatch.setattr(subprocess, "Popen", none)
+    monkeypatch.setattr(children, "_started", none)
     assert outcome([folder], 3) == one_after_the_other
 
 
@@ -170,63 +146,10 @@ def test_an_interruption_ends_all(folder: Path, monkeypatch: pytest.MonkeyPatch)
         raise KeyboardInterrupt
 
     made = noted_processes(monkeypatch)
-    monkeypatch.setattr(several.Files, "_wait_for", interrupted)
-    before = threading.active_count()
+    monkeypatch.setattr(several, "_of_helpers", interrupted)
     with pytest.raises(KeyboardInterrupt):
         outcome([folder], 3)
-    assert [process.poll() is None for process in made] == [False, False]
-    assert threading.active_count() == before
-
-
-def test_a_worker_is_interrupted_in_its_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "sleeper.py").write_text(SLEEPER)
-    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
-    with processes.running("sleeper", [()], 60) as (worker,):
-        assert worker.stdout is not None
-        assert int(worker.stdout.readline()) == worker.pid
-        begun = time.monotonic()
-    assert time.monotonic() - begun < 30
-    assert worker.returncode not in (None, -signal.SIGKILL)
-
-
-def test_a_worker_ends_with_the_process_that_was_killed(tmp_path: Path) -> None:
-    (tmp_path / "sleeper.py").write_text(SLEEPER)
-    program = (
-        f"import sys\nsys.path.append({str(tmp_path)!r})\nfrom traceanalyzer.ingest.processes import running\n"
-        "with running('sleeper', [()]) as (worker,):\n    print(worker.stdout.readline().decode(), flush=True)\n"
-        "    input()\n"
-    )
-    parent = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert parent.stdout is not None
-    worker = int(parent.stdout.readline())
-    parent.kill()
-    parent.communicate()
-    for _ in range(300):
-        if not alive(worker):
-            return
-        time.sleep(0.1)
-    raise AssertionError("it is left")
-
-
-def test_a_worker_prints_nothing_of_what_is_yet_to_be_printed(tmp_path: Path) -> None:
-    (tmp_path / "quick.py").write_text("def main():\n    print('made')\n")
-    program = (
-        f"import sys\nsys.path.append({str(tmp_path)!r})\nfrom traceanalyzer.ingest.processes import running\n"
-        "print('once')\nprint('told once', file=sys.stderr)\n"
-        "with running('quick', [()] * 3) as workers:\n    print([one.stdout.read() for one in workers])\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["once", str([b"made\n"] * 3)]
-    assert done.stderr.splitlines() == ["told once"]
-
-
-def alive(pid: int) -> bool:
-    """Whether the process runs; one that has ended and that nobody asked about does not."""
-    try:
-        os.kill(pid, 0)
-        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:1]
-    except OSError:
-        return False
+    assert [process.exitcode is None for process in made] == [False, False]
 
 
 def test_a_file_that_is_kept_is_given_to_nobody(
@@ -249,7 +172,7 @@ def test_a_file_that_is_kept_is_given_to_nobody(
 
 
 def test_small_files_are_not_worth_a_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(several, "LEAST_BYTES", processes.LEAST_BYTES)
+    monkeypatch.setattr(several, "LEAST_BYTES", parallel.LEAST_BYTES)
     read_with(jobs=16)
     assert several.readers_of(RANKS) == 1
     assert several.readers_of([]) == 1

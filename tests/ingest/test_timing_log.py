@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from traceanalyzer.errors import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.ingest.detect import detect
 from traceanalyzer.ingest.timing.log import read_timing_log
 

@@ -14,12 +14,12 @@ from click.testing import CliRunner
 
 from tests import recorded
 from tests.analysis.causes.test_gaps import Program
+from traceanalyzer.base.errors import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.cli import cli
-from traceanalyzer.errors import EmptyRecordingError, UnreadableInputError
+from traceanalyzer.diagnosis.selection import Selection
 from traceanalyzer.ingest import load
 from traceanalyzer.perfetto.overlay import Label, Overlay, Track, build_overlay
 from traceanalyzer.perfetto.overlay_json import PROCESS, merged, render_overlay
-from traceanalyzer.selection import Selection
 from traceanalyzer.trace import Run
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "gpu"

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from tests.recorded import ROOT
+from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.cli import cli
-from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.perfetto.serve import HOST, VIEWER, OneFile
 
 

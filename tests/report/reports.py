@@ -6,7 +6,7 @@ from dataclasses import MISSING, dataclass, fields, replace
 from typing import TypeVar
 
 from traceanalyzer.analysis.tables.budget import StepRow
-from traceanalyzer.analysis.tables.collectives import CollectiveStats
+from traceanalyzer.analysis.tables.collectives import CollectiveStats, CommunicationTime
 from traceanalyzer.analysis.tables.copies import CopyStats
 from traceanalyzer.analysis.tables.counter_rows import CounterStats
 from traceanalyzer.analysis.tables.devices import DeviceTotals
@@ -21,25 +21,12 @@ from traceanalyzer.analysis.tables.path_rows import PathRow, PathTime
 from traceanalyzer.analysis.tables.phases import PhaseStats
 from traceanalyzer.analysis.tables.range_rows import RangeRow
 from traceanalyzer.analysis.tables.shape_rows import ShapeRow
+from traceanalyzer.analysis.tables.step_metrics import Budget, Idle, StepTime
 from traceanalyzer.analysis.tables.syncs import SyncRow
 from traceanalyzer.analysis.tables.throughput import Throughput, Utilisation
-from traceanalyzer.figures import metric
-from traceanalyzer.report.model import (
-    Budget,
-    CommunicationTime,
-    Evidence,
-    Finding,
-    Idle,
-    Input,
-    InputDevice,
-    InputHealth,
-    Metrics,
-    Recommendation,
-    Report,
-    StepTime,
-    Summary,
-    Tool,
-)
+from traceanalyzer.base.figures import metric
+from traceanalyzer.diagnosis.finding import Evidence, Finding, Recommendation, Summary
+from traceanalyzer.report.model import Input, InputDevice, InputHealth, Metrics, Report, Tool
 from traceanalyzer.trace import Load
 
 T = TypeVar("T")

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import pytest
 
 from tests.report.reports import EPOCH_NS, HOSTILE, full, kernel, tables
-from traceanalyzer.analysis.replay.whatif import Prediction, WhatIf
 from traceanalyzer.analysis.tables.gap_rows import GapRow
 from traceanalyzer.analysis.tables.kernels import KernelStats
-from traceanalyzer.figures import metric
-from traceanalyzer.report.document import Rows
+from traceanalyzer.base.figures import metric
+from traceanalyzer.replay.whatif import Prediction, WhatIf
 from traceanalyzer.report.grid import make_grid
+from traceanalyzer.report.printed import Rows
 from traceanalyzer.report.scenarios import ScenariosPage
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceanalyzer.figures import digits
+from traceanalyzer.base.figures import digits
 from traceanalyzer.report.format import figure, label, number, plain, shorten
 
 

@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from tests.github_stand_in import FINE, URL, StandIn
-from traceanalyzer.errors import TraceAnalyzerError
+from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.report.github import Issue, comment_command, parse_issue, publish
 
 

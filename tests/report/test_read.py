@@ -7,10 +7,10 @@ import pytest
 
 import traceanalyzer
 from tests.report.reports import empty, full
-from traceanalyzer.errors import UnreadableInputError
+from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.report.json import render_json
 from traceanalyzer.report.read import report_from_json
-from traceanalyzer.tables import BY_NAME
+from traceanalyzer.report.table_entries import BY_NAME
 
 SAMPLES = sorted(p.parent for p in Path(__file__).parents[2].glob("sample_traces/*/environment.json"))
 

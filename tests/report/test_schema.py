@@ -8,10 +8,11 @@ from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
 from tests.report.reports import empty, full
-from traceanalyzer.cli import TABLE_COMMANDS, cli
-from traceanalyzer.cli.schema import DOCUMENTS
+from traceanalyzer.cli import cli
+from traceanalyzer.cli.tools.schema import DOCUMENTS
 from traceanalyzer.history.store import store_report
 from traceanalyzer.report.json import render_json
+from traceanalyzer.report.table_entries import BY_COMMAND
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 RUNS = ("straggler", "sync_bound_stacks", "timing_input_bound", "nsys_cuda_graph", "tensor_parallel")
@@ -134,7 +135,7 @@ def test_reports_of_recordings_follow_their_schema(sample):
     validator("report").validate(printed("analyze", SAMPLES / sample, "--format", "json"))
 
 
-@pytest.mark.parametrize("name", [*TABLE_COMMANDS, "whatif"])
+@pytest.mark.parametrize("name", [*BY_COMMAND, "whatif"])
 def test_what_the_commands_print_follows_their_schemas(name):
     check = validator(name)
     shows = {

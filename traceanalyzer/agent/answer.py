@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from traceanalyzer.report.format import plain, shorten
-from traceanalyzer.report.values import as_plain
+from traceanalyzer.report.json import as_plain
 
 MOST_TOKENS = 2_000
 ASCII_PER_TOKEN = 3

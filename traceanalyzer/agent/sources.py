@@ -6,17 +6,17 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.comparison.reference import report_named
-from traceanalyzer.errors import TraceAnalyzerError
+from traceanalyzer.diagnosis.selection import Selection, measured
 from traceanalyzer.ingest import load
 from traceanalyzer.report.build import report_of
-from traceanalyzer.selection import Selection, measured
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from traceanalyzer.diagnosis.selection import Measured
     from traceanalyzer.report.model import Report
-    from traceanalyzer.selection import Measured
 
 KEPT = 3
 """Recordings held in memory: one that is asked about, and two that are compared."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.diagnosis.measurements import Measurements
     from traceanalyzer.report.model import Report
 
 FEW_STEPS = 3
@@ -69,7 +69,7 @@ def unknowns(report: Report, m: Measurements) -> list[Unknown]:
             Unknown("who waits for whom", "not every rank of the run is here", "the recordings of all ranks"),
         ),
         (
-            not m.knowledge.counters and not trace.only_step_times,
+            not m.linked.knowledge.counters and not trace.only_step_times,
             Unknown("measured use of each kernel's resources", "hardware counters were not read", _NCU),
         ),
     ]

@@ -1,23 +1,25 @@
-"""The eight questions an agent can ask. Each answer is JSON of at most `MOST_TOKENS` tokens."""
+"""The nine questions an agent can ask. Each answer is JSON of at most `MOST_TOKENS` tokens."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from traceanalyzer import tables
 from traceanalyzer.agent.answer import NAMES_ARE_DATA, figure, fitted, quoted, rounded
 from traceanalyzer.agent.unknown import unknowns
+from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base.figures import definitions
 from traceanalyzer.comparison.compare import compare_reports
 from traceanalyzer.comparison.limits import Limit, check_limits
 from traceanalyzer.comparison.verdicts import Checked
 from traceanalyzer.diagnosis.predictions import predictions
-from traceanalyzer.errors import TraceAnalyzerError
-from traceanalyzer.figures import definitions
+from traceanalyzer.fleet.hang.document import values
+from traceanalyzer.fleet.hang.model import hang_of
+from traceanalyzer.ingest.flight_recorder.folder import read_flight
 from traceanalyzer.report import outline
-from traceanalyzer.report.explain import finding_page, finding_pages
-from traceanalyzer.report.glossary import explained
-from traceanalyzer.report.values import RENAMED
+from traceanalyzer.report.explain import explained, finding_page, finding_pages
+from traceanalyzer.report.json import RENAMED
+from traceanalyzer.report.table_entries import RowFilter, named
 
 if TYPE_CHECKING:
     from traceanalyzer.agent.sources import Sources
@@ -72,7 +74,7 @@ def table(
 ) -> str:
     """Rows of a table, the most important first."""
     try:
-        made = tables.named(name)
+        made = named(name)
     except ValueError as error:
         raise TraceAnalyzerError(str(error)) from error
     fields = {RENAMED.get(d.name, d.name): d for d in definitions(made.row) if d.name not in FOR_PEOPLE}
@@ -80,7 +82,7 @@ def table(
     if unknown:
         raise TraceAnalyzerError(f"{name} has no column {unknown[0]!r}; columns: {', '.join(fields)}")
     of = sources.analyzed(path).of
-    rows = made.rows(of, of.critical, tables.Wanted(None if sort else top))
+    rows = made.rows(of, of.critical, RowFilter(None if sort else top))
     if sort:
         rows = sorted(rows, key=lambda row: _worth(getattr(row, fields[sort].name)))
     shown = [one for one in fields if columns is None or one in columns]
@@ -205,6 +207,22 @@ def limits(sources: Sources, path: str) -> str:
             ],
             "spoils": [quoted_sentence(text) for text in outline.caveats(report)],
             "left_out": outline.without_gain(report),
+        }
+    )
+
+
+def hang(sources: Sources, path: str) -> str:
+    """Which rank a hung job waits for, at which collective, and why."""
+    found = values(hang_of(read_flight(sources.allowed(path))))
+    verdict = found["verdict"]
+    return fitted(
+        {
+            **{name: found[name] for name in ("culprits", "silent", "cpu_behind", "gpu_behind", "mismatches", "next")},
+            "verdict": {**verdict, "headline": quoted_sentence(verdict["headline"])},
+            "groups_that_wait": [group for group in found["groups"] if group.stands_at],
+            "spoils": [quoted_sentence(text) for text in found["notes"]],
+            "how": "Flight Recorder dumps: blame follows groups, a rank that waits for another is its victim",
+            "names": NAMES_ARE_DATA,
         }
     )
 

@@ -1,7 +1,8 @@
 """The command line: the list of commands, and the one place that turns an error into an exit status.
 
-Each command is a small module of the same name that parses, calls and prints. Modules are imported when
-their command is used, and import what they need inside it, so that `--help` answers at once.
+Each command is a small module of the same name that parses, calls and prints: `answers/` about recordings, `tools/`
+around them; `io/` is what they share. Modules are imported when their command is used, and import what they need inside
+it, so that `--help` answers at once.
 """
 
 from __future__ import annotations
@@ -17,34 +18,17 @@ from typing import NoReturn
 import click
 
 from traceanalyzer import __version__
-from traceanalyzer.errors import TraceAnalyzerError
+from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.report.table_entries import BY_COMMAND
 
-TABLE_COMMANDS = (
-    "path", "phases", "modules", "gaps", "ops", "kernels", "steps", "syncs", "copies", "shapes", "counters", "comm",
-)  # fmt: skip
-"""The tables that have a command; `table.py` has their help."""
-
-COMMANDS = (
-    "analyze",
-    *TABLE_COMMANDS,
-    "overlay",
-    "open",
-    "whatif",
-    "memory",
-    "compile",
-    "compare",
-    "check",
-    "history",
+ANSWERS = (
+    "analyze", *BY_COMMAND, "overlay", "open", "whatif", "memory", "compile", "hang", "compare", "check", "history",
     "attach",
-    "schema",
-    "explain",
-    "collect",
-    "doctor",
-    "mcp",
-    "cache",
-    "completion",
-)
-"""In the order of `--help`: tables, and modules of this package that have their command under its own name."""
+)  # fmt: skip
+TOOLS = ("schema", "explain", "collect", "doctor", "mcp", "cache", "completion")
+COMMANDS = {**dict.fromkeys(ANSWERS, "answers"), **dict.fromkeys(TOOLS, "tools")}
+"""In the order of `--help`, each with its package, which has the command under its name in a module of its name; those
+of tables are made from their entries."""
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 OBJECTS_BETWEEN_LOOKS = 100_000
@@ -73,12 +57,11 @@ class Commands(click.Group):
         """The command of that name."""
         if name not in COMMANDS:
             return None
-        if name in TABLE_COMMANDS:
-            from traceanalyzer.cli.table import table_command
+        if name in BY_COMMAND:
+            from traceanalyzer.cli.answers.table import table_command
 
             return table_command(name)
-        command: click.Command = getattr(import_module(f"traceanalyzer.cli.{name}"), name)
-        return command
+        return getattr(import_module(f"traceanalyzer.cli.{COMMANDS[name]}.{name}"), name)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -93,7 +76,7 @@ def cli() -> None:
     Start with:
       traceanalyzer analyze trace.json.gz
     """
-    from traceanalyzer.files import forget_reads
+    from traceanalyzer.base.files import forget_reads
 
     forget_reads()
     # Figures that cannot be worked out are said to be missing; how numpy puts it helps nobody.

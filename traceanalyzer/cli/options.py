@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 import re
-from functools import wraps
+from collections.abc import Callable, Sequence
+from functools import reduce, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from traceanalyzer.cli.io.invocation import QUIET, arguments_of
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    pass
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -56,7 +59,7 @@ def recordings(command: Function) -> Function:
 
 
 def _cache(_: click.Context, __: click.Parameter, without: bool) -> None:
-    from traceanalyzer.reading import read_with
+    from traceanalyzer.base.reading import read_with
 
     read_with(cache=not without)
 
@@ -68,7 +71,7 @@ MOST_JOBS = 16
 def _jobs(_: click.Context, __: click.Parameter, jobs: int | None) -> None:
     import os
 
-    from traceanalyzer.reading import read_with
+    from traceanalyzer.base.reading import read_with
 
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     read_with(jobs=jobs or min(usable, MOST_JOBS))
@@ -100,15 +103,6 @@ def _quiet(context: click.Context, _: click.Parameter, quiet: bool) -> None:
     context.meta[QUIET] = quiet
 
 
-QUIET = "traceanalyzer.quiet"
-
-
-def is_quiet() -> bool:
-    """Whether `-q` was given to the command that runs."""
-    context = click.get_current_context(silent=True)
-    return context is not None and bool(context.meta.get(QUIET))
-
-
 def quiet_option(help_: str = "No progress and no warnings, only the result.") -> Callable[[Function], Function]:
     """`-q`, which the command does not get: `is_quiet` tells."""
     return click.option("-q", "--quiet", is_flag=True, callback=_quiet, expose_value=False, is_eager=True, help=help_)
@@ -136,7 +130,7 @@ _FACTORS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 def _limits(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> None:
     from dataclasses import fields
 
-    from traceanalyzer.limits import Limits, raise_for_all
+    from traceanalyzer.base.limits import Limits, raise_for_all
 
     known = [f.name for f in fields(Limits)]
     changes = {}
@@ -149,17 +143,26 @@ def _limits(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> No
     raise_for_all(**changes)
 
 
-def output_options(formats: Sequence[str]) -> Callable[[Function], Function]:
-    """`--format` and `-o` as one `output`, of the formats that the command can write."""
+def output_options(formats: Sequence[str], *also_read: str) -> Callable[[Function], Function]:
+    """`--format` and `-o` as one `output`, of the formats that the command can write. It can be written, and overwrites
+    none of the command's arguments, nor what the options `also_read` name."""
 
     def decorate(command: Function) -> Function:
+        @wraps(command)
+        def checked_first(*args: Any, format_: str | None, file: Path | None, **options: Any) -> Any:
+            from traceanalyzer.cli.io.output import checked
+
+            more = [str(options[name]) for name in also_read if options[name] is not None]
+            inputs = [*arguments_of(click.get_current_context()), *more]
+            return command(*args, output=checked(format_, file, formats, inputs), **options)
+
         chosen = click.option(
             "--format",
             "format_",
             type=click.Choice(formats),
             help="How to write it. Default: by the suffix of -o FILE, else terminal.",
         )
-        return chosen(output_option()(command))
+        return cast("Function", chosen(output_option()(checked_first)))
 
     return decorate
 
@@ -176,120 +179,9 @@ def output_option(more: str = "") -> Callable[[Function], Function]:
     )
 
 
-def _kernel_classes(_: click.Context, __: click.Parameter, file: Path | None) -> Any:
-    """The rules of a user's file before the built-in ones; None without a file."""
-    if file is None:
-        return None
-    from traceanalyzer.analysis.names.kernel_classes import KernelClasses
-
-    return KernelClasses.load(file)
-
-
-def _hardware(_: click.Context, __: click.Parameter, file: Path | None) -> Any:
-    """The GPUs of a user's file before the built-in ones; None without a file."""
-    if file is None:
-        return None
-    from traceanalyzer.hardware import HardwareTable
-
-    return HardwareTable.load(file)
-
-
-def _counters(_: click.Context, __: click.Parameter, file: Path | None) -> Any:
-    """The kernels of an Nsight Compute report; None without a file."""
-    if file is None:
-        return None
-    from traceanalyzer.ingest.ncu import read_counters
-
-    return tuple(read_counters(file))
-
-
-def selection_options(command: Function) -> Function:
-    """`--rank`, `--device`, `--step` as one `selection`; `--kernel-classes`, `--hardware` and `--ncu` as one
-    `knowledge`."""
-
-    @wraps(command)
-    def narrowed(
-        *args: Any,
-        rank: int | None,
-        device: int | None,
-        step: int | None,
-        classes: Any,
-        hardware: Any,
-        counters: Any,
-        **options: Any,
-    ) -> Any:
-        from traceanalyzer.cli.numerics import load_numpy
-
-        load_numpy()
-        from traceanalyzer.selection import Knowledge, Selection
-
-        given = {"classes": classes, "hardware": hardware, "counters": counters}
-        knowledge = Knowledge(**{name: value for name, value in given.items() if value is not None})
-        return command(*args, selection=Selection(rank, device, step), knowledge=knowledge, **options)
-
-    number = click.IntRange(min=0)
-    for option in (
-        click.option(
-            "--ncu",
-            "counters",
-            type=click.Path(dir_okay=False, path_type=Path),
-            callback=_counters,
-            metavar="FILE",
-            help="Nsight Compute's report of the same kernels (ncu --csv, pages raw or details; .ncu-rep where ncu is "
-            "installed): what it measured replaces the estimates.",
-        ),
-        click.option(
-            "--hardware",
-            type=click.Path(dir_okay=False, path_type=Path),
-            callback=_hardware,
-            metavar="FILE",
-            help="TOML with peak FLOP/s and bandwidth of more GPUs; takes precedence over the built-in ones.",
-        ),
-        click.option(
-            "--kernel-classes",
-            "classes",
-            type=click.Path(dir_okay=False, path_type=Path),
-            callback=_kernel_classes,
-            metavar="FILE",
-            help="TOML with custom kernel classes; takes precedence over the built-in rules.",
-        ),
-        click.option("--step", type=number, metavar="N", help="Only this step (its index, as `steps` lists it)."),
-        click.option("--device", type=number, metavar="N", help="Only this GPU (its CUDA ordinal)."),
-        click.option("--rank", type=number, metavar="N", help="Only this rank."),
-    ):
-        narrowed = option(narrowed)
-    return cast("Function", narrowed)
-
-
-def amount_options(command: Function) -> Function:
-    """`--samples`, `--tokens`, `--flops` and `--peak`, as part of `knowledge`: apply inside `selection_options`."""
-
-    @wraps(command)
-    def informed(
-        *args: Any, knowledge: Any, samples: float | None, tokens: float | None, flops: float | None,
-        peak: float | None, **options: Any
-    ) -> Any:  # fmt: skip
-        from dataclasses import replace
-
-        from traceanalyzer.trace import StepAmounts
-
-        known = replace(
-            knowledge,
-            amounts=StepAmounts(samples=samples, tokens=tokens, flops=flops),
-            peak_flops_per_s=None if peak is None else peak * 1e12,
-        )
-        return command(*args, knowledge=known, **options)
-
-    for name, help_ in (
-        ("peak", "What MFU is a share of, TFLOP/s (default: the datasheet's dense peak)."),
-        ("flops", "Operations that the model needs for a step of one process, e.g. 4.2e15; gives TFLOP/s and MFU."),
-        ("tokens", "Tokens of a step of one process, without padding; gives tokens/s."),
-        ("samples", "Samples of a step of one process, all micro-batches together; gives samples/s and ms a sample."),
-    ):
-        informed = click.option(f"--{name}", type=Number(min=0, min_open=True, max=1e24), metavar="N", help=help_)(
-            informed
-        )
-    return cast("Function", informed)
+def with_all(options: Sequence[Callable[[Any], Any]]) -> Callable[[Function], Function]:
+    """Several options, in the order of `--help`."""
+    return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
 
 
 def top_option(command: Function) -> Function:
@@ -307,22 +199,34 @@ def _patterns(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> 
 
 
 def redact_options(*, by_default: bool = False) -> Callable[[Function], Function]:
-    """`--redact` (as `redact`) and `--redact-name` (as `hidden_names`); `by_default`, `--no-redact` switches it off."""
+    """`--redact` and `--redact-name` as one `hidden`: the names to hide beside paths, hosts and users, None where
+    nothing is to be hidden. `by_default`, `--no-redact` switches it off."""
     help_ = "Remove file paths, hosts and user names, to publish the result."
-    names = click.option(
-        "--redact-name",
-        "hidden_names",
-        multiple=True,
-        metavar="REGEX",
-        callback=_patterns,
-        help="Also replace the kernel, operator and module names that match by kernel-1, name-1, ... "
-        "Implies --redact; may be repeated.",
+    options = (
+        click.option("--redact/--no-redact", default=True, help=f"{help_} Done unless switched off.")
+        if by_default
+        else click.option("--redact", is_flag=True, help=help_),
+        click.option(
+            "--redact-name",
+            "names",
+            multiple=True,
+            metavar="REGEX",
+            callback=_patterns,
+            help="Also replace the kernel, operator and module names that match by kernel-1, name-1, ... "
+            "Implies --redact; may be repeated.",
+        ),
     )
-    if by_default:
-        chosen = click.option("--redact/--no-redact", default=True, help=f"{help_} Done unless switched off.")
-    else:
-        chosen = click.option("--redact", is_flag=True, help=help_)
-    return lambda command: chosen(names(command))
+
+    def decorate(command: Function) -> Function:
+        @wraps(command)
+        def redacting(*args: Any, redact: bool, names: list[re.Pattern[str]], **more: Any) -> Any:
+            if by_default and names and not redact:
+                raise click.UsageError("--redact-name and --no-redact exclude each other")
+            return command(*args, hidden=names if redact or names else None, **more)
+
+        return cast("Function", with_all(options)(redacting))
+
+    return decorate
 
 
 def _tags(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:

@@ -134,7 +134,7 @@ def _recorder(
         from traceanalyzer.collect.steps.step_log import StepLog
 
         return StepLog(plan, on_phase)
-    if plan.recorder in ("nsys", "ncu"):
+    if plan.recorder in ("nsys", "ncu", "rocprofv3"):
         from traceanalyzer.collect.profilers.profiler_range import ProfilerRange
 
         return ProfilerRange(plan, on_phase, unit)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.collect.host.cuda import timing_events
 from traceanalyzer.collect.steps.summary import summarize
-from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,8 +102,7 @@ def _captured(function: Callable[[], object]) -> Callable[[], object]:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         function()
-    replay: Callable[[], object] = graph.replay
-    return replay
+    return graph.replay
 
 
 def _flusher() -> Any:

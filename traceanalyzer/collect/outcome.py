@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
     from traceanalyzer.collect.plan import Plan
 
-MADE_BY = {"torch": "trace.rank*.json.gz", "timing": "timings.rank*.jsonl", "nsys": "nsys.sqlite", "ncu": "ncu.csv"}
+MADE_BY = {
+    "torch": "trace.rank*.json.gz", "timing": "timings.rank*.jsonl", "nsys": "nsys.sqlite", "ncu": "ncu.csv",
+    "rocprofv3": "rocprofv3.*.db",
+}  # fmt: skip
 KIB = 1024
 MISSING, PATIENCE_S = 77, 30
 FIND_TORCH = f"import importlib.util, sys; sys.exit(0 if importlib.util.find_spec('torch') else {MISSING})"

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any, Self
 
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.base.frozen import dataclass
 
 VARIABLE = "TRACEANALYZER_COLLECT"
 """Environment variable that carries the plan."""
@@ -41,7 +41,7 @@ class Plan:
 
     folder: str
     recorder: str = "torch"
-    """`torch`, `timing`, `nsys` or `ncu`."""
+    """`torch`, `timing`, `nsys`, `ncu` or `rocprofv3`."""
     wait: int = WAIT
     unprofiled_steps: int = UNPROFILED_STEPS
     light_steps: int = LIGHT_STEPS

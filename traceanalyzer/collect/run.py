@@ -10,18 +10,18 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.collect import compile_log
 from traceanalyzer.collect.host import environment, nvml, processes
 from traceanalyzer.collect.host.ranks import own_file
 from traceanalyzer.collect.plan import VARIABLE, Plan
-from traceanalyzer.errors import TraceAnalyzerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 INJECTED = Path(__file__).parent / "injected"
 FORWARDED = (signal.SIGTERM, signal.SIGHUP)
-CAPTURED = ("trace.rank*", "timings.rank*", "nsys.*", "ncu.*")
+CAPTURED = ("trace.rank*", "timings.rank*", "nsys.*", "ncu.*", "rocprofv3.*")
 
 
 class CannotRecordError(TraceAnalyzerError):

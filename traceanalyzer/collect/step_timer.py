@@ -17,11 +17,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.collect.plan import WAIT
 from traceanalyzer.collect.steps.step_series import Lap, StepSeries
 from traceanalyzer.collect.steps.summary import summarize
 from traceanalyzer.collect.steps.units import Amounts, Rates, rates
-from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
+from traceanalyzer.analysis.tables.step_parts import StepPart
 from traceanalyzer.comparison.matching import MOSTLY, Group, How, Link, match_parts, name_of
 from traceanalyzer.comparison.model import Change, Detail
-from traceanalyzer.comparison.work import WHOLE, Work, figures
+from traceanalyzer.comparison.work import WHOLE, Whole, Work, figures
 from traceanalyzer.report.format import shorten
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from traceanalyzer.analysis.tables.step_parts import StepPart
-    from traceanalyzer.comparison.work import Whole
 
 NAMED = 3
 """Names of a group that are written out; the rest is a number."""

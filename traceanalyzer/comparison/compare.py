@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from traceanalyzer.analysis.tables.step_parts import BUDGET
-from traceanalyzer.comparison.amounts import per_unit
+from traceanalyzer.analysis.memory.site import Site
+from traceanalyzer.analysis.tables.step_parts import BUDGET, StepPart
+from traceanalyzer.base.errors import EmptyRecordingError
+from traceanalyzer.base.figures import digits
 from traceanalyzer.comparison.changes import SAME_CALLS, changes_between
 from traceanalyzer.comparison.conditions import RANK, conditions_between
-from traceanalyzer.comparison.metrics import figures_by_path, metrics_between
-from traceanalyzer.comparison.model import Comparison, Difference, PartDifference, Side
+from traceanalyzer.comparison.metrics import figures_by_path, metrics_between, per_unit
+from traceanalyzer.comparison.model import Change, Comparison, Condition, Difference, PartDifference, Predicted, Side
 from traceanalyzer.comparison.noise import RUN_NOISE_SHARE, is_significant
-from traceanalyzer.comparison.predicted import predicted_for
 from traceanalyzer.comparison.work import WHOLE, Whole, Work, figures, parts_of_both
-from traceanalyzer.errors import EmptyRecordingError
-from traceanalyzer.figures import digits
-from traceanalyzer.report.memory.model import line_changes
-from traceanalyzer.report.model import TOP_ROWS
+from traceanalyzer.diagnosis.finding import Recommendation
+from traceanalyzer.report.memory.model import LineChange, line_changes
+from traceanalyzer.report.model import TOP_ROWS, Report
 from traceanalyzer.report.outline import recorded_ms
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.memory.site import Site
-    from traceanalyzer.analysis.tables.step_parts import StepPart
-    from traceanalyzer.comparison.model import Change, Condition
-    from traceanalyzer.report.memory.model import LineChange
-    from traceanalyzer.report.model import Report
 
 ORDER = (*BUDGET, WHOLE)
 SAME_SHARE = 0.005
 """Steps with and without the profiler that differ by less are the same in three digits."""
-TOLD_SHARE = 0.01
+LEAST_SHARE = 0.01
 """Changes below this share of the step are not worth a sentence."""
 SAME_WORK = (
     "Both do the same GPU work (operators, shapes, kernels, launches, waits): the cause is on the host or in the "
@@ -107,9 +98,9 @@ def _budget(a: list[StepPart], b: list[StepPart], whole: Whole) -> list[PartDiff
 def _headline(a: Side, b: Side, step: Difference, changes: list[Change], conditions: list[Condition]) -> str:
     """The answer in a few sentences."""
     text = _unprofiled_verdict(a, b, step) or f"{_verdict(step)}: {_from_to(step.a_ms, step.b_ms)}{_estimated(a, b)}."
-    told = [c for c in changes if c.significant is not False and abs(c.difference_ms) >= TOLD_SHARE * step.a_ms]
-    if told:
-        text += f" Largest part: {told[0].title} ({told[0].difference_ms:+.3g} ms)."
+    largest = [c for c in changes if c.significant is not False and abs(c.difference_ms) >= LEAST_SHARE * step.a_ms]
+    if largest:
+        text += f" Largest part: {largest[0].title} ({largest[0].difference_ms:+.3g} ms)."
     incomparable = [c.name for c in conditions if c.incomparable]
     if incomparable:
         text += f" Not like for like: other {', other '.join(incomparable)}."
@@ -178,3 +169,41 @@ def _notes(a: Report, b: Report, step: Difference) -> list[str]:
     if step.significant is None:
         notes.append("One of the two has a single step: no spread, so no interval; record at least three steps.")
     return notes
+
+
+CLASS_OF_PART = {"exposed_communication": "communication", "exposed_copy": "transfer"}
+"""Parts of the budget whose findings have one class; of idle time it is the cause, and compute has several."""
+GRAPH = "cuda_graph"
+GRAPH_LAUNCHES = "launches.graph_launches"
+
+
+def predicted_for(a: Report, b: Report, sides: tuple[Side, Side], changes: list[Change]) -> Predicted | None:
+    """The prediction of A's report for the remedy that B shows; None where none follows from what became shorter.
+
+    That is the remedy of the class whose time shrank most; a CUDA graph where B launches graphs and A did not. A step
+    that became longer was not what any of them was about.
+    """
+    before, after = sides[0].unprofiled_step_ms, sides[1].unprofiled_step_ms
+    shrunk = [c for c in changes if c.significant and c.difference_ms < 0]
+    if not shrunk or before is None or after is None or after >= before or sides[1].unprofiled_source != "measured":
+        return None
+    if a.summary.basis != "unprofiled":
+        return None
+    largest = min(shrunk, key=lambda change: change.difference_ms)
+    cls = largest.cls if largest.part == "idle" else CLASS_OF_PART.get(largest.part)
+    new_graph = _launches_graphs(b) and not _launches_graphs(a)
+    found = next((r for r in a.recommendations if _is_it(a, r, cls, new_graph)), None)
+    if found is None or found.predicted_step_ms is None:
+        return None
+    return Predicted(found.id, found.action, found.predicted_step_ms, found.low_ms, found.high_ms, after)
+
+
+def _is_it(a: Report, advice: Recommendation, cls: str | None, new_graph: bool) -> bool:
+    """Whether the advice is for one finding of this class, and a graph where there is a new one."""
+    alone = advice.id in {finding.id for finding in a.findings}
+    return alone and advice.cls == cls and (advice.remedy == GRAPH) == new_graph
+
+
+def _launches_graphs(report: Report) -> bool:
+    figure = figures_by_path(report).get(GRAPH_LAUNCHES)
+    return bool(figure is not None and figure.value)

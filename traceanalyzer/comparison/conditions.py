@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
-from traceanalyzer.comparison.matching import MOSTLY, How, match_parts
+from traceanalyzer.analysis.tables.step_parts import StepPart
+from traceanalyzer.comparison.matching import MOSTLY, How, Link, match_parts
 from traceanalyzer.comparison.model import Condition
 from traceanalyzer.report.format import shorten
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.tables.step_parts import StepPart
-    from traceanalyzer.comparison.matching import Link
-    from traceanalyzer.report.model import Report
+from traceanalyzer.report.model import Report
 
 RANK = "rank"
 """Which rank the figures are of."""

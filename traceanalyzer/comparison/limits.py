@@ -2,22 +2,38 @@
 
 A limit against a baseline on the step time or a part of it is breached only by a change that is more than noise (see
 `noise`), unless it is strict; other figures do not carry a spread and are held against their limit as they are.
+
+A policy file has the limits of a project, in TOML, to be kept with its code:
+
+baseline = "main.json"          # what `--baseline` takes; relative to this file
+allow_missing = false           # what `--allow-missing` and `--strict` say
+strict = false
+
+[max]
+step_time_ms.median = "+3%"
+gpu_idle_share = 0.10
+
+[min]
+roofline.mfu = "-5%"
 """
 
 from __future__ import annotations
 
 import re
+import tomllib
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import Any, Literal
 
+import msgspec
+
+from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base.files import read_whole
+from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.comparison.metrics import Figure, figures_by_path
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from traceanalyzer.comparison.model import Comparison, Difference
-    from traceanalyzer.report.model import Report
+from traceanalyzer.comparison.model import Comparison, Difference
+from traceanalyzer.report.model import Report
 
 Bound = Literal["max", "min"]
 Outcome = Literal["ok", "breach", "noise", "missing"]
@@ -138,3 +154,44 @@ def _spread(metric: str, comparison: Comparison | None) -> Difference | None:
         return None
     part = metric.removeprefix("budget_ms.").replace("idle_ms.", "idle.")
     return next((p for p in comparison.budget if p.name == part), None)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a policy file says."""
+
+    limits: tuple[Limit, ...] = ()
+    baseline: str | None = None
+    allow_missing: bool = False
+    strict: bool = False
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    baseline: str | None = None
+    allow_missing: bool = False
+    strict: bool = False
+    max: dict[str, Any] = msgspec.field(default_factory=dict)
+    min: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+def read_policy(path: Path) -> Policy:
+    """The policy in a file. Raises UnreadableInputError where it is no policy, LimitError for a limit that makes no
+    sense."""
+    try:
+        file = msgspec.convert(tomllib.loads(read_whole(path).decode()), _File)
+    except (ValueError, RecursionError, msgspec.ValidationError) as error:
+        raise UnreadableInputError(f"{path}: not a policy: {error}") from error
+    baseline = None if file.baseline is None else str(path.parent / file.baseline)
+    limits = (*_limits("max", file.max), *_limits("min", file.min))
+    return Policy(limits, baseline, file.allow_missing, file.strict)
+
+
+def _limits(bound: Bound, table: dict[str, Any], prefix: str = "") -> list[Limit]:
+    """Limits of a table; a name with dots that is not in quotation marks is a table of tables in TOML."""
+    found: list[Limit] = []
+    for name, value in table.items():
+        if isinstance(value, dict):
+            found += _limits(bound, value, f"{prefix}{name}.")
+        else:
+            found.append(Limit.of(prefix + name, bound, value))
+    return found

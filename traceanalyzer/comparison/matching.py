@@ -9,16 +9,12 @@ on the other side too, else it is gone or added. Idle time is matched by its cau
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.names.collectives import OTHER, collective_kind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable
-
-    from traceanalyzer.analysis.tables.step_parts import StepPart
+from traceanalyzer.analysis.tables.step_parts import StepPart
 
 MOSTLY = 0.5
 """If more than this share of the computation runs on other shapes, that is one change: other work was done."""

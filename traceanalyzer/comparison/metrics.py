@@ -1,17 +1,18 @@
-"""Figures of two reports that are not parts of the step time, and every figure of a report by its path."""
+"""Figures of two reports that are not parts of the step time, by path; and the time for each sample or token."""
 
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import fields, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
-from traceanalyzer.comparison.model import MetricDifference
+from traceanalyzer.analysis.tables.throughput import Throughput
+from traceanalyzer.base.figures import MS_PER_S
+from traceanalyzer.comparison.model import MetricDifference, PerUnit
 from traceanalyzer.report.format import measured
-from traceanalyzer.report.model import Metrics
-
-if TYPE_CHECKING:
-    from traceanalyzer.report.model import Report
+from traceanalyzer.report.model import Metrics, Report
+from traceanalyzer.report.outline import step_ms
 
 PARTS = ("step_time_ms.", "budget_ms.", "idle_ms.")
 """The step time and its parts are compared as such."""
@@ -27,7 +28,7 @@ class Figure:
 
 def figures_by_path(report: Report) -> dict[str, Figure]:
     """Every figure of `metrics` by its path (`step_time_ms.median`), with `syncs.calls`, `syncs.gpu_idle_ms` and
-    `headroom_ms.CLASS` (the findings' headroom by class) beside them."""
+    `headroom_ms.CLASS` (the findings' headroom by class) as well."""
     found = dict(_walk("", Metrics, report.metrics))
     for name in ("calls", "gpu_idle_ms"):
         waits = report.tables.get("syncs")
@@ -75,3 +76,31 @@ def metrics_between(a: Report, b: Report) -> list[MetricDifference]:
         unit = (left or right or Figure(None, "")).unit
         rows.append(MetricDifference(name, unit, x, y, None if x is None or y is None else y - x))
     return rows
+
+
+def per_unit(a: Report, b: Report) -> PerUnit | None:
+    """The time for each sample, else for each token, where both reports know how many a step has and these differ."""
+    times = step_ms(a), step_ms(b)
+    for unit in ("sample", "token"):
+        units = tuple(getattr(one.metrics.throughput, f"{unit}s", None) for one in (a, b))
+        if times[0] and times[1] and units[0] and units[1]:
+            return (
+                None
+                if units[0] == units[1]
+                else PerUnit(unit, units[0], units[1], times[0] / units[0], times[1] / units[1])
+            )
+    return None
+
+
+def with_amounts(report: Report, samples: float | None, tokens: float | None) -> Report:
+    """The report of a run whose steps work through so much; what is None stays as it was."""
+    time = step_ms(report)
+    if not time or (samples is None and tokens is None):
+        return report
+    work = report.metrics.throughput or Throughput(**dict.fromkeys(f.name for f in fields(Throughput)))
+    if samples is not None:
+        rate, each = samples / time * MS_PER_S, time / samples
+        work = replace(work, samples=samples, samples_per_s=rate, ms_per_sample=each, source="given")
+    if tokens is not None:
+        work = replace(work, tokens=tokens, tokens_per_s=tokens / time * MS_PER_S, source="given")
+    return replace(report, metrics=replace(report.metrics, throughput=work))

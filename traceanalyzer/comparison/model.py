@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import field
 
+from traceanalyzer.base.figures import metric
+from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
-from traceanalyzer.figures import metric
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.report.memory.model import LineChange  # noqa: TC001  (schemas resolve the annotations)
+from traceanalyzer.report.memory.model import LineChange
 
 
 @dataclass(frozen=True)
@@ -116,10 +116,10 @@ class PerUnit:
     def sentence(self) -> str:
         """The answer for a user who changed the batch size."""
         share = (self.b_ms - self.a_ms) / self.a_ms if self.a_ms else 0.0
-        told = "no significant change" if abs(share) < RUN_NOISE_SHARE else "slower" if share > 0 else "faster"
+        verdict = "no significant change" if abs(share) < RUN_NOISE_SHARE else "slower" if share > 0 else "faster"
         return (
-            f"Per {self.unit} {told}: {self.a_ms:.4g} → {self.b_ms:.4g} ms ({share:+z.1%}), at {self.a_units:,.6g} and "
-            f"{self.b_units:,.6g} a step."
+            f"Per {self.unit} {verdict}: {self.a_ms:.4g} → {self.b_ms:.4g} ms ({share:+z.1%}), at {self.a_units:,.6g} "
+            f"and {self.b_units:,.6g} a step."
         )
 
 
@@ -140,6 +140,6 @@ class Comparison:
     memory: list[LineChange] = field(default_factory=list)
     """GPU memory at the peak by line of the program, where both have a snapshot: as far as both reports list it."""
     predicted: Predicted | None = None
-    """What A's report predicted for this change; None where it cannot be told which of its predictions that is."""
+    """What A's report predicted for this change; None where it is unknown which of its predictions that is."""
     per_unit: PerUnit | None = None
     """Time for each sample or token, where both sides know how many a step has and these differ."""

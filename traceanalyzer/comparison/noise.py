@@ -13,15 +13,13 @@ tenants). A difference below `RUN_NOISE_SHARE` is therefore never called signifi
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from statistics import variance
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from typing import NamedTuple
 
 RUN_NOISE_SHARE = 0.02
 """Rounds of one unchanged program: over 41 workloads their standard deviation was 2.4 % in the median, under 0.5 %
-for a quarter of them. Less than this is not told apart from another run of the same."""
+for a quarter of them. Less than this cannot be distinguished from another run of the same."""
 T_975 = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
     *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),

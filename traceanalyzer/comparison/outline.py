@@ -1,18 +1,26 @@
-"""What a comparison says to people, before it is drawn: the same words and figures in the terminal and in Markdown."""
+"""What a comparison says to people: its sections, the same words and figures wherever they are drawn."""
 
 from __future__ import annotations
 
-from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
+from traceanalyzer.base.figures import metric
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.comparison.model import Change, Comparison, Difference, MetricDifference, Side
 from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
-from traceanalyzer.figures import metric
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.report.document import Drawing, Section, Table, Verdict, Weight
 from traceanalyzer.report.format import figure, number
+from traceanalyzer.report.html.charts import Chart
+from traceanalyzer.report.html.frame import chart_place
+from traceanalyzer.report.html.markup import Markup
+from traceanalyzer.report.html.pictures.plot import Plot
+from traceanalyzer.report.html.pictures.summary import waterfall
 
-if TYPE_CHECKING:
-    from traceanalyzer.comparison.model import Change, Comparison, Difference, MetricDifference, Side
-
+ANSWER, UNLIKE, CHANGES, NOTES = "Comparison", "Not like for like", "Where the difference comes from", "Notes"
+"""Titles of the sections that a first screen has."""
+WATERFALL = "From A to B"
 SHOWN_SHARE = 0.005
 """Changes below this share of the longer step are shown together."""
 SHOWN_CHANGES = 15
@@ -40,7 +48,7 @@ SHOWN_METRICS = (
     "memory.reserved",
     "memory.growth_per_step",
 )
-"""Figures beside the step time that say what the program does; `--format json` has all."""
+"""Figures besides the step time that show what the program does; `--format json` has all."""
 WHOLE = 0.005
 """Numbers of calls that are this near to a whole one are whole."""
 NEGLIGIBLE = 0.005
@@ -114,37 +122,35 @@ class ConditionRow:
     effect: str = metric("what that does to the comparison")
 
 
-@dataclass(frozen=True)
-class Section:
-    """A stretch of the page: sentences, then a table."""
-
-    title: str
-    lines: list[str] = field(default_factory=list)
-    rows: list[Any] = field(default_factory=list)
-    folded: bool = False
-    """Whether it is for who wants to know more."""
-    first: bool = False
-    """Whether it is part of the answer on the first screen."""
-
-
 def sections(comparison: Comparison) -> list[Section]:
     """The page from top to bottom; sections without anything to say are left out."""
     shown = changes_shown(comparison)
     explained = [c for c in shown if c.significant is not False and len(c.details) > 1][:EXPLAINED]
+    budget = [BudgetRow(p.name.replace("_", " "), *_figures_of(p)) for p in comparison.budget]
     page = [
-        Section("Comparison", _answer(comparison), first=True),
-        Section("Not like for like", rows=_conditions(comparison, incomparable=True), first=True),
-        Section("Where the difference comes from", rows=_changes(comparison, shown), first=True),
-        *(Section(change.title, _left_out(change), _details(comparison, change), folded=True) for change in explained),
-        Section(
-            "The step's budget", rows=[BudgetRow(p.name.replace("_", " "), *_figures_of(p)) for p in comparison.budget]
-        ),
-        Section("GPU memory at the peak, by line", rows=list(comparison.memory[:SHOWN_CHANGES])),
-        Section("Other figures", rows=_figures(comparison)),
-        Section("Conditions that differ", rows=_conditions(comparison, incomparable=False)),
-        Section("Notes", comparison.notes),
+        Section(ANSWER, [_answer(comparison), Drawing(partial(_waterfall_chart, comparison))]),
+        _rows(UNLIKE, _conditions(comparison, incomparable=True)),
+        _rows(CHANGES, _changes(comparison, shown)),
+        *(_explained(comparison, change) for change in explained),
+        _rows("The step's budget", budget, Weight.HEALTH),
+        _rows("GPU memory at the peak, by line", comparison.memory[:SHOWN_CHANGES], Weight.TABLE),
+        _rows("Other figures", _figures(comparison), Weight.TABLE),
+        _rows("Conditions that differ", _conditions(comparison, incomparable=False), Weight.CHART),
+        Section(NOTES, comparison.notes, weight=Weight.TABLE),
     ]
-    return [section for section in page if section.lines or section.rows]
+    return [section for section in page if section.parts]
+
+
+def _rows(title: str, rows: Sequence[Any], weight: Weight = Weight.ANSWER) -> Section:
+    return Section(title, [Table(rows)] if rows else [], weight=weight)
+
+
+def _explained(comparison: Comparison, change: Change) -> Section:
+    """What a change is made of."""
+    more = len(change.details) - SHOWN_DETAILS
+    left_out = f"The {SHOWN_DETAILS} largest parts; --format json has {more} more." if more > 0 else None
+    parts = [left_out, Table(_details(comparison, change))]
+    return Section(change.title, parts, folded=True, weight=Weight.GROUP)
 
 
 def change_rows(comparison: Comparison) -> list[ChangeRow]:
@@ -158,8 +164,12 @@ def changes_shown(comparison: Comparison) -> list[Change]:
     return [c for c in comparison.changes if abs(c.difference_ms) >= least][:SHOWN_CHANGES]
 
 
-def _sides(comparison: Comparison) -> tuple[tuple[str, Side], tuple[str, Side]]:
-    return ("A", comparison.a), ("B", comparison.b)
+def _answer(comparison: Comparison) -> Verdict:
+    sides = [_side(name, side) for name, side in (("A", comparison.a), ("B", comparison.b))]
+    step, sure = comparison.step, []
+    if step.low_ms is not None:
+        sure = [f"Difference {signed(step.difference_ms)} ms, 95 % interval over steps {interval(step)} ms"]
+    return Verdict(comparison.headline, [*sides, *sure, *_predicted(comparison)])
 
 
 def _side(name: str, side: Side) -> str:
@@ -170,27 +180,13 @@ def _side(name: str, side: Side) -> str:
     return f"{text}; {figure(side.unprofiled_step_ms, 'ms')} without the profiler ({side.unprofiled_source})"
 
 
-def _sure(comparison: Comparison) -> list[str]:
-    step = comparison.step
-    if step.low_ms is None:
-        return []
-    return [f"Difference {signed(step.difference_ms)} ms, 95 % interval over steps {interval(step)} ms"]
-
-
-def _answer(comparison: Comparison) -> list[str]:
-    sides = [_side(name, side) for name, side in _sides(comparison)]
-    return [comparison.headline, *sides, *_sure(comparison), *_predicted(comparison)]
-
-
 def _predicted(comparison: Comparison) -> list[str]:
-    told = comparison.predicted
-    if told is None:
+    of = comparison.predicted
+    if of is None:
         return []
-    around = (
-        "" if told.low_ms is None or told.high_ms is None else f" ({number(told.low_ms)} to {number(told.high_ms)})"
-    )
+    between = "" if of.low_ms is None or of.high_ms is None else f" ({number(of.low_ms)} to {number(of.high_ms)})"
     return [
-        f"A's report for {told.id}: predicted {number(told.step_ms)}{around}, measured {number(told.measured_ms)} ms "
+        f"A's report for {of.id}: predicted {number(of.step_ms)}{between}, measured {number(of.measured_ms)} ms "
         "per step without the profiler"
     ]
 
@@ -210,7 +206,7 @@ def _figures_of(value: Difference) -> tuple[float, float, float, str | None, str
 
 
 def _insignificant(value: Difference) -> str:
-    """Steps may tell a difference that is too small to be told from that of two runs."""
+    """Steps may show a difference that is no larger than that of two runs."""
     if value.low_ms is None or value.high_ms is None or value.low_ms <= 0 <= value.high_ms:
         return "within noise"
     return f"below {RUN_NOISE_SHARE:.0%}"
@@ -246,11 +242,6 @@ def _calls(per_step: tuple[float, float], steps: tuple[int, int]) -> str:
     return f"{a} → {b} in {steps[0]} steps" if steps[0] == steps[1] else f"{a} in {steps[0]} → {b} in {steps[1]} steps"
 
 
-def _left_out(change: Change) -> list[str]:
-    more = len(change.details) - SHOWN_DETAILS
-    return [f"The {SHOWN_DETAILS} largest parts; --format json has {more} more."] if more > 0 else []
-
-
 def _figures(comparison: Comparison) -> list[FigureRow]:
     known = {m.name: m for m in comparison.metrics}
     return [_figure(known[name]) for name in SHOWN_METRICS if name in known and _differs(known[name])]
@@ -269,3 +260,21 @@ def _figure(m: MetricDifference) -> FigureRow:
 
 def _conditions(comparison: Comparison, *, incomparable: bool) -> list[ConditionRow]:
     return [ConditionRow(c.name, c.a, c.b, c.effect) for c in comparison.conditions if c.incomparable == incomparable]
+
+
+def waterfall_of(comparison: Comparison) -> tuple[Plot, int]:
+    """The parts of the difference from A's step to B's, and the height of the picture, px."""
+    shown = changes_shown(comparison)
+    rest = comparison.step.difference_ms - sum(change.difference_ms for change in shown)
+    parts = [(change.title, change.difference_ms) for change in shown]
+    left = len(comparison.changes) - len(shown)
+    if left:
+        parts.append((f"the rest ({left} smaller or unchanged)", rest))
+    a, b = comparison.a, comparison.b
+    return waterfall((f"A: {a.name}", comparison.step.a_ms), parts, (f"B: {b.name}", comparison.step.b_ms))
+
+
+def _waterfall_chart(comparison: Comparison) -> Markup:
+    plot, height = waterfall_of(comparison)
+    caption = "Each bar begins where the one above it ends: the parts sum to the whole difference of the mean steps."
+    return chart_place(Chart("waterfall", WATERFALL, caption, plot, height))

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from glob import glob, has_magic
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import orjson
 
-from traceanalyzer.errors import UnreadableInputError
-from traceanalyzer.files import note_read
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base.files import note_read
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base.limits import MIB, limits
+from traceanalyzer.diagnosis.selection import Asked, Knowledge, Selection
 from traceanalyzer.history.stored import is_reference, stored_report
 from traceanalyzer.ingest.detect import is_recording
-from traceanalyzer.limits import MIB, limits
 from traceanalyzer.report.kept_report import kept_report
+from traceanalyzer.report.model import Report
 from traceanalyzer.report.read import is_report, report_from_json
-from traceanalyzer.selection import Asked
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from traceanalyzer.report.model import Report
-    from traceanalyzer.selection import Knowledge, Selection
-    from traceanalyzer.trace import Run
+from traceanalyzer.trace import Run
 
 MARK = b'"schema_version"'
-"""Every saved report holds this; a recording that does as well is told apart by decoding it."""
+"""Every saved report holds this; a recording that does as well is recognised by decoding it."""
 
 LONG_BYTES = 4 * MIB
-"""Few reports are so long: a recording of that length is told by its first bytes, and not read to look for the mark."""
+"""Few reports are so long: a recording of that length is recognised by its first bytes."""
 
 
 @dataclass(frozen=True)

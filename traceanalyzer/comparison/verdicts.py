@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from xml.etree import ElementTree
 
-from traceanalyzer.figures import metric
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.report.document import Document
+from traceanalyzer.base.figures import metric
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.comparison.limits import Verdict
+from traceanalyzer.comparison.model import Comparison
+from traceanalyzer.report import document
+from traceanalyzer.report.document import Document, Section, Table
 from traceanalyzer.report.format import figure, plain
-from traceanalyzer.report.grid import make_grid
 from traceanalyzer.report.json import dump
-from traceanalyzer.report.markdown.escape import grid_table, prose
-from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH, Page
-
-if TYPE_CHECKING:
-    from traceanalyzer.comparison.limits import Verdict
-    from traceanalyzer.comparison.model import Comparison
+from traceanalyzer.report.printed import Printed, Result
+from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH
 
 OUTCOMES = {
     "ok": "holds",
@@ -28,7 +26,7 @@ AT = {"max": "at most", "min": "at least"}
 
 
 @dataclass(frozen=True)
-class Checked(Document):
+class Checked(Result):
     """A report that was held against its limits."""
 
     name: str
@@ -56,25 +54,22 @@ class Checked(Document):
             return []
         return [f"Against {self.comparison.a.name}: {self.comparison.headline}"]
 
+    @property
+    def printed(self) -> Printed:
+        """The verdicts as a table."""
+        style = "bold green" if self.passed else "bold red"
+        notes = [part for note in self.notes for part in ("", note)]
+        answer = document.Verdict(self.headline, style=style)
+        section = Section("", [answer, "", Table(limit_rows(self)), *notes])
+        return Printed(Document(self.headline, [section]))
+
     def terminal(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
         """The verdicts as text `width` columns wide."""
-        page = Page(width, colour)
-        page.line(self.headline, "bold green" if self.passed else "bold red")
-        page.line("")
-        page.grid(make_grid(limit_rows(self)))
-        for note in self.notes:
-            page.line("")
-            page.line(note)
-        return page.text()
+        return self.printed.terminal(width, colour)
 
     def markdown(self) -> str:
         """The verdicts for a pull request."""
-        grid = make_grid(limit_rows(self))
-        head, rows = grid_table(grid)
-        text = [f"**{prose(self.headline)}**", "", *head, *rows, ""]
-        for line in (*grid.remarks, *self.notes):
-            text += [prose(line), ""]
-        return "\n".join(text)
+        return self.printed.markdown()
 
     def junit(self) -> str:
         """The verdicts as JUnit XML: a test case a limit."""
@@ -88,26 +83,26 @@ class Checked(Document):
         for verdict, row in zip(self.verdicts, limit_rows(self), strict=True):
             named = {"classname": plain(self.name), "name": f"{row.figure} {row.limit}"}
             case = ElementTree.SubElement(suite, "testcase", named)
-            said = f"{row.figure} is {row.measured}, allowed is {AT[verdict.limit.bound]} {row.allowed}"
+            message = f"{row.figure} is {row.measured}, allowed is {AT[verdict.limit.bound]} {row.allowed}"
             if verdict in broken:
-                ElementTree.SubElement(case, "failure", {"message": said}).text = f"{said}: {row.outcome}"
+                ElementTree.SubElement(case, "failure", {"message": message}).text = f"{message}: {row.outcome}"
             elif verdict in skipped:
-                ElementTree.SubElement(case, "skipped", {"message": said})
+                ElementTree.SubElement(case, "skipped", {"message": message})
         for note in self.notes:
             ElementTree.SubElement(suite, "system-out").text = plain(note)
         ElementTree.indent(suites)
         return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
 
     def github(self) -> str:
-        """The verdicts as commands to GitHub Actions, which shows them beside the run and on the pull request."""
+        """The verdicts as commands to GitHub Actions, which shows them with the run and on the pull request."""
         lines = []
         for verdict, row in zip(self.verdicts, limit_rows(self), strict=True):
             if not verdict.holds(self.allow_missing) or verdict.outcome != "ok":
                 level = "warning" if verdict.holds(self.allow_missing) else "error"
-                said = (
+                message = (
                     f"{row.figure} is {row.measured}, allowed is {AT[verdict.limit.bound]} {row.allowed}: {row.outcome}"
                 )
-                lines.append(_command(level, row.figure, said))
+                lines.append(_command(level, row.figure, message))
         lines += [_command("notice", "traceanalyzer", text) for text in (self.headline, *self.notes)]
         return "".join(lines)
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from itertools import pairwise
 from statistics import fmean
-from typing import TYPE_CHECKING, NamedTuple, TypedDict
+from typing import NamedTuple, TypedDict
 
 from traceanalyzer.analysis.tables.step_parts import MAX_BATCHES, StepPart
+from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.comparison.noise import difference_interval, is_significant
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import recorded_ms
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from traceanalyzer.report.model import Report
 
 WHOLE = "step"
 """The only part where neither side's recording can divide the step."""

@@ -10,20 +10,17 @@ evidence.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from traceanalyzer.analysis.groups.bounds import rated_share
 from traceanalyzer.analysis.groups.host_details import main_detail
+from traceanalyzer.base.figures import digits
 from traceanalyzer.diagnosis.finding import BottleneckClass, Summary
+from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.profiled import profiled_summary
 from traceanalyzer.diagnosis.shares import Shares, missing_kernels, step_shares
 from traceanalyzer.diagnosis.timing import timing_summary
-from traceanalyzer.figures import digits
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from traceanalyzer.analysis.measure import Measurements
 
 MIN_DEVICE_OPS = 10
 """A recording without repeated steps and with fewer device ops than this is not classified."""
@@ -65,8 +62,8 @@ def classify(m: Measurements, best: Iterable[BottleneckClass | None] = ()) -> Su
     if m.trace.only_step_times:
         return timing_summary(m)
     if m.profiled is not None:
-        return profiled_summary(m.profiled)
-    step_ms = m.step.step_ms if m.steps.found else None
+        return profiled_summary(m.profiled, m.trace.source)
+    step_ms = m.step.step_ms if m.timed.steps.found else None
     shares = step_shares(m)
     reason = _too_thin(m, shares)
     if shares is None or reason:
@@ -79,7 +76,7 @@ def classify(m: Measurements, best: Iterable[BottleneckClass | None] = ()) -> Su
         return Summary("inconclusive", 0.0, _unknown_limit(m, shares), m.step.basis, step_ms)
     bottleneck = _name(verdict.cause, shares)
     confidence = min(MAX_CONFIDENCE, BASE_CONFIDENCE + verdict.margin) * _evidence_factor(m)
-    if verdict.cause == "device" and rated_share(m) < RATED_SHARE:
+    if verdict.cause == "device" and rated_share(m.rated) < RATED_SHARE:
         confidence *= BY_CLASS_FACTOR
     beside = None if verdict.beside in (None, "unexplained") else _name(verdict.beside, shares)
     headline = _headline(m, verdict, shares)
@@ -124,7 +121,11 @@ def _name(part: str, shares: Shares) -> BottleneckClass:
 
 def too_few_ops(m: Measurements) -> bool:
     """Whether so little GPU work was recorded that its idle time says nothing of the program's."""
-    return m.device is not None and m.steps.steady_count == 1 and int(m.steady_ops.sum()) < MIN_DEVICE_OPS
+    return (
+        m.timed.device is not None
+        and m.timed.steps.steady_count == 1
+        and int(m.timed.steady_ops.sum()) < MIN_DEVICE_OPS
+    )
 
 
 def _too_thin(m: Measurements, shares: Shares | None) -> str:
@@ -134,17 +135,17 @@ def _too_thin(m: Measurements, shares: Shares | None) -> str:
             return "launches were recorded, but no GPU work: what the GPU did is not known."
         cut = "; the file is cut off: copy or export it again" if m.trace.health.truncated else ""
         return f"the recording holds no GPU work{cut}."
-    if shares is None or not m.steady_ops.any():
+    if shares is None or not m.timed.steady_ops.any():
         return "none of the recorded GPU work belongs to a measured step."
     if too_few_ops(m):
-        return f"only {int(m.steady_ops.sum())} GPU operations were recorded."
+        return f"only {int(m.timed.steady_ops.sum())} GPU operations were recorded."
     if missing_kernels(m) > TOO_MANY_MISSING:
         return f"the kernels of {missing_kernels(m):.0%} of the launches are not in the recording."
     return ""
 
 
 def _evidence_factor(m: Measurements) -> float:
-    steps, health = m.steps, m.trace.health
+    steps, health = m.timed.steps, m.trace.health
     factor = {1: ONE_STEP_FACTOR, 2: TWO_STEPS_FACTOR}.get(steps.steady_count, 1.0)
     if not steps.found:
         factor = NO_STEPS_FACTOR
@@ -174,12 +175,12 @@ def _reason(m: Measurements, part: str, shares: Shares, *, brief: bool = False) 
     text = _REASONS["unexplained" if part == "unexplained" else _name(part, shares)]
     if brief:
         return text.partition(",")[0].format(time)
-    more = main_detail(m) if part == "host" else ""
+    more = main_detail(m.causes) if part == "host" else ""
     return text.format(f"{time} of {_whole(m)}") + (f", mostly {more}" if more else "")
 
 
 def _whole(m: Measurements) -> str:
-    if not m.steps.found:
+    if not m.timed.steps.found:
         return f"the {digits(m.step.step_ms)} ms recording"
     without = " (without the profiler)" if m.step.basis == "unprofiled" else ""
     return f"each {digits(m.step.step_ms)} ms step{without}"

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 
 from traceanalyzer.analysis.tables.modules import OUTSIDE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.diagnosis.finding import BottleneckClass
+from traceanalyzer.diagnosis.finding import BottleneckClass
+from traceanalyzer.diagnosis.measurements import Measurements
 
 KNOWN_SHARE = 0.8
-"""Shares of the bytes are told where models know the traffic of this share of the computation's time."""
+"""Shares of the bytes are shown where models know the traffic of this share of the computation's time."""
 NAMED_SHARE = 0.2
 """What has less of the time or the bytes is not to blame."""
 MEGA = 1e6
@@ -45,27 +41,31 @@ def _at_mfu(m: Measurements, who: str | None) -> str | None:
 
 def _most_bytes(m: Measurements) -> str | None:
     """The class of kernels that moves most of the bytes."""
-    rows = np.flatnonzero(m.steady_ops & m.is_compute & m.is_kernel)
-    traffic, time = m.roofline.bytes[rows], (m.trace.device_ops.end - m.trace.device_ops.start)[rows]
+    rows = np.flatnonzero(m.timed.steady_ops & m.linked.is_compute & m.linked.is_kernel)
+    traffic, time = m.rated.roofline.bytes[rows], (m.trace.device_ops.end - m.trace.device_ops.start)[rows]
     known = np.isfinite(traffic)
     if not known.any() or time[known].sum() < KNOWN_SHARE * time.sum():
         return None
-    moved = np.bincount(m.op_class[rows][known], weights=traffic[known])
+    moved = np.bincount(m.linked.op_class[rows][known], weights=traffic[known])
     most = int(moved.argmax())
     share = float(moved[most] / moved.sum()) if moved.sum() else 0.0
-    return f"{share:.0%} of the bytes are moved by {m.classes.names[most]} kernels" if share >= NAMED_SHARE else None
+    return (
+        f"{share:.0%} of the bytes are moved by {m.linked.classes.names[most]} kernels"
+        if share >= NAMED_SHARE
+        else None
+    )
 
 
 def _heaviest(m: Measurements) -> str | None:
     """The class of kernels that takes most of the device's time."""
-    rows = np.flatnonzero(m.steady_ops & m.is_compute & m.is_kernel)
-    time = np.bincount(m.op_class[rows], weights=(m.trace.device_ops.end - m.trace.device_ops.start)[rows])
+    rows = np.flatnonzero(m.timed.steady_ops & m.linked.is_compute & m.linked.is_kernel)
+    time = np.bincount(m.linked.op_class[rows], weights=(m.trace.device_ops.end - m.trace.device_ops.start)[rows])
     if not time.sum():
         return None
     most = int(time.argmax())
     share = float(time[most] / time.sum())
-    named = share >= NAMED_SHARE and m.classes.names[most] != "other"
-    return f"{share:.0%} of the compute time is in {m.classes.names[most]} kernels" if named else None
+    named = share >= NAMED_SHARE and m.linked.classes.names[most] != "other"
+    return f"{share:.0%} of the compute time is in {m.linked.classes.names[most]} kernels" if named else None
 
 
 def _module(m: Measurements) -> str | None:

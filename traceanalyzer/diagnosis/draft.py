@@ -1,18 +1,16 @@
-"""What a rule hands in: a finding before its headroom is settled, with the remedy it suggests."""
+"""What a rule hands in: a finding before its headroom is settled, with what the rule proposes."""
 
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from traceanalyzer.diagnosis.finding import Evidence
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.analysis.replay.scenarios import Scenario
-    from traceanalyzer.diagnosis.finding import BottleneckClass, RemedyName
-    from traceanalyzer.trace import Bool
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence
+from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.words import Words
+from traceanalyzer.replay.scenarios import Scenario
+from traceanalyzer.trace import Bool
 
 Part = Literal[
     "compute",
@@ -31,14 +29,15 @@ Part = Literal[
 
 
 @dataclass(frozen=True)
-class Remedy:
-    """What to do. `scenario` is replayed to predict the step; without one the headroom bounds it, as `basis` says."""
+class Proposal:
+    """What a rule proposes. `scenario` is replayed to predict the step; without one the headroom bounds it, as `basis`
+    says. One that has the name of a remedy speaks only where the recording cannot be replayed."""
 
-    action: str
+    action: Words
     basis: str
     scenario: Scenario | None = None
     suffix: str = ""
-    """Ending of the recommendation's id, where a finding has several remedies."""
+    """Ending of the recommendation's id, where a finding has several proposals."""
     bound: bool = False
     """Whether the headroom only bounds what it gains from above: nothing is then predicted."""
     alone: bool = False
@@ -47,8 +46,8 @@ class Remedy:
     """Step time that it cannot lead below, where it is not replayed."""
     cls: BottleneckClass | None = None
     """Class of bottleneck that it is against, where that is not the finding's."""
-    name: RemedyName | None = None
-    """The change of the program in the contract's words; None where there is no word for it."""
+    name: str | None = None
+    """The change of the program in the contract's words (`remedies.NAMES`); None where it has none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,15 +61,17 @@ class Draft:
     part: Part
     claim_ms: float | None
     evidence: list[Evidence]
-    remedies: list[Remedy] = field(default_factory=list)
+    proposals: list[Proposal] = field(default_factory=list)
     rows: Bool | None = None
     """Device ops whose time it would save: no later rule may claim these too."""
+    words: Words | None = None
+    """What to do where a remedy against it has no words for the program's framework."""
 
 
 def share(m: Measurements, value_ms: float, what: str, threshold: float | None = None) -> Evidence:
     """Evidence that something takes a share of the step that the report speaks of."""
     of = "of the step without the profiler" if m.step.basis == "unprofiled" else "of the mean steady-state step"
-    of = of if m.steps.found else "of the time from the first GPU work to the last"
+    of = of if m.timed.steps.found else "of the time from the first GPU work to the last"
     return Evidence(what, value_ms / m.step.step_ms if m.step.step_ms else None, "share", of, threshold)
 
 

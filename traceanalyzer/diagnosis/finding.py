@@ -4,54 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from traceanalyzer.figures import metric as defined
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.base.figures import metric as defined
+from traceanalyzer.base.frozen import dataclass
 
 BottleneckClass = Literal[
     "compute", "memory", "launch", "communication", "sync", "input", "host", "transfer", "inconclusive"
 ]
 Severity = Literal["high", "medium", "low", "info"]
 Basis = Literal["unprofiled", "recorded"]
-RemedyName = Literal[
-    "cuda_graph",
-    "compile",
-    "fused_optimizer",
-    "fuse_elementwise",
-    "fused_attention",
-    "fused_rnn",
-    "batch_calls",
-    "batched_matmul",
-    "larger_batch",
-    "remove_syncs",
-    "move_host_work",
-    "avoid_allocations",
-    "warm_up",
-    "fixed_shapes",
-    "data_loader_workers",
-    "pinned_memory",
-    "copy_ahead",
-    "keep_on_device",
-    "tf32",
-    "low_precision",
-    "channels_last",
-    "pad_shapes",
-    "no_recompute",
-    "faster_kernels",
-    "no_sync_accumulation",
-    "larger_buckets",
-    "smaller_buckets",
-    "compress_gradients",
-    "overlap_communication",
-    "keep_parameters",
-    "prefetch_parameters",
-    "smaller_messages",
-    "fix_straggler",
-    "chunked_loss",
-    "checkpoint",
-    "expandable_segments",
-    "free_tensors",
-]
-"""Changes of a program; the names are a contract (more may be added)."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +21,10 @@ class Evidence:
     A `value` that counts something is an int.
     """
 
-    metric: str = defined("what was measured")
-    value: int | float | str | None = defined("its value; null where it could not be measured")
-    unit: str = defined("unit of the value, or empty")
-    where: str = defined("the place in the recording or in the program, or what the value is of")
+    metric: str = defined("what was measured", text="sentence")
+    value: int | float | str | None = defined("its value; null where it could not be measured", text="sentence")
+    unit: str = defined("unit of the value, or empty", text="own")
+    where: str = defined("the place in the recording or in the program, or what the value is of", text="sentence")
     threshold: float | None = defined("what the value was compared with; null where there is nothing", default=None)
 
 
@@ -72,10 +32,10 @@ class Evidence:
 class Finding:
     """Something that costs time, with the evidence. `headroom_ms` is counted once over all findings."""
 
-    id: str = defined("name of the finding, for `explain`")
-    cls: BottleneckClass = defined("class of bottleneck that it speaks for")
-    title: str = defined("the finding in a sentence")
-    severity: Severity = defined("by its share of the step")
+    id: str = defined("name of the finding, for `explain`", text="own")
+    cls: BottleneckClass = defined("class of bottleneck that it speaks for", text="own")
+    title: str = defined("the finding in a sentence", text="sentence")
+    severity: Severity = defined("by its share of the step", text="own")
     headroom_ms: float | None = defined(
         "time of the summary's step that removing the cause would save at most; null where it is unknown",
         "ms",
@@ -102,13 +62,13 @@ class AsMuchWork:
 class Recommendation:
     """A concrete remedy for a finding and what it would bring at most; `basis` says how that was estimated."""
 
-    id: str = defined("name of the finding that it is against")
-    cls: BottleneckClass = defined("class of bottleneck of that finding")
-    action: str = defined("what to do")
+    id: str = defined("name of the finding that it is against", text="own")
+    cls: BottleneckClass = defined("class of bottleneck of that finding", text="own")
+    action: str = defined("what to do", text="sentence")
     predicted_step_ms: float | None = defined("step time that it would lead to; null where it is unknown", "ms")
     predicted_speedup: float | None = defined("step time before it over the one after it; null where it is unknown")
-    basis: str = defined("how that was estimated")
-    remedy: RemedyName | None = defined("the change of the program by name; null where it has none", default=None)
+    basis: str = defined("how that was estimated", text="sentence")
+    remedy: str | None = defined("the change of the program by name; null where it has none", default=None, text="own")
     low_ms: float | None = defined(
         "lower end of the prediction's 90 % range: nine of ten stopwatch medians lie inside; null where it is unknown",
         "ms",
@@ -127,9 +87,9 @@ class Recommendation:
 class Summary:
     """The bottleneck class, how sure it is (0..1), and the answer in a sentence."""
 
-    bottleneck: BottleneckClass = defined("what the step waits for most")
+    bottleneck: BottleneckClass = defined("what the step waits for most", text="own")
     confidence: float = defined("how sure that is, 0 to 1", "share")
-    headline: str = defined("the answer in a sentence")
+    headline: str = defined("the answer in a sentence", text="sentence")
     basis: Basis = defined(
         "the step that summary, findings and recommendations speak of: `unprofiled` (without the profiler: measured, "
         "or replayed) or `recorded`",
@@ -139,6 +99,7 @@ class Summary:
     culprit: str | None = defined(
         "who is most to blame, in a sentence: kind of work, module, phase or place; null where nothing stands out",
         default=None,
+        text="sentence",
     )
     beside: BottleneckClass | None = defined(
         "the class of the part named beside the bottleneck, where there is no single cause; null otherwise",

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from traceanalyzer.analysis.groups.input_loading import Loading
 from traceanalyzer.diagnosis.finding import Evidence
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from traceanalyzer.analysis.groups.input_loading import Loading
-    from traceanalyzer.analysis.measure import Measurements
+from traceanalyzer.diagnosis.measurements import Measurements
 
 LARGE_STAGE = 0.25
 """A stage with less of the loading time is not where it goes."""

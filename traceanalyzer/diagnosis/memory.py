@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from collections.abc import Iterator, Sequence
 
-from traceanalyzer.diagnosis.finding import Evidence, Finding, Recommendation
-from traceanalyzer.figures import metric
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from traceanalyzer.analysis.memory.measure import MemoryOfDevice
-    from traceanalyzer.analysis.memory.oom import Oom
-    from traceanalyzer.analysis.memory.site import Site
-    from traceanalyzer.analysis.memory.whatif import Scenario
-    from traceanalyzer.diagnosis.finding import BottleneckClass, RemedyName, Severity
+from traceanalyzer.analysis.memory.measure import MemoryOfDevice
+from traceanalyzer.analysis.memory.oom import Oom
+from traceanalyzer.analysis.memory.site import Site
+from traceanalyzer.analysis.memory.whatif import Scenario
+from traceanalyzer.base.figures import metric
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Finding, Recommendation, Severity
 
 LEAST_GAIN = 0.02
 """Share of the peak that a remedy has to bring to be recommended."""
@@ -46,10 +41,10 @@ OOM_TITLES = {
 class MemoryFinding:
     """Something that costs memory, with the evidence."""
 
-    id: str = metric("name of the finding, for `explain`")
-    cls: BottleneckClass = metric("class of bottleneck that it speaks for")
-    title: str = metric("the finding in a sentence")
-    severity: Severity = metric("by its share of the peak")
+    id: str = metric("name of the finding, for `explain`", text="own")
+    cls: BottleneckClass = metric("class of bottleneck that it speaks for", text="own")
+    title: str = metric("the finding in a sentence", text="sentence")
+    severity: Severity = metric("by its share of the peak", text="own")
     headroom_ms: float | None = metric("null: a snapshot says nothing of time", "ms")
     headroom_bytes: int | None = metric("bytes that removing the cause would save at most", "bytes")
     device: int = metric("CUDA ordinal of the GPU")
@@ -60,10 +55,10 @@ class MemoryFinding:
 class MemoryRecommendation:
     """A remedy and the peak that it would lead to."""
 
-    id: str = metric("name of the finding that it is against, and of the remedy")
+    id: str = metric("name of the finding that it is against, and of the remedy", text="own")
     remedy: str = metric("the change of the program")
-    cls: BottleneckClass = metric("class of bottleneck of that finding")
-    action: str = metric("what to do")
+    cls: BottleneckClass = metric("class of bottleneck of that finding", text="own")
+    action: str = metric("what to do", text="sentence")
     device: int = metric("CUDA ordinal of the GPU")
     predicted_peak_bytes: int = metric("most bytes allocated with it", "bytes")
     predicted_reserved_bytes: int | None = metric("most bytes reserved with it; null where that is not known", "bytes")
@@ -72,7 +67,7 @@ class MemoryRecommendation:
     low_ms: float | None = metric("low end of that; null where it is unknown", "ms")
     high_ms: float | None = metric("high end of that; null where it is unknown", "ms")
     predicted_speedup: float | None = metric("step time before it over the one after it; null where it is unknown")
-    basis: str = metric("how that was estimated")
+    basis: str = metric("how that was estimated", text="sentence")
 
 
 def findings_of(devices: Sequence[MemoryOfDevice]) -> list[MemoryFinding]:
@@ -210,7 +205,7 @@ def in_a_report(devices: Sequence[MemoryOfDevice]) -> tuple[list[Finding], list[
     findings = [Finding(f.id, f.cls, f.title, f.severity, None, f.evidence) for f in findings_of(devices)]
     advice = [
         Recommendation(
-            a.id.removesuffix(f"-{a.remedy}"), a.cls, a.action, None, None, a.basis, cast("RemedyName", a.remedy),
+            a.id.removesuffix(f"-{a.remedy}"), a.cls, a.action, None, None, a.basis, a.remedy,
             predicted_peak_bytes=a.predicted_peak_bytes,
         )
         for a in recommendations_of(devices)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from traceanalyzer.diagnosis.finding import BottleneckClass, Recommendation, Summary
-    from traceanalyzer.diagnosis.shares import Shares
+from traceanalyzer.diagnosis.finding import BottleneckClass, Recommendation, Summary
+from traceanalyzer.diagnosis.shares import Shares
 
 WITH_IT = 1.05
 """A change that gains this many times the part that it is for takes more than that part away."""

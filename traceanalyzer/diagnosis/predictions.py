@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from traceanalyzer.analysis.replay.scenarios import buckets_of, faster
+from traceanalyzer.base.errors import EmptyRecordingError
 from traceanalyzer.diagnosis.remedies.advice import advise
-from traceanalyzer.errors import EmptyRecordingError
-from traceanalyzer.selection import measured
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from traceanalyzer.analysis.replay.whatif import WhatIf
-    from traceanalyzer.selection import Knowledge, Selection
-    from traceanalyzer.trace import Run
+from traceanalyzer.diagnosis.selection import Knowledge, Selection, measured
+from traceanalyzer.replay.scenarios import buckets_of, faster
+from traceanalyzer.replay.whatif import WhatIf
+from traceanalyzer.trace import Run
 
 
 def predictions(

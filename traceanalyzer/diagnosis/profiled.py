@@ -1,30 +1,30 @@
-"""What can be said of a printed table of sums: where the time is in all, but not what waits for what."""
+"""What a printed table of sums tells: where the time is in all, but not what waits for what."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from traceanalyzer.analysis.tables.profiled import Profiled
+from traceanalyzer.base.figures import digits
 from traceanalyzer.diagnosis.finding import Summary
-from traceanalyzer.figures import digits
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from traceanalyzer.analysis.tables.profiled import Profiled
 
 WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "hipStreamSynchronize",
          "hipDeviceSynchronize", "hipEventSynchronize")  # fmt: skip
 LAUNCHES = ("cudaLaunchKernel", "cudaLaunchKernelExC", "hipLaunchKernel", "hipExtModuleLaunchKernel")
-FIND_OUT = "Export the trace (prof.export_chrome_trace) and analyse that."
+FIND_OUT = {
+    "key_averages": "Export the trace (prof.export_chrome_trace) and analyse that.",
+    "proton": 'Record a trace (proton.start(..., data="trace")), or one of torch.profiler, and analyse that.',
+}
+"""By what recorded the sums."""
 
 
-def profiled_summary(table: Profiled) -> Summary:
+def profiled_summary(table: Profiled, source: str) -> Summary:
     """The verdict: always inconclusive, because sums do not tell what waits for what."""
     of = "a step" if table.steps else "the profile"
+    cpu = f", operators and calls {digits(table.cpu_ms)} ms of CPU time" if table.cpu_ms else ""
     text = (
         f"Inconclusive: a table of sums does not tell what waits for what. In {of} kernels take "
-        f"{digits(table.device_ms)} ms of GPU time, operators and calls {digits(table.cpu_ms)} ms of CPU time. "
-        f"{FIND_OUT}"
+        f"{digits(table.device_ms)} ms of GPU time{cpu}. {FIND_OUT[source]}"
     )
     return Summary("inconclusive", 0.0, text, "recorded", None)
 

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from traceanalyzer.analysis.groups.bounds import memory_bound_share, unknown_share
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.measure import Measurements
-
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.diagnosis.measurements import Measurements
 
 WITHIN = "device to device"
 """Direction of copies that never leave the device."""
@@ -47,7 +42,7 @@ def step_shares(m: Measurements) -> Shares | None:
     step, budget, idle = m.step.step_ms, m.step.budget, m.step.idle
     if budget is None or idle is None or step <= 0:
         return None
-    memory, unknown = budget.compute * memory_bound_share(m), budget.compute * unknown_share(m)
+    memory, unknown = budget.compute * memory_bound_share(m.rated), budget.compute * unknown_share(m.rated)
     # Copies within the device are traffic of its memory.
     within = min(copied_within_ms(m), budget.exposed_copy)
     return Shares(
@@ -66,7 +61,7 @@ def step_shares(m: Measurements) -> Shares | None:
 
 def copied_within_ms(m: Measurements) -> float:
     """Time a step with nothing on the device but copies from it to itself, ms."""
-    return sum(row.exposed_ms for row in m.copies if row.direction == WITHIN and row.device == m.device)
+    return sum(row.exposed_ms for row in m.copies if row.direction == WITHIN and row.device == m.timed.device)
 
 
 def missing_kernels(m: Measurements) -> float:

@@ -5,14 +5,10 @@ They say that time is lost and how regularly, not why; only time spent waiting f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from traceanalyzer.analysis.tables.timing import TimingStats
+from traceanalyzer.base.figures import digits
 from traceanalyzer.diagnosis.finding import Summary
-from traceanalyzer.figures import digits
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.analysis.tables.timing import TimingStats
+from traceanalyzer.diagnosis.measurements import Measurements
 
 INPUT_SHARE = 0.2
 """Above this share of the iteration, waiting for data is an input bottleneck. A loader that keeps up costs a few
@@ -37,7 +33,7 @@ def timing_summary(m: Measurements) -> Summary:
         return Summary("input", round(confidence, 2), text, "recorded", m.mean_step_ms)
     data = "" if stats.data_share is None else f", {stats.data_share:.0%} of it waiting for data"
     text = f"Inconclusive: a step takes {digits(m.mean_step_ms)} ms{data}; step times alone do not tell why. {FIND_OUT}"
-    return Summary("inconclusive", 0.0, text, "recorded", m.mean_step_ms if m.steps.found else None)
+    return Summary("inconclusive", 0.0, text, "recorded", m.mean_step_ms if m.timed.steps.found else None)
 
 
 def _throughput(stats: TimingStats | None) -> str:
@@ -51,7 +47,7 @@ def _throughput(stats: TimingStats | None) -> str:
 def timing_parts(m: Measurements) -> dict[str, float]:
     """Parts of the step that headroom may be taken from where only a log is known, ms."""
     stats = m.timing
-    if stats is None or not m.steps.found:
+    if stats is None or not m.timed.steps.found:
         return {}
     data = min(stats.data_time_ms or 0.0, m.mean_step_ms)
     return {"idle.input": data, "idle.other": m.mean_step_ms - data}

@@ -10,20 +10,20 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from traceanalyzer.errors import TraceAnalyzerError, UnreadableInputError
-from traceanalyzer.files import note_read
+from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.base.files import note_read
+from traceanalyzer.base.sqlite_guard import distrust
 from traceanalyzer.history.migrations import MIGRATIONS
-from traceanalyzer.sqlite_guard import distrust
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from sqlite_utils import Database
+
 
 PATIENCE_S = 60.0
 """A run is written in milliseconds; whoever holds the lock for a minute has stopped."""

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Any
 
+from traceanalyzer.history.runs import MetricSeries, MetricValue, StoredRun
 from traceanalyzer.history.shifts import levels
 from traceanalyzer.report.format import figure, label, scale_for, scaled
 from traceanalyzer.report.html.charts import Chart, Series, stacked
 from traceanalyzer.report.html.frame import chart_place, framed, page_scripts
 from traceanalyzer.report.html.markup import Markup, tag
-from traceanalyzer.report.html.pictures.plot import Axis, Dots, Lines, Plot, Rects, Words
-from traceanalyzer.report.html.tables import table
+from traceanalyzer.report.html.pictures.plot import Axis, Box, Dot, Dots, Lines, Plot, Rects, Words
+from traceanalyzer.report.html.table_parts import table
 from traceanalyzer.version import __version__
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
-    from traceanalyzer.history.runs import MetricSeries, MetricValue, StoredRun
 
 MAX_RUNS = 200
 """Runs that are drawn, the last ones."""
@@ -89,21 +85,16 @@ def _line(series: MetricSeries) -> Chart:
     scale = scale_for(max(abs(v.value) for v in shown), series.unit)
     values = [scaled(v.value, scale) for v in shown]
     places, found = [float(i) for i in range(len(shown))], levels(values)
-    bands = Rects(
-        "what runs vary by", "neutral", [one.first - 0.5 for one in found], [one.end - 0.5 for one in found],
-        [one.low for one in found], [one.high for one in found], strength=[0.35] * len(found),
-    )  # fmt: skip
+    levels_of_runs = [Box(one.first - 0.5, one.end - 0.5, one.low, one.high, strength=0.35) for one in found]
+    bands = Rects("what runs vary by", "neutral", levels_of_runs)
     top = max([*values, *(one.high for one in found)])
     changes = [one.first for one in found[1:]]
     wide = LINE * len(shown)
-    marks = Rects(
-        "change", "more", [at - 0.5 - wide for at in changes], [at - 0.5 + wide for at in changes],
-        [0.0] * len(changes), [top] * len(changes), [f"changed with run #{shown[at].run}" for at in changes],
-    )  # fmt: skip
-    by = Words(
-        [at - 0.5 for at in changes], [top] * len(changes), [_change(shown, values, at, found) for at in changes]
-    )
-    dots = Dots("", "compute", places, values, [4.0] * len(shown), [_said(v, series.unit) for v in shown])
+    lines = [Box(at - 0.5 - wide, at - 0.5 + wide, 0.0, top, f"changed with run #{shown[at].run}") for at in changes]
+    marks = Rects("change", "more", lines)
+    by = Words([(at - 0.5, top, _change(shown, values, at, found)) for at in changes])
+    hints = [_hint(v, series.unit) for v in shown]
+    dots = Dots("", "compute", [Dot(x, y, 4.0, hint) for x, y, hint in zip(places, values, hints, strict=True)])
     names = [f"#{v.run}" for v in shown]
     words = label(series.metric.replace(".", ", ").replace("_ms", ""), series.unit)
     title = words[:1].upper() + words[1:]
@@ -121,7 +112,7 @@ def _ends(values: Sequence[float], top: float) -> tuple[float, float]:
     return low, top * 1.05 if top > low else low + 1.0
 
 
-def _said(value: MetricValue, unit: str) -> str:
+def _hint(value: MetricValue, unit: str) -> str:
     return f"{_run(value.run, value.stored_at, value.tags)}: {figure(value.value, unit)}"
 
 

@@ -6,12 +6,12 @@ one more function in `MIGRATIONS`. The schema is explained in docs/history.md, a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sqlite_utils import Database
+
 
 RUNS = """
 CREATE TABLE runs (

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.history.html import metric_page, runs_page
 from traceanalyzer.history.plot import bars
-from traceanalyzer.history.runs import MetricValue
-from traceanalyzer.report.document import Document, Rows
+from traceanalyzer.history.runs import MetricSeries, MetricValue, StoredRun
 from traceanalyzer.report.json import dump
 from traceanalyzer.report.markdown.mermaid import bar_chart
-
-if TYPE_CHECKING:
-    from traceanalyzer.history.runs import MetricSeries, StoredRun
+from traceanalyzer.report.printed import Result, Rows
 
 NO_RUN = "No run matches."
 
 
 @dataclass(frozen=True)
-class MetricPage(Document):
+class MetricPage(Result):
     """A metric over runs."""
 
     series: MetricSeries
@@ -53,7 +48,7 @@ class MetricPage(Document):
 
 
 @dataclass(frozen=True)
-class RunsPage(Document):
+class RunsPage(Result):
     """The stored runs."""
 
     rows: Rows

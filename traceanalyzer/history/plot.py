@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from traceanalyzer.history.runs import MetricSeries
 from traceanalyzer.report.format import number, scale_for, scaled, shorten
-
-if TYPE_CHECKING:
-    from traceanalyzer.history.runs import MetricSeries
 
 LEAST_BAR = 10
 """Columns: in fewer, bars cannot be told apart."""

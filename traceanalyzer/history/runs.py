@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from traceanalyzer.errors import UnreadableInputError
-from traceanalyzer.figures import metric as defined
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base.figures import metric as defined
+from traceanalyzer.base.frozen import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from sqlite_utils import Database
+
 
 Row = TypeVar("Row")
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import median
-from typing import TYPE_CHECKING
 
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from traceanalyzer.base.frozen import dataclass
 
 NOISE_SHARE = 0.02
 """Runs of one program differ by so much (docs/compare.md): less is no change."""

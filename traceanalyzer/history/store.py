@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import orjson
 
 from traceanalyzer.history.database import writing
-from traceanalyzer.report.json import render_json
-from traceanalyzer.report.values import as_plain
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from traceanalyzer.report.model import Report
+from traceanalyzer.report.json import as_plain, render_json
+from traceanalyzer.report.model import Report
 
 
 def store_report(
@@ -48,7 +44,7 @@ def store_report(
 def _run(report: Report) -> dict[str, Any]:
     metrics, summary = report.metrics, report.summary
     gpus = sorted({device.name for item in report.inputs for device in item.devices if device.name})
-    plain: dict[str, Any] = as_plain(
+    return as_plain(
         {
             "stored_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "tool_version": report.tool.version,
@@ -64,7 +60,6 @@ def _run(report: Report) -> dict[str, Any]:
             "recordings": len(report.inputs),
         }
     )
-    return plain
 
 
 def _metrics(measurement: Any, within: str = "") -> Iterator[dict[str, Any]]:

@@ -6,14 +6,14 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from traceanalyzer.errors import UnreadableInputError
+from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.history.database import reading
+from traceanalyzer.report.model import Report
 from traceanalyzer.report.read import report_from_json
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
 
-    from traceanalyzer.report.model import Report
 
 REFERENCE = re.compile(r"(?P<file>.+)#(?:(?P<run>\d{1,18})|latest|(?P<key>[^#=]+)=(?P<value>[^#]*))")
 LATEST = "SELECT max(id) FROM runs"
@@ -44,8 +44,7 @@ def _run(db: Database, parts: re.Match[str]) -> int | None:
     if parts["run"]:
         return int(parts["run"])
     found = db.execute(LATEST_TAGGED, [parts["key"], parts["value"]]) if parts["key"] else db.execute(LATEST)
-    run: int | None = found.fetchone()[0]
-    return run
+    return found.fetchone()[0]
 
 
 def _there_is(db: Database) -> str:

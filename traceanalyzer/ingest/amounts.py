@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from traceanalyzer.ingest.side_files import LARGEST, is_above_zero
 from traceanalyzer.trace import StepAmounts
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 LARGEST_FLOPS = 1e24
 """No step of one process needs more operations: a GPU takes years for it."""

@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from traceanalyzer.errors import TraceAnalyzerError
-from traceanalyzer.files import note_read
+from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base.files import note_read
 from traceanalyzer.ingest.amounts import batch_size, stated_amounts
 from traceanalyzer.ingest.beside import ENVIRONMENT, LIGHT, MEMORY, NVML, UNPROFILED
 from traceanalyzer.ingest.conditions import environment_conditions, measured_ceilings, sampled_conditions
@@ -23,8 +23,8 @@ from traceanalyzer.ingest.unprofiled import contradiction, light_of, stopwatch_o
 from traceanalyzer.trace import StepAmounts
 
 if TYPE_CHECKING:
-    from traceanalyzer.snapshot import Snapshot
     from traceanalyzer.trace import Ceilings, Condition, Run, Trace
+    from traceanalyzer.trace.snapshot import Snapshot
 
 _RANK = re.compile(r"\.(rank(\d+)(?:\.\w+)*?)\.(?:json|jsonl|sqlite)(?:\.gz)?$")
 """The middle of a capture's file names: `rank0`, `rank0.part2`, `rank0.pid123`."""

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import struct
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 import numpy as np
+from msgspec import Raw
+from numpy.typing import NDArray
 
-from traceanalyzer.limits import limits
-from traceanalyzer.threads import at_once
-from traceanalyzer.trace import alike, is_constant, order_of, reordered
+from traceanalyzer.base.limits import limits
+from traceanalyzer.base.parallel import parallel_map
+from traceanalyzer.trace import I64, alike, is_constant, order_of, reordered
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from msgspec import Raw
-    from numpy.typing import NDArray
-
-    from traceanalyzer.trace import I64
-
-    Recoded = NDArray[np.integer[Any]] | None
-    """New codes by old ones; None: they stay."""
+Recoded = NDArray[np.integer[Any]] | None
+"""New codes by old ones; None: they stay."""
 
 Key = TypeVar("Key")
 
+_AFTER_COMMA, _BROKEN = re.compile(rb",\r?\n\s*+"), re.compile(rb"\r?\n\s*+")
+"""Where JSON was printed over several lines, which recorders do not do: its texts are those of one line."""
 _SAMPLES = 16
 """Most columns are seen not to be of one value from so many."""
 _LIMITS = {"B": (0, 2**8 - 1), "h": (-(2**15), 2**15 - 1), "i": (-(2**31), 2**31 - 1), "q": (-(2**63), 2**63 - 1)}
@@ -92,8 +90,8 @@ class Columns:
             column = columns.pop(name)
             return column if orders[0] is None else reordered(column, orders[0])
 
-        at_once(join, [(first, then), *((name,) for name in self._layout if name not in (first, then))], rows)
-        return dict(zip(self._layout, at_once(ordered, self._layout, rows), strict=True))
+        parallel_map(join, [(first, then), *((name,) for name in self._layout if name not in (first, then))], rows)
+        return dict(zip(self._layout, parallel_map(ordered, self._layout, rows), strict=True))
 
     def _taken(self, name: str) -> NDArray[Any]:
         parts = [recoded(values, codes) for values, codes in self._whole.pop(name)]
@@ -152,7 +150,8 @@ class _RawCodes(dict[bytes, int]):
         self._codes = codes
 
     def __missing__(self, text: bytes) -> int:
-        code = self[text] = self._codes[text.decode("utf-8", "replace")]
+        line = _BROKEN.sub(b"", _AFTER_COMMA.sub(b", ", text)) if b"\n" in text else text
+        code = self[text] = self._codes[line.decode("utf-8", "replace")]
         return code
 
 

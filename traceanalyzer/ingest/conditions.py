@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from traceanalyzer.ingest.program import program_conditions
 from traceanalyzer.ingest.side_files import is_above_zero, is_number
 from traceanalyzer.trace import Ceilings, Condition
-from traceanalyzer.variables import ALLOWED_VARIABLES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+from traceanalyzer.trace.variables import ALLOWED_VARIABLES
 
 THROTTLED = "the GPU ran below its full clocks, so kernels took longer"
 CROWDED = "other work shared the GPU: times are not the program's own"
@@ -61,24 +59,23 @@ def _reached(ceilings: Ceilings | None) -> Iterable[Condition]:
 
 def sampled_conditions(samples: Sequence[Mapping[str, Any]]) -> tuple[Condition, ...]:
     """What samples of NVML taken while recording add: share of the samples with lowered clocks, by GPU."""
-    found = []
     by_gpu: dict[int, list[Mapping[str, Any]]] = {}
     for sample in samples:
         if isinstance(sample.get("gpu"), int) and 0 <= sample["gpu"] < MOST_GPUS:
             by_gpu.setdefault(int(sample["gpu"]), []).append(sample)
-    for gpu, mine in sorted(by_gpu.items()):
-        known = [s["throttle_reasons"] for s in mine if isinstance(s.get("throttle_reasons"), list)]
-        slowed = [reasons for reasons in known if reasons]
-        clock = [s["sm_clock_mhz"] for s in mine if is_number(s.get("sm_clock_mhz"))]
-        if clock:
-            found.append(
-                Condition(f"GPU {gpu} SM clock", f"{min(clock):g} to {max(clock):g} MHz in {len(clock)} samples")
-            )
-        if slowed:
-            reasons = ", ".join(sorted({str(r) for rs in slowed for r in rs}))
-            share = len(slowed) / len(known)
-            found.append(Condition(f"GPU {gpu} throttling", f"{reasons} in {share:.0%} of the samples", THROTTLED))
-    return tuple(found)
+    return tuple(found for gpu, mine in sorted(by_gpu.items()) for found in _sampled(gpu, mine))
+
+
+def _sampled(gpu: int, samples: list[Mapping[str, Any]]) -> Iterable[Condition]:
+    known = [s["throttle_reasons"] for s in samples if isinstance(s.get("throttle_reasons"), list)]
+    slowed = [reasons for reasons in known if reasons]
+    clock = [s["sm_clock_mhz"] for s in samples if is_number(s.get("sm_clock_mhz"))]
+    if clock:
+        yield Condition(f"GPU {gpu} SM clock", f"{min(clock):g} to {max(clock):g} MHz in {len(clock)} samples")
+    if slowed:
+        reasons = ", ".join(sorted({str(r) for rs in slowed for r in rs}))
+        share = len(slowed) / len(known)
+        yield Condition(f"GPU {gpu} throttling", f"{reasons} in {share:.0%} of the samples", THROTTLED)
 
 
 def _software(environment: Mapping[str, Any]) -> Iterable[Condition]:

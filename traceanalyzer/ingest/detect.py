@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Protocol, cast
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol, cast
 
-from traceanalyzer.errors import UnreadableInputError
+from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.ingest.abilities import Abilities
 from traceanalyzer.ingest.foreign import what_it_is
 from traceanalyzer.ingest.stream import cannot_open, head_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from traceanalyzer.trace import Trace
+from traceanalyzer.trace import Trace
 
 
 class Format(Protocol):
     """A kind of recording: one module."""
+
+    ABILITIES: Abilities
+    """What such recordings tell."""
 
     def recognise(self, head: bytes, path: Path) -> bool:
         """Whether the file is of this kind. `head`: its first bytes, decompressed."""
@@ -26,7 +27,7 @@ class Format(Protocol):
         """A trace for each process recorded; `progress` is called with the share done, 0 to 1."""
 
 
-FORMATS = ("kineto", "nsys", "timing", "key_averages")
+FORMATS = ("kineto", "pftrace", "xplane", "unitrace", "proton", "rocm", "nsys", "timing", "key_averages")
 """Packages and modules of this one, each imported when those before it did not recognise a file, and not sooner."""
 NAMED_ALONE = "key_averages"
 """Read where the file itself is named: in a folder it lies beside the recording that it was printed from."""
@@ -62,7 +63,8 @@ def is_recording(path: Path, pattern: str | None = None) -> bool:
         found = detect(path, pattern)
     except UnreadableInputError:
         return False
-    return not getattr(found, "__name__", "").endswith(f".{NAMED_ALONE}")
+    repeats = getattr(found, "repeats", None)
+    return not getattr(found, "__name__", "").endswith(f".{NAMED_ALONE}") and not (repeats and repeats(path))
 
 
 def _first_bytes(path: Path) -> bytes:

@@ -6,12 +6,9 @@ launch a kernel starts while its predecessor drains, and clocks of ROCm devices 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-if TYPE_CHECKING:
-    from traceanalyzer.trace import I64, Bool
+from traceanalyzer.trace import I64, Bool
 
 OUTLIVES_NS = 10_000
 """An op that runs this much longer than its whole successor cannot be real: a dependent kernel may start early,

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from traceanalyzer.ingest.capture import is_neighbour
 from traceanalyzer.ingest.detect import is_recording
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 DEEPEST = 6
 """TensorBoard keeps its traces three folders down (`RUN/plugins/profile/TIME`)."""

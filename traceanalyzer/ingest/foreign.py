@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 GZIP_MAGIC = b"\x1f\x8b"
 SQLITE_MAGIC = b"SQLite format 3\x00"
@@ -30,7 +27,19 @@ _REFUSAL = re.compile(
     rb'\{\s*"(?:message|error|detail|errors?)"\s*:\s*(?:\{[^}]{0,200}?"message"\s*:\s*)?"([^"]{1,80})'
 )
 """What servers send in place of a file: {"message": "Not Found"}, {"error": {"message": "..."}}."""
-EXPECTED = "give a Kineto trace (.json, .json.gz), an Nsight Systems export (.sqlite) or a log of step times"
+_CONVERTED = b"\xef\xbf\xbd"
+"""What a conversion to text leaves of a byte that is none."""
+_LEAST_IN_TEXT, _LOOKED_AT = 9, 64
+"""Text has no lower bytes, and binary formats have them from the start."""
+_PLANE = re.compile(rb"/(?:host|device):[A-Z]")
+_MEMORY_TIMELINE = re.compile(rb"\[\s*\[\s*(?:-?\d+,\s*[0-3],\s*-?\d+,\s*\d+\s*\]|\d{13,20}(?:,\s*\d{13,20}){2})")
+"""What `export_memory_timeline` writes: rows of time, action, bytes and category; or lists of times and of sizes."""
+_OF_ROCPROFV3 = re.compile(rb'\A"?(?:Guid"?,"?)?(?:Domain|Kind)"?,.*Correlation_Id', re.IGNORECASE)
+"""The head of a table that rocprofv3 writes."""
+EXPECTED = (
+    "give a trace of torch.profiler (.json, .json.gz, .pftrace) or JAX (.xplane.pb), an Nsight Systems export "
+    "(.sqlite), a recording of rocprofv3 (.db, .json, *_kernel_trace.csv) or a log of step times"
+)
 
 
 def what_it_is(path: Path, head: bytes, raw: bytes) -> str:
@@ -47,7 +56,25 @@ def what_it_is(path: Path, head: bytes, raw: bytes) -> str:
     return f"{_kind(head)}; {EXPECTED}"
 
 
+def is_converted(head: bytes) -> bool:
+    """Whether the beginning of a binary file went through a conversion to text: all of it is UTF-8, which binary
+    numbers are not, and stands for bytes that were lost."""
+    if _CONVERTED not in head or not any(byte < _LEAST_IN_TEXT for byte in head[:_LOOKED_AT]):
+        return False
+    try:
+        head.decode()
+    except UnicodeDecodeError as error:
+        return error.start > len(head) - 4  # the beginning ends within a character
+    return True
+
+
 def _known(head: bytes) -> str:
+    if is_converted(head):
+        what = "an XPlane of JAX" if _PLANE.search(head) else "a binary file"
+        return (
+            f"{what}, damaged by a conversion to text: some of its bytes were replaced (by EF BF BD) and are lost; "
+            "copy the original again, as binary"
+        )
     if _CHECKPOINT.match(head):
         return f"weights saved by torch.save, not a recording; {EXPECTED}"
     if _COMPILE_LOG.match(head):
@@ -58,6 +85,13 @@ def _known(head: bytes) -> str:
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if _PAGE.match(text):
         return "a web page, saved in place of the recording; download the file itself (on GitHub: Raw)"
+    if _MEMORY_TIMELINE.match(text):
+        return (
+            "a memory timeline (export_memory_timeline): bytes by category over time, and no allocations to explain; "
+            "`traceanalyzer memory` reads what torch.cuda.memory._dump_snapshot writes"
+        )
+    if _OF_ROCPROFV3.match(text.partition(b"\n")[0]):
+        return "a table of rocprofv3's without kernels; name the *_kernel_trace.csv beside it, which it is read with"
     refused = _REFUSAL.match(text)
     if refused:
         message = refused[1].decode("utf-8", "replace")

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
-from traceanalyzer.errors import UnreadableInputError
+from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.ingest.abilities import Abilities
 from traceanalyzer.ingest.side_files import figure
 from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.ingest.timing.text import lines_of, pieces_of
 from traceanalyzer.trace import Health, ProfilerRow, Trace
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
+ABILITIES = Abilities(
+    name="table of sums, as people paste it",
+    tells="operators and kernels by time, kinds of kernels, calls that wait",
+    cannot="when anything happened: no steps, no idle time, no overlap",
+    record="`print(prof.key_averages().table())`",
+)
 MOST_ROWS = 100_000
 """A program has some hundred names; with shapes some thousand."""
 _HEADER = re.compile(r"^\W*Name  .*\bSelf CPU( total)?  .*(# of Calls|Number of Calls)")
@@ -92,7 +97,7 @@ def _row(fields: Sequence[str | None], cells: list[str]) -> ProfilerRow | None:
     if len(cells) != len(fields):
         return None
     values = {name: cell for name, cell in zip(fields, cells, strict=True) if name is not None}
-    numbers = {name: _quantity(cell) for name, cell in values.items() if name not in ("name", "shapes")}
+    numbers: dict[str, Any] = {name: _quantity(cell) for name, cell in values.items() if name not in ("name", "shapes")}
     if numbers.get("self_cpu_ms") is None or numbers.get("calls") is None:
         return None
     return ProfilerRow(name=values["name"], shapes=values.get("shapes"), **numbers)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from traceanalyzer.ingest.side_files import is_number
 from traceanalyzer.trace import Load
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 MOST_GPUS = 1024
 """Of one host."""

@@ -11,17 +11,14 @@ import math
 import re
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
-from traceanalyzer.errors import UnreadableInputError
-from traceanalyzer.files import note_read, read_whole
+from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base.files import note_read, read_whole
+from traceanalyzer.base.limits import limits
 from traceanalyzer.ingest.side_files import figure
-from traceanalyzer.kernel_counters import KernelCounters
-from traceanalyzer.limits import limits
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+from traceanalyzer.trace.kernel_counters import KernelCounters
 
 EXPORT_SECONDS = 600
 """Reports of a few thousand kernels are exported in seconds."""

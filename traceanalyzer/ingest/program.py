@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+from traceanalyzer.base.limits import limits
 from traceanalyzer.ingest.side_files import is_number
-from traceanalyzer.limits import limits
 from traceanalyzer.trace import Condition
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 SHOWN = 4
 """Number formats, optimizers and loaders that are named."""

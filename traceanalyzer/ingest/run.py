@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from traceanalyzer.errors import TraceAnalyzerError, UnreadableInputError
-from traceanalyzer.ingest.cache.kept import read_once
+from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.ingest.cache.models import read_once
 from traceanalyzer.ingest.capture import join
 from traceanalyzer.ingest.detect import detect
 from traceanalyzer.ingest.folders import nothing_in, recordings_in
-from traceanalyzer.ingest.several import Files
+from traceanalyzer.ingest.several import read_files
 from traceanalyzer.ingest.stream import cannot_open
 from traceanalyzer.trace import Failure, Run, Trace
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 _RANK_IN_NAME = re.compile(r"(?:^|[^a-z])(?:rank|r)[-_=.]?(\d+)(?![a-z0-9])", re.IGNORECASE)
 """`rank0`, `rank_1`, `rank-2`, `r3` as a word of a file name."""
 
 _UNRANKED = 1 << 62
+_WITHOUT_RANKS = ("nsys", "rocpd", "rocprofv3", "rocprofv3_csv", "rpd", "unitrace", "xplane")
+"""Sources that write a file a process, as a rule, and do not say which rank it is."""
 
 
 def load(
@@ -40,10 +39,11 @@ def load(
     `Run.failures`; where none can, its error is raised (UnreadableInputError, EmptyRecordingError).
     """
     files, failures = _files([Path(path) for path in paths], pattern)
-    reader = Files({path: _size(path) for path in files}, partial(_read, pattern=pattern), progress)
+    sizes = {path: _size(path) for path in files}
+    outcomes = read_files(sizes, partial(_read, pattern=pattern), progress, alone=pattern is not None)
     traces: list[Trace] = []
     errors: list[TraceAnalyzerError] = []
-    for path, found in zip(files, reader.outcomes(alone=pattern is not None), strict=True):
+    for path, found in zip(files, outcomes, strict=True):
         if isinstance(found, TraceAnalyzerError):
             errors.append(found)
             failures.append(Failure(str(path), _one_line(found)))
@@ -94,10 +94,10 @@ def _ranked(trace: Trace, path: Path) -> Trace:
 
 
 def _numbered(traces: list[Trace]) -> list[Trace]:
-    """Traces of several nsys exports that record no ranks, numbered by host, file and process over all of them."""
+    """Traces of several files of recorders that know no ranks, numbered by host, file and process over all of them."""
     unknown = [trace for trace in traces if trace.rank is None or trace.process.numbered]
     files = {trace.path for trace in traces}
-    if len(files) < 2 or len(unknown) < len(traces) or any(trace.source != "nsys" for trace in traces):
+    if len(files) < 2 or len(unknown) < len(traces) or any(trace.source not in _WITHOUT_RANKS for trace in traces):
         return traces
     ordered = sorted(traces, key=lambda trace: (trace.process.host or "", trace.path, trace.process.pid or 0))
     made = [replace(t, process=replace(t.process, rank=i, numbered=True)) for i, t in enumerate(ordered)]

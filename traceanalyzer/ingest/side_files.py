@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, TypeGuard
+from pathlib import Path
+from typing import Any, TypeGuard
 
 import msgspec
 
-from traceanalyzer.errors import UnreadableInputError
-from traceanalyzer.files import read_whole
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base.files import read_whole
 
 LARGEST = 1e15
 """No figure of a side file (MHz, GB/s, TFLOP/s, ms, samples) is larger."""

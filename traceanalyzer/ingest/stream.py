@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import BinaryIO, cast
 
 from isal import igzip, igzip_lib
 
-from traceanalyzer.errors import UnreadableInputError
-from traceanalyzer.files import note_read
+from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base.files import note_read
+from traceanalyzer.base.limits import MIB, limits
 from traceanalyzer.ingest.foreign import GZIP_MAGIC as GZIP_MAGIC
 from traceanalyzer.ingest.foreign import is_address
-from traceanalyzer.limits import MIB, limits
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 DAMAGE = cast("tuple[type[Exception], ...]", (OSError, EOFError, zlib.error, igzip_lib.IsalError))
 """What decompressing damaged bytes may raise."""
@@ -32,6 +30,9 @@ _WRAPS_AT = 1 << 32
 _LEAST_RATIO, _MOST_RATIO = 6, 1032
 """A gzip file ends with the length of its text, but only the last 32 bits of it. Traces pack to a tenth or less, and
 nothing to less than a 1032nd."""
+
+LONGEST_LINE = 4 * MIB
+"""No row of a table or event of a trace is longer; the longest names of kernels have some 20,000 characters."""
 
 LEAST_PLACED_BYTES = 4 * MIB
 """The decompressor reads ahead by some 100 KiB: in a smaller file that is more than a few per cent."""
@@ -132,6 +133,19 @@ def open_stream(
         size = path.stat().st_size
         left = decompressed_limit(size, log=log) if is_gzip else None
         yield ByteStream(plain, source, size, progress, log=log, _left=left)
+
+
+def lines_of(stream: ByteStream) -> Iterator[bytes]:
+    """The lines of an open file, as bytes; one that goes on and on comes in parts, so that it is never held whole."""
+    rest = b""
+    while piece := stream.read():
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from lines
+        if len(rest) > LONGEST_LINE:
+            yield rest
+            rest = b""
+    if rest:
+        yield rest
 
 
 def text_bytes(path: Path) -> int:

@@ -7,22 +7,18 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
 
-from traceanalyzer.errors import TraceAnalyzerError
-from traceanalyzer.figures import digits
+from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base.figures import digits
 from traceanalyzer.ingest.detect import detect
 from traceanalyzer.ingest.side_files import is_number
 from traceanalyzer.ingest.stream import head_of
-from traceanalyzer.trace import LightRecording, Stopwatch
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from traceanalyzer.trace import I64, DeviceOps, Trace
+from traceanalyzer.trace import I64, DeviceOps, LightRecording, Stopwatch, Trace
 
 NS_PER_MS = 1e6
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import orjson
 
-from traceanalyzer.analysis.compile.stages import stage_of
-from traceanalyzer.errors import TraceAnalyzerError
+from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.replay.compile.stages import stage_of
 from traceanalyzer.report.compile.build import fitting
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from traceanalyzer.compile_log import CompileLog
-    from traceanalyzer.trace import Run
+from traceanalyzer.trace import Run
+from traceanalyzer.trace.compile_log import CompileLog
 
 FIRST_PID = 1_900_000_000
 """Process ids that no recording has: the tracks stand apart from its own."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from dataclasses import field
 
 import numpy as np
 
@@ -12,19 +13,15 @@ from traceanalyzer.analysis.causes.gaps import GapSide, IdleCause
 from traceanalyzer.analysis.causes.start import stream_numbers
 from traceanalyzer.analysis.tables.gap_details import gap_details
 from traceanalyzer.analysis.tables.path_rows import segment_names
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.figures import OWN, SENTENCE
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.diagnosis.finding import Finding
+from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.selection import Asked, Knowledge, Selection
 from traceanalyzer.report.kept_report import kept_findings
-from traceanalyzer.selection import Asked
+from traceanalyzer.trace import I32, I64, Bool, Run
 from traceanalyzer.trace.distinct import distinct, ranked
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.diagnosis.finding import Finding
-    from traceanalyzer.selection import Knowledge, Selection
-    from traceanalyzer.trace import I32, I64, Bool, Run
 
 PATH_OF_CLASS = {
     "compute": PathKind.COMPUTE,
@@ -45,16 +42,16 @@ EXPLAINED_GAPS = 5_000
 class Label:
     """What a slice says. `kind` is the product's own word, the rest comes from the recording."""
 
-    kind: str
+    kind: str = field(metadata=OWN)
     name: str
-    detail: str = ""
+    detail: str = field(metadata=SENTENCE, default="")
 
 
 @dataclass(frozen=True, eq=False)
 class Track:
     """Slices that do not overlap, in time order; those without a length are moments."""
 
-    title: str
+    title: str = field(metadata=SENTENCE)
     start: I64
     """On the recording's own clock, ns."""
     duration: I64
@@ -67,7 +64,7 @@ class Track:
 class Counter:
     """A number over time: from each moment on it has that value."""
 
-    title: str
+    title: str = field(metadata=SENTENCE)
     time: I64
     value: I64
 
@@ -95,20 +92,20 @@ def build_overlay(run: Run, selection: Selection | None = None, knowledge: Knowl
     tracks = [_steps(m), _path(m), *_gaps(m), _findings(m, kept_findings(asked))]
     trace = m.trace
     if not trace.opens_in_viewer:
-        tracks += _device_work(m)
-    return Overlay(trace.path, trace.opens_in_viewer, trace.rank, trace.epoch_ns, tracks, list(_queues(m)))
+        tracks += _device_work(m.timed)
+    return Overlay(trace.path, trace.opens_in_viewer, trace.rank, trace.epoch_ns, tracks, list(_queues(m.timed)))
 
 
 def _steps(m: Measurements) -> Track:
-    steps = m.steps
+    steps = m.timed.steps
     labels = [Label("step", name, "warm-up" if i < steps.warmup else "") for i, name in enumerate(steps.names)]
     return Track("steps", steps.start, steps.duration, np.arange(len(steps)), labels)
 
 
 def _path(m: Measurements) -> Track:
     """The critical path; neighbouring segments of one kind and name are one slice."""
-    path = m.critical_path
-    code, names = segment_names(m, path)
+    path = m.causes.critical_path
+    code, names = segment_names(m.timed, path)
     key = np.multiply(code, len(PathKind), dtype=np.int32)
     key += path.kind
     first = np.flatnonzero(where_changed(key))
@@ -119,22 +116,22 @@ def _path(m: Measurements) -> Track:
 
 
 def _gaps(m: Measurements) -> Iterator[Track]:
-    gaps = m.gaps
-    inside = (gaps.side == GapSide.INSIDE) & _asked_for(m, gaps.start, gaps.end)
-    for device in m.activity:
+    gaps = m.causes.gaps
+    inside = (gaps.side == GapSide.INSIDE) & _asked_for(m.timed, gaps.start, gaps.end)
+    for device in m.timed.activity:
         rows = np.flatnonzero(inside & (gaps.device == device))
         told = np.argsort(gaps.start[rows] - gaps.end[rows], kind="stable")[:EXPLAINED_GAPS]
         labels = [Label(cause.label, "") for cause in IdleCause]
         label = gaps.cause[rows].astype(np.int64)
         label[told] = len(labels) + np.arange(len(told))
-        details = zip(gaps.cause[rows[told]].tolist(), gap_details(m, gaps, rows[told]), strict=True)
+        details = zip(gaps.cause[rows[told]].tolist(), gap_details(m.timed, gaps, rows[told]), strict=True)
         labels += [Label(labels[cause].kind, "", detail) for cause, detail in details]
         yield Track(f"idle gaps of GPU {device}", gaps.start[rows], gaps.duration[rows], label, labels)
 
 
 def _findings(m: Measurements, findings: list[Finding]) -> Track:
     """Each finding where the critical path has the longest segment of its kind, else where the steady state begins."""
-    path, first = m.critical_path, int(m.steps.start[m.steps.warmup])
+    path, first = m.causes.critical_path, int(m.timed.steps.start[m.timed.steps.warmup])
     moments = []
     for finding in findings:
         rows = np.flatnonzero(path.kind == PATH_OF_CLASS.get(finding.cls, len(PathKind)))
@@ -147,7 +144,7 @@ def _findings(m: Measurements, findings: list[Finding]) -> Track:
 
 def _device_work(timed: Timed) -> Iterator[Track]:
     """Device ops by stream, for recordings that the viewer cannot open."""
-    ops, stream = timed.trace.device_ops, stream_numbers(timed)
+    ops, stream = timed.trace.device_ops, stream_numbers(timed.linked)
     asked = _asked_for(timed, ops.start, ops.end)
     for one in distinct(stream).tolist():
         rows = np.flatnonzero((stream == one) & asked)
@@ -160,13 +157,13 @@ def _device_work(timed: Timed) -> Iterator[Track]:
 
 def _queues(timed: Timed) -> Iterator[Counter]:
     """Ops launched and not finished, by stream."""
-    ops, stream = timed.trace.device_ops, stream_numbers(timed)
+    ops, stream = timed.trace.device_ops, stream_numbers(timed.linked)
     for one in distinct(stream).tolist():
         rows = np.flatnonzero(
-            (stream == one) & (timed.launch_time >= 0) & _asked_for(timed, timed.launch_time, ops.end)
+            (stream == one) & (timed.linked.launch_time >= 0) & _asked_for(timed, timed.linked.launch_time, ops.end)
         )
         if len(rows):
-            time = np.concatenate((timed.launch_time[rows], ops.end[rows]))
+            time = np.concatenate((timed.linked.launch_time[rows], ops.end[rows]))
             order = np.argsort(time, kind="stable")
             depth = np.cumsum(np.repeat([1, -1], len(rows))[order])
             last = np.append(np.diff(time[order]) > 0, True)
@@ -178,5 +175,4 @@ def _asked_for(timed: Timed, start: I64, end: I64) -> Bool:
     """Which of these intervals touch the step that was asked for; all, where none was."""
     if timed.only_step is None:
         return np.ones(len(start), bool)
-    result: Bool = (end > timed.steps.start[0]) & (start < timed.steps.end[-1])
-    return result
+    return (end > timed.steps.start[0]) & (start < timed.steps.end[-1])

@@ -7,21 +7,17 @@ hold them), and `baseTimeNanoseconds` is the recording's: the events lie beside 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
-from traceanalyzer.errors import UnreadableInputError
-from traceanalyzer.report.values import as_plain
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from numpy.typing import NDArray
-
-    from traceanalyzer.perfetto.overlay import Label, Overlay
-    from traceanalyzer.trace import I64
+from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.perfetto.overlay import Label, Overlay
+from traceanalyzer.report.json import as_plain
+from traceanalyzer.trace import I64
 
 PROCESS = 2_000_000_000
 """Process id of the overlay: above what a Linux kernel gives (2**22)."""

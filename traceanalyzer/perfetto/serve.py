@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import secrets
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from traceanalyzer.errors import TraceAnalyzerError
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from traceanalyzer.base.errors import TraceAnalyzerError
 
 HOST, PORT = "127.0.0.1", 9001
 VIEWER = "https://ui.perfetto.dev"

@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from traceanalyzer.analysis.roofline.kernel_tables import other_version
 from traceanalyzer.analysis.tables.budget import launches_by_step
 from traceanalyzer.analysis.tables.timing import contradicted
+from traceanalyzer.base.figures import digits
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.profiled import profiled_notes
-from traceanalyzer.diagnosis.rules.conditions import profiler_note
+from traceanalyzer.diagnosis.rules.evidence import profiler_note
 from traceanalyzer.diagnosis.rules.recording import recording_notes
+from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.diagnosis.shares import missing_kernels
-from traceanalyzer.figures import digits
-from traceanalyzer.hardware import GIGA
 from traceanalyzer.ingest.unprofiled import contradiction
-from traceanalyzer.report.at_once import is_worth_a_process, roofline_meanwhile
+from traceanalyzer.report.halves import in_halves
 from traceanalyzer.report.model import TOP_ROWS, Input, InputDevice, InputHealth, Metrics, Report, Tool
 from traceanalyzer.report.outline import IN_HEADER
-from traceanalyzer.second_process import give_back_free_memory, meanwhile
-from traceanalyzer.selection import measured
-from traceanalyzer.tables import report_tables
+from traceanalyzer.report.tables import PATH, in_order, report_tables
 from traceanalyzer.trace import Collected
+from traceanalyzer.trace.hardware import GIGA
 from traceanalyzer.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from traceanalyzer.analysis.measure import Measurements
     from traceanalyzer.analysis.tables.path_rows import PathRow, PathTime
     from traceanalyzer.diagnosis.diagnose import Diagnosis
     from traceanalyzer.diagnosis.finding import Finding, Recommendation
-    from traceanalyzer.selection import Knowledge, Measured, Selection
+    from traceanalyzer.diagnosis.measurements import Measurements
+    from traceanalyzer.diagnosis.selection import Knowledge, Measured, Selection
     from traceanalyzer.trace import Run, Trace
 
 NOT_KNOWN = "The step without the profiler, which slows the host, is not known"
@@ -41,9 +40,6 @@ NOT_KNOWN = "The step without the profiler, which slows the host, is not known"
 
 NOTED_MISSING = 0.001
 """Share of launches without their kernels that is worth a note."""
-_MADE_MEANWHILE = ["ops", "step_parts", "kernels", "gap_places", "phase_times", "throughput", "phase_rows"]
-"""Of what the report says besides diagnosis and path, all that takes long: as long as these, and what takes most memory
-first."""
 
 
 def build_report(
@@ -59,50 +55,38 @@ def build_report(
 
 def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
     """The report of a measured run."""
-    run, ranks, critical = of.run, of.ranks, of.critical
+    critical = of.critical
+    (found, (path_time, path)), facts = in_halves(
+        critical, partial(_diagnosis_and_path, critical), partial(_facts, of, top)
+    )
     of_memory, for_memory = _on_memory(critical)
-    worth = is_worth_a_process(critical)
-    if worth:  # what the diagnosis and the tables need is worked out once
-        with roofline_meanwhile(critical):
-            give_back_free_memory()
-            _ = critical.gaps, critical.phases, critical.replay, critical.launches, critical.shape_rows
-        _ = critical.unprofiled
-        give_back_free_memory()
-    with meanwhile(partial(_diagnosis_and_path, critical, large=worth), worth=worth) as working:
-        for measurements in of.each:
-            measurements.let_go_of_starts()
-        if worth:
-            give_back_free_memory()
-        for name in _MADE_MEANWHILE:
-            getattr(critical, name)
-        found, critical.path_tables = working()
-    metrics = _metrics(critical)
-    for measurements in of.each:
-        measurements.let_go_of_starts()  # of which some asked again
-    if worth:
-        give_back_free_memory()
-    tables = report_tables(of, top)
-    devices = [row for m in of.each for row in m.devices]
-    notes = [*_notes(run, critical), *ranks.notes]
     return Report(
         tool=Tool("traceanalyzer", __version__),
-        inputs=[_input(trace) for trace in (*run.traces, *run.logs)],
+        inputs=[_input(trace) for trace in (*of.run.traces, *of.run.logs)],
         summary=found.summary,
-        metrics=metrics,
-        devices=devices,
+        metrics=replace(facts.metrics, critical_path=path_time),
+        devices=[row for m in of.each for row in m.devices],
         findings=[*found.findings, *of_memory],
         recommendations=[*found.recommendations, *for_memory],
-        tables=tables,
-        notes=notes,
+        tables=in_order({**facts.tables, PATH: path[:top]}),
+        notes=[*_notes(of.run, critical), *of.ranks.notes],
         step_parts=critical.step_parts,
     )
 
 
-def _diagnosis_and_path(m: Measurements, *, large: bool) -> tuple[Diagnosis, tuple[PathTime | None, list[PathRow]]]:
-    found = diagnose(m)
-    if large:
-        give_back_free_memory()
-    return found, m.path_tables
+class _Facts(NamedTuple):
+    metrics: Metrics
+    """Without the critical path."""
+    tables: dict[str, list[Any]]
+    """The same."""
+
+
+def _facts(of: Measured, top: int) -> _Facts:
+    return _Facts(_metrics(of.critical), report_tables(of, top, without=PATH))
+
+
+def _diagnosis_and_path(m: Measurements) -> tuple[Diagnosis, tuple[PathTime | None, list[PathRow]]]:
+    return diagnose(m), m.path_tables
 
 
 def _on_memory(m: Measurements) -> tuple[list[Finding], list[Recommendation]]:
@@ -135,8 +119,8 @@ def _input(trace: Trace) -> Input:
 
 
 def _metrics(m: Measurements) -> Metrics:
-    steps = m.steps
-    on_device, on_host = m.device is not None, len(m.trace.api_calls) > 0
+    steps = m.timed.steps
+    on_device, on_host = m.timed.device is not None, len(m.trace.api_calls) > 0
     idle_share = m.budget.idle / m.mean_step_ms if m.budget and m.mean_step_ms else None
     return Metrics(
         step_time_ms=m.step_time,
@@ -145,8 +129,10 @@ def _metrics(m: Measurements) -> Metrics:
         unprofiled_source=m.unprofiled.source if m.unprofiled else None,
         unprofiled=m.unprofiled,
         warmup_steps=steps.warmup,
-        kernels_per_step=float((m.is_kernel & m.steady_ops).sum() / steps.steady_count) if on_device else None,
-        launches_per_step=float(launches_by_step(m)[steps.steady].mean()) if on_host else None,
+        kernels_per_step=float((m.linked.is_kernel & m.timed.steady_ops).sum() / steps.steady_count)
+        if on_device
+        else None,
+        launches_per_step=float(launches_by_step(m.timed)[steps.steady].mean()) if on_host else None,
         concurrent_kernel_share=m.concurrent_kernel_share,
         gpu_busy_share=None if idle_share is None else 1.0 - idle_share,
         gpu_idle_share=idle_share,
@@ -155,7 +141,7 @@ def _metrics(m: Measurements) -> Metrics:
         communication=m.communication,
         launches=m.launches,
         host=m.host,
-        critical_path=m.path_time,
+        critical_path=None,
         unprofiled_critical_path=m.unprofiled_path_time,
         roofline=m.roofline_step,
         timing=m.timing,
@@ -175,14 +161,14 @@ def _metrics(m: Measurements) -> Metrics:
 def _roofline_notes(m: Measurements) -> list[str]:
     """Why there is no roofline, and how far measured kernels replace its estimates."""
     notes = []
-    if m.device is not None and m.gpus[m.device] is None:
-        name = next((d.name for d in m.trace.devices if d.id == m.device), None)
+    if m.timed.device is not None and m.linked.gpus[m.timed.device] is None:
+        name = next((d.name for d in m.trace.devices if d.id == m.timed.device), None)
         notes.append(
             f"{name or 'The GPU (its name was not recorded)'} is not in the hardware table, or not as it was recorded: "
             "nothing is said about its limits (--hardware FILE adds a GPU)."
         )
-    gpu = None if m.device is None else m.gpus[m.device]
-    device = next((d for d in m.trace.devices if d.id == m.device), None)
+    gpu = None if m.timed.device is None else m.linked.gpus[m.timed.device]
+    device = next((d for d in m.trace.devices if d.id == m.timed.device), None)
     if gpu is not None and not gpu.stated and device is not None and not (device.name or "").strip():
         size = (device.memory_bytes or 0) / GIGA
         notes.append(
@@ -197,15 +183,15 @@ def _roofline_notes(m: Measurements) -> list[str]:
         )
     if gpu is not None and (counted_elsewhere := other_version(m.trace)) is not None:
         notes.append(counted_elsewhere)
-    if m.knowledge.counters:
-        counted = m.roofline.counted & m.steady_ops
-        share = counted.sum() / max((m.is_kernel & m.steady_ops).sum(), 1)
+    if m.linked.knowledge.counters:
+        counted = m.rated.roofline.counted & m.timed.steady_ops
+        share = counted.sum() / max((m.linked.is_kernel & m.timed.steady_ops).sum(), 1)
         notes.append(f"Nsight Compute's report has {share:.0%} of the kernels; the others' rooflines are estimates.")
     return notes
 
 
 def _notes(run: Run, m: Measurements) -> list[str]:
-    steps, collected = m.steps, m.trace.collected
+    steps, collected = m.timed.steps, m.trace.collected
     notes = [f"{failure.path} could not be read: {failure.message}" for failure in run.failures]
     if m.profiled is not None:
         return [*notes, *profiled_notes(m.profiled)]
@@ -227,7 +213,7 @@ def _notes(run: Run, m: Measurements) -> list[str]:
         from traceanalyzer.report.memory.build import headline
 
         notes.append(f"Memory: {headline(m.memory_of_devices)} `traceanalyzer memory` has the ledger and the remedies.")
-    if m.device is None:
+    if m.timed.device is None:
         notes.append("The recording holds no GPU work: nothing is said about the GPU.")
     elif not collected.api:
         notes.append("API calls were not recorded: launches, waits and the causes of idle time cannot be told.")
@@ -276,9 +262,9 @@ def _unprofiled_notes(m: Measurements) -> Iterator[str]:
 
 
 def _why_not_known(m: Measurements) -> str:
-    if not m.steps.found:
+    if not m.timed.steps.found:
         return "no steps were found"
-    if m.device is None:
+    if m.timed.device is None:
         return "there is no GPU work"
     return "launches were not recorded" if m.replay is None else "it was not timed, and the replay is too far off"
 
@@ -288,6 +274,6 @@ def _left_out_notes(m: Measurements) -> Iterator[str]:
     replay = m.replay
     if replay is not None and replay.hiccups:
         yield (
-            f"{replay.hiccups} of {m.steps.steady_count} steps took far longer than the others for no recorded cause: "
-            "they are part of the recorded step, and not of the one without the profiler."
+            f"{replay.hiccups} of {m.timed.steps.steady_count} steps took far longer than the others for no recorded "
+            "cause: they are part of the recorded step, and not of the one without the profiler."
         )

@@ -1,127 +1,201 @@
-"""What a command prints: a value that can be written in several formats. `cli/output.py` asks it for the one wanted."""
+"""What a command prints, as one value that every output draws: `Document`.
+
+How to print something new: build its document, and give it to `cli.output.emit` as `printed.Printed`, with the values
+that `--format json` has. Nothing else is needed.
+
+    sections = [
+        Section("Verdict", [Verdict("Rank 3 never launched all_reduce 17.", ["confidence: high"])]),
+        Section("Ranks", ["In order of their last event.", Table(rows)]),   # rows of one dataclass
+        Section("Advice", [Items([Item("Check the host of rank 3", details=["its CPU stopped, too"])])]),
+    ]
+    emit(Printed(Document("Who stopped first", sections), {"verdict": ..., "ranks": rows}), output)
+
+Parts stand in the order given; a renderer leaves out what its medium cannot show (a `Drawing` in a terminal). Names and
+units of columns come from the `metric(...)` of the rows. What is costly to make is a function: `Drawing(make=...)` is
+called for a page alone. The renderers are `terminal/render.py`, `markdown/render.py` and `html/render.py`.
+"""
 
 from __future__ import annotations
 
-import csv
-import dataclasses
-import functools
-import io
-from dataclasses import field
-from typing import TYPE_CHECKING, Any
+import enum
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.report.grid import make_grid
-from traceanalyzer.report.json import dump
-from traceanalyzer.report.markdown.escape import cell, grid_table, prose
-from traceanalyzer.report.values import RENAMED, plain_columns
+from traceanalyzer.base.frozen import dataclass
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+Row: TypeAlias = Any
+"""An instance of a dataclass whose fields are figures."""
 
 
-class Document:
-    """A result. A format that it does not have is not among its command's `--format`."""
+class Weight(enum.IntEnum):
+    """What a section is worth where there is no room for all: those of the least weight go first. The answer stays."""
 
-    def terminal(self, width: int, colour: bool) -> str:
-        """For people, `width` columns wide."""
-        raise NotImplementedError
-
-    def markdown(self) -> str:
-        """For an issue."""
-        raise NotImplementedError
-
-    def json(self) -> str:
-        """For programs."""
-        raise NotImplementedError
-
-    def csv(self) -> str:
-        """For a spreadsheet."""
-        raise NotImplementedError
-
-    def html(self) -> str:
-        """A page for a browser."""
-        raise NotImplementedError
-
-    def svg(self) -> str:
-        """One picture, for where no page can be shown."""
-        raise NotImplementedError
+    GROUP = 1
+    TABLE = 2
+    CHART = 3
+    HEALTH = 4
+    FIGURES = 5
+    ADVICE = 6
+    ANSWER = 7
 
 
 @dataclass(frozen=True)
-class Rows(Document):
-    """Rows of one dataclass; `name` is their key in JSON. People are shown `shown`, where that is not all of them."""
+class Fact:
+    """A named figure as text, with what it means."""
 
-    name: str
-    rows: Sequence[Any]
-    row_type: type[Any]
-    none: str = "No rows."
-    shown: Sequence[Any] | None = None
-    remarks: Sequence[str] = field(default_factory=tuple)
-    """Sentences below the table, for people."""
-    columns: Sequence[str] | None = None
-    """The columns that people are shown, in order; None: as many as there is room for."""
-    totals: Rows | None = None
-    """What sums it up, which people are shown below; its title is `title`."""
+    label: str
+    value: str
+    definition: str = ""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A numbered paragraph. `lines` (text and style) stand below it, `details` are a list below these."""
+
+    title: str
+    lines: Sequence[tuple[str, str]] = ()
+    details: Sequence[str] = ()
+    evidence: Sequence[tuple[str, str, str]] | None = None
+    """Figure, value and place; Markdown has them as a table below a heading."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer in a sentence, and what it rests on."""
+
+    text: str
+    about: Sequence[str] = ()
+    style: str = "bold"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A paragraph. `style` is one of rich's: `bold`, `dim`, `yellow`."""
+
+    text: str
+    style: str = ""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Single figures below each other."""
+
+    facts: Sequence[Fact]
+    is_table: bool = False
+    """Whether Markdown has a table of them."""
+
+    @classmethod
+    def of(cls, *pairs: tuple[str, str]) -> Facts:
+        """Of labels and values."""
+        return cls([Fact(*pair) for pair in pairs])
+
+
+@dataclass(frozen=True)
+class Items:
+    """Numbered paragraphs."""
+
+    items: Sequence[Item]
+    noun: str = "items"
+
+
+@dataclass(frozen=True)
+class Bullets:
+    """Paragraphs behind a mark."""
+
+    texts: Sequence[str]
+    mark: str = "-"
+    style: str = ""
+    noun: str = "notes"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of one dataclass."""
+
+    rows: Sequence[Row]
     title: str = ""
-
-    def terminal(self, width: int, colour: bool) -> str:
-        """The table, without definitions: `explain` has them."""
-        from traceanalyzer.report.terminal.drawing import INDENT, Page  # rich takes as long as a small recording
-
-        page = Page(width, colour)
-        if not self.rows:
-            page.line(self.none)
-            return page.text()
-        page.grid(make_grid(self._people, chosen=self.columns))
-        for remark in self.remarks:
-            page.line(remark, "dim", INDENT)
-        if self.totals and self.totals.rows:
-            page.line("")
-            page.line(self.totals.title, "bold")
-            return page.text() + self.totals.terminal(width, colour)
-        return page.text()
-
-    def markdown(self) -> str:
-        """The table with its definitions folded below."""
-        if not self.rows:
-            return f"{prose(self.none)}\n"
-        grid = make_grid(self._people, chosen=self.columns)
-        head, lines = grid_table(grid)
-        remarks = [line for remark in (*grid.remarks, *self.remarks) for line in ("", prose(remark))]
-        defined = [f"- **{cell(name)}**: {prose(text)}" for name, text in grid.definitions]
-        folded = ["", "<details><summary>Definitions</summary>", "", *defined, "", "</details>", ""]
-        text = "\n".join([*head, *lines, *remarks, *folded])
-        if self.totals and self.totals.rows:
-            return f"{text}\n**{prose(self.totals.title)}**\n\n{self.totals.markdown()}"
-        return text
-
-    def json(self) -> str:
-        """`{name: [row, ...]}` with every field of every row."""
-        return dump({self.name: self.rows})
-
-    def csv(self) -> str:
-        """A header with the names of the fields, then every row; an empty cell is a value that was not recorded."""
-        file = io.StringIO()
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([RENAMED.get(f.name, f.name) for f in dataclasses.fields(self.row_type)])
-        safe = functools.cache(defused)  # texts come again and again
-        columns = plain_columns(self.rows)
-        safely = [[safe(value) if type(value) is str else value for value in column] for column in columns]
-        writer.writerows(zip(*safely, strict=True))
-        return file.getvalue()
-
-    @property
-    def _people(self) -> Sequence[Any]:
-        return self.rows if self.shown is None else self.shown
+    """Of a page's table; empty: the section's."""
+    limit: int | None = None
+    """Rows that a terminal shows; None: all."""
+    command: str | None = None
+    """The command that prints all of them."""
+    chosen: Sequence[str] | None = None
+    """Fields to show, in order; None: all."""
+    origin_ns: int | None = None
+    """What moments count from; None: the first of them."""
+    every_column_in: str = "csv"
+    """The format that has the columns which a terminal has no room for."""
+    defined: bool = False
+    """Whether Markdown has the definitions of the columns below it."""
+    folded: bool = False
+    """Whether a page shows it on demand."""
+    remarks: Sequence[str] = ()
+    """Sentences below it."""
+    chart: Sequence[str] = ()
+    """Markdown of a chart of it."""
+    link: Callable[[Row], Any] | None = None
+    """From a row to the place on a page that it is about."""
 
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a text begins with that spreadsheets take for a formula, and run
-(https://owasp.org/www-community/attacks/CSV_Injection)."""
+@dataclass(frozen=True)
+class TextTable:
+    """Texts in rows and columns; `numeric` says which columns hold figures."""
+
+    headers: Sequence[str]
+    numeric: Sequence[bool]
+    rows: Sequence[Sequence[str]]
+    title: str = ""
+    noun: str = "rows"
+    is_whole: bool = False
+    """Whether its rows stay together where there is no room for all."""
 
 
-def defused(value: str) -> str:
-    """A text that would begin a formula with an apostrophe before it, which spreadsheets do not show."""
-    begins = value.lstrip(" \n").startswith(FORMULA)
-    # The csv module leaves a carriage return without quotation marks, which no reader takes.
-    return ("'" if begins else "") + value.replace("\r", "\n")
+@dataclass(frozen=True)
+class Fold:
+    """Parts that a page shows on demand."""
+
+    title: str
+    parts: Sequence[Part | None]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What some media alone can show: HTML, made where a page is drawn (None: nothing), and lines of Markdown."""
+
+    make: Callable[[], Any] | None = None
+    markdown: Sequence[str] = ()
+
+
+Part: TypeAlias = str | Verdict | Line | Facts | Items | Bullets | Table | TextTable | Fold | Drawing
+
+
+@dataclass(frozen=True)
+class Section:
+    """A title and what stands below it, from top to bottom. A text is a paragraph (an empty
+    one a blank line of a terminal), and what is None is left out."""
+
+    title: str
+    parts: Sequence[Part | None] = ()
+    is_minor: bool = False
+    """Whether it belongs to the section before."""
+    folded: bool = False
+    """Whether it is for who wants to know more."""
+    untitled: bool = False
+    """Whether its title is not shown, only named (in navigation, or where the section was left out)."""
+    weight: Weight = Weight.ANSWER
+    id: str = ""
+    """Its address on a page; empty: a number."""
+    anchors: Sequence[tuple[str, str]] = ()
+    """Addresses and names of what in it the navigation leads to as well."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """A title and sections."""
+
+    title: str
+    sections: Sequence[Section]
+    scripts: Sequence[str] = ()
+    """Files of `html/assets` that its page needs."""
+    made_by: str = ""
+    """Program and version, where that is not this one."""

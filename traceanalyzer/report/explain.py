@@ -1,16 +1,24 @@
-"""The pages on findings: what each means, how it is decided, what to do about it. One Markdown file a finding in
-`findings/`, named by its id; parts between `<!-- ... -->` and `<!-- end -->` are written by `docs/generate.py`."""
+"""What everything means: figures, columns, words, and findings.
+
+A finding has a page: what it means, how it is decided, what to do about it. One Markdown file a finding in `findings/`,
+named by its id; parts between `<!-- ... -->` and `<!-- end -->` are written by `docs/generate.py`.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import re
+from collections.abc import Iterator
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from importlib.resources.abc import Traversable
+from typing import Any, get_args, get_type_hints
 
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
+from traceanalyzer.base.figures import definitions
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.report.json import RENAMED
+from traceanalyzer.report.model import Report
+from traceanalyzer.report.outline import GLOSSARY
+from traceanalyzer.report.table_entries import TABLES
 
 MARKS = re.compile(r"^<!-- .* -->\n", re.MULTILINE)
 TITLE = re.compile(r"^\*\*(.*?)\*\*", re.MULTILINE)
@@ -48,3 +56,56 @@ def _page(finding_id: str, file: Traversable) -> FindingPage:
     text = file.read_text(encoding="utf-8")
     title = TITLE.search(text)
     return FindingPage(finding_id, title[1] if title else finding_id, MARKS.sub("", text))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A figure, a column or a word with its meaning. `where` is its place: `metrics.budget_ms`, `table kernels`."""
+
+    name: str
+    where: str
+    unit: str
+    meaning: str
+
+
+def entries() -> list[Entry]:
+    """All of them: words, figures of the report, columns of the tables."""
+    words = [Entry(word, "word", "", meaning) for word, meaning in GLOSSARY]
+    columns = [
+        Entry(RENAMED.get(d.name, d.name), f"table {table.asked_as}", d.unit, d.definition)
+        for table in TABLES
+        for d in definitions(table.row)
+    ]
+    return [*words, *_figures(Report, ""), *columns]
+
+
+def explained(name: str) -> list[Entry]:
+    """The entries of that name, with or without its place (`budget_ms.idle`, `idle`), case and hyphens aside."""
+    wanted = _folded(name)
+    return [
+        entry
+        for entry in entries()
+        if wanted in (_folded(entry.name), _folded(f"{entry.where}.{entry.name}"))
+        or _folded(f"{entry.where}.{entry.name}").endswith(f".{wanted}")
+    ]
+
+
+def _folded(name: str) -> str:
+    return name.lower().replace("-", "_").replace(" ", "_")
+
+
+def _figures(kind: type[Any], where: str) -> Iterator[Entry]:
+    """The figures of a dataclass of the report and of those in it."""
+    hints = get_type_hints(kind)
+    for d in definitions(kind):
+        name = RENAMED.get(d.name, d.name)
+        yield Entry(name, where or "report", d.unit, d.definition)
+        for inner in _dataclasses_in(hints[d.name]):
+            yield from _figures(inner, f"{where}.{name}" if where else name)
+
+
+def _dataclasses_in(hint: Any) -> Iterator[type[Any]]:
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        yield hint
+    for inner in get_args(hint):
+        yield from _dataclasses_in(inner)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from traceanalyzer.cut import ELLIPSIS
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.base.cut import ELLIPSIS
+from traceanalyzer.base.frozen import dataclass
 
 NOT_AVAILABLE = "n/a"
 TRUNCATED_TAIL = 0.4

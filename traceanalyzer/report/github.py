@@ -9,8 +9,8 @@ import shutil
 import subprocess
 from typing import Any
 
-from traceanalyzer.errors import TraceAnalyzerError
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base.frozen import dataclass
 
 GITHUB = "github.com"
 PATIENCE_S = 120
@@ -87,7 +87,7 @@ def publish(issue: Issue, text: str) -> str:
     if earlier is not None:
         answer = _asked(issue, ["-F", "body=@-", "-f", f"id={earlier}", "-f", f"query={EDIT}"], text)
         return str(answer["data"]["updateIssueComment"]["issueComment"]["url"])
-    done = _said(issue, comment_command(issue), text)
+    done = _printed(issue, comment_command(issue), text)
     return done or issue.url
 
 
@@ -102,9 +102,9 @@ def _earlier(issue: Issue, mark: str) -> str | None:
 
 def _asked(issue: Issue, fields: list[str], text: str = "") -> Any:
     """GitHub's answer to a GraphQL request. Raises TraceAnalyzerError where it is none."""
-    said = _said(issue, ["gh", "api", "graphql", "--hostname", issue.host, *fields], text)
+    printed = _printed(issue, ["gh", "api", "graphql", "--hostname", issue.host, *fields], text)
     try:
-        answer = json.loads(said)
+        answer = json.loads(printed)
     except ValueError as error:
         raise TraceAnalyzerError(f"gh could not read {issue.url}: its answer is no JSON") from error
     about = answer.get("data") or {}
@@ -113,14 +113,14 @@ def _asked(issue: Issue, fields: list[str], text: str = "") -> Any:
     return answer
 
 
-def _said(issue: Issue, command: list[str], text: str) -> str:
+def _printed(issue: Issue, command: list[str], text: str) -> str:
     """What gh prints. Raises TraceAnalyzerError."""
     done = _gh(command, text)
     if done.returncode == NOT_LOGGED_IN:
         raise TraceAnalyzerError(f"gh is not logged in to {issue.host}: run gh auth login --hostname {issue.host}")
     if done.returncode != 0:
-        said = " ".join(done.stderr.split()) or f"status {done.returncode}"
-        raise TraceAnalyzerError(f"gh could not comment on {issue.url}: {said}")
+        printed = " ".join(done.stderr.split()) or f"status {done.returncode}"
+        raise TraceAnalyzerError(f"gh could not comment on {issue.url}: {printed}")
     return done.stdout.strip()
 
 

@@ -1,19 +1,20 @@
 """A table for people, before it is drawn: rows of an analysis dataclass as headers, cells and definitions.
 
-Headers and units come from the fields' `metric()`. What is the same in every row, or in none, is said once
+Headers and units come from the fields' `metric()`. What is the same in every row, or in none, stands once
 instead of taking a column.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from operator import attrgetter
 from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from traceanalyzer.figures import NS_PER_MS
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.base.figures import NS_PER_MS
+from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.report.format import (
     NOT_AVAILABLE,
     Scale,
@@ -27,15 +28,12 @@ from traceanalyzer.report.format import (
     yes_no,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
 TIMESTAMPS = ("start_ns", "end_ns")
 """Fields that hold a moment, not a length: three digits of it would say nothing."""
 IDENTIFIERS = ("rank", "device", "step", "id")
 """Fields that hold an integer which is not a figure."""
 FOR_PROGRAMS = ("full_name", "end_ns")
-"""Fields that people get in a shorter form beside them: the name, start and duration."""
+"""Fields that people get in a shorter form as well: the name, start and duration."""
 MAIN = ("total_ms", "device_total_ms", "gpu_idle_ms", "duration_ns", "duration_ms", "step_ms", "device_ms")
 """Fields by which rows are in order, or that a row is about."""
 DECIDING = (
@@ -115,7 +113,7 @@ class Grid:
         return remarks
 
     def head(self, count: int) -> Grid:
-        """The first rows; what was said of every row still holds."""
+        """The first rows; remarks on every row still hold."""
         columns = [dataclasses.replace(c, cells=c.cells[:count]) for c in self.columns]
         return dataclasses.replace(self, columns=columns, rows=min(count, self.rows))
 
@@ -134,7 +132,7 @@ def make_grid(rows: Sequence[Any], origin_ns: int | None = None, chosen: Sequenc
     for f in fields:
         if all(v is None for v in values[f.name]):
             missing += [label(f.name)] if f.name not in OF_STACKS else []
-        elif _said_once(f.name, values[f.name]):
+        elif _is_constant(f.name, values[f.name]):
             constant.append((label(f.name), _cell(f.name, values[f.name][0])))
         elif f.name in TIMESTAMPS:
             columns.append(_moments(f, values[f.name], origin_ns or 0))
@@ -192,7 +190,7 @@ def _fits(largest: float) -> bool:
     return largest == 0 or LEAST_LARGEST <= largest < MOST_LARGEST
 
 
-def _said_once(name: str, values: list[Any]) -> bool:
+def _is_constant(name: str, values: list[Any]) -> bool:
     repeats = len(values) > 1 or name == "rank"
     return (
         repeats and name not in TIMESTAMPS and not isinstance(values[0], float) and all(v == values[0] for v in values)

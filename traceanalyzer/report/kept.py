@@ -5,25 +5,21 @@ Each sort of answer has a module of its own, so that a table does without what m
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
 
-from traceanalyzer import tables
+from traceanalyzer.diagnosis.selection import Asked, Knowledge, Selection
 from traceanalyzer.ingest.cache.answers import answered_once
-from traceanalyzer.selection import Knowledge, Selection
-
-if TYPE_CHECKING:
-    from traceanalyzer.selection import Asked
-    from traceanalyzer.tables import Wanted
-
+from traceanalyzer.report import tables
+from traceanalyzer.report.table_entries import RowFilter, named
 
 MOST_ROWS = 20_000
 """A row is a hundred bytes of text or more, and answers of over two million are not kept."""
 
 
-def kept_rows(asked: Asked, *parts: tuple[str, Wanted]) -> list[list[Any]]:
+def kept_rows(asked: Asked, *parts: tuple[str, RowFilter]) -> list[list[Any]]:
     """The rows of tables, each with those that are wanted of it. Raises as `measured` does."""
 
     def make() -> list[list[Any]]:
@@ -52,8 +48,7 @@ def question_of(asked: Asked, what: str, *options: object) -> tuple[object, ...]
 
 def rows_from(table: str, text: bytes | msgspec.Raw) -> list[Any]:
     """The rows of a table from their text. Raises ValueError."""
-    rows: list[Any] = msgspec.json.decode(text, type=list[tables.named(table).row])  # type: ignore[misc]
-    return rows
+    return msgspec.json.decode(text, type=list[named(table).row])  # type: ignore[misc]
 
 
 def text_of(value: Any) -> str:

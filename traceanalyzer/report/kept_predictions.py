@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import msgspec
 
-from traceanalyzer.analysis.replay.whatif import WhatIf
 from traceanalyzer.diagnosis.predictions import predictions
+from traceanalyzer.diagnosis.selection import Asked
 from traceanalyzer.ingest.cache.answers import answered_once
+from traceanalyzer.replay.whatif import WhatIf
 from traceanalyzer.report.kept import question_of, text_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from traceanalyzer.selection import Asked
 
 _WHAT_IF = msgspec.json.Decoder(WhatIf)
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from traceanalyzer import tables
 from traceanalyzer.ingest.cache.answers import answered_once, is_answered
+from traceanalyzer.report import tables
 from traceanalyzer.report.kept import question_of, rows_from, text_of
 from traceanalyzer.report.model import PAGE_ROWS, TOP_ROWS, Report
 
 if TYPE_CHECKING:
     from traceanalyzer.diagnosis.finding import Finding
-    from traceanalyzer.selection import Asked
+    from traceanalyzer.diagnosis.selection import Asked
 
 _REPORT: msgspec.json.Decoder[tuple[Report, dict[str, msgspec.Raw]]] = msgspec.json.Decoder(
     tuple[Report, dict[str, msgspec.Raw]]

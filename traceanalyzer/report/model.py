@@ -28,53 +28,13 @@ from traceanalyzer.analysis.tables.timing import TimingStats
 from traceanalyzer.analysis.time.coverage import Coverage
 from traceanalyzer.analysis.time.regularity import Regularity
 from traceanalyzer.analysis.time.repeats import Repeats
+from traceanalyzer.base.figures import metric
+from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.finding import (
-    BottleneckClass,
-    Evidence,
     Finding,
     Recommendation,
-    Severity,
     Summary,
 )
-from traceanalyzer.figures import metric
-from traceanalyzer.frozen import dataclass
-
-__all__ = [
-    "BottleneckClass",
-    "Budget",
-    "CommunicationTime",
-    "Coverage",
-    "DeviceTotals",
-    "Evidence",
-    "Finding",
-    "GpuCounters",
-    "HostStats",
-    "Idle",
-    "Input",
-    "InputDevice",
-    "InputHealth",
-    "Latency",
-    "LaunchStats",
-    "MemoryStats",
-    "Metrics",
-    "PathTime",
-    "PhaseTimes",
-    "ProgramStats",
-    "Recommendation",
-    "Regularity",
-    "Repeats",
-    "Report",
-    "RooflineStep",
-    "Severity",
-    "StepPart",
-    "StepTime",
-    "Summary",
-    "Throughput",
-    "TimingStats",
-    "Tool",
-    "Unprofiled",
-    "Utilisation",
-]
 
 TOP_ROWS = 30
 """Rows of the long tables (kernels, operators, gaps, ...) that go into a report; the commands give all."""
@@ -87,8 +47,8 @@ SCHEMA_VERSION = 2
 class Tool:
     """What made the report."""
 
-    name: str = metric("name of the program")
-    version: str = metric("its version")
+    name: str = metric("name of the program", text="own")
+    version: str = metric("its version", text="own")
 
 
 @dataclass(frozen=True)
@@ -101,7 +61,7 @@ class InputHealth:
     lost: int = metric("events that could not be read")
     clipped: int = metric("events whose impossible duration was cut")
     truncated: bool = metric("whether the recording stops before its end")
-    notes: list[str] = metric("a sentence for each thing to know of this input")
+    notes: list[str] = metric("a sentence for each thing to know of this input", text="sentence")
 
 
 @dataclass(frozen=True)
@@ -117,13 +77,13 @@ class Input:
     """One recording the report was made from."""
 
     path: str = metric("where it was read from")
-    kind: str = metric("what recorded it")
+    kind: str = metric("what recorded it", text="own")
     rank: int | None = metric("rank of the process; null where it does not say")
     devices: list[InputDevice] = metric("GPUs that it names")
     health: InputHealth = metric("what the reader met in it")
     world_size: int | None = metric("processes of the run that it is one of; null where it does not say", default=None)
     collected: list[str] | None = metric(
-        "what the recorder was asked for; null in reports saved before this was kept", default=None
+        "what the recorder was asked for; null in reports saved before this was kept", default=None, text="own"
     )
 
 
@@ -132,13 +92,13 @@ class Metrics:
     """The figures of the step."""
 
     step_time_ms: StepTime | None = metric("wall-clock time of the steady-state steps; null without steps", "ms")
-    step_source: str = metric("what the steps were found from")
+    step_source: str = metric("what the steps were found from", text="own")
     unprofiled_step_time_ms: float | None = metric(
         "step time without a profiler: measured, where the capture carries it, else estimated by replaying the steps "
         "with the profiler's usual cost taken out of the host's dispatch; null where neither can be done",
         "ms",
     )
-    unprofiled_source: str | None = metric("whether that is `measured` or `estimated`")
+    unprofiled_source: str | None = metric("whether that is `measured` or `estimated`", text="own")
     unprofiled: Unprofiled | None = metric(
         "the step without the profiler, taken apart like the recorded one; null where it is not known: a note says why",
         default=None,
@@ -239,5 +199,6 @@ class Report:
     notes: list[str] = metric(
         "sentences about the whole run: unreadable ranks, missing data, what could not be measured and why",
         default_factory=list,
+        text="sentence",
     )
     schema_version: int = metric("changes when a name or a meaning does", default=SCHEMA_VERSION)

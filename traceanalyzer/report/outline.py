@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from traceanalyzer.figures import definitions
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.analysis.tables.step_metrics import Budget, Idle, StepTime
+from traceanalyzer.base.figures import definitions
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.diagnosis.finding import Evidence, Finding, Recommendation
+from traceanalyzer.report.document import Fact
 from traceanalyzer.report.format import (
     NOT_AVAILABLE,
     figure,
@@ -19,12 +22,8 @@ from traceanalyzer.report.format import (
     shorten,
 )
 from traceanalyzer.report.grid import FOR_PROGRAMS, TIMESTAMPS
-from traceanalyzer.report.model import Budget, Idle, Input, Metrics
-from traceanalyzer.tables import BY_NAME
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.tables.step_metrics import StepTime
-    from traceanalyzer.report.model import Evidence, Finding, Recommendation, Report
+from traceanalyzer.report.model import Input, Metrics, Report
+from traceanalyzer.report.table_entries import BY_NAME
 
 NO_STEPS = "none"
 SHOWN_SHARE = 0.01
@@ -78,15 +77,6 @@ class Share:
     ms: float
     share: float
     within: bool = False
-
-
-@dataclass(frozen=True)
-class Fact:
-    """A named figure as text, with what it means."""
-
-    label: str
-    value: str
-    definition: str = ""
 
 
 def whole(report: Report) -> str:
@@ -368,6 +358,11 @@ def damage(item: Input) -> str:
     return ", ".join(parts) + ("; cut off before its end: copy or export it again" if health.truncated else "")
 
 
+def all_notes(report: Report) -> list[str]:
+    """Notes on the run and on each recording."""
+    return list(dict.fromkeys([*report.notes, *(note for i in report.inputs for note in i.health.notes)]))
+
+
 def is_damaged(item: Input) -> bool:
     """Whether something of an input is missing or had to be mended."""
     health = item.health
@@ -393,7 +388,8 @@ def table_title(name: str) -> str:
 
 def table_command(name: str) -> str | None:
     """The command that prints all of a table."""
-    return BY_NAME[name].command if name in BY_NAME else None
+    command = BY_NAME[name].command if name in BY_NAME else None
+    return None if command is None else command.name
 
 
 def definition_groups(report: Report) -> list[tuple[str, list[tuple[str, str]]]]:

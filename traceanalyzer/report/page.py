@@ -1,22 +1,27 @@
-"""A report as a document: one screen or all of it in a terminal, Markdown, JSON, a page.
+"""What `analyze` prints: one screen or all of the report in a terminal, Markdown, JSON, a page, a picture.
 
 What makes each is loaded when it is asked for: that takes as long as reading a small recording.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.report.document import Document
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.report.document import Document, Section
+from traceanalyzer.report.json import KEYS, as_plain, dump
+from traceanalyzer.report.printed import Printed, Result
 
 if TYPE_CHECKING:
+    from traceanalyzer.report.compile.model import CompileReport
     from traceanalyzer.report.html import Details
     from traceanalyzer.report.model import Report
 
+SEE_COMPILE = "      traceanalyzer compile LOG TRACE says what torch.compile did\n"
+
 
 @dataclass(frozen=True)
-class ReportPage(Document):
+class ReportPage(Result):
     """A report, with what its page shows beyond it."""
 
     report: Report
@@ -26,37 +31,53 @@ class ReportPage(Document):
     max_chars: int | None = None
     short: bool = False
     """Whether a terminal gets the verdict alone."""
+    compiled: CompileReport | None = None
+    """What the log of torch.compile says, which stands at the end (in JSON as `compile`)."""
 
     def terminal(self, width: int, colour: bool) -> str:
         """The verdict, the first screen, or all of it."""
-        from traceanalyzer.report.terminal.screen import render_screen, render_verdict
-        from traceanalyzer.report.terminal.whole import render_terminal
+        from traceanalyzer.report.terminal.screen import render_screen, render_terminal, render_verdict
 
         if self.short and not self.full:
             return render_verdict(self.report, width, colour)
-        return (render_terminal if self.full else render_screen)(self.report, width, colour)
+        text = (render_terminal if self.full else render_screen)(self.report, width, colour)
+        if self.compiled is None:
+            return text
+        more = f"\n{Printed(Document('', self._more())).terminal(width, colour)}" if self.full else SEE_COMPILE
+        return f"{text.rstrip()}\n{more}"
 
     def markdown(self) -> str:
         """For an issue."""
         from traceanalyzer.report.markdown.issue import BRIEF, GITHUB_LIMIT, ROOM, render_markdown
 
         usual = GITHUB_LIMIT - ROOM if self.full else BRIEF
-        return render_markdown(self.report, self.max_chars or usual)
+        text = render_markdown(self.report, self.max_chars or usual)
+        return text if self.compiled is None else f"{text.rstrip()}\n\n{Printed(Document('', self._more())).markdown()}"
 
     def json(self) -> str:
         """What other programs rely on."""
-        from traceanalyzer.report.json import render_json
-
-        return render_json(self.report)
+        values: dict[str, Any] = {key: getattr(self.report, key) for key in KEYS}
+        if self.compiled is not None:
+            found = self.compiled.diagnosis
+            of_compile = {"findings": found.findings, "recommendations": found.recommendations}
+            values["compile"] = {**as_plain(self.compiled.compiled), **of_compile}
+        return dump(values)
 
     def html(self) -> str:
         """One file for a browser."""
         from traceanalyzer.report.html import render_html
 
-        return render_html(self.report, self.details)
+        return render_html(self.report, self.details, self._more())
 
     def svg(self) -> str:
         """Verdict, budget, timeline and predictions in one picture."""
         from traceanalyzer.report.html.pictures.summary import picture
 
         return picture(self.report, self.details.timeline if self.details else None)
+
+    def _more(self) -> list[Section]:
+        if self.compiled is None:
+            return []
+        from traceanalyzer.report.compile.document import sections
+
+        return sections(self.compiled)

@@ -9,10 +9,10 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 import orjson
 
-from traceanalyzer.errors import UnreadableInputError
+from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.report.json import RENAMED
 from traceanalyzer.report.model import SCHEMA_VERSION, Report
-from traceanalyzer.report.values import RENAMED
-from traceanalyzer.tables import BY_NAME
+from traceanalyzer.report.table_entries import BY_NAME
 
 
 def report_from_json(text: str | bytes, source: str = "the report") -> Report:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 
-from traceanalyzer.analysis.replay.whatif import Prediction, WhatIf
-from traceanalyzer.figures import digits
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.report.document import Document, Rows
-from traceanalyzer.report.grid import make_grid
+from traceanalyzer.base.figures import digits
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.replay.whatif import Prediction, WhatIf
+from traceanalyzer.report.document import Document, Facts, Line, Part, Section, Table
 from traceanalyzer.report.json import dump
-from traceanalyzer.report.terminal.drawing import Page
+from traceanalyzer.report.printed import Printed, Result, Rows
 
+COLUMNS = [f.name for f in dataclasses.fields(Prediction) if f.name != "basis"]
+"""All but the assumptions, which stand below the table."""
 LEAST_GAIN = 0.01
 """A smaller change of the step is none."""
 
@@ -21,17 +22,18 @@ def _asked_for(scenario: Prediction) -> bool:
     return "=" in scenario.id
 
 
-def _left_out(page: Page, without_gain: list[Prediction], missing: list[Prediction]) -> None:
+def _left_out(without_gain: list[Prediction], missing: list[Prediction]) -> list[Part | None]:
     """Names of the scenarios that are not in the table."""
-    page.line("")
-    if without_gain:
-        page.line(f"Gain under {LEAST_GAIN:.0%}: {', '.join(s.id for s in without_gain)}.", "dim")
-    if missing:
-        page.line(f"Not predicted: {', '.join(s.id for s in missing)} (--full says why).", "dim")
+    gain, none = (", ".join(s.id for s in some) for some in (without_gain, missing))
+    return [
+        "",
+        Line(f"Gain under {LEAST_GAIN:.0%}: {gain}.", "dim") if gain else None,
+        Line(f"Not predicted: {none} (--full says why).", "dim") if none else None,
+    ]
 
 
 @dataclass(frozen=True)
-class ScenariosPage(Document):
+class ScenariosPage(Result):
     """The answer of `whatif`."""
 
     result: WhatIf
@@ -43,22 +45,21 @@ class ScenariosPage(Document):
         predicted = [s for s in self.result.scenarios if s.step_ms is not None]
         missing = [s for s in self.result.scenarios if s.step_ms is None]
         shown = predicted if self.full else [s for s in predicted if self._matters(s)]
-        page = Page(width, colour)
-        page.line(self._heading())
-        page.line("")
-        if shown:
-            grid = make_grid(shown)
-            page.grid(dataclasses.replace(grid, columns=[c for c in grid.columns if c.label != "basis"]))
         ids = {s.id for s in self.result.scenarios}
         single = [s for s in shown if "+" not in s.id or not ids.issuperset(s.id.split("+"))]
         explained = missing if self.full else [s for s in missing if _asked_for(s)]
-        for title, members in (("What each assumes", single), ("Not predicted", explained)):
-            if members:
-                page.title(title)
-                page.facts([(s.id, s.basis) for s in members])
+        sections = [
+            Section("", [self._heading(), "", Table(shown, chosen=COLUMNS) if shown else None]),
+            *(
+                Section(title, [Facts.of(*((s.id, s.basis) for s in members))], is_minor=True)
+                for title, members in (("What each assumes", single), ("Not predicted", explained))
+                if members
+            ),
+        ]
         if not self.full:
-            _left_out(page, [s for s in predicted if s not in shown], [s for s in missing if s not in explained])
-        return page.text()
+            rest = [s for s in predicted if s not in shown], [s for s in missing if s not in explained]
+            sections.append(Section("", _left_out(*rest)))
+        return Printed(Document("", sections)).terminal(width, colour)
 
     def _matters(self, scenario: Prediction) -> bool:
         """Whether the scenario changes the step, and differs from those that it combines."""

@@ -9,16 +9,30 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 
 from traceanalyzer.analysis.causes.gaps import IdleCause
-from traceanalyzer.report.json import KEYS
+from traceanalyzer.diagnosis.remedies import NAMES
+from traceanalyzer.report.json import KEYS, RENAMED
 from traceanalyzer.report.model import SCHEMA_VERSION, Report
-from traceanalyzer.report.values import RENAMED
-from traceanalyzer.tables import TABLES
+from traceanalyzer.report.table_entries import TABLES
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 REFERENCE = "#/$defs/{name}"
 VALUES = {
-    ("Input", "kind"): ("kineto", "nsys", "timing_log", "key_averages"),
+    ("Input", "kind"): (
+        "kineto",
+        "pftrace",
+        "xplane",
+        "nsys",
+        "rocpd",
+        "rocprofv3",
+        "rocprofv3_csv",
+        "rpd",
+        "unitrace",
+        "proton",
+        "timing_log",
+        "key_averages",
+    ),
     ("Metrics", "step_source"): ("profiler_step", "nvtx", "annotation", "periodicity", "timing_log", "none"),
+    ("Recommendation", "remedy"): (*NAMES, None),
     ("GapRow", "cause"): tuple(cause.label for cause in IdleCause),
 }
 """All texts that a field can have, where its type does not say so."""
@@ -50,7 +64,7 @@ def rows_schema(key: str, row: type[Any]) -> Schema:
 
 
 def document_schema(kind: type[Any], more: list[type[Any]] | None = None) -> Schema:
-    """Of a document that is one dataclass; `more` are defined beside it."""
+    """Of a document that is one dataclass; `more` are defined as well."""
     roots = [kind, *(more or [])]
     _, parts = msgspec.json.schema_components(roots, ref_template=REFERENCE)
     found: dict[str, type[Any]] = {}

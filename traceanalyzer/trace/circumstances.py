@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field
 
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.base.frozen import dataclass
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Condition:
     """One fact about the recording's circumstances. `spoils` says what it does to the figures, if anything."""
 
     name: str = field(metadata={"definition": "what is known", "unit": ""})
-    value: str = field(metadata={"definition": "as the recorder found it", "unit": ""})
+    value: str = field(metadata={"definition": "as the recorder found it", "unit": "", "text": "sentence"})
     spoils: str = field(default="", metadata={"definition": "what it does to the figures, if anything", "unit": ""})
 
 
@@ -90,6 +91,12 @@ class ProfilerRow:
     device_total_ms: float | None = None
     self_device_bytes: float | None = None
     shapes: str | None = None
+    device: int | None = None
+    flops: Mapping[str, float] = field(default_factory=dict)
+    """Operations by the width of their type in bits (`16`; empty where that is not stated), as the program states
+    them."""
+    bytes: float | None = None
+    """Bytes moved, likewise."""
 
 
 @dataclass(frozen=True)

@@ -3,16 +3,12 @@ other (codes, streams, steps, rows), else sorted."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from traceanalyzer.trace.table import is_constant
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from traceanalyzer.trace.table import I32, I64
+from traceanalyzer.trace.table import I32, I64, is_constant
 
 NEAR = 2
 """Values are counted where their range is at most this many times as wide as there are values ..."""
@@ -70,5 +66,4 @@ def _from(values: NDArray[Any], low: int) -> NDArray[Any]:
     """Values by their distance from the least."""
     if values.dtype != np.bool_ and not low:
         return values
-    result: NDArray[Any] = np.subtract(values, low, dtype=np.int32 if values.dtype == np.int32 else np.int64)
-    return result
+    return np.subtract(values, low, dtype=np.int32 if values.dtype == np.int32 else np.int64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace.table import (
     F64,
     I16,
@@ -132,6 +132,16 @@ class Overheads(Table):
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
     thread: I32 = column(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class GraphEdges(Table):
+    """Edges of replayed CUDA graphs where the recorder states them. Both columns are rows of `Trace.device_ops`."""
+
+    op: I64 = column(np.int64)
+    """The op that waits ..."""
+    after: I64 = column(np.int64)
+    """... and the one that it waits for."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TYPE_CHECKING
 
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace.circumstances import (
     Ceilings,
     Collected,
@@ -26,6 +25,7 @@ from traceanalyzer.trace.events import (
     DeviceOps,
     DeviceRanges,
     GpuMetrics,
+    GraphEdges,
     HostRanges,
     MemoryEvents,
     Overheads,
@@ -33,9 +33,10 @@ from traceanalyzer.trace.events import (
     StepTimings,
     Waits,
 )
+from traceanalyzer.trace.snapshot import Snapshot
 
-if TYPE_CHECKING:
-    from traceanalyzer.snapshot import Snapshot
+TORCH_PROFILER = ("kineto", "pftrace")
+"""Formats that torch.profiler writes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +45,7 @@ class Trace:
 
     path: str
     source: str
-    """`kineto`, `nsys`, `timing_log` or `key_averages`."""
+    """What recorded it, and in which format: `kineto`, `nsys`, `rocpd`, ... (`Input.kind` of the report's schema)."""
     strings: list[str]
     process: Process = Process()
     threads: tuple[Thread, ...] = ()
@@ -57,6 +58,7 @@ class Trace:
     device_ranges: DeviceRanges = field(default_factory=DeviceRanges.empty)
     memory_events: MemoryEvents = field(default_factory=MemoryEvents.empty)
     gpu_metrics: GpuMetrics = field(default_factory=GpuMetrics.empty)
+    graph_edges: GraphEdges = field(default_factory=GraphEdges.empty)
     range_details: RangeDetails = field(default_factory=RangeDetails.empty)
     collectives: Collectives = field(default_factory=Collectives.empty)
     step_timings: StepTimings = field(default_factory=StepTimings.empty)
@@ -106,11 +108,11 @@ class Trace:
     @property
     def operators_slowed(self) -> bool:
         """Whether the recorder slowed every operator of the host, not its API calls alone."""
-        return self.source == "kineto"
+        return self.source in TORCH_PROFILER
 
     @property
     def annotated_with(self) -> str:
-        """What its annotations are: `nvtx`, or `annotation` (the framework's own)."""
+        """What its annotations are: `nvtx`, or `annotation` (the framework's own, ROCTx)."""
         return "nvtx" if self.source == "nsys" else "annotation"
 
     @property

@@ -9,14 +9,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.analysis.build import TraceBuilder
-from tests.analysis.replay.test_replay import GEMM, NCCL, copying, gpu_bound, host_bound, loading, steps, thinking
-from tests.analysis.test_any_trace import any_rows, measure
+from tests.analysis.test_any_trace import any_rows, measure_rows
 from tests.examples import tried
 from tests.recorded import EVERY, GPU, label
+from tests.replay.test_replay import GEMM, NCCL, copying, gpu_bound, host_bound, loading, steps, thinking
 from traceanalyzer.analysis.causes.critical_path import CriticalPath, Part, PathKind, find_critical_path, walk
 from traceanalyzer.analysis.causes.start import Bindings, Bound, HostWaits, host_waits
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.tables.path_rows import PathTime, path_tables
+from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.ingest import load
 from traceanalyzer.trace import DeviceOpKind, OverheadKind, RangeKind, WaitKind, Waits
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 def partitions_the_steps(ctx: Measurements, path: CriticalPath) -> None:
-    start, end = ctx.steps.start[ctx.steps.warmup], ctx.steps.end[-1]
+    start, end = ctx.timed.steps.start[ctx.timed.steps.warmup], ctx.timed.steps.end[-1]
     assert path.duration.sum() == end - start
     if end > start:
         assert (path.start[0], path.end[-1]) == (start, end)
     assert (path.start[1:] == path.end[:-1]).all()
     assert (path.duration > 0).all()
-    spent = np.bincount(path.step, weights=path.duration, minlength=len(ctx.steps))
-    assert (spent[ctx.steps.steady] == ctx.steps.duration[ctx.steps.steady]).all()
+    spent = np.bincount(path.step, weights=path.duration, minlength=len(ctx.timed.steps))
+    assert (spent[ctx.timed.steps.steady] == ctx.timed.steps.duration[ctx.timed.steps.steady]).all()
     runs = path.part == Part.OP
     assert (path.start[runs] >= ctx.trace.device_ops.start[path.op[runs]]).all()
     assert (path.end[runs] <= ctx.trace.device_ops.end[path.op[runs]]).all()
@@ -40,7 +40,7 @@ def partitions_the_steps(ctx: Measurements, path: CriticalPath) -> None:
 
 def shares(ctx: Measurements) -> dict[str, float]:
     """Share of the steady steps by kind of segment, those of at least 1 %."""
-    path = find_critical_path(ctx)
+    path = find_critical_path(ctx.started)
     partitions_the_steps(ctx, path)
     spent = np.bincount(path.kind, weights=path.duration, minlength=len(PathKind)) / path.duration.sum()
     return {kind.label: round(float(spent[kind]), 2) for kind in PathKind if spent[kind] >= 0.01}
@@ -50,21 +50,23 @@ EMPTY_STEPS = [("ProfilerStep#1", start, 0, 0, RangeKind.ANNOTATION) for start i
 
 
 def time_of(ctx: Measurements, path: CriticalPath) -> PathTime:
-    return path_tables(ctx, [path])[0] or PathTime(**{kind.label: 0.0 for kind in PathKind})
+    return path_tables(ctx.timed, [path])[0] or PathTime(**{kind.label: 0.0 for kind in PathKind})
 
 
 @tried(3)
 @given(any_rows)
 @example(([("gemm", 0, 0, -1, DeviceOpKind.KERNEL, 0)], [], EMPTY_STEPS, []))
 def test_every_moment_of_the_steady_steps_belongs_to_one_segment(rows) -> None:
-    ctx = measure(rows)
-    path = find_critical_path(ctx)
+    ctx = measure_rows(rows)
+    path = find_critical_path(ctx.started)
     if len(ctx.trace.device_ops):
         partitions_the_steps(ctx, path)
         assert sum(vars(time_of(ctx, path)).values()) == pytest.approx(
-            path.duration.sum() / ctx.steps.steady_count / 1e6
+            path.duration.sum() / ctx.timed.steps.steady_count / 1e6
         )
-        assert not len(path) or sum(row.share_of_step for row in path_tables(ctx, [path])[1]) == pytest.approx(1.0)
+        assert not len(path) or sum(row.share_of_step for row in path_tables(ctx.timed, [path])[1]) == pytest.approx(
+            1.0
+        )
     else:
         assert not len(path)
 
@@ -148,7 +150,7 @@ def test_waiting_for_each_layer_alternates_between_device_and_host() -> None:
             p.spend(50).launch(GEMM, 100).sync()
 
     ctx = steps(layers)
-    path = find_critical_path(ctx)
+    path = find_critical_path(ctx.started)
     partitions_the_steps(ctx, path)
     assert set(path.part.tolist()) == {Part.OP, Part.LATENCY, Part.RETURN, Part.HOST}
     found = time_of(ctx, path)
@@ -162,7 +164,7 @@ def test_operators_that_only_read_a_value_belong_to_the_wait() -> None:
         p.spend(30).launch(GEMM, 20)
         p.op("aten::item", p.now, p.now + 100).spend(60).sync().spend(37)
 
-    found = time_of(ctx := steps(reading), find_critical_path(ctx))
+    found = time_of(ctx := steps(reading), find_critical_path(ctx.started))
     assert found.wait == pytest.approx(0.1)
     assert found.launch == pytest.approx(0.034)
 
@@ -197,19 +199,19 @@ def two_streams() -> Measurements:
         b.kernel("b", t + 302, t + 600, 3 * i + 2, stream=8)
         b.kernel("c", t + 603, t + 1000, 3 * i + 3, stream=7)
         b.annotation(f"ProfilerStep#{i}", t, t + 900)
-    return Measurements(b.build())
+    return measure(b.build())
 
 
 def test_the_path_crosses_streams_where_one_waits_for_the_other() -> None:
     ctx = two_streams()
-    path = find_critical_path(ctx)
+    path = find_critical_path(ctx.started)
     partitions_the_steps(ctx, path)
     of_step = path.take(path.step == 1)
     runs = of_step.part == Part.OP
     names = [ctx.trace.strings[ctx.trace.device_ops.name[op]] for op in of_step.op[runs]]
     assert names == ["a", "b", "c"]
     assert of_step.duration[runs].tolist() == [292_000, 298_000, 397_000]
-    assert ctx.bindings.by.tolist()[-2:] == [Bound.DEPENDENCY, Bound.DEPENDENCY]
+    assert ctx.started.bindings.by.tolist()[-2:] == [Bound.DEPENDENCY, Bound.DEPENDENCY]
 
 
 def test_a_full_queue_leads_back_to_the_device() -> None:
@@ -219,10 +221,10 @@ def test_a_full_queue_leads_back_to_the_device() -> None:
     b.call("cudaLaunchKernel", 4, 8, 2).kernel("first", 201, 290, 2)
     b.call("cudaLaunchKernel", 8, 202, 3).overhead(OverheadKind.BACK_PRESSURE, 9, 202).kernel("k", 291, 300, 3)
     b.call("cudaLaunchKernel", 600, 604, 4).kernel("last", 610, 700, 4)
-    ctx = Measurements(b.build())
-    waits = host_waits(ctx)
+    ctx = measure(b.build())
+    waits = host_waits(ctx.timed)
     assert (waits.end.tolist(), waits.op.tolist()) == ([202_000], [1])
-    path = find_critical_path(ctx)
+    path = find_critical_path(ctx.started)
     partitions_the_steps(ctx, path)
     assert path.op[path.part == Part.OP].tolist() == [0, 1, 3]
 
@@ -236,8 +238,8 @@ def test_a_recorded_wait_for_a_stream_is_for_its_ops() -> None:
     b.call("cudaLaunchKernel", 200, 204, 4).kernel("next", 210, 220, 4, stream=7, context=1)
     sync = {"kind": [WaitKind.STREAM_SYNC], "start": [10_000], "end": [105_000], "correlation": [3]}
     known = Waits.from_columns(sync | {"context": [1], "stream": [7]})
-    assert host_waits(Measurements(b.build())).op.tolist() == [1]
-    assert host_waits(Measurements(b.build(waits=known))).op.tolist() == [0]
+    assert host_waits(measure(b.build()).timed).op.tolist() == [1]
+    assert host_waits(measure(b.build(waits=known)).timed).op.tolist() == [0]
 
 
 def test_another_thread_that_goes_on_is_not_held_by_a_wait() -> None:
@@ -247,7 +249,7 @@ def test_another_thread_that_goes_on_is_not_held_by_a_wait() -> None:
     for i in range(30):
         b.op("aten::mm", 20 + 10 * i, 30 + 10 * i, thread=1)
     b.call("cudaLaunchKernel", 320, 324, 2, thread=1).kernel("k", 326, 400, 2)
-    assert not len(host_waits(Measurements(b.build())).call)
+    assert not len(host_waits(measure(b.build()).timed).call)
 
 
 def test_names_say_what_carries_the_path() -> None:
@@ -255,7 +257,7 @@ def test_names_say_what_carries_the_path() -> None:
         p.op("aten::linear", p.now, p.now + 44).spend(40).launch(GEMM, 300).sync().spend(20)
 
     ctx = steps(step)
-    rows = path_tables(ctx, [find_critical_path(ctx)])[1]
+    rows = path_tables(ctx.timed, [find_critical_path(ctx.started)])[1]
     assert [(row.kind, row.name) for row in rows[:2]] == [("compute", GEMM), ("launch", "aten::linear")]
     assert rows[0].within == "aten::linear"
     assert ("wait", "cudaStreamSynchronize") in [(row.kind, row.name) for row in rows]
@@ -265,5 +267,5 @@ def test_names_say_what_carries_the_path() -> None:
 @pytest.mark.parametrize("recording", [*GPU, *EVERY], ids=label)
 def test_the_paths_of_recordings_are_their_steps(recording: Path) -> None:
     for trace in load([recording]).traces:
-        ctx = Measurements(trace)
-        partitions_the_steps(ctx, find_critical_path(ctx))
+        ctx = measure(trace)
+        partitions_the_steps(ctx, find_critical_path(ctx.started))

@@ -7,7 +7,7 @@ import pytest
 
 from tests.analysis.build import TraceBuilder
 from traceanalyzer.analysis.causes.details import IdleDetail, host_details
-from traceanalyzer.analysis.measure import Measurements
+from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.trace import OverheadKind
 
 US = 1000
@@ -17,7 +17,7 @@ def detail(builder: TraceBuilder, start: float, end: float) -> IdleDetail:
     """The detail of the stretch, on a host that launches a kernel before it and one after it."""
     builder.call("cudaLaunchKernel", 0, 4, 1).kernel("k", 5, 10, 1)
     builder.call("cudaLaunchKernel", 1000, 1004, 2).kernel("k", 1006, 1010, 2)
-    found = host_details(Measurements(builder.build()), np.array([start * US]), np.array([end * US]))
+    found = host_details(measure(builder.build()).timed, np.array([start * US]), np.array([end * US]))
     return IdleDetail(int(found[0]))
 
 

@@ -6,10 +6,10 @@ import pytest
 from tests.analysis.build import US, TraceBuilder
 from traceanalyzer.analysis.causes.details import IdleDetail
 from traceanalyzer.analysis.causes.gaps import REFILL_LAUNCHES, GapSide, IdleCause, find_gaps
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.tables.budget import step_budgets
 from traceanalyzer.analysis.tables.gap_places import gap_places
 from traceanalyzer.analysis.tables.gap_rows import gap_histogram, gap_rows
+from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.trace import CopyKind, DeviceOpKind, OverheadKind
 
 KERNEL_US = 5
@@ -49,7 +49,7 @@ class Program(TraceBuilder):
 
 
 def causes(program: TraceBuilder) -> list[str]:
-    gaps = find_gaps(Measurements(program.build()))
+    gaps = find_gaps(measure(program.build()).started)
     return [IdleCause(c).label for c in gaps.cause[gaps.side == GapSide.INSIDE]]
 
 
@@ -63,8 +63,8 @@ def test_a_host_that_dispatches_too_slowly() -> None:
 
 def test_a_queued_op_starts_after_the_devices_own_latency() -> None:
     program = Program().launch(us=50).launch().launch()
-    ctx = Measurements(program.build())
-    gaps = find_gaps(ctx)
+    ctx = measure(program.build())
+    gaps = find_gaps(ctx.started)
     inside = gaps.side == GapSide.INSIDE
     assert gaps.queued[inside].tolist() == [1, 1]
     assert causes(program) == ["launch", "launch"]
@@ -80,8 +80,8 @@ def test_a_long_pause_of_a_queued_op_is_not_explained() -> None:
 def test_a_wait_that_drains_the_queue_owns_the_idle_time_after_it() -> None:
     program = Program().launch(us=50).sync().spend(20).launch()
     assert causes(program) == ["sync"]
-    ctx = Measurements(program.build())
-    gaps = find_gaps(ctx)
+    ctx = measure(program.build())
+    gaps = find_gaps(ctx.started)
     call = gaps.sync[gaps.side == GapSide.INSIDE][0]
     assert ctx.trace.strings[ctx.trace.api_calls.name[call]] == "cudaStreamSynchronize"
 
@@ -202,7 +202,7 @@ def test_calls_that_have_remedies_of_their_own(call: str, us: float, detail: Idl
     program = Program().launch()
     program.call(call, program.now, program.now + us)
     program.spend(us).launch("k")
-    gaps = find_gaps(Measurements(program.build()))
+    gaps = find_gaps(measure(program.build()).started)
     (gap,) = (gaps.side == GapSide.INSIDE).nonzero()[0]
     assert (gaps.cause[gap], gaps.detail[gap]) == (IdleCause.HOST, detail)
 
@@ -211,7 +211,7 @@ def test_a_first_launch_that_takes_long_loads_its_kernel() -> None:
     program = Program().launch()
     program.call("cudaLaunchKernel", 50, 5050, 90).kernel("new", 5060, 5070, 90)
     program.call("cudaLaunchKernel", 5100, 10_100, 91).kernel("new", 10_110, 10_120, 91)
-    gaps = find_gaps(Measurements(program.build()))
+    gaps = find_gaps(measure(program.build()).started)
     inside = gaps.side == GapSide.INSIDE
     assert gaps.detail[inside].tolist() == [IdleDetail.LOADING, IdleDetail.NONE]
     assert causes(program) == ["host", "launch"]
@@ -220,7 +220,7 @@ def test_a_first_launch_that_takes_long_loads_its_kernel() -> None:
 def test_pages_that_migrate_are_not_unexplained() -> None:
     b = TraceBuilder().call("cudaLaunchKernel", 0, 4, 1).kernel("k", 6, 50, 1)
     b.kernel("Unified DtoH", 200, 210, kind=DeviceOpKind.MEMCPY, copy_kind=CopyKind.UNIFIED_DEVICE_TO_HOST)
-    gaps = find_gaps(Measurements(b.build()))
+    gaps = find_gaps(measure(b.build()).started)
     assert gaps.detail[gaps.side == GapSide.INSIDE].tolist() == [IdleDetail.PAGE_MIGRATION]
 
 
@@ -228,7 +228,7 @@ def test_a_gap_with_lost_kernels_is_not_explained() -> None:
     b = TraceBuilder().call("cudaLaunchKernel", 0, 4, 1).kernel("k", 6, 50, 1)
     b.call("cudaLaunchKernel", 60, 64, 2)
     b.call("cudaLaunchKernel", 400, 404, 3).kernel("k", 406, 450, 3)
-    gaps = find_gaps(Measurements(b.build()))
+    gaps = find_gaps(measure(b.build()).started)
     assert causes(b) == ["other"]
     assert gaps.detail[gaps.side == GapSide.INSIDE].tolist() == [IdleDetail.LOST]
 
@@ -239,8 +239,8 @@ def test_launches_into_a_capture_are_not_lost() -> None:
     b.call("cudaLaunchKernel", 60, 64, 2).call("cudaLaunchKernel", 70, 74, 4)
     b.call("cudaStreamEndCapture", 200, 210)
     b.call("cudaGraphLaunch", 230, 234, 3).kernel("k", 236, 250, 3)
-    m = Measurements(b.build())
-    gaps = find_gaps(m)
+    m = measure(b.build())
+    gaps = find_gaps(m.started)
     assert gaps.detail[gaps.side == GapSide.INSIDE].tolist() == [IdleDetail.GRAPHS]
     assert m.launches is not None
     assert m.launches.fruitless_share == 0
@@ -302,7 +302,7 @@ def test_without_api_calls_the_cause_is_not_known() -> None:
 
 def test_the_wait_the_profiler_adds_is_nobodys() -> None:
     program = Program().launch().sync("cudaDeviceSynchronize")
-    assert not Measurements(program.build()).blocks.any()
+    assert not measure(program.build()).joined.blocks.any()
 
 
 def test_idle_by_cause_partitions_the_idle_time_of_every_step() -> None:
@@ -311,8 +311,8 @@ def test_idle_by_cause_partitions_the_idle_time_of_every_step() -> None:
         start = b.now
         b.within("enumerate(DataLoader)#x.__next__", 300).launch(us=20).spend(150).launch(us=20).sync().spend(30)
         b.annotation(f"ProfilerStep#{i}", start, b.now)
-    ctx = Measurements(b.build())
-    budgets = step_budgets(ctx, find_gaps(ctx), 0)
+    ctx = measure(b.build())
+    budgets = step_budgets(ctx.timed, find_gaps(ctx.started), 0)
     assert sum(budgets.idle_by_cause.values()).tolist() == budgets.idle.tolist()
     parts = budgets.compute + budgets.exposed_communication + budgets.exposed_copy + budgets.idle
     assert parts.tolist() == budgets.duration.tolist()
@@ -322,9 +322,9 @@ def test_idle_by_cause_partitions_the_idle_time_of_every_step() -> None:
 
 def test_rows_say_what_the_host_did_and_what_ended_the_gap() -> None:
     program = Program().launch("first").within("load_batch", 900).launch("second")
-    ctx = Measurements(program.build())
-    gaps = find_gaps(ctx)
-    (row,) = gap_rows(ctx, gaps, np.flatnonzero(gaps.side == GapSide.INSIDE))
+    ctx = measure(program.build())
+    gaps = find_gaps(ctx.started)
+    (row,) = gap_rows(ctx.timed, gaps, np.flatnonzero(gaps.side == GapSide.INSIDE))
     assert row.cause == "input"
     assert row.detail == "host in load_batch on thread 0; ended by second"
     assert (row.start_ns, row.duration_ns) == (11_000, 899_000)
@@ -332,15 +332,15 @@ def test_rows_say_what_the_host_did_and_what_ended_the_gap() -> None:
 
 def test_the_histogram_holds_all_idle_time() -> None:
     program = Program().launch().spend(20).launch().spend(800).launch()
-    ctx = Measurements(program.build())
-    gaps = find_gaps(ctx)
-    rows = gap_histogram(ctx, gaps)
+    ctx = measure(program.build())
+    gaps = find_gaps(ctx.started)
+    rows = gap_histogram(ctx.timed, gaps)
     assert sum(r.idle_ms for r in rows) * 1e6 == pytest.approx(gaps.duration.sum())
     assert [r.scale for r in rows] == ["macro"] * len(rows)
 
 
 def test_no_device_work_means_no_gaps() -> None:
-    assert len(find_gaps(Measurements(TraceBuilder().op("aten::mm", 0, 10).build()))) == 0
+    assert len(find_gaps(measure(TraceBuilder().op("aten::mm", 0, 10).build()).started)) == 0
 
 
 def test_a_gap_is_described_by_the_thread_that_works_not_by_one_that_rests() -> None:
@@ -353,9 +353,9 @@ def test_a_gap_is_described_by_the_thread_that_works_not_by_one_that_rests() -> 
     b.call("cudaLaunchKernel", 950, 960, 2, thread=1).kernel("k2", 960, 1100, 2)
     # the first thread comes back and launches: it rested for all of the last gap as well
     b.op("aten::add_", 2000, 2020).call("cudaLaunchKernel", 2005, 2010, 3).kernel("k3", 2010, 3000, 3)
-    ctx = Measurements(b.build())
-    gaps = find_gaps(ctx)
-    details = [row.detail for row in gap_rows(ctx, gaps, (gaps.side == GapSide.INSIDE).nonzero()[0])]
+    ctx = measure(b.build())
+    gaps = find_gaps(ctx.started)
+    details = [row.detail for row in gap_rows(ctx.timed, gaps, (gaps.side == GapSide.INSIDE).nonzero()[0])]
     assert details == [
         "host in aten::conv2d on thread 1; ended by k2",
         "host in ProfilerStep#0 on thread 0; ended by k3",
@@ -365,13 +365,13 @@ def test_a_gap_is_described_by_the_thread_that_works_not_by_one_that_rests() -> 
 def test_the_histogram_says_what_its_gaps_were_for() -> None:
     """Of three gaps of one length one is a wait's, one slow launching's, one the program's own work."""
     program = Program().launch(us=50).sync().spend(141).launch(us=200).within("aten::long", 0)
-    ctx = Measurements(program.build())
-    gaps = find_gaps(ctx)
-    steps, idle = ctx.steps.steady_count, gaps.duration / 1e6
-    for row in gap_histogram(ctx, gaps):
+    ctx = measure(program.build())
+    gaps = find_gaps(ctx.started)
+    steps, idle = ctx.timed.steps.steady_count, gaps.duration / 1e6
+    for row in gap_histogram(ctx.timed, gaps):
         assert row.idle_ms == pytest.approx(row.launch_ms + row.sync_ms + row.other_ms)
     by_cause = {cause: idle[gaps.cause == cause].sum() / steps for cause in IdleCause}
-    rows = gap_histogram(ctx, gaps)
+    rows = gap_histogram(ctx.timed, gaps)
     assert sum(row.sync_ms for row in rows) == pytest.approx(by_cause[IdleCause.SYNC])
     assert sum(row.launch_ms for row in rows) == pytest.approx(by_cause[IdleCause.LAUNCH])
     rest = sum(spent for cause, spent in by_cause.items() if cause not in (IdleCause.SYNC, IdleCause.LAUNCH))
@@ -383,9 +383,9 @@ def test_idle_time_by_place_adds_up_to_all_of_it() -> None:
     program = (
         Program().launch(us=50).sync().spend(141).launch(us=200).sync().spend(60).launch().within("load_batch", 300)
     )
-    ctx = Measurements(program.within("load_batch", 300).launch("last").build())
-    gaps, steps = find_gaps(ctx), ctx.steps.steady_count
-    rows = gap_places(ctx, gaps)
+    ctx = measure(program.within("load_batch", 300).launch("last").build())
+    gaps, steps = find_gaps(ctx.started), ctx.timed.steps.steady_count
+    rows = gap_places(ctx.timed, gaps)
     assert sum(row.idle_ms for row in rows) * steps * 1e6 == pytest.approx(gaps.duration.sum())
     assert sum(row.share_of_idle for row in rows) == pytest.approx(1.0)
     assert [row.idle_ms for row in rows] == sorted((row.idle_ms for row in rows), reverse=True)

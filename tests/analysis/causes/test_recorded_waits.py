@@ -10,7 +10,7 @@ import numpy as np
 from tests.analysis.build import TraceBuilder
 from traceanalyzer.analysis.causes.reads import read_ranges
 from traceanalyzer.analysis.causes.start import Bound
-from traceanalyzer.analysis.causes.started import Started
+from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.trace import Trace, WaitKind, Waits
 
 COMPUTE, COPY, COMM = 7, 20, 17
@@ -41,7 +41,7 @@ def two_buckets() -> TraceBuilder:
 
 
 def recorded(trace: Trace, **columns: Any) -> list[tuple[int, int]]:
-    found = Started(replace(trace, waits=waits(**columns))).starts.dependencies
+    found = measure(replace(trace, waits=waits(**columns))).started.starts.dependencies
     return list(zip(found.on.tolist(), found.also_on.tolist(), strict=True))
 
 
@@ -74,7 +74,7 @@ def test_two_streams_are_waited_for_the_later_one_first() -> None:
     trace = b.build()
     both = {"stream": [COMPUTE, COMPUTE], "correlation": [11, 12], "source_stream": [COPY, COMM]}
     assert recorded(trace, **both)[2] == (1, 0)
-    started = Started(replace(trace, waits=waits(**both)))
+    started = measure(replace(trace, waits=waits(**both))).started
     assert started.starts.dependencies.delay[2] == 3000
     assert started.bindings.by[2] == Bound.DEPENDENCY
     assert started.bindings.op[2] == 1
@@ -95,13 +95,13 @@ def test_streams_on_which_nothing_ran_and_waits_of_the_host_say_nothing() -> Non
 
 
 def test_without_recorded_waits_times_are_believed() -> None:
-    started = Started(two_buckets().build())
+    started = measure(two_buckets().build()).started
     assert started.starts.dependencies.on.tolist()[4] == 3
 
 
 def test_an_op_that_follows_another_stream_does_not_keep_its_pause_as_its_own() -> None:
     trace = two_buckets().build()
-    started = Started(replace(trace, waits=waits(stream=[COMPUTE], correlation=[14], source_stream=[COMM])))
+    started = measure(replace(trace, waits=waits(stream=[COMPUTE], correlation=[14], source_stream=[COMM]))).started
     starts = started.starts
     assert starts.pause[4] + starts.held[4] < 20_000
     assert starts.dependencies.delay[4] == 5000
@@ -109,5 +109,5 @@ def test_an_op_that_follows_another_stream_does_not_keep_its_pause_as_its_own() 
 
 def test_reads_are_operators_that_bring_a_value_to_the_host() -> None:
     trace = TraceBuilder().op("aten::item", 10, 20).op("aten::mul", 30, 40).op("aten::is_nonzero", 15, 25).build()
-    found = read_ranges(Started(trace))
+    found = read_ranges(measure(trace).linked)
     assert (found.start.tolist(), found.end.tolist()) == ([10_000], [25_000])

@@ -6,13 +6,13 @@ import pytest
 
 from tests.analysis.build import TraceBuilder
 from traceanalyzer.analysis.causes.start import Bound
-from traceanalyzer.analysis.measure import Measurements
+from traceanalyzer.diagnosis.measurements import measure
 
 
 def bound(builder: TraceBuilder) -> tuple[Bound, str | None]:
     """What bound the last op, and the name of the op that it waited for."""
-    m = Measurements(builder.build())
-    by, op = m.bindings.by[-1], int(m.bindings.op[-1])
+    m = measure(builder.build())
+    by, op = m.started.bindings.by[-1], int(m.started.bindings.op[-1])
     return Bound(by), m.trace.strings[m.trace.device_ops.name[op]] if op >= 0 else None
 
 

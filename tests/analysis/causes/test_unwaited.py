@@ -12,7 +12,7 @@ from tests.examples import tried
 from traceanalyzer.analysis.causes import unwaited
 from traceanalyzer.analysis.causes.gaps import REFILL_LAUNCHES, GapSide, find_gaps
 from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
-from traceanalyzer.analysis.measure import Measurements
+from traceanalyzer.diagnosis.measurements import measure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,10 +26,10 @@ def short_queue() -> Iterator[None]:
 
 
 def left(program: Program) -> list[int]:
-    ctx = Measurements(program.build())
-    gaps = find_gaps(ctx)
+    ctx = measure(program.build())
+    gaps = find_gaps(ctx.started)
     inside = gaps.side == GapSide.INSIDE
-    parts = gaps_without_waits(ctx, gaps.start[inside], gaps.end[inside], gaps.next_op[inside])
+    parts = gaps_without_waits(ctx.started, gaps.start[inside], gaps.end[inside], gaps.next_op[inside])
     return np.concatenate([lengths for _, lengths in parts]).tolist()
 
 

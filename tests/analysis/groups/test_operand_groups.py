@@ -16,10 +16,12 @@ from traceanalyzer.analysis.groups.channels import odd_convolutions
 from traceanalyzer.analysis.groups.small_copies import MANY, small_copies
 from traceanalyzer.analysis.groups.strided import LARGE_BYTES, SECTOR_BYTES, crosses, strided_work
 from traceanalyzer.analysis.joined.knowledge import Knowledge
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.roofline.op_models.tensors import DTYPES, Tensor
 from traceanalyzer.analysis.time.concurrency import concurrent_kernel_share
 from traceanalyzer.diagnosis.diagnose import diagnose
+from traceanalyzer.diagnosis.measurements import Measurements, measure
+from traceanalyzer.diagnosis.rules.matrix import odd_channels
+from traceanalyzer.diagnosis.rules.passes import uncoalesced
 from traceanalyzer.trace import CopyKind, Device, DeviceOpKind
 
 HALF = "c10::Half"
@@ -27,7 +29,7 @@ CONV = "sm90_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize12
 
 
 def measured(b: TraceBuilder) -> Measurements:
-    return Measurements(b.build(devices=(Device(0, "round"),)), Knowledge(hardware=TABLE))
+    return measure(b.build(devices=(Device(0, "round"),)), Knowledge(hardware=TABLE))
 
 
 def operator(
@@ -58,7 +60,8 @@ def odd(x: list[int], weight: list[int], dtype: str = HALF, kernel: str = CONV) 
         b, "aten::cudnn_convolution", kernel, [x, weight, [], [], [], []], dtype, lists=4, groups=x[1] // weight[1]
     )
     m = measured(b)
-    found = odd_convolutions(m, np.ones(1, bool))
+    found = odd_convolutions(m.rated, np.ones(1, bool))
+    assert [draft.id for draft in odd_channels(m, np.ones(1, bool))] == (["odd-channels"] if found else [])
     return found.shapes if found else None
 
 
@@ -85,7 +88,10 @@ def strided(name: str, shape: list[int], *strides: list[int], dtype: str = "floa
     b = TraceBuilder()
     kernel = "void at::native::elementwise_kernel<128, 4, add>"
     operator(b, name, kernel, [shape] * len(strides), dtype, list(strides))
-    return strided_work(measured(b)) is not None
+    m = measured(b)
+    found = strided_work(m.rated) is not None
+    assert [draft.id for draft in uncoalesced(m, np.ones(1, bool))] == (["uncoalesced-access"] if found else [])
+    return found
 
 
 def test_a_transposed_and_a_contiguous_operand() -> None:
@@ -170,7 +176,7 @@ def copied(size: int) -> dict[str, int]:
 
 
 def test_many_small_copies() -> None:
-    found = small_copies(sending(50))
+    found = small_copies(sending(50).timed)
     assert found is not None
     assert (found.a_step, found.median_bytes, found.operator) == (50, 1024, "aten::to")
     assert found.host_ms == pytest.approx(50 * 0.018)
@@ -179,7 +185,7 @@ def test_many_small_copies() -> None:
 
 @pytest.mark.parametrize("m", [sending(MANY - 1), sending(50, 1_000_000), sending(50, inside="aten::index")])
 def test_few_or_large_ones_or_an_operators_own_are_none(m: Measurements) -> None:
-    assert small_copies(m) is None
+    assert small_copies(m.timed) is None
 
 
 def test_the_finding_says_what_one_copy_would_bring() -> None:
@@ -202,10 +208,10 @@ def test_kernels_side_by_side_by_counting(kernels: list[tuple[int, int]]) -> Non
         b.kernel(f"k{i}", start, start + length, stream=i)
     depth = [sum(start <= t < start + length for start, length in kernels) for t in range(100)]
     expected = sum(d > 1 for d in depth) / sum(d > 0 for d in depth)
-    assert concurrent_kernel_share(Measurements(b.build())) == pytest.approx(expected)
+    assert concurrent_kernel_share(measure(b.build()).timed) == pytest.approx(expected)
 
 
 def test_graphs_recorded_as_one_hide_their_kernels() -> None:
     b = TraceBuilder().kernel("graph", 0, 10, kind=DeviceOpKind.GRAPH).kernel("k", 20, 30)
-    assert concurrent_kernel_share(Measurements(b.build())) is None
-    assert concurrent_kernel_share(Measurements(TraceBuilder().op("aten::add", 0, 10).build())) is None
+    assert concurrent_kernel_share(measure(b.build()).timed) is None
+    assert concurrent_kernel_share(measure(TraceBuilder().op("aten::add", 0, 10).build()).timed) is None

@@ -7,12 +7,12 @@ import json
 from tests.analysis.build import TraceBuilder
 from tests.analysis.roofline.test_roofline import GEMM, TABLE, mm
 from traceanalyzer.analysis.joined.knowledge import Knowledge
-from traceanalyzer.analysis.measure import Measurements
+from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.trace import CopyKind, Device, DeviceOpKind
 
 
 def seen(b: TraceBuilder) -> dict[str, str]:
-    m = Measurements(b.build(devices=(Device(0, "round"),)), Knowledge(hardware=TABLE))
+    m = measure(b.build(devices=(Device(0, "round"),)), Knowledge(hardware=TABLE))
     return {c.name: c.value for c in m.conditions}
 
 

@@ -8,11 +8,11 @@ import pytest
 from tests.analysis.build import TraceBuilder
 from tests.recorded import recording
 from traceanalyzer import load
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.time.regularity import MIN_STEPS, percentile
 from traceanalyzer.diagnosis.diagnose import diagnose
+from traceanalyzer.diagnosis.measurements import Measurements, measure
+from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.report import outline
-from traceanalyzer.selection import measured
 from traceanalyzer.trace import OverheadKind
 
 
@@ -29,7 +29,7 @@ def steps(
         if i == flush:
             b.overhead(OverheadKind.PROFILER, now + 0.5 * time + 10, now + time - 1)
         now += time
-    return Measurements(b.build())
+    return measure(b.build())
 
 
 def found(m: Measurements) -> set[str]:
@@ -113,7 +113,7 @@ def test_latency_is_that_of_inference_alone() -> None:
 def test_latency_of_a_recording_by_hand() -> None:
     m = measured(load(str(recording("kineto/tiny_mlp_infer.base")))).critical
     assert m.latency is not None
-    ops, chosen = m.trace.device_ops, m.steps
+    ops, chosen = m.trace.device_ops, m.timed.steps
     times = []
     for i in range(chosen.warmup, len(chosen)):
         mine = [int(e) for e, of in zip(ops.end, chosen.of_op, strict=True) if of == i]

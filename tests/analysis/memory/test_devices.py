@@ -14,7 +14,7 @@ import pytest
 from tests.snapshots import FORWARD, MIB, SEGMENT, content, event, freed, segment, snapshot
 from traceanalyzer.analysis.memory.measure import MemoryOfDevice, measured
 from traceanalyzer.report.memory.build import memory_report
-from traceanalyzer.report.memory.render import render_terminal
+from traceanalyzer.report.memory.document import memory_document
 
 DATA = Path(__file__).parents[2] / "data" / "memory"
 
@@ -66,7 +66,7 @@ def test_the_report_keeps_the_gpus_apart(tmp_path: Path) -> None:
     value["device_traces"] = [events, [event("alloc", SEGMENT, MIB, FORWARD), *freed(SEGMENT, MIB)]]
     report = memory_report(snapshot(tmp_path, value))
     assert "8.39 MB allocated at the peak of GPU 0" in report.headline
-    text = render_terminal(report, 120)
+    text = memory_document(report).terminal(120, colour=False)
     for device in (0, 1):
         assert f"GPU {device} peak allocated" in text
         assert f"on GPU {device}" in text

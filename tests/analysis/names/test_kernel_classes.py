@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from traceanalyzer.analysis.names.kernel_classes import MAX_NAME, KernelClasses
-from traceanalyzer.errors import TraceAnalyzerError
+from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.trace import DeviceOpKind, DeviceOps, Trace
 
 if TYPE_CHECKING:

@@ -5,15 +5,15 @@ import pytest
 from tests.analysis.build import TraceBuilder
 from tests.analysis.collectives import GEMM, Ranked
 from tests.recorded import recording
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.names.phase_names import Role, role_of
+from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.ingest import load
 
 REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 
 
 def measured(name: str) -> Measurements:
-    return Measurements(load([recording(name)]).traces[0])
+    return measure(load([recording(name)]).traces[0])
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def training(steps: int = 3) -> Measurements:
     builder = Ranked()
     for i in range(steps):
         step(builder, 1000.0 * i)
-    return Measurements(builder.trace())
+    return measure(builder.trace())
 
 
 def test_the_step_by_what_its_work_is_for() -> None:
@@ -79,7 +79,7 @@ def test_a_wait_outside_of_all_phases_is_told_by_those_around_it() -> None:
     for i in range(3):
         step(builder, 1000.0 * i)
         builder.call("cudaStreamSynchronize", 1000.0 * i + 204, 1000.0 * i + 206)
-    assert {row.phase for row in Measurements(builder.trace()).syncs} == {"forward", "between backward and optimizer"}
+    assert {row.phase for row in measure(builder.trace()).syncs} == {"forward", "between backward and optimizer"}
 
 
 def test_exposed_communication_is_split_into_tail_and_the_rest() -> None:
@@ -89,7 +89,7 @@ def test_exposed_communication_is_split_into_tail_and_the_rest() -> None:
 
 
 def test_without_a_backward_pass_there_is_no_tail() -> None:
-    time = Measurements(Ranked().launched(GEMM, 0, 9, 0).launched(REDUCE, 9, 20, 1).trace()).communication
+    time = measure(Ranked().launched(GEMM, 0, 9, 0).launched(REDUCE, 9, 20, 1).trace()).communication
     assert time is not None
     assert time.exposed_ms > 0
     assert time.tail_ms is time.between_ms is None
@@ -97,15 +97,15 @@ def test_without_a_backward_pass_there_is_no_tail() -> None:
 
 def test_the_tail_by_looking_at_every_nanosecond_stretch() -> None:
     m = measured("ranks2/ddp_accum_sync.base.rank0")
-    ops, roles, device = m.trace.device_ops, m.phases.of_op, m.device
+    ops, roles, device = m.trace.device_ops, m.phases.of_op, m.timed.device
     compute = [
         (int(ops.start[i]), int(ops.end[i]), int(roles[i]))
         for i in range(len(ops))
-        if m.is_compute[i] and ops.device[i] == device
+        if m.linked.is_compute[i] and ops.device[i] == device
     ]
-    window = int(m.steps.start[m.steps.warmup]), int(m.steps.end[-1])
+    window = int(m.timed.steps.start[m.timed.steps.warmup]), int(m.timed.steps.end[-1])
     tail = 0
-    exposed = m.activity[device].exposed_communication
+    exposed = m.timed.activity[device].exposed_communication
     for start, end in zip(exposed.start.tolist(), exposed.end.tolist(), strict=True):
         before = [c for c in compute if c[0] <= start and c[2] in (Role.FORWARD, Role.BACKWARD, Role.OPTIMIZER)]
         after = [c for c in compute if c[0] > start and c[2] in (Role.FORWARD, Role.BACKWARD, Role.OPTIMIZER)]
@@ -115,7 +115,7 @@ def test_the_tail_by_looking_at_every_nanosecond_stretch() -> None:
     assert time is not None
     assert time.tail_ms is not None
     assert time.between_ms is not None
-    assert time.tail_ms == pytest.approx(tail / 1e6 / m.steps.steady_count, rel=1e-9)
+    assert time.tail_ms == pytest.approx(tail / 1e6 / m.timed.steps.steady_count, rel=1e-9)
     assert time.tail_ms + time.between_ms == pytest.approx(time.exposed_ms)
     assert time.tail_ms == pytest.approx(9.44, abs=0.01)
 
@@ -148,7 +148,7 @@ def autograd_loop() -> TraceBuilder:
 
 
 def test_what_reads_gradients_is_not_part_of_the_next_forward_pass() -> None:
-    m = Measurements(autograd_loop().trace())
+    m = measure(autograd_loop().trace())
     times = m.phase_times
     assert times is not None
     assert times.forward is not None
@@ -170,7 +170,7 @@ def test_inference_has_no_backward_pass() -> None:
 
 
 def test_kernels_alone_do_not_tell_inference() -> None:
-    assert Measurements(Ranked().launched(GEMM, 0, 10, 0).trace()).program is None
+    assert measure(Ranked().launched(GEMM, 0, 10, 0).trace()).program is None
 
 
 def test_steps_that_a_grad_scaler_skipped_are_counted() -> None:
@@ -181,7 +181,7 @@ def test_steps_that_a_grad_scaler_skipped_are_counted() -> None:
         builder.op("aten::_amp_foreach_non_finite_check_and_unscale_", at + 300, at + 310)
         if i != 2:
             builder.annotation("Optimizer.step#Adam.step", at + 320, at + 400)
-    program = Measurements(builder.trace()).program
+    program = measure(builder.trace()).program
     assert program is not None
     assert (program.skipped_optimizer_steps, program.optimizer_steps) == (1, 0.75)
 
@@ -190,13 +190,13 @@ def test_sends_and_receives_that_nothing_hides() -> None:
     builder = Ranked().launched(GEMM, 0, 100, 0)
     builder.collective(50, 160, 20, name="recv", kernel="ncclDevKernel_SendRecv", stream=9)
     builder.launched(GEMM, 160, 200, 30)
-    time = Measurements(builder.trace()).communication
+    time = measure(builder.trace()).communication
     assert time is not None
     assert time.send_recv_ms == pytest.approx(0.06)
 
 
 def test_kernels_of_sends_that_may_be_an_all_to_all_are_no_pipeline() -> None:
     builder = Ranked().launched(GEMM, 0, 100, 0).launched("ncclDevKernel_SendRecv", 100, 160, 20)
-    time = Measurements(builder.trace()).communication
+    time = measure(builder.trace()).communication
     assert time is not None
     assert time.send_recv_ms is None

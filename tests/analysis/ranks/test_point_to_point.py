@@ -7,9 +7,9 @@ import pytest
 from tests.kineto_builder import KinetoTrace
 from traceanalyzer import load
 from traceanalyzer.analysis.ranks.point_to_point import traffic
+from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.report.build import report_of
 from traceanalyzer.report.html.rank_charts import traffic as chart_of
-from traceanalyzer.selection import measured
 
 STEPS, STEP_US = 4, 1000
 
@@ -46,7 +46,7 @@ def pipeline(tmp_path):
 
 
 def test_peers_are_read_and_bytes_a_step_added_up(pipeline):
-    rows = traffic(measured(load(*pipeline)).each)
+    rows = traffic([m.timed for m in measured(load(*pipeline)).each])
     seen = {(row.sender, row.receiver): (row.messages, row.bytes, row.seen_by) for row in rows}
     assert seen == {
         (0, 1): (1.0, 4000.0, "sender"),
@@ -59,25 +59,25 @@ def test_peers_are_read_and_bytes_a_step_added_up(pipeline):
 
 def test_a_message_of_unknown_size_is_counted_without_bytes(tmp_path):
     path = recording(tmp_path, 0, [("send", 1000, 1, "Unheard"), ("send", 1000, 1)])
-    (row,) = traffic(measured(load(path)).each)
+    (row,) = traffic([m.timed for m in measured(load(path)).each])
     assert (row.messages, row.bytes) == (2.0, None)
 
 
 @pytest.mark.parametrize("peer", ["one", -3, "", 2**40, None, [1]])
 def test_a_peer_that_is_no_rank_is_none(tmp_path, peer):
-    assert traffic(measured(load(recording(tmp_path, 0, [("send", 1000, peer)]))).each) == []
+    assert traffic([m.timed for m in measured(load(recording(tmp_path, 0, [("send", 1000, peer)]))).each]) == []
 
 
 def test_collectives_have_no_peer(tmp_path):
-    assert traffic(measured(load(recording(tmp_path, 0, [("allreduce", 1000, 1)]))).each) == []
+    assert traffic([m.timed for m in measured(load(recording(tmp_path, 0, [("allreduce", 1000, 1)]))).each]) == []
 
 
 def test_the_map_has_a_cell_for_each_pair(pipeline):
     report = report_of(measured(load(*pipeline)))
     chart = chart_of(report)
     (cells,) = chart.plot.marks
-    assert cells.said[0] == "rank 0 to rank 1: 4.00 kB a step in 1 messages"
-    assert cells.strength[0] == 1.0
+    assert cells.boxes[0].hint == "rank 0 to rank 1: 4.00 kB a step in 1 messages"
+    assert cells.boxes[0].strength == 1.0
     assert list(chart.plot.x.names) == ["rank 0", "rank 1", "rank 2"]
-    at = list(zip(cells.x0, cells.y0, strict=True))
+    at = [(box.x0, box.y0) for box in cells.boxes]
     assert at[0] == (1 - 0.48, 0 - 0.46), "from the left to below"

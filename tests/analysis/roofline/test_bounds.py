@@ -13,19 +13,19 @@ import pytest
 from tests.analysis.build import TraceBuilder
 from tests.analysis.roofline.test_roofline import GPU, mm, op
 from traceanalyzer.analysis.joined.knowledge import Knowledge
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.roofline.bounds import Bound, Reached, bounds
 from traceanalyzer.analysis.roofline.instructions import SLOTS
 from traceanalyzer.analysis.roofline.traffic import PASSES, tile
-from traceanalyzer.hardware import HardwareTable
+from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.trace import Device
+from traceanalyzer.trace.hardware import HardwareTable
 
 # 1,280e9 instructions a second: 4 schedulers of 32 threads, half of 10 TFLOP/s over 500 lanes
 LARGE = replace(GPU, fp32_lanes_per_sm=500, cache_bytes=1_000_000)
 
 
 def context(builder: TraceBuilder) -> Measurements:
-    return Measurements(builder.build(devices=(Device(0, "round"),)), Knowledge(hardware=HardwareTable((LARGE,))))
+    return measure(builder.build(devices=(Device(0, "round"),)), Knowledge(hardware=HardwareTable((LARGE,))))
 
 
 def kernel(
@@ -57,14 +57,17 @@ def test_the_nearest_ceiling_counts(arithmetic, tensor, instructions, memory, bo
 def test_instructions_of_known_kernels_are_a_ceiling():
     name = "void at::native::vectorized_elementwise_kernel<4, at::native::GeluCUDAKernelImpl(int)>(int)"
     ctx = kernel(name, "aten::gelu", [[1000, 1000]], 30)  # 30 slots x 1e6 / 1.28e12 = 23.4 us, memory 8 us
-    assert ctx.roofline.bound.tolist() == [Bound.INSTRUCTIONS]
-    assert ctx.roofline.attainable[0] == pytest.approx(8_000)
-    assert kernel(name.replace("Gelu", "Unlisted"), "aten::gelu", [[1000, 1000]], 30).roofline.bound[0] == Bound.LATENCY
+    assert ctx.rated.roofline.bound.tolist() == [Bound.INSTRUCTIONS]
+    assert ctx.rated.roofline.attainable[0] == pytest.approx(8_000)
+    assert (
+        kernel(name.replace("Gelu", "Unlisted"), "aten::gelu", [[1000, 1000]], 30).rated.roofline.bound[0]
+        == Bound.LATENCY
+    )
 
 
 def test_kernels_that_cannot_have_gone_over_all_elements_are_not_judged_by_them():
     name = "void at::native::reduce_kernel<512, 1, at::native::ArgMaxOps>(int)"
-    slow, quick = (kernel(name, "aten::argmax", [[1000, 1000]], us).roofline.bound[0] for us in (40, 20))
+    slow, quick = (kernel(name, "aten::argmax", [[1000, 1000]], us).rated.roofline.bound[0] for us in (40, 20))
     assert (slow, quick) == (Bound.INSTRUCTIONS, Bound.LATENCY)  # 39e6 / 1.28e12 = 30 us
 
 
@@ -73,13 +76,13 @@ def test_instructions_a_block():
     # (28e6 + 4.4e6) / 1.28e12 = 25 us, (28e6 + 44e6) / 1.28e12 = 56 us; as softmax, whose model needs no values
     few = kernel(name, "aten::_softmax", [[1000, 1000]], 80, blocks=100)
     many = kernel(name, "aten::_softmax", [[1000, 1000]], 80, blocks=1000)
-    assert (few.roofline.bound[0], many.roofline.bound[0]) == (Bound.LATENCY, Bound.INSTRUCTIONS)
+    assert (few.rated.roofline.bound[0], many.rated.roofline.bound[0]) == (Bound.LATENCY, Bound.INSTRUCTIONS)
 
 
 def test_data_that_the_cache_keeps_does_not_wait_for_the_memory():
     name = "void at::native::vectorized_elementwise_kernel<4, at::native::neg>(int)"
-    assert kernel(name, "aten::neg", [[1000, 1000]], 10).roofline.bound[0] == Bound.MEMORY
-    assert kernel(name, "aten::neg", [[50, 1000]], 0.5).roofline.bound[0] == Bound.LATENCY
+    assert kernel(name, "aten::neg", [[1000, 1000]], 10).rated.roofline.bound[0] == Bound.MEMORY
+    assert kernel(name, "aten::neg", [[50, 1000]], 0.5).rated.roofline.bound[0] == Bound.LATENCY
 
 
 def test_products_read_their_operands_wave_by_wave_when_the_cache_does_not_hold_them():
@@ -91,8 +94,8 @@ def test_products_read_their_operands_wave_by_wave_when_the_cache_does_not_hold_
     )
     ctx = context(b)  # 10 tiles at a time: 8 x 1.25
     reads = 4096**3 * 2 * (8 + 10 / 8) * (128 + 64) / 2 / (10 * 128 * 64)
-    assert ctx.roofline.expected[0] == pytest.approx(reads + 4096**2 * 2)
-    assert ctx.roofline.bytes[0] == 3 * 4096**2 * 2
+    assert ctx.rated.roofline.expected[0] == pytest.approx(reads + 4096**2 * 2)
+    assert ctx.rated.roofline.bytes[0] == 3 * 4096**2 * 2
     by_rows = TraceBuilder()
     columns = {"blocks": 2048, "threads": 512, "registers": 128}
     shapes, dtypes = "[[4096,1024],[1024,2048]]", '["float","float"]'
@@ -100,10 +103,10 @@ def test_products_read_their_operands_wave_by_wave_when_the_cache_does_not_hold_
     area = 10 * 128 * 64  # more blocks than run at a time: a wave is a part of rows or columns of tiles
     sides = (4096 + area / 4096 + 2048 + area / 2048) / 2
     reads = 4096 * 1024 * 2048 * 4 * sides / area
-    assert context(by_rows).roofline.expected[0] == pytest.approx(reads + 4096 * 2048 * 4)
+    assert context(by_rows).rated.roofline.expected[0] == pytest.approx(reads + 4096 * 2048 * 4)
     small = TraceBuilder()
     mm(small, 256, ("nvjet_sm90_tst_128x64_64x8_1x2_h_bz_NNT", 100, 2000, {"blocks": 10, "threads": 512}))
-    assert context(small).roofline.expected[0] == 3 * 256**2 * 2
+    assert context(small).rated.roofline.expected[0] == 3 * 256**2 * 2
 
 
 def test_kernels_of_one_operator_go_over_its_tensors_as_their_algorithm_tells():
@@ -112,7 +115,7 @@ def test_kernels_of_one_operator_go_over_its_tensors_as_their_algorithm_tells():
     reduce, apply = "batch_norm_backward_reduce_channels_last_kernel", "batch_norm_backward_elemt_channels_last_kernel"
     kernels = ((reduce, 50, 60, {}), (apply, 60, 70, {}), ("void FillFunctor", 70, 71, {}))
     op(b, "aten::native_batch_norm_backward", 0, sizes, json.dumps(["float"] * 7), *kernels)
-    expected = context(b).roofline.expected
+    expected = context(b).rated.roofline.expected
     assert expected.tolist() == [2 * 256_000 * 4, 3 * 256_000 * 4, 0]
 
 
@@ -128,7 +131,7 @@ def test_kernels_around_convolutions():
         b.kernel(name, 100 * i + 20, 100 * i + 110, i + 1, blocks=blocks, threads=256)
     inputs = (2 * 8 * 64 * 50 * 50 + 64 * 64 * 9) * 4
     layouts = [2 * 4 * blocks * 256 * 4 for blocks in (1250, 36)]  # four elements a thread, read and written
-    assert context(b).roofline.expected.tolist() == [*layouts, inputs]
+    assert context(b).rated.roofline.expected.tolist() == [*layouts, inputs]
 
 
 def test_instructions_a_thread_and_an_operation():
@@ -139,21 +142,21 @@ def test_instructions_a_thread_and_an_operation():
     b.call("cudaLaunchKernel", 1, 2, 1).kernel("avg_pool2d_out_cuda_frame", 20, 920, 1, blocks=1000, threads=128)
     time = 73 * 1000 * 50 * 50 * 4 / LARGE.issue_rate * 1e9  # 570 of 900 us
     assert time / 900_000 == pytest.approx(0.634, abs=1e-3)
-    assert context(b).roofline.bound.tolist() == [Bound.INSTRUCTIONS]
+    assert context(b).rated.roofline.bound.tolist() == [Bound.INSTRUCTIONS]
 
 
 def test_rows_are_read_again_where_the_running_blocks_exceed_the_cache():
     name = "void at::native::cunn_SoftMaxForward<4, float>(int)"
     held = {"blocks": 1000, "threads": 1024, "registers": 16}  # 20 blocks at a time, 1 MB of cache
-    assert kernel(name, "aten::_softmax", [[1000, 1000]], 90, **held).roofline.expected[0] == pytest.approx(8e6)
+    assert kernel(name, "aten::_softmax", [[1000, 1000]], 90, **held).rated.roofline.expected[0] == pytest.approx(8e6)
     long = kernel(name, "aten::_softmax", [[1000, 20000]], 900, **held)  # 20 x 80 kB
-    assert long.roofline.expected[0] == pytest.approx(4 * 80e6)
+    assert long.rated.roofline.expected[0] == pytest.approx(4 * 80e6)
 
 
 def test_no_kernel_is_expected_to_move_more_than_the_memory_can():
     name = "void at::native::cunn_SoftMaxForward<4, float>(int)"
     quick = kernel(name, "aten::_softmax", [[1000, 20000]], 200, blocks=1000, threads=1024, registers=16)
-    assert quick.roofline.expected[0] == pytest.approx(200e6)
+    assert quick.rated.roofline.expected[0] == pytest.approx(200e6)
 
 
 def test_look_ups_miss_the_cache_as_far_as_it_does_not_hold_the_table():
@@ -161,7 +164,7 @@ def test_look_ups_miss_the_cache_as_far_as_it_does_not_hold_the_table():
     shapes, dtypes = json.dumps([[10_000, 100], [20_000]]), json.dumps(["float", "long int"])
     op(b, "aten::embedding", 0, shapes, dtypes, ("void vectorized_gather_kernel<16>", 50, 90, {}))
     table, written, index = 4e6, 8e6, 160e3
-    expected = context(b).roofline.expected[0]
+    expected = context(b).rated.roofline.expected[0]
     assert expected == pytest.approx(written + written * (1 - 1e6 / (table + index)))
 
 
@@ -191,9 +194,9 @@ def test_products_of_a_batch_find_their_own_operands_in_the_cache():
     """Sixteen products of 0.5 MB each: a cache of 1 MB holds those of one, not all."""
     columns = {"blocks": 256, "threads": 512, "registers": 128}
     many = kernel("ampere_sgemm_64x64_nn", "aten::bmm", [[16, 256, 256], [16, 256, 256]], 9000, **columns)
-    assert many.roofline.expected[0] == 16 * 3 * 256**2 * 4
+    assert many.rated.roofline.expected[0] == 16 * 3 * 256**2 * 4
     one = kernel("ampere_sgemm_64x64_nn", "aten::bmm", [[1, 1024, 1024], [1, 1024, 1024]], 9000, **columns)
-    assert one.roofline.expected[0] > 3 * 1024**2 * 4
+    assert one.rated.roofline.expected[0] > 3 * 1024**2 * 4
 
 
 def test_matrix_kernels_of_an_operator_share_its_traffic_beside_kernels_that_are_described():
@@ -207,4 +210,4 @@ def test_matrix_kernels_of_an_operator_share_its_traffic_beside_kernels_that_are
         b.call("cudaLaunchKernel", 1 + i, 2 + i, i + 1)
         b.kernel(name, 100 * i + 20, 100 * i + 110, i + 1, blocks=blocks, threads=256)
     least = (3 * 64 * 20 * 20 + 2 * 64 * 64 * 9) * 4
-    assert context(b).roofline.expected[1:].tolist() == pytest.approx([least / 2] * 2)
+    assert context(b).rated.roofline.expected[1:].tolist() == pytest.approx([least / 2] * 2)

@@ -11,15 +11,15 @@ import pytest
 
 from tests.analysis.build import TraceBuilder
 from traceanalyzer.analysis.joined.knowledge import Knowledge
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.roofline.bounds import Bound
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.precision import NO, UNKNOWN, YES, tensor_cores
 from traceanalyzer.analysis.tables.kernels import kernel_stats
 from traceanalyzer.analysis.tables.ops import op_stats
 from traceanalyzer.analysis.tables.roofline_step import roofline_step
-from traceanalyzer.hardware import Hardware, HardwareTable
+from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.trace import Ceilings, Collectives, CopyKind, Device, DeviceOpKind
+from traceanalyzer.trace.hardware import Hardware, HardwareTable
 
 GPU = Hardware(
     name="round",
@@ -41,7 +41,7 @@ GEMM, ADD = "ampere_bf16_s16816gemm_bf16_128x64", "void at::native::vectorized_e
 
 
 def context(builder: TraceBuilder, name: str | None = "round") -> Measurements:
-    return Measurements(builder.build(devices=(Device(0, name),)), Knowledge(hardware=TABLE))
+    return measure(builder.build(devices=(Device(0, name),)), Knowledge(hardware=TABLE))
 
 
 def op(builder: TraceBuilder, name: str, at: float, shapes: str, dtypes: str, *kernels: tuple[Any, ...]) -> None:
@@ -60,7 +60,7 @@ def mm(builder: TraceBuilder, n: int, *kernels: tuple[Any, ...], at: float = 0, 
 def test_compute_bound_product() -> None:
     b = TraceBuilder()
     mm(b, 1000, (GEMM, 20, 50, {"blocks": 100, "threads": 256}))
-    r = context(b).roofline
+    r = context(b).rated.roofline
     assert r.flops[0] == 2e9
     assert r.bytes[0] == 3 * 2e6
     assert r.attainable[0] == pytest.approx(20_000)  # 2e9 / 100e12
@@ -73,7 +73,7 @@ def test_memory_bound_copy_and_memset_and_host_copy() -> None:
     b.kernel("Memcpy DtoD", 0, 200, copy_kind=CopyKind.DEVICE_TO_DEVICE, **copy)
     b.kernel("Memset", 300, 400, kind=DeviceOpKind.MEMSET, bytes=50_000_000)
     b.kernel("Memcpy HtoD", 500, 15_500, copy_kind=CopyKind.HOST_TO_DEVICE, **copy)
-    r = context(b).roofline
+    r = context(b).rated.roofline
     assert r.attainable.tolist() == pytest.approx([100_000, 50_000, 5_000_000])
     assert r.bound.tolist() == [Bound.MEMORY, Bound.MEMORY, Bound.LINK]
 
@@ -89,7 +89,7 @@ def test_memory_bound_copy_and_memset_and_host_copy() -> None:
 def test_fp32_product_is_held_against_the_cores_that_it_uses(kernel: str, attainable_us: float, precision: int) -> None:
     b = TraceBuilder()
     mm(b, 1000, (kernel, 20, 320, {}), dtype="float")
-    r = context(b).roofline
+    r = context(b).rated.roofline
     assert r.attainable[0] == pytest.approx(attainable_us * 1000)
     assert r.precision[0] == precision
 
@@ -99,14 +99,14 @@ def test_too_small_to_fill_the_gpu() -> None:
     mm(b, 1000, (GEMM, 20, 220, {"blocks": 4, "threads": 256}))
     mm(b, 16, (GEMM, 300, 310, {"blocks": 64, "threads": 256}), at=100)
     mm(b, 1000, (GEMM, 400, 425, {"blocks": 4, "threads": 256}), at=200)
-    r = context(b).roofline
+    r = context(b).rated.roofline
     assert r.bound.tolist() == [Bound.LATENCY, Bound.LATENCY, Bound.COMPUTE]
 
 
 def test_kernels_of_one_operator_share_its_work() -> None:
     b = TraceBuilder()
     mm(b, 1000, (GEMM, 20, 50, {}), ("void cublasLt::splitKreduce_kernel<32>", 50, 60, {}))
-    r = context(b).roofline
+    r = context(b).rated.roofline
     assert r.flops.sum() == 2e9
     assert r.bytes.tolist() == pytest.approx([4.5e6, 1.5e6])
     assert r.attainable.sum() == pytest.approx(20_000)
@@ -117,14 +117,14 @@ def test_waves_from_the_grid_and_what_an_sm_holds() -> None:
     b.kernel(GEMM, 0, 10, blocks=30, threads=1024, registers=64, shared_bytes=0)
     b.kernel(GEMM, 20, 30, blocks=30, threads=128, registers=64, shared_bytes=60_000)
     b.kernel(GEMM, 40, 50)
-    assert context(b).roofline.waves.tolist() == pytest.approx([3, 3, np.nan], nan_ok=True)
+    assert context(b).rated.roofline.waves.tolist() == pytest.approx([3, 3, np.nan], nan_ok=True)
 
 
 @pytest.mark.parametrize("name", [None, "square"])
 def test_unknown_gpu_has_no_roofline_but_work(name: str | None) -> None:
     b = TraceBuilder()
     mm(b, 1000, (GEMM, 20, 60, {}))
-    r = context(b, name).roofline
+    r = context(b, name).rated.roofline
     assert r.flops[0] == 2e9
     assert np.isnan(r.attainable).all()
     assert r.bound.tolist() == [Bound.UNKNOWN]
@@ -133,7 +133,7 @@ def test_unknown_gpu_has_no_roofline_but_work(name: str | None) -> None:
 def test_unmodelled_kernel_gets_nothing() -> None:
     b = TraceBuilder()
     op(b, "mine::op", 0, "[[8]]", '["float"]', ("my_kernel", 20, 60, {}))
-    r = context(b).roofline
+    r = context(b).rated.roofline
     assert not r.modelled.any()
     assert r.bound.tolist() == [Bound.UNKNOWN]
 
@@ -161,7 +161,7 @@ def test_step_adds_up_and_says_what_it_does_not_know() -> None:
     b = TraceBuilder()
     mm(b, 1000, (GEMM, 20, 60, {}))
     op(b, "mine::op", 100, "[[8]]", '["float"]', ("my_kernel", 120, 160, {}))
-    step = roofline_step(context(b))
+    step = roofline_step(context(b).rated)
     assert step is not None
     assert step.gpu == "round"
     assert step.modelled_share == pytest.approx(0.5)
@@ -180,7 +180,7 @@ def test_forward_operators_in_the_backward_pass_count_for_hfu_alone() -> None:
     b.op("autograd::engine::evaluate_function: CheckpointFunctionBackward", 90, 130)
     b.op("aten::linear", 95, 115)
     mm(b, 1000, (GEMM, 120, 160, {}), at=100)
-    step = roofline_step(context(b))
+    step = roofline_step(context(b).rated)
     assert step is not None
     assert step.hfu == pytest.approx(2 * 2e9 / 100e12 / 140e-6)
     assert step.mfu == pytest.approx(step.hfu / 2)
@@ -192,19 +192,19 @@ def test_measured_ceilings_stand_beside_the_datasheet() -> None:
     b.kernel("Memset", 70, 90, kind=DeviceOpKind.MEMSET, bytes=5_000_000)
     trace = b.build(devices=(Device(0, "round"),))
     ceilings = Ceilings(bandwidth=0.5e12, matmul={"bf16": 80e12, "tf32": 1e9})
-    ctx = Measurements(replace(trace, ceilings=ceilings), Knowledge(hardware=TABLE))
-    assert ctx.roofline.attainable.tolist() == pytest.approx([20_000, 5_000])
-    assert ctx.roofline.reachable.tolist() == pytest.approx([25_000, 10_000])
-    step = roofline_step(ctx)
+    ctx = measure(replace(trace, ceilings=ceilings), Knowledge(hardware=TABLE))
+    assert ctx.rated.roofline.attainable.tolist() == pytest.approx([20_000, 5_000])
+    assert ctx.rated.roofline.reachable.tolist() == pytest.approx([25_000, 10_000])
+    step = roofline_step(ctx.rated)
     assert step is not None
     assert (step.ideal_ms, step.reachable_ms) == (pytest.approx(0.025), pytest.approx(0.035))
-    assert np.isnan(context(b).roofline.reachable).all()
+    assert np.isnan(context(b).rated.roofline.reachable).all()
 
 
 def test_unknown_gpu_has_work_but_no_ideal_time() -> None:
     b = TraceBuilder()
     mm(b, 1000, (GEMM, 20, 60, {}))
-    step = roofline_step(context(b, "square"))
+    step = roofline_step(context(b, "square").rated)
     assert step is not None
     assert (step.gpu, step.ideal_ms, step.mfu, step.compute_bound_ms) == (None, None, None, None)
     assert step.tflop == pytest.approx(0.002)
@@ -215,7 +215,7 @@ def test_rows_of_kernels_and_operators_carry_the_roofline() -> None:
     b = TraceBuilder()
     mm(b, 1000, (GEMM, 20, 60, {"blocks": 30, "threads": 1024, "occupancy": 50}))
     ctx = context(b)
-    (kernel,), (operator,) = kernel_stats(ctx), op_stats(ctx)
+    (kernel,), (operator,) = kernel_stats(ctx.rated), op_stats(ctx.rated)
     for row in (kernel, operator):
         assert row.bound_by == "latency"  # half of the tensor cores' peak
         assert row.sol == pytest.approx(0.5)
@@ -230,7 +230,7 @@ def test_a_step_that_is_mostly_unmodelled_has_no_ideal_time() -> None:
     b = TraceBuilder()
     mm(b, 1000, (GEMM, 20, 60, {}))
     op(b, "mine::op", 100, "[[8]]", '["float"]', ("my_kernel", 120, 220, {}))
-    step = roofline_step(context(b))
+    step = roofline_step(context(b).rated)
     assert step is not None
     assert (step.ideal_ms, step.mfu, step.bandwidth_share) == (None, None, None)
     assert step.headroom_ms == pytest.approx(0.02)
@@ -246,7 +246,7 @@ def test_collectives_are_held_against_the_links_and_use_few_blocks_on_purpose() 
     trace = b.build(
         devices=(Device(0, "round"),), collectives=Collectives.from_columns(table | {"group_size": [2, 64]})
     )
-    r = Measurements(trace, Knowledge(hardware=TABLE)).roofline
+    r = measure(trace, Knowledge(hardware=TABLE)).rated.roofline
     assert r.bytes[0] == pytest.approx(2e6)  # 2(n-1)/n of 2 MB
     assert r.attainable[0] == pytest.approx(20_000)
     assert r.bound.tolist() == [Bound.LINK, Bound.UNKNOWN]

@@ -12,9 +12,9 @@ from tests.analysis.collectives import ALL_REDUCE, GEMM, Ranked
 from tests.recorded import EVERY, label, recording
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, intersect, union
 from traceanalyzer.analysis.algebra.sharing import shared_time
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.names.collectives import KINDS
 from traceanalyzer.analysis.tables.collectives import collective_stats, communication_time
+from traceanalyzer.diagnosis.measurements import Measurements, measure
 
 TWO_RANKS = [path for path in EVERY if ".base.rank" in path.name]
 
@@ -23,7 +23,7 @@ TWO_RANKS = [path for path in EVERY if ".base.rank" in path.name]
 def recorded(path: Path) -> Measurements:
     from traceanalyzer.ingest import load
 
-    return Measurements(load([path]).traces[0])
+    return measure(load([path]).traces[0])
 
 
 def test_overlapping_intervals_share_their_time():
@@ -48,8 +48,8 @@ def test_shared_time_adds_up_to_the_union(intervals, others):
 
 
 def test_metadata_comes_from_the_call_that_encloses_the_launch():
-    ctx = Measurements(Ranked().collective(10, 20, 5, elements=1000).trace())
-    (row,) = collective_stats(ctx)
+    ctx = measure(Ranked().collective(10, 20, 5, elements=1000).trace())
+    (row,) = collective_stats(ctx.timed)
     assert (row.collective, row.group, row.group_size, row.dtype) == ("all_reduce", "pg", 2, "Float")
     assert row.message_bytes == 4000
     assert row.algorithm_gbs == pytest.approx(4000 / 10_000)
@@ -63,20 +63,20 @@ def test_metadata_of_the_kernel_itself_goes_first():
     builder = Ranked()
     own = builder.described("allreduce", 7)
     builder.collective(10, 20, 5, elements=1000, collective=own)
-    (row,) = collective_stats(Measurements(builder.trace()))
+    (row,) = collective_stats(measure(builder.trace()).timed)
     assert row.message_bytes == 28
 
 
 def test_without_metadata_the_kernel_name_tells_the_kind_alone():
-    ctx = Measurements(Ranked().launched(ALL_REDUCE, 10, 20, 5).trace())
-    (row,) = collective_stats(ctx)
+    ctx = measure(Ranked().launched(ALL_REDUCE, 10, 20, 5).trace())
+    (row,) = collective_stats(ctx.timed)
     assert (row.collective, row.group, row.message_bytes, row.bus_gbs) == ("all_reduce", None, None, None)
 
 
 def test_a_metadata_range_on_another_thread_is_not_the_launching_one():
     builder = Ranked()
     builder.op("record_param_comms", 0, 30, thread=1, collective=builder.described("allreduce", 1000))
-    (row,) = collective_stats(Measurements(builder.launched(ALL_REDUCE, 10, 20, 5).trace()))
+    (row,) = collective_stats(measure(builder.launched(ALL_REDUCE, 10, 20, 5).trace()).timed)
     assert row.message_bytes is None
 
 
@@ -86,7 +86,7 @@ def test_kernels_of_one_call_are_one_collective():
     builder.op("record_param_comms", 0, 10, collective=row)
     for i in range(2):
         builder.launched("ncclDevKernel_Broadcast_RING_LL", 20 + 10 * i, 28 + 10 * i, 2 + i)
-    (stats,) = collective_stats(Measurements(builder.trace()))
+    (stats,) = collective_stats(measure(builder.trace()).timed)
     assert stats.count == 1
     assert stats.collective == "all_gather"
     assert stats.message_bytes == 8000
@@ -98,7 +98,7 @@ def test_a_group_of_calls_launches_at_its_end():
     for i, elements in enumerate((1000, 500)):
         builder.op("record_param_comms", 10 * i, 10 * i + 5, collective=builder.described("allreduce", elements))
     builder.launched(ALL_REDUCE, 40, 60, 30)
-    (row,) = collective_stats(Measurements(builder.trace()))
+    (row,) = collective_stats(measure(builder.trace()).timed)
     assert row.message_bytes == 6000
     assert row.group == "pg"
 
@@ -107,7 +107,7 @@ def test_a_call_that_launched_nothing_does_not_describe_another_kind():
     builder = Ranked()
     builder.op("record_param_comms", 0, 5, collective=builder.described("_reduce_scatter_base", 1000))
     builder.launched(ALL_REDUCE, 40, 60, 30)
-    (row,) = collective_stats(Measurements(builder.trace()))
+    (row,) = collective_stats(measure(builder.trace()).timed)
     assert (row.collective, row.message_bytes) == ("all_reduce", None)
 
 
@@ -115,7 +115,7 @@ def test_a_barrier_is_a_barrier_and_not_the_all_reduce_inside_it():
     builder = Ranked()
     builder.op("record_param_comms", 0, 20, collective=builder.described("barrier", 1))
     builder.collective(30, 40, 5, elements=1)
-    (row,) = collective_stats(Measurements(builder.trace()))
+    (row,) = collective_stats(measure(builder.trace()).timed)
     assert (row.collective, row.message_bytes, row.bus_gbs) == ("barrier", None, None)
 
 
@@ -123,27 +123,27 @@ def test_exposed_time_is_shared_and_hidden_time_is_not_exposed():
     builder = Ranked()
     builder.launched(GEMM, 0, 100, 0)
     builder.collective(50, 150, 10, stream=8, elements=10).collective(120, 200, 20, stream=9, elements=20)
-    ctx = Measurements(builder.trace())
-    small, large = sorted(collective_stats(ctx), key=lambda row: row.message_bytes)
+    ctx = measure(builder.trace())
+    small, large = sorted(collective_stats(ctx.timed), key=lambda row: row.message_bytes)
     # 100-120 the first alone, 120-150 both, 150-200 the second alone.
     assert small.exposed_ms == pytest.approx((20 + 15) / 1e3)
     assert large.exposed_ms == pytest.approx((15 + 50) / 1e3)
     assert small.overlap_share == pytest.approx(0.5)
-    total = communication_time(ctx, 0, ctx.phases)
+    total = communication_time(ctx.timed, 0, ctx.phases)
     assert total.total_ms == pytest.approx(0.150)
     assert total.exposed_ms == pytest.approx(small.exposed_ms + large.exposed_ms)
 
 
 def test_the_compute_stream_is_named():
     builder = Ranked().launched(GEMM, 0, 100, 0).collective(100, 150, 10)
-    (row,) = collective_stats(Measurements(builder.trace()))
+    (row,) = collective_stats(measure(builder.trace()).timed)
     assert row.on_compute_stream is True
 
 
 def test_no_collectives_no_rows():
-    ctx = Measurements(Ranked().launched(GEMM, 0, 100, 0).trace())
-    assert collective_stats(ctx) == []
-    assert communication_time(ctx, 0, ctx.phases).overlap_share is None
+    ctx = measure(Ranked().launched(GEMM, 0, 100, 0).trace())
+    assert collective_stats(ctx.timed) == []
+    assert communication_time(ctx.timed, 0, ctx.phases).overlap_share is None
 
 
 @pytest.mark.parametrize("path", TWO_RANKS, ids=label)
@@ -153,10 +153,10 @@ def test_rows_add_up_to_the_collectives_of_the_steady_steps(path):
     nccl = [
         i
         for i in range(len(ops))
-        if "nccl" in ctx.trace.strings[ops.name[i]] and ctx.steps.of_op[i] >= ctx.steps.warmup
+        if "nccl" in ctx.trace.strings[ops.name[i]] and ctx.timed.steps.of_op[i] >= ctx.timed.steps.warmup
     ]
-    rows = collective_stats(ctx)
-    steps = ctx.steps.steady_count
+    rows = collective_stats(ctx.timed)
+    steps = ctx.timed.steps.steady_count
     assert sum(row.count for row in rows) * steps == pytest.approx(len(nccl))
     total = sum(int(ops.end[i] - ops.start[i]) for i in nccl) / 1e6
     assert sum(row.total_ms for row in rows) * steps == pytest.approx(total)
@@ -174,7 +174,7 @@ def test_rows_add_up_to_the_collectives_of_the_steady_steps(path):
 @pytest.mark.parametrize("path", TWO_RANKS, ids=label)
 def test_every_launched_collective_of_pytorch_is_described(path):
     ctx = recorded(path)
-    calls = ctx.collective_calls
+    calls = ctx.timed.collective_calls
     launched = calls.launched >= 0
     assert (calls.metadata[launched] >= 0).all()
     assert (calls.bytes[launched] > 0).all()
@@ -182,8 +182,8 @@ def test_every_launched_collective_of_pytorch_is_described(path):
 
 
 def test_figures_of_the_straggler_recording():
-    (waits,) = collective_stats(recorded(recording("ranks2/straggler.base.rank0")))
-    (late,) = collective_stats(recorded(recording("ranks2/straggler.base.rank1")))
+    (waits,) = collective_stats(recorded(recording("ranks2/straggler.base.rank0")).timed)
+    (late,) = collective_stats(recorded(recording("ranks2/straggler.base.rank1")).timed)
     assert waits.message_bytes == late.message_bytes == 4096 * 4096 * 4
     assert waits.total_ms == pytest.approx(9.639, abs=1e-3)
     assert late.total_ms == pytest.approx(0.258, abs=1e-3)

@@ -6,8 +6,8 @@ import pytest
 
 from tests.analysis.build import TraceBuilder
 from tests.recorded import KINETO, label, recording
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.tables.copies import copy_stats
+from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.trace import CopyKind, DeviceOpKind, MemoryKind
 
 RECORDINGS = [path for path in KINETO if path.parent.name == "kineto" or path.name.startswith("copy")]
@@ -17,7 +17,7 @@ MB = 1_000_000
 def recorded(path: Path) -> Measurements:
     from traceanalyzer.ingest import load
 
-    return Measurements(load([path]).traces[0])
+    return measure(load([path]).traces[0])
 
 
 def copying(
@@ -33,7 +33,7 @@ def copying(
 
 
 def only(builder: TraceBuilder):
-    (row,) = copy_stats(Measurements(builder.build()))
+    (row,) = copy_stats(measure(builder.build()).timed)
     return row
 
 
@@ -90,7 +90,7 @@ def test_without_the_call_nothing_is_said_about_the_host():
 def test_copies_beside_compute_or_a_collective_are_not_exposed_and_share_the_rest():
     builder = copying().kernel("gemm", 0, 40, stream=8).kernel("ncclDevKernel_AllReduce", 30, 60, stream=9)
     builder.kernel("Memcpy", 100, 140, kind=DeviceOpKind.MEMCPY, bytes=100, stream=10)
-    first, second = sorted(copy_stats(Measurements(builder.build())), key=lambda row: -row.total_ms)
+    first, second = sorted(copy_stats(measure(builder.build()).timed), key=lambda row: -row.total_ms)
     # 60-100 the first alone, 100-120 both, 120-140 the second.
     assert first.exposed_ms == pytest.approx(0.050)
     assert second.exposed_ms == pytest.approx(0.030)
@@ -99,8 +99,8 @@ def test_copies_beside_compute_or_a_collective_are_not_exposed_and_share_the_res
 @pytest.mark.parametrize("path", RECORDINGS, ids=label)
 def test_rows_add_up_to_the_copies_of_the_steady_steps(path):
     ctx = recorded(path)
-    ops, rows, steps = ctx.trace.device_ops, copy_stats(ctx), ctx.steps.steady_count
-    copies = [i for i in range(len(ops)) if ops.kind[i] == 2 and ctx.steps.of_op[i] >= ctx.steps.warmup]
+    ops, rows, steps = ctx.trace.device_ops, copy_stats(ctx.timed), ctx.timed.steps.steady_count
+    copies = [i for i in range(len(ops)) if ops.kind[i] == 2 and ctx.timed.steps.of_op[i] >= ctx.timed.steps.warmup]
     assert sum(row.count for row in rows) * steps == pytest.approx(len(copies))
     assert sum(row.bytes or 0 for row in rows) * steps == pytest.approx(sum(int(ops.bytes[i]) for i in copies))
     assert sum(row.total_ms for row in rows) * steps == pytest.approx(
@@ -110,8 +110,8 @@ def test_rows_add_up_to_the_copies_of_the_steady_steps(path):
 
 
 def test_pageable_and_pinned_batches():
-    base = copy_stats(recorded(recording("kineto/slow_dataloader.base")))[0]
-    fixed = copy_stats(recorded(recording("kineto/slow_dataloader.fix")))[0]
+    base = copy_stats(recorded(recording("kineto/slow_dataloader.base")).timed)[0]
+    fixed = copy_stats(recorded(recording("kineto/slow_dataloader.fix")).timed)[0]
     assert (base.source_memory, base.blocking) == ("pageable", True)
     assert (fixed.source_memory, fixed.blocking) == ("pinned", False)
     assert base.bandwidth_gbs == pytest.approx(13.3, abs=0.1)

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from tests.analysis.build import TraceBuilder
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.names.kernel_names import MAX_LENGTH, short_name
 from traceanalyzer.analysis.tables.kernels import ClassStats, KernelStats, class_stats, kernel_stats
-from traceanalyzer.figures import definitions
+from traceanalyzer.base.figures import definitions
+from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.trace import DeviceOpKind
 
 GEMM = "nvjet_sm90_tst_128x128_TNT"
@@ -28,7 +28,7 @@ def two_steps() -> TraceBuilder:
 
 
 def test_kernels_by_name() -> None:
-    (row,) = kernel_stats(Measurements(two_steps().build()))
+    (row,) = kernel_stats(measure(two_steps().build()).rated)
     assert (row.name, row.full_name, row.cls, row.op) == (GEMM, GEMM, "gemm", "aten::mm")
     assert row.calls == 2
     assert row.total_ms == pytest.approx(0.4)
@@ -38,7 +38,7 @@ def test_kernels_by_name() -> None:
 
 
 def test_classes_hold_all_device_work() -> None:
-    rows = class_stats(Measurements(two_steps().build()))
+    rows = class_stats(measure(two_steps().build()).timed)
     assert [(r.cls, r.calls) for r in rows] == [("gemm", 2), ("memcpy", 1)]
     assert [r.total_ms for r in rows] == pytest.approx([0.4, 0.05])
     assert sum(r.share_of_device for r in rows) == pytest.approx(1)
@@ -47,7 +47,7 @@ def test_classes_hold_all_device_work() -> None:
 
 def test_most_time_first_and_graphs_are_rows() -> None:
     b = TraceBuilder().kernel("a", 0, 1).kernel("b", 10, 30).kernel("graph 7", 40, 140, kind=DeviceOpKind.GRAPH)
-    rows = kernel_stats(Measurements(b.build()))
+    rows = kernel_stats(measure(b.build()).rated)
     assert [r.name for r in rows] == ["graph 7", "b", "a"]
     assert [r.cls for r in rows] == ["graph", "other", "other"]
     assert all(r.op is None for r in rows)
@@ -55,18 +55,18 @@ def test_most_time_first_and_graphs_are_rows() -> None:
 
 def test_a_kernel_without_a_call_row_belongs_to_the_op_with_its_external_id() -> None:
     b = TraceBuilder().op("aten::mm", 0, 10, external_id=7).annotation("phase", 0, 20)
-    rows = kernel_stats(Measurements(b.kernel("k", 12, 15, correlation=99, external_id=7).build()))
+    rows = kernel_stats(measure(b.kernel("k", 12, 15, correlation=99, external_id=7).build()).rated)
     assert rows[0].op == "aten::mm"
 
 
 def test_a_kernel_launched_outside_operators_belongs_to_the_annotation() -> None:
     b = TraceBuilder().annotation("custom", 0, 10).call("cuLaunchKernel", 2, 4, 1).kernel("k", 5, 9, 1)
-    assert kernel_stats(Measurements(b.build()))[0].op == "custom"
+    assert kernel_stats(measure(b.build()).rated)[0].op == "custom"
 
 
 def test_no_device_work() -> None:
-    ctx = Measurements(TraceBuilder().op("aten::mm", 0, 5).build())
-    assert kernel_stats(ctx) == class_stats(ctx) == []
+    ctx = measure(TraceBuilder().op("aten::mm", 0, 5).build())
+    assert kernel_stats(ctx.rated) == class_stats(ctx.timed) == []
 
 
 def test_every_figure_is_defined() -> None:
@@ -121,5 +121,5 @@ def test_an_occupancy_of_nought_is_one_that_the_recorder_could_not_tell() -> Non
     b = TraceBuilder()
     b.kernel(GEMM, 0, 10, occupancy=0)
     b.kernel("other", 20, 30, occupancy=40)
-    shares = {row.name: row.occupancy_share for row in kernel_stats(Measurements(b.build()))}
+    shares = {row.name: row.occupancy_share for row in kernel_stats(measure(b.build()).rated)}
     assert shares == {GEMM: None, "other": 0.4}

@@ -3,15 +3,15 @@ from __future__ import annotations
 import pytest
 
 from tests.analysis.build import TraceBuilder
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.names.api import FULL_QUEUE
 from traceanalyzer.analysis.tables.launches import LaunchStats, measure_launches
-from traceanalyzer.figures import definitions
+from traceanalyzer.base.figures import definitions
+from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.trace import DeviceOpKind, OverheadKind
 
 
 def measured(builder: TraceBuilder) -> LaunchStats:
-    stats = measure_launches(Measurements(builder.build()))
+    stats = measure_launches(measure(builder.build()).timed)
     assert stats is not None
     return stats
 
@@ -45,7 +45,7 @@ def test_counts_and_times_are_per_step() -> None:
 
 
 def test_no_api_calls_means_no_figures() -> None:
-    assert measure_launches(Measurements(TraceBuilder().kernel("k", 0, 10).build())) is None
+    assert measure_launches(measure(TraceBuilder().kernel("k", 0, 10).build()).timed) is None
 
 
 def test_negative_queue_delay_is_absent() -> None:

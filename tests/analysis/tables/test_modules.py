@@ -7,9 +7,9 @@ import pytest
 from tests.analysis.collectives import GEMM, Ranked
 from tests.recorded import ROOT
 from traceanalyzer.analysis.joined.places import places_of
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.names.module_names import module_of
 from traceanalyzer.analysis.tables.modules import OUTSIDE
+from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.ingest import load
 from traceanalyzer.trace import RangeKind
 
@@ -57,7 +57,7 @@ def model(*, annotated: bool = False) -> Ranked:
 @pytest.mark.parametrize("annotated", [False, True])
 def test_device_time_goes_to_the_module_whose_forward_pass_made_it(annotated: bool) -> None:
     builder = model(annotated=annotated)
-    rows = {row.name: row for row in Measurements(builder.trace(), only_step=0).modules}
+    rows = {row.name: row for row in measure(builder.trace(), only_step=0).modules}
     assert list(rows) == ["Net", "Layer", OUTSIDE]
     net, layer, outside = rows.values()
     assert (net.device_ms, net.forward_ms, net.backward_ms, net.self_ms) == pytest.approx((0.16, 0.06, 0.1, 0.01))
@@ -68,17 +68,17 @@ def test_device_time_goes_to_the_module_whose_forward_pass_made_it(annotated: bo
 
 
 def test_annotated_modules_are_no_phases() -> None:
-    assert {row.name for row in Measurements(model(annotated=True).trace()).phase_rows} == {"forward", "backward"}
+    assert {row.name for row in measure(model(annotated=True).trace()).phase_rows} == {"forward", "backward"}
 
 
 def test_without_modules_there_is_no_row() -> None:
-    assert Measurements(Ranked().launched(GEMM, 0, 10, 0).trace()).modules == []
+    assert measure(Ranked().launched(GEMM, 0, 10, 0).trace()).modules == []
 
 
 def test_kernels_and_operators_lead_back_to_module_and_line() -> None:
     builder = model()
     builder.python("train.py(12): step", 5, 350)
-    m = Measurements(builder.trace(), only_step=0)
+    m = measure(builder.trace(), only_step=0)
     kernels = {row.full_name: row for row in m.kernels}
     assert (kernels[GEMM].module, kernels[GEMM].python) == ("Net > Layer", "train.py(12): step")
     assert (kernels["reduce_kernel"].module, kernels["fill"].module) == ("Net", None)
@@ -86,7 +86,7 @@ def test_kernels_and_operators_lead_back_to_module_and_line() -> None:
 
 
 def covered(path: Path) -> Measurements:
-    return Measurements(load([path]).traces[0])
+    return measure(load([path]).traces[0])
 
 
 @pytest.mark.parametrize("path", [STACKS, ROOT / "tests" / "data" / "gpu" / "host_bound.json.gz"], ids=lambda p: p.name)
@@ -97,8 +97,8 @@ def test_modules_against_a_search_through_every_frame(path: Path) -> None:
     frames = [i for i in python if strings[ranges.name[i]].startswith("nn.Module: ")]
     inside = total = 0
     for op in range(len(ops)):
-        call = m.launch[op]
-        if m.steps.of_op[op] < m.steps.warmup:
+        call = m.linked.launch[op]
+        if m.timed.steps.of_op[op] < m.timed.steps.warmup:
             continue
         length = int(ops.end[op] - ops.start[op])
         total += length
@@ -108,13 +108,13 @@ def test_modules_against_a_search_through_every_frame(path: Path) -> None:
     rows = m.modules
     assert inside > 0
     top = sum(row.device_ms for row in rows if row.depth == 0 and row.name != OUTSIDE)
-    assert top == pytest.approx(inside / 1e6 / m.steps.steady_count)
-    assert sum(row.self_ms for row in rows) == pytest.approx(total / 1e6 / m.steps.steady_count)
+    assert top == pytest.approx(inside / 1e6 / m.timed.steps.steady_count)
+    assert sum(row.self_ms for row in rows) == pytest.approx(total / 1e6 / m.timed.steps.steady_count)
     assert all(row.forward_ms + row.backward_ms == pytest.approx(row.device_ms) for row in rows)
 
 
 def test_places_come_before_those_inside_them() -> None:
-    places = places_of(covered(STACKS).origins.calls)
+    places = places_of(covered(STACKS).joined.origins.calls)
     assert all(above < place for place, above in enumerate(places.above.tolist()))
     assert [len(path) for path in places.paths] == [
         1 + (len(places.paths[above]) if above >= 0 else 0) for above in places.above.tolist()

@@ -3,14 +3,14 @@ from __future__ import annotations
 import pytest
 
 from tests.analysis.build import TraceBuilder
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.tables.ops import STEP_NAME, UNATTRIBUTED, OpStats, op_stats
-from traceanalyzer.figures import definitions
+from traceanalyzer.base.figures import definitions
+from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.trace import RangeKind
 
 
 def rows(builder: TraceBuilder, **options: bool) -> dict[str, OpStats]:
-    return {row.name: row for row in op_stats(Measurements(builder.build()), **options)}
+    return {row.name: row for row in op_stats(measure(builder.build()).rated, **options)}
 
 
 def linear() -> TraceBuilder:
@@ -38,7 +38,7 @@ def test_host_and_device_time_of_a_tree() -> None:
 
 
 def test_rows_come_by_device_total_then_host_self() -> None:
-    assert [r.name for r in op_stats(Measurements(linear().build()))] == ["aten::addmm", "aten::linear", "aten::t"]
+    assert [r.name for r in op_stats(measure(linear().build()).rated)] == ["aten::addmm", "aten::linear", "aten::t"]
 
 
 def test_figures_are_per_step_and_warm_up_is_left_out() -> None:
@@ -113,7 +113,7 @@ def test_by_shape() -> None:
     b = TraceBuilder()
     for i, shape in enumerate(("[[1]]", "[[2]]", "[[2]]")):
         b.op("aten::mm", 100 * i, 100 * i + 10, shapes=shape)
-    found = op_stats(Measurements(b.build()), by_shape=True)
+    found = op_stats(measure(b.build()).rated, by_shape=True)
     assert sorted((r.shapes, r.calls) for r in found) == [("[[1]]", 1), ("[[2]]", 2)]
     assert rows(b)["aten::mm"].shapes == "[[2]]"
 
@@ -160,11 +160,11 @@ def test_library_ranges_are_transparent() -> None:
 
 
 def test_nothing_recorded() -> None:
-    assert op_stats(Measurements(TraceBuilder().build())) == []
+    assert op_stats(measure(TraceBuilder().build()).rated) == []
 
 
 def test_only_device_work() -> None:
-    (row,) = op_stats(Measurements(TraceBuilder().kernel("k", 0, 10).build()))
+    (row,) = op_stats(measure(TraceBuilder().kernel("k", 0, 10).build()).rated)
     assert row.name == UNATTRIBUTED
 
 

@@ -8,19 +8,19 @@ import pytest
 
 from tests.analysis.collectives import GEMM, Ranked
 from tests.recorded import recording
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.names.phase_names import INPUT_NAMES
+from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.trace import RangeKind
 
 
 def phases(builder: Ranked):
-    return {row.name: row for row in Measurements(builder.trace()).phase_rows}
+    return {row.name: row for row in measure(builder.trace()).phase_rows}
 
 
 def recorded(path: Path) -> Measurements:
     from traceanalyzer.ingest import load
 
-    return Measurements(load([path]).traces[0])
+    return measure(load([path]).traces[0])
 
 
 def stepped() -> Ranked:
@@ -34,7 +34,7 @@ def stepped() -> Ranked:
 
 
 def test_a_phase_has_what_was_launched_inside_it():
-    (row,) = Measurements(stepped().trace()).phase_rows
+    (row,) = measure(stepped().trace()).phase_rows
     assert (row.name, row.depth, row.calls, row.derived) == ("forward", 0, 1, False)
     assert row.host_ms == pytest.approx(0.3)
     assert row.device_ms == pytest.approx(0.1)
@@ -56,7 +56,7 @@ def test_phases_inside_phases_follow_them():
     for step in range(3):
         builder.annotation("attention", 1000 * step + 150, 1000 * step + 250)
     builder.annotation("loss", 410, 420)
-    rows = Measurements(builder.trace()).phase_rows
+    rows = measure(builder.trace()).phase_rows
     assert [(row.name, row.depth, row.within) for row in rows] == [
         ("forward", 0, None),
         ("attention", 1, "forward"),
@@ -117,7 +117,7 @@ def test_a_thread_in_a_phase_of_its_own_works_for_that_one():
 
 def test_input_loading_is_told_by_its_name():
     builder = stepped().annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 10, 90)
-    assert [row.is_input for row in Measurements(builder.trace()).phase_rows] == [True, False]
+    assert [row.is_input for row in measure(builder.trace()).phase_rows] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -164,12 +164,12 @@ def test_a_phase_that_lies_outside_of_the_steps_waits_for_nothing():
 
 
 def test_nothing_is_derived_where_the_program_annotates():
-    assert [row.derived for row in Measurements(autograd(annotated=True).trace()).phase_rows] == [False]
+    assert [row.derived for row in measure(autograd(annotated=True).trace()).phase_rows] == [False]
 
 
 def test_an_annotated_optimizer_is_not_derived_as_well():
     builder = autograd().annotation("Optimizer.step#AdamW.step", 69, 80)
-    assert [row.name for row in Measurements(builder.trace()).phase_rows] == [
+    assert [row.name for row in measure(builder.trace()).phase_rows] == [
         "Optimizer.step#AdamW.step",
         "forward",
         "backward",
@@ -183,7 +183,7 @@ def test_derived_phases_agree_with_annotated_ones(name):
     marks = [i for i, s in enumerate(ctx.trace.strings) if s in ("forward", "backward", "optimizer")]
     without = replace(ctx.trace, host_ranges=ranges.take(~np.isin(ranges.name, marks)))
     annotated = {row.name: row for row in ctx.phase_rows}
-    derived = {row.name: row for row in Measurements(without).phase_rows if row.derived}
+    derived = {row.name: row for row in measure(without).phase_rows if row.derived}
     assert set(derived) == {"forward", "backward"}
     for phase, row in derived.items():
         assert row.device_ms == pytest.approx(annotated[phase].device_ms, rel=0.001)
@@ -191,7 +191,7 @@ def test_derived_phases_agree_with_annotated_ones(name):
 
 def test_phases_against_a_search_through_every_range():
     ctx = recorded(recording("ranks2/ddp_accum_sync.base.rank0"))
-    trace, steps = ctx.trace, ctx.steps
+    trace, steps = ctx.trace, ctx.timed.steps
     ranges, calls, ops = trace.host_ranges, trace.api_calls, trace.device_ops
     rows = {row.name: row for row in ctx.phase_rows}
     for name in ("forward", "DistributedDataParallel.forward", "optimizer", "backward"):
@@ -201,7 +201,7 @@ def test_phases_against_a_search_through_every_range():
         ]  # fmt: skip
         covered = []
         for op in range(len(ops)):
-            call = ctx.launch[op]
+            call = ctx.linked.launch[op]
             if call < 0 or steps.of_op[op] < 0:
                 continue
             for i in marks:

@@ -12,8 +12,8 @@ import pytest
 from tests.analysis.build import TraceBuilder
 from tests.recorded import ROOT
 from traceanalyzer import load
-from traceanalyzer.analysis.measure import Measurements
-from traceanalyzer.selection import measured
+from traceanalyzer.diagnosis.measurements import Measurements, measure
+from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.trace import RangeKind
 
 
@@ -30,7 +30,7 @@ def steps(*lengths: int) -> Measurements:
             "cudaLaunchKernel", at + 502, at + 503, 2 * i + 2
         )
         b.kernel("relu", at + 510, at + 520, 2 * i + 2, stream=7)
-    return Measurements(b.build())
+    return measure(b.build())
 
 
 def test_what_changes_is_told_with_its_shapes() -> None:
@@ -47,13 +47,13 @@ def test_equal_steps_have_none() -> None:
 
 def test_without_steps_there_is_nothing_to_compare() -> None:
     b = TraceBuilder().op("aten::mm", 0, 10, shapes="[[1, 2]]").op("aten::mm", 20, 30, shapes="[[1, 3]]")
-    assert Measurements(b.build()).shape_rows == []
+    assert measure(b.build()).shape_rows == []
 
 
 @pytest.mark.parametrize("name", ["changing_shapes", "wasteful_kernels"])
 def test_a_recording_by_hand(name: str) -> None:
     m = measured(load(str(ROOT / "sample_traces" / name))).critical
-    ranges, chosen = m.trace.host_ranges, m.steps
+    ranges, chosen = m.trace.host_ranges, m.timed.steps
     shapes: dict[str, dict[int, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     for i in range(len(ranges)):
         if ranges.kind[i] != RangeKind.OP or ranges.shapes[i] < 0:

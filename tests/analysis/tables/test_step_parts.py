@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from tests.analysis.build import TraceBuilder
 from tests.recorded import EVERY, label
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.tables import step_parts as module
 from traceanalyzer.analysis.tables.step_parts import BUDGET, MAX_BATCHES, SMALLER
+from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.ingest import load
 
 
@@ -28,7 +28,7 @@ def steps_of(count: int) -> TraceBuilder:
 
 
 def parts_of(trace):
-    return Measurements(trace).step_parts
+    return measure(trace).step_parts
 
 
 def test_what_runs_side_by_side_is_split_evenly_and_named_by_operator_shapes_and_kernel():
@@ -67,13 +67,13 @@ def test_the_parts_are_the_budget_whatever_runs(rows):
         built.annotation(f"ProfilerStep#{i}", 100 * i, 100 * i + 100)
     for i, (start, length, name) in enumerate(rows):
         built.call("cudaLaunchKernel", start, start + 1, i + 1).kernel(name, start + 1, start + 1 + length, i + 1)
-    holds(Measurements(built.build()))
+    holds(measure(built.build()))
 
 
 @pytest.mark.parametrize("path", EVERY, ids=label)
 def test_the_parts_are_the_budget_of_every_recording(path):
     for trace in load([path]).traces:
-        holds(Measurements(trace))
+        holds(measure(trace))
 
 
 def holds(m: Measurements) -> None:
@@ -85,7 +85,7 @@ def holds(m: Measurements) -> None:
     for cause in vars(m.idle):
         idle = [p.ms for p in m.step_parts if p.part == "idle" and p.cls == cause]
         assert sum(idle) == pytest.approx(getattr(m.idle, cause), abs=1e-6)
-    steps = m.steps
+    steps = m.timed.steps
     if steps.steady_count <= MAX_BATCHES:
         by_step = [sum(values) for values in zip(*(p.batch_ms for p in m.step_parts), strict=True)]
         assert by_step == pytest.approx((steps.duration[steps.steady] / 1e6).tolist(), abs=1e-6)

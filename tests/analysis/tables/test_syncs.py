@@ -6,13 +6,13 @@ import pytest
 
 from tests.analysis.causes.test_gaps import Program
 from traceanalyzer.analysis.causes.gaps import find_gaps
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.tables.syncs import SyncRow, sync_rows
+from traceanalyzer.diagnosis.measurements import measure
 
 
 def rows_of(program: Program) -> list[SyncRow]:
-    m = Measurements(program.build())
-    return sync_rows(m, find_gaps(m), m.phases)
+    m = measure(program.build())
+    return sync_rows(m.timed, find_gaps(m.started), m.phases)
 
 
 def stepped(pauses: list[float]) -> Program:

@@ -8,9 +8,9 @@ import pytest
 
 from tests.recorded import ROOT, ranks, recording
 from traceanalyzer.analysis.joined.knowledge import Knowledge
-from traceanalyzer.analysis.measure import Measurements
+from traceanalyzer.diagnosis.measurements import Measurements, measure
+from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.ingest import load
-from traceanalyzer.selection import measured
 from traceanalyzer.trace import StepAmounts
 
 GIVEN = Knowledge(amounts=StepAmounts(samples=32, tokens=30_000, padded_tokens=40_000, flops=2e12))
@@ -78,15 +78,15 @@ def test_what_is_not_known_is_null() -> None:
 
 def test_operations_of_the_models_by_a_sum_over_operators() -> None:
     m = of("kineto/gpt_large_batch.base")
-    roofline, steady = m.roofline, m.steady_ops
+    roofline, steady = m.rated.roofline, m.timed.steady_ops
     total = sum(float(f) for f, s in zip(roofline.flops.tolist(), steady.tolist(), strict=True) if s and f == f)
     assert m.throughput is not None
-    assert m.throughput.tflop == pytest.approx(total / 1e12 / m.steps.steady_count)
+    assert m.throughput.tflop == pytest.approx(total / 1e12 / m.timed.steps.steady_count)
 
 
 def test_the_loaders_batch_size_times_its_batches() -> None:
     trace = load([recording("kineto/slow_dataloader.base")]).traces[0]
-    work = Measurements(replace(trace, batch_size=32)).throughput
+    work = measure(replace(trace, batch_size=32)).throughput
     assert work is not None
     assert (work.source, work.samples) == ("loader", 32.0)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.analysis.build import TraceBuilder
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.names.collectives import KINDS
+from traceanalyzer.diagnosis.measurements import measure
 
 
 @pytest.mark.parametrize(
@@ -25,5 +25,5 @@ def test_the_ranges_around_a_send_say_what_it_is_part_of(around: tuple[str, ...]
     for depth, name in enumerate(around):
         b.annotation(name, depth, 100 - depth)
     b.call("cuLaunchKernelEx", 50, 52, 1).kernel("ncclDevKernel_SendRecv(ncclDevKernelArgs)", 60, 90, 1)
-    calls = Measurements(b.build()).collective_calls
+    calls = measure(b.build()).timed.collective_calls
     assert [KINDS[k] for k in calls.kind] == [kind]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.analysis.build import TraceBuilder
 from tests.kineto_builder import KinetoTrace
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.time.periods import inference_only
+from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.diagnosis.rules.recording import recording_notes
 from traceanalyzer.ingest import load
 
@@ -32,17 +32,17 @@ def layers(b: TraceBuilder, at: float, count: int = 12, *, correlation: int = 1,
             b.kernel(name, start + 3, start + 3 + us / 2, number)
 
 
-def measure(b: TraceBuilder) -> Measurements:
-    return Measurements(b.build())
+def built(b: TraceBuilder) -> Measurements:
+    return measure(b.build())
 
 
 def test_one_iteration_is_one_step_and_its_layers_are_repeats() -> None:
     b = TraceBuilder().annotation(DECODE, 0, 1000)
     b.op("aten::mm", 1, 2)
     layers(b, 10)
-    m = measure(b)
-    assert (m.steps.source, len(m.steps)) == ("annotation", 1)
-    assert m.steps.duration[0] == max(m.trace.device_ops.end) - min(m.trace.device_ops.start)
+    m = built(b)
+    assert (m.timed.steps.source, len(m.timed.steps)) == ("annotation", 1)
+    assert m.timed.steps.duration[0] == max(m.trace.device_ops.end) - min(m.trace.device_ops.start)
     assert m.repeats is not None
     assert (m.repeats.count, m.repeats.ops) == (12, 3)
 
@@ -50,7 +50,7 @@ def test_one_iteration_is_one_step_and_its_layers_are_repeats() -> None:
 def test_nested_marks_are_one_iteration() -> None:
     b = TraceBuilder().annotation(DECODE, 0, 1000).annotation("step[decode bs=32]", 5, 900)
     layers(b, 10)
-    assert len(measure(b).steps) == 1
+    assert len(built(b).timed.steps) == 1
 
 
 def test_an_iteration_is_cut_by_its_device_work() -> None:
@@ -62,7 +62,7 @@ def test_an_iteration_is_cut_by_its_device_work() -> None:
         b.kernel("decode", 50 + 300 * i, 300 + 300 * i, 2 * i + 1)
         b.call("cudaLaunchKernel", 100 * i + 40, 100 * i + 44, 2 * i + 2)
         b.kernel("sample", 310 + 300 * i, 330 + 300 * i, 2 * i + 2)
-    steps = measure(b).steps
+    steps = built(b).timed.steps
     assert steps.of_op.tolist() == [0, 0, 1, 1, 2, 2]
     assert steps.duration.tolist()[1:] == [300_000, 300_000]
     assert steps.warmup == 0
@@ -74,7 +74,7 @@ def test_a_slow_prefill_is_no_warm_up() -> None:
         at = 600 * i
         b.annotation("step[EXTEND bs=1 toks=99]" if i == 0 else DECODE, at, at + 550)
         b.call("cudaLaunchKernel", at + 1, at + 3, i + 1).kernel("k", at + 5, at + 5 + us, i + 1)
-    assert measure(b).steps.warmup == 0
+    assert built(b).timed.steps.warmup == 0
 
 
 def test_calls_of_the_model_are_steps_and_its_parts_are_not() -> None:
@@ -85,7 +85,7 @@ def test_calls_of_the_model_are_steps_and_its_parts_are_not() -> None:
         for j in range(12):
             b.python(f"nn.Module: Block_{j}", at + 10 + 30 * j, at + 35 + 30 * j)
         layers(b, at + 10, correlation=1 + 100 * i)
-    steps = measure(b).steps
+    steps = built(b).timed.steps
     assert steps.names == ("Net_0 call 0", "Net_0 call 1")
     assert steps.of_op.tolist() == [0] * 36 + [1] * 36
 
@@ -99,7 +99,7 @@ def test_markers_around_the_set_up_are_not_steps() -> None:
     for i in range(40):
         at = 1000 + 50 * i
         b.call("cudaLaunchKernel", at, at + 2, 100 + i).kernel(f"k{i}", at + 3, at + 43, 100 + i)
-    assert measure(b).steps.source == "none"
+    assert built(b).timed.steps.source == "none"
 
 
 def test_numbered_layers_are_not_steps() -> None:
@@ -108,7 +108,7 @@ def test_numbered_layers_are_not_steps() -> None:
         at = 100 * i
         b.annotation(f"FSDP::pre_forward (encoder.block.{i}.layer.0)", at, at + 99)
         b.call("cudaLaunchKernel", at + 1, at + 3, i + 1).kernel(f"k{i}", at + 5, at + 90, i + 1)
-    assert measure(b).steps.source == "none"
+    assert built(b).timed.steps.source == "none"
 
 
 def test_a_period_splits_no_graph_launch() -> None:
@@ -116,8 +116,8 @@ def test_a_period_splits_no_graph_launch() -> None:
     for i in range(12):
         for j, name in enumerate(("norm", "gemm", "act")):
             b.kernel(name, 10 + 30 * i + 10 * j, 18 + 30 * i + 10 * j, 1)
-    m = measure(b)
-    assert m.steps.source == "none"
+    m = built(b)
+    assert m.timed.steps.source == "none"
     assert m.repeats is not None
     assert m.repeats.count == 12
 
@@ -126,9 +126,9 @@ def test_layers_of_one_pass_by_pytorch_are_not_steps() -> None:
     """Nothing marks the pass, nothing is trained: what repeats may be its layers."""
     b = TraceBuilder().op("aten::linear", 0, 400)
     layers(b, 10)
-    assert measure(b).steps.source == "none"
+    assert built(b).timed.steps.source == "none"
     b.op("autograd::engine::evaluate_function: AddmmBackward0", 401, 402)
-    assert measure(b).steps.source == "periodicity"
+    assert built(b).timed.steps.source == "periodicity"
 
 
 def test_few_ops_repeat_by_habit_unless_their_sizes_do_too() -> None:
@@ -137,10 +137,10 @@ def test_few_ops_repeat_by_habit_unless_their_sizes_do_too() -> None:
         for i in range(6):
             b.kernel("Memcpy HtoD", 100 * i, 100 * i + 20, kind=2, bytes=1000 + grow * i)
             b.kernel("k", 100 * i + 30, 100 * i + 60, blocks=10 + grow * i)
-        return measure(b)
+        return built(b)
 
-    assert loop(0).steps.source == "periodicity"
-    assert loop(1).steps.source == "none"
+    assert loop(0).timed.steps.source == "periodicity"
+    assert loop(1).timed.steps.source == "none"
 
 
 def test_periods_without_kernels_are_none() -> None:
@@ -148,7 +148,7 @@ def test_periods_without_kernels_are_none() -> None:
     for i in range(30):
         b.kernel("Memcpy HtoD", 100 * i, 100 * i + 20, kind=2, bytes=64)
         b.kernel("Memcpy DtoH", 100 * i + 30, 100 * i + 60, kind=2, bytes=64)
-    assert measure(b).steps.source == "none"
+    assert built(b).timed.steps.source == "none"
 
 
 @pytest.mark.parametrize("category", ["Operator", "cpu_op"])
@@ -161,8 +161,8 @@ def test_old_recordings_have_annotations_among_the_operators(category: str, tmp_
         trace.launched("k", 100 * i + 52, 100 * i + 60, 20)
     path = tmp_path / "old.json"
     path.write_text(json.dumps({"traceEvents": trace.rows}))
-    m = Measurements(load([path]).traces[0])
-    assert (m.steps.source, len(m.steps)) == ("profiler_step", 4)
+    m = measure(load([path]).traces[0])
+    assert (m.timed.steps.source, len(m.timed.steps)) == ("profiler_step", 4)
     assert any(phase.is_input for phase in m.phase_rows)
 
 
@@ -171,7 +171,7 @@ def test_coverage_says_what_lies_outside() -> None:
     b.annotation(DECODE, 700, 1000)
     layers(b, 710, count=6)
     b.call("cudaFree", 1900, 2000)
-    seen = measure(b).coverage
+    seen = built(b).coverage
     assert seen.recorded_ms == pytest.approx(2.0)
     assert seen.steps_share is not None
     assert seen.steps_share < 0.1
@@ -185,8 +185,8 @@ def test_the_recorders_own_waits_are_torchs_alone() -> None:
     """nsys synchronises nothing: the last wait of the program is its own."""
     b = TraceBuilder().call("cudaLaunchKernel", 0, 4, 1).kernel("k", 6, 900, 1).call("cudaDeviceSynchronize", 10, 910)
     trace = b.build()
-    assert not Measurements(trace).blocks.any()
-    assert Measurements(type(trace)(**{**vars(trace), "source": "nsys"})).blocks.any()
+    assert not measure(trace).joined.blocks.any()
+    assert measure(type(trace)(**{**vars(trace), "source": "nsys"})).joined.blocks.any()
 
 
 @settings(max_examples=30, deadline=None)
@@ -197,11 +197,11 @@ def test_steps_never_claim_more_than_was_recorded(names: list[int], marked: bool
         b.call("cudaLaunchKernel", 20 * i, 20 * i + 3, i + 1).kernel(f"k{name}", 20 * i + 4, 20 * i + 9, i + 1)
         if marked:
             b.annotation(f"range {name}", 20 * i, 20 * i + 15)
-    m = measure(b)
+    m = built(b)
     seen = m.coverage
     assert seen.steps_share is None or 0 <= seen.steps_share <= 1
     assert seen.idle_outside_share is None or 0 <= seen.idle_outside_share <= 1
-    assert not m.steps.found or (m.steps.duration > 0).all()
+    assert not m.timed.steps.found or (m.timed.steps.duration > 0).all()
     if m.repeats is not None:
         assert 0 < m.repeats.share <= 1
 
@@ -223,22 +223,22 @@ def numbered_layers(names: list[str]) -> TraceBuilder:
 
 
 def test_numbered_layers_that_repeat_are_parts_of_a_step() -> None:
-    m = measure(numbered_layers([f"FSDP::pre_forward (blocks.{i}._module)" for i in range(9, 15)]))
-    assert not m.steps.found
+    m = built(numbered_layers([f"FSDP::pre_forward (blocks.{i}._module)" for i in range(9, 15)]))
+    assert not m.timed.steps.found
     assert m.repeats is not None
     assert m.repeats.name == "FSDP::pre_forward (blocks.#._module)"
     assert any("parts of a step" in note for note in recording_notes(m))
 
 
 def test_a_model_of_one_numbered_layer_may_repeat_by_steps() -> None:
-    assert measure(numbered_layers(["FSDP::pre_forward (blocks.0._module)"] * 6)).steps.source != "none"
+    assert built(numbered_layers(["FSDP::pre_forward (blocks.0._module)"] * 6)).timed.steps.source != "none"
 
 
 @pytest.mark.parametrize("name", [KERNEL_OF_LAMBDA, "RegisterPostBackwardFunction"])
 def test_neither_a_lambda_nor_a_hook_is_training(name: str) -> None:
     b = TraceBuilder().op("aten::mm", 0, 1).op(name, 2, 3)
     layers(b, 10)
-    assert inference_only(measure(b))
-    assert not measure(b).steps.found
+    assert inference_only(built(b).linked)
+    assert not built(b).timed.steps.found
     b.op("LambBackward0", 4, 5)
-    assert not inference_only(measure(b))
+    assert not inference_only(built(b).linked)

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analysis.build import TraceBuilder
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.time import dominant as dominance
 from traceanalyzer.analysis.time import host_pieces
 from traceanalyzer.analysis.time.dominant import dominant_nodes
 from traceanalyzer.analysis.time.host_timeline import LONG_STRETCH_NS, HostState
+from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.trace import OverheadKind, RangeKind
 
 US = 1000
@@ -32,7 +32,7 @@ def two_threads(working: float) -> TraceBuilder:
 
 
 def node_name(m: Measurements, node: int) -> str | None:
-    tree = m.tree
+    tree = m.linked.tree
     if node < 0:
         return None
     names = m.trace.api_calls.name if tree.is_call[node] else m.trace.host_ranges.name
@@ -42,7 +42,7 @@ def node_name(m: Measurements, node: int) -> str | None:
 def dominant(m: Measurements, *stretches: tuple[float, float, int]) -> tuple[list[int], list[int]]:
     """Nodes and threads of stretches (start, end in us, thread)."""
     start, end, thread = np.array(stretches).T
-    nodes, threads = dominant_nodes(m.timeline, start * US, end * US, thread)
+    nodes, threads = dominant_nodes(m.timed.timeline, start * US, end * US, thread)
     return nodes.tolist(), threads.tolist()
 
 
@@ -55,7 +55,7 @@ def dominant(m: Measurements, *stretches: tuple[float, float, int]) -> tuple[lis
     (30, 7, ("outer", 0)),
 ])  # fmt: skip
 def test_the_thread_that_worked_half_the_time_says_where_the_host_was(working, asked, expected) -> None:
-    m = Measurements(two_threads(working).build())
+    m = measure(two_threads(working).build())
     (node,), (thread,) = dominant(m, (0, 100, asked))
     assert (node_name(m, node), thread) == expected
 
@@ -63,7 +63,7 @@ def test_the_thread_that_worked_half_the_time_says_where_the_host_was(working, a
 def test_the_node_of_the_longest_time_within_the_window_counts() -> None:
     b = launching(at=-20).kernel("k", 0, 5, 1)
     b.op("aten::a", 0, 100).op("aten::b", 100, 140)
-    m = Measurements(b.build())
+    m = measure(b.build())
     nodes, threads = dominant(m, (0, 140, -1), (70, 140, -1), (200, 300, 3), (-19, -18, -1))
     assert [node_name(m, node) for node in nodes] == ["aten::a", "aten::b", None, "cudaLaunchKernel"]
     assert threads[2] == 3
@@ -88,13 +88,13 @@ def test_many_stretches_at_once_are_what_each_is_microsecond_by_microsecond(rang
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(host_pieces, "AT_ONCE", at_once)
         patched.setattr(dominance, "AT_ONCE", at_once)
-        m = Measurements(b.build())
+        m = measure(b.build())
         assert list(zip(*dominant(m, *asked), strict=True)) == [one_dominant(m, *stretch) for stretch in asked]
 
 
 def one_dominant(m: Measurements, start: int, end: int, asked: int) -> tuple[int, int]:
     """The same in the plainest way."""
-    tree, shares = m.tree, []
+    tree, shares = m.linked.tree, []
     for thread in (0, 1):
         own = np.flatnonzero(tree.thread == thread)
         known = (max(start, int(tree.start[own].min()) // US), min(end, int(tree.end[own].max()) // US))
@@ -117,7 +117,7 @@ def one_dominant(m: Measurements, start: int, end: int, asked: int) -> tuple[int
 
 def states(builder: TraceBuilder) -> dict[str, float]:
     """Microseconds of each state that the host was in."""
-    timeline = Measurements(builder.build()).timeline
+    timeline = measure(builder.build()).timed.timeline
     return {state.name: timeline.states[state].total / US for state in HostState if timeline.states[state].total}
 
 
@@ -177,7 +177,7 @@ def test_threads_that_launch_nothing_do_not_count() -> None:
 def test_the_profilers_own_time_is_its_rows_and_what_lies_between_its_steps() -> None:
     b = launching().kernel("k", 5, 6, 1)
     b.overhead(OverheadKind.PROFILER, 20, 50).overhead(OverheadKind.DRIVER, 60, 90)
-    assert Measurements(b.build()).timeline.profiler.total == 30 * US
+    assert measure(b.build()).timed.timeline.profiler.total == 30 * US
     b.annotation("ProfilerStep#1", 0, 100).annotation("ProfilerStep#2", 115, 200)
     b.call("cudaLaunchKernel", 120, 124, 2).kernel("k", 130, 140, 2)
-    assert Measurements(b.build()).timeline.profiler.total == 45 * US
+    assert measure(b.build()).timed.timeline.profiler.total == 45 * US

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.analysis.build import TraceBuilder
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.time.repeats import coinciding_range
+from traceanalyzer.diagnosis.measurements import Measurements, measure
 
 PERIODS = 10
 
@@ -23,15 +23,15 @@ def periodic(*, within: int, behind: int = 0) -> Measurements:
             trace.annotation(f"sweep {i}", at + 12, at + 13)
     for i in range(behind):
         trace.annotation(f"log {i}", 1000 * PERIODS + i, 1000 * PERIODS + i + 0.5)
-    return Measurements(trace.build())
+    return measure(trace.build())
 
 
 @pytest.mark.parametrize(("within", "name"), [(PERIODS, "sweep #"), (5, None), (0, None)])
 def test_the_range_that_nearly_every_period_holds_is_its_own(within, name):
     m = periodic(within=within)
-    assert (m.steps.source, len(m.steps)) == ("periodicity", PERIODS)
-    assert coinciding_range(m) == name
+    assert (m.timed.steps.source, len(m.timed.steps)) == ("periodicity", PERIODS)
+    assert coinciding_range(m.timed) == name
 
 
 def test_ranges_behind_the_last_period_are_of_none():
-    assert coinciding_range(periodic(within=0, behind=PERIODS)) is None
+    assert coinciding_range(periodic(within=0, behind=PERIODS).timed) is None

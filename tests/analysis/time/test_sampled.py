@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.analysis.build import US, TraceBuilder
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.time.sampled import sampled_ops, samples_of
+from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.trace import GpuMetrics, Trace
 
 SM, TENSOR = "SMs Active [Throughput %]", "Tensor Active [Throughput %]"
@@ -42,7 +42,7 @@ def two_steps(samples: list[Sample]) -> Measurements:
         b.annotation(f"ProfilerStep#{i}", at, at + 1000)
         b.call("cudaLaunchKernel", at, at + 2, 2 * i + 1).kernel("long", at + 10, at + 610, 2 * i + 1, stream=7)
         b.call("cudaLaunchKernel", at + 3, at + 5, 2 * i + 2).kernel("short", at + 700, at + 750, 2 * i + 2, stream=7)
-    return Measurements(trace(b, samples))
+    return measure(trace(b, samples))
 
 
 def every(name: str, value: int, period: int = 100) -> list[Sample]:
@@ -104,8 +104,8 @@ def test_samples_are_a_kernels_where_it_ran_alone(ops: list[tuple[int, int, int]
     for i, (start, length, stream) in enumerate(sorted(ops)):
         b.kernel(f"k{i}", start, start + length, stream=stream)
     values = [(SM, t, 1 + i) for i, t in enumerate(sorted(times))]
-    m = Measurements(trace(b, values))
-    samples, found = samples_of(m, 0), sampled_ops(m)
+    m = measure(trace(b, values))
+    samples, found = samples_of(m.timed, 0), sampled_ops(m.timed)
     assert samples is not None
     assert found is not None
     period = int(np.median(np.diff(sorted(t * US for t in times))))

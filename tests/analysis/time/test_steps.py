@@ -9,14 +9,14 @@ import pytest
 
 from tests.analysis.build import TraceBuilder
 from tests.recorded import CASES, recording
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.time.steps import Steps, count_warmup
-from traceanalyzer.errors import EmptyRecordingError
+from traceanalyzer.base.errors import EmptyRecordingError
+from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.trace import DeviceRanges
 
 
 def steps_of(builder: TraceBuilder, **fields: object) -> Steps:
-    return Measurements(builder.build(**fields)).steps
+    return measure(builder.build(**fields)).timed.steps
 
 
 def device_behind(steps: int = 4, host: float = 10, period: float = 100) -> TraceBuilder:
@@ -159,7 +159,7 @@ def test_gpu_bound_steps_agree_with_the_stopwatch(name: str) -> None:
     from traceanalyzer.ingest import load
 
     truth = CASES[f"kineto/{name}"]["step_ms_unprofiled"]
-    steps = Measurements(load([recording(f"kineto/{name}")]).traces[0]).steps
+    steps = measure(load([recording(f"kineto/{name}")]).traces[0]).timed.steps
     assert steps.duration[steps.steady].mean() / 1e6 == pytest.approx(truth, rel=0.03)
 
 
@@ -173,7 +173,7 @@ def test_the_period_of_the_device_work_finds_the_same_steps(name: str, tmp_path:
     kept = [e for e in whole["traceEvents"] if e.get("cat") not in ("user_annotation", "gpu_user_annotation")]
     bare = tmp_path / "bare.json"
     bare.write_text(json.dumps(whole | {"traceEvents": kept}))
-    found = Measurements(load([bare]).traces[0]).steps
-    truth = Measurements(load([path]).traces[0]).steps
+    found = measure(load([bare]).traces[0]).timed.steps
+    truth = measure(load([path]).traces[0]).timed.steps
     assert found.source == "periodicity"
     assert 0.98 * truth.duration.min() < np.median(found.duration) < 1.02 * truth.duration.max()

@@ -7,7 +7,6 @@ import io
 import os
 import pickle
 import random
-import time
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -18,14 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.snapshots import FORWARD, MIB, SEGMENT, TRAIN, content, event, frames, freed, segment, snapshot
-from traceanalyzer.errors import RefusedSnapshotError
+from traceanalyzer.base.errors import RefusedSnapshotError
 from traceanalyzer.ingest.memory.opcodes import interpret
 from traceanalyzer.ingest.memory.shapes import Shapes
 from traceanalyzer.ingest.memory.snapshot import read_snapshot
-from traceanalyzer.snapshot import ACTIONS
+from traceanalyzer.trace.snapshot import ACTIONS
 
 DATA = Path(__file__).parents[2] / "data" / "memory"
-MOST_MS, MOST_BYTES = 50, 50 << 20
+MOST_BYTES = 50 << 20
 MANY = 200
 OPEN = b"\x80\x04"
 
@@ -117,21 +116,14 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_bombs_are_refused_at_once_in_little_memory(tmp_path: Path, name: str) -> None:
+def test_bombs_are_refused_in_little_memory(tmp_path: Path, name: str) -> None:
     with pytest.raises(RefusedSnapshotError, match="not a CUDA memory snapshot that can be read safely"):
         read_bytes(tmp_path, BOMBS[name])
-    least = float("inf")
-    for _ in range(3):  # the machine may be busy
-        start = time.process_time()
-        with pytest.raises(RefusedSnapshotError):
-            read_bytes(tmp_path, BOMBS[name])
-        least = min(least, (time.process_time() - start) * 1e3)
     tracemalloc.start()
     with pytest.raises(RefusedSnapshotError):
         interpreted(BOMBS[name])
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert least < MOST_MS * 3
     assert peak < MOST_BYTES
 
 

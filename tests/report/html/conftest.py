@@ -8,9 +8,9 @@ import pytest
 
 from benchmarks.chromium import Chromium, chromium
 from traceanalyzer import load
+from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.report.build import report_of
 from traceanalyzer.report.html import Details, render_html
-from traceanalyzer.selection import measured
 
 SAMPLES = Path(__file__).resolve().parents[3] / "sample_traces"
 

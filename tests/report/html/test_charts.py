@@ -16,7 +16,7 @@ from traceanalyzer.report.html.pictures import colours
 from traceanalyzer.report.html.pictures.plot import Dots, Lines, Rects, Words
 from traceanalyzer.report.html.step_charts import MAX_BARS, gap_lengths, idle_causes, ranks, step_budget
 from traceanalyzer.report.html.work_charts import communication, kernel_classes, memory, roofline
-from traceanalyzer.report.timeline.memory_tracks import MemoryTrack
+from traceanalyzer.report.timeline.distributions import MemoryTrack
 
 TIME = np.arange(3) * 1_000_000
 DETAILS = Details(
@@ -41,7 +41,7 @@ def marks(chart, kind):
 
 
 def lengths(bars, end="1", start="0", axis="y"):
-    return [b - a for a, b in zip(getattr(bars, axis + start), getattr(bars, axis + end), strict=True)]
+    return [getattr(box, axis + end) - getattr(box, axis + start) for box in bars.boxes]
 
 
 @pytest.mark.parametrize("report", [with_roofline(full()), hostile()], ids=["full", "hostile"])
@@ -49,7 +49,11 @@ def test_every_colour_is_one_of_the_pages_in_light_and_dark(report):
     assert colours.light().keys() == colours.dark().keys()
     for chart in charts(report):
         for mark in chart.plot.marks:
-            used = [] if isinstance(mark, Words) else [mark.colour, *getattr(mark, "colours", ())]
+            used = (
+                []
+                if isinstance(mark, Words)
+                else [mark.colour, *(box.colour for box in getattr(mark, "boxes", ()) if box.colour)]
+            )
             assert set(used) <= colours.light().keys(), chart.id
 
 
@@ -57,7 +61,7 @@ def test_numbers_of_gaps_are_written_in_full():
     report = full()
     rows = [replace(row, gaps=1013.75) for row in report.tables["gap_histogram"]]
     drawn = gap_lengths(replace(report, tables=report.tables | {"gap_histogram": rows}))
-    assert "1,014 gaps" in marks(drawn, Words)[-1].texts
+    assert "1,014 gaps" in [text for _, _, text in marks(drawn, Words)[-1].words]
 
 
 def test_a_report_without_measurements_has_no_charts():
@@ -70,10 +74,10 @@ def test_the_steps_bars_are_the_budget_of_each_step():
     shade, compute, *rest = marks(step_budget(report), Rects)
     assert [bars.name for bars in (compute, *rest)] == ["compute", "exposed copy", "idle"]
     assert lengths(compute) == pytest.approx([row.compute_ms for row in rows])
-    assert rest[0].y0 == pytest.approx(compute.y1), "stacked"
+    assert [box.y0 for box in rest[0].boxes] == pytest.approx([box.y1 for box in compute.boxes]), "stacked"
     assert lengths(rest[1]) == pytest.approx([row.idle_ms for row in rows])
-    assert compute.said[0].startswith(f"step {rows[0].step}: compute ")
-    assert (shade.x0, shade.x1) == ([-0.5], [1.5]), "warm-up"
+    assert compute.boxes[0].hint.startswith(f"step {rows[0].step}: compute ")
+    assert ([box.x0 for box in shade.boxes], [box.x1 for box in shade.boxes]) == ([-0.5], [1.5]), "warm-up"
 
 
 def test_many_steps_are_drawn_as_means():
@@ -82,7 +86,7 @@ def test_many_steps_are_drawn_as_means():
     rows = [replace(row, step=i, compute_ms=float(i % 2), warmup=False) for i in range(10 * MAX_BARS)]
     chart = step_budget(replace(report, tables={"steps": rows}))
     compute = marks(chart, Rects)[0]
-    assert len(compute.x0) == MAX_BARS
+    assert len(compute.boxes) == MAX_BARS
     assert set(lengths(compute)) == {0.5}
     assert "mean of 10 steps" in chart.caption
 
@@ -98,11 +102,11 @@ def test_steps_of_a_timing_log_are_their_times_alone():
 def test_idle_causes_are_those_of_the_report_longest_first():
     report = full()
     chart = idle_causes(report)
-    (bars,), names = marks(chart, Rects), marks(chart, Words)[0].texts
+    (bars,), names = marks(chart, Rects), [text for _, _, text in marks(chart, Words)[0].words]
     shown = dict(zip(names, lengths(bars, axis="x"), strict=True))
     assert shown == pytest.approx({c: v for c, v in vars(report.metrics.idle_ms).items() if v})
     assert lengths(bars, axis="x") == sorted(shown.values(), reverse=True)
-    assert list(bars.colours) == [f"idle-{name}" for name in names]
+    assert [box.colour for box in bars.boxes] == [f"idle-{name}" for name in names]
 
 
 def test_ceilings_bend_where_bandwidth_reaches_the_peak():
@@ -119,7 +123,7 @@ def test_no_roofline_without_a_known_gpu_or_modelled_kernels():
 
 def test_the_kernels_with_most_time_are_named():
     dots = marks(roofline(with_roofline(full()), DETAILS), Dots)
-    assert any(text for one in dots for text in one.texts)
+    assert any(dot.text for one in dots for dot in one.dots)
 
 
 def test_charts_of_the_largest_run_are_small():

@@ -28,7 +28,7 @@ def all_of(report, details):
 
 
 def length(mark):
-    return sum(b - a for a, b in zip(mark.x0, mark.x1, strict=True))
+    return sum(box.x1 - box.x0 for box in mark.boxes)
 
 
 def rects(chart):
@@ -43,7 +43,11 @@ def shown(request):
 def test_what_is_drawn_is_in_the_colours_of_the_page_and_small(shown):
     for chart in all_of(*shown).values():
         for mark in chart.plot.marks:
-            used = [] if isinstance(mark, Words) else [mark.colour, *getattr(mark, "colours", ())]
+            used = (
+                []
+                if isinstance(mark, Words)
+                else [mark.colour, *(box.colour for box in getattr(mark, "boxes", ()) if box.colour)]
+            )
             assert set(used) <= colours.light().keys(), chart.id
         assert len(chart_place(chart)) < 80_000
 
@@ -61,8 +65,8 @@ def test_overlap_is_the_communication_of_the_step_hidden_and_exposed():
     assert length(whole) == pytest.approx(report.metrics.communication.total_ms, rel=0.2)
     assert length(whole) == pytest.approx(report.metrics.communication.exposed_ms, rel=0.2)
     assert "communication beside compute" not in marks
-    assert named.texts[1].startswith("all_reduce 2/")
-    assert " of it exposed" in named.said[1]
+    assert named.boxes[1].text.startswith("all_reduce 2/")
+    assert " of it exposed" in named.boxes[1].hint
     start, end = details.timeline.window
     all_step = dataclasses.replace(details.messages[0], start=start, end=end)
     marks = {mark.name: mark for mark in rects(rank_charts.overlap(dataclasses.replace(details, messages=[all_step])))}
@@ -74,8 +78,8 @@ def test_places_of_idle_time_are_those_with_the_most_of_it():
     report, _ = report_and_details(SAMPLES / "sync_bound_stacks")
     (bars,) = rects(event_charts.idle_places(report))
     rows = report.tables["gap_places"]
-    assert bars.x1 == pytest.approx([row.idle_ms for row in rows[: len(bars.x1)]])
-    assert list(bars.colours) == [f"idle-{row.cause}" for row in rows[: len(bars.x1)]]
+    assert [box.x1 for box in bars.boxes] == pytest.approx([row.idle_ms for row in rows[: len(bars.boxes)]])
+    assert [box.colour for box in bars.boxes] == [f"idle-{row.cause}" for row in rows[: len(bars.boxes)]]
 
 
 def test_the_cost_of_a_launch_is_a_line_among_the_kernels():
@@ -88,18 +92,18 @@ def test_the_longest_step_of_all_ranks_is_the_darkest():
     _, details = report_and_details(SAMPLES / "tensor_parallel")
     (cells,) = rects(rank_charts.ranks_by_step(details))
     times = [time for row in details.by_rank for time in row.times_ms]
-    assert cells.strength[times.index(max(times))] == pytest.approx(1.0)
-    assert min(cells.strength) > 0
+    assert [box.strength for box in cells.boxes][times.index(max(times))] == pytest.approx(1.0)
+    assert min([box.strength for box in cells.boxes]) > 0
     (waits,) = rects(rank_charts.waiting_by_step(details))
     waited = [time for row in details.by_rank for time in row.waiting_ms]
-    assert waits.strength[waited.index(max(waited))] == pytest.approx(1.0)
-    assert len(waits.said) == len(cells.said)
+    assert [box.strength for box in waits.boxes][waited.index(max(waited))] == pytest.approx(1.0)
+    assert len([box.hint for box in waits.boxes]) == len([box.hint for box in cells.boxes])
 
 
 def test_a_logs_steps_are_data_and_the_rest():
     report, details = report_and_details(SAMPLES / "timing_input_bound")
     data, rest = rects(event_charts.logged(details))
     assert (data.name, data.colour) == ("waiting for data", "idle-input")
-    assert rest.y1 == pytest.approx([row.time_ms for row in details.logged])
+    assert [box.y1 for box in rest.boxes] == pytest.approx([row.time_ms for row in details.logged])
     assert not [m for m in event_charts.logged(details).plot.marks if isinstance(m, Dots)]
     assert report.tables["steps"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from traceanalyzer.report.explain import finding_pages
-from traceanalyzer.report.html.finding_page import explained
+from traceanalyzer.report.html.finding_section import explained
 
 
 @pytest.mark.parametrize("name", [page.id for page in finding_pages()])

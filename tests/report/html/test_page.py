@@ -16,10 +16,11 @@ from traceanalyzer.report import outline
 from traceanalyzer.report.html import Details, frame, render_html
 from traceanalyzer.report.html import page as module
 from traceanalyzer.report.html.frame import POLICY
+from traceanalyzer.report.html.markup import Markup
 from traceanalyzer.report.privacy.redact import redact_with
+from traceanalyzer.report.timeline.distributions import Message
 from traceanalyzer.report.timeline.icicle import Box
 from traceanalyzer.report.timeline.lanes import Lane
-from traceanalyzer.report.timeline.messages import Message
 
 
 class Reader(HTMLParser):
@@ -74,7 +75,7 @@ def test_nothing_is_loaded_and_links_stay_within_the_page(report):
 
 
 def test_the_policy_forbids_every_request(report):
-    assert f'content="{module.Markup(POLICY.replace(chr(39), "&#x27;"))}"' in render_html(report)
+    assert f'content="{Markup(POLICY.replace(chr(39), "&#x27;"))}"' in render_html(report)
     assert "default-src 'none'" in POLICY
     assert "http" not in POLICY
 
@@ -122,7 +123,7 @@ def test_a_table_of_a_later_version_is_there():
 def test_every_figure_of_the_step_has_its_definition():
     text = render_html(full())
     for f in dataclasses.fields(full().metrics.budget_ms):
-        assert module.Markup(f.metadata["definition"]) in text
+        assert Markup(f.metadata["definition"]) in text
 
 
 def test_of_a_page_that_is_too_long_rows_are_left_out_and_counted(monkeypatch):
@@ -143,7 +144,7 @@ def test_no_script_ends_before_its_end_and_the_page_is_small():
 
 
 def test_nothing_hidden_is_left_on_the_page(monkeypatch):
-    monkeypatch.setattr(frame, "asset", lambda name: module.Markup("/* as it is */"))
+    monkeypatch.setattr(frame, "asset", lambda name: Markup("/* as it is */"))
     where = [OWN_KERNEL, "SecretModel", "at /home/alice/projects/train.py(118): step"]
     hidden = dataclasses.replace(timeline(names=where, detail=where), lanes=[Lane("thread 4242 alice@gpu-node-07")])
     hidden = dataclasses.replace(hidden, facts=[["in SecretModel", where[2]]], title="alice")

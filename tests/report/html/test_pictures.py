@@ -15,13 +15,11 @@ from tests.report.html.test_data import timeline
 from tests.report.reports import full, hostile
 from traceanalyzer.report import outline
 from traceanalyzer.report.html.pictures import colours
-from traceanalyzer.report.html.pictures.plot import Axis, Lines, Plot, Rects
-from traceanalyzer.report.html.pictures.scales import Scale, scale_of, ticks
+from traceanalyzer.report.html.pictures.plot import Axis, Box, Lines, Plot, Rects, Scale, scale_of, ticks
 from traceanalyzer.report.html.pictures.standalone import Panel, standalone
 from traceanalyzer.report.html.pictures.step_strip import strip
-from traceanalyzer.report.html.pictures.summary import budget, picture, predictions
+from traceanalyzer.report.html.pictures.summary import budget, ladder, picture, predictions, waterfall
 from traceanalyzer.report.html.pictures.svg import drawn
-from traceanalyzer.report.html.pictures.waterfall import ladder, waterfall
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -57,7 +55,7 @@ def test_odd_data_have_an_axis(values):
 
 
 def test_a_rectangle_is_where_its_figures_say():
-    plot = Plot([Rects("a", "compute", [1.0], [3.0], [0.0], [5.0], ["said"])], Axis(range=(0, 4)), Axis(range=(0, 10)))
+    plot = Plot([Rects("a", "compute", [Box(1.0, 3.0, 0.0, 5.0, "said")])], Axis(range=(0, 4)), Axis(range=(0, 10)))
     (box,) = parsed(drawn(plot, 142, "label", 500)).iter(f"{SVG}rect")
     inner = 142 - 10 - 22
     assert (box.get("x"), box.get("width")) == ("25%", "50%")
@@ -68,19 +66,19 @@ def test_a_rectangle_is_where_its_figures_say():
 def test_a_waterfall_ends_where_the_other_side_begins():
     plot, _ = waterfall(("A", 10.0), [("less", -4.0), ("more", 1.0), ("again", -0.5)], ("B", 6.5))
     (bars,) = rects(plot)
-    spans = list(zip(bars.x0, bars.x1, strict=True))
+    spans = [(box.x0, box.x1) for box in bars.boxes]
     assert spans == [(0, 10), (6, 10), (6, 7), (6.5, 7), (0, 6.5)]
-    assert list(bars.colours) == ["neutral", "less", "more", "less", "neutral"]
-    assert bars.said[1] == "less: -4.00 ms"
-    assert bars.said[2] == "more: +1.00 ms"
+    assert [box.colour for box in bars.boxes] == ["neutral", "less", "more", "less", "neutral"]
+    assert bars.boxes[1].hint == "less: -4.00 ms"
+    assert bars.boxes[2].hint == "more: +1.00 ms"
 
 
 def test_a_ladder_goes_from_today_to_the_floor():
     plot, _ = ladder(("today", 10.0), [("x", 8.0, (7.0, 9.0)), ("y", 5.0, None)], ("floor", 2.0))
     bars, ranges = rects(plot)
-    assert bars.x1 == [10, 8, 5, 2]
-    assert (ranges.x0, ranges.x1) == ([7.0], [9.0])
-    assert "1.25x" in bars.said[1]
+    assert [box.x1 for box in bars.boxes] == [10, 8, 5, 2]
+    assert ([box.x0 for box in ranges.boxes], [box.x1 for box in ranges.boxes]) == ([7.0], [9.0])
+    assert "1.25x" in bars.boxes[1].hint
 
 
 def test_the_budget_bar_is_the_budget_with_idle_time_by_cause():
@@ -89,14 +87,16 @@ def test_the_budget_bar_is_the_budget_with_idle_time_by_cause():
     causes = [share for share in shares if share.within]
     marks = rects(budget(report))
     assert [mark.colour for mark in marks if mark.colour.startswith("idle-")] == [f"idle-{s.label}" for s in causes]
-    assert marks[-1].x1[0] == pytest.approx(outline.step_ms(report), rel=1e-2)
+    assert marks[-1].boxes[0].x1 == pytest.approx(outline.step_ms(report), rel=1e-2)
     assert "idle" not in {mark.colour for mark in marks}
 
 
 def test_predictions_are_those_of_the_report():
     report = full()
     plot, _ = predictions(report)
-    assert rects(plot)[0].x1[1:3] == [advice.predicted_step_ms for advice in report.recommendations]
+    assert [box.x1 for box in rects(plot)[0].boxes[1:3]] == [
+        advice.predicted_step_ms for advice in report.recommendations
+    ]
     assert predictions(replace(report, recommendations=[])) is None
 
 
@@ -104,8 +104,8 @@ def test_the_still_timeline_covers_what_the_events_do():
     one = timeline(2_000)
     one = replace(one, events=replace(one.events, end=one.events.start + 100))
     (bar,) = rects(strip(one)[0])
-    assert sum(b - a for a, b in zip(bar.x0, bar.x1, strict=True)) == pytest.approx(one.window[1] / 1e6, rel=0.01)
-    assert len(bar.x0) == 1, "neighbours are one box"
+    assert sum(box.x1 - box.x0 for box in bar.boxes) == pytest.approx(one.window[1] / 1e6, rel=0.01)
+    assert len(bar.boxes) == 1, "neighbours are one box"
 
 
 @pytest.mark.parametrize("report", [full(), hostile()], ids=["full", "hostile"])
@@ -176,4 +176,4 @@ def test_a_picture_alone_has_light_colours_only():
 
 
 def box(colour):
-    return Rects("", colour, [0.0], [1.0], [0.0], [1.0], texts=["text"])
+    return Rects("", colour, [Box(0.0, 1.0, 0.0, 1.0, text="text")])

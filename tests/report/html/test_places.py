@@ -6,15 +6,15 @@ import pytest
 
 from tests.analysis.build import TraceBuilder
 from tests.report.timeline.test_step_timeline import three_steps
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.diagnosis.finding import Evidence, Finding
-from traceanalyzer.report.html.places import Place, of_evidence, of_finding, of_moment
+from traceanalyzer.diagnosis.measurements import measure
+from traceanalyzer.report.html.finding_section import Place, of_evidence, of_finding, of_moment
 from traceanalyzer.report.timeline.step_timeline import step_timeline
 
 
 @pytest.fixture(scope="module")
 def timeline():
-    return step_timeline(Measurements(three_steps().build()))
+    return step_timeline(measure(three_steps().build()))
 
 
 def finding(cls, *where, id_="x"):
@@ -71,6 +71,6 @@ def test_pauses_between_queued_ops_are_told_from_late_launches():
     for correlation, (launched, start, end) in enumerate(((0, 10, 20), (1, 22, 30), (80, 90, 99)), 1):
         builder.call("cudaLaunchKernel", launched, launched + 1, correlation)
         builder.kernel("k", start, end, correlation, stream=7)
-    timeline = step_timeline(Measurements(builder.build()))
+    timeline = step_timeline(measure(builder.build()))
     assert of_finding(timeline, finding("launch", id_="launch-bound")) == Place(20_000, 80_000)
     assert of_finding(timeline, finding("launch", id_="launch-latency")) == Place(10_000, 12_000)

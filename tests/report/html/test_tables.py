@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from traceanalyzer.figures import metric
+from traceanalyzer.base.figures import metric
 from traceanalyzer.report.html.markup import tag
-from traceanalyzer.report.html.tables import PRINTED_COLUMNS, plain_table, table
+from traceanalyzer.report.html.table_parts import PRINTED_COLUMNS, plain_table, table
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from markdown_it import MarkdownIt
 
 from tests.report.reports import HOSTILE, empty, full, hostile, kernel, tables
 from tests.report.snapshots import matches_snapshot
+from traceanalyzer.diagnosis.finding import Evidence, Finding
 from traceanalyzer.report.markdown.escape import cell, prose, table
 from traceanalyzer.report.markdown.issue import BRIEF, GITHUB_LIMIT, ROOM, render_markdown
-from traceanalyzer.report.model import Evidence, Finding
 
 SECTIONS = ["Summary", "Findings", "Recommendations", "Metrics", "Recording health"]
 GFM = MarkdownIt("commonmark").enable("table")

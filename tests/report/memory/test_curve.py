@@ -10,7 +10,8 @@ from tests.recorded import ROOT
 from traceanalyzer.ingest.memory.snapshot import read_snapshot
 from traceanalyzer.report.html.pictures.plot import Dots, Lines
 from traceanalyzer.report.memory.build import memory_report
-from traceanalyzer.report.memory.html import _curves, render_html
+from traceanalyzer.report.memory.curves import curves
+from traceanalyzer.report.memory.document import memory_document
 
 SNAPSHOTS = sorted((ROOT / "tests" / "data" / "memory").glob("*.snapshot.pickle.gz"))
 
@@ -23,16 +24,16 @@ def report(request):
 def test_areas_stack_to_what_is_allocated(report):
     for device in report.memory:
         allocated = {at: used / 1e9 for at, used, _ in device.curve}
-        for chart in _curves(device):
+        for chart in curves(device):
             areas = [mark for mark in chart.plot.marks if isinstance(mark, Lines) and mark.base]
             (peak,) = [mark for mark in chart.plot.marks if isinstance(mark, Dots)]
             assert areas[-1].y == pytest.approx([allocated[at] for at in areas[-1].x])
             assert all(below.y == above.base for below, above in pairwise(areas))
-            assert peak.y[0] == pytest.approx(max(allocated.values()))
-            assert areas[-1].x[0] <= peak.x[0] <= areas[-1].x[-1]
+            assert peak.dots[0].y == pytest.approx(max(allocated.values()))
+            assert areas[-1].x[0] <= peak.dots[0].x <= areas[-1].x[-1]
 
 
 def test_the_page_needs_no_more_than_it_shows(report):
-    text = render_html(report)
+    text = memory_document(report).html()
     assert len(text) < 600_000
     assert "data-def=" in text

@@ -9,11 +9,12 @@ import pytest
 from tests.report.reports import empty, full, hostile, kernel
 from traceanalyzer.analysis.tables.gap_rows import GapRow
 from traceanalyzer.analysis.tables.syncs import SyncRow
+from traceanalyzer.diagnosis.finding import Evidence
 from traceanalyzer.report.json import render_json
 from traceanalyzer.report.markdown.issue import render_markdown
-from traceanalyzer.report.model import Evidence, Input
+from traceanalyzer.report.model import Input
 from traceanalyzer.report.privacy.redact import redact
-from traceanalyzer.report.terminal.whole import render_terminal
+from traceanalyzer.report.terminal.screen import render_terminal
 
 FORMATS = {"json": render_json, "markdown": render_markdown, "terminal": lambda report: render_terminal(report, 200)}
 SECRETS = (

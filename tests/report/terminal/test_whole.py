@@ -6,8 +6,7 @@ import pytest
 
 from tests.report.reports import empty, full, hostile
 from tests.report.snapshots import matches_snapshot
-from traceanalyzer.report.terminal.screen import render_screen
-from traceanalyzer.report.terminal.whole import render_terminal
+from traceanalyzer.report.terminal.screen import render_screen, render_terminal
 
 SECTIONS = ["Findings", "Recommendations", "Metrics", "Recording health"]
 

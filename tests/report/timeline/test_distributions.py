@@ -11,17 +11,17 @@ import pytest
 from tests.recorded import ROOT
 from traceanalyzer import load
 from traceanalyzer.analysis.causes.gaps import IdleCause
+from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.report.timeline.distributions import (
-    MAX_POINTS,
+    MAX_QUEUE_POINTS,
     kernel_lengths,
     launch_queue,
     logged_steps,
+    messages,
     steps_of_ranks,
 )
 from traceanalyzer.report.timeline.icicle import NOWHERE, device_time, idle_time
-from traceanalyzer.report.timeline.messages import messages
-from traceanalyzer.report.timeline.shown_steps import representative
-from traceanalyzer.selection import measured
+from traceanalyzer.report.timeline.lanes import representative
 
 SAMPLES = ROOT / "sample_traces"
 
@@ -33,8 +33,8 @@ def m(request):
 
 def test_every_kernel_of_the_steady_steps_is_in_a_bin(m):
     found, ops = kernel_lengths(m), m.trace.device_ops
-    rows = m.is_kernel & m.steady_ops
-    steps = m.steps.steady_count
+    rows = m.linked.is_kernel & m.timed.steady_ops
+    steps = m.timed.steps.steady_count
     assert found.kernels.sum() * steps == pytest.approx(rows.sum())
     assert found.time_ms.sum() * steps == pytest.approx((ops.end - ops.start)[rows].sum() / 1e6)
     us = (ops.end - ops.start)[rows] / 1e3
@@ -43,21 +43,23 @@ def test_every_kernel_of_the_steady_steps_is_in_a_bin(m):
 
 
 def test_the_queues_depth_is_what_was_launched_and_has_not_ended(m):
-    found, ops, step = launch_queue(m), m.trace.device_ops, representative(m.steps)
-    begin = int(m.steps.start[step])
-    launched = m.launch_time >= 0
-    assert len(found.time_ns) <= MAX_POINTS + 1
+    found, ops, step = launch_queue(m), m.trace.device_ops, representative(m.timed.steps)
+    begin = int(m.timed.steps.start[step])
+    launched = m.linked.launch_time >= 0
+    assert len(found.time_ns) <= MAX_QUEUE_POINTS + 1
     deepest = 0
-    for at in np.unique(np.concatenate((m.launch_time[launched], ops.end[launched]))):
-        if begin <= at <= m.steps.end[step]:
-            deepest = max(deepest, int((launched & (m.launch_time <= at) & (ops.end > at)).sum()))
+    for at in np.unique(np.concatenate((m.linked.launch_time[launched], ops.end[launched]))):
+        if begin <= at <= m.timed.steps.end[step]:
+            deepest = max(deepest, int((launched & (m.linked.launch_time <= at) & (ops.end > at)).sum()))
     assert deepest <= found.depth.max() <= deepest + 1, "moments of one nanosecond may be in either order"
     assert found.depth.min() >= 0
 
 
 def test_boxes_hold_what_is_below_them_and_kernels_their_own_time(m):
-    boxes, ops, step = device_time(m), m.trace.device_ops, representative(m.steps)
-    inside = (ops.start >= m.steps.start[step]) & (ops.start < m.steps.end[step]) & (m.launch_node >= 0)
+    boxes, ops, step = device_time(m), m.trace.device_ops, representative(m.timed.steps)
+    inside = (
+        (ops.start >= m.timed.steps.start[step]) & (ops.start < m.timed.steps.end[step]) & (m.joined.launch_node >= 0)
+    )
     whole = (ops.end - ops.start)[inside].sum() / 1e6
     by_level = defaultdict(list)
     for box in boxes:
@@ -78,18 +80,18 @@ def test_ranks_by_step_are_the_steps_of_the_recordings():
     of = measured(load(SAMPLES / "straggler"))
     each, rows = of.each, steps_of_ranks(of)
     assert [row.rank for row in rows] == [m.trace.rank for m in each]
-    assert rows[1].times_ms == pytest.approx((each[1].steps.duration / 1e6).tolist())
+    assert rows[1].times_ms == pytest.approx((each[1].timed.steps.duration / 1e6).tolist())
     for row, rank, m in zip(rows, of.ranks.rows, each, strict=True):
         assert len(row.waiting_ms) == len(row.times_ms)
-        assert np.mean(row.waiting_ms[m.steps.steady]) == pytest.approx(rank.waiting_ms)
+        assert np.mean(row.waiting_ms[m.timed.steps.steady]) == pytest.approx(rank.waiting_ms)
     assert steps_of_ranks(measured(load(SAMPLES / "sync_bound"))) == []
 
 
 def test_idle_time_of_the_step_is_charged_in_full(m):
-    boxes, step = idle_time(m), representative(m.steps)
-    start, end = m.steps.start[step], m.steps.end[step]
-    idle = np.minimum(m.gaps.end, end) - np.maximum(m.gaps.start, start)
-    here = (idle > 0) & (m.gaps.device == m.device)
+    boxes, step = idle_time(m), representative(m.timed.steps)
+    start, end = m.timed.steps.start[step], m.timed.steps.end[step]
+    idle = np.minimum(m.causes.gaps.end, end) - np.maximum(m.causes.gaps.start, start)
+    here = (idle > 0) & (m.causes.gaps.device == m.timed.device)
     assert 0.9 * idle[here].sum() < sum(b.end_ms - b.begin_ms for b in boxes if b.level == 0) * 1e6
     by_cause = defaultdict(float)
     for box in boxes:
@@ -98,7 +100,7 @@ def test_idle_time_of_the_step_is_charged_in_full(m):
             by_cause[box.name] += (box.end_ms - box.begin_ms) * 1e6
     assert sum(by_cause.values()) <= idle[here].sum() * 1.0001
     for cause, time in by_cause.items():
-        assert time <= idle[here & (m.gaps.cause == IdleCause[cause.upper()])].sum() * 1.0001
+        assert time <= idle[here & (m.causes.gaps.cause == IdleCause[cause.upper()])].sum() * 1.0001
 
 
 def test_a_waits_idle_time_is_charged_to_the_operator_that_waited():
@@ -113,14 +115,16 @@ def test_a_waits_idle_time_is_charged_to_the_operator_that_waited():
 @pytest.mark.parametrize("sample", ["communication_bound", "tensor_parallel"])
 def test_messages_are_the_collectives_of_the_step(sample):
     m = measured(load(SAMPLES / sample)).critical
-    found, ops, step = messages(m), m.trace.device_ops, representative(m.steps)
-    rows = np.flatnonzero(m.is_communication & (m.steps.of_op == step) & (ops.device == m.device))
-    assert [one.start + m.steps.start[step] for one in found] == ops.start[rows].tolist()
+    found, ops, step = messages(m), m.trace.device_ops, representative(m.timed.steps)
+    rows = np.flatnonzero(m.linked.is_communication & (m.timed.steps.of_op == step) & (ops.device == m.timed.device))
+    assert [one.start + m.timed.steps.start[step] for one in found] == ops.start[rows].tolist()
     assert [one.number for one in found if one.kind == "all_reduce"] == list(range(1, len(found) + 1))
     assert {one.of for one in found} == {len(found)}
-    compute = np.zeros(int(m.steps.end[step] - m.steps.start[step]), bool)
-    for op in np.flatnonzero(m.is_compute & (ops.device == m.device)):
-        compute[max(ops.start[op] - m.steps.start[step], 0) : max(ops.end[op] - m.steps.start[step], 0)] = True
+    compute = np.zeros(int(m.timed.steps.end[step] - m.timed.steps.start[step]), bool)
+    for op in np.flatnonzero(m.linked.is_compute & (ops.device == m.timed.device)):
+        compute[max(ops.start[op] - m.timed.steps.start[step], 0) : max(ops.end[op] - m.timed.steps.start[step], 0)] = (
+            True
+        )
     assert [one.exposed for one in found] == [int((~compute[one.start : one.end]).sum()) for one in found]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceanalyzer.report.timeline.memory_tracks import MAX_POINTS, memory_tracks
+from traceanalyzer.report.timeline.distributions import MAX_MEMORY_POINTS, memory_tracks
 from traceanalyzer.trace import MemoryEvents
 
 
@@ -29,7 +29,7 @@ def test_however_many_events_the_track_is_short_and_keeps_its_peak():
     allocated = np.arange(count) % 1_000
     allocated[31_415] = 1_000_000
     (track,) = memory_tracks(recorded(start=np.arange(count) * 7, device=np.zeros(count), allocated=allocated))
-    assert len(track.time) <= MAX_POINTS + 1
+    assert len(track.time) <= MAX_MEMORY_POINTS + 1
     assert track.peak == 1_000_000
     assert (np.diff(track.time) > 0).all()
     assert track.events == count

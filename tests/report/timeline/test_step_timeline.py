@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 
 from tests.analysis.build import TraceBuilder
-from tests.analysis.test_any_trace import any_rows, measure
+from tests.analysis.test_any_trace import any_rows, measure_rows
 from tests.examples import tried
-from traceanalyzer.analysis.measure import Measurements
+from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.report.timeline import step_timeline as module
-from traceanalyzer.report.timeline.lanes import Category, Shown
-from traceanalyzer.report.timeline.shown_steps import representative
+from traceanalyzer.report.timeline.lanes import Category, Shown, representative
 from traceanalyzer.report.timeline.step_timeline import step_timeline
 
 GEMM = "void cutlass::Kernel2<cutlass_80_tensorop_bf16>(Params)"
@@ -37,7 +36,7 @@ def three_steps() -> TraceBuilder:
 
 @pytest.fixture
 def timeline():
-    return step_timeline(Measurements(three_steps().build()))
+    return step_timeline(measure(three_steps().build()))
 
 
 def events(timeline, title):
@@ -98,30 +97,30 @@ def test_of_too_many_the_longest_are_kept_and_the_rest_is_counted(monkeypatch):
     for i in range(20):
         builder.kernel("k", 10 * i, 10 * i + (8 if i == 13 else 1), stream=7)
     monkeypatch.setattr(module, "MAX_DEVICE_OPS", 3)
-    timeline = step_timeline(Measurements(builder.build()))
+    timeline = step_timeline(measure(builder.build()))
     assert Shown("device ops", 3, 20) in timeline.shown
     assert max(end - start for *_, start, end in events(timeline, "GPU 0 stream 7")) == 8
 
 
 def test_without_events_of_host_or_device_there_is_no_timeline():
-    assert step_timeline(Measurements(TraceBuilder().build())) is None
+    assert step_timeline(measure(TraceBuilder().build())) is None
 
 
 def test_without_steps_it_shows_all_of_it():
-    timeline = step_timeline(Measurements(TraceBuilder().kernel("k", 5, 9, stream=1).build()))
+    timeline = step_timeline(measure(TraceBuilder().kernel("k", 5, 9, stream=1).build()))
     assert timeline.step is None
     assert timeline.window == (0, 4_000)
 
 
 def test_a_host_alone_has_a_timeline():
-    timeline = step_timeline(Measurements(TraceBuilder().op("aten::mm", 0, 5).build()))
+    timeline = step_timeline(measure(TraceBuilder().op("aten::mm", 0, 5).build()))
     assert [lane.title for lane in timeline.lanes] == ["thread 0"]
 
 
 @tried(0.6)
 @given(any_rows)
 def test_every_event_of_any_trace_has_a_lane_and_a_name(rows):
-    measured = measure(rows)
+    measured = measure_rows(rows)
     timeline = step_timeline(measured)
     if timeline is None:
         return
@@ -133,5 +132,5 @@ def test_every_event_of_any_trace_has_a_lane_and_a_name(rows):
     assert (e.end > timeline.extent[0]).all()
     assert (e.start < timeline.extent[1]).all()
     assert set(e.category.tolist()) <= {int(c) for c in Category}
-    steps = measured.steps
+    steps = measured.timed.steps
     assert steps.warmup <= representative(steps) < len(steps)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from traceanalyzer.analysis.algebra.blocks import blocks
 from traceanalyzer.analysis.algebra.lean import flat
-from traceanalyzer.analysis.algebra.lookup import LookedUp, blocks
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import is_constant
+from traceanalyzer.analysis.algebra.lookup import LookedUp
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import F64, I64, is_constant
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from traceanalyzer.trace import F64, I64
 
 MOST = 1 << 16
 """Distinct numbers; so many codes fit two bytes."""
@@ -40,8 +37,7 @@ class Coded(LookedUp):
 
     def copy(self) -> F64:
         """All of it, to be written to."""
-        result: F64 = self[:]
-        return result
+        return self[:]
 
 
 def coded(values: F64) -> F64 | Coded:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from traceanalyzer.analysis.algebra.lookup import blocks, stretch
+from traceanalyzer.analysis.algebra.blocks import blocks, scatter
+from traceanalyzer.analysis.algebra.coded import Coded
+from traceanalyzer.analysis.algebra.lookup import stretch
 from traceanalyzer.analysis.algebra.ordering import stable_order
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import F64, I32, I64, U8, Bool
 from traceanalyzer.trace.distinct import near, ranked
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from traceanalyzer.analysis.algebra.coded import Coded
-    from traceanalyzer.trace import F64, I32, I64, U8, Bool
 
 _MOST_COMBINED = 2**62
 
@@ -111,18 +109,14 @@ class Groups:
 def sums(index: I32 | I64, values: NDArray[Any] | Coded, count: int) -> F64:
     """Sum of the values of each of so many groups, of which `index` has that of each: `np.bincount` to the last bit,
     without copies of both."""
-    result = np.zeros(count)
-    for here in blocks(len(index)):
-        np.add.at(result, index[here], np.asarray(values[here], np.float64))
-    return result
+    return scatter(
+        np.add, np.zeros(count), lambda index, values: (index, np.asarray(values, np.float64)), index, values
+    )
 
 
 def counts(index: I32 | I64, count: int) -> I64:
     """How many rows each of so many groups has."""
-    result = np.zeros(count, np.int64)
-    for here in blocks(len(index)):
-        np.add.at(result, index[here], 1)
-    return result
+    return scatter(np.add, np.zeros(count, np.int64), lambda index: (index, 1), index)
 
 
 def first_rows(index: I32 | I64, count: int) -> I64:

@@ -6,16 +6,14 @@ one from any intervals, every other function takes and returns sets.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import AT_ONCE, blocks, places
+from traceanalyzer.analysis.algebra.blocks import AT_ONCE, blocks, blockwise
+from traceanalyzer.analysis.algebra.lookup import places
+from traceanalyzer.trace import I64, Bool
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from traceanalyzer.trace import I64, Bool
-
 
 FEW = 64
 """For so many times fewer times than intervals lengths are added up to these times alone."""
@@ -138,10 +136,7 @@ def contains(a: IntervalSet, times: I64) -> Bool:
     """Which of these times lie in the set."""
     if not len(a.start):
         return np.zeros(len(times), bool)
-    result = np.empty(len(times), bool)
-    for here in blocks(len(times)):
-        result[here] = places(a.start, times[here], side="right") > places(a.end, times[here], side="right")
-    return result
+    return blockwise(lambda time: places(a.start, time, side="right") > places(a.end, time, side="right"), times)
 
 
 def covered_before(a: IntervalSet, times: I64) -> I64:
@@ -176,8 +171,7 @@ def _length_of_first(a: IntervalSet, count: I64) -> I64:
     inside = edges[edges < len(a.start)]
     between = np.add.reduceat(a.end, inside) - np.add.reduceat(a.start, inside)  # sums may wrap, differences do not
     before = np.append(0, np.cumsum(between))
-    result: I64 = before[np.searchsorted(edges, count)]
-    return result
+    return before[np.searchsorted(edges, count)]
 
 
 def measure(a: IntervalSet, start: I64, end: I64) -> I64:

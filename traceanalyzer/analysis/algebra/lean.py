@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from traceanalyzer.trace import is_constant
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _NARROW = np.iinfo(np.int32)
 

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from collections.abc import Iterable
+from typing import Any, Literal, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
+from traceanalyzer.analysis.algebra.blocks import AT_ONCE, blocks
+from traceanalyzer.trace import I32, I64, Bool
 from traceanalyzer.trace.distinct import near
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import NDArray
-
-    from traceanalyzer.trace import I32, I64, Bool
-
-AT_ONCE = 1 << 14
-"""Values looked up at once: what is made of so many stays in the processor's cache."""
 FEW = 64
 """So few are looked for one by one."""
 
@@ -51,11 +46,6 @@ class LookedUp:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         del copy  # it is one in any case
         return np.asarray(self[:], dtype)
-
-
-def blocks(count: int) -> list[slice]:
-    """So many rows some at a time, in order; one empty slice for none."""
-    return [slice(i, min(i + AT_ONCE, count)) for i in range(0, max(count, 1), AT_ONCE)]
 
 
 def places(keys: NDArray[Any], values: NDArray[Any], side: Literal["left", "right"] = "left") -> I64:
@@ -135,8 +125,7 @@ def first_with(keys: I64, wanted: I64, preferred: Bool) -> I32:
 
 def _from(values: I32 | I64, low: int) -> I64:
     """How far the values, which may be narrow, lie from this one."""
-    result: I64 = np.subtract(values, low, dtype=np.int64)
-    return result
+    return np.subtract(values, low, dtype=np.int64)
 
 
 def look_up(keys: I32 | I64, wanted: I32 | I64) -> I64:
@@ -144,5 +133,4 @@ def look_up(keys: I32 | I64, wanted: I32 | I64) -> I64:
     if not len(keys):
         return np.full(len(wanted), -1, np.int64)
     place = np.minimum(places(keys, wanted), len(keys) - 1)
-    result: I64 = np.where(keys[place] == wanted, place, -1)
-    return result
+    return np.where(keys[place] == wanted, place, -1)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from traceanalyzer.analysis.algebra.lookup import AT_ONCE, blocks, where
+from traceanalyzer.analysis.algebra.blocks import AT_ONCE, blocks
+from traceanalyzer.analysis.algebra.lookup import Column, where
 from traceanalyzer.analysis.algebra.ordering import sorted_values
-from traceanalyzer.threads import at_once
+from traceanalyzer.base.parallel import parallel_map
+from traceanalyzer.trace import I32, I64, Bool
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from traceanalyzer.analysis.algebra.lookup import Column
-    from traceanalyzer.trace import I32, I64, Bool
 
 MAX_SHIFT = 2**62
 """Threads are laid end to end on one axis of int64; recordings with senseless times may not fit."""
@@ -51,7 +47,7 @@ def nest(thread: I32, start: I64, end: I64) -> Nesting:
     if not cut:
         return _nest(thread, start, end)
     halves = slice(0, cut), slice(cut, len(thread))
-    one, other = at_once(lambda half: _nest(thread[half], start[half], end[half]), halves, len(start))
+    one, other = parallel_map(lambda half: _nest(thread[half], start[half], end[half]), halves, len(start))
     above = np.where(other.parent < 0, np.int32(-1), other.parent + np.int32(cut))
     parent, depth = np.concatenate((one.parent, above)), np.concatenate((one.depth, other.depth))
     return Nesting(parent, depth, one.mended or other.mended)

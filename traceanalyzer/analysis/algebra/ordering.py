@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from traceanalyzer.trace import is_sorted
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from traceanalyzer.trace import I64, Bool
-
+from traceanalyzer.trace import I64, Bool, is_sorted
 
 _DIGIT_BITS = 16
 """numpy sorts numbers of so many bits by their digits, in a tenth of the time of comparing them."""

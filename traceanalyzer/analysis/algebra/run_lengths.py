@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import LookedUp, blocks
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.algebra.lookup import Column
-    from traceanalyzer.trace import I32, I64
+from traceanalyzer.analysis.algebra.blocks import blocks, blockwise
+from traceanalyzer.analysis.algebra.lookup import Column, LookedUp
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I32, I64
 
 SELDOM = 64
 """Columns that change more often than once in so many rows are kept as they are."""
@@ -49,10 +47,7 @@ class RunLengths(LookedUp):
             rows = np.flatnonzero(rows)
         if rows.ndim == 0:
             return self._some(rows[None])[0]
-        result = np.empty(len(rows), np.int32)
-        for here in blocks(len(rows)):
-            result[here] = self._some(rows[here])
-        return result
+        return blockwise(self._some, rows)
 
     def _some(self, rows: I32 | I64) -> I32:
         """The column in these rows."""
@@ -62,8 +57,7 @@ class RunLengths(LookedUp):
         if low < 0:
             return self._some(np.where(rows < 0, rows + self.rows, rows))
         if high - low < NEAR * len(rows):
-            result: I32 = self._stretch(low, high + 1)[rows - low]
-            return result
+            return self._stretch(low, high + 1)[rows - low]
         run = np.searchsorted(self.first, rows, side="right") - 1
         passed = (rows - self.first[run]).astype(np.int32) if self.counts else np.int32(0)
         return self.value[run] + passed

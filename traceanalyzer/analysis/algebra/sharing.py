@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import measure
+from traceanalyzer.analysis.algebra.intervals import IntervalSet, measure
 from traceanalyzer.analysis.algebra.lookup import places
+from traceanalyzer.trace import F64, I64
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.algebra.intervals import IntervalSet
-    from traceanalyzer.trace import F64, I64
 
 
 def side_by_side_nowhere(start: I64, end: I64) -> bool:
@@ -35,5 +30,4 @@ def shared_time(start: I64, end: I64, within: IntervalSet) -> F64:
     running = np.cumsum(np.bincount(first, minlength=size) - np.bincount(last, minlength=size))[:-1]
     share = measure(within, edges[:-1], edges[1:]) / np.maximum(running, 1)
     before = np.concatenate((np.zeros(1), np.cumsum(share)))
-    result: F64 = before[last] - before[first]
-    return result
+    return before[last] - before[first]

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from traceanalyzer.trace import Bool
+from traceanalyzer.trace import Bool
 
 
 def texts_where(strings: list[str], test: Callable[[str], object]) -> Bool:

@@ -10,31 +10,26 @@ from __future__ import annotations
 
 import enum
 from array import array
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from traceanalyzer.analysis.algebra.blocks import RowNumbers, blockwise
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, overlaps
-from traceanalyzer.analysis.algebra.lookup import at, blocks, places, where
+from traceanalyzer.analysis.algebra.lookup import at, places, where
 from traceanalyzer.analysis.causes.driving import NO_STATE, PROFILER_STATE, driving
 from traceanalyzer.analysis.causes.reads import read_ranges
-from traceanalyzer.analysis.causes.start import Bound
+from traceanalyzer.analysis.causes.start import Bindings, Bound, HostWaits
+from traceanalyzer.analysis.causes.started import Started
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import Table, column
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I32, I64, U8, Bool, Table, column
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from traceanalyzer.analysis.causes.start import Bindings, HostWaits
-    from traceanalyzer.analysis.causes.started import Started
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.trace import I32, I64, U8, Bool
 
 
 class PathKind(enum.IntEnum):
@@ -163,7 +158,7 @@ def joined(parts: Sequence[CriticalPath]) -> CriticalPath:
 
 def path_parts(started: Started) -> Iterator[CriticalPath]:
     """The same in parts, one after the other, of which none is long."""
-    ops, steps = started.trace.device_ops, started.steps
+    ops, steps = started.trace.device_ops, started.timed.steps
     if not len(ops):
         return
     edges = np.append(steps.start[steps.steady], steps.end[-1])
@@ -181,13 +176,13 @@ def path_parts(started: Started) -> Iterator[CriticalPath]:
 def _pieces_within(started: Started, chain: Chain) -> int:
     """Into how many pieces the host's time is cut from the first of these segments to the last."""
     window = (int(chain.start[0]), int(chain.end[-1]))
-    return sum(thread.pieces.count_within(*window) for thread in started.timeline.threads)
+    return sum(thread.pieces.count_within(*window) for thread in started.timed.timeline.threads)
 
 
 def _refined(started: Started, chain: Chain, edges: I64) -> CriticalPath:
     """The part of the path that some segments of the chain are; `edges`: when steps begin and the last one ends."""
     on_host = chain.part == Part.HOST
-    host, device = driving(started, IntervalSet(chain.start[on_host], chain.end[on_host])), chain.take(~on_host)
+    host, device = driving(started.timed, IntervalSet(chain.start[on_host], chain.end[on_host])), chain.take(~on_host)
     start = np.concatenate((device.start, host.start))
     order = np.argsort(start, kind="stable")
     start = start[order]
@@ -195,12 +190,12 @@ def _refined(started: Started, chain: Chain, edges: I64) -> CriticalPath:
     within = np.diff(np.searchsorted(start, chain.start), append=len(start))
     moments = np.append(start, chain.end[-1:])
     start, end = moments[:-1], moments[1:]
-    kind = np.concatenate((_kinds(started, device), KIND_OF_STATE[host.state]))[order]
-    step = started.steps.warmup + np.searchsorted(edges[1:], chain.start, side="right")
+    kind = np.concatenate((_kinds(started.linked, device), KIND_OF_STATE[host.state]))[order]
+    step = started.timed.steps.warmup + np.searchsorted(edges[1:], chain.start, side="right")
     return CriticalPath(
         start=start,
         end=end,
-        kind=_with_reads(started, _with_input(started, kind, end), IntervalSet(start, end)),
+        kind=_with_reads(started.linked, _with_input(started, kind, end), IntervalSet(start, end)),
         part=np.repeat(chain.part, within),
         op=np.repeat(chain.op, within),
         node=np.concatenate((_nodes(started, device), host.node))[order],
@@ -240,15 +235,15 @@ def chain_parts(bindings: Bindings, waits: HostWaits, start: I64, end: I64, wind
 def _before(bindings: Bindings, waits: HostWaits, start: I64, finish: int) -> tuple[I32, I32]:
     """For each op the host wait before it was launched (-1: none that it needs), and the op before it on the chain (-1:
     none). One op more stands for the end of the window: without length, and waiting for the host alone."""
-    wait, following = np.empty(len(start) + 1, np.int32), np.empty(len(start) + 1, np.int32)
-    for here in blocks(len(wait)):
-        op = np.arange(here.start, here.stop, dtype=np.int32)
-        last = waits.before(_or_else(start, op, finish) - _or_else(bindings.lag, op, 0))
+
+    def before(op: I32) -> tuple[I32, I32]:
+        last = waits.before(_or_else(start, op, finish) - _or_else(bindings.lag, op, 0)).astype(np.int32, copy=False)
         last[_or_else(bindings.by, op, Bound.LAUNCH) != Bound.LAUNCH] = -1
         awaited = at(waits.op, last, -1)
         last[awaited >= op] = -1
-        wait[here], following[here] = last, np.where(last >= 0, awaited, _or_else(bindings.op, op, -1))
-    return wait, following
+        return last, np.where(last >= 0, awaited, _or_else(bindings.op, op, -1)).astype(np.int32, copy=False)
+
+    return blockwise(before, RowNumbers(len(start) + 1))
 
 
 class _Links(NamedTuple):
@@ -287,8 +282,7 @@ def _segments(links: _Links, waits: HostWaits, count: int, window: tuple[int, in
     kept: Bool = (edges[1:] > edges[:-1]).T[::-1].ravel()
 
     def ordered(*columns: NDArray[Any]) -> NDArray[Any]:
-        result: NDArray[Any] = np.stack(columns, axis=1)[::-1].ravel()[kept]
-        return result
+        return np.stack(columns, axis=1)[::-1].ravel()[kept]
 
     running = np.where(links.op < count, links.op, np.int32(-1))
     waited_for, running = np.append(running[1:], np.int32(-1))[own], running[own]
@@ -307,18 +301,20 @@ def _segments(links: _Links, waits: HostWaits, count: int, window: tuple[int, in
 def _follow(following: I32, start: I64, first: int, window: tuple[int, int]) -> I32:
     """The ops of the chain, latest first, back to the one that runs when the window begins."""
     begin, finish = window
-    stops = np.empty(len(following), bool)
-    for here in blocks(len(following)):
-        op = np.arange(here.start, here.stop, dtype=np.int32)
-        stops[here] = (following[here] != op - 1) | (_or_else(start, op, finish) <= begin)
+
+    def stop(op: I32, follows: I32) -> Bool:
+        return (follows != op - 1) | (_or_else(start, op, finish) <= begin)
+
+    def run_after(op: I32) -> I32:
+        after = np.where(_or_else(start, op, finish) <= begin, np.int32(-1), following[op])
+        return (places(breaks, after, side="right") - 1).astype(np.int32)
+
+    stops = blockwise(stop, RowNumbers(len(following)), following)
     stops[0] = True
     breaks = where(stops)
     del stops
     # Runs of ops that follow each other: the number of the one after each, and of those on the chain.
-    next_run = np.empty(len(breaks), np.int32)
-    for here in blocks(len(breaks)):
-        after = np.where(_or_else(start, breaks[here], finish) <= begin, np.int32(-1), following[breaks[here]])
-        next_run[here] = places(breaks, after, side="right") - 1
+    next_run = blockwise(run_after, breaks)
     following_run = memoryview(next_run.data)
     met, run = array("i"), int(np.searchsorted(breaks, first, side="right")) - 1
     while run >= 0:
@@ -348,19 +344,19 @@ def _kinds(linked: Linked, chain: Chain) -> U8:
     kind[queued | (chain.part == Part.LATENCY)] = PathKind.LAUNCH
     kind[chain.part == Part.RETURN] = PathKind.WAIT
     runs = chain.part == Part.OP
-    kind[runs] = at(linked.once(_running), chain.op[runs], PathKind.OTHER)
+    kind[runs] = at(linked.memo(_running), chain.op[runs], PathKind.OTHER)
     return kind
 
 
 def _nodes(started: Started, chain: Chain) -> I32:
     """Node of the call that waits, or that launches the op of a segment; -1 where it was not recorded."""
-    waiting, launching = at(started.host_waits.call, chain.wait, -1), at(started.launch, chain.op, -1)
-    return at(started.tree.node_of_call, np.where(chain.part == Part.RETURN, waiting, launching), -1)
+    waiting, launching = at(started.host_waits.call, chain.wait, -1), at(started.linked.launch, chain.op, -1)
+    return at(started.linked.tree.node_of_call, np.where(chain.part == Part.RETURN, waiting, launching), -1)
 
 
 def _with_reads(linked: Linked, kind: U8, segments: IntervalSet) -> U8:
     """The kinds, with wait for launching within operators that only read a value."""
-    within, _ = overlaps(linked.once(read_ranges), segments)
+    within, _ = overlaps(linked.memo(read_ranges), segments)
     result = kind.copy()
     result[within[kind[within] == PathKind.LAUNCH]] = PathKind.WAIT
     return result
@@ -368,8 +364,8 @@ def _with_reads(linked: Linked, kind: U8, segments: IntervalSet) -> U8:
 
 def _using(started: Started) -> Bool:
     """Which calls launch device work or wait for it."""
-    using = started.blocks.copy()
-    using[started.launch[started.launch >= 0]] = True
+    using = started.joined.blocks.copy()
+    using[started.linked.launch[started.linked.launch >= 0]] = True
     return using
 
 
@@ -378,7 +374,7 @@ def _with_input(started: Started, kind: U8, end: I64) -> U8:
     work = np.flatnonzero(kind == PathKind.HOST)
     if not len(work):
         return kind
-    start, using = started.trace.api_calls.start, started.once(_using)
+    start, using = started.trace.api_calls.start, started.memo(_using)
     low, high = np.searchsorted(start, (end[work].min(), end[work].max())).tolist()
     rows = low + np.flatnonzero(using[low:high])
     if using[high:].any():

@@ -8,17 +8,12 @@ collective waits for the compute op launched before it (its input); a compute op
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import alike
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.trace import I32, I64, Bool
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I32, I64, Bool, alike
 
 NEVER = np.iinfo(np.int64).min // 2
 """End of what an op does not have."""
@@ -49,8 +44,7 @@ class Dependencies:
             return alike(NEVER, len(self.on), np.int64)
         first = np.where(self.on >= 0, end[np.maximum(self.on, 0)] + self.delay, NEVER)
         second = np.where(self.also_on >= 0, end[np.maximum(self.also_on, 0)], NEVER)
-        result: I64 = np.maximum(first, second)
-        return result
+        return np.maximum(first, second)
 
     def among(self, chosen: I64) -> Dependencies:
         """Those between the chosen ops, by their position there; ops wait for earlier ones only."""
@@ -80,6 +74,20 @@ def inferred_dependencies(linked: Linked, stream: I32) -> Dependencies:
         return Dependencies.none(count)
     chosen = chosen[np.argsort(linked.launch_time[chosen], kind="stable")]
     return _inferred(linked, chosen, stream[chosen]).spread(chosen, count)
+
+
+def with_graph_edges(linked: Linked, stream: I32, known: Dependencies) -> Dependencies:
+    """The same, where recorded edges of replayed graphs lead from other streams: an op waits for the one of them that
+    ended last."""
+    edges, ops = linked.trace.graph_edges, linked.trace.device_ops
+    rows = np.flatnonzero(stream[edges.op] != stream[edges.after])
+    if not len(rows):
+        return known
+    rows = rows[np.argsort(ops.end[edges.after[rows]], kind="stable")]
+    op, on, delay = edges.op[rows], known.on.copy(), known.delay.copy()
+    on[op] = edges.after[rows]
+    delay[op] = np.maximum(ops.start[op] - ops.end[on[op]], 0)
+    return Dependencies(on, delay, known.also_on)
 
 
 def _inferred(linked: Linked, chosen: I64, stream: I32) -> Dependencies:

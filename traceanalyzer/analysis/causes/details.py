@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import enum
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,12 +17,9 @@ from traceanalyzer.analysis.joined.captures import building_time, captured_calls
 from traceanalyzer.analysis.time.first_use import loading_calls
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import bore_work, is_launch
-from traceanalyzer.trace import CopyKind, OverheadKind, RangeKind
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.trace import I64, U8, Bool, CopyKind, OverheadKind, RangeKind
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I64, U8, Bool
 
 
 class IdleDetail(enum.IntEnum):
@@ -68,7 +64,7 @@ _UNIFIED = (CopyKind.UNIFIED_HOST_TO_DEVICE, CopyKind.UNIFIED_DEVICE_TO_HOST, Co
 def host_details(timed: Timed, start: I64, end: I64) -> U8:
     """For each of these stretches the detail of host work that filled most of it, where one did."""
     owner, spent = np.full(len(start), IdleDetail.NONE, np.uint8), np.zeros(len(start), np.int64)
-    for kind, covered in timed.once(host_work).items():
+    for kind, covered in timed.memo(host_work).items():
         time = measure(covered, start, end)
         more = time > spent
         owner[more], spent[more] = kind, time[more]
@@ -80,7 +76,7 @@ def host_work(timed: Timed) -> dict[IdleDetail, IntervalSet]:
     """When the host was busy with each kind of work. Of two that hold a gap the first one counts."""
     return {
         IdleDetail.COMPILATION: _compiling(timed),
-        IdleDetail.GRAPHS: timed.once(building_time),
+        IdleDetail.GRAPHS: timed.linked.memo(building_time),
         IdleDetail.LOADING: _loading(timed),
         IdleDetail.ALLOCATION: timed.timeline.states[HostState.ALLOCATE],
     }
@@ -100,7 +96,7 @@ def _compiling(timed: Timed) -> IntervalSet:
 
 def _loading(timed: Timed) -> IntervalSet:
     calls, overheads, strings = timed.trace.api_calls, timed.trace.overheads, timed.trace.strings
-    rows = timed.once(loading_calls)
+    rows = timed.linked.memo(loading_calls)
     driver = (overheads.kind == OverheadKind.DRIVER) & ~texts_where(strings, _COMPILES.search)[overheads.name]
     return union(
         np.concatenate((calls.start[rows], overheads.start[driver])),
@@ -116,7 +112,6 @@ def migrates(timed: Timed, next_op: I64) -> Bool:
 def lost_launches(timed: Timed) -> I64:
     """Start times, in order, of launch calls whose kernels should be in the recording but are not."""
     calls = timed.trace.api_calls
-    lost = is_launch(timed) & ~bore_work(timed) & ~timed.once(captured_calls)
-    last = int(timed.launch_time.max(initial=-1))
-    result: I64 = np.sort(calls.start[lost & (calls.start <= last)])
-    return result
+    lost = is_launch(timed.linked) & ~bore_work(timed.linked) & ~timed.linked.memo(captured_calls)
+    last = int(timed.linked.launch_time.max(initial=-1))
+    return np.sort(calls.start[lost & (calls.start <= last)])

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, intersect, overlaps, subtract
 from traceanalyzer.analysis.time.host_timeline import HostState
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I32, I64, U8
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I32, I64, U8
 
 PROFILER_STATE = len(HostState)
 """State of a stretch that is the profiler's own."""

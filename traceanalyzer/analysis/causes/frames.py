@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.joined.python_stacks import PythonStacks
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I64
+from traceanalyzer.analysis.joined.python_stacks import PythonStacks
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.trace import I64
 
 MIN_GAP_NS = 1_000_000
 """Shorter gaps are dispatch, whose frames say nothing."""
@@ -29,7 +27,7 @@ _SOURCE = re.compile(r"(?:^|[/\\])([^/\\]+\(\d+\): .+)$")
 
 def python_frames(timed: Timed, thread: int, start: int, end: int) -> str:
     """`video.py(129): preprocess (of it normalize 106 ms, rescale 33 ms)`; empty where nothing is known."""
-    stacks = timed.python
+    stacks = timed.joined.python
     if thread < 0 or end - start < MIN_GAP_NS or not len(stacks.start):
         return ""
     rows, spent = _within(stacks, thread, start, end)

@@ -11,27 +11,24 @@ from __future__ import annotations
 
 import enum
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from traceanalyzer.analysis.algebra.blocks import blockwise
 from traceanalyzer.analysis.algebra.intervals import complement, measure, union
-from traceanalyzer.analysis.algebra.lookup import at, blocks, one_of, places, stretch
+from traceanalyzer.analysis.algebra.lookup import at, one_of, places, stretch
 from traceanalyzer.analysis.causes.details import IdleDetail, host_details, lost_launches, migrates
+from traceanalyzer.analysis.causes.started import Started
 from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
+from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import Table, alike, column, narrowed
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I32, I64, U8, Bool, Table, alike, column, narrowed
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from traceanalyzer.analysis.causes.started import Started
-    from traceanalyzer.analysis.joined.joined import Joined
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I32, I64, U8, Bool
 
 
 class IdleCause(enum.IntEnum):
@@ -108,13 +105,13 @@ def find_gaps(started: Started) -> Gaps:
 
 def _gaps_by_themselves(started: Started) -> Gaps:
     """The same, each with the cause that it shows by itself."""
-    parts = [_gaps_of_device(started, device) for device in started.activity]
+    parts = [_gaps_of_device(started.timed, device) for device in started.timed.activity]
     if not parts:
         return Gaps.empty()
     columns: dict[str, NDArray[Any]] = dict(parts[0])
     if len(parts) > 1:
         columns = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
-    columns["step"] = _step_of(started, columns["next_op"], columns["start"])
+    columns["step"] = _step_of(started.timed, columns["next_op"], columns["start"])
     asked = [columns[name] for name in ("start", "end", "next_op")]
     parts_asked = [[column[i : i + AT_ONCE] for column in asked] for i in range(0, len(asked[0]), AT_ONCE)]
     causes = [_causes(started, *block) for block in parts_asked]
@@ -151,25 +148,25 @@ def _step_of(timed: Timed, next_op: I32, start: I64) -> I32:
 
 def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 | I32]:
     """Cause, `queued` and `sync` of each gap."""
-    launch = np.where(next_op >= 0, timed.launch_time[next_op], end)
-    call = np.where(next_op >= 0, timed.launch[next_op], -1)
+    launch = np.where(next_op >= 0, timed.linked.launch_time[next_op], end)
+    call = np.where(next_op >= 0, timed.linked.launch[next_op], -1)
     calls = timed.trace.api_calls
     returned = np.where(call >= 0, at(calls.end, call, 0), launch)
     known = launch >= 0
     queued = known & (next_op >= 0) & (returned <= start)
     late = known & ~queued
     arrival = np.clip(launch, start, end)
-    time = {s: measure(i, start, arrival) for s, i in timed.timeline.states.items()}
-    time_profiler = measure(timed.timeline.profiler, start, arrival)
+    time = {s: measure(i, start, arrival) for s, i in timed.timed.timeline.states.items()}
+    time_profiler = measure(timed.timed.timeline.profiler, start, arrival)
     issued = np.where(next_op >= 0, launch, end)
-    always = timed.once(keeps_waiting)
-    drained, sync = _drained_by(timed, issued), _last_wait(timed, issued)
+    always = timed.timed.memo(keeps_waiting)
+    drained, sync = _drained_by(timed, issued), _last_wait(timed.joined, issued)
     duration = end - start
     work = time[HostState.WORK] + time[HostState.ALLOCATE]
     cause = np.full(len(start), IdleCause.OTHER, np.uint8)
     cause[late] = IdleCause.LAUNCH
     cause[queued & (duration < QUEUED_LATENCY_NS)] = IdleCause.LAUNCH
-    if always or timed.once(could_be_ahead):
+    if always or timed.timed.memo(could_be_ahead):
         cause[late & (drained >= 0)] = IdleCause.SYNC
     owners = (
         (IdleCause.SYNC, np.where(sync >= 0, time[HostState.SYNC], -1)),
@@ -182,13 +179,13 @@ def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 
         cause[late & (spent >= DOMINANT * duration)] = owner
     cause[(cause == IdleCause.HOST) & (next_op >= 0) & timed.input_copies[next_op]] = IdleCause.INPUT
     blocked = time[HostState.SYNC] >= DOMINANT * duration
-    detail = host_details(timed, start, end)
+    detail = host_details(timed.timed, start, end)
     named = one_of(cause, (IdleCause.HOST, IdleCause.LAUNCH)) | ((cause == IdleCause.SYNC) & ~blocked)
     detail[~(late & named)] = IdleDetail.NONE
     cause[detail > 0] = IdleCause.HOST
-    moved = ~late & ~queued & migrates(timed, next_op)
+    moved = ~late & ~queued & migrates(timed.timed, next_op)
     cause[moved], detail[moved] = IdleCause.HOST, IdleDetail.PAGE_MIGRATION
-    lost = _lost(timed, start, arrival) & one_of(cause, (IdleCause.LAUNCH, IdleCause.HOST, IdleCause.OTHER))
+    lost = _lost(timed.timed, start, arrival) & one_of(cause, (IdleCause.LAUNCH, IdleCause.HOST, IdleCause.OTHER))
     cause[lost], detail[lost] = IdleCause.OTHER, IdleDetail.LOST
     return {
         "cause": cause,
@@ -200,9 +197,8 @@ def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 
 
 def _lost(timed: Timed, start: I64, arrival: I64) -> Bool:
     """In which gaps kernels were launched that are not in the recording: the device may have run them."""
-    lost = timed.once(lost_launches)
-    result: Bool = np.searchsorted(lost, arrival, side="left") > np.searchsorted(lost, start, side="left")
-    return result
+    lost = timed.memo(lost_launches)
+    return np.searchsorted(lost, arrival, side="left") > np.searchsorted(lost, start, side="left")
 
 
 def _exposed_by_waits(started: Started, gaps: Gaps) -> Gaps:
@@ -210,7 +206,7 @@ def _exposed_by_waits(started: Started, gaps: Gaps) -> Gaps:
     had never waited: it is fast enough, the waits took its lead away."""
     cause, sync = gaps.cause.copy(), gaps.sync.copy()
     gaps = replace(gaps, cause=cause, sync=sync)
-    for device in started.activity:
+    for device in started.timed.activity:
         rows = stretch((gaps.device == device) & (gaps.side == GapSide.INSIDE))
         if not (cause[rows] == IdleCause.LAUNCH).any():
             continue
@@ -218,9 +214,7 @@ def _exposed_by_waits(started: Started, gaps: Gaps) -> Gaps:
         exposed = (cause[rows] == IdleCause.LAUNCH) & (gaps.queued[rows] == 0)
         for here, left in gaps_without_waits(started, start, end, next_op):
             exposed[here] &= left < DOMINANT * (end[here] - start[here])
-        wait = np.empty(len(start), np.int32)
-        for here in blocks(len(start)):
-            wait[here] = started.host_waits.before(started.launch_time[next_op[here]])
+        wait = blockwise(lambda op: started.host_waits.before(started.linked.launch_time[op]), next_op)
         exposed &= wait >= 0
         cause[rows] = np.where(exposed, np.uint8(IdleCause.SYNC), cause[rows])
         sync[rows] = np.where(exposed, at(started.host_waits.call, wait, -1), sync[rows])
@@ -237,37 +231,36 @@ def could_be_ahead(timed: Timed) -> bool:
     dispatch = measure(timed.timeline.states[HostState.DISPATCH], *within).sum()
     busy = measure(timed.activity[timed.device].busy, steps.start[steps.steady], steps.end[steps.steady]).sum()
     left = UNPROFILED_SHARE_WITH_STACKS if timed.trace.collected.stacks else UNPROFILED_SHARE
-    result: bool = left * dispatch <= TOO_SLOW * busy
-    return result
+    return left * dispatch <= TOO_SLOW * busy
 
 
 def keeps_waiting(timed: Timed) -> bool:
     """Whether the steps hold a wait for every few launches, so that the queue never fills: the waits are then what can
     be changed, whatever the host's speed, and however soon each is over."""
-    waits = int((timed.blocks & timed.steady_calls).sum())
-    launches = distinct(timed.launch[timed.steady_ops & (timed.launch >= 0)])
+    waits = int((timed.joined.blocks & timed.steady_calls).sum())
+    launches = distinct(timed.linked.launch[timed.steady_ops & (timed.linked.launch >= 0)])
     return waits > 1 and len(launches) <= REFILL_LAUNCHES * waits
 
 
 def _last_wait(joined: Joined, launch: I64) -> I64:
     """The blocking call that ended last before each launch, -1 if there is none."""
-    waits = joined.once(_waits_by_end)
+    waits = joined.memo(_waits_by_end)
     return at(waits.call, places(waits.end, launch, side="right") - 1, -1)
 
 
 def _drained_by(timed: Started, launch: I64) -> I64:
     """The blocking call that had emptied the device's queue shortly before each launch, -1 if there is none. One that
     found the device idle emptied nothing, and counts only in a program that keeps waiting."""
-    waits = timed.once(_draining)
+    waits = timed.memo(_draining)
     index = places(waits.end, launch, side="right") - 1
-    since = timed.launched_before(launch) - at(waits.launched, index, 0)
+    since = timed.linked.launched_before(launch) - at(waits.launched, index, 0)
     return np.where((index >= 0) & (since < REFILL_LAUNCHES), at(waits.call, index, -1), -1)
 
 
 def _draining(timed: Started) -> _Waits:
     """The blocking calls that had emptied the device's queue."""
-    waits = timed.once(_waits_by_end)
-    chosen = waits.emptied if timed.once(keeps_waiting) else waits.emptied & waits.found_work
+    waits = timed.joined.memo(_waits_by_end)
+    chosen = waits.emptied if timed.timed.memo(keeps_waiting) else waits.emptied & waits.found_work
     return waits if chosen.all() else waits.select(chosen)
 
 
@@ -292,8 +285,8 @@ def _waits_by_end(joined: Joined) -> _Waits:
     calls, blocking = joined.trace.api_calls, np.flatnonzero(joined.blocks)
     blocking = blocking[np.argsort(calls.end[blocking], kind="stable")]
     began, ended = calls.start[blocking], calls.end[blocking]
-    emptied, found_work = joined.drained_at(ended) <= ended, joined.drained_at(began) > began
-    return _Waits(narrowed(blocking), ended, narrowed(joined.launched_before(ended)), emptied, found_work)
+    emptied, found_work = joined.linked.drained_at(ended) <= ended, joined.linked.drained_at(began) > began
+    return _Waits(narrowed(blocking), ended, narrowed(joined.linked.launched_before(ended)), emptied, found_work)
 
 
 def idle_by_cause(timed: Timed, gaps: Gaps, device: int) -> dict[IdleCause, I64]:

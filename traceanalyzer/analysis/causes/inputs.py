@@ -8,7 +8,6 @@ program's own functions are named like loading.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,11 +15,8 @@ from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.intervals import measure, union
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.joined import INPUT_BYTES
-from traceanalyzer.trace import CopyKind, RangeKind
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I64, Bool
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.trace import I64, Bool, CopyKind, RangeKind
 
 LOADERS = re.compile(
     r"(?<!un)(pre_?process|collate|data_?load|dataset|tokeni[sz]|__getitem__|load_?(image|video|audio|batch|data|sample)"
@@ -38,7 +34,7 @@ LOADING_SHARE = 0.5
 def input_copies(timed: Timed) -> Bool:
     """Which device ops bring input data: the host work before them prepared it."""
     result = np.zeros(len(timed.trace.device_ops), bool)
-    copies = np.flatnonzero(timed.brings_input)
+    copies = np.flatnonzero(timed.joined.brings_input)
     if not timed.steps.found or not len(copies):
         return result
     copies = copies[~_answers_results(timed, copies)]
@@ -49,15 +45,14 @@ def input_copies(timed: Timed) -> Bool:
 def _idle_since(timed: Timed, copy: I64) -> I64:
     """When the ops before each of these had ended, ns; the start of the steps for the first."""
     reach = np.maximum.accumulate(timed.trace.device_ops.end)
-    result: I64 = np.where(copy > 0, reach[copy - 1], timed.steps.start[0])
-    return result
+    return np.where(copy > 0, reach[copy - 1], timed.steps.start[0])
 
 
 def _every_step(timed: Timed) -> Bool:
     """Which device ops are copies of a name and size that nearly every steady step makes."""
     ops, steps = timed.trace.device_ops, timed.steps
     result = np.zeros(len(ops), bool)
-    rows = np.flatnonzero(timed.brings_input & (steps.of_op >= steps.warmup))
+    rows = np.flatnonzero(timed.joined.brings_input & (steps.of_op >= steps.warmup))
     if not len(rows) or steps.steady_count < MIN_STEPS:
         return result
     sort = Groups.of(ops.name[rows])
@@ -73,10 +68,9 @@ def _answers_results(timed: Timed, copy: I64) -> Bool:
     index = np.arange(len(ops))
     back = (ops.copy_kind == CopyKind.DEVICE_TO_HOST) & (ops.bytes >= INPUT_BYTES)
     last_back = np.maximum.accumulate(np.where(back, index, -1))
-    last_kernel = np.maximum.accumulate(np.where(timed.is_kernel, index, -1))
+    last_kernel = np.maximum.accumulate(np.where(timed.linked.is_kernel, index, -1))
     before = copy - 1
-    result: Bool = (before >= 0) & (last_back[before] > last_kernel[before])
-    return result
+    return (before >= 0) & (last_back[before] > last_kernel[before])
 
 
 def _in_loader(timed: Timed, start: I64, copy: I64) -> Bool:
@@ -85,8 +79,7 @@ def _in_loader(timed: Timed, start: I64, copy: I64) -> Bool:
     ranges = timed.trace.host_ranges
     rows = (ranges.kind == RangeKind.PYTHON) & texts_where(timed.trace.strings, _loads)[ranges.name]
     loading = union(ranges.start[rows], ranges.end[rows])
-    result: Bool = measure(loading, start, end) >= LOADING_SHARE * np.maximum(end - start, 1)
-    return result
+    return measure(loading, start, end) >= LOADING_SHARE * np.maximum(end - start, 1)
 
 
 def _loads(name: str) -> bool:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from traceanalyzer.analysis.algebra.intervals import union
+from traceanalyzer.analysis.algebra.intervals import IntervalSet, union
 from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.trace import RangeKind
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.algebra.intervals import IntervalSet
-    from traceanalyzer.analysis.joined.linked import Linked
 
 READS = frozenset({"aten::item", "aten::_local_scalar_dense", "aten::is_nonzero"})
 """Without the read these operators are gone, too."""

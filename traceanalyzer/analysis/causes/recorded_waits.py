@@ -7,18 +7,13 @@ known, it is the last op given to another stream before the wait that had ended 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from traceanalyzer.analysis.causes.dependencies import NEVER, REACTION_NS, Dependencies
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import WaitKind
+from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I32, I64, WaitKind, Waits
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.trace import I32, I64, Waits
 
 UNKNOWN = -1
 """Number of a stream that the recording does not name, or on which nothing ran."""
@@ -43,8 +38,7 @@ class _Streams:
     def given(self, stream: int, time: I64) -> I64:
         """How many of a stream's ops had been launched before each of these times, counted from the first of all."""
         low, high = int(self.first[stream]), int(self.first[stream + 1])
-        result: I64 = low + np.searchsorted(self.launched[low:high], time, side="left")
-        return result
+        return low + np.searchsorted(self.launched[low:high], time, side="left")
 
 
 def recorded_dependencies(linked: Linked, stream: I32) -> Dependencies | None:
@@ -72,8 +66,7 @@ def _time_of_call(linked: Linked, correlation: I64, otherwise: I64) -> I64:
         return otherwise
     position = np.minimum(np.searchsorted(calls.correlation[order], correlation), len(order) - 1)
     known = calls.correlation[order[position]] == correlation
-    result: I64 = np.where(known, calls.start[order[position]], otherwise)
-    return result
+    return np.where(known, calls.start[order[position]], otherwise)
 
 
 def _numbers(linked: Linked, number: I32, waits: Waits, stream: I32) -> I64:

@@ -8,33 +8,29 @@ call waits for has ended.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from traceanalyzer.analysis.algebra.blocks import Rows, blockwise
 from traceanalyzer.analysis.algebra.grouping import Groups, first_rows
 from traceanalyzer.analysis.algebra.intervals import measure
 from traceanalyzer.analysis.algebra.lean import lean
-from traceanalyzer.analysis.algebra.lookup import at, blocks, first_with, one_of, places, stretch
+from traceanalyzer.analysis.algebra.lookup import Column, at, first_with, one_of, places, stretch
 from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.algebra.run_lengths import run_lengths
-from traceanalyzer.analysis.causes.dependencies import NEVER, inferred_dependencies
+from traceanalyzer.analysis.causes.dependencies import NEVER, Dependencies, inferred_dependencies, with_graph_edges
 from traceanalyzer.analysis.causes.recorded_waits import recorded_dependencies
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS, blocked_time
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import WaitKind, is_sorted, narrowed
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I32, I64, U8, Bool, WaitKind, is_sorted, narrowed
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from traceanalyzer.analysis.algebra.lookup import Column
-    from traceanalyzer.analysis.causes.dependencies import Dependencies
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I32, I64, U8, Bool
 
 USUAL_PAUSE_NS = 20_000
 """A queued op that starts later than this after its stream's last one waited for something else."""
@@ -91,8 +87,7 @@ class Bindings:
     @property
     def since(self) -> I64:
         """When that was over, ns: end of that op, or start of the launch; never after the op's own start."""
-        result: I64 = self.start - self.lag
-        return result
+        return self.start - self.lag
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,12 +107,14 @@ class HostWaits:
 
 def find_starts(linked: Linked) -> Starts:
     """What each device op needs before it can start: recorded waits, where there are any, else what its times say."""
-    stream = linked.once(stream_numbers)
+    stream = linked.memo(stream_numbers)
     previous = op_before(stream)
     dependencies = recorded_dependencies(linked, stream) or inferred_dependencies(linked, stream)
+    dependencies = with_graph_edges(linked, stream, dependencies)
     met = dependencies.met(linked.trace.device_ops.end)
-    parts = [_pauses(linked, previous[here], met[here], here) for here in blocks(len(stream))]
-    short, pause, held, alone = (np.concatenate(same) for same in zip(*parts, strict=True))
+    short, pause, held, alone = blockwise(
+        partial(_pauses, linked), linked.trace.device_ops.start, linked.launch, linked.launch_time, previous, met
+    )
     usual = int(np.median(pause[short])) if short.any() else DEFAULT_PAUSE_NS
     return Starts(
         stream=stream,
@@ -129,12 +126,13 @@ def find_starts(linked: Linked) -> Starts:
     )
 
 
-def _pauses(linked: Linked, previous: I32, met: I64, here: slice) -> tuple[Bool, I32, NDArray[Any], Bool]:
-    """Of these device ops: which were queued and came shortly after the op before them on their stream, and after how
+def _pauses(
+    linked: Linked, start: I64, launch: I32, launch_time: I64, previous: I32, met: I64
+) -> tuple[Bool, I32, NDArray[Any], Bool]:
+    """Of some device ops: which were queued and came shortly after the op before them on their stream, and after how
     long (0: not so); how long after it those came that nothing known held (0: others); which had been launched when
     all that they wait for was over."""
-    ops, launch, launch_time = linked.trace.device_ops, linked.launch[here], linked.launch_time[here]
-    free, start = np.where(previous >= 0, ops.end[previous], NEVER), ops.start[here]
+    free = np.where(previous >= 0, linked.trace.device_ops.end[previous], NEVER)
     launched = np.where(launch >= 0, at(linked.trace.api_calls.end, launch, 0), launch_time)
     queued, pause = (launch_time >= 0) & (launched <= free), start - free
     short = queued & (pause >= 0) & (pause < USUAL_PAUSE_NS) & (met <= free)
@@ -171,8 +169,7 @@ def _is_first(call: I32 | I64, count: int) -> Bool:
         return np.ones(len(call), bool)
     first, rows = np.empty(count, np.int32), np.arange(len(call), dtype=np.int32)
     first[call[::-1]] = rows[::-1]  # of several the last one written stays
-    result: Bool = first[call] == rows
-    return result
+    return first[call] == rows
 
 
 def find_bindings(linked: Linked, starts: Starts) -> Bindings:
@@ -181,8 +178,7 @@ def find_bindings(linked: Linked, starts: Starts) -> Bindings:
     if not len(ops):
         return Bindings(np.empty(0, np.uint8), np.empty(0, np.int32), ops.start, np.empty(0, np.int64))
     beside = _op_beside(starts.stream)
-    parts = [_bindings_of(linked, starts, beside, here) for here in blocks(len(ops))]
-    by, op, lag = (np.concatenate(same) for same in zip(*parts, strict=True))
+    by, op, lag = blockwise(partial(_bindings_of, linked, starts, beside), Rows(len(ops)))
     return Bindings(by, op, ops.start, lag)
 
 
@@ -243,11 +239,11 @@ def _op_beside(stream: I32) -> I32:
 def host_waits(timed: Timed) -> HostWaits:
     """The calls that held the process's host side: no other launching thread went on meanwhile."""
     calls = timed.trace.api_calls
-    blocking = np.flatnonzero(timed.blocks)
+    blocking = np.flatnonzero(timed.joined.blocks)
     blocking, ended = waited_for(timed, blocking)
-    full = np.flatnonzero(one_of(timed.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH)))
+    full = np.flatnonzero(one_of(timed.linked.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH)))
     full = full[blocked_time(timed, full) > 0]
-    running = _last_started(timed, calls.end[full])
+    running = _last_started(timed.linked, calls.end[full])
     call = np.concatenate((blocking, full[running >= 0]))
     op = np.concatenate((ended, running[running >= 0]))
     order = np.argsort(calls.end[call], kind="stable")
@@ -259,11 +255,11 @@ def waited_for(timed: Timed, rows: I64) -> tuple[I64, I64]:
     last of those waited for."""
     calls, ops = timed.trace.api_calls, timed.trace.device_ops
     rows = rows[measure(timed.timeline.states[HostState.DISPATCH], calls.end[rows] - 1, calls.end[rows]) == 0]
-    stream, number = _synchronised_stream(timed, rows), timed.once(stream_numbers)
+    stream, number = _synchronised_stream(timed.linked, rows), timed.linked.memo(stream_numbers)
     op = np.full(len(rows), -1, np.int64)
     for one in distinct(stream).tolist():
         here, among = stream == one, np.flatnonzero((number == one) | (one < 0)).astype(np.int32)
-        op[here] = _last_done(timed, among, calls.start[rows[here]], calls.end[rows[here]])
+        op[here] = _last_done(timed.linked, among, calls.start[rows[here]], calls.end[rows[here]])
     waited = op >= 0
     waited[waited] = ops.end[op[waited]] > calls.start[rows[waited]]
     return rows[waited], op[waited]
@@ -286,7 +282,7 @@ def _last_done(linked: Linked, among: I32, start: I64, end: I64) -> I64:
 
 def _synchronised_stream(linked: Linked, rows: I64) -> I64:
     """For each of the calls the number of the stream that it waits for, -1 where that is not recorded, or all are."""
-    ops, numbers, waits = linked.trace.device_ops, linked.once(stream_numbers), linked.trace.waits
+    ops, numbers, waits = linked.trace.device_ops, linked.memo(stream_numbers), linked.trace.waits
     first = first_rows(numbers, int(numbers.max(initial=-1)) + 1)
     known = {(int(ops.context[i]), int(ops.stream[i])): int(numbers[i]) for i in first}
     # Of several waits of one call the last one counts.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,44 +16,58 @@ from traceanalyzer.analysis.causes.start import (
     find_starts,
     host_waits,
 )
+from traceanalyzer.analysis.joined.joined import Joined
+from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.joined.memo import Memo
 from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import Bool, Trace
 
-if TYPE_CHECKING:
-    from traceanalyzer.trace import Bool
 
+@dataclass(frozen=True, eq=False)
+class Started(Memo):
+    """The edges along which a critical path runs."""
 
-class Started(Timed):
-    """`Timed` with the edges along which a critical path runs."""
+    timed: Timed
+
+    @property
+    def trace(self) -> Trace:
+        """The recording."""
+        return self.timed.trace
+
+    @property
+    def linked(self) -> Linked:
+        """The joins of its rows."""
+        return self.timed.linked
+
+    @property
+    def joined(self) -> Joined:
+        """The joins made from these."""
+        return self.timed.joined
 
     @cached_property
     def starts(self) -> Starts:
         """What each device op needs before it can start."""
-        return find_starts(self)
+        return find_starts(self.linked)
 
     @cached_property
     def bindings(self) -> Bindings:
         """What let each device op start."""
-        return find_bindings(self, self.starts)
-
-    def let_go_of_starts(self) -> None:
-        """Let go of columns as large as the device ops themselves, after replay and path: tables do not need them, and
-        they are made again where they are asked for."""
-        for name in ("starts", "bindings", "launch_time", "_launch_order"):
-            self.__dict__.pop(name, None)
+        return find_bindings(self.linked, self.starts)
 
     @cached_property
     def input_copies(self) -> Bool:
         """Which device ops bring input data that the program had loaded."""
-        return flat(input_copies(self))
+        return flat(input_copies(self.timed))
 
     @cached_property
     def call_brings_input(self) -> Bool:
         """Which API calls launch a copy of data from the host."""
         result = np.zeros(len(self.trace.api_calls), bool)
-        result[self.launch[self.input_copies & (self.launch >= 0)]] = True
+        result[self.linked.launch[self.input_copies & (self.linked.launch >= 0)]] = True
         return flat(result)
 
     @cached_property
     def host_waits(self) -> HostWaits:
         """The calls that held the host until the device was done or had room."""
-        return host_waits(self)
+        return host_waits(self.timed)

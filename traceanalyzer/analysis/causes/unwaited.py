@@ -7,8 +7,8 @@ stretch before it has ended and its first op has been launched. Such a schedule 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,15 +16,9 @@ from traceanalyzer.analysis.algebra.intervals import IntervalSet, covered_before
 from traceanalyzer.analysis.algebra.lookup import at, places
 from traceanalyzer.analysis.causes.dependencies import NEVER
 from traceanalyzer.analysis.causes.start import Bound
+from traceanalyzer.analysis.causes.started import Started
 from traceanalyzer.analysis.time.launch_queue import QUEUE_DEPTH
-from traceanalyzer.trace import is_sorted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from traceanalyzer.analysis.causes.started import Started
-    from traceanalyzer.trace import I32, I64
-
+from traceanalyzer.trace import I32, I64, is_sorted
 
 AT_ONCE = 1 << 19
 """Launches that are moved at once: for each of so many the lengths of all waits are added up again."""
@@ -36,7 +30,7 @@ def gaps_without_waits(started: Started, start: I64, end: I64, next_op: I32 | I6
     if not len(start) or not len(started.host_waits.call):
         yield slice(0, len(start)), end - start
         return
-    ops, launch_time = started.trace.device_ops, started.launch_time
+    ops, launch_time = started.trace.device_ops, started.linked.launch_time
     launched, position = _in_launch_order(started, int(next_op[0]))
     first = position[next_op]
     first[started.bindings.by[next_op] != Bound.LAUNCH] = -1
@@ -61,7 +55,7 @@ def gaps_without_waits(started: Started, start: I64, end: I64, next_op: I32 | I6
 def _in_launch_order(started: Started, op: int) -> tuple[I32, I32]:
     """The ops of this one's device whose launch is known, in the order of their launches, and for each op its position
     among them, -1 for others."""
-    ops, launch_time = started.trace.device_ops, started.launch_time
+    ops, launch_time = started.trace.device_ops, started.linked.launch_time
     launched = np.flatnonzero((ops.device == ops.device[op]) & (launch_time >= 0)).astype(np.int32)
     if not is_sorted(launch_time[launched]):
         launched = launched[np.argsort(launch_time[launched], kind="stable")]

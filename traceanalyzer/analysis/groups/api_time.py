@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.time.launch_queue import is_nested
-from traceanalyzer.figures import ms
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.base.figures import ms
 
 SHOWN = 5
 
@@ -27,7 +25,7 @@ class ApiTime(NamedTuple):
 def api_times(linked: Linked) -> list[ApiTime]:
     """The calls with the most host time; calls made by others do not count again."""
     calls = linked.trace.api_calls
-    rows = np.flatnonzero(~linked.once(is_nested))
+    rows = np.flatnonzero(~linked.memo(is_nested))
     groups = Groups.of(calls.name[rows])
     time = groups.sum((calls.end - calls.start)[rows])
     order = np.argsort(-time, kind="stable")[:SHOWN]

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.analysis.groups.ops import Group, group, in_stream_order, operators, steady, with_text
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I64, Bool
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.roofline.rated import Rated
-    from traceanalyzer.trace import I64, Bool
 
 PRODUCT = re.compile(r"^aten::(?:bmm|baddbmm)$")
 """Batched products: of queries and keys, of scores and values."""
@@ -37,24 +34,29 @@ class WrittenOutAttention:
 
 def written_out_attention(rated: Rated, free: Bool) -> WrittenOutAttention | None:
     """Softmax and its neighbours between two batched products, forward or backward, of ops that are `free`."""
-    order = in_stream_order(rated, steady(rated))
+    order = in_stream_order(rated.timed, steady(rated.timed))
     between = between_products(rated, order)
     rows = np.zeros(len(free), bool)
     rows[order[between >= 0]] = True
-    passes = group(rated, rows & free)
+    passes = group(rated.timed, rows & free)
     if passes.total_ms <= 0:
         return None
-    number = len(distinct(between[between >= 0])) / rated.steps.steady_count
+    number = len(distinct(between[between >= 0])) / rated.timed.steps.steady_count
     moved = rated.roofline.bytes[passes.rows]
     known = np.isfinite(moved).any()
-    return WrittenOutAttention(passes, number, float(np.nansum(moved)) / rated.steps.steady_count if known else None)
+    return WrittenOutAttention(
+        passes, number, float(np.nansum(moved)) / rated.timed.steps.steady_count if known else None
+    )
 
 
 def between_products(rated: Rated, order: I64) -> I64:
     """For each op of `order` the number of the attention between whose products it lies, -1 outside of any."""
     operator = operators(rated)[order]
-    product, softmax = np.flatnonzero(with_text(rated, operator, PRODUCT)), with_text(rated, operator, SOFTMAX)
-    step, stream = rated.steps.of_op[order], rated.trace.device_ops.stream[order]
+    product, softmax = (
+        np.flatnonzero(with_text(rated.linked, operator, PRODUCT)),
+        with_text(rated.linked, operator, SOFTMAX),
+    )
+    step, stream = rated.timed.steps.of_op[order], rated.trace.device_ops.stream[order]
     seen = np.concatenate(([0], np.cumsum(softmax)))
     result = np.full(len(order), -1, np.int64)
     pairs = zip(product[:-1].tolist(), product[1:].tolist(), strict=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.lookup import one_of
@@ -12,13 +10,11 @@ from traceanalyzer.analysis.groups.ops import duration, per_step, steady, title
 from traceanalyzer.analysis.names.gemm_tiles import streams_weights
 from traceanalyzer.analysis.names.kernel_classes import UNKNOWN
 from traceanalyzer.analysis.roofline.bounds import Bound
-from traceanalyzer.figures import ms
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.base.figures import ms
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I64, Bool
 from traceanalyzer.trace.distinct import ranked
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.roofline.rated import Rated
-    from traceanalyzer.trace import I64, Bool
 
 KNOWN = (Bound.COMPUTE, Bound.MEMORY)
 SHOWN = 3
@@ -46,7 +42,7 @@ def memory_bound_share(rated: Rated) -> float:
     arithmetic), else (no model, unknown GPU, too small to tell) by what usually limits kernels of the class."""
     r = rated.roofline
     rows, time = _compute(rated)
-    by_class = np.array([bound == "memory" for bound in rated.classes.bound])[rated.op_class[rows]]
+    by_class = np.array([bound == "memory" for bound in rated.linked.classes.bound])[rated.linked.op_class[rows]]
     by_class |= _streaming(rated)[rows]
     memory = np.where((r.rated & ~r.small)[rows], ~r.arithmetic[rows], by_class)
     sampled = rated.sampled_bounds[rows]
@@ -58,10 +54,9 @@ def memory_bound_share(rated: Rated) -> float:
 
 def _streaming(rated: Rated) -> Bool:
     """Which device ops are matrix products of so few rows that they stream their weights."""
-    ops, gemm = rated.trace.device_ops, rated.op_class == rated.classes.index("gemm")
+    ops, gemm = rated.trace.device_ops, rated.linked.op_class == rated.linked.classes.index("gemm")
     names = texts_where(rated.trace.strings, streams_weights)
-    result: Bool = gemm & names[ops.name]
-    return result
+    return gemm & names[ops.name]
 
 
 def unknown_share(rated: Rated) -> float:
@@ -73,21 +68,20 @@ def unknown_share(rated: Rated) -> float:
 
 def unknown_kernels(rated: Rated) -> list[tuple[str, float]]:
     """Those with the most time, and their time a step, ms."""
-    rows = _unknown(rated) & rated.is_compute & rated.steady_ops
-    time = duration(rated)
+    rows = _unknown(rated) & rated.linked.is_compute & rated.timed.steady_ops
+    time = duration(rated.linked)
     names = rated.trace.device_ops.name
     return [
-        (title(rated, code), ms(time[rows & (names == code)].sum() / rated.steps.steady_count))
+        (title(rated.linked, code), ms(time[rows & (names == code)].sum() / rated.timed.steps.steady_count))
         for code in _by_time(rated, rows)
     ]
 
 
 def _unknown(rated: Rated) -> Bool:
     r = rated.roofline
-    by_class = np.array([bound == UNKNOWN for bound in rated.classes.bound])[rated.op_class]
+    by_class = np.array([bound == UNKNOWN for bound in rated.linked.classes.bound])[rated.linked.op_class]
     known = (r.rated & ~r.small) | (r.counted & one_of(r.bound, KNOWN)) | one_of(rated.sampled_bounds, KNOWN)
-    result: Bool = by_class & ~known
-    return result
+    return by_class & ~known
 
 
 def rated_share(rated: Rated) -> float:
@@ -98,30 +92,30 @@ def rated_share(rated: Rated) -> float:
 
 def _compute(rated: Rated) -> tuple[I64, I64]:
     """The steady state's compute ops and their durations, ns."""
-    rows = np.flatnonzero(rated.is_compute & rated.steady_ops)
-    return rows, duration(rated)[rows]
+    rows = np.flatnonzero(rated.linked.is_compute & rated.timed.steady_ops)
+    return rows, duration(rated.linked)[rows]
 
 
 def above_limits_ms(rated: Rated, free: Bool) -> float | None:
     """Time a step that computation among these ops takes beyond its roofline; None where less than `ENOUGH_SHARE` of it
     has one."""
-    r, time = rated.roofline, duration(rated)
-    rows = steady(rated) & rated.is_compute & free
+    r, time = rated.roofline, duration(rated.linked)
+    rows = steady(rated.timed) & rated.linked.is_compute & free
     limited = rows & r.rated
     if not rows.any() or time[limited].sum() < ENOUGH_SHARE * time[rows].sum():
         return None
-    return per_step(rated, np.maximum(time[limited] - r.attainable[limited], 0))
+    return per_step(rated.timed, np.maximum(time[limited] - r.attainable[limited], 0))
 
 
 def above_roofline(rated: Rated) -> AboveRoofline | None:
     """Kernels of the steady state that are faster than their roofline."""
-    r, time = rated.roofline, duration(rated)
-    rows = rated.steady_ops & r.rated & (r.attainable[:] > time) & (time > 0)
+    r, time = rated.roofline, duration(rated.linked)
+    rows = rated.timed.steady_ops & r.rated & (r.attainable[:] > time) & (time > 0)
     if not rows.any():
         return None
-    cached = rows & (r.bytes[:] <= rated.limit("cache_bytes")) & ~r.arithmetic
+    cached = rows & (r.bytes[:] <= rated.linked.limit("cache_bytes")) & ~r.arithmetic
     return AboveRoofline(
-        kernels=[title(rated, code) for code in _by_time(rated, rows)],
+        kernels=[title(rated.linked, code) for code in _by_time(rated, rows)],
         share=_share(rated, rows),
         highest=float((r.attainable[rows] / time[rows]).max()),
         cached_share=_share(rated, cached),
@@ -131,10 +125,10 @@ def above_roofline(rated: Rated) -> AboveRoofline | None:
 
 def _by_time(rated: Rated, rows: Bool) -> list[int]:
     names, inverse = ranked(rated.trace.device_ops.name[rows])
-    time = np.bincount(inverse, weights=duration(rated)[rows])
+    time = np.bincount(inverse, weights=duration(rated.linked)[rows])
     return [int(names[i]) for i in np.argsort(-time, kind="stable")[:SHOWN]]
 
 
 def _share(rated: Rated, rows: Bool) -> float:
-    time = duration(rated)
-    return float(time[rows].sum() / max(time[rated.steady_ops].sum(), 1))
+    time = duration(rated.linked)
+    return float(time[rows].sum() / max(time[rated.timed.steady_ops].sum(), 1))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,11 +12,9 @@ from traceanalyzer.analysis.groups.ops import Group, group, operators, steady
 from traceanalyzer.analysis.groups.products import ALIGNED_BYTES
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.roofline.rated import Rated
-    from traceanalyzer.trace import I32, I64, Bool
+from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I32, I64, Bool
 
 CONVOLUTION = re.compile(r"^aten::\w*conv")
 BACKWARD = re.compile(r"backward")
@@ -39,12 +36,14 @@ def odd_convolutions(rated: Rated, free: Bool) -> OddConvolutions | None:
     """Convolutions in number formats of tensor cores with odd channel counts, of ops that are `free`; those that read
     images and those with groups are left out."""
     roofline, code = rated.roofline, operators(rated)
-    rows = steady(rated) & rated.is_matrix & free & (code >= 0) & one_of(roofline.precision, ON_TENSOR_CORES)
+    rows = (
+        steady(rated.timed) & rated.linked.is_matrix & free & (code >= 0) & one_of(roofline.precision, ON_TENSOR_CORES)
+    )
     names = np.array([bool(CONVOLUTION.match(text)) for text in (*rated.trace.strings, "")])
     rows &= names[code]
     odd, shapes = _odd(rated, roofline.row[rows])
     rows[rows] = odd
-    found = group(rated, rows)
+    found = group(rated.timed, rows)
     return OddConvolutions(found, shapes) if found.total_ms > 0 else None
 
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.algebra.intervals import clip, contains
 from traceanalyzer.analysis.roofline.sampled_bounds import MIN_SAMPLES
+from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.time.timed import Timed
 
 TELLING = re.compile(
     r"dram|tensor|sm.{0,12}(active|issue|throughput)|sms active|fp(16|32|64)|nvlink|pcie", re.IGNORECASE

@@ -4,7 +4,6 @@ hand to each other."""
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,10 +11,8 @@ from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.groups.passes import ASIDE
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.roofline.rated import Rated
-    from traceanalyzer.trace import F64, I32, I64, Bool
+from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.trace import F64, I32, I64, Bool
 
 OVERWRITES = re.compile(r"^aten::(copy_|fill_|zero_)$")
 """Operators whose first operand is where they write."""
@@ -32,8 +29,7 @@ def written(rated: Rated, op: I32 | I64) -> F64:
     sizes = np.array([_read_and_first(*(trace.text(code) or "" for code in kind)) for kind in codes])
     read, first = sizes.reshape(-1, 2)[kinds.index].T
     traffic = np.nan_to_num(rated.roofline.expected[op])
-    result: F64 = np.where(first > 0, np.minimum(first, traffic), np.maximum(traffic - read, 0.0))
-    return result
+    return np.where(first > 0, np.minimum(first, traffic), np.maximum(traffic - read, 0.0))
 
 
 def _read_and_first(name: str, shapes: str, dtypes: str) -> tuple[float, float]:
@@ -69,5 +65,4 @@ def _largest(number: I64, traffic: F64) -> F64:
     """For each op the largest traffic of an op of its run."""
     most = np.zeros(int(number.max(initial=-1)) + 2)
     np.maximum.at(most, number, traffic)
-    result: F64 = most[number]
-    return result
+    return most[number]

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import intersect, union
+from traceanalyzer.analysis.algebra.intervals import IntervalSet, intersect, union
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.causes.gaps import IdleCause
+from traceanalyzer.analysis.tables.budget import StepBudgets
 from traceanalyzer.analysis.time.host_timeline import HostState
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import MemoryKind, RangeKind
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.algebra.intervals import IntervalSet
-    from traceanalyzer.analysis.tables.budget import StepBudgets
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import Bool
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import Bool, MemoryKind, RangeKind
 
 SINGLE = re.compile(r"_SingleProcessDataLoaderIter")
 WORKERS = re.compile(r"_MultiProcessingDataLoaderIter")
@@ -105,7 +100,7 @@ def _waiting(timed: Timed, budgets: StepBudgets | None) -> tuple[int, int]:
 
 def _pinned(timed: Timed) -> bool | None:
     ops = timed.trace.device_ops
-    kinds = ops.source_memory[timed.brings_input & timed.steady_ops]
+    kinds = ops.source_memory[timed.joined.brings_input & timed.steady_ops]
     if not len(kinds) or (kinds == MemoryKind.UNKNOWN).any():
         return None
     return bool((kinds == MemoryKind.PINNED).all())

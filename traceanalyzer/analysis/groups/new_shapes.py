@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import measure, union
 from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.causes.causes import Causes
 from traceanalyzer.analysis.causes.gaps import IdleCause
-from traceanalyzer.figures import ms
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import RangeKind
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.figures import ms
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I64, RangeKind
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.causes.explained import Explained
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I64
 
 
 @dataclass(frozen=True)
@@ -38,15 +34,15 @@ class NewShapes:
     """Idle time a recorded step during host work in them."""
 
 
-def new_shapes(explained: Explained, pattern: str) -> NewShapes | None:
+def new_shapes(explained: Causes, pattern: str) -> NewShapes | None:
     """Operators with such a name (regular expression) whose shapes change; None where they do not."""
-    rows = _recorded(explained, pattern)
-    by_step = _shapes_by_step(explained, rows)
+    rows = _recorded(explained.timed, pattern)
+    by_step = _shapes_by_step(explained.timed, rows)
     changed = sum(shapes != before for before, shapes in pairwise(by_step))
     if not changed:
         return None
     shapes = len(frozenset().union(*by_step))
-    return NewShapes(changed, len(by_step), shapes, _names(explained, rows), _idle_within_ms(explained, rows))
+    return NewShapes(changed, len(by_step), shapes, _names(explained.timed, rows), _idle_within_ms(explained, rows))
 
 
 def _names(timed: Timed, rows: I64) -> list[str]:
@@ -65,8 +61,7 @@ def _recorded(timed: Timed, pattern: str) -> I64:
     recorded = (ranges.kind == RangeKind.OP) & (ranges.shapes >= 0)
     rows = np.flatnonzero(recorded)
     rows = rows[named[ranges.name[rows]]]
-    result: I64 = rows[timed.steady_host(ranges.start[rows])]
-    return result
+    return rows[timed.steady_host(ranges.start[rows])]
 
 
 def _shapes_by_step(timed: Timed, rows: I64) -> list[frozenset[int]]:
@@ -76,9 +71,9 @@ def _shapes_by_step(timed: Timed, rows: I64) -> list[frozenset[int]]:
     return [frozenset(ranges.shapes[rows[step == one]].tolist()) for one in distinct(step)]
 
 
-def _idle_within_ms(explained: Explained, rows: I64) -> float:
+def _idle_within_ms(explained: Causes, rows: I64) -> float:
     """Idle time a step that is charged to host work and lies within these host ranges."""
-    ranges, gaps, steps = explained.trace.host_ranges, explained.gaps, explained.steps
-    charged = (gaps.cause == IdleCause.HOST) & (gaps.device == explained.device) & (gaps.step >= steps.warmup)
+    ranges, gaps, steps = explained.trace.host_ranges, explained.gaps, explained.timed.steps
+    charged = (gaps.cause == IdleCause.HOST) & (gaps.device == explained.timed.device) & (gaps.step >= steps.warmup)
     within = union(ranges.start[rows], ranges.end[rows])
     return ms(int(measure(within, gaps.start[charged], gaps.end[charged]).sum()) / steps.steady_count)

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.lookup import at, one_of
+from traceanalyzer.analysis.joined.joined import Joined
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.kernel_names import short_name
-from traceanalyzer.figures import ms
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import is_sorted
+from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.figures import ms
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import F64, I32, I64, Bool, is_sorted
 from traceanalyzer.trace.distinct import distinct, ranked
-
-if TYPE_CHECKING:
-    import re
-
-    from traceanalyzer.analysis.joined.joined import Joined
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.analysis.roofline.rated import Rated
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import F64, I32, I64, Bool
 
 TOP_KERNELS = 3
 TITLE_CHARACTERS = 80
@@ -40,18 +35,17 @@ class Group:
 
 def group(timed: Timed, rows: Bool) -> Group:
     """These device ops as a group."""
-    return Group(rows, per_step(timed, duration(timed)[rows]), top_kernels(timed, rows))
+    return Group(rows, per_step(timed, duration(timed.linked)[rows]), top_kernels(timed, rows))
 
 
 def steady(timed: Timed) -> Bool:
     """The steady state's device ops on the device that the step's figures speak of."""
-    result: Bool = timed.steady_ops & (timed.trace.device_ops.device == (-1 if timed.device is None else timed.device))
-    return result
+    return timed.steady_ops & (timed.trace.device_ops.device == (-1 if timed.device is None else timed.device))
 
 
 def of_class(joined: Joined, *names: str) -> Bool:
     """Device ops of these classes."""
-    return one_of(joined.op_class, [joined.classes.index(name) for name in names])
+    return one_of(joined.linked.op_class, [joined.linked.classes.index(name) for name in names])
 
 
 def named(linked: Linked, pattern: re.Pattern[str]) -> Bool:
@@ -65,8 +59,7 @@ def with_text(linked: Linked, column: I32 | I64, pattern: re.Pattern[str]) -> Bo
     found = np.zeros(len(strings) + 1, bool)
     for code in distinct(column).tolist():
         found[code] = code >= 0 and pattern.search(strings[code]) is not None
-    result: Bool = found[column]
-    return result
+    return found[column]
 
 
 def operators(rated: Rated) -> I64:
@@ -89,8 +82,10 @@ def top_kernels(timed: Timed, rows: Bool) -> list[tuple[str, float]]:
     """The names with the most time a step among the device ops, with that time in ms."""
     names, inverse = ranked(timed.trace.device_ops.name[rows])
     time: dict[str, float] = {}
-    for code, ns in zip(names.tolist(), np.bincount(inverse, weights=duration(timed)[rows]).tolist(), strict=True):
-        name = title(timed, code)
+    for code, ns in zip(
+        names.tolist(), np.bincount(inverse, weights=duration(timed.linked)[rows]).tolist(), strict=True
+    ):
+        name = title(timed.linked, code)
         time[name] = time.get(name, 0.0) + ms(ns / timed.steps.steady_count)
     return sorted(time.items(), key=lambda item: -item[1])[:TOP_KERNELS]
 

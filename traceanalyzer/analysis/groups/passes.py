@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,16 +21,12 @@ from traceanalyzer.analysis.groups.ops import (
     steady,
     title,
 )
-from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
-from traceanalyzer.figures import ms
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import alike
+from traceanalyzer.analysis.roofline.op_models.tensors import Input, Tensor, parse_inputs
+from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.base.figures import ms
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I32, I64, Bool, alike
 from traceanalyzer.trace.distinct import ranked
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.roofline.op_models.tensors import Input
-    from traceanalyzer.analysis.roofline.rated import Rated
-    from traceanalyzer.trace import I32, I64, Bool
 
 FUSIBLE = ("elementwise", "normalisation", "softmax", "reduction", "layout", "random", "fill", "loss")
 """Classes whose kernels a compiler can merge with their neighbours; all are limited by memory bandwidth."""
@@ -71,20 +66,20 @@ class Chains:
 
 def optimizer_passes(rated: Rated, free: Bool) -> OptimizerPasses | None:
     """An optimizer step written as many passes over its state, of ops that are `free`."""
-    rows = steady(rated) & of_class(rated, "optimizer") & ~named(rated, FUSED) & free
+    rows = steady(rated.timed) & of_class(rated.joined, "optimizer") & ~named(rated.linked, FUSED) & free
     if not rows.any():
         return None
     names, inverse = ranked(rated.trace.device_ops.name[rows])
-    by_name = np.bincount(inverse, weights=duration(rated)[rows]) / rated.steps.steady_count
-    longest = title(rated, int(names[by_name.argmax()]))
-    return OptimizerPasses(group(rated, rows), len(names), ms(by_name.max()), longest)
+    by_name = np.bincount(inverse, weights=duration(rated.linked)[rows]) / rated.timed.steps.steady_count
+    longest = title(rated.linked, int(names[by_name.argmax()]))
+    return OptimizerPasses(group(rated.timed, rows), len(names), ms(by_name.max()), longest)
 
 
 def chains(rated: Rated, free: Bool) -> Chains | None:
     """Runs of at least `MIN_CHAIN` memory-bound kernels one after the other, of ops that are `free`."""
-    order = in_stream_order(rated, steady(rated))
-    fusible = of_class(rated, *FUSIBLE) & rated.is_kernel & free & ~named(rated, COMPILED)
-    run, number = split_by_size(runs(rated, order, fusible[order])[0], rated.once(largest_operands)[order])
+    order = in_stream_order(rated.timed, steady(rated.timed))
+    fusible = of_class(rated.joined, *FUSIBLE) & rated.linked.is_kernel & free & ~named(rated.linked, COMPILED)
+    run, number = split_by_size(runs(rated.timed, order, fusible[order])[0], rated.memo(largest_operands)[order])
     count = np.bincount(run[run >= 0], minlength=number)
     long = count >= MIN_CHAIN
     if not long.any():
@@ -94,10 +89,10 @@ def chains(rated: Rated, free: Bool) -> Chains | None:
     rows = np.zeros(len(free), bool)
     rows[chained] = True
     return Chains(
-        kernels=group(rated, rows),
-        runs_per_step=long.sum() / rated.steps.steady_count,
+        kernels=group(rated.timed, rows),
+        runs_per_step=long.sum() / rated.timed.steps.steady_count,
         kernels_per_run=float(count[long].mean()),
-        longest_ms=per_step(rated, greatest(duration(rated)[chained], run)),
+        longest_ms=per_step(rated.timed, greatest(duration(rated.linked)[chained], run)),
         bytes_saved=_bytes_saved(rated, chained, run),
     )
 
@@ -154,4 +149,4 @@ def _bytes_saved(rated: Rated, chained: I64, run: I32) -> float | None:
     moved = rated.roofline.bytes[chained]
     if not np.isfinite(moved).all():
         return None
-    return float(moved.sum() - greatest(moved, run).sum()) / rated.steps.steady_count
+    return float(moved.sum() - greatest(moved, run).sum()) / rated.timed.steps.steady_count

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,12 +23,10 @@ from traceanalyzer.analysis.groups.ops import (
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 from traceanalyzer.analysis.roofline.precision import NO
+from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.roofline.roofline import SHORT_NS
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.roofline.rated import Rated
-    from traceanalyzer.trace import F64, I32, I64, Bool
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import F64, I32, I64, Bool
 
 TENSOR_EFFICIENCY = 0.75
 """Share of the tensor cores' dense peak that large products reach in practice (0.71 to 0.79 measured on an H200 for
@@ -96,26 +93,28 @@ class SmallProducts:
 def fp32_products(rated: Rated, free: Bool) -> Fp32Products | None:
     """Matrix products in fp32 on the ordinary cores, of ops that are `free`."""
     roofline = rated.roofline
-    rows = steady(rated) & rated.is_matrix & (roofline.tensor == NO) & free
+    rows = steady(rated.timed) & rated.linked.is_matrix & (roofline.tensor == NO) & free
     unknown = roofline.precision == Precision.UNKNOWN
-    rows &= (roofline.precision == Precision.FP32) | (unknown & named(rated, FP32_PRODUCT))
-    found = group(rated, rows)
+    rows &= (roofline.precision == Precision.FP32) | (unknown & named(rated.linked, FP32_PRODUCT))
+    found = group(rated.timed, rows)
     if found.total_ms <= 0:
         return None
-    at = {name: per_step(rated, _on_tensor_cores(rated, rows, name)) for name in FASTER_TYPES if _has(rated, name)}
+    at = {
+        name: per_step(rated.timed, _on_tensor_cores(rated, rows, name)) for name in FASTER_TYPES if _has(rated, name)
+    }
     return Fp32Products(found, at, bool((unknown & rows).any()))
 
 
 def _has(rated: Rated, precision: str) -> bool:
-    gpu = rated.gpus.get(-1 if rated.device is None else rated.device)
+    gpu = rated.linked.gpus.get(-1 if rated.timed.device is None else rated.timed.device)
     return gpu is not None and gpu.tensor.get(precision, 0) > gpu.vector["fp32"]
 
 
 def _on_tensor_cores(rated: Rated, rows: Bool, precision: str) -> F64:
     """Time, ns, that these products would take on the tensor cores; of work that is not known, as much as the
     ordinary cores can do in their time. Small ones, which are not limited by arithmetic, gain nothing."""
-    roofline, time = rated.roofline, duration(rated)[rows].astype(np.float64)
-    gpu = rated.gpus[rated.device or 0]
+    roofline, time = rated.roofline, duration(rated.linked)[rows].astype(np.float64)
+    gpu = rated.linked.gpus[rated.timed.device or 0]
     if gpu is None:
         return time
     known = np.isfinite(roofline.flops[rows])
@@ -123,14 +122,12 @@ def _on_tensor_cores(rated: Rated, rows: Bool, precision: str) -> F64:
     arithmetic = flops / (gpu.tensor[precision] * TENSOR_EFFICIENCY) * 1e9
     transfer = roofline.bytes[rows] / gpu.bandwidth * 1e9
     faster = np.minimum(np.fmax(arithmetic, transfer), time)
-    result: F64 = np.where(np.where(known, _by_arithmetic(rated)[rows], _fills(rated)[rows]), faster, time)
-    return result
+    return np.where(np.where(known, _by_arithmetic(rated)[rows], _fills(rated)[rows]), faster, time)
 
 
 def _fills(rated: Rated) -> Bool:
     """Which device ops have a block for each SM, and take longer than any start-up."""
-    result: Bool = (rated.trace.device_ops.blocks >= rated.limit("sms")) & (duration(rated) >= SHORT_NS)
-    return result
+    return (rated.trace.device_ops.blocks >= rated.linked.limit("sms")) & (duration(rated.linked) >= SHORT_NS)
 
 
 def _by_arithmetic(rated: Rated) -> Bool:
@@ -141,16 +138,16 @@ def _by_arithmetic(rated: Rated) -> Bool:
 
 def odd_products(rated: Rated, free: Bool) -> OddProducts | None:
     """Matrix products whose sizes are not multiples of 16 bytes, of ops that are `free`."""
-    rows = steady(rated) & of_class(rated, "gemm") & free & (rated.roofline.row >= 0)
+    rows = steady(rated.timed) & of_class(rated.joined, "gemm") & free & (rated.roofline.row >= 0)
     # few blocks may still have much to calculate: a product over many rows
     rows &= rated.roofline.rated & ~(rated.roofline.small & (rated.roofline.attainable[:] < SHORT_NS))
-    odd, shapes = _odd_sizes(rated, rated.roofline.row[rows], duration(rated)[rows])
+    odd, shapes = _odd_sizes(rated, rated.roofline.row[rows], duration(rated.linked)[rows])
     rows[rows] = odd
-    found = group(rated, rows)
+    found = group(rated.timed, rows)
     if found.total_ms <= 0:
         return None
-    time, attainable = duration(rated)[rows], rated.roofline.attainable[rows]
-    saved = per_step(rated, np.maximum(time - attainable / TENSOR_EFFICIENCY, 0))
+    time, attainable = duration(rated.linked)[rows], rated.roofline.attainable[rows]
+    saved = per_step(rated.timed, np.maximum(time - attainable / TENSOR_EFFICIENCY, 0))
     return OddProducts(found, saved, shapes)
 
 
@@ -198,24 +195,24 @@ def _is_odd(size: int, element_bytes: float) -> bool:
 def last_waves(rated: Rated, free: Bool) -> LastWaves | None:
     """Matrix kernels with a mostly empty last wave, of ops that are `free`."""
     roofline = rated.roofline
-    rows = steady(rated) & rated.is_matrix & free & _by_arithmetic(rated)
+    rows = steady(rated.timed) & rated.linked.is_matrix & free & _by_arithmetic(rated)
     waves = roofline.waves[:]
     rows &= (waves > 1) & (waves < MANY_WAVES)
     loss = np.where(rows, 1 - waves / np.ceil(np.where(rows, waves, 1)), 0.0)
     rows &= loss >= WAVE_LOSS
-    found = group(rated, rows)
+    found = group(rated.timed, rows)
     if found.total_ms <= 0:
         return None
-    time = duration(rated)
+    time = duration(rated.linked)
     lost = np.minimum(loss * time, np.maximum(time - np.nan_to_num(roofline.attainable), 0))
-    return LastWaves(found, float(waves[rows].mean()), per_step(rated, lost[rows]))
+    return LastWaves(found, float(waves[rows].mean()), per_step(rated.timed, lost[rows]))
 
 
 def small_products(rated: Rated, free: Bool) -> SmallProducts | None:
     """Runs of small matrix products of one shape, of ops that are `free`."""
     roofline, ranges = rated.roofline, rated.trace.host_ranges
-    everything = in_stream_order(rated, steady(rated))
-    small = of_class(rated, "gemm") & free & roofline.small & (roofline.row >= 0)
+    everything = in_stream_order(rated.timed, steady(rated.timed))
+    small = of_class(rated.joined, "gemm") & free & roofline.small & (roofline.row >= 0)
     shape = at(ranges.shapes, roofline.row, -1)[everything]
     run, count = _runs_of_shape(rated, everything, small[everything], shape)
     length = np.bincount(run[run >= 0], minlength=count)
@@ -224,16 +221,16 @@ def small_products(rated: Rated, free: Bool) -> SmallProducts | None:
         return None
     rows = np.zeros(len(small), bool)
     rows[everything[chosen]] = True
-    longest = greatest(duration(rated)[everything[chosen]], run[chosen], count)
+    longest = greatest(duration(rated.linked)[everything[chosen]], run[chosen], count)
     attainable = roofline.attainable[everything[chosen]] / TENSOR_EFFICIENCY
     batched = np.maximum(longest, np.bincount(run[chosen], weights=attainable, minlength=count))
     in_a_row = float(length[length >= MIN_BATCH].mean())
-    return SmallProducts(group(rated, rows), in_a_row, per_step(rated, batched))
+    return SmallProducts(group(rated.timed, rows), in_a_row, per_step(rated.timed, batched))
 
 
 def _runs_of_shape(rated: Rated, order: I64, inside: Bool, shape: I32) -> tuple[I32 | I64, int]:
     """Runs as `runs` has them, ended also where the shape changes."""
-    run, count = runs(rated, order, inside)
+    run, count = runs(rated.timed, order, inside)
     if not count:
         return run, 0
     change = np.append(False, shape[1:] != shape[:-1]) & inside

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -10,13 +10,9 @@ from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.groups.ops import duration, steady
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
+from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.trace import Condition
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from traceanalyzer.analysis.roofline.rated import Rated
 
 LEAST_SHARE = 0.05
 """A number format with less of the matrix kernels' time is not one that the program was given."""
@@ -36,8 +32,8 @@ def seen_conditions(rated: Rated) -> Iterator[Condition]:
 
 def _formats(rated: Rated) -> list[str]:
     """Formats that matrix kernels calculate in, those with most of their time first."""
-    rows = steady(rated) & rated.is_matrix
-    time, kind = duration(rated)[rows], rated.roofline.precision[rows]
+    rows = steady(rated.timed) & rated.linked.is_matrix
+    time, kind = duration(rated.linked)[rows], rated.roofline.precision[rows]
     total = np.bincount(kind, weights=time, minlength=len(Precision))
     known = [
         p for p in Precision if p is not Precision.UNKNOWN and total[p] > 0 and total[p] >= LEAST_SHARE * time.sum()
@@ -47,8 +43,8 @@ def _formats(rated: Rated) -> list[str]:
 
 def _inputs(rated: Rated) -> list[str]:
     """Shapes and types of what the steady steps copy to the GPU, largest first."""
-    tree, trace = rated.tree, rated.trace
-    node = rated.launch_node[rated.brings_input & rated.steady_ops]
+    tree, trace = rated.linked.tree, rated.trace
+    node = rated.joined.launch_node[rated.joined.brings_input & rated.timed.steady_ops]
     op = at(tree.operator, node, -1)
     rows = distinct(tree.row[op[op >= 0]])
     found: dict[str, float] = {}

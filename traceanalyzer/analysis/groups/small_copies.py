@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import union
 from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.names.pytorch import COPYING
-from traceanalyzer.figures import ms
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import RangeKind
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.figures import ms
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I32, I64, Bool, RangeKind
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.joined.joined import Joined
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I32, I64, Bool
 
 SMALL_BYTES = 64_000
 """Copies of up to this size take a few microseconds on any link: less than the host takes to ask for them."""
@@ -42,18 +37,17 @@ class SmallCopies:
 def which_small(joined: Joined) -> Bool:
     """Which device ops are small copies from the host that the program asks for."""
     size = joined.trace.device_ops.bytes
-    result: Bool = joined.sent & (size > 0) & (size <= SMALL_BYTES)
-    return result
+    return joined.sent & (size > 0) & (size <= SMALL_BYTES)
 
 
 def small_copies(timed: Timed) -> SmallCopies | None:
     """The small copies of the steady steps; None where they are few."""
-    rows = np.flatnonzero(which_small(timed) & timed.steady_ops & (timed.launch >= 0))
+    rows = np.flatnonzero(which_small(timed.joined) & timed.steady_ops & (timed.linked.launch >= 0))
     steps = timed.steps.steady_count
     if len(rows) < MANY * steps:
         return None
-    ops, tree = timed.trace.device_ops, timed.tree
-    node = _asked_by(timed, tree.node_of_call[timed.launch[rows]])
+    ops, tree = timed.trace.device_ops, timed.linked.tree
+    node = _asked_by(timed.joined, tree.node_of_call[timed.linked.launch[rows]])
     asked = distinct(node)
     names = tree.names(node)
     usual = np.bincount(names[names >= 0]).argmax() if (names >= 0).any() else -1
@@ -68,9 +62,8 @@ def small_copies(timed: Timed) -> SmallCopies | None:
 
 def _asked_by(joined: Joined, call: I32) -> I64:
     """For each of these nodes of API calls the outermost copying operator around it, else itself."""
-    tree = joined.tree
+    tree = joined.linked.tree
     copying = tree.kind == RangeKind.OP
     copying &= tree.named(texts_where(joined.trace.strings, COPYING.match))
     outer = tree.outermost(copying)[call]
-    result: I64 = np.where(outer >= 0, outer, call)
-    return result
+    return np.where(outer >= 0, outer, call)

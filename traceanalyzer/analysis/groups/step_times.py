@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.analysis.names.serving import iteration
+from traceanalyzer.analysis.tables.budget import StepBudgets
 from traceanalyzer.analysis.time.periods import inference_only
 from traceanalyzer.analysis.time.regularity import Regularity, outliers, percentile, regularity
-from traceanalyzer.figures import NS_PER_MS, metric
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.tables.budget import StepBudgets
-    from traceanalyzer.analysis.time.steps import Steps
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import F64
+from traceanalyzer.analysis.time.steps import Steps
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.figures import NS_PER_MS, metric
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import F64
 
 MARKED = ("profiler_step", "nvtx", "annotation")
 """Steps that the program marks: repeats of the GPU's work may be parts of steps, and differ as these do."""
@@ -63,7 +59,7 @@ def latency(timed: Timed) -> Latency | None:
     """Latency of the requests of an inference; None where PyTorch trains or is not seen, and where steps are no
     requests."""
     steps = timed.steps
-    if steps.source not in MARKED or any(map(iteration, steps.names)) or not inference_only(timed):
+    if steps.source not in MARKED or any(map(iteration, steps.names)) or not inference_only(timed.linked):
         return None
     time = (steps.end - steps.host_start)[steps.steady] / NS_PER_MS
     return Latency(

@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import re
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.groups.ops import Group, group, of_class, operators, steady
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.roofline.rated import Rated
-    from traceanalyzer.trace import I64, Bool
+from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I64, Bool
 
 SECTOR_BYTES = 32
 """What the device memory and the caches move at least (NVIDIA's and AMD's alike)."""
@@ -45,10 +42,10 @@ def strided_work(rated: Rated) -> StridedWork | None:
     """Such kernels of large operands."""
     code = operators(rated)
     names = np.array([bool(ELEMENTWISE.match(text)) for text in (*rated.trace.strings, "")])
-    rows = steady(rated) & names[code] & of_class(rated, "elementwise", "layout", "other")
+    rows = steady(rated.timed) & names[code] & of_class(rated.joined, "elementwise", "layout", "other")
     found, examples = _across(rated, rated.roofline.row[rows])
     rows[rows] = found
-    kernels = group(rated, rows)
+    kernels = group(rated.timed, rows)
     return StridedWork(kernels, examples) if kernels.total_ms > 0 else None
 
 

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from traceanalyzer.snapshot import ACTIVE, CODE
-from traceanalyzer.trace import MemoryEvents
-
-if TYPE_CHECKING:
-    from traceanalyzer.snapshot import DeviceMemory, Snapshot
-    from traceanalyzer.trace import I64, Trace
+from traceanalyzer.trace import I64, MemoryEvents, Trace
+from traceanalyzer.trace.snapshot import ACTIVE, CODE, DeviceMemory, Snapshot
 
 
 def events_of(snapshot: Snapshot, trace: Trace) -> MemoryEvents:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.lookup import at, look_up
-from traceanalyzer.trace import RangeKind
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.trace import I32, I64
+from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.trace import I32, I64, RangeKind
 
 
 def launch_nodes(linked: Linked) -> I32:

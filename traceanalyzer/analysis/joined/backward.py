@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.lookup import at, look_up
 from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.pytorch import AUTOGRAD_PREFIX
-from traceanalyzer.trace import RangeKind
+from traceanalyzer.trace import I32, I64, Bool, RangeKind
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.trace import I32, I64, Bool
 
 INTO_A_VIEW = "torch::autograd::CopySlices"
 """The autograd node of writing into a part of a tensor: it has the number after that of the operator which writes."""
@@ -29,8 +24,7 @@ def is_autograd(linked: Linked) -> Bool:
 
 def in_backward(linked: Linked) -> Bool:
     """Which nodes of the host tree are, or lie inside, autograd nodes."""
-    result: Bool = linked.tree.innermost(linked.tree.of_ranges(is_autograd(linked), False)) >= 0
-    return result
+    return linked.tree.innermost(linked.tree.of_ranges(is_autograd(linked), False)) >= 0
 
 
 def backward_time(linked: Linked, device_own: I64, backward: Bool, node: I32 | I64) -> I64:
@@ -78,8 +72,7 @@ def forward_makers(linked: Linked) -> I64:
     maker = np.full(len(linked.tree.start), -1, np.int64)
     maker[made] = _pair(linked, forward, made)
     within = linked.tree.innermost(maker >= 0)
-    result: I64 = at(maker, within, -1)
-    return result
+    return at(maker, within, -1)
 
 
 def _numbered(linked: Linked, backward: Bool) -> tuple[I64, I64]:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.trace import I64, Bool
+from traceanalyzer.trace import I64, Bool
+from traceanalyzer.trace.run import TORCH_PROFILER
 
 HELD_SHARE = 0.5
 """A copy call that lasts through this much of its copy fed it from pageable memory, or waited for it."""
@@ -50,22 +48,19 @@ def blocking_calls(linked: Linked) -> Bool:
 def _of_profiler(linked: Linked) -> I64:
     """The synchronisation that torch.profiler makes when its window closes: after the last launch, in no range."""
     tree, rows = linked.tree, np.flatnonzero((linked.api_kind == ApiKind.SYNC) & closing_waits(linked))
-    result: I64 = rows[tree.parent[tree.node_of_call[rows]] < 0]
-    return result
+    return rows[tree.parent[tree.node_of_call[rows]] < 0]
 
 
 def device_waits(linked: Linked) -> Bool:
     """Which API calls wait for all work of the device, by their names."""
-    result: Bool = texts_where(linked.trace.strings, DEVICE_WAIT.search)[linked.trace.api_calls.name]
-    return result
+    return texts_where(linked.trace.strings, DEVICE_WAIT.search)[linked.trace.api_calls.name]
 
 
 def closing_waits(linked: Linked) -> Bool:
     """Which API calls wait for the whole device after the last launch, as torch.profiler does when its window closes.
     Other recorders wait for nothing: there it is the program's own."""
     calls = linked.trace.api_calls
-    if linked.trace.source != "kineto":
+    if linked.trace.source not in TORCH_PROFILER:
         return np.zeros(len(calls), bool)
     launching = one_of(linked.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET))
-    result: Bool = device_waits(linked) & (calls.start > int(calls.start[launching].max(initial=0)))
-    return result
+    return device_waits(linked) & (calls.start > int(calls.start[launching].max(initial=0)))

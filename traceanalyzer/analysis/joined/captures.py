@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import EMPTY, IntervalSet, contains, join, union
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.trace import RangeKind
+from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.trace import Bool, RangeKind
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.trace import Bool
 
 _BEGIN = re.compile(r"StreamBeginCapture")
 _END = re.compile(r"StreamEndCapture")
@@ -51,7 +47,7 @@ def captured_calls(linked: Linked) -> Bool:
     """Which API calls were made on a thread while it captured a stream."""
     calls = linked.trace.api_calls
     result = np.zeros(len(calls), bool)
-    for thread, during in linked.once(capture_intervals).items():
+    for thread, during in linked.memo(capture_intervals).items():
         here = calls.thread == thread
         time = calls.start[here]
         result[here] = contains(during, time)
@@ -69,4 +65,4 @@ def building_time(linked: Linked) -> IntervalSet:
 
 def _closed(linked: Linked) -> list[IntervalSet]:
     last = int(linked.trace.api_calls.end.max(initial=0))
-    return [IntervalSet(s.start, np.minimum(s.end, last)) for s in linked.once(capture_intervals).values()]
+    return [IntervalSet(s.start, np.minimum(s.end, last)) for s in linked.memo(capture_intervals).values()]

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import enum
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.analysis.names.pytorch import FRAMEWORK
+from traceanalyzer.trace import Trace
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from traceanalyzer.trace import Trace
 
 _JAX = re.compile(r"^(Xla(Module|Launch)|Thunk:|TSL:|PjRt|PjitFunction|jit_|command_buffer::)|hlo_(op|module)|\bjit\(")
 
@@ -27,11 +24,11 @@ class Framework(enum.Enum):
 
 
 def framework(trace: Trace) -> Framework:
-    """The framework; names of kernels, ranges and calls are the only evidence."""
+    """The framework; names of kernels, ranges and calls are the only evidence, save where XLA itself recorded."""
     names = names_used(trace)
     if any(map(FRAMEWORK.search, names)):
         return Framework.PYTORCH
-    return Framework.JAX if any(map(_JAX.search, names)) else Framework.CUDA
+    return Framework.JAX if trace.source == "xplane" or any(map(_JAX.search, names)) else Framework.CUDA
 
 
 def names_used(trace: Trace) -> list[str]:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from traceanalyzer.analysis.algebra.lookup import LookedUp, at, blocks, where
+from traceanalyzer.analysis.algebra.blocks import blockwise
+from traceanalyzer.analysis.algebra.lookup import Column, LookedUp, at, where
 from traceanalyzer.analysis.algebra.nesting import from_below, levels, nest
 from traceanalyzer.analysis.algebra.run_lengths import run_lengths
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import RangeKind, alike, is_constant, ordered
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I32, I64, U8, Bool, RangeKind, Trace, alike, is_constant, ordered
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from traceanalyzer.analysis.algebra.lookup import Column
-    from traceanalyzer.trace import I32, I64, U8, Bool, Trace
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -159,15 +155,12 @@ class HostTree:
             edges = distinct(np.concatenate((node, stop)))
             between = np.add.reduceat(values, edges[edges < len(values)], dtype=np.int64) if len(edges) else edges
             before = np.append(np.int64(0), np.cumsum(between))
-            result: I64 = before[np.searchsorted(edges, stop)] - before[np.searchsorted(edges, node)]
-            return result
+            return before[np.searchsorted(edges, stop)] - before[np.searchsorted(edges, node)]
         before = np.zeros(len(values) + 1, np.int32 if values.dtype == np.bool_ else np.int64)
-        result = np.empty(len(node), np.int64)
         np.cumsum(values, dtype=before.dtype, out=before[1:])
-        for here in blocks(len(node)):
-            of = node[here]
-            np.subtract(before.take(self.subtree_end.take(of)), before.take(of), out=result[here])
-        return result
+        return blockwise(
+            lambda of: np.subtract(before.take(self.subtree_end.take(of)), before.take(of), dtype=np.int64), node
+        )
 
     def named(self, texts: Bool) -> Bool:
         """Which nodes are ranges of these names (of `texts_where`)."""
@@ -192,8 +185,7 @@ class HostTree:
     def outermost_operators(self) -> I64:
         """The nodes that are operators and inside of none, ascending."""
         rows = np.flatnonzero(self.kind == RangeKind.OP)
-        result: I64 = rows[self.outer_operator[rows] == rows]
-        return result
+        return rows[self.outer_operator[rows] == rows]
 
     def innermost(self, wanted: Bool) -> I32:
         """For each node the nearest wanted node among itself and its ancestors, -1 where there is none."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.algebra.lean import flat
 from traceanalyzer.analysis.algebra.lookup import at
@@ -13,20 +12,27 @@ from traceanalyzer.analysis.joined.backward import in_backward
 from traceanalyzer.analysis.joined.blocking import blocking_calls
 from traceanalyzer.analysis.joined.framework import Framework, framework
 from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.joined.memo import Memo
 from traceanalyzer.analysis.joined.origins import Origins
 from traceanalyzer.analysis.joined.python_stacks import PythonStacks
 from traceanalyzer.analysis.names.pytorch import COPYING
-from traceanalyzer.trace import CopyKind, RangeKind
-
-if TYPE_CHECKING:
-    from traceanalyzer.trace import I32, Bool
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I32, Bool, CopyKind, RangeKind, Trace
 
 INPUT_BYTES = 4096
 """A host-to-device copy of at least this many bytes carries data; smaller ones carry scalars and pointers."""
 
 
-class Joined(Linked):
-    """`Linked` with the joins that are made from its joins."""
+@dataclass(frozen=True, eq=False)
+class Joined(Memo):
+    """The joins that are made from the joins of the rows."""
+
+    linked: Linked
+
+    @property
+    def trace(self) -> Trace:
+        """The recording."""
+        return self.linked.trace
 
     @cached_property
     def framework(self) -> Framework:
@@ -36,17 +42,17 @@ class Joined(Linked):
     @cached_property
     def launch_node(self) -> I32:
         """For each device op the node of the host tree that launched it, -1 where the recording does not tell."""
-        return launch_nodes(self)
+        return launch_nodes(self.linked)
 
     @cached_property
     def in_backward(self) -> Bool:
         """Which nodes of the host tree are, or lie inside, autograd nodes."""
-        return flat(in_backward(self))
+        return flat(in_backward(self.linked))
 
     @cached_property
     def blocks(self) -> Bool:
         """Which API calls made the host wait for the device."""
-        return flat(blocking_calls(self))
+        return flat(blocking_calls(self.linked))
 
     @cached_property
     def brings_input(self) -> Bool:
@@ -58,13 +64,13 @@ class Joined(Linked):
         """Which device ops are copies from the host that the program asks for itself, of any size."""
         result: Bool = self.trace.device_ops.copy_kind == CopyKind.HOST_TO_DEVICE
         node = self.launch_node
-        result &= (node < 0) | (at(self.tree.innermost(self._computing), node, -1) < 0)
+        result &= (node < 0) | (at(self.linked.tree.innermost(self._computing), node, -1) < 0)
         return flat(result)
 
     @cached_property
     def _computing(self) -> Bool:
         """Which nodes of the host tree are operators that do more than copy."""
-        tree = self.tree
+        tree = self.linked.tree
         copying = texts_where(self.trace.strings, COPYING.match)
         result: Bool = tree.kind == RangeKind.OP
         result &= ~tree.named(copying)
@@ -78,4 +84,4 @@ class Joined(Linked):
     @cached_property
     def origins(self) -> Origins:
         """The calls of modules and the lines of Python that device work comes from."""
-        return Origins(self, self.launch_node, self.in_backward, self.python)
+        return Origins(self.linked, self.launch_node, self.in_backward, self.python)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.names.kernel_classes import KernelClasses
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.hardware import HardwareTable
+from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import StepAmounts
-
-if TYPE_CHECKING:
-    from traceanalyzer.kernel_counters import KernelCounters
+from traceanalyzer.trace.hardware import HardwareTable
+from traceanalyzer.trace.kernel_counters import KernelCounters
 
 
 @dataclass(frozen=True)

@@ -2,54 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lean import flat, flat_each
+from traceanalyzer.analysis.algebra.lean import flat
 from traceanalyzer.analysis.algebra.lookup import at, first_with, look_up, one_of, places
 from traceanalyzer.analysis.joined.host_tree import HostTree
 from traceanalyzer.analysis.joined.knowledge import Knowledge
+from traceanalyzer.analysis.joined.memo import Memo
 from traceanalyzer.analysis.names.api import ApiKind, api_kinds
-from traceanalyzer.trace import DeviceOpKind, is_sorted, narrowed
+from traceanalyzer.analysis.names.kernel_classes import KernelClasses
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import F64, I32, I64, U8, Bool, DeviceOpKind, Trace, is_sorted, narrowed
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from traceanalyzer.hardware import Hardware
-    from traceanalyzer.trace import F64, I32, I64, U8, Bool, Trace
-
-Made = TypeVar("Made")
+from traceanalyzer.trace.hardware import Hardware
 
 MATRIX_CLASSES = ("gemm", "attention", "convolution", "recurrent", "moe")
 """Classes of kernels that tensor cores were made for."""
 _LAUNCHING = (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET)
 
 
-class Linked:
+@dataclass(frozen=True, eq=False)
+class Linked(Memo):
     """The joins that need nothing but the rows. Arrays are aligned with the rows of the trace's tables."""
 
-    def __init__(self, trace: Trace, knowledge: Knowledge | None = None) -> None:
-        self.trace = trace
-        self.knowledge = knowledge or Knowledge()
-        self.classes = self.knowledge.classes
+    trace: Trace
+    knowledge: Knowledge = field(default_factory=Knowledge)
 
-    @cached_property
-    def _made(self) -> dict[Any, Any]:
-        return {}
-
-    def once(self, make: Callable[[Any], Made]) -> Made:
-        """`make(self)`, worked out when it is first asked for. `make` is a function of a module, which outlives it."""
-        if make not in self._made:
-            self._made[make] = flat_each(make(self))
-        result: Made = self._made[make]
-        return result
-
-    def forget(self, make: Callable[[Any], object]) -> None:
-        """Let go of what `once` has kept of this function."""
-        self._made.pop(make, None)
+    @property
+    def classes(self) -> KernelClasses:
+        """The classes of kernels that are known."""
+        return self.knowledge.classes
 
     @cached_property
     def api_kind(self) -> U8:

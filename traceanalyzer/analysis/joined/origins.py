@@ -7,21 +7,17 @@ launched inside a module's call on the same thread (also there: forward passes d
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.backward import forward_makers
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.joined.python_stacks import PythonStacks
 from traceanalyzer.analysis.names.module_names import module_of
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import RangeKind, alike
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.trace import I32, I64, Bool, Trace
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I32, I64, Bool, RangeKind, Trace, alike
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +57,7 @@ class Origins:
     @cached_property
     def backward(self) -> Bool:
         """For each device op whether it was launched in the backward pass."""
-        result: Bool = at(self.in_backward, self.launch_node, False)
-        return result
+        return at(self.in_backward, self.launch_node, False)
 
     def call_of(self, node: I32 | I64) -> I64:
         """The innermost call of a module that each of these nodes belongs to, -1 for -1 and without."""
@@ -73,8 +68,7 @@ class Origins:
         """Name code of the line of Python that each of these nodes comes from, -1 for -1 and without stacks."""
         made = self._at(self.python, at(self._maker, node, -1))
         frame = np.where(made >= 0, made, self._at(self.python, node))
-        result: I64 = at(self.python.name[self.python.line], frame, -1).astype(np.int64)
-        return result
+        return at(self.python.name[self.python.line], frame, -1).astype(np.int64)
 
     def _at(self, stacks: PythonStacks, node: I32 | I64) -> I64:
         """The innermost of these frames in which each of these nodes begins, -1 for -1 and without."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from traceanalyzer.analysis.joined.python_stacks import PythonStacks
 from traceanalyzer.analysis.names.module_names import module_of
+from traceanalyzer.trace import I64
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.joined.python_stacks import PythonStacks
-    from traceanalyzer.trace import I64
 
 MOST_DEPTH = 64
 """Modules in modules beyond this belong to the one around them; models nest about ten."""

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.nesting import Nesting, levels, nest, still_open
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import RangeKind
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I32, I64, Bool, RangeKind, Trace
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from traceanalyzer.trace import I32, I64, Bool, Trace
 
 MOST_FRAMES = 1024
 """Of a stack the innermost; Python's own limit is 1000."""
@@ -65,8 +61,7 @@ class PythonStacks:
         """Name code of the line of the program that each of these threads was in at each of these times, -1 without."""
         if not len(self.start):
             return np.full(len(time), -1, np.int64)
-        result: I64 = np.append(self.name[self.line], -1)[self.frames_at(thread, time)].astype(np.int64)
-        return result
+        return np.append(self.name[self.line], -1)[self.frames_at(thread, time)].astype(np.int64)
 
     @cached_property
     def line(self) -> I64:
@@ -76,8 +71,7 @@ class PythonStacks:
         own = with_line & ~texts_where(self.strings, _LIBRARY.search)
         nearest = self._nearest(own[self.name])
         nearest = np.where(nearest >= 0, nearest, self._nearest(with_line[self.name]))
-        result: I64 = np.where(nearest >= 0, nearest, np.arange(len(self.name)))
-        return result
+        return np.where(nearest >= 0, nearest, np.arange(len(self.name)))
 
     def _nearest(self, wanted: Bool) -> I64:
         """For each frame the innermost wanted one among itself and its callers, -1 without."""

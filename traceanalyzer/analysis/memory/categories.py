@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
+from traceanalyzer.analysis.memory.lives import Lives
 from traceanalyzer.analysis.memory.phases import (
     BACKWARD,
     CHECKPOINT_FILE,
@@ -20,17 +22,10 @@ from traceanalyzer.analysis.memory.phases import (
     OPTIMIZER,
     OPTIMIZER_FILE,
     ZERO_GRAD,
+    Timeline,
 )
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from traceanalyzer.analysis.memory.lives import Lives
-    from traceanalyzer.analysis.memory.phases import Timeline
-    from traceanalyzer.snapshot import I8, Stack
+from traceanalyzer.trace.snapshot import I8, Stack
 
 CATEGORIES = (
     "parameters",

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from traceanalyzer.analysis.memory.categories import ACTIVATIONS, phase_of
-from traceanalyzer.analysis.memory.phases import CHECKPOINT_FILE, EVEN_SHARE, FORWARD, MODULE_FILE, line_of
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.analysis.memory.lives import Lives, Piece
+from traceanalyzer.analysis.memory.phases import CHECKPOINT_FILE, EVEN_SHARE, FORWARD, MODULE_FILE, Timeline, line_of
+from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from traceanalyzer.analysis.memory.lives import Lives, Piece
-    from traceanalyzer.analysis.memory.phases import Timeline
-    from traceanalyzer.snapshot import I8, I16, I32, I64, Frame, Stack
+from traceanalyzer.trace.snapshot import I8, I16, I32, I64, Frame, Stack
 
 MOST_NODES = 60
 """Module calls that are looked at, the ones with the most activations first."""

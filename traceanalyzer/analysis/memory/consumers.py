@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
 from traceanalyzer.analysis.memory.categories import CATEGORIES
-from traceanalyzer.analysis.memory.lives import at_moments
+from traceanalyzer.analysis.memory.lives import Lives, at_moments
 from traceanalyzer.analysis.memory.phases import site_of
-from traceanalyzer.figures import metric
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from traceanalyzer.analysis.memory.lives import Lives
-    from traceanalyzer.snapshot import I8, I64, Stack
+from traceanalyzer.base.figures import metric
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace.snapshot import I8, I64, Stack
 
 TOP_LINES = 8
 NO_STACK = "(no Python stack)"
@@ -28,7 +24,7 @@ class Consumer:
     """A category, or a line of the program, over time."""
 
     name: str = metric("the category, or the innermost line of the program on the stack")
-    kind: Literal["category", "line"] = metric("`category` or `line`; either kind sums to the curve")
+    kind: Literal["category", "line"] = metric("`category` or `line`; either kind sums to the curve", text="own")
     bytes: tuple[int, ...] = metric("bytes allocated at each point of the curve", "bytes")
 
 

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from traceanalyzer.analysis.memory.lives import at_moments
-from traceanalyzer.analysis.memory.phases import PHASES
-from traceanalyzer.analysis.memory.segments import reserved_of
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import ArrayLike
-
-    from traceanalyzer.analysis.memory.lives import Lives
-    from traceanalyzer.analysis.memory.phases import Timeline
-    from traceanalyzer.analysis.memory.segments import Reserved
-    from traceanalyzer.snapshot import I64, DeviceMemory, Events
+from traceanalyzer.analysis.memory.lives import Lives, at_moments
+from traceanalyzer.analysis.memory.phases import PHASES, Timeline
+from traceanalyzer.analysis.memory.segments import Reserved, reserved_of
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace.snapshot import I64, DeviceMemory, Events
 
 CONTRACT_PHASES = {"forward": "forward", "backward": "backward", "optimizer": "optimizer"}
 """Names of `peak_phase`; the rest is other."""

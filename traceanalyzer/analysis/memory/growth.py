@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from traceanalyzer.analysis.memory.lives import at_moments
-from traceanalyzer.analysis.memory.phases import site_of
-from traceanalyzer.figures import metric
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from traceanalyzer.analysis.memory.lives import Lives
-    from traceanalyzer.analysis.memory.phases import Timeline
-    from traceanalyzer.snapshot import I64, Stack
+from traceanalyzer.analysis.memory.lives import Lives, at_moments
+from traceanalyzer.analysis.memory.phases import Timeline, site_of
+from traceanalyzer.base.figures import metric
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace.snapshot import I64, Stack
 
 Verdict = Literal["leak", "growth", "steady", "unknown"]
 

@@ -10,23 +10,18 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.snapshot import ACTIVE, CODE
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace.snapshot import ACTIVE, CODE, I16, I32, I64, DeviceMemory, Events
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from traceanalyzer.snapshot import I16, I32, I64, DeviceMemory, Events
-
-    Rows = I64 | I32 | I16
-    """Rows of the history, or of another table."""
-    Piece = tuple[Rows, Rows, I64]
-    """born, freed and size of some lives."""
+Rows = I64 | I32 | I16
+"""Rows of the history, or of another table."""
+Piece = tuple[Rows, Rows, I64]
+"""born, freed and size of some lives."""
 
 ALIGNMENT = 512
 """What the allocator rounds to (kMinBlockSize)."""
@@ -91,8 +86,7 @@ def at_moments(moments: Rows, *pieces: Piece) -> I64:
             part = slice(at, at + ROWS_AT_ONCE)
             np.add.at(change, np.searchsorted(moments, born[part], side="right"), size[part])
             np.subtract.at(change, np.searchsorted(moments, freed[part], side="right"), size[part])
-    result: I64 = np.cumsum(change, out=change)[:-1]
-    return result
+    return np.cumsum(change, out=change)[:-1]
 
 
 def after_births(*born: Rows) -> I64:

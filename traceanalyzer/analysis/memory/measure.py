@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import field
 
 import numpy as np
 
 from traceanalyzer.analysis.memory.categories import BEFORE, CATEGORIES, categories_of
-from traceanalyzer.analysis.memory.consumers import consumers_of
-from traceanalyzer.analysis.memory.course import course_of
-from traceanalyzer.analysis.memory.growth import growth_of
-from traceanalyzer.analysis.memory.lives import lives_of
-from traceanalyzer.analysis.memory.oom import oom_of
-from traceanalyzer.analysis.memory.phases import PHASES, site_of, timeline_of
-from traceanalyzer.analysis.memory.room import larger_batch
+from traceanalyzer.analysis.memory.consumers import Consumer, consumers_of
+from traceanalyzer.analysis.memory.course import StepMemory, course_of
+from traceanalyzer.analysis.memory.growth import Growth, growth_of
+from traceanalyzer.analysis.memory.lives import Lives, lives_of
+from traceanalyzer.analysis.memory.oom import Oom, oom_of
+from traceanalyzer.analysis.memory.phases import PHASES, Timeline, site_of, timeline_of
+from traceanalyzer.analysis.memory.room import LargerBatch, larger_batch
 from traceanalyzer.analysis.memory.segments import held_at
 from traceanalyzer.analysis.memory.site import Site
-from traceanalyzer.analysis.memory.whatif import Subject, scaling_with_batch, scenarios_of
-from traceanalyzer.figures import metric
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.snapshot import CODE
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from traceanalyzer.analysis.memory.consumers import Consumer
-    from traceanalyzer.analysis.memory.course import StepMemory
-    from traceanalyzer.analysis.memory.growth import Growth
-    from traceanalyzer.analysis.memory.lives import Lives
-    from traceanalyzer.analysis.memory.oom import Oom
-    from traceanalyzer.analysis.memory.phases import Timeline
-    from traceanalyzer.analysis.memory.room import LargerBatch
-    from traceanalyzer.analysis.memory.whatif import Scenario
-    from traceanalyzer.snapshot import I8, I64, DeviceMemory, Snapshot, Stack
+from traceanalyzer.analysis.memory.whatif import Scenario, Subject, scaling_with_batch, scenarios_of
+from traceanalyzer.base.figures import OWN, SENTENCE, metric
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace.snapshot import CODE, I8, I64, DeviceMemory, Snapshot, Stack
 
 INFERRED = ("parameters", "gradients", "optimizer_state", "activations", "temporaries", "other")
 BEFORE_RECORDING = "(before recording)"
@@ -80,7 +68,7 @@ class MemoryOfDevice:
     phase_peaks: dict[str, int]
     sites: tuple[Site, ...]
     steps: tuple[StepMemory, ...]
-    step_source: str
+    step_source: str = field(metadata=OWN)
     growth: Growth
     fragmentation: Fragmentation
     oom: Oom | None
@@ -88,7 +76,7 @@ class MemoryOfDevice:
     larger_batch: LargerBatch
     events: int
     unexplained_bytes: int
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = field(metadata=SENTENCE)
     curve: tuple[tuple[float, int, int], ...]
     """(seconds since the first event, allocated, reserved), thinned out."""
     consumers: tuple[Consumer, ...]

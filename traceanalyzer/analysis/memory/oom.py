@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
 from traceanalyzer.analysis.memory.categories import BEFORE, CATEGORIES, STATE
-from traceanalyzer.analysis.memory.phases import OPTIMIZER, PHASES, site_of
-from traceanalyzer.analysis.memory.segments import held_at, reserved_of
-from traceanalyzer.figures import metric
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.snapshot import CODE
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from traceanalyzer.analysis.memory.growth import Growth
-    from traceanalyzer.analysis.memory.lives import Lives
-    from traceanalyzer.analysis.memory.phases import Timeline
-    from traceanalyzer.analysis.memory.segments import Held
-    from traceanalyzer.snapshot import I8, I64, DeviceMemory, Stack
+from traceanalyzer.analysis.memory.growth import Growth
+from traceanalyzer.analysis.memory.lives import Lives
+from traceanalyzer.analysis.memory.phases import OPTIMIZER, PHASES, Timeline, site_of
+from traceanalyzer.analysis.memory.segments import Held, held_at, reserved_of
+from traceanalyzer.base.figures import metric
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace.snapshot import CODE, I8, I64, DeviceMemory, Stack
 
 OomVerdict = Literal[
     "fragmentation",

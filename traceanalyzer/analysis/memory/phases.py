@@ -8,18 +8,13 @@ program has one.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.snapshot import CODE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from traceanalyzer.snapshot import I8, I64, Events, Snapshot, Stack
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace.snapshot import CODE, I8, I64, Events, Snapshot, Stack
 
 PHASES = ("forward", "backward", "optimizer", "zero_grad", "other")
 FORWARD, BACKWARD, OPTIMIZER, ZERO_GRAD, OTHER = range(5)

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.analysis.memory.lives import after_births, at_moments
-from traceanalyzer.analysis.memory.whatif import batch_unknown, scaling_with_batch
-from traceanalyzer.figures import metric
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.memory.whatif import Subject
+from traceanalyzer.analysis.memory.whatif import Subject, batch_unknown, scaling_with_batch
+from traceanalyzer.base.figures import metric
+from traceanalyzer.base.frozen import dataclass
 
 USABLE_SHARE = 0.9
 """Share of a GPU's memory that tensors can have: the rest is the CUDA context, libraries and fragmentation."""

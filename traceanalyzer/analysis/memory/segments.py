@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.snapshot import CODE
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.memory.lives import Lives
-    from traceanalyzer.snapshot import I64, DeviceMemory
+from traceanalyzer.analysis.memory.lives import Lives
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace.snapshot import CODE, I64, DeviceMemory
 
 GROWS = (CODE["segment_alloc"], CODE["segment_map"])
 SHRINKS = (CODE["segment_free"], CODE["segment_unmap"])

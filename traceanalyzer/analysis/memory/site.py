@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from traceanalyzer.figures import metric
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.base.figures import metric
+from traceanalyzer.base.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from traceanalyzer.figures import metric
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.memory.measure import MemoryOfDevice
-    from traceanalyzer.trace import MemoryEvents
+from traceanalyzer.analysis.memory.measure import MemoryOfDevice
+from traceanalyzer.base.figures import metric
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import MemoryEvents
 
 
 @dataclass(frozen=True)

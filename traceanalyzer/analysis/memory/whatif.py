@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,20 +19,13 @@ from traceanalyzer.analysis.memory.categories import (
     TEMPORARIES,
     phase_of,
 )
-from traceanalyzer.analysis.memory.checkpointing import checkpointed, repeated_block
-from traceanalyzer.analysis.memory.lives import highest
-from traceanalyzer.analysis.memory.phases import BACKWARD, FORWARD, OPTIMIZER, site_of
-from traceanalyzer.figures import metric
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.analysis.memory.checkpointing import Block, checkpointed, repeated_block
+from traceanalyzer.analysis.memory.lives import Lives, highest
+from traceanalyzer.analysis.memory.phases import BACKWARD, FORWARD, OPTIMIZER, Timeline, site_of
+from traceanalyzer.base.figures import metric
+from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from traceanalyzer.analysis.memory.checkpointing import Block
-    from traceanalyzer.analysis.memory.lives import Lives
-    from traceanalyzer.analysis.memory.phases import Timeline
-    from traceanalyzer.snapshot import I8, I64, DeviceMemory, Stack
+from traceanalyzer.trace.snapshot import I8, I64, DeviceMemory, Stack
 
 CHUNKS = 8
 """Pieces of the loss: the rows of one are then an eighth, and more would save little more."""
@@ -60,11 +53,11 @@ RESERVED_ROUNDING = 2 << 20
 class Scenario:
     """One change and the peak that it would lead to."""
 
-    id: str = metric("name of the scenario")
+    id: str = metric("name of the scenario", text="own")
     remedy: str = metric("the change of the program")
     change: str = metric("what is different")
     peak_bytes: int = metric("predicted most bytes allocated", "bytes")
-    basis: str = metric("what the prediction assumes")
+    basis: str = metric("what the prediction assumes", text="sentence")
     extra_forward_share: float = metric(
         "part of the forward pass that runs a second time: what the memory costs in time", "share", default=0.0
     )
@@ -113,8 +106,7 @@ def _weights(subject: Subject) -> I64:
     for category in (PARAMETERS, GRADIENTS):
         alive = (categories == category) & (lives.freed >= lives.n_events) & (lives.requested >= LEAST_MATCHED)
         if alive.any():
-            known: I64 = lives.requested[alive]
-            return known
+            return lives.requested[alive]
     return distinct(lives.requested[(categories == GRADIENTS) & (lives.requested >= LEAST_MATCHED)])
 
 
@@ -140,8 +132,7 @@ def _of_weights(subject: Subject, rows: I64, sizes: I64) -> I64:
     place = kind[order] + step[order] * len(kinds)
     first = np.concatenate(([True], np.diff(place) != 0))
     rank = np.arange(len(order)) - np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))
-    theirs: I64 = rows[order[rank < passes * weights[kind[order]]]]
-    return theirs
+    return rows[order[rank < passes * weights[kind[order]]]]
 
 
 def batch_unknown(subject: Subject, peak: int) -> str | None:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import enum
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.trace import U8, ApiCalls
 from traceanalyzer.trace.distinct import ranked
-
-if TYPE_CHECKING:
-    from traceanalyzer.trace import U8, ApiCalls
 
 FULL_QUEUE = 1000
 """Ops queued on a device at which its launch queue counts as full. The queue holds 1,024 launches (recordings

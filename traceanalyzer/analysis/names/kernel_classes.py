@@ -6,18 +6,15 @@ import re
 import tomllib
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from traceanalyzer.errors import UnreadableInputError
-from traceanalyzer.files import read_whole
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import DeviceOpKind
+from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base.files import read_whole
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I32, DeviceOpKind, Trace
 from traceanalyzer.trace.distinct import ranked
-
-if TYPE_CHECKING:
-    from traceanalyzer.trace import I32, Trace
 
 OTHER = "other"
 MAX_NAME = 400

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.base.frozen import dataclass
 
 _N = r"(\d+)"
 

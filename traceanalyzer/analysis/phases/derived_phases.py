@@ -11,23 +11,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import union
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.backward import is_autograd
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.phase_names import Role
 from traceanalyzer.analysis.names.pytorch import LIBRARY_RANGE, MULTI_TENSOR, OPTIMIZER_STEP
-from traceanalyzer.trace import RangeKind
+from traceanalyzer.analysis.phases.phase_ranges import PhaseRanges
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.trace import I32, I64, U8, Bool, HostRanges, RangeKind
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.analysis.phases.phase_ranges import PhaseRanges
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I32, I64, U8, Bool, HostRanges
 
 DERIVED = (Role.FORWARD, Role.BACKWARD, Role.OPTIMIZER)
 """What autograd tells, in the order of the program."""
@@ -46,13 +43,13 @@ class DerivedPhase(NamedTuple):
 def derived_phases(timed: Timed, ranges: PhaseRanges, told: U8) -> list[DerivedPhase]:
     """The phases that autograd tells (`told`: see `roles_by_autograd`); none where the program marks phases or nothing
     ran backward."""
-    tree, table, ops = timed.tree, timed.trace.host_ranges, timed.trace.device_ops
+    tree, table, ops = timed.linked.tree, timed.trace.host_ranges, timed.trace.device_ops
     marked = {timed.trace.strings[code] for code in distinct(table.name[ranges.row]).tolist()}
     if Role.BACKWARD not in told or any(not LIBRARY_RANGE.match(name) for name in marked):
         return []
     by_library = any(OPTIMIZER_STEP.match(name) for name in marked)
     outermost = tree.outermost_operators
-    of_op = np.append(told, Role.NONE)[timed.launch_node]
+    of_op = np.append(told, Role.NONE)[timed.joined.launch_node]
     here = timed.steady_ops & (ops.device == timed.device)
     found = []
     for role in DERIVED:
@@ -79,8 +76,7 @@ def roles_by_autograd(linked: Linked) -> U8:
     role = np.append(tree.of_ranges(of_range, 0), np.uint8(0))
     early = np.flatnonzero(role[:-1] == Role.FORWARD)
     role[early[_before_its_pass(linked, early, top, role)]] = Role.NONE
-    result: U8 = role[top]
-    return result
+    return role[top]
 
 
 def _before_its_pass(linked: Linked, nodes: I64, top: I32, role: U8) -> Bool:

@@ -10,7 +10,6 @@ launch; of several such phases to the one that began last.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,16 +17,13 @@ from traceanalyzer.analysis.algebra.intervals import IntervalSet, complement, in
 from traceanalyzer.analysis.algebra.lookup import at, where
 from traceanalyzer.analysis.algebra.nesting import still_open
 from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.module_names import module_of
 from traceanalyzer.analysis.time.host_timeline import LONG_STRETCH_NS
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import RangeKind, alike
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I32, I64, Bool, RangeKind, alike
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I32, I64, Bool
 
 MOST_THREADS = 64
 """Threads that may wait for another's launches; those with most phases are asked."""
@@ -60,26 +56,26 @@ class PhaseRanges:
 
 def phase_ranges(timed: Timed) -> PhaseRanges:
     """Find the phases of a trace."""
-    tree = timed.tree
+    tree = timed.linked.tree
     chosen = _phases(timed)
     nearest = tree.innermost(chosen)
     nodes = where(chosen)
     if not len(nodes):
-        none, known = np.empty(0, np.int32), (len(timed.launch), len(nearest))
+        none, known = np.empty(0, np.int32), (len(timed.linked.launch), len(nearest))
         return PhaseRanges(none, none, *(alike(-1, count, np.int32) for count in known))
     instance = np.full(len(tree.parent) + 1, -1, np.int32)
     instance[nodes] = np.arange(len(nodes))
-    call = timed.launch
-    of_op = instance[at(nearest, timed.launch_node, -1)]
+    call = timed.linked.launch
+    of_op = instance[at(nearest, timed.joined.launch_node, -1)]
     lone = np.flatnonzero((call >= 0) & (of_op < 0))
-    of_op[lone] = instance[_blocked_in(timed, nearest, call[lone])]
+    of_op[lone] = instance[_blocked_in(timed.linked, nearest, call[lone])]
     return PhaseRanges(tree.row[nodes], instance[tree.enclosing(nearest, nodes)], of_op, instance[nearest])
 
 
 def _phases(timed: Timed) -> Bool:
     """Which nodes of the tree are phases: annotations inside a step, but no calls of modules, and not of the
     communication library."""
-    tree, ranges, steps = timed.tree, timed.trace.host_ranges, timed.steps
+    tree, ranges, steps = timed.linked.tree, timed.trace.host_ranges, timed.steps
     phase = (ranges.kind == RangeKind.ANNOTATION) & ~texts_where(timed.trace.strings, COMMUNICATION_RANGE.match)[
         ranges.name
     ]

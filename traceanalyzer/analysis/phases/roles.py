@@ -8,24 +8,19 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import union
 from traceanalyzer.analysis.algebra.lean import flat
-from traceanalyzer.analysis.algebra.lookup import at, one_of
+from traceanalyzer.analysis.algebra.lookup import Column, at, one_of
 from traceanalyzer.analysis.names.phase_names import Role, role_of
 from traceanalyzer.analysis.phases.derived_phases import roles_by_autograd
 from traceanalyzer.analysis.phases.phase_ranges import PhaseRanges, phase_ranges
-from traceanalyzer.figures import metric, ms
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import RangeKind
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.algebra.lookup import Column
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I64, U8, Trace
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.figures import metric, ms
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I64, U8, RangeKind, Trace
 
 NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
 """In which names of instances of one phase may differ."""
@@ -101,15 +96,15 @@ class PhaseTimes:
 
 def find_phases(timed: Timed) -> Phases:
     """The phases of a trace, and what belongs to them."""
-    ranges, told = phase_ranges(timed), roles_by_autograd(timed)
+    ranges, told = phase_ranges(timed), roles_by_autograd(timed.linked)
     of_instance = np.append(_roles(timed, ranges), np.uint8(Role.NONE))
     of_node, of_op = of_instance[ranges.of_node], of_instance[ranges.of_op]
     return Phases(
         ranges,
         flat(told),
-        timed.tree.start,
+        timed.linked.tree.start,
         flat(np.where(of_node, of_node, told)),
-        flat(np.where(of_op, of_op, at(told, timed.launch_node, 0))),
+        flat(np.where(of_op, of_op, at(told, timed.joined.launch_node, 0))),
     )
 
 
@@ -135,7 +130,7 @@ def _time(timed: Timed, phases: Phases, role: Role) -> PhaseTime | None:
     if not len(rows) and not len(mine):
         return None
     steps = timed.steps.steady_count
-    blocks = timed.blocks & (phases.of_node[timed.tree.node_of_call[:]] == role) & timed.steady_calls
+    blocks = timed.joined.blocks & (phases.of_node[timed.linked.tree.node_of_call[:]] == role) & timed.steady_calls
     return PhaseTime(
         host_ms=ms(union(table.start[rows], table.end[rows]).total / steps),
         device_ms=None if timed.device is None else ms(union(ops.start[mine], ops.end[mine]).total / steps),
@@ -145,8 +140,7 @@ def _time(timed: Timed, phases: Phases, role: Role) -> PhaseTime | None:
 
 def _rows(timed: Timed, phases: Phases, role: Role) -> I64:
     """Host ranges of the steady state that have the role, or lie in one that has: annotations and operators."""
-    tree = timed.tree
+    tree = timed.linked.tree
     chosen = (phases.of_node == role) & one_of(tree.kind, (RangeKind.OP, RangeKind.ANNOTATION))
     rows = tree.row[chosen]
-    result: I64 = rows[timed.steady_host(timed.trace.host_ranges.start[rows])]
-    return result
+    return rows[timed.steady_host(timed.trace.host_ranges.start[rows])]

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, measure
 from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.names.phase_names import Role
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import U8
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.trace import U8
 
 AFTER = (Role.FORWARD, Role.OPTIMIZER)
 """What ends a tail. Other work (copies out of buckets, clipping) runs in it."""
@@ -22,7 +18,7 @@ def tail_time(timed: Timed, role_of_op: U8, device: int) -> int | None:
     """Exposed communication in steady steps after the last backward kernel before the optimizer, the next forward pass,
     or the end of the recording, ns; None where no backward pass is known."""
     ops = timed.trace.device_ops
-    known = timed.is_compute & (ops.device == device) & one_of(role_of_op, (Role.BACKWARD, *AFTER))
+    known = timed.linked.is_compute & (ops.device == device) & one_of(role_of_op, (Role.BACKWARD, *AFTER))
     rows = np.flatnonzero(known)
     backward = role_of_op[rows] == Role.BACKWARD
     if not backward.any():

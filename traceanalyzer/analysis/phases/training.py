@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -10,14 +10,11 @@ from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.names.phase_names import Role
 from traceanalyzer.analysis.names.pytorch import OPTIMIZER_STEP, TRAINING, UNSCALE
-from traceanalyzer.figures import metric
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import RangeKind
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.phases.roles import Phases
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I64, U8, Bool
+from traceanalyzer.analysis.phases.roles import Phases
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.figures import metric
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I64, U8, Bool, RangeKind
 
 MODULES = ("aten::linear", "aten::matmul", "aten::mm", "aten::addmm", "aten::convolution", "aten::embedding")
 """Any of these shows that a model ran."""
@@ -52,7 +49,7 @@ def program_stats(timed: Timed, phases: Phases) -> ProgramStats | None:
 def _mode(timed: Timed, phases: Phases) -> Literal["training", "inference"] | None:
     ops, ranges, strings = timed.trace.device_ops, timed.trace.host_ranges, timed.trace.strings
     steady = timed.steady_host(ranges.start)
-    roles = np.concatenate((phases.of_op[timed.steady_ops], phases.of_node[timed.steady_host(timed.tree.start)]))
+    roles = np.concatenate((phases.of_op[timed.steady_ops], phases.of_node[timed.steady_host(timed.linked.tree.start)]))
     trains = texts_where(strings, TRAINING.search)
     named = trains[np.concatenate((ops.name[timed.steady_ops], ranges.name[steady & (ranges.kind == RangeKind.OP)]))]
     if one_of(roles, (Role.BACKWARD, Role.OPTIMIZER)).any() or named.any():
@@ -64,8 +61,8 @@ def _mode(timed: Timed, phases: Phases) -> Literal["training", "inference"] | No
 def _micro_steps(timed: Timed, phases: Phases) -> float | None:
     """How often a backward pass follows a forward pass, over how often the optimizer follows one, in the order of
     launches."""
-    rows = np.flatnonzero(timed.steady_ops & (phases.of_op != Role.NONE) & (timed.launch_time >= 0))
-    role = phases.of_op[rows[np.argsort(timed.launch_time[rows], kind="stable")]]
+    rows = np.flatnonzero(timed.steady_ops & (phases.of_op != Role.NONE) & (timed.linked.launch_time >= 0))
+    role = phases.of_op[rows[np.argsort(timed.linked.launch_time[rows], kind="stable")]]
     backward, optimizer = _runs(role, Role.BACKWARD), _runs(role, Role.OPTIMIZER)
     return backward / optimizer if backward and optimizer else None
 

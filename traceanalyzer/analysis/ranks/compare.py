@@ -7,8 +7,8 @@ what a rank spent in it before that is waiting for the others (arrival skew), no
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,15 +16,10 @@ from traceanalyzer.analysis.algebra.intervals import measure, union
 from traceanalyzer.analysis.ranks.matches import Matches, match_collectives
 from traceanalyzer.analysis.ranks.skew import CollectiveSkew, arrivals, skew_rows
 from traceanalyzer.analysis.time.extent import extent
-from traceanalyzer.figures import NS_PER_US, metric, ms
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import F64, I64
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.figures import NS_PER_US, metric, ms
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import F64, I64, Trace
 
 STEP_NOISE_SHARE = 0.02
 """Mean step times of equal ranks differ by about 1 % (clock, temperature): less than this tells nothing."""
@@ -98,7 +93,7 @@ def compare_ranks(recordings: Sequence[Timed]) -> RankComparison:
     noise, or else the one that computes markedly longer than the others (stages of a pipeline have equal steps); else
     the first with work on a device.
     """
-    doubt = why_not_one_run(recordings)
+    doubt = why_not_one_run([timed.trace for timed in recordings])
     if doubt:
         rows = [_row(timed, timed.trace.rank, None, None, False) for timed in recordings]
         slowest = _slowest(recordings)
@@ -131,18 +126,17 @@ def compare_ranks(recordings: Sequence[Timed]) -> RankComparison:
     )
 
 
-def _offsets(recordings: Sequence[Linked], matches: Matches | None) -> tuple[int, ...] | None:
+def _offsets(recordings: Sequence[Timed], matches: Matches | None) -> tuple[int, ...] | None:
     """How far each clock is from the first one's; None where nothing tells."""
     if matches is None:
         return (0,) * len(recordings) if len(recordings) == 1 else None
     return tuple(matches.clocks.offset.tolist()) if matches.clocks.comparable else None
 
 
-def why_not_one_run(recordings: Sequence[Linked]) -> str:
+def why_not_one_run(traces: Sequence[Trace]) -> str:
     """What tells that the recordings are not ranks of one run; empty if nothing does."""
-    if len(recordings) < 2:
+    if len(traces) < 2:
         return ""
-    traces = [linked.trace for linked in recordings]
     ranks = [trace.rank for trace in traces]
     if len({rank is None for rank in ranks}) > 1:
         return "only some of them have a rank"

@@ -7,22 +7,19 @@ same time on all its ranks: what their ends differ by in the median is what the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.names.collectives import KINDS, POINT_TO_POINT, SYNCHRONISING
 from traceanalyzer.analysis.ranks.rank_clocks import Clocks, align_clocks
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.analysis.time.collective_calls import CollectiveCalls
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I32, I64, Bool
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from traceanalyzer.analysis.time.collective_calls import CollectiveCalls
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I32, I64, Bool
 
 _POINT_TO_POINT = [KINDS.index(kind) for kind in POINT_TO_POINT]
 _SYNCHRONISING = [KINDS.index(kind) for kind in SYNCHRONISING]
@@ -223,5 +220,4 @@ def _on_one_clock(
 def _first(ranks: list[_Entries], row_of: I64, name: str) -> I64:
     """A column of `CollectiveCalls` as the first rank that takes part has it."""
     first = (row_of >= 0).argmax(axis=1)[:, None]
-    result: I64 = np.take_along_axis(_column(ranks, row_of, name), first, axis=1)[:, 0]
-    return result
+    return np.take_along_axis(_column(ranks, row_of, name), first, axis=1)[:, 0]

@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.ranks.compare import why_not_one_run
 from traceanalyzer.analysis.time.extent import extent
-from traceanalyzer.errors import SeveralRunsError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.trace import Trace
+from traceanalyzer.base.errors import SeveralRunsError
+from traceanalyzer.trace import Trace
 
 _OF_A_RANK = re.compile(r"\.(?:part|pid)\d+")
 """What `collect` adds to the name of a rank's second recording."""
 NAMED = 4
 
 
-def refuse_several_runs(recordings: Sequence[Linked]) -> None:
+def refuse_several_runs(traces: Sequence[Trace]) -> None:
     """Raises SeveralRunsError where several files are no ranks of one run, saying why and what to do.
 
     Processes in one file belong together, and so do a rank's recordings in one capture.
     """
-    sources = list(dict.fromkeys(_source(linked.trace) for linked in recordings))
+    sources = list(dict.fromkeys(_source(trace) for trace in traces))
     if len(sources) < 2:
         return
-    doubt = why_not_one_run(recordings) or _unranked([linked.trace for linked in recordings])
+    doubt = why_not_one_run(traces) or _unranked(traces)
     if doubt:
-        names = list(dict.fromkeys(linked.trace.path for linked in recordings))
+        names = list(dict.fromkeys(trace.path for trace in traces))
         shown = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
         raise SeveralRunsError(
             f"{len(names)} recordings that are not one run ({doubt}): {shown}; "

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from traceanalyzer.analysis.names.collectives import collective_kind, element_bytes, message_bytes
-from traceanalyzer.figures import metric
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.figures import metric
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I64, Trace
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I64, Trace
 
 
 @dataclass(frozen=True)
@@ -57,8 +53,7 @@ def _steady_calls(timed: Timed) -> I64:
     ranges, steps = timed.trace.host_ranges, timed.steps
     first, last = steps.host_start[steps.warmup], steps.host_end[-1]
     rows = (ranges.collective >= 0) & (ranges.start >= first) & (ranges.start < last)
-    called: I64 = ranges.collective[rows].astype(np.int64)
-    return called
+    return ranges.collective[rows].astype(np.int64)
 
 
 def _sizes(trace: Trace, kind: str) -> I64:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.spread import robust_sigma
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from traceanalyzer.trace import I64, Bool
+from traceanalyzer.trace import I64, Bool
 
 ERROR_OF_MEDIAN = 1.2533
 """Standard error of the median over that of the mean (normal distribution)."""

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.names.collectives import KINDS
-from traceanalyzer.figures import NS_PER_MS, NS_PER_US, metric
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from traceanalyzer.analysis.ranks.matches import Matches
-    from traceanalyzer.trace import I64
+from traceanalyzer.analysis.ranks.matches import Matches
+from traceanalyzer.base.figures import NS_PER_MS, NS_PER_US, metric
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I64
 
 DOMINANT = 0.6
 """Share of its time, from the first arrival to the end, that makes a collective one or the other."""
@@ -41,7 +37,8 @@ class CollectiveSkew:
     last_share: float = metric("share of the collectives at which it arrives last", "share")
     cause: str = metric(
         "transfer or arrival skew, whichever takes most of the time; inconclusive where neither does, the clocks "
-        "are too uncertain, there are too few, or ranks are missing that may have arrived later"
+        "are too uncertain, there are too few, or ranks are missing that may have arrived later",
+        text="own",
     )
 
 

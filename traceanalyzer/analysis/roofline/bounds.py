@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from traceanalyzer.trace import F64, U8, Bool
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import F64, U8, Bool
 
 NEAR = 0.6
 """Share of a ceiling from which it limits a kernel: below 60 % of both compute and memory Nsight Compute's own rule

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.roofline.bounds import measured_bound
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from numpy.typing import NDArray
-
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.analysis.roofline.roofline import Roofline
-    from traceanalyzer.kernel_counters import KernelCounters
-    from traceanalyzer.trace import I64
+from traceanalyzer.analysis.roofline.roofline import Roofline
+from traceanalyzer.trace import I64
+from traceanalyzer.trace.kernel_counters import KernelCounters
 
 TENSOR_SHARE = 0.01
 """Tensor cores active for less than this are not what the kernel calculates with."""

@@ -13,19 +13,14 @@ SM) and eight times those of the special function unit (16 lanes). Source of the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.roofline.kernel_tables import kernel_tables
-from traceanalyzer.analysis.roofline.op_models import Figure
-from traceanalyzer.figures import NS_PER_S
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.analysis.roofline.op_models import OpWork
-    from traceanalyzer.trace import F64, I64
+from traceanalyzer.analysis.roofline.op_models import Figure, OpWork
+from traceanalyzer.base.figures import NS_PER_S
+from traceanalyzer.trace import F64, I64
 
 LANES = 32
 """Threads of an instruction."""

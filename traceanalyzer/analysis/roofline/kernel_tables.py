@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import Trace
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from traceanalyzer.trace import Trace
 
 RECORDED_VERSION = "PyTorch"
 """The condition of a recording that says its version."""

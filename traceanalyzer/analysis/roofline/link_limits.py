@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.lookup import one_of
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.collectives import KINDS, bus_factor
-from traceanalyzer.trace import CopyKind, DeviceOpKind
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import F64, I32, I64
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.trace import F64, I32, I64, CopyKind, DeviceOpKind
 
 NODE_GPUS = 8
 """Ranks of a group beyond this many do not all share one node's links (GB200 racks aside), and the network's rate
@@ -64,7 +59,7 @@ def collective_traffic(timed: Timed) -> tuple[F64, F64]:
     traffic[calls.kernels] = (sent[calls.of_kernel]) * share_of_group(
         ops.end - ops.start, calls.kernels, calls.of_kernel
     )
-    rate[calls.kernels] = timed.limit("link")[calls.kernels]
+    rate[calls.kernels] = timed.linked.limit("link")[calls.kernels]
     return traffic, rate
 
 
@@ -73,5 +68,4 @@ def share_of_group(duration: I64, rows: I64, group: I32 | I64) -> F64:
     time = duration[rows].astype(np.float64)
     total = np.bincount(group, weights=time, minlength=int(group.max(initial=-1)) + 1)
     count = np.bincount(group, minlength=len(total))
-    result: F64 = np.where(total[group] > 0, time / np.maximum(total[group], 1), 1 / np.maximum(count[group], 1))
-    return result
+    return np.where(total[group] > 0, time / np.maximum(total[group], 1), 1 / np.maximum(count[group], 1))

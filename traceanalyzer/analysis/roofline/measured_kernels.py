@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.roofline.counted import matches, mean_of
+from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.time.sampled import sampled_ops
-from traceanalyzer.figures import metric
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.algebra.grouping import Groups
-    from traceanalyzer.analysis.roofline.rated import Rated
-    from traceanalyzer.kernel_counters import KernelCounters
-    from traceanalyzer.trace import F64, I32, I64
+from traceanalyzer.base.figures import metric
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import F64, I32, I64
+from traceanalyzer.trace.kernel_counters import KernelCounters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,9 +54,9 @@ class KernelMeasures:
 
     def __init__(self, rated: Rated, groups: Groups, rows: I32 | I64) -> None:
         self._groups = groups
-        self._steps = rated.steps.steady_count
+        self._steps = rated.timed.steps.steady_count
         self._counted = _counted(rated, groups, rows)
-        sampled = sampled_ops(rated)
+        sampled = sampled_ops(rated.timed)
         self._samples: F64 | None = None
         self._sums: dict[str, F64] = {}
         if sampled is not None:
@@ -90,11 +88,11 @@ class KernelMeasures:
 def _counted(rated: Rated, groups: Groups, rows: I32 | I64) -> dict[int, list[tuple[int, list[KernelCounters]]]]:
     """For each group what was measured of its launch shapes, with how many of its device ops have each."""
     result: dict[int, list[tuple[int, list[KernelCounters]]]] = {}
-    if not rated.knowledge.counters:
+    if not rated.linked.knowledge.counters:
         return result
     place = np.full(len(rated.trace.device_ops), -1, np.int64)
     place[rows] = groups.index
-    for ops, found in matches(rated, rated.knowledge.counters):
+    for ops, found in matches(rated.linked, rated.linked.knowledge.counters):
         inside = place[ops][place[ops] >= 0]
         if len(inside):
             result.setdefault(int(inside[0]), []).append((len(inside), found))

@@ -8,17 +8,13 @@ Libraries write the instruction or the operand types into the names of their ker
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.trace.distinct import ranked
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from traceanalyzer.analysis.joined.linked import Linked
 
 ORDINARY_CORES = re.compile(
     r"simt|ffma|(?<![a-z])sgemm|(?<![a-z])dgemm(?!.*tensorop)|_f32f32_f32f32_|gemv|gemmSN|dot_kernel|implicit_convolve_sgemm"

@@ -3,27 +3,63 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.causes.explained import Explained
+from traceanalyzer.analysis.causes.causes import Causes
+from traceanalyzer.analysis.causes.started import Started
+from traceanalyzer.analysis.joined.joined import Joined
+from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.joined.memo import Memo
 from traceanalyzer.analysis.roofline.counted import with_counters
 from traceanalyzer.analysis.roofline.roofline import Roofline, build_roofline
 from traceanalyzer.analysis.roofline.sampled_bounds import sampled_bounds
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import U8, Trace
 
-if TYPE_CHECKING:
-    from traceanalyzer.trace import U8
 
+@dataclass(frozen=True, eq=False)
+class Rated(Memo):
+    """What each device op could reach."""
 
-class Rated(Explained):
-    """`Explained` with what each device op could reach."""
+    causes: Causes
 
-    @cached_property
+    @property
+    def trace(self) -> Trace:
+        """The recording."""
+        return self.causes.trace
+
+    @property
+    def linked(self) -> Linked:
+        """The joins of its rows."""
+        return self.causes.linked
+
+    @property
+    def joined(self) -> Joined:
+        """The joins made from these."""
+        return self.causes.joined
+
+    @property
+    def timed(self) -> Timed:
+        """The same in time."""
+        return self.causes.timed
+
+    @property
+    def started(self) -> Started:
+        """What each device op needed to start."""
+        return self.causes.started
+
+    @property
     def roofline(self) -> Roofline:
         """What each device op could reach on its GPU."""
-        estimated, counters = build_roofline(self), self.knowledge.counters
-        return with_counters(self, estimated, counters) if counters else estimated
+        return self.memo(counted_roofline)
 
     @cached_property
     def sampled_bounds(self) -> U8:
         """What limits each device op as counters sampled meanwhile say, as a `Bound`."""
-        return sampled_bounds(self)
+        return sampled_bounds(self.timed)
+
+
+def counted_roofline(rated: Rated) -> Roofline:
+    """What each device op could reach: as counters say where they were collected, else as estimated."""
+    estimated, counters = build_roofline(rated.timed), rated.linked.knowledge.counters
+    return with_counters(rated.linked, estimated, counters) if counters else estimated

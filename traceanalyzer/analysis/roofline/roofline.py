@@ -11,34 +11,29 @@ UNKNOWN where no model describes the operation or the GPU is not in the table, a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
-from traceanalyzer.analysis.algebra.coded import coded
+from traceanalyzer.analysis.algebra.blocks import Rows, blockwise
+from traceanalyzer.analysis.algebra.coded import Coded, coded
 from traceanalyzer.analysis.algebra.lean import flat, lean
-from traceanalyzer.analysis.algebra.lookup import blocks, one_of
+from traceanalyzer.analysis.algebra.lookup import one_of
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.roofline.bounds import Bound, Reached, bounds
 from traceanalyzer.analysis.roofline.instructions import issue_time
 from traceanalyzer.analysis.roofline.link_limits import collective_traffic, copy_traffic, share_of_group
-from traceanalyzer.analysis.roofline.op_models import Figure, Precision, model_ops
+from traceanalyzer.analysis.roofline.op_models import Figure, OpWork, Precision, model_ops
 from traceanalyzer.analysis.roofline.precision import NO, effective_precision, tensor_cores_of_ops
 from traceanalyzer.analysis.roofline.traffic import PREPARING, expected_traffic, passes_of
 from traceanalyzer.analysis.roofline.waves import resident_blocks, waves_of
-from traceanalyzer.figures import NS_PER_S
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import CopyKind, DeviceOpKind, alike
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.figures import NS_PER_S
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import F64, I32, I64, U8, Bool, CopyKind, DeviceOpKind, alike
 from traceanalyzer.trace.distinct import distinct, ranked
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from traceanalyzer.analysis.algebra.coded import Coded
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.analysis.roofline.op_models import OpWork
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.hardware import Hardware
-    from traceanalyzer.trace import F64, I32, I64, U8, Bool
+from traceanalyzer.trace.hardware import Hardware
 
 SHORT_NS = 2_000
 """Attainable time under which start-up, the first DRAM round trips (0.5-1 us each on current GPUs) and the drain of
@@ -83,8 +78,7 @@ class Roofline:
     @property
     def modelled(self) -> Bool:
         """Which device ops have work or traffic known."""
-        result: Bool = np.isfinite(self.flops) | np.isfinite(self.bytes)
-        return result
+        return np.isfinite(self.flops) | np.isfinite(self.bytes)
 
     @property
     def rated(self) -> Bool:
@@ -94,41 +88,45 @@ class Roofline:
 
 def build_roofline(timed: Timed, work: OpWork | None = None) -> Roofline:
     """The roofline of every device op; `work` is what `model_ops` says unless given."""
-    work = model_ops(timed) if work is None else work
-    row = lean(np.where(timed.is_kernel & ~timed.is_communication, work.of_device_op, -1))
-    passes = lean(passes_of(timed, row))
-    flops, traffic, precision = _share_out(timed, work, row, passes)
-    tensor = tensor_cores_of_ops(timed)
+    work = model_ops(timed.joined) if work is None else work
+    row = lean(np.where(timed.linked.is_kernel & ~timed.linked.is_communication, work.of_device_op, -1))
+    passes = lean(passes_of(timed.linked, row))
+    flops, traffic, precision = _share_out(timed.linked, work, row, passes)
+    tensor = tensor_cores_of_ops(timed.linked)
     precision = effective_precision(precision, tensor)
-    waves = waves_of(timed)
-    expected = expected_traffic(timed, work, row, (flops, traffic), passes, resident_blocks(timed, waves))
-    rate = timed.limit("bandwidth").copy()
-    for moves in (copy_traffic, collective_traffic):
-        carried, carrier = moves(timed)
+    waves = waves_of(timed.linked)
+    expected = expected_traffic(timed.linked, work, row, (flops, traffic), passes, resident_blocks(timed.linked, waves))
+    rate = timed.linked.limit("bandwidth").copy()
+    for carried, carrier in (copy_traffic(timed.linked), collective_traffic(timed)):
         moved = np.isfinite(carried)
         traffic[moved], rate[moved], flops[moved] = carried[moved], carrier[moved], 0.0
     if expected is not traffic:
         expected = np.where(np.isfinite(expected), expected, traffic)
     del passes, carried, carrier, moved
-    peak = _peaks(timed, precision, tensor, flops)
+    peak = _peaks(timed.linked, precision, tensor, flops)
     arithmetic, transfer = flops / peak, traffic / rate
     arithmetic *= NS_PER_S
     transfer *= NS_PER_S
     attainable = _together(arithmetic, transfer, flops, row)
-    reachable = _reachable(timed, precision, (flops, traffic), (peak, rate), row)
+    reachable = _reachable(timed.linked, precision, (flops, traffic), (peak, rate), row)
     del peak
-    ops, cores, issue = timed.trace.device_ops, timed.is_matrix & (tensor != NO), issue_time(timed, work, row)
-    cache, on_links = timed.limit("cache_bytes"), _on_links(timed)
-    bound, slow = np.empty(len(row), np.uint8), np.empty(len(row), bool)
-    for here in blocks(len(row)):
+    ops, cores, issue = (
+        timed.trace.device_ops,
+        timed.linked.is_matrix & (tensor != NO),
+        issue_time(timed.linked, work, row),
+    )
+    cache, on_links = timed.linked.limit("cache_bytes"), _on_links(timed.linked)
+
+    def bound_of(here: slice) -> tuple[U8, Bool]:
         time = np.maximum(ops.end[here] - ops.start[here], 1)
         cached = expected[here] <= KEPT * cache[here]
         memory = np.where(cached, 0.0, expected[here] / rate[here] * NS_PER_S / time)
-        slow[here] = attainable[here] < LOW_SOL * time
-        only_moves = on_links[here] | ~timed.is_kernel[here]
+        slow = attainable[here] < LOW_SOL * time
+        only_moves = on_links[here] | ~timed.linked.is_kernel[here]
         reached = Reached(arithmetic[here] / time, cores[here], issue[here] / time, memory)
-        bound[here] = _bound(reached, attainable[here], slow[here], (on_links[here], only_moves))
-    del rate
+        return _bound(reached, attainable[here], slow, (on_links[here], only_moves)), slow
+
+    bound, slow = blockwise(bound_of, Rows(len(row)))
     least = coded(traffic)
     return Roofline(
         flops=coded(flops),
@@ -138,7 +136,7 @@ def build_roofline(timed: Timed, work: OpWork | None = None) -> Roofline:
         reachable=coded(reachable),
         bound=bound,
         arithmetic=flat(np.nan_to_num(arithmetic) > np.nan_to_num(transfer)),
-        small=flat(_small(timed, attainable) & slow & ~on_links),
+        small=flat(_small(timed.linked, attainable) & slow & ~on_links),
         precision=flat(precision),
         tensor=flat(tensor),
         waves=coded(waves),
@@ -171,17 +169,12 @@ def _share_out(linked: Linked, work: OpWork, row: I64, passes: I64) -> tuple[F64
 def _peaks(linked: Linked, precision: NDArray[np.int8], tensor: NDArray[np.int8], flops: F64) -> F64:
     """FLOP/s that each kernel can reach: matrix kernels that of the unit and format they use, others that of the
     ordinary cores (which calculate in fp32 whatever the tensors' type, fp64 aside)."""
-    result = np.full(len(flops), np.nan)
-    for here in blocks(len(flops)):
-        _set_peaks(result[here], linked, here, precision[here], tensor[here], flops[here])
-    return result
+    return blockwise(partial(_peaks_of, linked), Rows(len(flops)), precision, tensor, flops)
 
 
-def _set_peaks(
-    result: F64, linked: Linked, rows: slice, precision: NDArray[np.int8], tensor: NDArray[np.int8], flops: F64
-) -> None:
-    """The same of these rows, where the GPU is known."""
-    ops = linked.trace.device_ops
+def _peaks_of(linked: Linked, rows: slice, precision: NDArray[np.int8], tensor: NDArray[np.int8], flops: F64) -> F64:
+    """The same of these rows; NaN where the GPU is not known."""
+    ops, result = linked.trace.device_ops, np.full(len(flops), np.nan)
     seconds, matrix = np.maximum(ops.end[rows] - ops.start[rows], 1) / NS_PER_S, linked.is_matrix[rows]
     for device, gpu in linked.gpus.items():
         here = ops.device[rows] == device
@@ -196,6 +189,7 @@ def _set_peaks(
             if code in (Precision.FP16, Precision.BF16):
                 slow = chosen & (tensor == 0)
                 result[slow] = plain
+    return result
 
 
 def _matrix_peak(gpu: Hardware, precision: Precision) -> float:
@@ -248,12 +242,10 @@ def _on_links(linked: Linked) -> Bool:
     """Which device ops a link carries: collectives, and copies that do not stay within the device."""
     ops = linked.trace.device_ops
     within = one_of(ops.copy_kind, (CopyKind.DEVICE_TO_DEVICE, CopyKind.UNKNOWN))
-    result: Bool = linked.is_communication | ((ops.kind == DeviceOpKind.MEMCPY) & ~within)
-    return result
+    return linked.is_communication | ((ops.kind == DeviceOpKind.MEMCPY) & ~within)
 
 
 def _small(linked: Linked, attainable: F64) -> Bool:
     """Which device ops have too few blocks or too little to do to fill the GPU."""
     blocks = linked.trace.device_ops.blocks
-    small: Bool = (attainable < SHORT_NS) | ((blocks > 0) & (blocks < linked.limit("sms")))
-    return small
+    return (attainable < SHORT_NS) | ((blocks > 0) & (blocks < linked.limit("sms")))

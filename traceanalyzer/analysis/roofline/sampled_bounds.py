@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.analysis.roofline.bounds import NEAR, Bound
 from traceanalyzer.analysis.time.sampled import alone_through
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.trace import I32, I64, U8, Bool
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I32, I64, U8, Bool
 
 MIN_SAMPLES = 20
 """Fewer samples tell nothing of a step, or of a kernel."""
@@ -37,7 +34,7 @@ def sampled_bounds(timed: Timed) -> U8:
     for code in memory.keys() | arithmetic.keys():
         most = max((memory.get(code, 0.0), int(Bound.MEMORY)), (arithmetic.get(code, 0.0), int(Bound.COMPUTE)))
         if most[0] >= NEAR * PERCENT:
-            result[timed.is_kernel & (ops.name == code)] = most[1]
+            result[timed.linked.is_kernel & (ops.name == code)] = most[1]
     return result
 
 

@@ -14,21 +14,17 @@ An operator's least traffic (`op_models`) says what an ideal kernel moves; these
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.lookup import at
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.roofline.kernel_tables import kernel_tables
-from traceanalyzer.analysis.roofline.op_models import Figure
-from traceanalyzer.figures import NS_PER_S
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.analysis.roofline.op_models import OpWork
-    from traceanalyzer.trace import F64, I64, Bool
+from traceanalyzer.analysis.roofline.op_models import Figure, OpWork
+from traceanalyzer.base.figures import NS_PER_S
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import F64, I64, Bool
 
 FP32_BYTES = 4
 
@@ -127,8 +123,7 @@ def _passes(linked: Linked, of: Operators, passes: I64, resident: F64) -> F64:
     size = np.where(launched > 0, np.fmin(launched, largest), of.elements) * of.width
     running = size * again / np.maximum(linked.trace.device_ops.blocks, 1) * resident / linked.limit("cache_bytes")
     missed = np.nan_to_num(np.clip((running - FITS) / (FAILS - FITS), 0, 1))
-    moved: F64 = size * (tensors + again * times * missed) + of.elements * in_fp32 * FP32_BYTES + of.inputs * inputs
-    return moved
+    return size * (tensors + again * times * missed) + of.elements * in_fp32 * FP32_BYTES + of.inputs * inputs
 
 
 def _leave_the_rest(result: F64, of: Operators, row: I64, described: Bool, matrix: Bool) -> None:
@@ -151,8 +146,7 @@ def _wave_reads(linked: Linked, of: Operators, flops: F64, resident: F64) -> F64
         rows = np.mean([extent + area / extent for extent in _extents(of)], axis=0)
     scheduled = (linked.trace.device_ops.blocks > resident) & np.isfinite(rows)
     sides = np.where(scheduled, np.fmax(rows, strips), strips)
-    reads: F64 = flops / 2 * sides / area * of.width
-    return reads
+    return flops / 2 * sides / area * of.width
 
 
 def _extents(of: Operators) -> tuple[F64, F64]:

@@ -5,19 +5,14 @@ What the recorder worked out itself comes first; else it follows from the launch
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from traceanalyzer.analysis.algebra.coded import coded
+from traceanalyzer.analysis.algebra.coded import Coded, coded
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.lean import flat
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.algebra.coded import Coded
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.trace import F64, I32, I64, U8
+from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import F64, I32, I64, U8
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,9 +47,8 @@ def residence_of(linked: Linked) -> Residence:
 def waves_of(linked: Linked) -> F64:
     """Blocks of each kernel over the blocks that the GPU holds at a time, NaN where not known."""
     ops = linked.trace.device_ops
-    held = linked.once(residence_of).blocks[:] * linked.limit("sms")
-    result: F64 = np.where((ops.blocks > 0) & (held > 0), ops.blocks / np.where(held > 0, held, 1), np.nan)
-    return result
+    held = linked.memo(residence_of).blocks[:] * linked.limit("sms")
+    return np.where((ops.blocks > 0) & (held > 0), ops.blocks / np.where(held > 0, held, 1), np.nan)
 
 
 def occupancy_of(linked: Linked, rows: I32 | I64) -> F64:
@@ -65,7 +59,7 @@ def occupancy_of(linked: Linked, rows: I32 | I64) -> F64:
     expected, launched, threads = ops.occupancy[rows], ops.blocks[rows], np.maximum(ops.threads[rows], 0)
     recorded = np.where(expected > 0, expected / 100, np.nan)
     on_each = np.where(launched > 0, launched, np.nan) / linked.limit("sms")[rows]
-    held = np.minimum(linked.once(residence_of).blocks[rows], on_each)
+    held = np.minimum(linked.memo(residence_of).blocks[rows], on_each)
     resident = np.minimum(held * threads / linked.limit("threads_per_sm")[rows], 1.0)
     return np.where(np.isnan(recorded), resident, recorded)
 

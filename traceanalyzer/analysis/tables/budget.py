@@ -6,20 +6,16 @@ a partition, so the parts sum to the step.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import measure
 from traceanalyzer.analysis.causes.gaps import Gaps, IdleCause, idle_by_cause
 from traceanalyzer.analysis.time.launch_queue import is_launch
 from traceanalyzer.analysis.time.sampled import MIN_STEP_SAMPLES, samples_of
-from traceanalyzer.figures import metric, ms
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I64
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.figures import metric, ms
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I64
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +62,7 @@ class StepRow:
     exposed_communication_ms: float | None = metric("time with a collective and no compute", "ms")
     exposed_copy_ms: float | None = metric("time with a copy and neither compute nor collective", "ms")
     idle_ms: float | None = metric("time without device work", "ms")
-    largest_idle_cause: str | None = metric("cause of the largest part of the idle time")
+    largest_idle_cause: str | None = metric("cause of the largest part of the idle time", text="own")
     kernels: int = metric("kernels launched by the step")
     launches: int = metric("kernel and graph launch calls made in the step")
     latency_ms: float | None = metric(
@@ -90,7 +86,7 @@ class StepRow:
 def step_rows(timed: Timed, budgets: StepBudgets | None) -> list[StepRow]:
     """A row a step, warm-up included."""
     steps, count = timed.steps, len(timed.steps)
-    inside = timed.is_kernel & (steps.of_op >= 0)
+    inside = timed.linked.is_kernel & (steps.of_op >= 0)
     kernels = np.bincount(steps.of_op[inside], minlength=count)
     launches = launches_by_step(timed)
 
@@ -129,9 +125,8 @@ def step_rows(timed: Timed, budgets: StepBudgets | None) -> list[StepRow]:
 
 def launches_by_step(timed: Timed) -> I64:
     """Kernel and graph launch calls made in the host range of each step."""
-    steps, time = timed.steps, timed.trace.api_calls.start[is_launch(timed)]
-    result: I64 = np.searchsorted(time, steps.host_end) - np.searchsorted(time, steps.host_start)
-    return result
+    steps, time = timed.steps, timed.trace.api_calls.start[is_launch(timed.linked)]
+    return np.searchsorted(time, steps.host_end) - np.searchsorted(time, steps.host_start)
 
 
 def _largest_cause(budgets: StepBudgets | None, i: int) -> str | None:

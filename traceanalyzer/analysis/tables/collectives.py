@@ -6,27 +6,22 @@ arrive, which only the recordings of several ranks can tell apart (`ranks`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.intervals import measure, union
 from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.algebra.sharing import shared_time
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.collectives import KINDS, POINT_TO_POINT, bus_factor
+from traceanalyzer.analysis.phases.roles import Phases
 from traceanalyzer.analysis.phases.tail import tail_time
-from traceanalyzer.figures import NS_PER_US, metric, ms
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.analysis.time.collective_calls import CollectiveCalls
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.figures import NS_PER_US, metric, ms
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import F64, I32, I64
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.analysis.phases.roles import Phases
-    from traceanalyzer.analysis.time.collective_calls import CollectiveCalls
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import F64, I32, I64
-
 
 _SENDS = [KINDS.index(kind) for kind in sorted(POINT_TO_POINT)]
 
@@ -127,7 +122,7 @@ def collective_stats(timed: Timed) -> list[CollectiveStats]:
     """A row for each sort of collective in the steady state, by exposed, then total time."""
     calls = timed.collective_calls
     steady = np.flatnonzero(calls.step >= timed.steps.warmup)
-    keys: list[I32 | I64] = [calls.device, calls.kind, calls.bytes, *_metadata(timed, calls)]
+    keys: list[I32 | I64] = [calls.device, calls.kind, calls.bytes, *_metadata(timed.linked, calls)]
     times = _Times(timed, calls)
     groups = Groups.of(*(key[steady] for key in keys)).rows
     rows = [_row(timed, calls, times, steady[group]) for group in groups]
@@ -195,7 +190,7 @@ def _row(timed: Timed, calls: CollectiveCalls, times: _Times, chosen: I64) -> Co
         algorithm_gbs=bandwidth,
         bus_gbs=bandwidth * factor if bandwidth is not None and factor is not None else None,
         streams=", ".join(map(str, streams)) if streams[0] >= 0 else None,
-        on_compute_stream=_on_compute_stream(timed, int(calls.device[first]), streams),
+        on_compute_stream=_on_compute_stream(timed.linked, int(calls.device[first]), streams),
     )
 
 

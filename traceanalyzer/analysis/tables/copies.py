@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.algebra.sharing import shared_time
+from traceanalyzer.analysis.joined.joined import Joined
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.tables.syncs import op_path
-from traceanalyzer.figures import NS_PER_MS, metric
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import CopyKind, MemoryKind
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.joined.joined import Joined
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import F64, I32, I64, Bool
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.figures import NS_PER_MS, metric
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import F64, I32, I64, Bool, CopyKind, MemoryKind
 
 STAGED_BYTES = 64_000
 """A synchronous copy to the device of up to this size returns as soon as its source has been staged (NVIDIA's
@@ -68,7 +64,7 @@ class CopyStats:
 def copy_stats(timed: Timed) -> list[CopyStats]:
     """A row for each sort of copy, by exposed, then total time."""
     ops = timed.trace.device_ops
-    rows = np.flatnonzero(timed.is_copy & timed.steady_ops)
+    rows = np.flatnonzero(timed.linked.is_copy & timed.steady_ops)
     exposed = _exposed(timed, rows)
     groups = Groups.of(
         ops.device[rows],
@@ -76,9 +72,9 @@ def copy_stats(timed: Timed) -> list[CopyStats]:
         ops.source_memory[rows],
         ops.target_memory[rows],
         _size_class(ops.bytes[rows]),
-        _call_names(timed, rows),
-        _waited_for(timed, rows),
-        *_op_names(timed, rows),
+        _call_names(timed.linked, rows),
+        _waited_for(timed.joined, rows),
+        *_op_names(timed.linked, rows),
     ).rows
     table = [_row(timed, rows[group], float(exposed[group].sum())) for group in groups]
     return sorted(table, key=lambda row: (-row.exposed_ms, -row.total_ms))
@@ -86,7 +82,7 @@ def copy_stats(timed: Timed) -> list[CopyStats]:
 
 def _row(timed: Timed, chosen: I64, exposed: float) -> CopyStats:
     ops, steps, first = timed.trace.device_ops, timed.steps.steady_count, int(chosen[0])
-    call, size = int(timed.launch[first]), ops.bytes[chosen]
+    call, size = int(timed.linked.launch[first]), ops.bytes[chosen]
     known = bool((size >= 0).all())
     total = float((ops.end[chosen] - ops.start[chosen]).sum())
     fast_enough = known and total > 0 and bool((size >= BANDWIDTH_BYTES).all())
@@ -98,8 +94,8 @@ def _row(timed: Timed, chosen: I64, exposed: float) -> CopyStats:
         target_memory=_memory(int(ops.target_memory[first])),
         size=_size_title(int(size[0])),
         call=timed.trace.text(int(timed.trace.api_calls.name[call])) if call >= 0 else None,
-        op=op_path(timed, int(timed.tree.node_of_call[call])) if call >= 0 else None,
-        blocking=bool(_waited_for(timed, chosen[:1])[0]) if call >= 0 else None,
+        op=op_path(timed.linked, int(timed.linked.tree.node_of_call[call])) if call >= 0 else None,
+        blocking=bool(_waited_for(timed.joined, chosen[:1])[0]) if call >= 0 else None,
         count=len(chosen) / steps,
         bytes=float(size.sum()) / steps if known else None,
         total_ms=total / NS_PER_MS / steps,
@@ -142,15 +138,16 @@ def _call_names(linked: Linked, rows: I64) -> I32:
 def _waited_for(joined: Joined, rows: I64) -> Bool:
     """Which of these copies make the host wait until they are done."""
     ops, trace = joined.trace.device_ops, joined.trace
-    ordered = np.array([*(bool(_STREAM_ORDERED.search(s)) for s in trace.strings), True])[_call_names(joined, rows)]
+    ordered = np.array([*(bool(_STREAM_ORDERED.search(s)) for s in trace.strings), True])[
+        _call_names(joined.linked, rows)
+    ]
     staged = (ops.copy_kind[rows] == CopyKind.HOST_TO_DEVICE) & (ops.bytes[rows] <= STAGED_BYTES)
     within = ops.copy_kind[rows] == CopyKind.DEVICE_TO_DEVICE
     kinds = np.stack((ops.source_memory[rows], ops.target_memory[rows]))
     pageable, unknown = (kinds == MemoryKind.PAGEABLE).any(axis=0), (kinds == MemoryKind.UNKNOWN).any(axis=0)
     # A call on pinned memory that returned late was slow, it did not wait.
-    returned_after = at(joined.blocks, joined.launch[rows], False)
-    result: Bool = ~staged & (pageable | (~ordered & ~within)) | (unknown & returned_after)
-    return result
+    returned_after = at(joined.blocks, joined.linked.launch[rows], False)
+    return ~staged & (pageable | (~ordered & ~within)) | (unknown & returned_after)
 
 
 def _op_names(linked: Linked, rows: I64) -> tuple[I32, I32]:

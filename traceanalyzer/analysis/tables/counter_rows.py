@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import clip, covered_before
 from traceanalyzer.analysis.time.sampled import samples_of
-from traceanalyzer.figures import NS_PER_US, metric
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import F64
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.figures import NS_PER_US, metric
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import F64
 
 
 @dataclass(frozen=True)

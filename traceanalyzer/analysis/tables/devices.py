@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from traceanalyzer.figures import metric, ms
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.time.devices import DeviceActivity
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.figures import metric, ms
+from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import DeviceOpKind
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.analysis.time.devices import DeviceActivity
-    from traceanalyzer.analysis.time.timed import Timed
 
 
 @dataclass(frozen=True)
@@ -41,7 +37,7 @@ class DeviceTotals:
 def device_totals(timed: Timed) -> list[DeviceTotals]:
     """A row for each device of the trace that did anything, by ordinal."""
     names = {d.id: d.name for d in timed.trace.devices}
-    return [_totals(timed, a, names.get(a.device)) for a in timed.activity.values()]
+    return [_totals(timed.linked, a, names.get(a.device)) for a in timed.activity.values()]
 
 
 def _totals(linked: Linked, activity: DeviceActivity, name: str | None) -> DeviceTotals:

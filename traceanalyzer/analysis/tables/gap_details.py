@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,19 +11,14 @@ from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.lookup import at, one_of
 from traceanalyzer.analysis.causes.details import IdleDetail
 from traceanalyzer.analysis.causes.frames import python_frames
-from traceanalyzer.analysis.causes.gaps import IdleCause
+from traceanalyzer.analysis.causes.gaps import Gaps, IdleCause
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.tables.syncs import op_path, same_path
 from traceanalyzer.analysis.time.dominant import dominant_nodes
-from traceanalyzer.cut import cut
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from traceanalyzer.analysis.causes.gaps import Gaps
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I32, I64
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.cut import cut
+from traceanalyzer.trace import I32, I64
 
 LONGEST_NAME = 60
 """Characters of an op's name in a sentence."""
@@ -36,7 +31,7 @@ def gap_details(timed: Timed, gaps: Gaps, chosen: I64) -> list[str]:
     some = gaps.take(chosen)
     followed = some.next_op >= 0
     launched = some.end.copy()
-    launched[followed] = timed.launch_times_of(some.next_op[followed])
+    launched[followed] = timed.linked.launch_times_of(some.next_op[followed])
     on_host = (some.cause != IdleCause.SYNC) & ~one_of(some.detail, OF_NO_CALL) & (some.queued == 0)
     on_host &= ~followed | (launched >= 0)
     host = _host_activities(timed, some.take(on_host), launched[on_host])
@@ -52,7 +47,7 @@ def _ends(timed: Timed, next_op: I32) -> Iterator[str]:
         name = timed.trace.strings[code]
         return f"; ended by {cut(short_name(name) if is_kernel else name, LONGEST_NAME)}"
 
-    names, kernels = at(timed.trace.device_ops.name, next_op, -1), at(timed.is_kernel, next_op, False)
+    names, kernels = at(timed.trace.device_ops.name, next_op, -1), at(timed.linked.is_kernel, next_op, False)
     for op, code, is_kernel in zip(next_op.tolist(), names.tolist(), kernels.tolist(), strict=True):
         yield ended_by(code, is_kernel) if op >= 0 else "; nothing follows"
 
@@ -61,7 +56,7 @@ def _other_cause(timed: Timed, gaps: Gaps, i: int) -> str:
     """The cause of a gap in which it does not matter what the host did, or is not known."""
     cause, named = IdleCause(gaps.cause[i]), IdleDetail(gaps.detail[i])
     if cause == IdleCause.SYNC:
-        return _waited(timed, int(gaps.sync[i]))
+        return _waited(timed.linked, int(gaps.sync[i]))
     if named in OF_NO_CALL:
         return named.label
     if gaps.queued[i]:
@@ -79,17 +74,17 @@ def _waited(linked: Linked, call: int) -> str:
 def _host_activities(timed: Timed, gaps: Gaps, launched: I64) -> Iterator[str]:
     """What the host did for the longest time between the start of each gap and the launch."""
     until = np.maximum(launched, gaps.start + 1)
-    launch = at(timed.launch, gaps.next_op, -1)
+    launch = at(timed.linked.launch, gaps.next_op, -1)
     nodes, threads = dominant_nodes(timed.timeline, gaps.start, until, at(timed.trace.api_calls.thread, launch, -1))
     launching = gaps.cause == IdleCause.LAUNCH
     # Most gaps are told in words that others are told in, too.
-    names, path = _names(timed, nodes), same_path(timed, at(timed.tree.parent, nodes, -1))
+    names, path = _names(timed.linked, nodes), same_path(timed.linked, at(timed.linked.tree.parent, nodes, -1))
     alike = Groups.of(names, path, threads, launching, gaps.detail)
     told = []
     for i in alike.first.tolist():
         named, thread = IdleDetail(gaps.detail[i]), int(threads[i])
         where = f" on thread {timed.trace.threads[thread].tid}" if thread >= 0 else ""
-        within = _within(timed, int(nodes[i]), int(names[i]), bool(launching[i]))
+        within = _within(timed.linked, int(nodes[i]), int(names[i]), bool(launching[i]))
         told.append((f"{named.label}: " if named else "") + within + where)
     columns = (alike.index, threads, gaps.start, until)
     for group, thread, start, end in zip(*(column.tolist() for column in columns), strict=True):

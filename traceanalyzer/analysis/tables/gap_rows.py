@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.causes.gaps import IdleCause
+from traceanalyzer.analysis.algebra.ordering import largest
+from traceanalyzer.analysis.causes.causes import Causes
+from traceanalyzer.analysis.causes.gaps import Gaps, GapSide, IdleCause
 from traceanalyzer.analysis.tables.gap_details import gap_details
-from traceanalyzer.figures import NS_PER_US, metric, ms
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.causes.gaps import Gaps
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I64
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.figures import NS_PER_US, metric, ms
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I64
 
 
 @dataclass(frozen=True)
@@ -27,8 +25,8 @@ class GapRow:
     start_ns: int = metric("start on the recording's own clock", "ns")
     duration_ns: int = metric("length of the gap", "ns")
     step: int | None = metric("index of the step whose work ended the gap")
-    cause: str = metric("what the device was waiting for")
-    detail: str = metric("what the host was doing, and the op that ended the gap")
+    cause: str = metric("what the device was waiting for", text="own")
+    detail: str = metric("what the host was doing, and the op that ended the gap", text="sentence")
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ class GapHistogramRow:
     """Gaps of the steady state whose length lies in a decade."""
 
     length: str = metric("range of gap lengths")
-    scale: str = metric("micro: latency between ops that follow each other; macro: the device ran dry")
+    scale: str = metric("micro: latency between ops that follow each other; macro: the device ran dry", text="own")
     gaps: float = metric("gaps a step")
     idle_ms: float = metric("idle time a step in them", "ms")
     launch_ms: float = metric("part of it caused by launching", "ms")
@@ -68,6 +66,20 @@ def gap_rows(timed: Timed, gaps: Gaps, chosen: I64) -> list[GapRow]:
             *(column.tolist() for column in columns), gap_details(timed, gaps, chosen), strict=True
         )
     ]
+
+
+def longest_gaps(explained: Causes, top: int | None, min_us: float) -> list[GapRow]:
+    """Rows of the gaps of at least that length, in time order; of all, or of the `top` longest. Of the longest ones
+    those are listed, too, that a step begins or ends with: they are part of its idle time."""
+    gaps, steps = explained.gaps, explained.timed.steps
+    listed = (gaps.side == GapSide.INSIDE) | ((top is not None) & steps.found & (gaps.step >= 0))
+    chosen = listed & (gaps.duration >= min_us * NS_PER_US)
+    if explained.timed.only_step is not None:
+        chosen &= (gaps.end > steps.start[0]) & (gaps.start < steps.end[-1])
+    index = np.flatnonzero(chosen)
+    if top is not None:
+        index = np.sort(index[largest(gaps.duration[index], top)])
+    return gap_rows(explained.timed, gaps, index)
 
 
 def gap_histogram(timed: Timed, gaps: Gaps) -> list[GapHistogramRow]:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import measure
 from traceanalyzer.analysis.time.host_timeline import HostState
-from traceanalyzer.figures import metric, ms
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.figures import metric, ms
+from traceanalyzer.base.frozen import dataclass
 
 
 @dataclass(frozen=True)
@@ -30,7 +26,7 @@ class HostStats:
 
 def host_stats(timed: Timed) -> HostStats | None:
     """Host time a steady step; None where launches were not recorded."""
-    if not (timed.launch >= 0).any():
+    if not (timed.linked.launch >= 0).any():
         return None
     steps = timed.steps
     end = steps.host_end[steps.steady]

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.blocks import blockwise
 from traceanalyzer.analysis.algebra.grouping import Groups, mostly
 from traceanalyzer.analysis.algebra.lean import lean
-from traceanalyzer.analysis.algebra.lookup import blocks, where
+from traceanalyzer.analysis.algebra.lookup import where
 from traceanalyzer.analysis.joined.attribution import owner_nodes
+from traceanalyzer.analysis.joined.joined import Joined
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.joined.places import places_of
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.roofline.measured_kernels import KernelMeasures, MeasuredRow
+from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.roofline.waves import occupancy_of, residence_of
 from traceanalyzer.analysis.tables.roofline_rows import RatedRow, RooflineSums, by_group
-from traceanalyzer.figures import NS_PER_US, metric, ms
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import DeviceOpKind, OccupancyLimit
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from traceanalyzer.analysis.joined.joined import Joined
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.analysis.roofline.rated import Rated
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import F64, I32, I64
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.figures import NS_PER_US, metric, ms
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import F64, I32, I64, DeviceOpKind, OccupancyLimit
 
 
 @dataclass(frozen=True)
@@ -37,7 +33,7 @@ class KernelTimes:
     rank: int | None = metric("rank of the process")
     name: str = metric("kernel name, shortened")
     full_name: str = metric("kernel name as recorded")
-    cls: str = metric("class of work, from the name")
+    cls: str = metric("class of work, from the name", text="own")
     calls: float = metric("kernels a step")
     total_ms: float = metric("sum of their durations a step (they may run side by side)", "ms")
     share_of_step: float | None = metric("that sum as a share of the step; null if it has no length", "share")
@@ -107,9 +103,9 @@ class ClassStats:
     """Device work of one class in a mean steady step."""
 
     rank: int | None = metric("rank of the process")
-    cls: str = metric("class of work")
-    title: str = metric("what the class holds")
-    bound: str = metric("what usually limits its kernels: compute or memory")
+    cls: str = metric("class of work", text="own")
+    title: str = metric("what the class holds", text="sentence")
+    bound: str = metric("what usually limits its kernels: compute or memory", text="own")
     calls: float = metric("device ops a step")
     total_ms: float = metric("sum of their durations a step (they may run side by side)", "ms")
     share_of_step: float | None = metric("that sum as a share of the step; null if it has no length", "share")
@@ -119,30 +115,30 @@ class ClassStats:
 def kernel_stats(rated: Rated) -> list[KernelStats]:
     """A row for each name of kernels and whole graphs in the steady state, by total time."""
     ops = rated.trace.device_ops
-    rows = where(rated.steady_ops & (rated.is_kernel | (ops.kind == DeviceOpKind.GRAPH)))
+    rows = where(rated.timed.steady_ops & (rated.linked.is_kernel | (ops.kind == DeviceOpKind.GRAPH)))
     length = lean(ops.end[rows] - ops.start[rows])
     groups = Groups.of(ops.name[rows])
-    total, op = groups.sum(length), groups.most_common(_operator_names(rated, rows))
+    total, op = groups.sum(length), groups.most_common(_operator_names(rated.joined, rows))
     low, middle, high, top = groups.quantiles(length, 0, 0.5, 0.95, 1)
-    all_ns, steps = max(float(length.sum()), 1.0), rated.steps.steady_count
-    classes = rated.op_class[rows][groups.first]
+    all_ns, steps = max(float(length.sum()), 1.0), rated.timed.steps.steady_count
+    classes = rated.linked.op_class[rows][groups.first]
     sums = RooflineSums(rated, by_group(groups.index, rows, len(groups)))
     waves = _mean(groups, rows, lambda of: rated.roofline.waves[of])
-    occupancy = _mean(groups, rows, partial(occupancy_of, rated))
-    limits = groups.most_common(rated.once(residence_of).limits[rows])
-    nodes, options = _graph_nodes(rated, rows, groups), groups.most_common(_launch_options(rated, rows))
+    occupancy = _mean(groups, rows, partial(occupancy_of, rated.linked))
+    limits = groups.most_common(rated.linked.memo(residence_of).limits[rows])
+    nodes, options = _graph_nodes(rated.linked, rows, groups), groups.most_common(_launch_options(rated.joined, rows))
     tensor = rated.roofline.tensor[rows][groups.first]
     measures = KernelMeasures(rated, groups, rows)
-    module, line = origins_of(rated, groups, rated.launch_node[rows], length)
+    module, line = origins_of(rated.joined, groups, rated.joined.launch_node[rows], length)
     return [
         KernelStats(
             rank=rated.trace.rank,
             name=short_name(name),
             full_name=name,
-            cls=rated.classes.names[classes[g]],
+            cls=rated.linked.classes.names[classes[g]],
             calls=float(groups.count[g]) / steps,
             total_ms=ms(total[g]) / steps,
-            share_of_step=share_of_step(rated, total[g]),
+            share_of_step=share_of_step(rated.timed, total[g]),
             share_of_device=float(total[g]) / all_ns,
             mean_us=float(total[g] / groups.count[g]) / NS_PER_US,
             p50_us=float(middle[g]) / NS_PER_US,
@@ -168,11 +164,11 @@ def kernel_stats(rated: Rated) -> list[KernelStats]:
 
 def class_stats(timed: Timed) -> list[ClassStats]:
     """A row for each class of device work in the steady state, by total time."""
-    ops, classes = timed.trace.device_ops, timed.classes
+    ops, classes = timed.trace.device_ops, timed.linked.classes
     rows = np.flatnonzero(timed.steady_ops)
     length = ops.end[rows] - ops.start[rows]
-    count = np.bincount(timed.op_class[rows], minlength=len(classes.names))
-    total = np.bincount(timed.op_class[rows], weights=length, minlength=len(classes.names))
+    count = np.bincount(timed.linked.op_class[rows], minlength=len(classes.names))
+    total = np.bincount(timed.linked.op_class[rows], weights=length, minlength=len(classes.names))
     all_ns, steps = max(float(length.sum()), 1.0), timed.steps.steady_count
     return [
         ClassStats(
@@ -232,24 +228,22 @@ def _operator_names(joined: Joined, rows: I32 | I64) -> I32:
 
 def _of_operators(joined: Joined, rows: I32 | I64, codes: I32) -> I32:
     """Of codes of host ranges those of the operators that launched each of these device ops, -1 where unknown."""
-    result = np.full(len(rows), -1, np.int32)
-    for here in blocks(len(rows)):
-        owner = owner_nodes(joined, joined.launch_node[rows[here]])
-        known = np.flatnonzero(owner >= 0)
-        result[here][known] = codes[joined.tree.row[owner[known]]]
-    return result
+
+    def of(row: I32) -> I32:
+        owner = owner_nodes(joined.linked, joined.launch_node[row])
+        known, result = np.flatnonzero(owner >= 0), np.full(len(row), -1, np.int32)
+        result[known] = codes[joined.linked.tree.row[owner[known]]]
+        return result
+
+    return blockwise(of, rows)
 
 
 def _mean(groups: Groups, rows: I32 | I64, figure: Callable[[I32 | I64], F64]) -> F64:
     """Mean of the finite figures of each group's device ops, NaN where it has none."""
-    total, count = np.zeros(len(groups)), np.zeros(len(groups))
-    for here in blocks(len(rows)):
-        values = figure(rows[here])
-        known = np.isfinite(values)
-        np.add.at(count, groups.index[here], known.astype(np.float64))
-        np.add.at(total, groups.index[here], np.where(known, values, 0))
-    result: F64 = np.where(count > 0, total / np.maximum(count, 1), np.nan)
-    return result
+    values = blockwise(figure, rows)
+    known = np.isfinite(values)
+    total, count = groups.sum(np.where(known, values, 0)), groups.sum(known)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
 def _known(value: float) -> float | None:

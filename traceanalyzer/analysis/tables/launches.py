@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import clip, measure
@@ -16,13 +14,10 @@ from traceanalyzer.analysis.time.launch_queue import (
     is_nested,
     recorded_back_pressure,
 )
-from traceanalyzer.figures import NS_PER_MS, NS_PER_US, metric
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import DeviceOpKind
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I64
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.figures import NS_PER_MS, NS_PER_US, metric
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I64, DeviceOpKind
 
 SHORT_KERNEL_US = 10.0
 """A launch costs the host 5-10 us of dispatch and call: kernels shorter than that cannot keep a device busy."""
@@ -67,15 +62,15 @@ def measure_launches(timed: Timed) -> LaunchStats | None:
     calls, ops, steps = timed.trace.api_calls, timed.trace.device_ops, timed.steps.steady_count
     if not len(calls):
         return None
-    steady = timed.steady_calls & ~timed.once(is_nested)
-    launching = np.flatnonzero(steady & is_launch(timed))
+    steady = timed.steady_calls & ~timed.linked.memo(is_nested)
+    launching = np.flatnonzero(steady & is_launch(timed.linked))
     blocked = blocked_time(timed, launching)
     spent = calls.end[launching] - calls.start[launching] - blocked
-    kernels = timed.is_kernel & timed.steady_ops
+    kernels = timed.linked.is_kernel & timed.steady_ops
     length = (ops.end - ops.start)[kernels]
-    graph = timed.api_kind == ApiKind.GRAPH_LAUNCH
+    graph = timed.linked.api_kind == ApiKind.GRAPH_LAUNCH
     graph_launches = int(graph[launching].sum())
-    in_graph = int((kernels & (timed.launch >= 0) & graph[timed.launch]).sum())
+    in_graph = int((kernels & (timed.linked.launch >= 0) & graph[timed.linked.launch]).sum())
     delay = _queue_delays(timed)
     return LaunchStats(
         kernels=len(length) / steps,
@@ -91,19 +86,19 @@ def measure_launches(timed: Timed) -> LaunchStats | None:
         kernel_mean_us=_mean_us(length),
         graph_launches=graph_launches / steps,
         kernels_per_graph_launch=in_graph / graph_launches if graph_launches and in_graph else None,
-        copy_calls=float((steady & (timed.api_kind == ApiKind.COPY)).sum()) / steps,
-        memset_calls=float((steady & (timed.api_kind == ApiKind.SET)).sum()) / steps,
-        without_launch=float((timed.steady_ops & (timed.launch < 0)).sum()) / steps,
+        copy_calls=float((steady & (timed.linked.api_kind == ApiKind.COPY)).sum()) / steps,
+        memset_calls=float((steady & (timed.linked.api_kind == ApiKind.SET)).sum()) / steps,
+        without_launch=float((timed.steady_ops & (timed.linked.launch < 0)).sum()) / steps,
         fruitless_share=_fruitless_share(timed, launching),
-        captured_calls=float((timed.once(captured_calls) & ~bore_work(timed))[launching].sum()) / steps,
+        captured_calls=float((timed.linked.memo(captured_calls) & ~bore_work(timed.linked))[launching].sum()) / steps,
     )
 
 
 def _fruitless_share(timed: Timed, launching: I64) -> float | None:
     """Share of these launch calls that should have put work on the device but did not."""
-    fruitful = bore_work(timed)
-    due = launching[fruitful[launching] | ~timed.once(captured_calls)[launching]]
-    last = int(timed.launch_time.max(initial=-1))
+    fruitful = bore_work(timed.linked)
+    due = launching[fruitful[launching] | ~timed.linked.memo(captured_calls)[launching]]
+    last = int(timed.linked.launch_time.max(initial=-1))
     if last >= 0:
         # Later ones were still queued when the recording ended.
         due = due[timed.trace.api_calls.start[due] <= last]
@@ -112,7 +107,7 @@ def _fruitless_share(timed: Timed, launching: I64) -> float | None:
 
 def _back_pressure(timed: Timed, launching: I64, blocked: I64) -> float:
     """Time blocked within the steady steps, ns: what was recorded (in whatever call) and what was inferred."""
-    steps, recorded = timed.steps, recorded_back_pressure(timed)
+    steps, recorded = timed.steps, recorded_back_pressure(timed.linked)
     calls = timed.trace.api_calls
     within = clip(recorded, (int(steps.host_start[steps.warmup]), int(steps.host_end[-1]))).total
     if len(recorded.start):
@@ -124,14 +119,13 @@ def _queue_delays(timed: Timed) -> I64:
     """Time from the end of each steady launch call to the start of its first op, ns; negative ones left out."""
     ops, calls = timed.trace.device_ops, timed.trace.api_calls
     launched = (ops.kind == DeviceOpKind.KERNEL) | (ops.kind == DeviceOpKind.GRAPH)
-    rows = np.flatnonzero(launched & timed.steady_ops & (timed.launch >= 0))
-    launch = timed.launch[rows]
+    rows = np.flatnonzero(launched & timed.steady_ops & (timed.linked.launch >= 0))
+    launch = timed.linked.launch[rows]
     if not (launch[1:] > launch[:-1]).all():
         launch, first = np.unique(launch, return_index=True)
         rows = rows[first]
     delay = ops.start[rows] - calls.end[launch]
-    result: I64 = delay[delay >= 0]
-    return result
+    return delay[delay >= 0]
 
 
 def _mean_us(ns: I64) -> float | None:

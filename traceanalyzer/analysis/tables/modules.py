@@ -6,21 +6,16 @@ launch with all modules inside them; `self_ms` is what they launch themselves.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from traceanalyzer.analysis.joined.places import places_of
+from traceanalyzer.analysis.joined.places import Places, places_of
+from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.tables.kernels import share_of_step
 from traceanalyzer.analysis.tables.roofline_rows import RatedRow, RooflineSums, by_group
-from traceanalyzer.figures import metric, ms
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.base.figures import metric, ms
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I64
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.joined.places import Places
-    from traceanalyzer.analysis.roofline.rated import Rated
-    from traceanalyzer.trace import I64
 
 OUTSIDE = "(outside of all modules)"
 
@@ -61,17 +56,17 @@ class ModuleStats(RatedRow, ModuleTimes):
 def module_stats(rated: Rated) -> list[ModuleStats]:
     """A row for each place, in the order of the model, those inside others after them; then what no module launched.
     Empty where no calls of modules were recorded."""
-    origins = rated.origins
+    origins = rated.joined.origins
     if not len(origins.calls.start):
         return []
     places = places_of(origins.calls)
-    ops = np.flatnonzero(rated.steady_ops)
+    ops = np.flatnonzero(rated.timed.steady_ops)
     place = np.append(places.of_call, -1)[origins.call[ops]]
     held, place_of = _with_enclosing(ops, place, places.above)
     count = len(places.paths) + 1
     group = np.where(place_of >= 0, place_of, count - 1)
     figures = _Figures(rated, held, group, count, np.where(place >= 0, place, count - 1), ops)
-    steady = np.bincount(places.of_call[rated.steady_host(origins.calls.start)], minlength=count)
+    steady = np.bincount(places.of_call[rated.timed.steady_host(origins.calls.start)], minlength=count)
     rows = [_row(rated, places, figures, i) for i in range(count - 1) if steady[i] or figures.device[i]]
     return [*rows, *([_outside(rated, figures)] if figures.device[-1] else [])]
 
@@ -81,7 +76,7 @@ class _Figures:
 
     def __init__(self, rated: Rated, held: I64, group: I64, count: int, own: I64, ops: I64) -> None:
         length = (rated.trace.device_ops.end - rated.trace.device_ops.start).astype(np.float64)
-        backward = rated.origins.backward
+        backward = rated.joined.origins.backward
         self.device = np.bincount(group, weights=length[held], minlength=count)
         self.backward = np.bincount(group, weights=(length * backward)[held], minlength=count)
         self.own = np.bincount(own, weights=length[ops], minlength=count)
@@ -90,9 +85,9 @@ class _Figures:
 
 
 def _row(rated: Rated, places: Places, figures: _Figures, index: int) -> ModuleStats:
-    origins, steps, path = rated.origins, rated.steps.steady_count, places.paths[index]
+    origins, steps, path = rated.joined.origins, rated.timed.steps.steady_count, places.paths[index]
     every = np.flatnonzero(places.of_call == index)
-    calls = every[rated.steady_host(origins.calls.start[every])]
+    calls = every[rated.timed.steady_host(origins.calls.start[every])]
     length = (origins.calls.end - origins.calls.start)[calls]
     first = int([*calls, *every][0])
     return ModuleStats(
@@ -107,7 +102,7 @@ def _row(rated: Rated, places: Places, figures: _Figures, index: int) -> ModuleS
         forward_ms=ms((figures.device[index] - figures.backward[index]) / steps),
         backward_ms=ms(figures.backward[index] / steps),
         self_ms=ms(figures.own[index] / steps),
-        share_of_step=share_of_step(rated, figures.device[index]),
+        share_of_step=share_of_step(rated.timed, figures.device[index]),
         share_of_device=float(figures.device[index]) / figures.all_ns,
         python=_line(rated, int(origins.calls.thread[first]), int(origins.calls.start[first])),
         **figures.sums.columns(index),
@@ -115,7 +110,7 @@ def _row(rated: Rated, places: Places, figures: _Figures, index: int) -> ModuleS
 
 
 def _outside(rated: Rated, figures: _Figures) -> ModuleStats:
-    time, steps = float(figures.device[-1]), rated.steps.steady_count
+    time, steps = float(figures.device[-1]), rated.timed.steps.steady_count
     return ModuleStats(
         rank=rated.trace.rank,
         name=OUTSIDE,
@@ -128,7 +123,7 @@ def _outside(rated: Rated, figures: _Figures) -> ModuleStats:
         forward_ms=ms((time - float(figures.backward[-1])) / steps),
         backward_ms=ms(float(figures.backward[-1]) / steps),
         self_ms=ms(time / steps),
-        share_of_step=share_of_step(rated, time),
+        share_of_step=share_of_step(rated.timed, time),
         share_of_device=time / figures.all_ns,
         python=None,
         **figures.sums.columns(len(figures.device) - 1),
@@ -136,7 +131,7 @@ def _outside(rated: Rated, figures: _Figures) -> ModuleStats:
 
 
 def _line(rated: Rated, thread: int, time: int) -> str | None:
-    return rated.python.source_line(thread, time) if rated.trace.collected.stacks else None
+    return rated.joined.python.source_line(thread, time) if rated.trace.collected.stacks else None
 
 
 def _with_enclosing(ops: I64, place: I64, above: I64) -> tuple[I64, I64]:

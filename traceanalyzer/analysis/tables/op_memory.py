@@ -8,21 +8,17 @@ https://docs.pytorch.org/docs/stable/profiler.html
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.algebra.nesting import still_open
 from traceanalyzer.analysis.joined.allocations import events_of
-from traceanalyzer.figures import metric
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import RangeKind
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.figures import metric
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I64, Bool, MemoryEvents, RangeKind
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I64, Bool, MemoryEvents
 
 OUTSIDE = "(outside of operators)"
 BEFORE = "(allocated before the recording)"
@@ -55,7 +51,7 @@ def op_memory(timed: Timed) -> list[OpMemory]:
     if not len(events):
         return []
     node = _innermost(timed, events.start, ~_makes_room(timed))
-    name = np.where(node >= 0, ranges.name[timed.tree.row[node]], -1) if len(timed.tree.start) else node
+    name = np.where(node >= 0, ranges.name[timed.linked.tree.row[node]], -1) if len(timed.linked.tree.start) else node
     steady = timed.steady_host(events.start)
     table = []
     for device in distinct(events.device).tolist():
@@ -77,7 +73,7 @@ def _events(timed: Timed) -> MemoryEvents:
 
 def _clocks_agree(timed: Timed, events: MemoryEvents) -> bool:
     made = events.start[events.bytes > 0]
-    makes_room = _makes_room(timed) & (timed.tree.kind == RangeKind.OP)
+    makes_room = _makes_room(timed) & (timed.linked.tree.kind == RangeKind.OP)
 
     def inside(time: I64) -> int:
         node = _innermost(timed, time, np.ones(len(makes_room), bool))
@@ -88,7 +84,7 @@ def _clocks_agree(timed: Timed, events: MemoryEvents) -> bool:
 
 def _makes_room(timed: Timed) -> Bool:
     """For each node of the host tree whether it only allocates."""
-    tree, trace = timed.tree, timed.trace
+    tree, trace = timed.linked.tree, timed.trace
     texts = np.array([bool(MAKES_ROOM.match(text)) for text in trace.strings] + [False])
     return tree.named(texts)
 
@@ -142,7 +138,7 @@ def _held_at_peak(events: MemoryEvents, maker: I64) -> tuple[Bool, int]:
 def _innermost(timed: Timed, time: I64, chosen: Bool) -> I64:
     """The operator or annotation (of the chosen nodes) that runs at each time and began last, over all threads; -1 for
     none."""
-    tree = timed.tree
+    tree = timed.linked.tree
     wanted = one_of(tree.kind, NAMED) & chosen
     nearest = np.append(tree.innermost(wanted), -1)
     best = np.full(len(time), -1, np.int64)

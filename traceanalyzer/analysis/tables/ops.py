@@ -7,28 +7,26 @@ one call, `ProfilerStep#N` is one row. A device op belongs to the operator aroun
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.blocks import Rows, blockwise_found, scatter
 from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.lookup import AT_ONCE, at, blocks
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.algebra.ordering import stable_order
 from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.joined.backward import backward_time
+from traceanalyzer.analysis.joined.host_tree import HostTree
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.pytorch import BOOKKEEPING, STEP_PREFIX
+from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.tables.kernels import origins_of, share_of_step
 from traceanalyzer.analysis.tables.roofline_rows import RatedRow, RooflineSums, by_subtree
-from traceanalyzer.figures import NS_PER_US, metric, ms
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import RangeKind, alike, narrowed
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.joined.host_tree import HostTree
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.analysis.roofline.rated import Rated
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import F64, I32, I64, Bool
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.figures import NS_PER_US, metric, ms
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import F64, I32, I64, Bool, RangeKind, alike, narrowed
 
 STEP_NAME = "ProfilerStep*"
 BOOKKEEPING_CODE = -2
@@ -41,7 +39,7 @@ class OpTimes:
 
     rank: int | None = metric("rank of the process")
     name: str = metric("operator or annotation")
-    kind: str = metric("`op`, `annotation`, or `none` for device work without a recorded operator")
+    kind: str = metric("`op`, `annotation`, or `none` for device work without a recorded operator", text="own")
     shapes: str | None = metric("most common input shapes; null where they were not recorded")
     calls: float = metric("calls a step")
     host_total_ms: float = metric("host time a step inside them (a nested call of the same name counts again)", "ms")
@@ -122,22 +120,22 @@ def op_stats(rated: Rated, *, by_shape: bool = False) -> list[OpStats]:
     Device ops of the steady state that no row's operator launched are in a row of their own, so the column
     `device_self_ms` sums to all device time.
     """
-    calls = _calls(rated)
-    ranges, rows = rated.trace.host_ranges, rated.tree.row[calls.node]
+    calls = _calls(rated.timed)
+    ranges, rows = rated.trace.host_ranges, rated.linked.tree.row[calls.node]
     keys = (calls.name, ranges.kind[rows], ranges.shapes[rows])
     groups = Groups.of(*keys if by_shape else keys[:2])
     del keys, rows
-    sums = _sums(rated, calls, groups)
+    sums = _sums(rated.timed, calls, groups)
     table = _rows(rated, calls, groups, sums)
-    ops, steady = rated.trace.device_ops, rated.steady_ops
+    ops, steady = rated.trace.device_ops, rated.timed.steady_ops
     left = int((ops.end - ops.start)[steady].sum()) - int(sums.device_self.sum())
     if left:
-        table.append(_unattributed(rated, left))
+        table.append(_unattributed(rated.timed, left))
     return sorted(table, key=lambda row: (-row.device_total_ms, -row.host_self_ms))
 
 
 def _calls(timed: Timed) -> _Calls:
-    tree, name = timed.tree, _names(timed)
+    tree, name = timed.linked.tree, _names(timed.linked)
     counted = (name != BOOKKEEPING_CODE) & (tree.kind != RangeKind.LIBRARY)
     inner = _Inner(tree, counted, tree.innermost(counted))
     whole = _whole(inner, name)
@@ -148,9 +146,9 @@ def _calls(timed: Timed) -> _Calls:
 
 
 def _sums(timed: Timed, calls: _Calls, groups: Groups) -> _Sums:
-    tree, ops, node, size = timed.tree, timed.trace.device_ops, calls.node, len(timed.tree.start)
-    launched_at = np.where(timed.steady_ops, timed.launch_node, -1)
-    owner, length = at(calls.around, owner_nodes(timed, launched_at), -1), ops.end - ops.start
+    tree, ops, node, size = timed.linked.tree, timed.trace.device_ops, calls.node, len(timed.linked.tree.start)
+    launched_at = np.where(timed.steady_ops, timed.joined.launch_node, -1)
+    owner, length = at(calls.around, owner_nodes(timed.linked, launched_at), -1), ops.end - ops.start
     outer = ~_nested(calls.name, node, tree.subtree_end[node])
     launched = _sum_at(launched_at, length, size)
     # Columns as long as all calls are let go of one by one.
@@ -158,7 +156,7 @@ def _sums(timed: Timed, calls: _Calls, groups: Groups) -> _Sums:
     middle, high = groups.quantiles(time, 0.5, 0.95)
     device_total, device_once = groups.sum(time), groups.sum(time * outer)
     del time
-    time = backward_time(timed, launched, timed.in_backward, node)
+    time = backward_time(timed.linked, launched, timed.joined.in_backward, node)
     joined, backward_once = groups.sum(time >= 0), groups.sum(np.maximum(time, 0, out=time) * outer)
     del time, launched
     return _Sums(
@@ -169,8 +167,8 @@ def _sums(timed: Timed, calls: _Calls, groups: Groups) -> _Sums:
         device_p50=middle,
         device_p95=high,
         device_once=device_once,
-        kernels=groups.sum(tree.subtree_sum(_sum_at(launched_at, timed.is_kernel, size), node)),
-        backward=groups.sum(timed.in_backward[node]),
+        kernels=groups.sum(tree.subtree_sum(_sum_at(launched_at, timed.linked.is_kernel, size), node)),
+        backward=groups.sum(timed.joined.in_backward[node]),
         joined=joined,
         backward_once=backward_once,
     )
@@ -192,18 +190,21 @@ class _Inner(NamedTuple):
 
 def _whole(inner: _Inner, name: I32) -> Bool:
     """Which nodes are calls. An operator that does nothing but call one of its own name is one call with it."""
-    size, same = len(name), []
-    for here in blocks(size):
+
+    def same(here: slice) -> tuple[I64, I32]:
         rows, above = inner.within(here)
         alike_ = (above >= 0) & (name[rows] == name[above])
-        same.append((rows[alike_], above[alike_]))
-    rows, above = (np.concatenate(column) for column in zip(*same, strict=True))
+        return rows[alike_], above[alike_]
+
+    def around(here: slice) -> tuple[I32, np.int32]:
+        above = inner.within(here)[1]
+        return above[above >= 0], np.int32(1)
+
+    size = len(name)
+    rows, above = blockwise_found(same, Rows(size))
     if not len(rows):
         return inner.counted
-    within, whole = np.zeros(size, np.int32), inner.counted.copy()
-    for here in blocks(size):
-        around = inner.within(here)[1]
-        np.add.at(within, around[around >= 0], np.int32(1))
+    within, whole = scatter(np.add, np.zeros(size, np.int32), around, Rows(size)), inner.counted.copy()
     whole[rows[within[above] <= 1]] = False
     return whole
 
@@ -213,15 +214,17 @@ def _self_time(inner: _Inner, node: I32, call: I32) -> I64:
     is their parent's. `call`: the innermost call around each node, -1 without."""
     tree, result, place = inner.tree, np.zeros(len(node), np.int64), np.full(len(call) + 1, -1, np.int32)
     place[node] = np.arange(len(node), dtype=np.int32)
-    for here in blocks(len(call)):
+
+    def spent(here: slice) -> tuple[I32, I64]:
         rows, above = inner.within(here)
         of, around = place.take(call[rows]), place.take(at(call, above, -1))
         mine, its = np.flatnonzero(of >= 0), np.flatnonzero(around >= 0)
-        np.add.at(result, of[mine], tree.end[rows[mine]] - tree.start[rows[mine]])
+        own = tree.end[rows[mine]] - tree.start[rows[mine]]
         # What sticks out of the range around it is no time of that range.
         end = np.minimum(tree.end[rows[its]], tree.end[above[its]])
-        np.subtract.at(result, around[its], end - tree.start[rows[its]])
-    return result
+        return np.concatenate((of[mine], around[its])), np.concatenate((own, tree.start[rows[its]] - end))
+
+    return scatter(np.add, result, spent, Rows(len(call)))
 
 
 def _nested(name: I32, node: I32, subtree_end: I32) -> Bool:
@@ -248,24 +251,24 @@ def _names(linked: Linked) -> I32:
 
 def _sum_at(node: I32 | I64, values: I64 | Bool, size: int) -> I64:
     """For each of `size` nodes the sum of the values that belong to it (-1: to none)."""
-    result = np.zeros(size, np.int64)
-    for begin in range(0, len(node), AT_ONCE):
-        here = slice(begin, begin + AT_ONCE)
-        known = node[here] >= 0
-        np.add.at(result, node[here][known], values[here][known])
-    return result
+
+    def known(node: I32 | I64, values: I64 | Bool) -> tuple[I32 | I64, I64 | Bool]:
+        belongs = node >= 0
+        return node[belongs], values[belongs]
+
+    return scatter(np.add, np.zeros(size, np.int64), known, node, values)
 
 
 def _rows(rated: Rated, calls: _Calls, groups: Groups, of: _Sums) -> list[OpStats]:
-    steps, trace, count = rated.steps.steady_count, rated.trace, groups.count
-    first = rated.tree.row[calls.node[groups.first]]
+    steps, trace, count = rated.timed.steps.steady_count, rated.trace, groups.count
+    first = rated.linked.tree.row[calls.node[groups.first]]
     is_op = trace.host_ranges.kind[first] == RangeKind.OP
-    shapes = groups.most_common(trace.host_ranges.shapes[rated.tree.row[calls.node]])
-    last = rated.tree.subtree_end[calls.node]
-    launched_at = np.where(rated.steady_ops, rated.launch_node, -1)
+    shapes = groups.most_common(trace.host_ranges.shapes[rated.linked.tree.row[calls.node]])
+    last = rated.linked.tree.subtree_end[calls.node]
+    launched_at = np.where(rated.timed.steady_ops, rated.joined.launch_node, -1)
     sums = RooflineSums(rated, by_subtree(launched_at, calls.node, last, groups.index, len(groups)))
     del last
-    module, line = origins_of(rated, groups, calls.node, alike(1, len(calls.node), np.int64))
+    module, line = origins_of(rated.joined, groups, calls.node, alike(1, len(calls.node), np.int64))
     return [
         OpStats(
             rank=trace.rank,
@@ -277,7 +280,7 @@ def _rows(rated: Rated, calls: _Calls, groups: Groups, of: _Sums) -> list[OpStat
             host_self_ms=ms(of.host_self[g]) / steps,
             device_total_ms=ms(of.device_total[g]) / steps,
             device_self_ms=ms(of.device_self[g]) / steps,
-            share_of_step=share_of_step(rated, of.device_once[g]),
+            share_of_step=share_of_step(rated.timed, of.device_once[g]),
             device_mean_us=float(of.device_total[g] / count[g]) / NS_PER_US if of.device_total[g] else None,
             device_p50_us=float(of.device_p50[g]) / NS_PER_US if of.device_total[g] else None,
             device_p95_us=float(of.device_p95[g]) / NS_PER_US if of.device_total[g] else None,

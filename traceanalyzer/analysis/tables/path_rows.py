@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import at, blocks
+from traceanalyzer.analysis.algebra.blocks import blockwise
+from traceanalyzer.analysis.algebra.lookup import Column, at
 from traceanalyzer.analysis.algebra.run_lengths import run_lengths
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.causes.critical_path import Part, PathKind
+from traceanalyzer.analysis.causes.critical_path import CriticalPath, Part, PathKind
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.kernel_names import short_name
-from traceanalyzer.figures import metric, ms
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import RangeKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from traceanalyzer.analysis.algebra.lookup import Column
-    from traceanalyzer.analysis.causes.critical_path import CriticalPath
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I32, I64, Bool
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.figures import metric, ms
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I32, I64, Bool, RangeKind
 
 PART_NAMES = {
     Part.LATENCY: "from launch to start",
@@ -58,7 +52,7 @@ class PathRow:
     """Segments of the critical path of one kind and name in a mean steady step."""
 
     rank: int | None = metric("rank of the process")
-    kind: str = metric("compute, communication, copy, launch, wait, input, host, profiler or other")
+    kind: str = metric("compute, communication, copy, launch, wait, input, host, profiler or other", text="own")
     name: str = metric("kernel or copy that ran, operator or range the host was in, or call that waited")
     within: str | None = metric("outermost operator or annotation around the longest of them, or around its launch")
     segments: float = metric("segments a step")
@@ -117,13 +111,13 @@ def _rows(timed: Timed, sums: _Sums) -> list[PathRow]:
     cell = (index[used][:, None] * len(PathKind) + np.arange(len(PathKind))).ravel()
     order = np.lexsort((sums.place[used].ravel(), sums.longest[used].ravel()))
     node.reshape(-1)[cell[order]] = sums.node[used].ravel()[order]  # of several the last one written stays
-    whole, outermost, steps = float(total.sum()), timed.tree.outermost(is_named(timed)), timed.steps.steady_count
+    whole, outermost, steps = float(total.sum()), timed.linked.tree.outermost(is_named(timed)), timed.steps.steady_count
     return [
         PathRow(
             rank=timed.trace.rank,
             kind=PathKind(kind).label,
             name=names[name],
-            within=within(timed, outermost, int(node[name, kind])),
+            within=within(timed.linked, outermost, int(node[name, kind])),
             segments=float(count[name, kind]) / steps,
             total_ms=ms(total[name, kind] / steps),
             share_of_step=float(total[name, kind] / whole),
@@ -154,7 +148,7 @@ def _names(strings: list[str], count: I64, running: Bool) -> tuple[list[str], I3
 
 def _segment_codes(timed: Timed, path: CriticalPath) -> I32:
     """For each segment the code of its name among the trace's strings, beyond them its part."""
-    trace, tree = timed.trace, timed.tree
+    trace, tree = timed.trace, timed.linked.tree
     code = path.part.astype(np.int32)
     code += len(trace.strings)
     runs = path.part == Part.OP
@@ -175,20 +169,22 @@ def _text(strings: list[str], code: int, is_kernel: bool) -> str:
 def names_at(timed: Timed, node: I32 | I64, outside: int) -> I32:
     """For each of these nodes of the host tree the name of the innermost operator or annotation around it (or itself),
     of the call where there is none, and `outside` where there is nothing but the step, and for -1."""
-    tree, trace = timed.tree, timed.trace
-    innermost = timed.once(_innermost_named)
-    result = np.full(len(node), outside, np.int32)
-    for here in blocks(len(node)):
-        around = at(innermost, node[here], -1)
+    tree, trace = timed.linked.tree, timed.trace
+    innermost = timed.memo(_innermost_named)
+
+    def name(node: I32 | I64) -> I32:
+        around, result = at(innermost, node, -1), np.full(len(node), outside, np.int32)
         inside = np.flatnonzero(around >= 0)
-        result[here][inside] = tree.names(around[inside])
-        calls = np.flatnonzero((around < 0) & at(tree.is_call, node[here], False))
-        result[here][calls] = trace.api_calls.name[tree.row[node[here][calls]]]
-    return result
+        result[inside] = tree.names(around[inside])
+        calls = np.flatnonzero((around < 0) & at(tree.is_call, node, False))
+        result[calls] = trace.api_calls.name[tree.row[node[calls]]]
+        return result
+
+    return blockwise(name, node)
 
 
 def _innermost_named(timed: Timed) -> Column:
-    return run_lengths(timed.tree.innermost(is_named(timed)))
+    return run_lengths(timed.linked.tree.innermost(is_named(timed)))
 
 
 def within(linked: Linked, outermost: I32 | I64, node: int) -> str | None:
@@ -199,7 +195,7 @@ def within(linked: Linked, outermost: I32 | I64, node: int) -> str | None:
 
 def is_named(timed: Timed) -> Bool:
     """Which nodes of the host tree name what the host does: operators and annotations but the steps'."""
-    tree, ranges = timed.tree, timed.trace.host_ranges
+    tree, ranges = timed.linked.tree, timed.trace.host_ranges
     of_step = texts_where(timed.trace.strings, set(timed.steps.names).__contains__)
     result: Bool = (tree.kind == RangeKind.OP) | (tree.kind == RangeKind.ANNOTATION)
     result[result] = ~of_step[ranges.name[tree.row[result]]]

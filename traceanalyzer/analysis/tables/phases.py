@@ -9,8 +9,9 @@ are annotated have a table of their own.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,21 +20,16 @@ from traceanalyzer.analysis.algebra.intervals import clip, measure, union
 from traceanalyzer.analysis.algebra.lookup import where
 from traceanalyzer.analysis.algebra.nesting import levels
 from traceanalyzer.analysis.algebra.ordering import stable_order
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.phase_names import INPUT_NAMES, Role, role_of
 from traceanalyzer.analysis.phases.derived_phases import derived_phases, host_time
-from traceanalyzer.analysis.phases.roles import NUMBER
-from traceanalyzer.figures import metric, ms
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.analysis.phases.phase_ranges import PhaseRanges
+from traceanalyzer.analysis.phases.roles import NUMBER, Phases
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.figures import metric, ms
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I32, I64
 from traceanalyzer.trace.distinct import ranked
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.analysis.phases.phase_ranges import PhaseRanges
-    from traceanalyzer.analysis.phases.roles import Phases
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I32, I64
 
 
 @dataclass(frozen=True)
@@ -112,7 +108,7 @@ def _annotated(timed: Timed, ranges: PhaseRanges) -> Iterator[_Phase]:
     members = _by_path(path_of[launched_in], len(paths))
     instances = _by_path(np.where(steady, path_of, np.int32(len(paths))), len(paths) + 1)
     inside = _inside(paths)
-    for path in _in_program_order(timed, ranges, path_of, paths):
+    for path in _in_program_order(timed.linked, ranges, path_of, paths):
         chosen = ranges.row[instances[path]]
         if not len(chosen):
             continue
@@ -164,16 +160,15 @@ def _waits(timed: Timed, rows: I32 | I64) -> float | None:
         return None
     if not len(rows):
         return 0.0
-    waiting, node = timed.once(_waiting), np.sort(timed.tree.node_of_range[rows])
+    waiting, node = timed.memo(_waiting), np.sort(timed.linked.tree.node_of_range[rows])
     last = np.searchsorted(node, waiting, side="right") - 1
-    reach = np.maximum.accumulate(timed.tree.subtree_end[node])
+    reach = np.maximum.accumulate(timed.linked.tree.subtree_end[node])
     return float(((last >= 0) & (waiting < reach[last])).sum()) / timed.steps.steady_count
 
 
 def _waiting(timed: Timed) -> I32:
     """Nodes of the calls that wait for the device in steady steps."""
-    result: I32 = timed.tree.node_of_call[timed.blocks & timed.steady_calls]
-    return result
+    return timed.linked.tree.node_of_call[timed.joined.blocks & timed.steady_calls]
 
 
 def _spans(start: I64, end: I64, instance: I32 | I64) -> int:

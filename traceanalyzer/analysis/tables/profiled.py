@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
+from traceanalyzer.analysis.names.kernel_classes import KernelClasses
 from traceanalyzer.analysis.names.pytorch import PROFILER_STEP
-from traceanalyzer.figures import metric
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from traceanalyzer.analysis.names.kernel_classes import KernelClasses
-    from traceanalyzer.trace import ProfilerRow
+from traceanalyzer.base.figures import metric
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import ProfilerRow
+from traceanalyzer.trace.hardware import GIGA, TERA, Hardware
 
 API = ("cuda", "hip", "cu")
 DEVICE = ("Memcpy", "Memset")
+WIDTHS = {"8": ("fp8", "int8"), "16": ("fp16", "bf16"), "32": ("tf32", "fp32"), "64": ("fp64",)}
+"""Types of so many bits; which one it was is not stated, so that the share of a limit is the least that it can be."""
+MS_PER_S = 1e3
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class ProfiledRow:
     """A name of a profiler's table; figures are sums over the whole profile, or over a step where it marks steps."""
 
     name: str = metric("operator, kernel, API call or range, as the table cut it")
-    kind: str = metric("`kernel` for work on the device, `api` for calls of the runtime, else `op`")
-    cls: str | None = metric("class of work of a kernel, from its name; null for others")
+    kind: str = metric("`kernel` for work on the device, `api` for calls of the runtime, else `op`", text="own")
+    cls: str | None = metric("class of work of a kernel, from its name; null for others", text="own")
     calls: float | None = metric("calls, a step where the table has ProfilerStep*; null without such a column")
     self_cpu_ms: float | None = metric("host time without what it calls, likewise; null without such a column", "ms")
     cpu_total_ms: float | None = metric("host time with what it calls, likewise; null without such a column", "ms")
@@ -32,6 +32,17 @@ class ProfiledRow:
     device_total_ms: float | None = metric("device time with what it calls, likewise; null without", "ms")
     share_of_device: float | None = metric("a kernel's part of all device time; null for others", "share")
     shapes: str | None = metric("input shapes; null where the table is not grouped by them")
+    device: int | None = metric("GPU of a kernel; null where the table does not say", default=None)
+    tflops: float | None = metric(
+        "operations a second of a kernel whose work the program states; null for others", "TFLOP/s", default=None
+    )
+    gbs: float | None = metric("bytes a second, likewise", "GB/s", default=None)
+    roofline_share: float | None = metric(
+        "time that it would take at the GPU's limits (memory bandwidth; peak of tensor cores in types of that width), "
+        "of the time it took; null where no limit is known that its work meets",
+        "share",
+        default=None,
+    )
 
 
 @dataclass(frozen=True)
@@ -48,7 +59,9 @@ class Profiled:
     """By device time, then host time."""
 
 
-def profiled(rows: Sequence[ProfilerRow], classes: KernelClasses) -> Profiled | None:
+def profiled(
+    rows: Sequence[ProfilerRow], classes: KernelClasses, gpus: Mapping[int, Hardware | None]
+) -> Profiled | None:
     """The sums of a profiler's table; None where there is none.
 
     Ranges that the profiler projected on the device have a second row under the same name, which is left out. Where
@@ -63,7 +76,7 @@ def profiled(rows: Sequence[ProfilerRow], classes: KernelClasses) -> Profiled | 
     each = steps or 1.0
     kernels = [row for row in rows if _kind(row) == "kernel"]
     device = sum(row.self_device_ms or 0.0 for row in kernels or rows)
-    made = [_row(row, each, device, classes) for row in rows if row not in marks]
+    made = [_row(row, each, device, classes, gpus) for row in rows if row not in marks]
     made.sort(key=lambda row: (-(row.device_total_ms or row.self_device_ms or 0.0), -(row.self_cpu_ms or 0.0)))
     return Profiled(
         steps=int(steps) if steps else None,
@@ -78,7 +91,9 @@ def _on_host(row: ProfilerRow) -> bool:
     return bool(row.self_cpu_ms or row.cpu_total_ms)
 
 
-def _row(row: ProfilerRow, steps: float, device_ms: float, classes: KernelClasses) -> ProfiledRow:
+def _row(
+    row: ProfilerRow, steps: float, device_ms: float, classes: KernelClasses, gpus: Mapping[int, Hardware | None]
+) -> ProfiledRow:
     kind, own = _kind(row), row.self_device_ms
     kernel = kind == "kernel"
 
@@ -96,7 +111,30 @@ def _row(row: ProfilerRow, steps: float, device_ms: float, classes: KernelClasse
         device_total_ms=per_step(row.device_total_ms),
         share_of_device=own / device_ms if kernel and own is not None and device_ms else None,
         shapes=row.shapes,
+        device=row.device,
+        **_rates(row, gpus.get(-1 if row.device is None else row.device)),
     )
+
+
+def _rates(row: ProfilerRow, gpu: Hardware | None) -> dict[str, float | None]:
+    """Rates of the work that is stated of a kernel, and how near they are to the GPU's limits."""
+    seconds, flops = (row.self_device_ms or 0.0) / MS_PER_S, sum(row.flops.values())
+    if not seconds or not (flops or row.bytes):
+        return {}
+    least = [row.bytes / gpu.bandwidth] if gpu is not None and row.bytes else []
+    peaks = {width: _peak(gpu, width) for width in row.flops} if gpu is not None else {}
+    if flops and all(peaks.get(width) for width in row.flops):
+        least.append(sum(amount / (peaks[width] or 1.0) for width, amount in row.flops.items()))
+    return {
+        "tflops": flops / seconds / TERA if flops else None,
+        "gbs": row.bytes / seconds / GIGA if row.bytes else None,
+        "roofline_share": max(least) / seconds if least else None,
+    }
+
+
+def _peak(gpu: Hardware, width: str) -> float | None:
+    """FLOP/s in the fastest type of that width."""
+    return max((peak for name in WIDTHS.get(width, ()) if (peak := gpu.matrix_peak(name))), default=None)
 
 
 def _kind(row: ProfilerRow) -> str:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.figures import metric, ms
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.figures import metric, ms
+from traceanalyzer.base.frozen import dataclass
 
 SHOWN_PAYLOADS = 4
 

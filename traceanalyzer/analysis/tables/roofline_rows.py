@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from traceanalyzer.analysis.algebra.blocks import Rows, running_sums, scatter
+from traceanalyzer.analysis.algebra.coded import Coded
 from traceanalyzer.analysis.algebra.grouping import sums
 from traceanalyzer.analysis.algebra.lean import lean
-from traceanalyzer.analysis.algebra.lookup import blocks, places
+from traceanalyzer.analysis.algebra.lookup import places
 from traceanalyzer.analysis.roofline.bounds import Bound
-from traceanalyzer.figures import metric, ms
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import is_sorted
+from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.base.figures import metric, ms
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import F64, I32, I64, is_sorted
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from traceanalyzer.analysis.algebra.coded import Coded
-    from traceanalyzer.analysis.roofline.rated import Rated
-    from traceanalyzer.trace import F64, I32, I64
-
-    Figures = Callable[[Any], NDArray[Any]]
-    """A figure of these device ops (rows, or a slice of them)."""
-    Sum = Callable[[Figures], F64]
+Figures = Callable[[Any], NDArray[Any]]
+"""A figure of these device ops (rows, or a slice of them)."""
+Sum = Callable[[Figures], F64]
 
 MODELLED_SHARE = 0.9
 """Figures of a group are told where models know this share of its device time: those of a part (a memset within an
@@ -71,8 +67,7 @@ class RooflineSums:
         length = lean(ops.end - ops.start)
 
         def time(of: Any) -> F64:
-            result: F64 = length[of].astype(np.float64)
-            return result
+            return length[of].astype(np.float64)
 
         def time_with(figure: F64 | Coded) -> F64:
             return total(lambda of: np.isfinite(figure[of]) * time(of))
@@ -87,7 +82,7 @@ class RooflineSums:
             spare = np.maximum(time(of) - np.nan_to_num(attainable[of]), 0)
             return np.where(np.isfinite(attainable[of]), spare, 0)
 
-        self.steps = rated.steps.steady_count
+        self.steps = rated.timed.steps.steady_count
         self.time = total(time)
         self.flops, self.flop_time = total(lambda of: _finite(flops[of])), time_with(flops)
         self.bytes, self.byte_time = total(lambda of: _finite(moved[of])), time_with(moved)
@@ -129,10 +124,7 @@ def by_group(group: I32 | I64, rows: I32 | I64, count: int) -> Sum:
     """Sums over groups of these device ops."""
 
     def total(figures: Figures) -> F64:
-        result = np.zeros(count)
-        for here in blocks(len(rows)):
-            np.add.at(result, group[here], figures(rows[here].astype(np.intp)))
-        return result
+        return scatter(np.add, np.zeros(count), lambda group, row: (group, figures(row.astype(np.intp))), group, rows)
 
     return total
 
@@ -150,12 +142,7 @@ def by_subtree(launched_at: I64, first: I32 | I64, last: I32 | I64, group: I32 |
     low, high, group = low[launching], high[launching], group[launching]
 
     def total(figures: Figures) -> F64:
-        up_to = np.zeros(ops + 1)
-        for here in blocks(ops):
-            part = up_to[here.start + 1 : here.stop + 1]
-            part[:] = figures(here if order is None else order[here])
-            part[:1] += up_to[here.start]
-            np.cumsum(part, out=part)
+        up_to = running_sums(figures, Rows(ops) if order is None else order)
         return sums(group, up_to[high] - up_to[low], count)
 
     return total

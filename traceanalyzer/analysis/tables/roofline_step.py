@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from traceanalyzer.analysis.algebra.coded import Coded
 from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.roofline.bounds import Bound
 from traceanalyzer.analysis.roofline.op_models import Precision
-from traceanalyzer.figures import metric, ms
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.base.figures import metric, ms
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import F64, Bool
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.algebra.coded import Coded
-    from traceanalyzer.analysis.joined.joined import Joined
-    from traceanalyzer.analysis.roofline.rated import Rated
-    from traceanalyzer.hardware import Hardware
-    from traceanalyzer.trace import F64, Bool
+from traceanalyzer.trace.hardware import Hardware
 
 ENOUGH_SHARE = 0.5
 """With less of the computation modelled, figures of the whole step would speak of what is not known."""
@@ -77,18 +73,22 @@ class RooflineStep:
 def roofline_step(rated: Rated) -> RooflineStep | None:
     """The mean steady step of the device with the most work; None without device work or without any model."""
     ops, r = rated.trace.device_ops, rated.roofline
-    here = rated.steady_ops & rated.is_compute & (ops.device == (-1 if rated.device is None else rated.device))
+    here = (
+        rated.timed.steady_ops
+        & rated.linked.is_compute
+        & (ops.device == (-1 if rated.timed.device is None else rated.timed.device))
+    )
     time = np.where(here, ops.end - ops.start, 0).astype(np.float64)
-    if rated.device is None or not time.sum() or not (r.modelled & here & rated.is_kernel).any():
+    if rated.timed.device is None or not time.sum() or not (r.modelled & here & rated.linked.is_kernel).any():
         return None
     modelled_share = float(time[r.modelled].sum() / time.sum())
-    gpu, steps = rated.gpus[rated.device], rated.steps.steady_count
-    step_ns = float(rated.steps.duration[rated.steps.steady].mean())
+    gpu, steps = rated.linked.gpus[rated.timed.device], rated.timed.steps.steady_count
+    step_ns = float(rated.timed.steps.duration[rated.timed.steps.steady].mean())
     known_limit, counted = here & r.rated, here & np.isfinite(r.flops)
     attained = np.minimum(np.where(known_limit, r.attainable, 0), time)
     reached = np.minimum(np.where(np.isfinite(r.reachable), r.reachable, r.attainable), time)
     traffic = float(np.where(here & np.isfinite(r.bytes), r.bytes, 0).sum()) / steps
-    again = recomputed(rated) & counted
+    again = recomputed(rated.joined) & counted
     used, repeated = (
         _utilisation(rated, gpu, counted, step_ns * steps),
         _utilisation(rated, gpu, again, step_ns * steps),
@@ -123,17 +123,16 @@ def roofline_step(rated: Rated) -> RooflineStep | None:
 def recomputed(joined: Joined) -> Bool:
     """Which device ops belong to forward operators that run in the backward pass (activation checkpointing)."""
     names = texts_where(joined.trace.strings, FORWARD_ONLY.__contains__)
-    forward = joined.tree.named(names)
-    again = np.append(joined.tree.innermost(forward & joined.in_backward) >= 0, False)
-    result: Bool = again[joined.launch_node]
-    return result
+    forward = joined.linked.tree.named(names)
+    again = np.append(joined.linked.tree.innermost(forward & joined.in_backward) >= 0, False)
+    return again[joined.launch_node]
 
 
 def _utilisation(rated: Rated, gpu: Hardware | None, chosen: Bool, time_ns: float) -> float | None:
     """Operations of these matrix kernels over what the GPU can do in the time; None where a peak is not known."""
     if gpu is None or time_ns <= 0:
         return None
-    r, matrix, needed = rated.roofline, rated.is_matrix & chosen, 0.0
+    r, matrix, needed = rated.roofline, rated.linked.is_matrix & chosen, 0.0
     for code in distinct(r.precision[matrix]):
         peak = gpu.matrix_peak(Precision(code).name.lower())
         if peak is None:

@@ -5,20 +5,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
-from traceanalyzer.figures import metric, ms
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import RangeKind
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import F64, I32, I64, Bool
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.figures import metric, ms
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import F64, I32, I64, Bool, RangeKind
 
 SHOWN_SHAPES = 4
 """Shapes that are named; the others are counted."""
@@ -88,14 +84,13 @@ def _changing(name: I32, step: I64, shapes: I32, calls: Groups) -> Bool:
     steps_of = np.bincount(name[by_step.first])
     changes = np.zeros(len(steps_of), bool)
     changes[name[alike.first[alike.count != steps_of[name[alike.first]]]]] = True
-    result: Bool = changes[name]
-    return result
+    return changes[name]
 
 
 def _time(timed: Timed) -> dict[int, F64]:
     """For each name the GPU time, ns, in each step of what operators of this name launch themselves."""
-    ops, tree = timed.trace.device_ops, timed.tree
-    owner = owner_nodes(timed, np.where(timed.steady_ops, timed.launch_node, -1))
+    ops, tree = timed.trace.device_ops, timed.linked.tree
+    owner = owner_nodes(timed.linked, np.where(timed.steady_ops, timed.joined.launch_node, -1))
     name = tree.names(owner).astype(np.int64)
     rows = np.flatnonzero(name >= 0)
     count = len(timed.steps)

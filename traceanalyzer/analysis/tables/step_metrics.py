@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from traceanalyzer.analysis.causes.gaps import IdleCause
-from traceanalyzer.figures import NS_PER_MS, metric, ms
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.tables.budget import StepBudgets
-    from traceanalyzer.analysis.time.steps import Steps
-    from traceanalyzer.trace import I64
+from traceanalyzer.analysis.tables.budget import StepBudgets
+from traceanalyzer.analysis.time.steps import Steps
+from traceanalyzer.base.figures import NS_PER_MS, metric, ms
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I64
 
 
 @dataclass(frozen=True)

@@ -8,30 +8,27 @@ same part is split evenly between them), or to a cause of idle time and the plac
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from traceanalyzer.analysis.algebra.blocks import blockwise, in_blocks
 from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.lookup import at, blocks, places
+from traceanalyzer.analysis.algebra.intervals import IntervalSet
+from traceanalyzer.analysis.algebra.lookup import at, places
 from traceanalyzer.analysis.algebra.ordering import where_changed
-from traceanalyzer.analysis.algebra.sharing import shared_time, side_by_side_nowhere
-from traceanalyzer.analysis.causes.gaps import IdleCause
+from traceanalyzer.analysis.algebra.sharing import shared_time
+from traceanalyzer.analysis.causes.gaps import Gaps, IdleCause
 from traceanalyzer.analysis.joined.attribution import owner_nodes
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.kernel_names import short_name
-from traceanalyzer.cut import cut
-from traceanalyzer.figures import NS_PER_MS, metric, ms
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import RangeKind, alike, narrowed
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from traceanalyzer.analysis.algebra.intervals import IntervalSet
-    from traceanalyzer.analysis.causes.gaps import Gaps
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import F64, I32, I64, Bool
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.cut import cut
+from traceanalyzer.base.figures import NS_PER_MS, metric, ms
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import F64, I32, I64, Bool, RangeKind, alike, narrowed
 
 BUDGET = ("compute", "exposed_communication", "exposed_copy", "idle")
 """The parts of the budget, in the order of `Budget`."""
@@ -51,8 +48,8 @@ SHAPES_LENGTH = 200
 class StepPart:
     """One part of the mean steady step. The `ms` of all parts sum to the mean step time."""
 
-    part: str = metric("part of the budget: `compute`, `exposed_communication`, `exposed_copy` or `idle`")
-    cls: str = metric("class of work; of idle time its cause")
+    part: str = metric("part of the budget: `compute`, `exposed_communication`, `exposed_copy` or `idle`", text="own")
+    cls: str = metric("class of work; of idle time its cause", text="own")
     op: str | None = metric("operator that launched the work; of idle time the one that ended it, or that waited")
     shapes: str | None = metric("input shapes of the operator; null where they were not recorded, and of idle time")
     dtypes: str | None = metric("types of its input tensors, each once; null where they were not recorded")
@@ -149,8 +146,7 @@ class _Spent:
 
     def time(self, row: I64, rows: int) -> F64:
         """Time of each of so many rows, ns; `row`: the row of each kind."""
-        result: F64 = np.bincount(row[self.kind], weights=self.ns, minlength=rows).astype(np.float64)
-        return result
+        return np.bincount(row[self.kind], weights=self.ns, minlength=rows).astype(np.float64)
 
     def time_by_batch(self, row: I64, rows: int, batch_of_step: I64, batches: int) -> F64:
         """The same in each of so many batches of steps (column)."""
@@ -208,8 +204,7 @@ class _Rows:
 
     def time(self, spent: list[_Spent]) -> F64:
         """Time of each row, ns."""
-        result: F64 = sum((one.time(row, len(self)) for one, row in zip(spent, self.of_kind, strict=True)), np.zeros(1))
-        return result
+        return sum((one.time(row, len(self)) for one, row in zip(spent, self.of_kind, strict=True)), np.zeros(1))
 
     def by_batch(self, spent: list[_Spent], steps: int) -> F64:
         """Mean time a step of each row in each batch of successive steps (column), ns."""
@@ -219,8 +214,7 @@ class _Rows:
             one.time_by_batch(row, len(self), batch_of_step, batches)
             for one, row in zip(spent, self.of_kind, strict=True)
         ]
-        result: F64 = sum(each, np.zeros(1)) / np.bincount(batch_of_step)
-        return result
+        return sum(each, np.zeros(1)) / np.bincount(batch_of_step)
 
 
 def step_parts(timed: Timed, gaps: Gaps) -> list[StepPart]:
@@ -237,11 +231,13 @@ def step_parts(timed: Timed, gaps: Gaps) -> list[StepPart]:
     return [
         StepPart(
             part=BUDGET[rows.part[i]],
-            cls=_class_name(timed, int(rows.part[i]), int(rows.keys.label[i])),
+            cls=_class_name(timed.linked, int(rows.part[i]), int(rows.keys.label[i])),
             op=None if rows.mixed[i] else timed.trace.text(int(rows.keys.op[i])),
             shapes=None if rows.mixed[i] else _shown(timed.trace.text(int(rows.keys.shapes[i]))),
             dtypes=None if rows.mixed[i] else _tensor_types(timed.trace.text(int(rows.keys.dtypes[i]))),
-            kernel=SMALLER if rows.mixed[i] else _kernel_name(timed, int(rows.part[i]), int(rows.keys.kernel[i])),
+            kernel=SMALLER
+            if rows.mixed[i]
+            else _kernel_name(timed.linked, int(rows.part[i]), int(rows.keys.kernel[i])),
             calls=float(rows.calls[i]) / steps,
             ms=ms(time[i]) / steps,
             batch_ms=(by_batch[i] / NS_PER_MS).tolist(),
@@ -253,9 +249,9 @@ def step_parts(timed: Timed, gaps: Gaps) -> list[StepPart]:
 def _on_device(timed: Timed, device: int) -> list[_Spent]:
     ops, activity = timed.trace.device_ops, timed.activity[device]
     parts = (
-        (timed.is_compute, activity.compute),
-        (timed.is_communication, activity.exposed_communication),
-        (timed.is_copy, activity.exposed_copy),
+        (timed.linked.is_compute, activity.compute),
+        (timed.linked.is_communication, activity.exposed_communication),
+        (timed.linked.is_copy, activity.exposed_copy),
     )
     here = ops.device == device
     return [
@@ -266,26 +262,24 @@ def _on_device(timed: Timed, device: int) -> list[_Spent]:
 
 def _running(timed: Timed, part: int, rows: I32, within: IntervalSet) -> _Spent:
     """What each of these device ops has of the time in the set."""
-    some, ops = blocks(len(rows)), timed.trace.device_ops
-    with_next = [rows[here.start : here.stop + 1] for here in some]
-    if not all(side_by_side_nowhere(ops.start[one], ops.end[one]) for one in with_next):
-        some = [slice(0, len(rows))]
-    return _Spent.joined([_running_here(timed, part, rows[here], within) for here in some])
+    ops, make = timed.trace.device_ops, partial(_running_here, timed, part, within)
+    apart = blockwise(lambda row, after: ops.start[after] >= ops.end[row], rows[:-1], rows[1:])
+    return _Spent.joined(in_blocks(make, rows) if apart.all() else [make(rows)])
 
 
-def _running_here(timed: Timed, part: int, rows: I32, within: IntervalSet) -> _Spent:
+def _running_here(timed: Timed, part: int, within: IntervalSet, rows: I32) -> _Spent:
     """The same of some of them, beside which no others run."""
     ops = timed.trace.device_ops
     pieces = _cut(timed, ops.start[rows], ops.end[rows])
     ns = shared_time(pieces.start, pieces.end, within)
     rows = rows[pieces.row]
-    op, shapes, dtypes = _operators(timed, timed.launch_node[rows])
-    return _Spent.of(timed, part, pieces, ns, _Keys(op, shapes, dtypes, ops.name[rows], timed.op_class[rows]))
+    op, shapes, dtypes = _operators(timed.linked, timed.joined.launch_node[rows])
+    return _Spent.of(timed, part, pieces, ns, _Keys(op, shapes, dtypes, ops.name[rows], timed.linked.op_class[rows]))
 
 
 def _idle(timed: Timed, gaps: Gaps, device: int) -> _Spent:
     rows = np.flatnonzero(gaps.device == device).astype(np.int32)
-    return _Spent.joined([_idle_here(timed, gaps, rows[here]) for here in blocks(len(rows))])
+    return _Spent.joined(in_blocks(partial(_idle_here, timed, gaps), rows))
 
 
 def _idle_here(timed: Timed, gaps: Gaps, rows: I32) -> _Spent:
@@ -295,10 +289,10 @@ def _idle_here(timed: Timed, gaps: Gaps, rows: I32) -> _Spent:
     rows = rows[pieces.row]
     next_op, sync = gaps.next_op[rows], gaps.sync[rows]
     waited = sync >= 0
-    node = at(timed.launch_node, next_op, -1)
-    node[waited] = timed.tree.node_of_call[sync[waited]]
+    node = at(timed.joined.launch_node, next_op, -1)
+    node[waited] = timed.linked.tree.node_of_call[sync[waited]]
     call = at(timed.trace.api_calls.name, sync, -1)
-    op, *_ = _operators(timed, node)
+    op, *_ = _operators(timed.linked, node)
     none = alike(-1, len(op), np.int32)
     return _Spent.of(timed, IDLE, pieces, ns, _Keys(op, none, none, call, gaps.cause[rows].astype(np.int32)))
 

@@ -6,24 +6,19 @@ idle time after it, until the host is ahead again (`gaps`, cause sync).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.intervals import measure
 from traceanalyzer.analysis.algebra.lookup import at
-from traceanalyzer.figures import metric, ms
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import RangeKind
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.causes.gaps import Gaps
-    from traceanalyzer.analysis.joined.joined import Joined
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.analysis.phases.roles import Phases
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I32, I64
+from traceanalyzer.analysis.causes.gaps import Gaps
+from traceanalyzer.analysis.joined.joined import Joined
+from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.phases.roles import Phases
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.figures import metric, ms
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I32, I64, RangeKind
 
 BENIGN_IDLE_SHARE = 0.001
 """Waits from one place that cost the device less than this share of the step are called benign."""
@@ -54,10 +49,10 @@ class SyncRow:
 def sync_rows(timed: Timed, gaps: Gaps, phases: Phases) -> list[SyncRow]:
     """A row for each place that waits in the steady state, by device idle time, then host wait."""
     calls = timed.trace.api_calls
-    rows = np.flatnonzero(timed.blocks & timed.steady_calls)
+    rows = np.flatnonzero(timed.joined.blocks & timed.steady_calls)
     if not len(rows):
         return []
-    places, place = _places(timed, rows, phases)
+    places, place = _places(timed.joined, rows, phases)
     idle = np.bincount(place, weights=_idle_after(timed, gaps, rows), minlength=len(places))
     wait = np.bincount(place, weights=calls.end[rows] - calls.start[rows], minlength=len(places))
     busy = np.bincount(place, weights=_device_busy(timed, calls.start[rows], calls.end[rows]), minlength=len(places))
@@ -86,9 +81,9 @@ Place = tuple[str, str | None, str | None, str | None]
 
 def _places(joined: Joined, rows: I64, phases: Phases) -> tuple[dict[Place, int], I64]:
     """The distinct places of calls, numbered in the order of the calls, and the number of each call's place."""
-    calls, node = joined.trace.api_calls, joined.tree.node_of_call[rows].astype(np.int64)
+    calls, node = joined.trace.api_calls, joined.linked.tree.node_of_call[rows].astype(np.int64)
     line = joined.python.line_at(calls.thread[rows], calls.start[rows])
-    alike = Groups.of(calls.name[rows], same_path(joined, node), line, *phases.named_by(joined.trace, node))
+    alike = Groups.of(calls.name[rows], same_path(joined.linked, node), line, *phases.named_by(joined.trace, node))
     labels = [_place(joined, int(rows[i]), phases) for i in alike.first]
     places = {labels[i]: 0 for i in np.argsort(alike.first).tolist()}
     places = {label: i for i, label in enumerate(places)}
@@ -96,9 +91,14 @@ def _places(joined: Joined, rows: I64, phases: Phases) -> tuple[dict[Place, int]
 
 
 def _place(joined: Joined, row: int, phases: Phases) -> Place:
-    calls, node = joined.trace.api_calls, int(joined.tree.node_of_call[row])
+    calls, node = joined.trace.api_calls, int(joined.linked.tree.node_of_call[row])
     frame = joined.python.source_line(int(calls.thread[row]), int(calls.start[row]))
-    return joined.trace.strings[calls.name[row]], op_path(joined, node), frame, phases.name_of(joined.trace, node)
+    return (
+        joined.trace.strings[calls.name[row]],
+        op_path(joined.linked, node),
+        frame,
+        phases.name_of(joined.trace, node),
+    )
 
 
 MOST_LEVELS = 64

@@ -6,25 +6,21 @@ Both are of the step that the report speaks of: without the profiler where that 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.phases.training import ProgramStats
 from traceanalyzer.analysis.roofline.op_models import Precision
-from traceanalyzer.analysis.tables.roofline_step import ENOUGH_SHARE
-from traceanalyzer.figures import MS_PER_S, metric
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import RangeKind, StepAmounts
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.phases.training import ProgramStats
-    from traceanalyzer.analysis.roofline.rated import Rated
-    from traceanalyzer.analysis.tables.roofline_step import RooflineStep
-    from traceanalyzer.analysis.tables.step_metrics import Step
-    from traceanalyzer.analysis.tables.timing import TimingStats
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import F64, I64, StepTimings
+from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.analysis.tables.roofline_step import ENOUGH_SHARE, RooflineStep
+from traceanalyzer.analysis.tables.step_metrics import Step
+from traceanalyzer.analysis.tables.timing import TimingStats
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.figures import MS_PER_S, metric
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import F64, I64, RangeKind, StepAmounts, StepTimings
 
 Source = Literal["given", "environment", "log", "loader"]
 
@@ -109,13 +105,13 @@ def throughput(
     rated: Rated, step: Step, roofline: RooflineStep | None, program: ProgramStats | None, logged: TimingStats | None
 ) -> Throughput | None:
     """Work per second; None without steps."""
-    seconds = step.step_ms / MS_PER_S if rated.steps.found else 0.0
+    seconds = step.step_ms / MS_PER_S if rated.timed.steps.found else 0.0
     if seconds <= 0 and logged is None:
         return None
-    amounts, source = step_amounts(rated)
+    amounts, source = step_amounts(rated.timed)
     flops, flops_source = _flops(amounts, roofline)
     micro_steps = program.micro_steps if program is not None else None
-    replicas = _replicas(rated)
+    replicas = _replicas(rated.timed)
     own = amounts.samples if source != "log" else None
     total = own * replicas if own is not None and replicas is not None else None
     logged_rates = (logged.samples_per_s, logged.tokens_per_s) if logged is not None else (None, None)
@@ -140,7 +136,7 @@ def throughput(
 
 def utilisation(rated: Rated, step: Step, roofline: RooflineStep | None, recorded_ms: float) -> Utilisation | None:
     """How much of the hardware the step uses; None without steps or device work."""
-    if not rated.steps.found or rated.device is None or step.step_ms <= 0:
+    if not rated.timed.steps.found or rated.timed.device is None or step.step_ms <= 0:
         return None
     slower = recorded_ms / step.step_ms
     ideal = roofline.ideal_ms if roofline is not None else None
@@ -163,7 +159,7 @@ def utilisation(rated: Rated, step: Step, roofline: RooflineStep | None, recorde
 def step_amounts(timed: Timed) -> tuple[StepAmounts, Source | None]:
     """What a step works through, and who says so: the user, else `environment.json`, else the log, else the loader."""
     for source, amounts in (
-        ("given", timed.knowledge.amounts),
+        ("given", timed.linked.knowledge.amounts),
         ("environment", timed.trace.amounts),
         ("log", logged_amounts(timed.trace.step_timings)),
         ("loader", StepAmounts(samples=_loaded(timed))),
@@ -205,18 +201,18 @@ def _flops(
 
 def _known_mfu(rated: Rated, step: Step) -> float | None:
     """MFU from operations that were given; None where they, or the peak, are not known."""
-    flops, peak = step_amounts(rated)[0].flops, peak_flops_per_s(rated)
+    flops, peak = step_amounts(rated.timed)[0].flops, peak_flops_per_s(rated)
     return None if flops is None or peak is None else flops / (step.step_ms / MS_PER_S) / peak
 
 
 def peak_flops_per_s(rated: Rated) -> float | None:
     """What the GPU can do a second in the number format of most of its matrix kernels' time, or what the user says;
     None where the GPU or the format is not known."""
-    if rated.knowledge.peak_flops_per_s is not None:
-        return rated.knowledge.peak_flops_per_s
-    gpu = rated.gpus.get(-1 if rated.device is None else rated.device)
+    if rated.linked.knowledge.peak_flops_per_s is not None:
+        return rated.linked.knowledge.peak_flops_per_s
+    gpu = rated.linked.gpus.get(-1 if rated.timed.device is None else rated.timed.device)
     ops, precision = rated.trace.device_ops, rated.roofline.precision
-    rows = np.flatnonzero(rated.is_matrix & rated.steady_ops & (precision != Precision.UNKNOWN))
+    rows = np.flatnonzero(rated.linked.is_matrix & rated.timed.steady_ops & (precision != Precision.UNKNOWN))
     if gpu is None or not len(rows):
         return None
     time = np.bincount(precision[rows], weights=(ops.end - ops.start)[rows])
@@ -228,7 +224,7 @@ def _replicas(timed: Timed) -> int | None:
     recorded (which other kinds of parallelism have)."""
     world, groups = timed.trace.process.world_size, timed.trace.collectives.group_size
     if world is None or world <= 1:
-        alone = world == 1 or not timed.is_communication.any()
+        alone = world == 1 or not timed.linked.is_communication.any()
         return 1 if alone and len(timed.activity) == 1 else None
     smaller = bool(((groups > 1) & (groups < world)).any())
     return world if any(map(REPLICATED.search, timed.trace.strings)) and not smaller else None

@@ -5,17 +5,13 @@ The times are the program's own (a timing log), so a trace's figures and a profi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from traceanalyzer.analysis.time.regularity import MIN_STEPS, drift, excess_share, outliers, two_modes
 from traceanalyzer.analysis.time.steps import count_warmup
-from traceanalyzer.figures import NS_PER_MS, metric, ms
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from traceanalyzer.trace import F64, I64, Bool, StepTimings, Trace
+from traceanalyzer.base.figures import NS_PER_MS, metric, ms
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import F64, I64, Bool, StepTimings, Trace
 
 FEW_STEPS_RATIO = 1.5
 """With too few steps for statistics a step that takes half as long again as the next faster one is another kind."""

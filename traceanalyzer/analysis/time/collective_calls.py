@@ -9,12 +9,13 @@ Without any the kernel's name tells the kind, and message and group are unknown.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.lookup import at, one_of
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.names.collectives import (
     BARRIER,
@@ -25,13 +26,10 @@ from traceanalyzer.analysis.names.collectives import (
     element_bytes,
     message_bytes,
 )
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.analysis.time.steps import Steps
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I32, I64, Trace
 from traceanalyzer.trace.distinct import distinct, ranked
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.analysis.time.steps import Steps
-    from traceanalyzer.trace import I32, I64, Trace
 
 RANGE_NAMES = re.compile(r"^(nccl:+|c10d::|rccl:+|nccl(?=[A-Z])|MPI_I?)", re.IGNORECASE)
 """How ranges around communication are named: `nccl:all_to_all`, `c10d::alltoall_base_`, `ncclAllToAll`."""

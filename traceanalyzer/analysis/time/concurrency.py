@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import EMPTY, union
-from traceanalyzer.trace import DeviceOpKind
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.algebra.intervals import IntervalSet
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I64
+from traceanalyzer.analysis.algebra.intervals import EMPTY, IntervalSet, union
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.trace import I64, DeviceOpKind
 
 
 def concurrent_kernel_share(timed: Timed) -> float | None:
@@ -20,7 +14,7 @@ def concurrent_kernel_share(timed: Timed) -> float | None:
     kernels, and where whole graphs hide theirs."""
     ops = timed.trace.device_ops
     here = (ops.device == timed.device) if timed.device is not None else np.zeros(len(ops), bool)
-    kernels = here & timed.is_kernel
+    kernels = here & timed.linked.is_kernel
     if not kernels.any() or (here & timed.steady_ops & (ops.kind == DeviceOpKind.GRAPH)).any():
         return None
     window = int(timed.steps.start[timed.steps.warmup]), int(timed.steps.end[-1])

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from traceanalyzer.analysis.time.extent import extent
-from traceanalyzer.figures import metric, ms
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.figures import metric, ms
+from traceanalyzer.base.frozen import dataclass
 
 FILLED_SHARE = 0.05
 """Events that fill less of the window were recorded in a part of the session, or the rest was cut away."""

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, complement, join, subtract, union
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.trace import I64, Bool
+from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I64, Bool
 
 
 @dataclass(frozen=True)

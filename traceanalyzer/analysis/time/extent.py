@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from traceanalyzer.trace import ApiCalls, DeviceOps, HostRanges
+from traceanalyzer.trace import ApiCalls, DeviceOps, HostRanges
 
 
 def extent(*tables: DeviceOps | HostRanges | ApiCalls) -> tuple[int, int]:

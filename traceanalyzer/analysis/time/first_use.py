@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import FULL_QUEUE, ApiKind
+from traceanalyzer.trace import I64, Bool
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.trace import I64, Bool
 
 SLOW_LAUNCH_NS = 200_000
 """The first launch of a kernel that takes this long loads it: a launch takes 5 to 10 us, with a profiler 30."""
@@ -50,5 +47,4 @@ def _first_launches(linked: Linked) -> I64:
     slow = distinct(linked.launch[order[Groups.of(ops.name[order]).first]])
     slow = slow[(calls.end - calls.start)[slow] >= SLOW_LAUNCH_NS]
     finished = np.searchsorted(np.sort(ops.end), calls.start[slow], side="right")
-    result: I64 = slow[linked.launched_before(calls.start[slow]) - finished < FULL_QUEUE]
-    return result
+    return slow[linked.launched_before(calls.start[slow]) - finished < FULL_QUEUE]

@@ -5,17 +5,14 @@ There are up to twice as many pieces as ranges and calls. So they are not kept, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
+from traceanalyzer.analysis.joined.host_tree import HostTree
+from traceanalyzer.trace import I32, I64
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from traceanalyzer.analysis.joined.host_tree import HostTree
-    from traceanalyzer.trace import I32, I64
 
 AT_ONCE = 1 << 14
 """Nodes of a block: what is made of so many stays in the processor's cache."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,22 +17,18 @@ from traceanalyzer.analysis.algebra.intervals import EMPTY, IntervalSet, complem
 from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.captures import building_time
+from traceanalyzer.analysis.joined.host_tree import HostTree
+from traceanalyzer.analysis.joined.joined import Joined
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.names.phase_names import INPUT_NAMES
 from traceanalyzer.analysis.names.pytorch import OPTIMIZER_NAMES
 from traceanalyzer.analysis.time.first_use import loading_calls
-from traceanalyzer.analysis.time.host_pieces import HostPieces
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import OverheadKind, RangeKind
+from traceanalyzer.analysis.time.host_pieces import Cut, HostPieces
+from traceanalyzer.analysis.time.steps import Steps
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I64, U8, OverheadKind, RangeKind, Trace
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.joined.host_tree import HostTree
-    from traceanalyzer.analysis.joined.joined import Joined
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.analysis.time.host_pieces import Cut
-    from traceanalyzer.analysis.time.steps import Steps
-    from traceanalyzer.trace import I64, U8, Trace
 
 
 class HostState(enum.IntEnum):
@@ -108,15 +104,15 @@ class HostTimeline:
             covered = join(*(one.in_state(state) for one in threads)) if threads else EMPTY
             states[state] = subtract(covered, taken)
             taken = join(taken, covered)
-        return cls(joined.tree, threads, states, _profiler_time(joined.trace, steps))
+        return cls(joined.linked.tree, threads, states, _profiler_time(joined.trace, steps))
 
 
 def _threads(joined: Joined) -> list[ThreadTimeline]:
-    launching = distinct(joined.trace.api_calls.thread[joined.launch[joined.launch >= 0]])
+    launching = distinct(joined.trace.api_calls.thread[joined.linked.launch[joined.linked.launch >= 0]])
     states = _states_of_nodes(joined)
-    building = joined.once(building_time)
+    building = joined.linked.memo(building_time)
     each = (
-        _stretches(HostPieces(joined.tree, thread), states, (building, _input_ranges(joined, thread)))
+        _stretches(HostPieces(joined.linked.tree, thread), states, (building, _input_ranges(joined.linked, thread)))
         for thread in launching.tolist()
     )
     return [one for one in each if len(one.state)]
@@ -146,11 +142,11 @@ class _StatesOfNodes(NamedTuple):
 
 
 def _states_of_nodes(joined: Joined) -> _StatesOfNodes:
-    tree, ranges, strings = joined.tree, joined.trace.host_ranges, joined.trace.strings
-    kind = joined.api_kind
+    tree, ranges, strings = joined.linked.tree, joined.trace.host_ranges, joined.trace.strings
+    kind = joined.linked.api_kind
     of_call = np.full(len(kind), HostState.DISPATCH, np.uint8)
     of_call[(kind == ApiKind.ALLOCATE) | (kind == ApiKind.FREE)] = HostState.ALLOCATE
-    of_call[joined.once(loading_calls)] = HostState.WORK
+    of_call[joined.linked.memo(loading_calls)] = HostState.WORK
     of_call[joined.blocks] = HostState.SYNC
     of_name = np.full(len(strings) + 1, HostState.WORK, np.uint8)
     of_name[texts_where(strings, OPTIMIZER_NAMES.search)] = HostState.DISPATCH

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from traceanalyzer.analysis.algebra.blocks import scatter
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, measure, union
-from traceanalyzer.analysis.algebra.lookup import at, blocks, one_of, places, stretch
+from traceanalyzer.analysis.algebra.lookup import at, one_of, places, stretch
 from traceanalyzer.analysis.algebra.ordering import sorted_values
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import FULL_QUEUE, ApiKind
-from traceanalyzer.trace import OverheadKind
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I64, Bool
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.trace import I32, I64, Bool, OverheadKind
 
 QUEUE_DEPTH = 1024
 """Ops that can be launched ahead of the device; then the next launch waits (recordings level off at 1,023)."""
@@ -29,18 +25,17 @@ profiler's row for it, that is the only sound evidence."""
 
 def is_launch(linked: Linked) -> Bool:
     """Which API calls launch a kernel or a graph; calls made by another call do not count again."""
-    result: Bool = one_of(linked.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH)) & ~linked.once(is_nested)
-    return result
+    return one_of(linked.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH)) & ~linked.memo(is_nested)
 
 
 def is_nested(linked: Linked) -> Bool:
     """Which API calls were made by another API call (a driver call beneath the runtime's)."""
     tree = linked.tree
-    result = np.zeros(len(tree.node_of_call), bool)
-    for here in blocks(len(tree.row)):
-        nested = at(tree.is_call, tree.parent[here], False) & tree.is_call[here]
-        result[tree.row[here][nested]] = True
-    return result
+
+    def nested(parent: I32, is_call: Bool, row: I32) -> tuple[I32, bool]:
+        return row[at(tree.is_call, parent, False) & is_call], True
+
+    return scatter(np.logical_or, np.zeros(len(tree.node_of_call), bool), nested, tree.parent, tree.is_call, tree.row)
 
 
 def bore_work(linked: Linked) -> Bool:
@@ -48,7 +43,7 @@ def bore_work(linked: Linked) -> Bool:
     tree = linked.tree
     result = np.zeros(len(linked.trace.api_calls), bool)
     result[linked.launch[linked.launch >= 0]] = True
-    nested = np.flatnonzero(linked.once(is_nested) & result)
+    nested = np.flatnonzero(linked.memo(is_nested) & result)
     result[tree.row[tree.parent[tree.node_of_call[nested]]]] = True
     return result
 
@@ -57,7 +52,7 @@ def blocked_time(timed: Timed, launching: I64) -> I64:
     """How long each of these API calls was blocked by a full launch queue, ns."""
     calls = timed.trace.api_calls
     start, end = calls.start[launching], calls.end[launching]
-    recorded = measure(recorded_back_pressure(timed), start, end)
+    recorded = measure(recorded_back_pressure(timed.linked), start, end)
     if not len(launching):
         return recorded
     usual = float(np.median(end - start))
@@ -79,8 +74,8 @@ def _queued(timed: Timed, time: I64) -> I64:
     ops = timed.trace.device_ops
     result = np.zeros(len(time), np.int64)
     for device in timed.activity if len(time) else ():
-        rows = stretch((ops.device == device) & (timed.launch >= 0))
-        given = sorted_values(timed.launch_time[rows])
+        rows = stretch((ops.device == device) & (timed.linked.launch >= 0))
+        given = sorted_values(timed.linked.launch_time[rows])
         finished = sorted_values(ops.end[rows])
         result = np.maximum(result, places(given, time) - places(finished, time, side="right"))
     return result

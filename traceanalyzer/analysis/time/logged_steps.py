@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.time.step_evidence import HostSteps
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.joined.linked import Linked
 
 
 def logged_steps(linked: Linked) -> HostSteps | None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.pytorch import MODULE_PREFIX, PROFILER_STEP
 from traceanalyzer.analysis.names.serving import iteration
 from traceanalyzer.analysis.time.step_evidence import MIN_COVERAGE, MIN_WORK_SHARE, HostSteps, held
-from traceanalyzer.trace import RangeKind
+from traceanalyzer.trace import I64, Bool, RangeKind
 
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.trace import I64, Bool
+JAX_STEP = re.compile(r" step_num=-?\d+$")
+"""`StepTraceAnnotation("train", step_num=5)`, as the reader names it."""
 
 
 def profiler_steps(linked: Linked) -> HostSteps | None:
@@ -26,6 +26,18 @@ def profiler_steps(linked: Linked) -> HostSteps | None:
     ranges = linked.trace.host_ranges
     names = tuple(linked.trace.strings[c] for c in ranges.name[rows])
     return HostSteps("profiler_step", names, ranges.start[rows], ranges.end[rows])
+
+
+def step_annotations(linked: Linked) -> HostSteps | None:
+    """JAX's `StepTraceAnnotation`. What is launched between two of them belongs to the first: it is dispatched there,
+    and XLA's own threads launch later."""
+    named = texts_where(linked.trace.strings, JAX_STEP.search)
+    rows = outermost_ranges(linked, named, RangeKind.ANNOTATION)
+    if linked.trace.source != "xplane" or not len(rows):
+        return None
+    ranges = linked.trace.host_ranges
+    names = tuple(linked.trace.strings[c] for c in ranges.name[rows])
+    return HostSteps("annotation", names, ranges.start[rows], _until_next(ranges.start[rows], ranges.end[rows]))
 
 
 def iterations(linked: Linked) -> HostSteps | None:
@@ -77,8 +89,7 @@ def outermost_ranges(linked: Linked, named: Bool, kind: RangeKind) -> I64:
         return rows
     rows = rows[np.lexsort((-ranges.end[rows], ranges.start[rows]))]
     reach = np.maximum.accumulate(ranges.end[rows])
-    result: I64 = rows[np.concatenate(([True], ranges.start[rows][1:] >= reach[:-1]))]
-    return result
+    return rows[np.concatenate(([True], ranges.start[rows][1:] >= reach[:-1]))]
 
 
 def _until_next(start: I64, end: I64) -> I64:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,16 +10,13 @@ from traceanalyzer.analysis.algebra.intervals import union
 from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.framework import names_used
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.pytorch import FRAMEWORK, LAYER_LIKE, TRAINING
 from traceanalyzer.analysis.names.serving import iteration
 from traceanalyzer.analysis.time.markers import outermost_modules, outermost_ranges
 from traceanalyzer.analysis.time.step_evidence import DIGITS, MIN_COVERAGE, MIN_REPEATS, HostSteps
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import DeviceOpKind, RangeKind
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.trace import I32, I64, Bool
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I32, I64, Bool, DeviceOpKind, RangeKind
 
 MIN_MATCH = 0.9
 """Share of device ops that must recur one period later; occasional extra ops are the rest."""
@@ -182,8 +178,7 @@ def _alike(linked: Linked, rows: I64, bounds: I64) -> I64:
 
 
 def _equal_to(column: I32 | I64, usual: int) -> Bool:
-    result: Bool = column == column[usual]
-    return result
+    return column == column[usual]
 
 
 def _period(sequence: I32) -> tuple[int, int] | None:

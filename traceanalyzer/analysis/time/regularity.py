@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.spread import robust_sigma
-from traceanalyzer.figures import NS_PER_MS, metric
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from traceanalyzer.trace import F64, Bool
+from traceanalyzer.base.figures import NS_PER_MS, metric
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import F64, Bool
 
 MIN_STEPS = 20
 """Fewer steps show neither a trend nor two modes."""
@@ -118,8 +114,7 @@ def outliers(time: F64) -> Bool:
     typical = time if modes is None else time[time > np.sqrt(modes[0] * modes[1])]
     centre = float(np.median(typical))
     spread = robust_sigma(typical, centre)
-    result: Bool = time > max(OUTLIER_RATIO * centre, centre + OUTLIER_DEVIATIONS * spread)
-    return result
+    return time > max(OUTLIER_RATIO * centre, centre + OUTLIER_DEVIATIONS * spread)
 
 
 def two_modes(time: F64) -> tuple[float, float, float] | None:

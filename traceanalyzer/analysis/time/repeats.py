@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.lookup import places, where
 from traceanalyzer.analysis.time.periods import find_period, numbered_part
 from traceanalyzer.analysis.time.step_evidence import without_numbers
-from traceanalyzer.figures import metric, ms
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.figures import metric, ms
+from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import RangeKind
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.time.timed import Timed
 
 MIN_SHARE = 0.3
 """Repetition that fills less of the step tells little of it."""
@@ -63,7 +59,7 @@ def repeats(timed: Timed) -> Repeats | None:
         return None
     index = steps.warmup + int(steps.duration[steps.steady].argmax())
     rows = np.flatnonzero((steps.of_op == index) & (ops.device == timed.device))
-    found = find_period(timed, rows, whole=False) if len(rows) else None
+    found = find_period(timed.linked, rows, whole=False) if len(rows) else None
     if found is None or found.count < MIN_COUNT:
         return None
     begin = ops.start[rows[found.bounds[:-1]]]
@@ -72,4 +68,4 @@ def repeats(timed: Timed) -> Repeats | None:
     if share < MIN_SHARE:
         return None
     count, ops_of_one = found.count, int(found.bounds[1] - found.bounds[0])
-    return Repeats(count, ms(length / count), ops_of_one, min(share, 1.0), numbered_part(timed, found))
+    return Repeats(count, ms(length / count), ops_of_one, min(share, 1.0), numbered_part(timed.linked, found))

@@ -7,25 +7,21 @@ of that period and nothing else did; kernels shorter than the period have none: 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import F64
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import F64, I64, Bool
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I64, Bool
 
 ROLES = {
     "sm_active": re.compile(r"^SMs? Active|^sm__cycles_active", re.IGNORECASE),
     "warps": re.compile(r"^Compute Warps in Flight|^sm__warps_active", re.IGNORECASE),
     "tensor": re.compile(r"^Tensor Active|^sm__.*pipe_tensor.*cycles_active", re.IGNORECASE),
-    "dram": re.compile(r"^DRAM (Throughput|Bandwidth)|^dram__throughput", re.IGNORECASE),
-    "dram_read": re.compile(r"^DRAM Read|^dram__read_throughput", re.IGNORECASE),
-    "dram_write": re.compile(r"^DRAM Write|^dram__write_throughput", re.IGNORECASE),
+    "dram": re.compile(r"^(DRAM|HBM) (Throughput|Bandwidth|BW)|^dram__throughput", re.IGNORECASE),
+    "dram_read": re.compile(r"^(DRAM|HBM) Read|^dram__read_throughput", re.IGNORECASE),
+    "dram_write": re.compile(r"^(DRAM|HBM) Write|^dram__write_throughput", re.IGNORECASE),
 }
 """Counters of `nsys profile --gpu-metrics-devices`, and the same ones by their names in CUPTI."""
 PERCENT = re.compile(r"%|pct")
@@ -130,8 +126,7 @@ def alone_through(timed: Timed, here: Bool, start: I64, end: I64) -> I64:
     only = (begun - ended == 1) & (begun > 0)
     one = last[at]
     through = only & (begin[one] <= start) & (finish[one] >= end)
-    result: I64 = np.where(through, rows[one], -1)
-    return result
+    return np.where(through, rows[one], -1)
 
 
 def _sum(a: float | None, b: float | None) -> float | None:

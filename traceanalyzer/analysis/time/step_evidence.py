@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.lookup import where
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.pytorch import LAYER_LIKE, OPTIMIZER_STEP
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import RangeKind, is_sorted
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I32, I64, RangeKind, is_sorted
 from traceanalyzer.trace.distinct import ranked
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.trace import I32, I64
 
 STEP_LIKE = re.compile(r"step|iter|batch", re.IGNORECASE)
 DIGITS = re.compile(r"\d+")
@@ -58,7 +55,7 @@ class Held:
 
 def held(linked: Linked, start: I64, end: I64) -> Held:
     """What ranges in time order, apart from each other, hold. Without device work host ranges count instead."""
-    work = linked.once(launched)
+    work = linked.memo(launched)
     first, stop = np.searchsorted(work.time, start), np.searchsorted(work.time, end)
     between = int(stop[-1] - first[0])
     if not between:

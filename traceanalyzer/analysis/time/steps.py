@@ -9,30 +9,27 @@ of a run are contiguous either way. (Dividing the recorded window by the number 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import blocks, places
+from traceanalyzer.analysis.algebra.blocks import scatter
+from traceanalyzer.analysis.algebra.lookup import places
 from traceanalyzer.analysis.joined.blocking import closing_waits, device_waits
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.time.extent import extent
 from traceanalyzer.analysis.time.logged_steps import logged_steps
-from traceanalyzer.analysis.time.markers import iterations, module_calls, profiler_steps
+from traceanalyzer.analysis.time.markers import iterations, module_calls, profiler_steps, step_annotations
 from traceanalyzer.analysis.time.periods import periodic
-from traceanalyzer.analysis.time.step_evidence import HostSteps, annotated, between_optimizer_steps, launched
-from traceanalyzer.errors import EmptyRecordingError
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import RangeKind, narrowed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.trace import I32, I64, Bool
+from traceanalyzer.analysis.time.step_evidence import HostSteps, annotated, between_optimizer_steps
+from traceanalyzer.base.errors import EmptyRecordingError
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I32, I64, Bool, RangeKind, narrowed
 
 EVIDENCE: tuple[Callable[[Linked], HostSteps | None], ...] = (
     profiler_steps,
+    step_annotations,
     iterations,
     annotated,
     module_calls,
@@ -123,9 +120,7 @@ def find_steps(linked: Linked) -> Steps:
     """The steps of a recording, from the best evidence it has (`EVIDENCE`); without any the whole of it is one."""
     found = (evidence(linked) for evidence in EVIDENCE)
     steps = (_assemble(linked, one) for one in found if one is not None)
-    result = next((one for one in steps if one is not None), None) or whole_recording(linked)
-    linked.forget(launched)
-    return result
+    return next((one for one in steps if one is not None), None) or whole_recording(linked)
 
 
 def _assemble(linked: Linked, found: HostSteps) -> Steps | None:
@@ -205,12 +200,15 @@ def _without_shutdown(linked: Linked, found: HostSteps) -> I64:
     calls, ranges = linked.trace.api_calls, linked.trace.host_ranges
     recorders = _recorders_waits(linked)
     active = np.full(len(found.names), -1, np.int64)
-    for time, counted in ((calls.end, ~recorders), (ranges.end, ranges.kind == RangeKind.OP)):
-        for here in blocks(len(time)):
-            ended = time[here][counted[here]]
-            index = places(found.start, ended, side="right") - 1
-            inside = (index >= 0) & (ended <= found.end[np.maximum(index, 0)])
-            np.maximum.at(active, index[inside], ended[inside])
+
+    def inside(time: I64, counted: Bool) -> tuple[I64, I64]:
+        ended = time[counted]
+        index = places(found.start, ended, side="right") - 1
+        within = (index >= 0) & (ended <= found.end[np.maximum(index, 0)])
+        return index[within], ended[within]
+
+    scatter(np.maximum, active, inside, calls.end, ~recorders)
+    scatter(np.maximum, active, inside, ranges.end, ranges.kind == RangeKind.OP)
     tails = (found.end - active)[:-1][active[:-1] >= 0]
     end = found.end.copy()
     if len(tails) and active[-1] >= 0:

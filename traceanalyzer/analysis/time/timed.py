@@ -3,37 +3,46 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.blocks import blockwise
 from traceanalyzer.analysis.algebra.lean import flat
-from traceanalyzer.analysis.algebra.lookup import blocks, places
+from traceanalyzer.analysis.algebra.lookup import Column, places
 from traceanalyzer.analysis.joined.joined import Joined
+from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.joined.memo import Memo
 from traceanalyzer.analysis.time.collective_calls import CollectiveCalls, collective_calls
 from traceanalyzer.analysis.time.devices import DeviceActivity, device_activity
 from traceanalyzer.analysis.time.host_timeline import HostTimeline
 from traceanalyzer.analysis.time.steps import Steps, find_steps
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I64, Bool, Trace
 from traceanalyzer.trace.distinct import distinct
 
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.algebra.lookup import Column
-    from traceanalyzer.analysis.joined.knowledge import Knowledge
-    from traceanalyzer.trace import Bool, Trace
 
+@dataclass(frozen=True, eq=False)
+class Timed(Memo):
+    """Steps and the activity of devices and host."""
 
-class Timed(Joined):
-    """`Joined` with steps and the activity of devices and host."""
+    joined: Joined
+    only_step: int | None = None
+    """Narrows every figure to the step with that index."""
 
-    def __init__(self, trace: Trace, knowledge: Knowledge | None = None, only_step: int | None = None) -> None:
-        """`only_step` narrows every figure to the step with that index."""
-        super().__init__(trace, knowledge)
-        self.only_step = only_step
+    @property
+    def trace(self) -> Trace:
+        """The recording."""
+        return self.joined.trace
+
+    @property
+    def linked(self) -> Linked:
+        """The joins of its rows."""
+        return self.joined.linked
 
     @cached_property
     def steps(self) -> Steps:
         """The recording's steps; one step that spans everything where it has none."""
-        steps = find_steps(self)
+        steps = find_steps(self.linked)
         return steps if self.only_step is None else steps.only(self.only_step)
 
     @cached_property
@@ -45,12 +54,12 @@ class Timed(Joined):
         """Which of these host times lie in the host range of a steady-state step."""
         steady = self.steps.steady
         first, last = self.steps.host_start[steady], self.steps.host_end[steady]
-        result = np.empty(len(start), bool)
-        for here in blocks(len(start)):
-            time = start[here]
+
+        def is_steady(time: I64) -> Bool:
             index = places(first, time, side="right") - 1
-            result[here] = (index >= 0) & (time < last[np.maximum(index, 0)])
-        return result
+            return (index >= 0) & (time < last[np.maximum(index, 0)])
+
+        return blockwise(is_steady, start)
 
     @cached_property
     def steady_calls(self) -> Bool:
@@ -60,7 +69,7 @@ class Timed(Joined):
     @cached_property
     def activity(self) -> dict[int, DeviceActivity]:
         """What each device did, by CUDA ordinal in ascending order; only devices with at least one op."""
-        return {int(d): device_activity(self, int(d)) for d in distinct(self.trace.device_ops.device)}
+        return {int(d): device_activity(self.linked, int(d)) for d in distinct(self.trace.device_ops.device)}
 
     @cached_property
     def device(self) -> int | None:
@@ -70,9 +79,9 @@ class Timed(Joined):
     @cached_property
     def timeline(self) -> HostTimeline:
         """What the host was doing over time."""
-        return HostTimeline.build(self, self.steps)
+        return HostTimeline.build(self.joined, self.steps)
 
     @cached_property
     def collective_calls(self) -> CollectiveCalls:
         """The collectives on the devices, with what their framework said about them."""
-        return collective_calls(self, self.steps)
+        return collective_calls(self.linked, self.steps)

@@ -9,8 +9,8 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
+from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.collect.host import nvml
-from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -79,6 +79,10 @@ def _ncu() -> Check:
     return _program("ncu", "only `collect ncu` and reading .ncu-rep need it")
 
 
+def _rocprofv3() -> Check:
+    return _program("rocprofv3", "only `collect rocprofv3` (AMD GPUs) needs it")
+
+
 def _program(name: str, need: str) -> Check:
     found = shutil.which(name)
     if found is None:
@@ -103,4 +107,4 @@ def _gpu(gpu: dict[str, object]) -> str:
     return f"{gpu['name']}, {size}, driver {gpu['driver']}{slowed}"
 
 
-CHECKS: tuple[Callable[[], Check], ...] = (_torch, _cuda, _device_activities, _nvml, _nsys, _ncu)
+CHECKS: tuple[Callable[[], Check], ...] = (_torch, _cuda, _device_activities, _nvml, _nsys, _ncu, _rocprofv3)

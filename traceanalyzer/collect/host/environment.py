@@ -18,7 +18,7 @@ from traceanalyzer.collect.host import nvml, program
 from traceanalyzer.collect.host.export import write_json
 from traceanalyzer.collect.host.loader import describe as describe_loader
 from traceanalyzer.collect.host.ranks import current_rank
-from traceanalyzer.variables import ALLOWED_VARIABLES
+from traceanalyzer.trace.variables import ALLOWED_VARIABLES
 
 if TYPE_CHECKING:
     from pathlib import Path

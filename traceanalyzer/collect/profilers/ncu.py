@@ -12,8 +12,8 @@ import re
 import shutil
 from typing import TYPE_CHECKING
 
+from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.collect.run import CannotRecordError
-from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -11,9 +11,9 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
+from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.collect.profilers.nsys_scrub import scrub
 from traceanalyzer.collect.run import CannotRecordError
-from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

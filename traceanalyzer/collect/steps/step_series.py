@@ -7,9 +7,9 @@ from collections import deque
 from dataclasses import asdict
 from typing import Any
 
+from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.collect.host import cuda
 from traceanalyzer.collect.steps.units import Amounts
-from traceanalyzer.frozen import dataclass
 
 NS_PER_MS = 1e6
 NOTHING = Amounts()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.base.frozen import dataclass
 
 MS_PER_S = 1e3
 FLOP_PER_TFLOP = 1e12

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from traceanalyzer.diagnosis.compile.pairs import count, start_advice
+from traceanalyzer.diagnosis.compile.pairs import Pair, count, start_advice
 from traceanalyzer.diagnosis.finding import Evidence, Finding
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from traceanalyzer.analysis.compile.model import Compiled
-    from traceanalyzer.diagnosis.compile.pairs import Pair
+from traceanalyzer.replay.compile.model import Compiled
 
 AUTOTUNE_SHARE = 0.2
 """Of the compile time from which autotuning is worth a finding: a tuned start pays it back only over many steps."""

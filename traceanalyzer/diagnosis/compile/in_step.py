@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from traceanalyzer.diagnosis.compile.pairs import CompileAdvice
+from traceanalyzer.diagnosis.compile.pairs import CompileAdvice, Pair
 from traceanalyzer.diagnosis.finding import Evidence, Finding, Severity
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from traceanalyzer.analysis.compile.model import BreakRow, Compiled
-    from traceanalyzer.diagnosis.compile.pairs import Pair
+from traceanalyzer.replay.compile.model import BreakRow, Compiled
 
 HIGH_SHARE, MEDIUM_SHARE = 0.2, 0.05
 """Of the step; the same limits as for other findings."""

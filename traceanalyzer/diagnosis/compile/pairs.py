@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.finding import BottleneckClass, Finding
-from traceanalyzer.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from traceanalyzer.diagnosis.compile.at_start import autotune, cache, failures, ranks, recompiles
 from traceanalyzer.diagnosis.compile.in_step import breaks, cudagraphs
 from traceanalyzer.diagnosis.compile.pairs import CompileDiagnosis, count
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.compile.model import Compiled
+from traceanalyzer.replay.compile.model import Compiled
 
 FINDINGS = (
     "graph-break",

@@ -1,81 +1,46 @@
-"""The remedies, one visible list: each is `trigger -> scenario -> wording`. `analyze` and `whatif` predict from it."""
+"""The remedies, one visible list: each is `trigger -> words -> scenario`. `analyze` and `whatif` predict from it."""
 
 from __future__ import annotations
 
-from traceanalyzer.diagnosis.remedies.communication import (
-    compress_gradients,
-    fix_straggler,
-    keep_parameters,
-    larger_buckets,
-    no_sync_accumulation,
-    overlap_communication,
-    prefetch_parameters,
-    smaller_buckets,
-    smaller_messages,
-)
-from traceanalyzer.diagnosis.remedies.data import (
-    copy_ahead,
-    data_loader_workers,
-    keep_on_device,
-    pinned_memory,
-)
-from traceanalyzer.diagnosis.remedies.host import (
-    avoid_allocations,
-    fixed_shapes,
-    move_host_work,
-    remove_syncs,
-    warm_up,
-)
-from traceanalyzer.diagnosis.remedies.kernels import (
-    channels_last,
-    fuse_elementwise,
-    fused_attention,
-    low_precision,
-    no_recompute,
-    pad_shapes,
-    tf32,
-)
-from traceanalyzer.diagnosis.remedies.launches import (
-    batch_calls,
-    batched_matmul,
-    compile_model,
-    cuda_graph,
-    fused_optimizer,
-    fused_rnn,
-    larger_batch,
-)
+from traceanalyzer.diagnosis.remedies import communication, data, host, kernels, launches, loops, straggler
 
 REMEDIES = (
-    remove_syncs.REMEDY,
-    cuda_graph.REMEDY,
-    compile_model.REMEDY,
-    batch_calls.REMEDY,
-    fuse_elementwise.REMEDY,
-    fused_optimizer.REMEDY,
-    fused_rnn.REMEDY,
-    batched_matmul.REMEDY,
-    data_loader_workers.REMEDY,
-    copy_ahead.REMEDY,
-    pinned_memory.REMEDY,
-    keep_on_device.REMEDY,
-    tf32.REMEDY,
-    low_precision.REMEDY,
-    fused_attention.REMEDY,
-    channels_last.REMEDY,
-    pad_shapes.REMEDY,
-    no_recompute.REMEDY,
-    no_sync_accumulation.REMEDY,
-    larger_buckets.REMEDY,
-    smaller_buckets.REMEDY,
-    compress_gradients.REMEDY,
-    overlap_communication.REMEDY,
-    keep_parameters.REMEDY,
-    prefetch_parameters.REMEDY,
-    smaller_messages.REMEDY,
-    fix_straggler.REMEDY,
-    move_host_work.REMEDY,
-    avoid_allocations.REMEDY,
-    warm_up.REMEDY,
-    fixed_shapes.REMEDY,
-    larger_batch.REMEDY,
+    host.remove_syncs,
+    launches.cuda_graph,
+    launches.compile_model,
+    loops.batch_calls,
+    kernels.fuse_elementwise,
+    loops.fused_optimizer,
+    loops.fused_rnn,
+    loops.batched_matmul,
+    data.data_loader_workers,
+    data.copy_ahead,
+    data.pinned_memory,
+    data.keep_on_device,
+    kernels.tf32,
+    kernels.low_precision,
+    kernels.fused_attention,
+    kernels.channels_last,
+    kernels.pad_shapes,
+    kernels.no_recompute,
+    communication.no_sync_accumulation,
+    communication.larger_buckets,
+    communication.smaller_buckets,
+    communication.compress_gradients,
+    communication.overlap_communication,
+    communication.keep_parameters,
+    communication.prefetch_parameters,
+    communication.smaller_messages,
+    straggler.fix_straggler,
+    host.move_host_work,
+    host.avoid_allocations,
+    host.warm_up,
+    host.fixed_shapes,
+    launches.larger_batch,
 )
+"""In the order in which `whatif` has those of equal gain."""
+
+NOT_REPLAYED = ("faster_kernels", "chunked_loss", "checkpoint", "expandable_segments", "free_tensors")
+"""Changes that rules propose by name: of kernels that nobody has a better one of, and of memory."""
+NAMES = tuple(sorted([*(remedy.id for remedy in REMEDIES), *NOT_REPLAYED]))
+"""What `remedy` can be in a report. The names are a contract; more may be added."""

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies import REMEDIES
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.analysis.replay.whatif import Prediction, Replay
-    from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
-
+from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
+from traceanalyzer.replay.whatif import Prediction, Replay
 
 SAME = 0.97
 """A fast host whose step is not shorter than this share of the usual one's is not what the step waits for."""
@@ -45,15 +40,15 @@ def advise(m: Measurements) -> list[Advice]:
 
 
 def _worth_it(replay: Replay, remedy: Remedy, offer: Offer) -> bool:
-    """Whether it saves enough, and something by the cautious reading. What makes launches fewer must do so with a fast
-    host, too: how long dispatch takes without the profiler is what is known worst, and where the GPU is then busy all
-    the time there are no pauses to save. And there any host that keeps up leads to the same step: what a remedy costs a
-    slow one is not known."""
+    """Whether it saves enough, and something by the pessimistic reading. What makes launches fewer must do so with a
+    fast host, too: how long dispatch takes without the profiler is what is known worst, and where the GPU is then busy
+    all the time there are no pauses to save. And there any host that keeps up leads to the same step: what a remedy
+    costs a slow one is not known."""
     least_ms = remedy.least_gain * replay.base_ms
     if replay.gain_ms(offer.scenario) < least_ms:
         return False
-    sure_ms, fast = remedy.sure * least_ms, remedy.cls == "launch"
+    least_pessimistic_ms, fast = remedy.min_pessimistic_share * least_ms, remedy.cls == "launch"
     usual = not remedy.costs_host or replay.fast_host_ms < SAME * replay.base_ms
-    return (not usual or replay.cautious_gain_ms(offer.scenario) >= sure_ms) and (
-        not fast or replay.gain_of_fast_host_ms(offer.scenario) >= sure_ms
+    return (not usual or replay.pessimistic_gain_ms(offer.scenario) >= least_pessimistic_ms) and (
+        not fast or replay.gain_of_fast_host_ms(offer.scenario) >= least_pessimistic_ms
     )

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.causes.inputs import LOADERS
 from traceanalyzer.analysis.joined.framework import Framework
-from traceanalyzer.analysis.replay.on_tape import in_backward
-from traceanalyzer.analysis.replay.tape import make_tape
-from traceanalyzer.hardware import GIGA
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.analysis.replay.tape import Tape
+from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.replay.on_tape import in_backward
+from traceanalyzer.replay.recorded import make_tape
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.trace.hardware import GIGA
 
 _TRAINING = re.compile(r"^autograd::engine|^Optimizer\.step#|multi_tensor_apply|[Aa]dam")
 _DDP = re.compile(r"DistributedDataParallel|torch::distributed::reducer|distributed\.ddp")
@@ -23,7 +21,7 @@ _ACCELERATE = re.compile(r"(^|/)accelerate/|transformers/trainer\.py")
 _LIGHTNING = re.compile(r"^\[pl\]|^\[Strategy\]|(lightning|pytorch_lightning)/")
 _COMPILED = re.compile(r"^Torch-Compiled Region|^## Call CompiledFxGraph|^triton_(poi|red|per|for)_")
 USUAL_BUCKET_BYTES = 25 * 2**20
-"""DDP's bucket of gradients, unless asked for another."""
+"""DDP's bucket of gradients, unless another is set."""
 LEAST_OF_MESSAGES = 0.04
 """Share of the step that another way to send the same gradients or parameters must save: what it costs the
 computation beside it is not recorded."""
@@ -51,12 +49,12 @@ class Program(NamedTuple):
 
 def program(m: Measurements) -> Program:
     """What the names in the recording tell of the program."""
-    return m.once(_program)
+    return m.memo(_program)
 
 
 def _program(m: Measurements) -> Program:
     return Program(
-        pytorch=m.framework is Framework.PYTORCH,
+        pytorch=m.joined.framework is Framework.PYTORCH,
         training=_shows(m, _TRAINING),
         ddp=_shows(m, _DDP),
         fsdp=_shows(m, _FSDP),
@@ -81,7 +79,7 @@ def _in_graphs(m: Measurements) -> bool:
 
 def tape_of(m: Measurements) -> Tape | None:
     """The steady steps of the recording without the profiler; None where they cannot be replayed."""
-    return None if m.replay is None else m.replay.usual[0]
+    return None if m.replay is None else m.replay.typical[0]
 
 
 def tapes_of_others(m: Measurements) -> list[Tape]:
@@ -121,9 +119,9 @@ def waiting_share(m: Measurements) -> float | None:
 def by_links_ms(m: Measurements) -> float | None:
     """What the messages of known size would take a step at the rate of the GPU's links; None where the links or most of
     the messages are not known, or where they are not much faster."""
-    gpu = None if m.device is None else m.gpus[m.device]
-    known = [row for row in m.collectives if row.bus_gbs and row.device == m.device]
-    total = sum(row.total_ms for row in m.collectives if row.device == m.device)
+    gpu = None if m.timed.device is None else m.linked.gpus[m.timed.device]
+    known = [row for row in m.collectives if row.bus_gbs and row.device == m.timed.device]
+    total = sum(row.total_ms for row in m.collectives if row.device == m.timed.device)
     time = sum(row.total_ms for row in known)
     if gpu is None or gpu.link is None or time < MOSTLY_WAITING * total:
         return None

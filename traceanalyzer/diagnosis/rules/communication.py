@@ -1,29 +1,29 @@
-"""Findings on communication."""
+"""Findings on communication, and on the rank that others wait for."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from traceanalyzer.analysis.replay.scenarios import COMMUNICATION_OVERLAPPED
-from traceanalyzer.diagnosis.draft import Draft, Remedy, share
+from traceanalyzer.diagnosis.draft import Draft, Proposal, share
 from traceanalyzer.diagnosis.finding import Evidence
+from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import MOSTLY_WAITING, by_links_ms, program, waiting_share
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.trace import Bool
+from traceanalyzer.diagnosis.words import Words, everywhere
+from traceanalyzer.trace import Bool
 
 ROWS = 3
 """Kinds of collectives named in the evidence."""
 BYTES_PER_MB = 1e6
-OF_GRADIENTS = (
+OF_GRADIENTS = Words(
     "Overlap or shrink communication: start gradient reduction during the backward pass (DDP buckets, FSDP prefetch), "
     "reduce once per optimizer step when accumulating gradients (no_sync), use async collectives, lower precision or "
-    "larger messages."
+    "larger messages.",
+    "Overlap or shrink communication: start it on a stream of its own as soon as its data is ready, in fewer and "
+    "larger messages, in lower precision.",
+    "Overlap or shrink communication: XLA's latency-hiding scheduler (--xla_gpu_enable_latency_hiding_scheduler=true), "
+    "lower precision, larger messages.",
 )
-OF_ANYTHING = (
+OF_ANYTHING = everywhere(
     "Overlap or shrink communication: start it as soon as its data is ready (async_op=True) and compute something else "
     "meanwhile, send fewer and larger messages, in lower precision."
 )
@@ -31,8 +31,16 @@ BY_LINK = (
     "all its messages, without waiting for other ranks and without start-up; recordings of all ranks tell how much of "
     "the rest is waiting"
 )
+ALL_HIDDEN = "all exposed communication hidden; it includes waiting for slower ranks, which overlap does not remove"
 REDUCTIONS = ("all_reduce", "reduce_scatter", "all_gather", "reduce")
 """How gradients, or parameters in shards, travel."""
+BALANCE = everywhere(
+    "Give every rank the same work: balance batches by tokens or sequence length, pipeline stages and experts by "
+    "measured cost; rule out a slower GPU (clocks, temperature, other processes)."
+)
+UNBLOCK = "Find what holds up the CPU of rank {rank} (its idle gaps say where): the other ranks pay for it, too."
+MIN_WAIT_SHARE = 0.05
+"""Share of the step that another rank must wait before one rank is said to hold up the run."""
 
 
 def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
@@ -40,40 +48,34 @@ def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
     budget = m.step.budget
     if budget is None or m.communication is None or budget.exposed_communication <= 0:
         return
-    exposed = budget.exposed_communication
+    exposed, overlap = budget.exposed_communication, m.communication.overlap_share
     evidence = [
         share(m, exposed, "communication that does not overlap with compute"),
-        Evidence(
-            "overlap of communication",
-            m.communication.overlap_share,
-            "share",
-            "share of its time that overlaps with compute",
-        ),
+        Evidence("overlap of communication", overlap, "share", "share of its time that overlaps with compute"),
+        *_collectives(m),
     ]
+    waiting, by_link = waiting_share(m), by_links_ms(m)
+    if waiting is not None:
+        evidence.append(Evidence("waiting for other ranks", waiting, "share", "of the communication of this rank"))
+    elif by_link is not None:
+        evidence.append(Evidence("time at the rate of the links", by_link, "ms", BY_LINK))
+    action = OF_GRADIENTS if _of_gradients(m) else OF_ANYTHING
+    # What messages need is known and what of the rest is waiting is not: then nothing tells what overlap would save.
+    bound = waiting is None and by_link is not None
+    hide = Proposal(action, ALL_HIDDEN, bound=bound, name="overlap_communication")
+    proposals = [] if waiting is not None and waiting > MOSTLY_WAITING else [hide]
+    yield Draft(
+        "exposed-communication", "communication", "Communication does not overlap with compute",
+        "exposed_communication", exposed, evidence, proposals, words=OF_GRADIENTS,
+    )  # fmt: skip
+
+
+def _collectives(m: Measurements) -> Iterator[Evidence]:
+    """The kinds of collectives with the most exposed time."""
     for row in sorted(m.collectives, key=lambda row: -row.exposed_ms)[:ROWS]:
         size = "" if row.message_bytes is None else f" of {row.message_bytes / BYTES_PER_MB:.3g} MB"
         where = f"{row.collective}{size}, group {row.group or 'not recorded'}"
-        evidence.append(Evidence("exposed time", row.exposed_ms, "ms", where))
-    waiting = waiting_share(m)
-    by_link = by_links_ms(m)
-    if waiting is None and by_link is not None:
-        evidence.append(Evidence("time at the rate of the links", by_link, "ms", BY_LINK))
-    if waiting is not None:
-        evidence.append(Evidence("waiting for other ranks", waiting, "share", "of the communication of this rank"))
-    action = OF_GRADIENTS if _of_gradients(m) else OF_ANYTHING
-    basis = "all exposed communication hidden; it includes waiting for slower ranks, which overlap does not remove"
-    # What messages need is known and what of the rest is waiting is not: then nothing tells what overlap would save.
-    untold = waiting is None and by_link is not None
-    remedy = Remedy(action, basis, COMMUNICATION_OVERLAPPED, bound=untold, name="overlap_communication")
-    yield Draft(
-        "exposed-communication",
-        "communication",
-        "Communication does not overlap with compute",
-        "exposed_communication",
-        exposed,
-        evidence,
-        [] if waiting is not None and waiting > MOSTLY_WAITING else [remedy],
-    )
+        yield Evidence("exposed time", row.exposed_ms, "ms", where)
 
 
 def _of_gradients(m: Measurements) -> bool:
@@ -81,3 +83,41 @@ def _of_gradients(m: Measurements) -> bool:
     exposed = sum(row.exposed_ms for row in m.collectives)
     reduced = sum(row.exposed_ms for row in m.collectives if row.collective in REDUCTIONS)
     return program(m).training and 2 * reduced >= exposed
+
+
+def straggler(m: Measurements, _free: Bool) -> Iterator[Draft]:
+    """One rank is late at the collectives: because it computes longer, or because its device idles."""
+    ranks = m.ranks
+    if ranks is None or len(ranks.rows) < 2 or not ranks.rows[ranks.critical].straggler:
+        return
+    rows, slow = ranks.rows, ranks.rows[ranks.critical]
+    others = [row for i, row in enumerate(rows) if i != ranks.critical]
+    waited = max((r.waiting_ms for r in others if r.waiting_ms is not None), default=None)
+    if waited is not None and waited < MIN_WAIT_SHARE * m.mean_step_ms:
+        return
+    mean = sum(row.compute_ms for row in others) / len(others)
+    where = f"rank {slow.rank}, per step"
+    waiting = None if waited is None else waited / m.mean_step_ms
+    longest = "waiting of the rank that waits longest"
+    evidence = [
+        Evidence(longest, waiting, "share", "of the recorded step", MIN_WAIT_SHARE),
+        Evidence("compute", slow.compute_ms, "ms", where),
+        Evidence("compute", mean, "ms", "mean of the other ranks, per step"),
+        Evidence("idle", slow.idle_ms, "ms", where),
+    ]
+    title = f"Rank {slow.rank} holds up the others"
+    excess = (slow.compute_ms - mean) * len(others) / len(rows)
+    if excess > MIN_WAIT_SHARE * m.mean_step_ms:
+        balance = Proposal(BALANCE, "the work spread evenly over the ranks", name="fix_straggler")
+        yield Draft("straggler", "compute", f"{title}: it computes longer", "compute", excess, evidence, [balance])
+    elif _idles(m):
+        find = everywhere(UNBLOCK.format(rank=slow.rank))
+        unblock = Proposal(find, "counted in the findings on idle time", name="fix_straggler")
+        yield Draft("straggler", "host", f"{title}: its GPU idles", "none", None, evidence, [unblock])
+
+
+def _idles(m: Measurements) -> bool:
+    """Whether the late rank's GPU idles in the step that the report speaks of, too: a profiler alone can make it
+    late."""
+    budget = m.step.budget
+    return m.step.basis == "recorded" or budget is None or budget.idle >= MIN_WAIT_SHARE * m.step.step_ms

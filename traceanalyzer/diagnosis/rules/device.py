@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from traceanalyzer.analysis.groups import bounds, passes
 from traceanalyzer.analysis.groups.ops import TOP_KERNELS, group, of_class, steady
-from traceanalyzer.analysis.replay.changes.numbers import wide_matrices
-from traceanalyzer.diagnosis.draft import Draft, Remedy, share, times
-from traceanalyzer.diagnosis.finding import Evidence
+from traceanalyzer.diagnosis.draft import Draft, Proposal, share, times
+from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence
+from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import program
 from traceanalyzer.diagnosis.shares import step_shares
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.diagnosis.finding import BottleneckClass
-    from traceanalyzer.trace import Bool
+from traceanalyzer.diagnosis.words import Words, everywhere
+from traceanalyzer.replay.changes.precision import wide_matrices
+from traceanalyzer.trace import Bool
 
 FUSED_PASS_RATIO = 7 / 4
 """A fused Adam step touches 7 tensors (parameter, gradient, two moments; three are written back), a single
@@ -35,10 +31,32 @@ MOSTLY_BUSY = 0.5
 MIN_BUSY_SHARE = 0.25
 """A GPU that computes less than this much of the step has no kernels worth looking at first."""
 
+FUSE_OPTIMIZER = Words(
+    "Use the fused implementation: torch.optim.AdamW(..., fused=True), or compile the step.",
+    "Update all parameters in one kernel.",
+)
+FUSE_CHAIN = Words(
+    "Fuse this chain: torch.compile, a fused library operator (F.layer_norm, F.scaled_dot_product_attention, fused "
+    "losses) or a Triton kernel, so that data is read and written once.",
+    "Fuse this chain into one kernel, so that data is read and written once.",
+    "XLA fuses what one jit function holds: put the chain into one, or write it as a Pallas kernel.",
+)
+CHEAPER = (
+    "Make the kernels cheaper that take longest beyond their roofline: fused operators, other shapes or "
+    "layouts{precision}."
+)
+LIMITED = (
+    "Make the top kernels cheaper: lower precision, fusion, better shapes; Nsight Compute (ncu) says what limits each."
+)
+LIMITED_IN_JAX = (
+    "Make the top kernels cheaper: bfloat16, shapes that fill the tensor cores, a fused kernel (Pallas, cuDNN); "
+    "Nsight Compute (ncu) says what limits each."
+)
+
 
 def optimizer_passes(m: Measurements, free: Bool) -> Iterator[Draft]:
     """An optimizer step written as many passes over its state."""
-    found = passes.optimizer_passes(m, free)
+    found = passes.optimizer_passes(m.rated, free)
     if found is None:
         return
     total = found.kernels.total_ms
@@ -48,16 +66,16 @@ def optimizer_passes(m: Measurements, free: Bool) -> Iterator[Draft]:
         Evidence("longest pass", found.longest_ms, "ms", found.longest),
     ]
     basis = "a fused step takes at least 7/4 of the longest pass (tensors touched: 7 against 4)"
-    action = "Use the fused implementation: torch.optim.AdamW(..., fused=True), or compile the step."
-    remedy = Remedy(action, basis, name="fused_optimizer")
+    fused = Proposal(FUSE_OPTIMIZER, basis, name="fused_optimizer")
     claim = max(total - FUSED_PASS_RATIO * found.longest_ms, 0.0)
     title = "The optimizer makes many passes over its state"
-    yield Draft("optimizer-not-fused", "memory", title, "compute", claim, evidence, [remedy], found.kernels.rows)
+    rows = found.kernels.rows
+    yield Draft("optimizer-not-fused", "memory", title, "compute", claim, evidence, [fused], rows, FUSE_OPTIMIZER)
 
 
 def memory_chains(m: Measurements, free: Bool) -> Iterator[Draft]:
     """Runs of memory-bound kernels one after the other, which one kernel could do in a single pass."""
-    found = passes.chains(m, free)
+    found = passes.chains(m.rated, free)
     if found is None:
         return
     total = found.kernels.total_ms
@@ -70,15 +88,11 @@ def memory_chains(m: Measurements, free: Bool) -> Iterator[Draft]:
         where = "a step, each run moving as much as its kernel with the most"
         evidence.append(Evidence("traffic saved", found.bytes_saved, "bytes", where))
     evidence += times(found.kernels.top)
-    action = (
-        "Fuse this chain: torch.compile, a fused library operator (F.layer_norm, F.scaled_dot_product_attention, fused "
-        "losses) or a Triton kernel, so that data is read and written once."
-    )
     basis = "each run taking as long as its longest kernel; kernels that work on different data save less"
-    remedy = Remedy(action, basis, name="fuse_elementwise")
+    fused = Proposal(FUSE_CHAIN, basis, name="fuse_elementwise")
     title = "Chains of memory-bound kernels could be one kernel each"
     claim = total - found.longest_ms
-    yield Draft("memory-chains", "memory", title, "compute", claim, evidence, [remedy], found.kernels.rows)
+    yield Draft("memory-chains", "memory", title, "compute", claim, evidence, [fused], found.kernels.rows, FUSE_CHAIN)
 
 
 def plain_compute(m: Measurements, free: Bool) -> Iterator[Draft]:
@@ -95,18 +109,16 @@ def plain_compute(m: Measurements, free: Bool) -> Iterator[Draft]:
     if total:
         shares_of = [(row.total_ms / total, row.title) for row in classes[:TOP_KERNELS]]
         evidence += [Evidence("share of compute time", part, "share", title) for part, title in shares_of]
-    evidence += times(group(m, steady(m) & m.is_compute).top)
+    evidence += times(group(m.timed, steady(m.timed) & m.linked.is_compute).top)
     evidence += _at_the_roofline(m)
-    action = (
-        "Make the kernels cheaper that take longest beyond their roofline: fused operators, other shapes or layouts"
-        f"{', lower precision' if wide_matrices(m).any() else ''}."
-    )
+    action = CHEAPER.format(precision=", lower precision" if wide_matrices(m.rated).any() else "")
     basis = "no estimate: few kernels reach their roofline"
-    remedy = Remedy(action, basis, bound=True, name="faster_kernels")
-    above = bounds.above_limits_ms(m, free)
-    remedies = [remedy] if _could_be_faster(m) else []
+    faster = Proposal(everywhere(action), basis, bound=True, name="faster_kernels")
+    above = bounds.above_limits_ms(m.rated, free)
+    proposals = [faster] if _could_be_faster(m) else []
     claim = m.step.budget.compute * NEARLY_ALL if above is None else above
-    yield Draft(GPU_BUSY, cls, "GPU compute time by kernel", "compute", claim, evidence, remedies)
+    words = Words(action, LIMITED, LIMITED_IN_JAX)
+    yield Draft(GPU_BUSY, cls, "GPU compute time by kernel", "compute", claim, evidence, proposals, words=words)
 
 
 def _could_be_faster(m: Measurements) -> bool:
@@ -116,7 +128,9 @@ def _could_be_faster(m: Measurements) -> bool:
     known = program(m)
     if m.step.budget is None or m.step.budget.compute < MOSTLY_BUSY * m.step.step_ms or known.compiled:
         return False
-    above = bounds.above_limits_ms(m, (~m.is_matrix | wide_matrices(m)) & ~of_class(m, *FOR_THEMSELVES))
+    above = bounds.above_limits_ms(
+        m.rated, (~m.linked.is_matrix | wide_matrices(m.rated)) & ~of_class(m.joined, *FOR_THEMSELVES)
+    )
     if above is None:
         return not known.in_graphs
     return above >= UNREACHED * m.step.budget.compute
@@ -124,7 +138,7 @@ def _could_be_faster(m: Measurements) -> bool:
 
 def _computes(m: Measurements, cls: str) -> bool:
     """Whether work of a class is computation: neither communication nor a copy."""
-    return cls != "memcpy" and not m.classes.is_communication[m.classes.index(cls)]
+    return cls != "memcpy" and not m.linked.classes.is_communication[m.linked.classes.index(cls)]
 
 
 def _at_the_roofline(m: Measurements) -> Iterator[Evidence]:
@@ -145,7 +159,7 @@ def _at_the_roofline(m: Measurements) -> Iterator[Evidence]:
 
 def above_roofline(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Kernels faster than their roofline: their data was in a cache, or their model does not fit."""
-    found = bounds.above_roofline(m)
+    found = bounds.above_roofline(m.rated)
     if found is None:
         return
     evidence = [

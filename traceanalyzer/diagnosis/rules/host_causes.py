@@ -1,26 +1,33 @@
-"""Findings on host work with a remedy of its own: first use, allocation, graphs, compilation, page migration; and on
-kernels that the recording has lost."""
+"""Findings on host work with a remedy of its own: first use, allocation, graphs, compilation, page migration, changing
+shapes; and on kernels that the recording has lost."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from traceanalyzer.analysis.causes.details import IdleDetail
 from traceanalyzer.analysis.groups.host_details import detail_ms, longest_of
-from traceanalyzer.analysis.replay.changes.warmup import graphs_kept
-from traceanalyzer.analysis.replay.scenarios import Scenario
-from traceanalyzer.diagnosis.draft import Draft, Remedy, share
+from traceanalyzer.analysis.groups.new_shapes import new_shapes as find_new_shapes
+from traceanalyzer.diagnosis.draft import Draft, Proposal, share
 from traceanalyzer.diagnosis.finding import Evidence
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.diagnosis.finding import RemedyName
-    from traceanalyzer.trace import Bool
+from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.remedies.host import PREPARED, PREPARED_BEFORE
+from traceanalyzer.diagnosis.words import Words, everywhere
+from traceanalyzer.replay.changes.warmup import graphs_kept
+from traceanalyzer.replay.scenarios import Scenario
+from traceanalyzer.trace import Bool
 
 BASIS = "this idle time gone, an upper bound"
 ONCE = "this idle time gone, an upper bound; if it is the program's start, later steps do not have it"
+CUDNN_BENCHMARK = "cudnn.benchmark"
+"""The condition that says whether each new convolution is tried with all algorithms, or a heuristic is asked."""
+
+FIXED_SHAPES = Words(
+    "Keep the shapes of convolutions and attention: crop, pad or bucket the inputs, generate with a static KV cache. "
+    "Where they must change, leave torch.backends.cudnn.benchmark off, and cuDNN out of attention: "
+    "torch.backends.cuda.enable_cudnn_sdp(False)."
+)
 
 
 class _Cause(NamedTuple):
@@ -29,7 +36,7 @@ class _Cause(NamedTuple):
     what: str
     action: str
     basis: str
-    remedy: RemedyName | None
+    remedy: str | None
 
 
 CAUSES = {
@@ -100,20 +107,20 @@ def host_causes(m: Measurements, _free: Bool) -> Iterator[Draft]:
     if m.idle is None or m.step.idle is None or m.idle.host <= 0:
         return
     for detail, cause in CAUSES.items():
-        recorded = detail_ms(m, detail)
+        recorded = detail_ms(m.causes, detail)
         if recorded <= 0:
             continue
         # Without the profiler host work is as long as recorded in proportion to all of it.
         idle = min(recorded / m.idle.host, 1.0) * m.step.idle.host
         evidence = [share(m, idle, cause.what), *_longest(m, detail)]
         alone = detail in SCENARIOS
-        remedy = Remedy(cause.action, cause.basis, SCENARIOS.get(detail), name=cause.remedy, alone=alone)
+        remedy = Proposal(everywhere(cause.action), cause.basis, SCENARIOS.get(detail), name=cause.remedy, alone=alone)
         yield Draft(cause.id, "host", cause.title, "idle.host", idle, evidence, [remedy])
 
 
 def lost_kernels(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Idle time during which kernels were launched that are not in the recording."""
-    recorded = detail_ms(m, IdleDetail.LOST)
+    recorded = detail_ms(m.causes, IdleDetail.LOST)
     if m.step.idle is None or recorded <= 0:
         return
     idle = min(recorded, m.step.idle.other)
@@ -122,5 +129,24 @@ def lost_kernels(m: Measurements, _free: Bool) -> Iterator[Draft]:
 
 
 def _longest(m: Measurements, detail: IdleDetail) -> Iterator[Evidence]:
-    for length, text in longest_of(m, detail):
+    for length, text in longest_of(m.causes, detail):
         yield Evidence("longest gap", length, "ms", text)
+
+
+def new_shapes(m: Measurements, _free: Bool) -> Iterator[Draft]:
+    """cuDNN's operators get inputs of other shapes from step to step, and the GPU idles while the host is in them."""
+    found = find_new_shapes(m.causes, PREPARED)
+    if found is None or m.step.idle is None or m.idle is None or m.idle.host <= 0:
+        return
+    idle_ms = found.idle_ms * m.step.idle.host / m.idle.host
+    setting = next((c.value for c in m.trace.conditions if c.name == CUDNN_BENCHMARK), "not known")
+    evidence = [
+        Evidence("operators whose shapes change", ", ".join(found.operators), "", "steady state"),
+        Evidence("idle during CPU work in them", found.idle_ms, "ms", "per recorded step"),
+        Evidence("steps with other shapes than the one before", found.changed, "", f"of {found.steps} steady steps"),
+        Evidence("shapes", found.shapes, "", "in the steady steps"),
+        Evidence(CUDNN_BENCHMARK, setting, "", "conditions of the recording"),
+    ]
+    keep = Proposal(FIXED_SHAPES, PREPARED_BEFORE.basis, name="fixed_shapes")
+    title = "Changing input shapes make cuDNN re-plan inside the step"
+    yield Draft("new-shapes", "host", title, "idle.host", idle_ms, evidence, [keep])

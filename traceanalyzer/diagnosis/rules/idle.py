@@ -2,37 +2,51 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from traceanalyzer.analysis.causes.details import IdleDetail
 from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.analysis.groups.host_details import longest_of, named_host_share
 from traceanalyzer.analysis.groups.idle import longest_gaps, queued_idle_ms
-from traceanalyzer.analysis.replay.scenarios import (
-    GAPS_CLOSED,
-    INPUT_READY,
-    LAUNCHES_FREE,
-    NO_HOST_WORK,
-)
 from traceanalyzer.diagnosis import loader_advice
-from traceanalyzer.diagnosis.draft import Draft, Remedy, share
+from traceanalyzer.diagnosis.draft import Draft, Proposal, share
 from traceanalyzer.diagnosis.finding import Evidence
+from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import program
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.trace import Bool
+from traceanalyzer.diagnosis.words import Words, everywhere
+from traceanalyzer.trace import Bool
 
 ALL_GONE = "this idle time gone, an upper bound"
-MORE_PER_LAUNCH = (
+MORE_PER_LAUNCH = Words(
     "Give the GPU more work per launch: capture the step in a CUDA graph (torch.compile(mode='reduce-overhead') "
-    "or torch.cuda.graph), compile or fuse small operators, use fused/foreach optimizers, or raise the batch size."
+    "or torch.cuda.graph), compile or fuse small operators, use fused/foreach optimizers, or raise the batch size.",
+    "Give the GPU more work per launch: capture the repeated part in a CUDA graph (cudaStreamBeginCapture, "
+    "cudaGraphLaunch), fuse small kernels, or give each launch more data.",
+    "Give the GPU more work per launch: put the whole step into one jit function, several steps into one call "
+    "(jax.lax.scan), or raise the batch size.",
 )
-MORE_IN_GRAPHS = (
+MORE_IN_GRAPHS = everywhere(
     "Give the GPU more work per launch: put more of the step, or several steps, into one CUDA graph, or raise the "
     "batch size."
+)
+FUSE_SHORT = Words(
+    "Fuse short kernels (torch.compile, a fused operator) or enlarge them; queued kernels cost about 1 us each.",
+    "Fuse short kernels or enlarge them; queued kernels cost about 1 us each.",
+)
+LOAD_AHEAD = (
+    "Load ahead: prepare the next input on another thread while the GPU works, in pinned memory (cudaHostAlloc), and "
+    "copy it with cudaMemcpyAsync on a stream of its own."
+)
+LOAD_AHEAD_IN_JAX = (
+    "Load ahead: prepare the next batch on another thread and put it on the GPU (jax.device_put) before the step needs "
+    "it."
+)
+WORK_ELSEWHERE = Words(
+    "Take CPU work out of the step: move Python computation, logging, metrics and I/O to another thread or out of the "
+    "loop; record stacks (with_stack=True) to see the lines.",
+    "Take CPU work out of the loop: run it on another thread or on the GPU, or queue the next GPU work before it; "
+    "record CPU samples (nsys profile --sample=process-tree) to see the functions.",
+    "Take CPU work out of the loop: jit the whole step; logging and metrics on another thread.",
 )
 ONE_GRAPH = 1.0
 """CUDA graphs that a step launches where it has been captured whole."""
@@ -52,16 +66,9 @@ def launch_bound(m: Measurements, _free: Bool) -> Iterator[Draft]:
         )
     evidence += _launch_evidence(m)
     action = MORE_IN_GRAPHS if program(m).in_graphs else MORE_PER_LAUNCH
-    remedies = [] if _one_graph(m) else [Remedy(action, ALL_GONE, LAUNCHES_FREE, name="cuda_graph")]
-    yield Draft(
-        "launch-bound",
-        "launch",
-        "The CPU cannot launch kernels as fast as the GPU runs them",
-        "idle.launch",
-        idle,
-        evidence,
-        remedies,
-    )
+    proposals = [] if _one_graph(m) else [Proposal(action, ALL_GONE, name="cuda_graph")]
+    title = "The CPU cannot launch kernels as fast as the GPU runs them"
+    yield Draft("launch-bound", "launch", title, "idle.launch", idle, evidence, proposals, words=MORE_PER_LAUNCH)
 
 
 def _one_graph(m: Measurements) -> bool:
@@ -75,26 +82,16 @@ def launch_latency(m: Measurements, _free: Bool) -> Iterator[Draft]:
     if idle <= 0:
         return
     evidence = [share(m, idle, "idle between ops that were already queued"), *_launch_evidence(m)]
-    action = (
-        "Fuse short kernels (torch.compile, a fused operator) or enlarge them; queued kernels cost about 1 us each."
-    )
-    remedy = Remedy(action, "pauses between queued kernels, an upper bound", GAPS_CLOSED, name="fuse_elementwise")
+    fuse = Proposal(FUSE_SHORT, "pauses between queued kernels, an upper bound", name="fuse_elementwise")
     # a graph's kernels wait for each other on the device: what fuses them says so itself
-    remedies = [] if program(m).in_graphs else [remedy]
-    yield Draft(
-        "launch-latency",
-        "launch",
-        "Kernel-to-kernel latency: the GPU pauses between short queued kernels",
-        "idle.launch",
-        idle,
-        evidence,
-        remedies,
-    )
+    proposals = [] if program(m).in_graphs else [fuse]
+    title = "Kernel-to-kernel latency: the GPU pauses between short queued kernels"
+    yield Draft("launch-latency", "launch", title, "idle.launch", idle, evidence, proposals, words=FUSE_SHORT)
 
 
 def _between_queued_ms(m: Measurements) -> float:
     """Idle time of a step between ops that had been queued: the device's own, so the same with and without profiler."""
-    return 0.0 if m.step.idle is None else min(queued_idle_ms(m), m.step.idle.launch)
+    return 0.0 if m.step.idle is None else min(queued_idle_ms(m.causes), m.step.idle.launch)
 
 
 def _launch_evidence(m: Measurements) -> list[Evidence]:
@@ -117,17 +114,12 @@ def input_wait(m: Measurements, _free: Bool) -> Iterator[Draft]:
     evidence = [share(m, idle.input, "idle while input data is awaited")]
     evidence += [Evidence("time in input loading", p.host_ms, "ms", p.name) for p in loading[:2]]
     evidence += loader_advice.evidence(m, m.loading) if m.loading is not None else ()
-    evidence += [Evidence("longest gap", d, "ms", text) for d, text in longest_gaps(m, IdleCause.INPUT)]
+    evidence += [Evidence("longest gap", d, "ms", text) for d, text in longest_gaps(m.causes, IdleCause.INPUT)]
     basis = "idle time while data was awaited; assumes that loading can be hidden behind the step completely"
-    yield Draft(
-        "input-wait",
-        "input",
-        "The GPU waits for input data",
-        "idle.input",
-        idle.input,
-        evidence,
-        [Remedy(loader_advice.action(m.loading), basis, INPUT_READY, name="data_loader_workers")],
-    )
+    words = Words(loader_advice.action(m.loading), LOAD_AHEAD, LOAD_AHEAD_IN_JAX)
+    ahead = Proposal(words, basis, name="data_loader_workers")
+    title = "The GPU waits for input data"
+    yield Draft("input-wait", "input", title, "idle.input", idle.input, evidence, [ahead], words=words)
 
 
 def host_work(m: Measurements, _free: Bool) -> Iterator[Draft]:
@@ -135,7 +127,7 @@ def host_work(m: Measurements, _free: Bool) -> Iterator[Draft]:
     idle = m.step.idle
     if idle is None or idle.host <= 0:
         return
-    left = idle.host * (1.0 - named_host_share(m))
+    left = idle.host * (1.0 - named_host_share(m.causes))
     if left <= 0:
         return
     evidence = [share(m, left, "idle during other CPU work between launches")]
@@ -143,20 +135,12 @@ def host_work(m: Measurements, _free: Bool) -> Iterator[Draft]:
         evidence.append(
             Evidence("CPU work without API calls", m.host.work_ms, "ms", "stretches from 0.1 ms on, per step")
         )
-    evidence += [Evidence("longest gap", d, "ms", text) for d, text in longest_of(m, IdleDetail.NONE, IdleCause.HOST)]
-    action = (
-        "Take CPU work out of the step: move Python computation, logging, metrics and I/O to another thread or out of "
-        "the loop; record stacks (with_stack=True) to see the lines."
-    )
-    yield Draft(
-        "host-work",
-        "host",
-        "The GPU waits for other CPU work between launches",
-        "idle.host",
-        left,
-        evidence,
-        [Remedy(action, ALL_GONE, NO_HOST_WORK, name="move_host_work")],
-    )
+    evidence += [
+        Evidence("longest gap", d, "ms", text) for d, text in longest_of(m.causes, IdleDetail.NONE, IdleCause.HOST)
+    ]
+    move = Proposal(WORK_ELSEWHERE, ALL_GONE, name="move_host_work")
+    title = "The GPU waits for other CPU work between launches"
+    yield Draft("host-work", "host", title, "idle.host", left, evidence, [move], words=WORK_ELSEWHERE)
 
 
 def profiler(m: Measurements, _free: Bool) -> Iterator[Draft]:
@@ -165,14 +149,8 @@ def profiler(m: Measurements, _free: Bool) -> Iterator[Draft]:
     if idle is None or idle.profiler <= 0:
         return
     evidence = [share(m, idle.profiler, "idle during the profiler's own work")]
-    yield Draft(
-        "profiler",
-        "inconclusive",
-        "The profiler itself makes the GPU wait (this time does not exist without it)",
-        "idle.profiler",
-        idle.profiler,
-        evidence,
-    )
+    title = "The profiler itself makes the GPU wait (this time does not exist without it)"
+    yield Draft("profiler", "inconclusive", title, "idle.profiler", idle.profiler, evidence)
 
 
 def unexplained(m: Measurements, _free: Bool) -> Iterator[Draft]:
@@ -181,12 +159,6 @@ def unexplained(m: Measurements, _free: Bool) -> Iterator[Draft]:
     if idle is None or idle.other <= 0:
         return
     evidence = [share(m, idle.other, "idle for reasons not recorded")]
-    evidence += [Evidence("longest gap", d, "ms", text) for d, text in longest_gaps(m, IdleCause.OTHER)]
-    yield Draft(
-        "idle-unexplained",
-        "inconclusive",
-        "The recording does not show why the GPU idles here",
-        "idle.other",
-        idle.other,
-        evidence,
-    )
+    evidence += [Evidence("longest gap", d, "ms", text) for d, text in longest_gaps(m.causes, IdleCause.OTHER)]
+    title = "The recording does not show why the GPU idles here"
+    yield Draft("idle-unexplained", "inconclusive", title, "idle.other", idle.other, evidence)

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.framework import Framework
 from traceanalyzer.analysis.names.pytorch import LIBRARY_RANGE, PROFILER_STEP
-from traceanalyzer.analysis.names.serving import iteration
+from traceanalyzer.analysis.names.serving import Iteration, iteration
+from traceanalyzer.analysis.tables.step_metrics import StepTime
 from traceanalyzer.analysis.time.coverage import WHOLE_SHARE
 from traceanalyzer.analysis.time.repeats import coinciding_range
-from traceanalyzer.figures import NS_PER_MS
+from traceanalyzer.base.figures import NS_PER_MS
+from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.trace import RangeKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.analysis.names.serving import Iteration
-    from traceanalyzer.analysis.tables.step_metrics import StepTime
 
 MANY_STEPS, MANY_EVENTS = 30, 200_000
 """More steps tell nothing new; a recording with fewer events than that is small however many steps it has."""
@@ -36,7 +31,7 @@ LIBRARY_MARKS = re.compile(
 )
 """Annotations that no user wrote."""
 NOTED_SPAN = 0.9
-"""Device work that spans less of the recording than this leaves start-up or shutdown to be told."""
+"""Device work that spans less of the recording than this leaves start-up or shutdown to be noted."""
 UNEVEN_RATIO = 1.3
 """A mean this far above the median is that of a few steps, not of the usual one."""
 UNEVEN_STD = 0.3
@@ -47,7 +42,7 @@ def recording_notes(m: Measurements) -> Iterator[str]:
     """What a reader should know before reading the figures of a step."""
     if m.trace.only_step_times:
         return
-    yield from _steps(m) if m.steps.found else _no_steps(m)
+    yield from _steps(m) if m.timed.steps.found else _no_steps(m)
     yield from _iterations(m)
     yield from _repeats(m)
     yield from _more_than_useful(m)
@@ -56,15 +51,15 @@ def recording_notes(m: Measurements) -> Iterator[str]:
 
 def _more_than_useful(m: Measurements) -> Iterator[str]:
     """Recordings that are longer, or marked more finely, than they need be: both disturb the program."""
-    count = m.steps.steady_count
-    if m.steps.found and count >= MANY_STEPS and m.trace.health.events >= MANY_EVENTS:
+    count = m.timed.steps.steady_count
+    if m.timed.steps.found and count >= MANY_STEPS and m.trace.health.events >= MANY_EVENTS:
         yield (
             f"{count} steps were recorded in {m.trace.health.events:,} events: four are enough for most of this "
             "report, 20 for outliers and drift; shorter recordings disturb the program less."
         )
     ranges = m.trace.host_ranges
     mine = (ranges.kind == RangeKind.ANNOTATION) & ~texts_where(m.trace.strings, LIBRARY_MARKS.search)[ranges.name]
-    a_step = float((mine & m.steady_host(ranges.start)).sum()) / count if m.steps.found else 0.0
+    a_step = float((mine & m.timed.steady_host(ranges.start)).sum()) / count if m.timed.steps.found else 0.0
     if a_step >= MANY_RANGES and a_step * RANGE_MS >= RANGES_SHARE * m.mean_step_ms:
         yield (
             f"{a_step:,.0f} annotated ranges a step cost the CPU about {_time(a_step * RANGE_MS)} of each "
@@ -77,10 +72,13 @@ def _own_markers(m: Measurements) -> Iterator[str]:
     calls, names = m.trace.api_calls, m.trace.strings
     starts = calls.end[texts_where(names, re.compile(r"^cu(da)?ProfilerStart$").match)[calls.name]]
     stops = calls.start[texts_where(names, re.compile(r"^cu(da)?ProfilerStop$").match)[calls.name]]
-    if m.steps.found or not len(starts) or not len(stops) or stops[-1] <= starts[0]:
+    if m.timed.steps.found or not len(starts) or not len(stops) or stops[-1] <= starts[0]:
         return
     region = (stops[-1] - starts[0]) / NS_PER_MS
-    before, after = ((m.launch_time >= 0) & (m.launch_time < starts[0])).sum(), (m.launch_time >= stops[-1]).sum()
+    before, after = (
+        ((m.linked.launch_time >= 0) & (m.linked.launch_time < starts[0])).sum(),
+        (m.linked.launch_time >= stops[-1]).sum(),
+    )
     if before + after:
         yield (
             f"The program marks {_time(float(region))} for profilers (cudaProfilerStart to cudaProfilerStop), and "
@@ -90,7 +88,7 @@ def _own_markers(m: Measurements) -> Iterator[str]:
 
 
 def _steps(m: Measurements) -> Iterator[str]:
-    seen, steps, times = m.coverage, m.steps, m.step_time
+    seen, steps, times = m.coverage, m.timed.steps, m.step_time
     if seen.steps_share is not None and seen.steps_share < WHOLE_SHARE:
         outside = ""
         if seen.idle_outside_share is not None and seen.work_outside_share is not None:
@@ -115,7 +113,7 @@ def _uneven(times: StepTime) -> bool:
 
 def _parts(m: Measurements) -> str:
     """What the periods of a recording may be."""
-    name = coinciding_range(m)
+    name = coinciding_range(m.timed)
     holds = f", each with one range `{name}`" if name else ""
     return f"{holds}. They may be parts of a step, such as layers; an annotation of the step ({_how(m)}) would tell"
 
@@ -130,24 +128,24 @@ def _no_steps(m: Measurements) -> Iterator[str]:
 
 def _iterations(m: Measurements) -> Iterator[str]:
     """Iterations of a serving engine by phase."""
-    steps = m.steps
-    told = [one for name in steps.names if (one := iteration(name)) is not None]
-    if not told or len(told) < len(steps):
+    steps = m.timed.steps
+    marked = [one for name in steps.names if (one := iteration(name)) is not None]
+    if not marked or len(marked) < len(steps):
         return
-    phases = np.array([one.phase for one in told])
+    phases = np.array([one.phase for one in marked])
     parts = [
         f"{count} {phase} ({_time(float(steps.duration[phases == phase].mean()) / NS_PER_MS)})"
         for phase, count in Counter(phases.tolist()).most_common()
     ]
-    what = ", ".join(parts) if len(told) > 1 else f"{told[0].phase}{_amount(told[0])}"
-    yield f"A step is one iteration of {told[0].framework}: {what}."
+    what = ", ".join(parts) if len(marked) > 1 else f"{marked[0].phase}{_amount(marked[0])}"
+    yield f"A step is one iteration of {marked[0].framework}: {what}."
 
 
 def _amount(one: Iteration) -> str:
     """How much an iteration does, as its marker says it."""
     amounts = ((one.requests, "request"), (one.tokens, "new token"))
-    told = [f"{count:,} {name}{'s' * (count != 1)}" for count, name in amounts if count]
-    return f" of {', '.join(told)}" if told else ""
+    known = [f"{count:,} {name}{'s' * (count != 1)}" for count, name in amounts if count]
+    return f" of {', '.join(known)}" if known else ""
 
 
 def _repeats(m: Measurements) -> Iterator[str]:
@@ -155,7 +153,7 @@ def _repeats(m: Measurements) -> Iterator[str]:
     if found is None:
         return
     what = f"one for each `{found.name}`" if found.name else "layers or micro-batches"
-    if m.steps.found:
+    if m.timed.steps.found:
         yield f"{found.count} repeats of {_time(found.mean_ms)} within the step: {what}."
     elif found.name:
         yield (
@@ -169,8 +167,15 @@ def _repeats(m: Measurements) -> Iterator[str]:
         )
 
 
+_MARKED_BY = {
+    Framework.PYTORCH: "record_function",
+    Framework.JAX: "jax.profiler.StepTraceAnnotation",
+    Framework.CUDA: "NVTX",
+}
+
+
 def _how(m: Measurements) -> str:
-    return "record_function" if m.framework is Framework.PYTORCH else "NVTX"
+    return _MARKED_BY[m.joined.framework]
 
 
 def _time(ms: float | None) -> str:

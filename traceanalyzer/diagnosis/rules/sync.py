@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from traceanalyzer.analysis.replay.scenarios import NO_HOST_SYNCS, NO_HOST_SYNCS_LAUNCHES_FREE
-from traceanalyzer.diagnosis.draft import Draft, Remedy, share
-from traceanalyzer.diagnosis.finding import Evidence
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.analysis.tables.syncs import SyncRow
-    from traceanalyzer.diagnosis.finding import BottleneckClass
-    from traceanalyzer.trace import Bool
+from traceanalyzer.analysis.tables.syncs import SyncRow
+from traceanalyzer.diagnosis.draft import Draft, Proposal, share
+from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence
+from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.words import Words, everywhere
+from traceanalyzer.replay.scenarios import NO_HOST_SYNCS_LAUNCHES_FREE
+from traceanalyzer.trace import Bool
 
 PLACES = 3
 """Waiting places named in the evidence."""
 BASIS = "all idle time after waits gone, an upper bound"
-AND_THEN = (
+DO_NOT_WAIT = Words(
+    "Do not wait for the GPU in the step: keep results on it and read them once every many steps (.item(), .cpu(), "
+    "print(tensor), tensor truth tests and synchronize() each wait); copy with non_blocking=True to pinned memory.",
+    "Do not wait for the GPU in the loop: cudaStreamSynchronize, cudaDeviceSynchronize and blocking copies empty its "
+    "queue. Queue the next work first, copy with cudaMemcpyAsync and pinned memory, and wait for an event where a "
+    "result is read; in OpenACC use async queues.",
+    "Do not read values in the step: float(x), np.asarray(x), print(x) and block_until_ready() each wait, and "
+    "so do host callbacks (jax.debug.print, pure_callback, io_callback); read them once every many steps.",
+)
+AND_THEN = everywhere(
     "Remove the waits, then also issue the work faster: a step without waits can be captured in a CUDA graph or "
     "compiled (mode='reduce-overhead'). Without that the host stays too slow to keep the GPU busy."
 )
@@ -36,24 +41,13 @@ def host_waits(m: Measurements, _free: Bool) -> Iterator[Draft]:
         Evidence("waits per step", sum(r.calls for r in costly), "", "calls that block on the GPU"),
     ]
     evidence += [Evidence("CPU blocked in the recording", r.host_wait_ms, "ms", _where(r)) for r in costly[:PLACES]]
-    action = (
-        "Do not wait for the GPU in the step: keep results on it and read them once every many steps (.item(), .cpu(), "
-        "print(tensor), tensor truth tests and synchronize() each wait); copy with non_blocking=True to pinned memory."
-    )
     larger: BottleneckClass = "launch" if idle.launch > idle.sync else "sync"
-    remedies = [
-        Remedy(action, BASIS, NO_HOST_SYNCS, name="remove_syncs"),
-        Remedy(AND_THEN, BASIS, NO_HOST_SYNCS_LAUNCHES_FREE, suffix="-and-launches", cls=larger, name="cuda_graph"),
+    proposals = [
+        Proposal(DO_NOT_WAIT, BASIS, name="remove_syncs"),
+        Proposal(AND_THEN, BASIS, NO_HOST_SYNCS_LAUNCHES_FREE, suffix="-and-launches", cls=larger, name="cuda_graph"),
     ]
-    yield Draft(
-        "host-waits",
-        "sync",
-        "The CPU blocks on the GPU, and the GPU's queue runs dry",
-        "idle.sync",
-        idle.sync,
-        evidence,
-        remedies,
-    )
+    title = "The CPU blocks on the GPU, and the GPU's queue runs dry"
+    yield Draft("host-waits", "sync", title, "idle.sync", idle.sync, evidence, proposals, words=DO_NOT_WAIT)
 
 
 def _where(row: SyncRow) -> str:

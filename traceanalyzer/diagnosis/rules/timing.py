@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from traceanalyzer.analysis.groups.step_times import slow_steps
+from traceanalyzer.analysis.tables.timing import TimingStats
 from traceanalyzer.analysis.time.regularity import MIN_STEPS, Regularity
 from traceanalyzer.diagnosis import loader_advice
-from traceanalyzer.diagnosis.draft import Draft, Remedy
+from traceanalyzer.diagnosis.draft import Draft, Part, Proposal
 from traceanalyzer.diagnosis.finding import Evidence
+from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.timing import INPUT_SHARE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.analysis.tables.timing import TimingStats
-    from traceanalyzer.diagnosis.draft import Part
-    from traceanalyzer.trace import Bool
+from traceanalyzer.diagnosis.words import Words, everywhere
+from traceanalyzer.trace import Bool
 
 DRIFT_SHARE = 0.05
 """A smaller trend is that of clocks and temperature."""
@@ -25,6 +21,22 @@ OUTLIER_SHARE = 0.01
 """Outliers that cost less are within the spread of steps."""
 SHOWN_STEPS = 5
 """Slow steps that are named."""
+
+LOAD_AHEAD = (
+    "Load ahead: prepare the next input on other threads while the GPU works; a faster or local copy of the data."
+)
+LOOK_AT_OUTLIERS = Words(
+    "See what happens at the slow steps: checkpoints and evaluation, Python's garbage collection (gc.disable() and "
+    "gc.collect() at fixed steps), allocator growth, recompilation, an exhausted input queue."
+)
+COMPARE_KINDS = everywhere(
+    "Find what every slow step has in common: input shapes or lengths (bucket or pad them), gradient accumulation, "
+    "logging or a synchronisation every n steps, two sets of nodes."
+)
+WATCH = everywhere(
+    "Watch clocks and temperature (throttling), memory (fragmentation, growing caches or lists, retained graphs) and "
+    "sequence lengths over the run."
+)
 
 
 def slow_input(m: Measurements, _free: Bool) -> Iterator[Draft]:
@@ -35,23 +47,17 @@ def slow_input(m: Measurements, _free: Bool) -> Iterator[Draft]:
     if not m.trace.only_step_times:
         return  # the trace shows what of the waiting the GPU noticed
     where = _where(m, stats)
-    action = f"{loader_advice.action(None)} Cheaper preprocessing, a faster or local copy of the data."
-    remedy = Remedy(
-        action, "logged time waiting for data; assumes that loading can be hidden behind the step completely"
+    words = Words(
+        f"{loader_advice.action(None)} Cheaper preprocessing, a faster or local copy of the data.", LOAD_AHEAD
     )
+    basis = "logged time waiting for data; assumes that loading can be hidden behind the step completely"
     evidence = [
         Evidence("time waiting for data", stats.data_share, "share", where, INPUT_SHARE),
         Evidence("time waiting for data", stats.data_time_ms, "ms", where),
     ]
-    yield Draft(
-        "slow-input",
-        "input",
-        "The step waits for its data",
-        "idle.input",
-        _claim(m, stats.data_time_ms),
-        evidence,
-        [remedy],
-    )
+    claim, ahead = _claim(m, stats.data_time_ms), Proposal(words, basis)
+    title = "The step waits for its data"
+    yield Draft("slow-input", "input", title, "idle.input", claim, evidence, [ahead], words=words)
 
 
 def slow_outliers(m: Measurements, _free: Bool) -> Iterator[Draft]:
@@ -67,16 +73,13 @@ def slow_outliers(m: Measurements, _free: Bool) -> Iterator[Draft]:
         Evidence("outliers", stats.outliers, "", where),
     ]
     if isinstance(stats, Regularity):
-        evidence.append(Evidence("slow steps", _names(slow_steps(m, m.budgets)), "", "as `traceanalyzer steps` lists"))
-    action = (
-        "See what happens at the slow steps: checkpoints and evaluation, Python's garbage collection "
-        "(gc.disable() and gc.collect() at fixed steps), allocator growth, recompilation, an exhausted input queue."
-    )
-    remedy = Remedy(action, f"{_said(stats)} time of outliers beyond the median step")
+        evidence.append(
+            Evidence("slow steps", _names(slow_steps(m.timed, m.budgets)), "", "as `traceanalyzer steps` lists")
+        )
+    look = Proposal(LOOK_AT_OUTLIERS, f"{_origin(stats)} time of outliers beyond the median step")
     claim = _claim(m, stats.outlier_excess_share * m.mean_step_ms)
-    yield _regularity(
-        "slow-outliers", f"{stats.outliers} steps are much slower than the others", claim, evidence, remedy
-    )
+    title = f"{stats.outliers} steps are much slower than the others"
+    yield _regularity("slow-outliers", title, claim, evidence, look)
 
 
 def two_kinds(m: Measurements, _free: Bool) -> Iterator[Draft]:
@@ -91,18 +94,10 @@ def two_kinds(m: Measurements, _free: Bool) -> Iterator[Draft]:
         Evidence("fast steps", stats.fast_mode_ms, "ms", "median"),
         Evidence("slow steps", stats.slow_mode_ms, "ms", "median"),
     ]
-    action = (
-        "Find what every slow step has in common: input shapes or lengths (bucket or pad them), gradient "
-        "accumulation, logging or a synchronisation every n steps, two sets of nodes."
-    )
-    basis = f"{_said(stats)}: all steps as fast as the fast ones, an upper bound where the slow ones do more work"
-    yield _regularity(
-        "two-kinds-of-steps",
-        "Step times fall into two groups, fast and slow",
-        _claim(m, excess),
-        evidence,
-        Remedy(action, basis),
-    )
+    basis = f"{_origin(stats)}: all steps as fast as the fast ones, an upper bound where the slow ones do more work"
+    compare = Proposal(COMPARE_KINDS, basis)
+    title = "Step times fall into two groups, fast and slow"
+    yield _regularity("two-kinds-of-steps", title, _claim(m, excess), evidence, compare)
 
 
 def drifting(m: Measurements, _free: Bool) -> Iterator[Draft]:
@@ -115,16 +110,12 @@ def drifting(m: Measurements, _free: Bool) -> Iterator[Draft]:
     drift = stats.busy_drift_share if isinstance(stats, Regularity) else stats.drift_share
     if drift is None or drift < DRIFT_SHARE:
         return
-    where = f"from the first to the last of {stats.steps} {_said(stats)} steps"
+    where = f"from the first to the last of {stats.steps} {_origin(stats)} steps"
     evidence = [
         Evidence("growth of the GPU's time" if busy else "growth of the step time", drift, "share", where, DRIFT_SHARE)
     ]
-    action = (
-        "Watch clocks and temperature (throttling), memory (fragmentation, growing caches or lists, retained "
-        "graphs) and sequence lengths over the run."
-    )
-    remedy = Remedy(action, f"{_said(stats)} trend; the first steps show what is possible")
-    yield _regularity("drift", "Steps become slower over the run", None, evidence, remedy)
+    watch = Proposal(WATCH, f"{_origin(stats)} trend; the first steps show what is possible")
+    yield _regularity("drift", "Steps become slower over the run", None, evidence, watch)
 
 
 def _differences(m: Measurements) -> TimingStats | Regularity | None:
@@ -133,7 +124,7 @@ def _differences(m: Measurements) -> TimingStats | Regularity | None:
     return logged if logged is not None and logged.steps >= MIN_STEPS else m.regularity
 
 
-def _said(stats: TimingStats | Regularity) -> str:
+def _origin(stats: TimingStats | Regularity) -> str:
     return "recorded" if isinstance(stats, Regularity) else "logged"
 
 
@@ -142,9 +133,9 @@ def _names(steps: list[str]) -> str:
     return ", ".join(steps[:SHOWN_STEPS]) + more
 
 
-def _regularity(id: str, title: str, claim: float | None, evidence: list[Evidence], remedy: Remedy) -> Draft:  # noqa: A002
+def _regularity(id: str, title: str, claim: float | None, evidence: list[Evidence], proposal: Proposal) -> Draft:  # noqa: A002
     part: Part = "none" if claim is None else "idle.other"
-    return Draft(id, "inconclusive", title, part, claim, evidence, [remedy])
+    return Draft(id, "inconclusive", title, part, claim, evidence, [proposal])
 
 
 def _claim(m: Measurements, ms: float) -> float | None:

@@ -2,33 +2,50 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from traceanalyzer.analysis.replay.scenarios import COPIES_HIDDEN
-from traceanalyzer.diagnosis.draft import Draft, Remedy, share
+from traceanalyzer.analysis.groups.small_copies import MANY, small_copies
+from traceanalyzer.analysis.tables.copies import CopyStats
+from traceanalyzer.base.figures import digits
+from traceanalyzer.diagnosis.draft import Draft, Proposal, share
 from traceanalyzer.diagnosis.finding import Evidence
+from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.shares import WITHIN, copied_within_ms
-from traceanalyzer.figures import digits
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.analysis.tables.copies import CopyStats
-    from traceanalyzer.diagnosis.finding import RemedyName
-    from traceanalyzer.trace import Bool
+from traceanalyzer.diagnosis.words import Words, everywhere
+from traceanalyzer.replay.changes.data.loading import copied_together
+from traceanalyzer.replay.scenarios import Scenario
+from traceanalyzer.trace import Bool
 
 ROWS = 3
 """Kinds of copies named in the evidence."""
 TOO_LONG_TO_HIDE = 0.5
 """A step with less than this share for all but its copies cannot hide them."""
+PIN = "Pin the host memory (pin_memory=True); pageable copies are slow and block the host. "
 HIDE = (
     "Copy on a side stream with non_blocking=True while the previous step computes; send less "
     "(smaller types, compute on the GPU what can be)."
 )
-SEND_LESS = (
+HIDE_IN_CUDA = (
+    "Copy on a stream of its own with cudaMemcpyAsync and pinned memory (cudaHostAlloc) while kernels run; send less: "
+    "smaller types, or keep the data on the GPU."
+)
+HIDE_IN_JAX = (
+    "Keep what steps pass on to each other on the GPU, and donate it (jax.jit(f, donate_argnums=0)): a donated buffer "
+    "is written in place, not copied. Put inputs on the GPU ahead of the step (jax.device_put)."
+)
+SEND_LESS = everywhere(
     "Copy less between CPU and GPU: keep on the GPU what is sent repeatedly (offloaded weights, constants), send "
     "smaller types, make the data on the GPU."
+)
+ONE_COPY = Scenario(
+    "copied_together",
+    copied_together,
+    "the small copies of a step are one: the others, and what the host does to launch and await them, are gone; "
+    "packing the tensors on the host is not counted",
+)
+TOGETHER = Words(
+    "Send them together: have collate_fn put the batch into few tensors (torch.stack, padded or nested), or pack them "
+    "into one pinned buffer, copy that, and split it into views on the GPU."
 )
 
 
@@ -48,36 +65,24 @@ def exposed_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
         evidence.append(Evidence("exposed copy time", row.exposed_ms, "ms", where))
         if row.bandwidth_gbs is not None:
             evidence.append(Evidence("achieved bandwidth", row.bandwidth_gbs, "GB/s", where))
-    yield Draft(
-        "exposed-copies",
-        "transfer",
-        "Memory copies do not overlap with compute",
-        "exposed_copy",
-        exposed,
-        evidence,
-        _remedies(m, between, shown, exposed),
-    )
+    proposals = _proposals(m, between, shown, exposed)
+    title, words = "Memory copies do not overlap with compute", proposals[-1].action
+    yield Draft("exposed-copies", "transfer", title, "exposed_copy", exposed, evidence, proposals, words=words)
 
 
-def _remedies(m: Measurements, between: list[CopyStats], shown: list[CopyStats], exposed: float) -> list[Remedy]:
+def _proposals(m: Measurements, between: list[CopyStats], shown: list[CopyStats], exposed: float) -> list[Proposal]:
     """To hide the copies; where they take longer than the rest of the step, which can hide no more than itself, to send
     less comes first."""
     pageable = any(row.source_memory == "pageable" or row.target_memory == "pageable" for row in shown)
     least = max(_longest_direction_ms(between), m.step.step_ms - exposed)
-    name: RemedyName = "pinned_memory" if pageable else "copy_ahead"
-    hidden = Remedy(
-        ("Pin the host memory (pin_memory=True); pageable copies are slow and block the host. " if pageable else "")
-        + HIDE,
-        "copies hidden behind the rest of the step: it takes the longer of the two",
-        COPIES_HIDDEN,
-        name=name,
-        least_ms=least,
-    )
+    words = Words(PIN + HIDE if pageable else HIDE, HIDE_IN_CUDA, HIDE_IN_JAX)
+    basis = "copies hidden behind the rest of the step: it takes the longer of the two"
+    hidden = Proposal(words, basis, name="pinned_memory" if pageable else "copy_ahead", least_ms=least)
     if exposed <= (1.0 - TOO_LONG_TO_HIDE) * m.step.step_ms:
         return [hidden]
     most = m.step.step_ms - least
-    told = f"the copies take longer than all else, which can hide at most {digits(most)} of their {digits(exposed)} ms"
-    return [Remedy(SEND_LESS, told, suffix="-less", bound=True), hidden]
+    basis = f"the copies take longer than all else, which can hide at most {digits(most)} of their {digits(exposed)} ms"
+    return [Proposal(SEND_LESS, basis, suffix="-less", bound=True), hidden]
 
 
 def _longest_direction_ms(between: list[CopyStats]) -> float:
@@ -107,7 +112,22 @@ def device_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
         Evidence("exposed copy time", r.exposed_ms, "ms", f"{r.op or r.call or WITHIN}, {r.size}") for r in rows[:ROWS]
     ]
     action = "Copy less within the GPU: write results where they are needed, views instead of copies, no concatenation."
-    remedy = Remedy(action, "copies within the GPU gone, an upper bound")
-    yield Draft(
-        "device-copies", "memory", "The GPU copies within its own memory", "exposed_copy", exposed, evidence, [remedy]
-    )
+    less = Proposal(everywhere(action), "copies within the GPU gone, an upper bound")
+    title = "The GPU copies within its own memory"
+    yield Draft("device-copies", "memory", title, "exposed_copy", exposed, evidence, [less])
+
+
+def many_small_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
+    """The step sends many small tensors to the GPU one by one. What they cost is idle time that other findings have,
+    so no headroom is claimed."""
+    found = small_copies(m.timed)
+    if found is None or m.mean_step_ms <= 0:
+        return
+    evidence = [
+        Evidence("CPU time in small copies", found.host_ms / m.mean_step_ms, "share", "of each recorded step"),
+        Evidence("small copies to the GPU", found.a_step, "", "per step, up to 64 kB", MANY),
+        Evidence("median size", found.median_bytes, "bytes", found.operator or "API calls"),
+        Evidence("their time on the GPU", found.device_ms, "ms", "per step"),
+    ]
+    title = "Many small copies go to the GPU one by one"
+    yield Draft("small-copies", "launch", title, "none", None, evidence, [Proposal(TOGETHER, ONE_COPY.basis, ONE_COPY)])

@@ -11,15 +11,13 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from traceanalyzer import version
-from traceanalyzer.limits import MIB, limits
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+from traceanalyzer.base.limits import MIB, limits
 
 FORMAT = 2
 """Of the files that models are kept in."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from traceanalyzer.trace import alike
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _WIDTHS = (1, 2, 4)
 """Bytes of an unsigned distance; what needs more is kept as it is."""

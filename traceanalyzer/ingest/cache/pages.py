@@ -1,27 +1,25 @@
 """What commands printed before: the same command on the same files prints it again, and loads no analysis for that.
 
-A page belongs to all that it depends on: the command with its options, the recordings, what lies beside them and may be
-read with them, the limits in force, and the program as it is. Where that cannot be told from names and times alone,
-nothing is kept.
+A page belongs to all that it depends on: the command with its options, the recordings, what lies in their folders and
+may be read with them, the limits in force, and the program as it is. Where that cannot be told from names and times
+alone, nothing is kept.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from traceanalyzer.files import files_read
+from traceanalyzer.base.files import files_read
+from traceanalyzer.base.limits import limits
+from traceanalyzer.base.reading import reading
 from traceanalyzer.ingest.beside import COMPILED, may_be_beside
-from traceanalyzer.ingest.cache.folder import place
 from traceanalyzer.ingest.cache.identity import as_it_is, digest_of, identity_of, program
-from traceanalyzer.ingest.cache.texts import keep_text, kept_text
-from traceanalyzer.limits import limits
-from traceanalyzer.reading import reading
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from traceanalyzer.ingest.cache.store import get_text, place, put_text
 
 MOST_FILES, MOST_NAMES = 1000, 20_000
 """That are looked at, and in each folder; more take longer than they save."""
@@ -32,16 +30,16 @@ class Page(NamedTuple):
 
     question: tuple[object, ...]
     inputs: tuple[str, ...]
-    name: str
+    key: str
     """Digest of all that it depends on."""
     files: tuple[Path, ...]
     """The only ones that it may be made from."""
 
 
 def page_of(question: tuple[object, ...], inputs: Sequence[str]) -> Page | None:
-    """The page that answers a question, told by its `repr`, about files and folders; None where it is not kept."""
-    folder = place() if reading().cache else None
-    if folder is None:
+    """The page that answers a question, known by its `repr`, about files and folders; None where it is not kept: there
+    is no cache, or names and times alone do not say what it depends on."""
+    if not reading().cache or place() is None:
         return None
     try:
         files = _files_of(inputs)
@@ -59,20 +57,15 @@ def page_of(question: tuple[object, ...], inputs: Sequence[str]) -> Page | None:
 
 def kept_page(page: Page) -> str | None:
     """The text of a page that was printed before."""
-    folder = place()
-    text = None if folder is None else kept_text(folder, page.name)
+    text = get_text(page.key)
     return None if text is None else text.decode("utf-8", "replace")
 
 
 def keep_page(page: Page, text: str) -> None:
     """Keep what was printed, if it was made from the files of the page, and they are as they were."""
-    folder = place()
-    if folder is None or not files_read() <= set(page.files) or page_of(page.question, page.inputs) != page:
-        return
-    try:
-        keep_text(folder, page.name, text.encode())
-    except ValueError:  # text that no file can hold
-        return
+    if files_read() <= set(page.files) and page_of(page.question, page.inputs) == page:
+        with suppress(ValueError):  # text that no file can hold
+            put_text(page.key, text.encode())
 
 
 def _files_of(inputs: Sequence[str]) -> tuple[Path, ...]:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from traceanalyzer.ingest.kineto.events import Event
 from traceanalyzer.ingest.kineto.repair import BOUNDARY, Decoded, decode, decode_quickly, decode_strictly
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-
-    from traceanalyzer.ingest.kineto.events import Event
-    from traceanalyzer.ingest.stream import ByteStream
+from traceanalyzer.ingest.stream import ByteStream
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')

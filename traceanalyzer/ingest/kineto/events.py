@@ -40,6 +40,8 @@ class Group(enum.IntEnum):
     INSTANT = 12
     META = 13
     COUNTER = 14
+    RANGE_COUNTERS = 15
+    MTIA = 16
 
 
 _GROUPS = {
@@ -56,6 +58,10 @@ _GROUPS = {
     "user_annotation": Group.ANNOTATION,
     "python_function": Group.PYTHON,
     "gpu_user_annotation": Group.DEVICE_RANGE,
+    "cuda_profiler_range": Group.RANGE_COUNTERS,
+    "mtia_ccp_events": Group.KERNEL,
+    "mtia_insight": Group.MTIA,
+    "mtia_counters": Group.MTIA,
     "cuda_sync": Group.SYNC,
     "overhead": Group.OVERHEAD,
     "trace": Group.SPAN,
@@ -122,6 +128,8 @@ class Args(Struct, gc=False):
     warps: Raw = msgspec.field(default=Raw(), name="num_warps")
     stages: Raw = msgspec.field(default=Raw(), name="num_stages")
     kernel_options: Raw = msgspec.field(default=Raw(), name="kernel_kwargs")
+    kind: Raw = Raw()
+    """Of AMD's kernels: `Dispatch Kernel`, or `Dispatch Task` where a graph is replayed."""
 
 
 NO_ARGS = Args()

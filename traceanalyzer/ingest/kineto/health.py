@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 
-from traceanalyzer.trace import Health
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from traceanalyzer.ingest.kineto.chunks import KinetoFile
-    from traceanalyzer.ingest.kineto.rows import Rows
-    from traceanalyzer.trace import ApiCalls, DeviceOps
+from traceanalyzer.ingest.kineto.chunks import KinetoFile
+from traceanalyzer.ingest.kineto.events import Group
+from traceanalyzer.ingest.kineto.rows import Rows
+from traceanalyzer.trace import ApiCalls, DeviceOps, Health
 
 _SYSTEMATIC_SHARE = 0.01
 """Share of device ops that start before their launch above which the two clocks disagree."""
@@ -32,9 +28,10 @@ def make_health(
     ops: DeviceOps,
     api: ApiCalls,
     pids: list[int],
+    remark: str,
 ) -> Health:
     """Counts and notes for the report."""
-    mended = sum(table.mended for table in rows.tables)
+    mended = sum(columns.mended for columns in rows.tables.values())
     repaired, lost = rows.repaired + mended, rows.lost
     notes = (
         damage and f"The file ends early, after {rows.events:,} events: {damage}.",
@@ -46,6 +43,8 @@ def make_health(
         lost and f"{lost:,} events were damaged and are missing from all figures.",
         clipped and f"{clipped:,} device operations had impossible durations and were cut at the next one's start.",
         _clock_note(ops, api),
+        remark,
+        *unread(rows),
     )
     return Health(
         events=rows.events,
@@ -56,6 +55,18 @@ def make_health(
         truncated=file.truncated or bool(damage),
         notes=tuple(note for note in notes if note),
     )
+
+
+def unread(rows: Rows) -> list[str]:
+    """What rows that are only counted hold."""
+    ranges, insight = rows.counts[Group.RANGE_COUNTERS], rows.counts[Group.MTIA]
+    said = (
+        ranges
+        and f"{ranges:,} rows are counters of CUPTI's range profiler (cuda_profiler_range): their times are made up by "
+        "the recorder, so they are on no timeline; `traceanalyzer collect ncu` measures kernels.",
+        insight and f"{insight:,} rows are MTIA's own counters and insights, which are not read.",
+    )
+    return [text for text in said if text]
 
 
 def _several(pids: list[int]) -> str:

@@ -6,15 +6,13 @@ Each distinct text is looked at once; what has another form than expected counts
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Raw, Struct
 
+from traceanalyzer.ingest.kineto.events import Args
 from traceanalyzer.trace import OccupancyLimit
-
-if TYPE_CHECKING:
-    from traceanalyzer.ingest.kineto.events import Args
 
 FACTORS = {
     "WARPS": OccupancyLimit.WARPS,

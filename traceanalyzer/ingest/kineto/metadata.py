@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
+from traceanalyzer.base.limits import limits
 from traceanalyzer.ingest.kineto.chunks import BYTE_ORDER_MARK
 from traceanalyzer.ingest.kineto.repair import mend
-from traceanalyzer.limits import limits
 from traceanalyzer.trace import Device
 
 _NUMBERS = ("baseTimeNanoseconds", "record_shapes", "with_stack", "profile_memory", "rank", "world_size")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from traceanalyzer.ingest.columns import Texts
-    from traceanalyzer.ingest.kineto.events import Args
+from traceanalyzer.ingest.columns import Texts
+from traceanalyzer.ingest.kineto.events import Args
 
 COLUMNS = ("shapes", "dtypes", "strides", "concrete")
 MOST_KINDS = 1 << 14

@@ -10,31 +10,45 @@ the text takes, or less.
 
 from __future__ import annotations
 
-import os
 import sys
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
 
-import msgspec
-
-from traceanalyzer.errors import UnreadableInputError
-from traceanalyzer.ingest.kineto.chunks import KinetoFile, NotWholeError
-from traceanalyzer.ingest.kineto.handover import Parts, Recoding, append, part_of, receive
+from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base.parallel import LEAST_BYTES
+from traceanalyzer.base.parallel.children import Child, children, shared_numbers
+from traceanalyzer.base.reading import reading
+from traceanalyzer.ingest.kineto.chunks import TAIL_BYTES, KinetoFile, NotWholeError, boundary_before, whole_chunks
+from traceanalyzer.ingest.kineto.handover import Part, Recoding, append, part_of
 from traceanalyzer.ingest.kineto.rows import Rows
-from traceanalyzer.ingest.kineto.worker import TICKET_BYTES, Stretch, Work, left_over, read_stretches
-from traceanalyzer.ingest.processes import LEAST_BYTES, Process, memory_files, running
 from traceanalyzer.ingest.stream import PIECE_BYTES, ByteStream, open_stream, text_bytes
-from traceanalyzer.limits import limits
-from traceanalyzer.reading import reading
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-    from typing import BinaryIO
-
-WORKER = "traceanalyzer.ingest.kineto.worker"
 LEAST_STRETCH_BYTES = 4 << 20
 """Each costs a millisecond, and as much as it takes is lost where one process waits for another to end."""
+
+
+class Stretch(NamedTuple):
+    """A part of a file, in bytes of its text."""
+
+    start: int | None
+    """Where its first chunk begins; None: where that is found in the last bytes before `piece`."""
+    piece: int
+    """Where its first piece begins; what lies between has been left over by the piece before."""
+    end: int
+    """Where its last piece ends."""
+
+
+class _UpTo:
+    """A stream that ends early."""
+
+    def __init__(self, stream: ByteStream, end: int) -> None:
+        self._stream, self._end = stream, end
+
+    def read(self) -> bytes:
+        """The next piece."""
+        return self._stream.read() if self._stream.place < self._end else b""
 
 
 def read_in_parallel(path: Path, progress: Callable[[float], None] | None) -> tuple[KinetoFile, Rows] | None:
@@ -50,13 +64,13 @@ def read_in_parallel(path: Path, progress: Callable[[float], None] | None) -> tu
         stretches = None if buffer is None else _stretches(size, stream.place, stream.place - len(buffer), jobs)
         if stretches is None:
             return None
-        with _tickets(len(stretches) - 1) as tickets, memory_files(jobs - 1) as outputs:
-            work = Work(stretches, tickets, limits())
-            given = [(str(path.absolute()), msgspec.json.encode(work).decode())] * len(outputs)
-            with running(WORKER, given, outputs=outputs, shared=tickets) as processes:
-                mine = _read_here(file, stream, work)
-                rows = None if mine is None else _together(len(stretches), mine, processes, outputs)
-                return None if rows is None else (file, rows)
+        with (
+            shared_numbers(len(stretches) - 1) as numbers,
+            children(partial(_read_apart, path, stretches, numbers), jobs - 1) as helpers,
+        ):
+            mine = _read_here(file, stream, stretches, numbers)
+            rows = None if mine is None else _together(len(stretches), mine, helpers)
+            return None if rows is None else (file, rows)
 
 
 def _stretches(size: int, begun: int, start: int, jobs: int) -> list[Stretch] | None:
@@ -72,46 +86,60 @@ def _stretches(size: int, begun: int, start: int, jobs: int) -> list[Stretch] | 
     return [Stretch(*one) for one in zip(starts, pieces, [*pieces[1:], size], strict=True)]
 
 
-@contextmanager
-def _tickets(count: int) -> Iterator[int]:
-    """A pipe out of which every process takes numbers of stretches, until all have been taken."""
-    source, target = os.pipe()
-    try:
-        with open(target, "wb") as file:
-            file.write(b"".join(number.to_bytes(TICKET_BYTES, "little") for number in range(count)))
-        yield source
-    finally:
-        os.close(source)
+def _read_apart(path: Path, stretches: list[Stretch], numbers: Iterable[int]) -> Iterator[tuple[int, Part]]:
+    """In another process: the stretches that it is free for, by number."""
+    with open_stream(path) as stream:
+        for number, rows in _read_stretches(stream, stretches, numbers):
+            yield number, part_of(rows)
 
 
-def _read_here(file: KinetoFile, stream: ByteStream, work: Work) -> Parts | None:
+def _read_stretches(stream: ByteStream, stretches: list[Stretch], numbers: Iterable[int]) -> Iterator[tuple[int, Rows]]:
+    """The rows of the stretches of these numbers, which ascend. Raises NotWholeError where it takes more than reading;
+    TraceAnalyzerError."""
+    rows = None
+    for number in numbers:
+        stretch, rows = stretches[number], Rows(rows)
+        for chunk in whole_chunks(_UpTo(stream, stretch.end), _left_over(stream, stretch)):
+            rows.add(chunk)
+        if stream.damage or stream.place != stretch.end:
+            raise NotWholeError
+        yield number, rows
+
+
+def _left_over(stream: ByteStream, stretch: Stretch) -> bytes:
+    """Go on to the stretch: what of it comes before its first piece. Raises NotWholeError where that is not known."""
+    if stretch.start is not None:
+        return stream.go_to(stretch.piece, stretch.piece - stretch.start)
+    tail = stream.go_to(stretch.piece, TAIL_BYTES)
+    found = boundary_before(tail)
+    if found is None or stream.place != stretch.piece:
+        raise NotWholeError
+    return tail[found:]
+
+
+def _read_here(
+    file: KinetoFile, stream: ByteStream, stretches: list[Stretch], numbers: Iterable[int]
+) -> dict[int, Part] | None:
     """The stretches that this process reads: those it is free for, and the last one. None where one is damaged."""
     rows, found = None, {}
     try:
-        for number, rows in read_stretches(stream, work):
+        for number, rows in _read_stretches(stream, stretches, numbers):
             found[number] = part_of(rows)
         rows = Rows(rows)
-        for chunk in file.rest(stream, left_over(stream, work.stretches[-1])):
+        for chunk in file.rest(stream, _left_over(stream, stretches[-1])):
             rows.add(chunk)
     except (NotWholeError, UnreadableInputError):  # reading it from front to back tells what is wrong
         return None
-    return None if stream.damage else found | {len(work.stretches) - 1: part_of(rows)}
+    return None if stream.damage else found | {len(stretches) - 1: part_of(rows)}
 
 
-def _together(count: int, mine: Parts, processes: list[Process], outputs: list[BinaryIO]) -> Rows | None:
+def _together(count: int, mine: dict[int, Part], helpers: list[Child[tuple[int, Part]]]) -> Rows | None:
     """The rows of so many parts in the order of the file; None where any is missing."""
-    by_reader = [mine]
-    for process, output in zip(processes, outputs, strict=False):
-        try:
-            if process.wait():
-                return None
-            by_reader.append(receive(output))
-        except (ValueError, msgspec.MsgspecError):
-            return None
+    by_reader = [mine, *(dict(helper.values()) for helper in helpers)]
     readers = {number: reader for reader, parts in enumerate(by_reader) for number in parts}
     if len(readers) < count:
         return None
     rows, codes = Rows(), [Recoding() for _ in by_reader]
     for number, reader in sorted(readers.items()):
-        append(rows, *by_reader[reader].pop(number), codes[reader])
+        append(rows, by_reader[reader].pop(number), codes[reader])
     return rows

@@ -2,29 +2,45 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
-from traceanalyzer.errors import EmptyRecordingError, UnreadableInputError
+from traceanalyzer.base.errors import EmptyRecordingError, UnreadableInputError
+from traceanalyzer.ingest.abilities import Abilities
 from traceanalyzer.ingest.kineto.chunks import BYTE_ORDER_MARK, KinetoFile
+from traceanalyzer.ingest.kineto.health import unread
 from traceanalyzer.ingest.kineto.parallel import read_in_parallel
 from traceanalyzer.ingest.kineto.rows import Rows
 from traceanalyzer.ingest.kineto.trace import make_trace
 from traceanalyzer.ingest.stream import open_stream
+from traceanalyzer.trace import Trace
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from traceanalyzer.trace import Trace
-
+ABILITIES = Abilities(
+    name="Kineto trace (`.json`, `.json.gz`) of torch.profiler, NVIDIA or AMD",
+    tells="everything; the roofline needs shapes, lines of the program need stacks",
+    cannot="what happened outside PyTorch's process and its GPUs; of AMD's GPUs registers, shared memory and occupancy",
+    record="`traceanalyzer collect torch -- python train.py`; or `torch.profiler.profile(record_shapes=True)` and "
+    "`prof.export_chrome_trace`",
+)
 _EVENT_KEYS = (b'"ph"', b'"ts"', b'"traceEvents"')
 _OBJECT_KEYS = (b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"', b'"baseTimeNanoseconds"', *_EVENT_KEYS)
+
+_OF_JAX = (b'"/host:CPU', b'"/device:GPU:', b'"/device:TPU:')
+"""Processes of JAX's JSON, which has another reader."""
+
+
+_OF_OTHERS = (b'"gpu_op"', b"HOST<", b"Flow_H2D_", b"[measure in clock cycle")
+"""In the Chrome traces of unitrace, and in those of Proton that count cycles."""
 
 
 def recognise(head: bytes, path: Path) -> bool:
     """Whether the text is a chrome trace. `head`: the first bytes of the decompressed file."""
     start = head.removeprefix(BYTE_ORDER_MARK).lstrip(b" \t\r\n")
+    if any(mark in start for mark in _OF_OTHERS) or (start.startswith(b"[") and b'"children"' in start):
+        return False
     keys = {b"{": _OBJECT_KEYS, b"[": _EVENT_KEYS}.get(start[:1], ())
+    if any(name in start for name in _OF_JAX):
+        return False
     return any(key in start for key in keys) or start.rstrip() == b"[]"
 
 
@@ -58,7 +74,8 @@ def _nothing(path: Path, file: KinetoFile, rows: Rows) -> Exception:
     """Why there is no trace to be made of the file."""
     if rows.lost or file.truncated:
         return UnreadableInputError(f"{path}: too damaged or cut off: not one event could be read; export it again")
+    held = f"; {said[0].rstrip('.')}" if (said := unread(rows)) else ""
     return EmptyRecordingError(
         f"{path}: the trace holds no operators, API calls or device work; "
-        "record some steps with ProfilerActivity.CPU and ProfilerActivity.CUDA"
+        f"record some steps with ProfilerActivity.CPU and ProfilerActivity.CUDA{held}"
     )

@@ -8,16 +8,14 @@ the rows are held against the raw text, so that no two events merge and none van
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from traceanalyzer.ingest.kineto.events import LAX, NEAR, STRICT, Event, Span
 from traceanalyzer.ingest.kineto.loose import event_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 BOUNDARY = re.compile(rb'\}\s*+(?:,\s*+)?(?=\{(?:[^{}]{0,4096}?"ph"|\s*"args")\s*:)')
 """Between two events: what ends one, and an object that has a phase, which none nested in an event's `args` has."""

@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 import math
-import re
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec import Raw
 
 from traceanalyzer.ingest.columns import Codes, Columns, Texts, copied
-from traceanalyzer.ingest.kineto.events import NO_ARGS, Args, Counter, Group, Instant, Meta, Span, group_of
+from traceanalyzer.ingest.kineto.collectives import Collective, collective_of, json_text
+from traceanalyzer.ingest.kineto.counters import counter_value, device_of_counter
+from traceanalyzer.ingest.kineto.events import NO_ARGS, Args, Counter, Group, Instant, MemoryArgs, Meta, Span, group_of
 from traceanalyzer.ingest.kineto.launch_config import Occupancies, launch_options
 from traceanalyzer.ingest.kineto.names import overhead_kind, wait_kind
 from traceanalyzer.ingest.kineto.operands import Operands
+from traceanalyzer.ingest.kineto.repair import Decoded
 from traceanalyzer.ingest.kineto.times import durations_ns, exact_ns, times_ns
-from traceanalyzer.trace import DeviceOpKind, RangeKind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from msgspec import Raw
-
-    from traceanalyzer.ingest.kineto.repair import Decoded
-    from traceanalyzer.trace import I64
+from traceanalyzer.trace import (
+    I64,
+    ApiCalls,
+    DeviceOpKind,
+    DeviceOps,
+    DeviceRanges,
+    GpuMetrics,
+    HostRanges,
+    MemoryEvents,
+    Overheads,
+    RangeKind,
+    Table,
+    Waits,
+)
 
 _TIMED = {"name": "i", "start": "q", "end": "q"}
 _DEVICE_KINDS = {
@@ -37,21 +46,39 @@ _HOST_KINDS = {
     Group.ANNOTATION: RangeKind.ANNOTATION,
     Group.PYTHON: RangeKind.PYTHON,
 }
+_COUNTED = (Group.SKIP, Group.RANGE_COUNTERS, Group.MTIA)
+_REPLAY = b'"Dispatch Task"'
+_UNNUMBERED_GRAPH = 0
+"""`DeviceOps.graph` of the node of a graph whose id is not recorded."""
 _CPU_DEVICE_TYPE = 0
 """c10::DeviceType::CPU in `Device Type` of allocator events."""
 
-HARDWARE_COUNTERS = "hardware_counters"
-"""Category of samples of the GPU's counters (CUPTI's PM sampling)."""
-_COUNTER_PROCESS = re.compile(r"GPU (\d{1,4}) Counters")
-_COUNTER_ARGS: msgspec.json.Decoder[dict[str, float]] = msgspec.json.Decoder(dict[str, float])
-_LARGEST_SAMPLE = 2.0**62
+_HANDLE = 2**31 - 1
+"""Of streams that are numbered by their addresses (ROCm) so much tells them apart."""
+
+_LAYOUTS: dict[type[Table], dict[str, str]] = {
+    DeviceOps: {"kind": "B", **_TIMED, "device": "i", "context": "i", "stream": "i", "correlation": "q"}
+    | {"external_id": "q", "graph": "q", "bytes": "q", "collective": "i"}
+    | {"blocks": "q", "threads": "i", "registers": "i", "shared_bytes": "i", "occupancy": "h"}
+    | {"graph_node": "q", "resident_blocks": "i", "limits": "B"},
+    ApiCalls: {**_TIMED, "thread": "i", "correlation": "q"},
+    HostRanges: {"kind": "B", **_TIMED, "thread": "i", "external_id": "q", "sequence": "q", "forward_thread": "i"}
+    | {"shapes": "i", "dtypes": "i", "strides": "i", "concrete": "i", "launch": "i", "collective": "i"},
+    Waits: {"kind": "B", "start": "q", "end": "q", "device": "i", "context": "i", "stream": "i"}
+    | {"correlation": "q", "event": "q", "source_stream": "i", "record": "q"},
+    Overheads: {"kind": "B", **_TIMED, "thread": "i"},
+    DeviceRanges: {**_TIMED, "device": "i", "stream": "i"},
+    MemoryEvents: {"start": "q", "device": "i", "bytes": "q", "allocated": "q", "reserved": "q", "address": "q"},
+    GpuMetrics: {"name": "i", "start": "q", "device": "i", "value": "q"},
+}
+_ARGS_OF_WAITS = {"context": "context", "stream": "stream", "correlation": "correlation"} | {
+    "event": "wait_event",
+    "source_stream": "wait_stream",
+    "record": "wait_record",
+}
+"""Column and argument."""
 
 _WINDOW_END = "Record Window End"
-_NO_DESCRIPTION = ("", "undefined")
-"""What PyTorch writes of a process group that nobody described."""
-_MAX_DIGITS = 19
-"""Numbers of fewer digits fit 64 bits."""
-
 _DIMENSIONS: msgspec.json.Decoder[tuple[int, int, int]] = msgspec.json.Decoder(tuple[int, int, int])
 
 Id = int | str
@@ -92,30 +119,11 @@ class Rows:
     def __init__(self, before: Rows | None = None) -> None:
         self.texts: Texts = before.texts if before else Texts()
         self.threads: Codes[tuple[Id, Id]] = before.threads if before else Codes()
-        self.collectives: Codes[tuple[Any, ...]] = before.collectives if before else Codes()
+        self.collectives: Codes[Collective] = before.collectives if before else Codes()
         self.known = len(self.texts), len(self.threads), len(self.collectives)
         """How many of each are from before."""
-        self.device = Columns(
-            {"kind": "B", **_TIMED, "device": "i", "context": "i", "stream": "i", "correlation": "q"}
-            | {"external_id": "q", "graph": "q", "bytes": "q", "collective": "i"}
-            | {"blocks": "q", "threads": "i", "registers": "i", "shared_bytes": "i", "occupancy": "h"}
-            | {"graph_node": "q", "resident_blocks": "i", "limits": "B"}
-        )
-        self.api = Columns({**_TIMED, "thread": "i", "correlation": "q"})
-        self.host = Columns(
-            {"kind": "B", **_TIMED, "thread": "i", "external_id": "q", "sequence": "q", "forward_thread": "i"}
-            | {"shapes": "i", "dtypes": "i", "strides": "i", "concrete": "i", "launch": "i", "collective": "i"}
-        )
-        self.waits = Columns(
-            {"kind": "B", "start": "q", "end": "q", "device": "i", "context": "i", "stream": "i"}
-            | {"correlation": "q", "event": "q", "source_stream": "i", "record": "q"}
-        )
-        self.overheads = Columns({"kind": "B", **_TIMED, "thread": "i"})
-        self.device_ranges = Columns({**_TIMED, "device": "i", "stream": "i"})
-        self.memory = Columns(
-            {"start": "q", "device": "i", "bytes": "q", "allocated": "q", "reserved": "q", "address": "q"}
-        )
-        self.counters = Columns({"name": "i", "start": "q", "device": "i", "value": "q"})
+        self.tables = {kind: Columns(layout) for kind, layout in _LAYOUTS.items()}
+        """By what they become."""
         self.memory_events = 0
         self._operands: Operands = before._operands if before else Operands(self.texts)
         self._sizes: _Sizes = before._sizes if before else _Sizes()
@@ -139,16 +147,6 @@ class Rows:
         }
 
     @property
-    def tables(self) -> tuple[Columns, ...]:
-        """The columns of every table that counts what it mended."""
-        return (self.device, self.api, self.host, self.waits, self.overheads, self.device_ranges, self.memory)
-
-    @property
-    def every_table(self) -> tuple[Columns, ...]:
-        """The columns of every table."""
-        return (*self.tables, self.counters)
-
-    @property
     def kept(self) -> int:
         """Rows of host or device activity."""
         return sum(self.counts[group] for group in (*_DEVICE_KINDS, *_HOST_KINDS, Group.API))
@@ -168,7 +166,7 @@ class Rows:
 
     def _take(self, group: Group, found: list[Any]) -> None:
         self.counts[group] += len(found)
-        if group is Group.SKIP:
+        if group in _COUNTED:
             self.skipped += len(found)
         elif group is Group.META:
             self._add_metadata(found)
@@ -181,15 +179,14 @@ class Rows:
 
     def _add_counters(self, found: list[Counter[Any]]) -> None:
         """Samples of hardware counters; other counters (the viewer's) are left out."""
-        values = [_counter_value(bytes(c.args)) if c.category == HARDWARE_COUNTERS else None for c in found]
-        kept = self._with_time([c for c, value in zip(found, values, strict=True) if value is not None])
+        kept = self._with_time([c for c in found if counter_value(c) is not None])
         self.skipped += len(found) - len(kept)
-        self.counters.append(
+        self.tables[GpuMetrics].append(
             {
                 "name": self.texts.codes([c.name for c in kept]),
                 "start": self._starts if kept else [],
-                "device": [_device_of_counter(c.pid) for c in kept],
-                "value": [round(_counter_value(bytes(c.args)) or 0.0) for c in kept],
+                "device": [device_of_counter(c) for c in kept],
+                "value": [round(counter_value(c) or 0.0) for c in kept],
             }
         )
 
@@ -219,8 +216,7 @@ class Rows:
 
     def _add_device(self, spans: Spans, group: Group) -> None:
         args = [span.args or NO_ARGS for span in spans]
-        occupancy = [self._occupancies[text] for text in copied([a.occupancy_limits for a in args])]
-        self.device.append(
+        self.tables[DeviceOps].append(
             self._named_times(spans)
             | _device(spans, args)
             | {
@@ -228,27 +224,35 @@ class Rows:
                 "context": [a.context for a in args],
                 "correlation": [a.correlation for a in args],
                 "external_id": _external_ids(args),
-                "graph": [a.graph or -1 for a in args],
+                "graph": [a.graph or -1 if not a.kind or a.graph > 0 else _replayed(a.kind) for a in args],
+                "graph_node": [a.graph_node if a.graph_node > 0 else -1 for a in args],
                 "bytes": [a.bytes for a in args],
                 "collective": self._collective_codes(args),
-                "blocks": self._sizes.of([a.grid for a in args]),
-                "threads": self._sizes.of([a.block for a in args]),
-                "registers": [a.registers for a in args],
-                "shared_bytes": [a.shared_bytes for a in args],
-                "occupancy": [int(a.occupancy) for a in args],
-                "graph_node": [a.graph_node if a.graph_node > 0 else -1 for a in args],
-                "resident_blocks": [one.blocks for one in occupancy],
-                "limits": [one.limits for one in occupancy],
             }
+            | self._launch_columns(args)
         )
+
+    def _launch_columns(self, args: list[Args]) -> dict[str, list[int]]:
+        """How the kernels were launched."""
+        occupancy = [self._occupancies[text] for text in copied([a.occupancy_limits for a in args])]
+        return {
+            "blocks": self._sizes.of([a.grid for a in args]),
+            "threads": self._sizes.of([a.block for a in args]),
+            "registers": [a.registers for a in args],
+            "shared_bytes": [a.shared_bytes for a in args],
+            "occupancy": [int(a.occupancy) for a in args],
+            "resident_blocks": [one.blocks for one in occupancy],
+            "limits": [one.limits for one in occupancy],
+        }
 
     def _add_api(self, spans: Spans, _: Group) -> None:
         correlation = [-1 if span.args is None else span.args.correlation for span in spans]
-        self.api.append(self._named_times(spans) | {"thread": self._thread_codes(spans), "correlation": correlation})
+        where = {"thread": self._thread_codes(spans), "correlation": correlation}
+        self.tables[ApiCalls].append(self._named_times(spans) | where)
 
     def _add_host(self, spans: Spans, group: Group) -> None:
         args = [span.args or NO_ARGS for span in spans]
-        self.host.append(
+        self.tables[HostRanges].append(
             self._named_times(spans)
             | self._operands.codes(args)
             | {
@@ -265,27 +269,22 @@ class Rows:
     def _add_waits(self, spans: Spans, _: Group) -> None:
         kinds = [wait_kind((span.args and span.args.sync_kind) or span.name) for span in spans]
         args = [span.args or NO_ARGS for span in spans]
-        self.waits.append(
+        self.tables[Waits].append(
             self._times(spans)
             | {
                 "kind": kinds,
                 "device": _device(spans, args)["device"],
-                "context": [a.context for a in args],
-                "stream": [a.stream for a in args],
-                "correlation": [a.correlation for a in args],
-                "event": [a.wait_event for a in args],
-                "source_stream": [a.wait_stream for a in args],
-                "record": [a.wait_record for a in args],
             }
+            | {column: [getattr(a, name) for a in args] for column, name in _ARGS_OF_WAITS.items()}
         )
 
     def _add_overheads(self, spans: Spans, _: Group) -> None:
         kinds = [overhead_kind(span.name) for span in spans]
-        self.overheads.append(self._named_times(spans) | {"kind": kinds, "thread": self._thread_codes(spans)})
+        self.tables[Overheads].append(self._named_times(spans) | {"kind": kinds, "thread": self._thread_codes(spans)})
 
     def _add_device_ranges(self, spans: Spans, _: Group) -> None:
         args = [span.args or NO_ARGS for span in spans]
-        self.device_ranges.append(self._named_times(spans) | _device(spans, args))
+        self.tables[DeviceRanges].append(self._named_times(spans) | _device(spans, args))
 
     def _add_recorder_span(self, spans: Spans, _: Group) -> None:
         times = self._times(spans)
@@ -299,29 +298,18 @@ class Rows:
         for row in rows:
             if row.args is not None and row.args.name:
                 name = bytes(row.args.name)
-                self.names[row.name, row.pid, row.tid] = _json_text(name)
+                self.names[row.name, row.pid, row.tid] = json_text(name)
 
     def _add_instants(self, instants: list[Instant[Any]]) -> None:
         found = [event for event in instants if event.args is not None and event.name == "[memory]"]
         self.skipped += len(instants) - len(found)
         self.window_end = max([self.window_end, *(_marked(event) for event in instants if event.name == _WINDOW_END)])
-        if not found:
-            return
-        found = self._with_time(found)
-        self.memory_events += len(found)
-        args = [event.args for event in found if event.args is not None]
-        self.memory.append(
-            {
-                "start": self._starts,
-                "device": [-1 if a.device_type == _CPU_DEVICE_TYPE else a.device for a in args],
-                "bytes": [a.bytes for a in args],
-                "allocated": [a.allocated for a in args],
-                "reserved": [a.reserved for a in args],
-                "address": [
-                    a.address if isinstance(a.address, int) and 0 <= a.address <= sys.maxsize else -1 for a in args
-                ],
-            }
-        )
+        if found:
+            found = self._with_time(found)
+            self.memory_events += len(found)
+            self.tables[MemoryEvents].append(
+                _memory([event.args for event in found if event.args is not None]) | {"start": self._starts}
+            )
 
     def _launch_codes(self, args: list[Args]) -> list[int]:
         """Codes of the options of the kernels that operators launch, -1 for nearly all."""
@@ -332,47 +320,18 @@ class Rows:
         return self.texts.code(text) if text else -1
 
     def _collective_codes(self, args: list[Args]) -> list[int]:
-        return [self._collective_code(a) if a.collective else -1 for a in args]
-
-    def _collective_code(self, a: Args) -> int:
-        texts = self.texts
-        described = _json_text(bytes(a.group_description))
-        group = described if described not in _NO_DESCRIPTION else _json_text(bytes(a.group_name))
-        ranks = _json_text(bytes(a.ranks))
-        communicator = bytes(a.communicator).decode("utf-8", "replace").strip('"')
-        return self.collectives[
-            texts.code(a.collective),
-            a.in_elements,
-            a.out_elements,
-            texts.code(a.dtype) if a.dtype else -1,
-            texts.code(group) if group else -1,
-            a.group_size,
-            texts.code(ranks) if ranks else -1,
-            _number(bytes(a.sequence_of_collective)),
-            texts.code(communicator) if communicator else -1,
-            _number(bytes(a.target or a.source)),
-        ]
+        return [self.collectives[collective_of(a, self.texts)] if a.collective else -1 for a in args]
 
 
-def _counter_value(text: bytes) -> float | None:
-    """The one finite value of a counter's `args`, None for anything else."""
-    try:
-        values = list(_COUNTER_ARGS.decode(text).values())
-    except msgspec.DecodeError:
-        return None
-    return values[0] if len(values) == 1 and abs(values[0]) < _LARGEST_SAMPLE else None
-
-
-def _device_of_counter(pid: int | str) -> int:
-    """The device in `GPU 0 Counters`, -1 where it is not said."""
-    match = _COUNTER_PROCESS.match(str(pid))
-    return int(match[1]) if match else -1
-
-
-def _number(text: bytes) -> int:
-    """A count, written as a number or as text; -1 for anything else."""
-    digits = text.strip(b'"')
-    return int(digits) if digits.isdigit() and len(digits) < _MAX_DIGITS else -1
+def _memory(args: list[MemoryArgs]) -> dict[str, Any]:
+    """What the allocator's events say."""
+    return {
+        "device": [-1 if a.device_type == _CPU_DEVICE_TYPE else a.device for a in args],
+        "bytes": [a.bytes for a in args],
+        "allocated": [a.allocated for a in args],
+        "reserved": [a.reserved for a in args],
+        "address": [a.address if isinstance(a.address, int) and 0 <= a.address <= sys.maxsize else -1 for a in args],
+    }
 
 
 def _device(spans: Spans, args: list[Args]) -> dict[str, list[int]]:
@@ -382,24 +341,16 @@ def _device(spans: Spans, args: list[Args]) -> dict[str, list[int]]:
             span.pid if a.device < 0 and isinstance(span.pid, int) else a.device
             for span, a in zip(spans, args, strict=True)
         ],
-        "stream": [a.stream for a in args],
+        "stream": [a.stream if a.stream < 2**31 else a.stream >> 4 & _HANDLE for a in args],
     }
+
+
+def _replayed(kind: Raw) -> int:
+    return _UNNUMBERED_GRAPH if bytes(kind) == _REPLAY else -1
 
 
 def _external_ids(args: list[Args]) -> list[int]:
     return [a.external_id if a.external_id >= 0 else a.old_external_id for a in args]
-
-
-def _json_text(raw: bytes) -> str:
-    """A JSON string's text, any other JSON as it is written."""
-    if not raw:
-        return ""
-    if raw.startswith(b'"'):
-        try:
-            return str(msgspec.json.decode(raw))
-        except (msgspec.DecodeError, ValueError):
-            return raw.decode("utf-8", "replace")
-    return raw.decode("utf-8", "replace")
 
 
 def _marked(event: Instant[Any]) -> int:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from msgspec import Raw
 
-from traceanalyzer.limits import limits
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from msgspec import Raw
-
-    from traceanalyzer.trace import I64
+from traceanalyzer.base.limits import limits
+from traceanalyzer.trace import I64
 
 EXACT_FLOAT_US = 2.0**43
 """Below, neighbouring floats are less than a nanosecond apart, so the nearest nanosecond is the one written."""

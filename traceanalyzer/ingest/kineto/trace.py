@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from traceanalyzer.base.parallel import both_threaded
 from traceanalyzer.ingest.durations import clip_impossible
+from traceanalyzer.ingest.kineto.chunks import KinetoFile
+from traceanalyzer.ingest.kineto.collectives import Collective
 from traceanalyzer.ingest.kineto.events import Group
 from traceanalyzer.ingest.kineto.health import make_health
 from traceanalyzer.ingest.kineto.metadata import devices_of, distributed, integer, parse_metadata
 from traceanalyzer.ingest.kineto.names import ANNOTATION, copy_ends, copy_kind
-from traceanalyzer.threads import both
+from traceanalyzer.ingest.kineto.rocm import gpus_in_use, is_rocm, on_the_gpu_in_use
+from traceanalyzer.ingest.kineto.rows import Rows
 from traceanalyzer.trace import (
+    I64,
     ApiCalls,
+    Bool,
     Collected,
     Collectives,
     Device,
@@ -35,51 +42,31 @@ from traceanalyzer.trace import (
 )
 from traceanalyzer.trace.distinct import distinct
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from traceanalyzer.ingest.kineto.chunks import KinetoFile
-    from traceanalyzer.ingest.kineto.rows import Rows
-    from traceanalyzer.trace import I64, Bool
-
-_COLLECTIVE_COLUMNS = (
-    "name",
-    "in_elements",
-    "out_elements",
-    "dtype",
-    "group",
-    "group_size",
-    "ranks",
-    "sequence",
-    "communicator",
-    "peer",
-)
-
 
 def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
     """The trace of all rows read. `damage`: why the file ended early, if it did. Empties the rows' columns."""
     metadata = parse_metadata(file.metadata)
-    (api, host), device = both(partial(_host, rows), partial(_device, rows), rows.kept)
+    (api, host), device = both_threaded(partial(_host, rows), partial(_device, rows), rows.kept)
     pids = _pids(rows, np.bincount(api.thread, minlength=len(rows.threads)) + _op_counts(rows, host))
     ops, clipped = _device_ops(*device, one_process=len(pids) < 2)
-    health = make_health(path, file, rows, damage, clipped=clipped, ops=ops, api=api, pids=pids)
+    devices, remark = _devices(metadata, ops)
+    health = make_health(path, file, rows, damage, clipped=clipped, ops=ops, api=api, pids=pids, remark=remark)
+    memory = MemoryEvents.from_columns(rows.tables[MemoryEvents].take())
     return Trace(
         path=str(path),
         source="kineto",
         strings=rows.texts.all(),
         process=_process(metadata, rows, pids),
         threads=_threads(rows),
-        devices=_devices(metadata, ops),
+        devices=devices,
         device_ops=ops,
         api_calls=api,
         host_ranges=host,
         waits=_waits(rows),
-        overheads=Overheads.from_columns(rows.overheads.take()),
-        device_ranges=DeviceRanges.from_columns(rows.device_ranges.take()),
-        memory_events=MemoryEvents.from_columns(rows.memory.take()),
-        gpu_metrics=GpuMetrics.from_columns(rows.counters.take()),
+        overheads=Overheads.from_columns(rows.tables[Overheads].take()),
+        device_ranges=DeviceRanges.from_columns(rows.tables[DeviceRanges].take()),
+        memory_events=on_the_gpu_in_use(memory, [d.id for d in devices]) if is_rocm(metadata) else memory,
+        gpu_metrics=GpuMetrics.from_columns(rows.tables[GpuMetrics].take()),
         collectives=_collectives(rows),
         collected=_collected(metadata, rows, host),
         health=health,
@@ -89,12 +76,12 @@ def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
 
 
 def _host(rows: Rows) -> tuple[ApiCalls, HostRanges]:
-    return ApiCalls.from_columns(rows.api.take()), _host_ranges(rows)
+    return ApiCalls.from_columns(rows.tables[ApiCalls].take()), _host_ranges(rows)
 
 
 def _host_ranges(rows: Rows) -> HostRanges:
     """The host ranges; annotations that old recordings have among the operators are told by their names."""
-    host, strings = rows.host.take_ordered("start", "kind"), rows.texts.all()
+    host, strings = rows.tables[HostRanges].take_ordered("start", "kind"), rows.texts.all()
     is_op = host["kind"] == RangeKind.OP
     seen = np.zeros(len(strings) + 1, bool)  # the last one for -1
     seen[host["name"][is_op]] = True
@@ -108,7 +95,7 @@ def _host_ranges(rows: Rows) -> HostRanges:
 def _device(rows: Rows) -> tuple[dict[str, NDArray[Any]], I64, Bool]:
     """The columns of the device ops, their ends with impossible ones cut, and which those are."""
     window_end = rows.window[1] if rows.window else rows.window_end or None
-    columns = rows.device.take()
+    columns = rows.tables[DeviceOps].take()
     return columns | _copies(columns, rows.texts.all()), *clip_impossible(columns, window_end)
 
 
@@ -133,14 +120,14 @@ def _copies(columns: dict[str, NDArray[Any]], strings: list[str]) -> dict[str, N
 
 
 def _waits(rows: Rows) -> Waits:
-    waits = Waits.from_columns(rows.waits.take())
+    waits = Waits.from_columns(rows.tables[Waits].take())
     return waits.take(waits.kind > 0)
 
 
 def _collectives(rows: Rows) -> Collectives:
     found = list(rows.collectives)
     return Collectives.from_columns(
-        {name: [row[i] for row in found] for i, name in enumerate(_COLLECTIVE_COLUMNS)}, rows=len(found)
+        {name: [row[i] for row in found] for i, name in enumerate(Collective._fields)}, rows=len(found)
     )
 
 
@@ -177,14 +164,12 @@ def _threads(rows: Rows) -> tuple[Thread, ...]:
     return tuple(Thread(str(tid), names.get((pid, tid), "")) for pid, tid in rows.threads)
 
 
-def _devices(metadata: dict[str, Any], ops: DeviceOps) -> tuple[Device, ...]:
-    """The devices that are described or did work."""
-    described = devices_of(metadata)
-    ids = sorted({*described, *map(int, distinct(ops.device))})
-    # ROCm numbers agents, the CPUs among them: where all GPUs of the host are alike, an unlisted number is one of them.
-    kinds = {replace(device, id=0, uid=None) for device in described.values()}
-    usual = kinds.pop() if len(kinds) == 1 else Device(0)
-    return tuple(described.get(i) or replace(usual, id=i) for i in ids)
+def _devices(metadata: dict[str, Any], ops: DeviceOps) -> tuple[tuple[Device, ...], str]:
+    """The devices that are described or did work, and a remark on them."""
+    described, used = devices_of(metadata), [i for i in map(int, distinct(ops.device)) if i >= 0]
+    if set(used) - set(described) or (used and is_rocm(metadata)):
+        return gpus_in_use(described, used)
+    return tuple(described.get(i) or Device(i) for i in sorted({*described, *used})), ""
 
 
 def _collected(metadata: dict[str, Any], rows: Rows, host: HostRanges) -> Collected:

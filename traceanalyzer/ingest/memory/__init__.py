@@ -1,1 +1,1 @@
-"""CUDA memory snapshots: a pickle, interpreted opcode by opcode and never unpickled, as `traceanalyzer.snapshot`."""
+"""CUDA memory snapshots: a pickle, interpreted opcode by opcode, never unpickled, as `trace.snapshot`."""

@@ -6,14 +6,15 @@ A dictionary is known by its keys, whatever its place: that is what PyTorch's wr
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
-from traceanalyzer.errors import RefusedSnapshotError
-from traceanalyzer.snapshot import (
+from traceanalyzer.base.errors import RefusedSnapshotError
+from traceanalyzer.trace.snapshot import (
     ACTIVE,
     CODE,
+    I64,
     INACTIVE,
     PENDING,
     Annotation,
@@ -23,9 +24,6 @@ from traceanalyzer.snapshot import (
     Segment,
     Stack,
 )
-
-if TYPE_CHECKING:
-    from traceanalyzer.snapshot import I64
 
 STATES = {"active_allocated": ACTIVE, "active_pending_free": PENDING, "active_awaiting_free": PENDING,
           "inactive": INACTIVE}  # fmt: skip

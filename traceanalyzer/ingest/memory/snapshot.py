@@ -1,20 +1,19 @@
-"""A memory snapshot's file as `traceanalyzer.snapshot.Snapshot`."""
+"""A memory snapshot's file as `traceanalyzer.trace.snapshot.Snapshot`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from traceanalyzer.errors import RefusedSnapshotError
-from traceanalyzer.ingest.memory.opcodes import FAULTS, interpret
+from traceanalyzer.base.errors import RefusedSnapshotError
+from traceanalyzer.ingest.memory.opcodes import interpret
 from traceanalyzer.ingest.memory.shapes import Shapes, TakenSegment
+from traceanalyzer.ingest.pickles import FAULTS
 from traceanalyzer.ingest.stream import head_of, open_stream
-from traceanalyzer.snapshot import Blocks, DeviceMemory, Events, Snapshot
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+from traceanalyzer.trace.snapshot import Blocks, DeviceMemory, Events, Snapshot
 
 MAX_DEVICES = 4096
 MAX_BYTES_OF_MEMORY = 1 << 50
@@ -63,23 +62,28 @@ def _assembled(path: str, segments: list[TakenSegment], lengths: list[int], sett
         raise RefusedSnapshotError("damaged (events without a device)")
     blocks = shapes.block_columns([segment.blocks for segment in segments])
     _check_sizes(events, blocks, segments)
-    ends = np.cumsum([0, *lengths])
-    used = {d for d, length in enumerate(lengths) if length} | {segment.device for segment in segments}
-    if any(not 0 <= device < MAX_DEVICES for device in used):
-        raise RefusedSnapshotError("damaged (no such device)")
-    devices = []
-    for device in sorted(used):
-        lo, hi = (int(ends[device]), int(ends[device + 1])) if device < len(lengths) else (0, 0)
-        devices.append(_device(device, _slice(events, lo, hi), segments, blocks))
     return Snapshot(
         path,
-        tuple(devices),
+        tuple(_devices(lengths, events, segments, blocks)),
         shapes.stacks,
         tuple(sorted(shapes.annotations, key=lambda annotation: annotation.time_us)),
         {key: value for key, value in settings.items() if isinstance(value, str | int | float | dict)}
         if isinstance(settings, dict)
         else {},
     )
+
+
+def _devices(
+    lengths: list[int], events: Events, segments: list[TakenSegment], blocks: Blocks
+) -> Iterator[DeviceMemory]:
+    """The devices that have events or segments, of which the first ones have so many events."""
+    ends = np.cumsum([0, *lengths])
+    used = {d for d, length in enumerate(lengths) if length} | {segment.device for segment in segments}
+    if any(not 0 <= device < MAX_DEVICES for device in used):
+        raise RefusedSnapshotError("damaged (no such device)")
+    for device in sorted(used):
+        lo, hi = (int(ends[device]), int(ends[device + 1])) if device < len(lengths) else (0, 0)
+        yield _device(device, _slice(events, lo, hi), segments, blocks)
 
 
 def _slice(events: Events, lo: int, hi: int) -> Events:

@@ -8,19 +8,14 @@ from __future__ import annotations
 
 import pickletools
 import re
+from collections.abc import Callable, Sequence
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from traceanalyzer.ingest.memory.shapes import EVENT
+from traceanalyzer.ingest.memory.memo import Memo
+from traceanalyzer.ingest.memory.shapes import EVENT, KeptStack, Shapes
+from traceanalyzer.ingest.pickles import PUSH
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from traceanalyzer.ingest.memory.memo import Memo
-    from traceanalyzer.ingest.memory.shapes import KeptStack, Shapes
-
-PUSH = rb"j.{4}|h.|K.|J.{4}|M..|\x8a(?:\x06.{6}|\x07.{7}|\x05.{5}|\x08.{8}|\x09.{9}|\x04.{4}|\x00)|[N\x88\x89]"
-"""Opcodes that only push a value: of the memo (`j`, `h`), an int, None, a bool. Four of five opcodes are."""
 FRAMES = rb"\](\x94)?(?:\(((?:j.{4}|h.)+)e)?"
 """A list of values of the memo, as stacks are; whether it is kept in the memo, and what is in it."""
 GET = re.compile(rb"j(.{4})|h(.)", re.DOTALL)
@@ -97,20 +92,9 @@ class Templates:
         texts_at = [number for key, number in groups.items() if key not in ("addr", "size", "time_us", "stream")]
         while (found := match(data, at, end)) is not None:
             values = found.groups()
-            stack: Any = ()
             if self._memoized:
                 memo.append_event()
-            for number in texts_at:
-                value = values[number]
-                if value[0] == 0x8C:  # SHORT_BINUNICODE
-                    memo.append(self._shapes.text(str(value[2:-1], "utf-8")))
-                elif number == frames_at:
-                    if value[0] == 0x5D:  # EMPTY_LIST, "]"
-                        stack = self._stack_of(values[number + 2] or b"")
-                        if values[number + 1]:
-                            memo.append(stack)
-                    else:
-                        stack = value_of(value)
+            stack = self._remembered(values, texts_at, frames_at)
             take(
                 value_of(values[action_at]),
                 value_of(values[address_at]),
@@ -123,6 +107,21 @@ class Templates:
             self._fitted += 1
             self._missed = 0
         return at
+
+    def _remembered(self, values: Sequence[bytes], texts_at: list[int], frames_at: int | None) -> Any:
+        """Put the texts and the stack of an event into the memo, as they come; the stack."""
+        stack: Any = ()
+        for number in texts_at:
+            value = values[number]
+            if value[0] == 0x8C:  # SHORT_BINUNICODE
+                self._memo.append(self._shapes.text(str(value[2:-1], "utf-8")))
+            elif number == frames_at and value[0] == 0x5D:  # EMPTY_LIST, "]"
+                stack = self._stack_of(values[number + 2] or b"")
+                if values[number + 1]:
+                    self._memo.append(stack)
+            elif number == frames_at:
+                stack = self._value_of(value)
+        return stack
 
     def _stack_of(self, gets: bytes) -> KeptStack:
         stack = self._stacks.get(gets)

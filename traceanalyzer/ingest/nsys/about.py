@@ -7,21 +7,17 @@ Exports hold the whole environment and the program's output (`META_DATA_CAPTURE`
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.ingest.nsys.events import UNKNOWN, process_of, thread_of
 from traceanalyzer.ingest.nsys.nvtx import nvtx_thread_names
+from traceanalyzer.ingest.sqlite.database import Database
 from traceanalyzer.trace import Device
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from traceanalyzer.ingest.nsys.database import Database
 
 _EXPORT_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 

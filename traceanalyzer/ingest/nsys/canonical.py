@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from traceanalyzer.ingest.columns import recoded
-from traceanalyzer.trace import Table, is_constant, narrowed
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from traceanalyzer.trace import I32, I64, Trace
+from traceanalyzer.trace import I32, I64, Table, Trace, is_constant, narrowed
 
 AnyTable = TypeVar("AnyTable", bound=Table)
 

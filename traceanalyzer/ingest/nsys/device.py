@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 
-from traceanalyzer.ingest.nsys.database import MISSING
 from traceanalyzer.ingest.nsys.enums import COPY_KINDS, COPY_NAMES, MEMORY_KINDS
 from traceanalyzer.ingest.nsys.events import (
     TIMES,
     Columns,
     Events,
+    Strings,
+    Tally,
     ids,
     mend_times,
     process_of,
     read_events,
     small,
 )
-from traceanalyzer.trace import CopyKind, DeviceOpKind, DeviceOps, MemoryKind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from traceanalyzer.ingest.nsys.database import Database
-    from traceanalyzer.ingest.nsys.events import Strings, Tally
-    from traceanalyzer.ingest.nsys.pages import Part
-    from traceanalyzer.trace import I32, I64
+from traceanalyzer.ingest.sqlite.database import MISSING, Database
+from traceanalyzer.ingest.sqlite.pages import Part
+from traceanalyzer.trace import I32, I64, CopyKind, DeviceOpKind, DeviceOps, MemoryKind
 
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
@@ -104,14 +99,12 @@ def _launch(rows: dict[str, I64]) -> dict[str, I64]:
 
 def _small(column: I64) -> I64:
     """The column with -1 for what cannot be: figures of a thread or a block."""
-    result: I64 = np.where((column < 0) | (column >= 2**31), -1, column)
-    return result
+    return np.where((column < 0) | (column >= 2**31), -1, column)
 
 
 def _product(rows: dict[str, I64], *names: str) -> I64:
     sizes = np.stack([rows[name] for name in names])
-    result: I64 = np.where((sizes < 0).any(axis=0), -1, sizes.prod(axis=0))
-    return result
+    return np.where((sizes < 0).any(axis=0), -1, sizes.prod(axis=0))
 
 
 def _copies(database: Database, strings: Strings, tally: Tally) -> list[Events]:

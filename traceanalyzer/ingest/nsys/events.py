@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from traceanalyzer.ingest.columns import joined, tight
-from traceanalyzer.ingest.nsys.database import MISSING
 from traceanalyzer.ingest.nsys.enums import INVALID_ID
-from traceanalyzer.ingest.nsys.pages import Part
-from traceanalyzer.trace import alike, is_constant
+from traceanalyzer.ingest.sqlite.database import MISSING, Database
+from traceanalyzer.ingest.sqlite.pages import Part
+from traceanalyzer.trace import I32, I64, Bool, alike, is_constant
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from traceanalyzer.ingest.nsys.database import Database
-    from traceanalyzer.trace import I32, I64, Bool
 
 Columns = dict[str, NDArray[Any]]
 
@@ -235,8 +230,7 @@ class _Codes:
         """The codes of a column of ids, all of which are known."""
         if self.table is None:
             return self.codes[np.searchsorted(self.ids, column)]
-        result: I32 = self.table[column - self.ids[0]]
-        return result
+        return self.table[column - self.ids[0]]
 
 
 def mend_times(rows: dict[str, I64], tally: Tally, *, zero_is_missing: bool) -> Bool:

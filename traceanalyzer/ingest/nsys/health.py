@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
 import numpy as np
 
-from traceanalyzer.cut import cut
+from traceanalyzer.base.cut import cut
+from traceanalyzer.ingest.nsys.about import About
 from traceanalyzer.ingest.nsys.device import DEVICE_TABLES, GRAPH_TRACE, KERNEL
 from traceanalyzer.ingest.nsys.events import pid_of, process_of
 from traceanalyzer.ingest.nsys.host import RUNTIME
 from traceanalyzer.ingest.nsys.nvtx import NVTX
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from traceanalyzer.ingest.nsys.about import About
-    from traceanalyzer.ingest.nsys.database import Database
+from traceanalyzer.ingest.sqlite.database import Database
 
 _WARNING = 2
 """Lowest severity of `DIAGNOSTIC_EVENT` that is quoted: 1 is information, 2 a warning, 3 an error."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +11,8 @@ from traceanalyzer.ingest.nsys.events import (
     TIMES,
     Columns,
     Events,
+    Strings,
+    Tally,
     ids,
     mend_times,
     process_of,
@@ -19,15 +20,11 @@ from traceanalyzer.ingest.nsys.events import (
     small,
     thread_of,
 )
-from traceanalyzer.trace import ApiCalls, OverheadKind, RangeKind, WaitKind, alike
+from traceanalyzer.ingest.nsys.processes import Owners
+from traceanalyzer.ingest.sqlite.database import Database
+from traceanalyzer.ingest.sqlite.pages import Part
+from traceanalyzer.trace import I32, I64, ApiCalls, Bool, OverheadKind, RangeKind, WaitKind, alike
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from traceanalyzer.ingest.nsys.database import Database
-    from traceanalyzer.ingest.nsys.events import Strings, Tally
-    from traceanalyzer.ingest.nsys.pages import Part
-    from traceanalyzer.ingest.nsys.processes import Owners
-    from traceanalyzer.trace import I32, I64, Bool
 
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 SYNCHRONIZATION = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"

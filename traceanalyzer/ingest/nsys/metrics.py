@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from traceanalyzer.ingest.nsys.database import MISSING, together
-from traceanalyzer.trace import GpuMetrics
+from traceanalyzer.ingest.nsys.about import Gpus
+from traceanalyzer.ingest.nsys.events import Strings
+from traceanalyzer.ingest.sqlite.database import MISSING, Database, together
+from traceanalyzer.ingest.sqlite.pages import Part
+from traceanalyzer.trace import I64, GpuMetrics
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from traceanalyzer.ingest.nsys.about import Gpus
-    from traceanalyzer.ingest.nsys.database import Database
-    from traceanalyzer.ingest.nsys.events import Strings
-    from traceanalyzer.ingest.nsys.pages import Part
-    from traceanalyzer.trace import I64
 
 _WANTED = re.compile(
     r"SMs? Active|SM Issue|Tensor Active|Compute Warps in Flight \[Throughput|DRAM|NVLink|PCIe", re.IGNORECASE

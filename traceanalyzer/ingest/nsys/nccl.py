@@ -8,19 +8,14 @@ from __future__ import annotations
 
 import struct
 from dataclasses import field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.ingest.nsys.events import UNKNOWN, process_of
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.ingest.nsys.events import UNKNOWN, Events, Strings, process_of
 from traceanalyzer.ingest.nsys.nvtx import NVTX
-from traceanalyzer.trace import Collectives
-
-if TYPE_CHECKING:
-    from traceanalyzer.ingest.nsys.database import Database
-    from traceanalyzer.ingest.nsys.events import Events, Strings
-    from traceanalyzer.trace import I32
+from traceanalyzer.ingest.sqlite.database import Database
+from traceanalyzer.trace import I32, Collectives
 
 _HEADER = struct.Struct("<IIIIQQ")
 """Domain, unused, schema, unused, size of the payload, size of payload and header."""

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from itertools import compress
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.ingest.columns import tight
-from traceanalyzer.ingest.nsys.database import MISSING
 from traceanalyzer.ingest.nsys.enums import NVTX_RANGES, NvtxEvent
 from traceanalyzer.ingest.nsys.events import (
     TIMES,
     UNKNOWN,
     Columns,
     Events,
+    Strings,
+    Tally,
     mend_times,
     process_of,
     read_events,
@@ -22,14 +22,10 @@ from traceanalyzer.ingest.nsys.events import (
     thread_of,
 )
 from traceanalyzer.ingest.nsys.nvtx_names import RangeNames, bare_name
-from traceanalyzer.trace import RangeKind
+from traceanalyzer.ingest.sqlite.database import MISSING, Database
+from traceanalyzer.ingest.sqlite.pages import Part
+from traceanalyzer.trace import I64, Bool, RangeKind
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from traceanalyzer.ingest.nsys.database import Database
-    from traceanalyzer.ingest.nsys.events import Strings, Tally
-    from traceanalyzer.ingest.nsys.pages import Part
-    from traceanalyzer.trace import I64, Bool
 
 NVTX = "NVTX_EVENTS"
 
@@ -116,8 +112,7 @@ def _kept(rows: dict[str, I64], tally: Tally) -> Bool:
     tally.skipped += int((closed & crosses).sum())
     kept = closed & ~crosses
     rows["end"] = np.where(kept, rows["end"], rows["start"])
-    result: Bool = kept & mend_times(rows, tally, zero_is_missing=False)
-    return result
+    return kept & mend_times(rows, tally, zero_is_missing=False)
 
 
 def nvtx_thread_names(database: Database) -> dict[tuple[int, int], str]:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from traceanalyzer.ingest.nsys.database import MISSING
 from traceanalyzer.ingest.nsys.enums import NVTX_RANGES, NvtxEvent
-from traceanalyzer.ingest.nsys.events import UNKNOWN, process_of
+from traceanalyzer.ingest.nsys.events import UNKNOWN, Strings, process_of
 from traceanalyzer.ingest.nsys.nvtx import NVTX, of_kind
 from traceanalyzer.ingest.nsys.nvtx_names import bare_name
+from traceanalyzer.ingest.sqlite.database import MISSING, Database
 from traceanalyzer.trace import RangeDetails, alike
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from traceanalyzer.ingest.nsys.database import Database
-    from traceanalyzer.ingest.nsys.events import Strings
 
 PAYLOADS = ("uint64Value", "int64Value", "doubleValue", "uint32Value", "int32Value", "floatValue", "jsonText")
 """Columns of which a range has at most one."""
@@ -36,20 +33,23 @@ _KIND: Columns = {"domainId": 0, "category": 0}
 def range_details(database: Database, strings: Strings) -> dict[int, RangeDetails]:
     """The closed ranges that have any of them, by process key."""
     payloads = [name for name in PAYLOADS if database.has(NVTX, name)]
-    told = [
+    detailed = [
         *(f"{name} > 0" for name in _KIND if database.has(NVTX, name)),
         *(f"{name} IS NOT NULL" for name in payloads),
     ]
-    if not told:
+    if not detailed:
         return {}
     kinds = ", ".join(str(int(kind)) for kind in NVTX_RANGES)
-    where = f"eventType IN ({kinds}) AND end >= start AND ({' OR '.join(told)})"
+    where = f"eventType IN ({kinds}) AND end >= start AND ({' OR '.join(detailed)})"
     columns = _RANGE | _KIND | dict.fromkeys(payloads)
     rows = list(database.rows(NVTX, columns, where=where, limit=MOST_RANGES))
+    return _by_process(database, strings, rows) if rows else {}
+
+
+def _by_process(database: Database, strings: Strings, rows: list[tuple[Any, ...]]) -> dict[int, RangeDetails]:
+    """The details in these rows, by process key."""
     domains, categories = _names(database, NvtxEvent.DOMAIN_CREATE), _names(database, NvtxEvent.CATEGORY)
     registered = database.texts({row[3] for row in rows if row[3] >= 0})
-    if not rows:
-        return {}
     start, end, tids, text_ids, texts, in_domain, in_category, *values = zip(*rows, strict=True)
     process = process_of(np.array(tids, np.int64))
     keys = process.tolist()
@@ -65,7 +65,7 @@ def range_details(database: Database, strings: Strings) -> dict[int, RangeDetail
         return _code(strings, categories.get((key, domain, category)), category)
 
     known: dict[str, int] = {}
-    columns = {
+    columns: dict[str, NDArray[Any]] = {
         "start": np.array(start, np.int64),
         "end": np.array(end, np.int64),
         "name": np.fromiter(map(cache(name_of), texts, text_ids), np.int32),

@@ -7,15 +7,13 @@ is left is looked at once.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from traceanalyzer.ingest.nsys.events import Strings
+from traceanalyzer.trace import I32, I64, U8, Bool
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from traceanalyzer.ingest.nsys.events import Strings
-    from traceanalyzer.trace import I32, I64, U8, Bool
 
 _EMITTED = re.compile(
     r"(?P<name>.+?)(?:, seq = (?P<seq>\d{1,18}))?(?:, op_id = \d+)?"
@@ -78,8 +76,7 @@ class RangeNames:
             text = self._strings.values[code]
             numbered = code in self._numbered and _OPERATOR.fullmatch(text) is not None
             is_operator[code] = numbered or text.startswith(_ALWAYS_OPERATOR)
-        result: Bool = is_operator[name] | (sequence >= 0)
-        return result
+        return is_operator[name] | (sequence >= 0)
 
     def _code(self, name: bytes) -> int:
         """The code of a name."""

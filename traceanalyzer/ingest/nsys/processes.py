@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from traceanalyzer.ingest.nsys.events import UNKNOWN, Events, distinct_rows, process_key
-
-if TYPE_CHECKING:
-    from traceanalyzer.ingest.nsys.database import Database
-    from traceanalyzer.ingest.nsys.events import Tally
-    from traceanalyzer.trace import I64
+from traceanalyzer.ingest.nsys.events import UNKNOWN, Events, Tally, distinct_rows, process_key
+from traceanalyzer.ingest.sqlite.database import Database
+from traceanalyzer.trace import I64
 
 NOBODY = 0
 """Key of the only process of an export that names none."""

@@ -6,23 +6,27 @@ process, so an export becomes one `Trace` a process, and every join happens insi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
-from traceanalyzer.errors import EmptyRecordingError, UnreadableInputError
-from traceanalyzer.ingest.nsys.database import Database, open_database
+from traceanalyzer.base.errors import EmptyRecordingError, UnreadableInputError
+from traceanalyzer.ingest.abilities import Abilities
+from traceanalyzer.ingest.nsys.about import About
 from traceanalyzer.ingest.nsys.health import diagnostics
-from traceanalyzer.ingest.nsys.source import is_report, is_sqlite, sqlite_file
+from traceanalyzer.ingest.nsys.source import export, is_report
 from traceanalyzer.ingest.nsys.tables import Tables
 from traceanalyzer.ingest.nsys.trace import make_traces
+from traceanalyzer.ingest.sqlite.database import Database, open_database
+from traceanalyzer.ingest.sqlite.file import is_sqlite, sqlite_file
+from traceanalyzer.trace import Trace
 from traceanalyzer.trace.distinct import distinct
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from traceanalyzer.ingest.nsys.about import About
-    from traceanalyzer.trace import Trace
-
+ABILITIES = Abilities(
+    name="Nsight Systems export (`.sqlite`; an `.nsys-rep` where `nsys` is installed)",
+    tells="kernels, copies, graphs, API calls, waits, NVTX ranges in place of operators, GPU metrics, every process",
+    cannot="operators' shapes (save where NVTX carries them), so no roofline; the allocator; Python's stacks",
+    record="`traceanalyzer collect nsys -- python train.py`; or `nsys profile` and `nsys export --type sqlite`",
+)
 _TABLE_PREFIXES = ("CUPTI_ACTIVITY_KIND_", "TARGET_INFO_", "META_DATA_")
 _QUOTED = 2
 """Of nsys's own messages, in one line of an error."""
@@ -44,7 +48,7 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
 
     `progress` is called with the share done, 0 to 1. Raises UnreadableInputError, EmptyRecordingError.
     """
-    with sqlite_file(path) as (file, there), open_database(file, str(path)) as database:
+    with sqlite_file(path, export) as (file, there), open_database(file, str(path)) as database:
         if not _is_export(database):
             raise _damaged(path, there) if there < 1 else _foreign(path)
         tables = Tables.read(database, progress or _ignore)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.ingest.nsys.about import About, about
 from traceanalyzer.ingest.nsys.device import device_ops, memory_events
 from traceanalyzer.ingest.nsys.events import Events, Strings, Tally
@@ -13,11 +14,7 @@ from traceanalyzer.ingest.nsys.host import api_calls, call_ranges, overheads, wa
 from traceanalyzer.ingest.nsys.nccl import Payloads, payloads
 from traceanalyzer.ingest.nsys.nvtx import nvtx_ranges
 from traceanalyzer.ingest.nsys.processes import Owners
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from traceanalyzer.ingest.nsys.database import Database
+from traceanalyzer.ingest.sqlite.database import Database
 
 
 @dataclass(frozen=True)

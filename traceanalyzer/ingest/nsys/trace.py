@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 
@@ -16,9 +16,13 @@ from traceanalyzer.ingest.nsys.metrics import gpu_metrics, of_process
 from traceanalyzer.ingest.nsys.nccl import collectives
 from traceanalyzer.ingest.nsys.nvtx_details import range_details
 from traceanalyzer.ingest.nsys.processes import NOBODY
+from traceanalyzer.ingest.nsys.tables import Tables
+from traceanalyzer.ingest.sqlite.database import Database
 from traceanalyzer.trace import (
+    I32,
     ApiCalls,
     Collected,
+    Device,
     DeviceOps,
     Health,
     HostRanges,
@@ -34,13 +38,6 @@ from traceanalyzer.trace import (
     is_constant,
 )
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from traceanalyzer.ingest.nsys.database import Database
-    from traceanalyzer.ingest.nsys.tables import Tables
-    from traceanalyzer.trace import I32, Device
 
 ThreadNames = dict[tuple[int, int], str]
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.limits import limits
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base.limits import limits
 
 
 @dataclass(frozen=True)
@@ -107,18 +105,7 @@ def unitless(names: Iterable[str]) -> str | None:
 
 def entry(values: Mapping[str, Any]) -> Entry | None:
     """The entry that named values make; None where they hold neither a time nor a rate."""
-    found: dict[str, Any] = {}
-    for name, value in values.items():
-        known = meaning(name)
-        if known is None or value is None:
-            continue
-        field, factor = known
-        if field == "series":
-            found[field] = str(value)
-            continue
-        read = number(value)
-        if read is not None:
-            found[field] = read * factor
+    found = _meant(values)
     bare = found.pop("bare_s", None)
     if bare is not None and "step" in found:
         found.setdefault("iter_s", bare)
@@ -135,6 +122,21 @@ def entry(values: Mapping[str, Any]) -> Entry | None:
             found.pop(field, None)
     timed = found.keys() & {"iter_s", "samples_per_s", "tokens_per_s"} or {"step", "when_s"} <= found.keys()
     return Entry(**found) if timed else None
+
+
+def _meant(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values whose names are known, by what they mean."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        known = meaning(name)
+        if known is None or value is None:
+            continue
+        field, factor = known
+        if field == "series":
+            found[field] = str(value)
+        elif (read := number(value)) is not None:
+            found[field] = read * factor
+    return found
 
 
 def number(value: object) -> float | None:

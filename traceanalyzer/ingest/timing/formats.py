@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from traceanalyzer.errors import TraceAnalyzerError
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base.limits import limits
 from traceanalyzer.ingest.side_files import NOT_JSON
 from traceanalyzer.ingest.timing.entry import Entry, entry, meaning, number, unitless
-from traceanalyzer.limits import limits
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 USUAL_LINES = 3
 """Fewer lines that happen to look like a format are not a log of it."""

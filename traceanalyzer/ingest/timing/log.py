@@ -6,11 +6,14 @@ A log becomes a `Trace` for each rank that wrote to it, with nothing in it but `
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from traceanalyzer.errors import UnreadableInputError
+from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.ingest.abilities import Abilities
 from traceanalyzer.ingest.stream import open_stream
+from traceanalyzer.ingest.timing.entry import Entry
 from traceanalyzer.ingest.timing.formats import (
     FORMATS,
     LineFormat,
@@ -23,12 +26,12 @@ from traceanalyzer.ingest.timing.steps import step_timings
 from traceanalyzer.ingest.timing.text import MAX_LINE, lines_of, pieces_of
 from traceanalyzer.trace import Health, Process, Trace
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
-    from traceanalyzer.ingest.timing.entry import Entry
-
+ABILITIES = Abilities(
+    name="log of step times (a trainer's log, JSON lines, CSV)",
+    tells="step times, outliers, drift, waiting for data, throughput",
+    cannot="anything that happens within a step",
+    record="`traceanalyzer collect timing -- python train.py`; or the log that the trainer writes anyway",
+)
 RECOGNISED_WITHIN = 32 * 1024 * 1024
 """How far into a file the first step lines may be: start-up messages of large jobs take a few MB."""
 _NO_LOG = ("traceEvents", "SQLite format 3")

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.figures import NS_PER_S
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import StepTimings
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from traceanalyzer.ingest.timing.entry import Entry
-    from traceanalyzer.trace import F64, I64
+from traceanalyzer.base.figures import NS_PER_S
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.ingest.timing.entry import Entry
+from traceanalyzer.trace import F64, I64, StepTimings
 
 MAX_STEP_S = 7 * 86_400.0
 """No step takes a week: a longer time is damaged."""
@@ -46,8 +41,7 @@ class LoggedSteps:
 
 def step_timings(entries: Sequence[Entry]) -> LoggedSteps:
     """The steps in the order of the log. Progress bars of the same name but fewer steps (evaluation) are left out."""
-    merged = _merged(_longest_bars(entries))
-    kept = _without_repeats(merged)
+    kept = _without_repeats(_merged(_longest_bars(entries)))
     between = not any(e.iter_s for e in kept)
     duration = _between_lines(kept) if between else _column([e.iter_s for e in kept])
     impossible = duration > MAX_STEP_S
@@ -58,22 +52,25 @@ def step_timings(entries: Sequence[Entry]) -> LoggedSteps:
     apart, why = (False, "") if known else _data_apart(duration, data, _between_lines(kept))
     duration = duration + np.nan_to_num(data) if apart else duration
     notes.append(why)
-    time = _ns(duration)
+    table = _table(kept, _ns(duration), _ns(data))
+    repeated = len(entries) - len(kept)
+    return LoggedSteps(table, repeated, int(impossible.sum()), tuple(note for note in notes if note))
+
+
+def _table(kept: Sequence[Entry], time: I64, data: I64) -> StepTimings:
     spent = np.where(time > 0, time, 0)
-    table = StepTimings.from_columns(
+    return StepTimings.from_columns(
         {
             "step": [-1 if e.step is None else e.step for e in kept],
             "start": np.concatenate((np.zeros(1, np.int64), np.cumsum(spent)[:-1])) if len(kept) else [],
             "duration": time,
-            "data": _ns(data),
+            "data": data,
             "samples": _count([e.samples for e in kept]),
             "tokens": _count([e.tokens for e in kept]),
             "padded_tokens": _count([e.padded_tokens for e in kept]),
             **{name: _rate([getattr(e, name) for e in kept]) for name in RATES},
         }
     )
-    repeated = len(entries) - len(kept)
-    return LoggedSteps(table, repeated, int(impossible.sum()), tuple(note for note in notes if note))
 
 
 def _data_apart(iteration: F64, data: F64, between: F64) -> tuple[bool, str]:
@@ -170,8 +167,7 @@ def _column(values: Sequence[float | None]) -> F64:
 
 def _ns(seconds: F64) -> I64:
     known = np.isfinite(seconds) & (np.abs(seconds) <= 2 * MAX_STEP_S)
-    result: I64 = np.where(known, np.rint(np.where(known, seconds, 0.0) * NS_PER_S), -1).astype(np.int64)
-    return result
+    return np.where(known, np.rint(np.where(known, seconds, 0.0) * NS_PER_S), -1).astype(np.int64)
 
 
 def _count(values: Sequence[float | None]) -> I64:

@@ -7,13 +7,10 @@ program (`# Topologically Sorted Source Nodes:`); dumps of the graphs name the l
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from traceanalyzer.compile_log import GraphCode, KernelCode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+from traceanalyzer.trace.compile_log import GraphCode, KernelCode
 
 MAX_LINES_OF_KERNEL = 32
 """Source lines kept of one kernel."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from traceanalyzer.compile_log import Estimate
+from traceanalyzer.trace.compile_log import Estimate
 
 MOST_BYTES_PER_NS = 20_000
 """More than twice of what the memory of any GPU takes (8,000 on a B200)."""

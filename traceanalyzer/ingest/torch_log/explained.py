@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
-from traceanalyzer.compile_log import Break, Metrics
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from traceanalyzer.trace.compile_log import Break, Metrics
 
 MAX_TEXT = 2000
 """Characters kept of a reason."""

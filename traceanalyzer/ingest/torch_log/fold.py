@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from traceanalyzer.compile_log import CacheEvent, Compilation, CompileLog, TritonKernel
 from traceanalyzer.ingest.torch_log.code import lines_of_stacks, node_lines, read_code, with_lines
 from traceanalyzer.ingest.torch_log.estimates import read_estimates
 from traceanalyzer.ingest.torch_log.explained import breaks_of_restarts, first_line, read_break, read_metrics
-from traceanalyzer.ingest.torch_log.records import kind_of
+from traceanalyzer.ingest.torch_log.records import Record, kind_of
 from traceanalyzer.ingest.torch_log.spans import SpanBuilder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from traceanalyzer.compile_log import CacheLayer, CacheState, Counts
-    from traceanalyzer.ingest.torch_log.records import Record
+from traceanalyzer.trace.compile_log import (
+    CacheEvent,
+    CacheLayer,
+    CacheState,
+    Compilation,
+    CompileLog,
+    Counts,
+    TritonKernel,
+)
 
 LOGS_BREAKS = (2, 6)
 """PyTorch from here on has a record for each graph break."""

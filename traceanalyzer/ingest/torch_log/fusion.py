@@ -7,12 +7,9 @@ that were left apart.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from traceanalyzer.compile_log import NotFused
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from traceanalyzer.trace.compile_log import NotFused
 
 MAX_PAIRS = 100_000
 """Pairs kept of a log."""

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from traceanalyzer.ingest.stream import ByteStream
 from traceanalyzer.ingest.torch_log.records import MAX_LINE_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from traceanalyzer.compile_log import Counts
-    from traceanalyzer.ingest.stream import ByteStream
+from traceanalyzer.trace.compile_log import Counts
 
 
 def lines(stream: ByteStream, counts: Counts) -> Iterator[bytes]:

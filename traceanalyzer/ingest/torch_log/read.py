@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from traceanalyzer.compile_log import Counts
-from traceanalyzer.errors import EmptyRecordingError, TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.base.errors import EmptyRecordingError, TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.ingest.beside import COMPILED
 from traceanalyzer.ingest.stream import cannot_open, head_of, open_stream
 from traceanalyzer.ingest.torch_log.fold import WANTED, Fold
 from traceanalyzer.ingest.torch_log.fusion import MARK, read_fusion
 from traceanalyzer.ingest.torch_log.lines import lines
-from traceanalyzer.ingest.torch_log.records import records
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from traceanalyzer.compile_log import CompileLog, NotFused
-    from traceanalyzer.ingest.torch_log.records import Record
+from traceanalyzer.ingest.torch_log.records import Record, records
+from traceanalyzer.trace.compile_log import CompileLog, Counts, NotFused
 
 RECORD_IN_HEAD = re.compile(
     rb"^(?:\[[^\]\n]{1,64}\]: ?)?[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d{3,6} +\d+ *[^\]\n]{0,1000}?:\d+\] ?\{", re.MULTILINE

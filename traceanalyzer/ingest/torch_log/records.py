@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from traceanalyzer.compile_log import Counts
+from traceanalyzer.trace.compile_log import Counts
 
 MAX_LINE_BYTES = 32 << 20
 """A longer line is cut: whole graphs are tens of megabytes of payload, but spread over lines."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from traceanalyzer.compile_log import Span
+from traceanalyzer.trace.compile_log import Span
 
 MAX_SPANS = 1_000_000
 """More than any compilation writes; what comes after is counted and left out."""

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from traceanalyzer.analysis.compile.bare import EMPTY
-from traceanalyzer.analysis.compile.measure import headline_log, measure_logs
-from traceanalyzer.analysis.compile.shares import with_trace
-from traceanalyzer.analysis.compile.steps import Stopwatch, with_steps, with_stopwatch
-from traceanalyzer.analysis.measure import Measurements
+from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.diagnosis.compile.verdict import diagnose_compile
-from traceanalyzer.errors import TraceAnalyzerError
+from traceanalyzer.diagnosis.measurements import Measurements, measure
+from traceanalyzer.diagnosis.selection import Measured
+from traceanalyzer.replay.compile.bare import EMPTY
+from traceanalyzer.replay.compile.measure import headline_log, measure_logs
+from traceanalyzer.replay.compile.shares import with_trace
+from traceanalyzer.replay.compile.steps import Stopwatch, with_steps, with_stopwatch
 from traceanalyzer.report.compile.model import CompileReport
 from traceanalyzer.report.compile.strip import strip_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from traceanalyzer.compile_log import CompileLog
-    from traceanalyzer.trace import Run, Trace
-
+from traceanalyzer.trace import Run, Trace
+from traceanalyzer.trace.compile_log import CompileLog
 
 UNTIMED = Stopwatch()
+COUNTED_ONCE = (
+    "What these findings would save is part of the GPU idle time that the findings above take apart by cause: it does "
+    "not add to theirs."
+)
 
 
 def compile_report(logs: Sequence[CompileLog], run: Run | None = None, stopwatch: Stopwatch = UNTIMED) -> CompileReport:
@@ -39,7 +40,7 @@ def compile_report(logs: Sequence[CompileLog], run: Run | None = None, stopwatch
         return CompileReport(inputs, compiled, diagnose_compile(compiled, None), strip_of(log, None))
     trace = fitting(run, logs)
     inputs.append({"path": trace.path, "kind": trace.source, "rank": trace.rank, "devices": []})
-    return joined(logs, Measurements(trace), stopwatch, inputs)
+    return joined(logs, measure(trace), stopwatch, inputs)
 
 
 def joined(
@@ -53,13 +54,18 @@ def joined(
     compiled = EMPTY if chosen is None else measure_logs(logs, chosen)
     replay = m.replay if len(m.trace.device_ops) else None
     if len(m.trace.device_ops):
-        compiled = with_trace(compiled, chosen, m, replay)
+        compiled = with_trace(compiled, chosen, m.rated, replay)
     timed = m.unprofiled_time
     if stopwatch.step_ms is None and timed is not None:
         stopwatch = replace(stopwatch, step_ms=timed.step_ms)
     step_ms = replay.base_ms if replay is not None else stopwatch.step_ms
-    compiled = with_steps(compiled, chosen, m, step_ms, stopwatch)
-    return CompileReport(list(inputs), compiled, diagnose_compile(compiled, step_ms), strip_of(chosen, m))
+    compiled = with_steps(compiled, chosen, m.timed, step_ms, stopwatch)
+    return CompileReport(list(inputs), compiled, diagnose_compile(compiled, step_ms), strip_of(chosen, m.timed))
+
+
+def compile_part(logs: Sequence[CompileLog], of: Measured) -> CompileReport | None:
+    """What the logs of torch.compile in a capture say, of the rank that its report speaks of; None without one."""
+    return replace(joined(logs, of.critical), note=COUNTED_ONCE) if logs else None
 
 
 def fitting(run: Run, logs: Sequence[CompileLog]) -> Trace:

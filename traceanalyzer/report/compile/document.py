@@ -1,136 +1,117 @@
-"""What torch.compile cost, as sections that every output draws: sentences, then a table."""
+"""What torch.compile cost, as a document: sentences, then tables."""
 
 from __future__ import annotations
 
-from dataclasses import field, replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from functools import partial
 
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.diagnosis.compile.pairs import CompileDiagnosis
+from traceanalyzer.replay.compile.model import Compiled, StepsUse
+from traceanalyzer.report.compile.model import CompileReport
+from traceanalyzer.report.compile.strip import STAGE_NAMES, strip_svg
+from traceanalyzer.report.document import Document, Drawing, Line, Part, Section, TextTable
 from traceanalyzer.report.format import figure
+from traceanalyzer.report.printed import Printed
+from traceanalyzer.version import __version__
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from traceanalyzer.analysis.compile.model import Compiled
-    from traceanalyzer.diagnosis.compile.pairs import CompileDiagnosis
-    from traceanalyzer.report.compile.model import CompileReport
-
-COMPILE_TIME = "Compile time"
+SCHEMA_VERSION = 2
 MAX_ROWS = 20
 """Rows of a table on paper; the JSON has all."""
 NO_FUSION = (
     "Why kernels were not fused is not in the structured log: set TORCH_LOGS=+fusion and "
     "TORCH_LOGS_OUT=FOLDER/fusion.txt as well, with the FOLDER of TORCH_TRACE."
 )
-STAGE_NAMES = {
-    "dynamo": "dynamo (tracing the program)",
-    "aot": "AOT (forward and backward graphs)",
-    "inductor": "inductor (optimising, writing code)",
-    "triton": "Triton (compiling kernels)",
-    "cpp": "C++ compiler",
-    "autotune": "autotuning",
-    "cudagraphs": "CUDA graphs (recording)",
-    "other": "rest",
-}
 
 
-@dataclass(frozen=True)
-class Section:
-    """A title, sentences, and a table; `numeric` says which columns hold figures."""
-
-    title: str
-    lines: list[str] = field(default_factory=list)
-    headers: list[str] = field(default_factory=list)
-    numeric: list[bool] = field(default_factory=list)
-    rows: list[list[str]] = field(default_factory=list)
-    remark: str = ""
+def compile_document(report: CompileReport) -> Printed:
+    """The report on torch.compile."""
+    diagnosis = report.diagnosis
+    values = {
+        "schema_version": SCHEMA_VERSION,
+        "tool": {"name": "traceanalyzer", "version": __version__},
+        "inputs": report.inputs,
+        "headline": diagnosis.headline,
+        "compile": report.compiled,
+        "findings": diagnosis.findings,
+        "recommendations": diagnosis.recommendations,
+    }
+    return Printed(Document(f"torch.compile: {diagnosis.headline}", sections(report)), values)
 
 
 def sections(report: CompileReport) -> list[Section]:
     """The report's sections in order; those with nothing to say are left out."""
-    made = [make(report.compiled, report.diagnosis) for make in _SECTIONS]
-    if report.note:
-        made[0] = replace(made[0], lines=[*made[0].lines, report.note])
-    return [section for section in made if section.lines or section.rows]
+    compiled, diagnosis = report.compiled, report.diagnosis
+    made = [
+        Section("torch.compile", [*_answer(compiled, diagnosis), report.note or None]),
+        Section("Findings", _findings(diagnosis)),
+        Section("Recommended", _advice(diagnosis)),
+        Section("Compile time", _stages(report)),
+        *(Section(title, make(compiled)) for title, make in _OF_COMPILED),
+    ]
+    return [section for section in made if any(part is not None for part in section.parts)]
 
 
-def _answer(compiled: Compiled, diagnosis: CompileDiagnosis) -> Section:
-    lines = [diagnosis.headline] if diagnosis.headline else []
+def _answer(compiled: Compiled, diagnosis: CompileDiagnosis) -> list[Part]:
+    lines: list[Part] = [diagnosis.headline] if diagnosis.headline else []
     if compiled.runs_eager_since:
         lines.append(f"Runs eager since the recompile limit was hit: {', '.join(compiled.runs_eager_since)}.")
-    return Section("torch.compile", lines)
+    return lines
 
 
-def _findings(_: Compiled, diagnosis: CompileDiagnosis) -> Section:
-    lines = []
+def _findings(diagnosis: CompileDiagnosis) -> list[Part]:
+    lines: list[Part] = []
     for number, finding in enumerate(diagnosis.findings, 1):
         cost = "" if finding.headroom_ms is None else f" ({figure(finding.headroom_ms, 'ms')} a step)"
         lines.append(f"{number}. {finding.title}{cost} [{finding.id}]")
-    return Section("Findings", lines)
+    return lines
 
 
-def _advice(_: Compiled, diagnosis: CompileDiagnosis) -> Section:
-    lines = []
+def _advice(diagnosis: CompileDiagnosis) -> list[Part]:
+    lines: list[Part] = []
     for number, one in enumerate(diagnosis.recommendations, 1):
-        said = f"{number}. {one.action}"
+        text = f"{number}. {one.action}"
         if one.predicted_step_ms is not None:
-            said += f" Step: {figure(one.predicted_step_ms, 'ms')}"
+            text += f" Step: {figure(one.predicted_step_ms, 'ms')}"
             if one.low_ms is not None and one.high_ms is not None:
-                said += f" ({figure(one.low_ms, 'ms')} to {figure(one.high_ms, 'ms')})"
-            said += "."
+                text += f" ({figure(one.low_ms, 'ms')} to {figure(one.high_ms, 'ms')})"
+            text += "."
         if one.predicted_compile_s is not None:
-            said += f" Compilation: {one.predicted_compile_s:.3g} s ({one.low_s or 0:.3g} to {one.high_s or 0:.3g} s)."
-        lines.append(f"{said} Estimated as: {one.basis}." if one.basis else said)
-    return Section("Recommended", lines)
+            text += f" Compilation: {one.predicted_compile_s:.3g} s ({one.low_s or 0:.3g} to {one.high_s or 0:.3g} s)."
+        lines.append(f"{text} Estimated as: {one.basis}." if one.basis else text)
+    return lines
 
 
-def _stages(compiled: Compiled, _: CompileDiagnosis) -> Section:
-    total = compiled.compile_s or 0.0
+def _stages(report: CompileReport) -> list[Part]:
+    total, strip = report.compiled.compile_s or 0.0, report.strip
     rows = [
         [STAGE_NAMES[stage], f"{seconds:.3f}", f"{seconds / total:.0%}" if total else ""]
-        for stage, seconds in compiled.stages_s.items()
+        for stage, seconds in report.compiled.stages_s.items()
         if seconds
     ]
     if not rows:
-        return Section(COMPILE_TIME)
-    rows.append(["total", f"{total:.3f}", "100%"])
-    return Section(COMPILE_TIME, [], ["stage", "s", "share"], [False, True, True], rows)
+        return []
+    drawn = [] if strip is None else [Drawing(partial(strip_svg, strip))]
+    return [*drawn, *_table("stage | s# | share#", [*rows, ["total", f"{total:.3f}", "100%"]])]
 
 
-def _compilations(compiled: Compiled, _: CompileDiagnosis) -> Section:
-    order = sorted(compiled.compilations, key=lambda row: -row.seconds)
+def _breaks(compiled: Compiled) -> list[Part]:
     rows = [
-        [row.id, row.function, row.location, f"{row.seconds:.3f}", str(row.operators), row.cache, row.outcome]
-        for row in order[:MAX_ROWS]
+        [row.reason, row.location, row.count, _maybe(row.per_step), _maybe(row.idle_ms), row.remedy]
+        for row in compiled.graph_breaks
     ]
-    headers = ["compile id", "function", "where", "s", "operators", "cache", "outcome"]
-    return Section("Compilations", [], headers, [False, False, False, True, True, False, False], rows, _more(order))
+    return _table("graph break | where | met# | per step# | GPU idle, ms a step# | remedy", rows)
 
 
-def _breaks(compiled: Compiled, _: CompileDiagnosis) -> Section:
+def _recompiles(compiled: Compiled) -> list[Part]:
     rows = [
-        [row.reason, row.location, str(row.count), _maybe(row.per_step), _maybe(row.idle_ms), row.remedy]
-        for row in compiled.graph_breaks[:MAX_ROWS]
+        [row.guard, ", ".join(row.values), row.location, row.count, row.refused, row.remedy]
+        for row in compiled.recompile_reasons
     ]
-    headers = ["graph break", "where", "met", "per step", "GPU idle, ms a step", "remedy"]
-    return Section(
-        "Graph breaks", [], headers, [False, False, True, True, True, False], rows, _more(compiled.graph_breaks)
-    )
+    return _table("guard that failed | values | where | times# | refused# | remedy", rows)
 
 
-def _recompiles(compiled: Compiled, _: CompileDiagnosis) -> Section:
-    rows = [
-        [row.guard, ", ".join(row.values), row.location, str(row.count), str(row.refused), row.remedy]
-        for row in compiled.recompile_reasons[:MAX_ROWS]
-    ]
-    headers = ["guard that failed", "values", "where", "times", "refused", "remedy"]
-    return Section(
-        "Recompilations", [], headers, [False, False, False, True, True, False], rows, _more(compiled.recompile_reasons)
-    )
-
-
-def _caches(compiled: Compiled, _: CompileDiagnosis) -> Section:
-    lines = []
+def _caches(compiled: Compiled) -> list[Part]:
+    lines: list[Part] = []
     cache, graphs = compiled.cache, compiled.cudagraphs
     if cache is not None and (cache.hits or cache.misses or cache.bypasses or cache.off):
         lines.append(
@@ -140,21 +121,23 @@ def _caches(compiled: Compiled, _: CompileDiagnosis) -> Section:
         lines += [f"Bypassed: {reason}." for reason in cache.bypass_reasons]
         lines += [cache.warm_start] if cache.warm_start else []
     if graphs is not None and (graphs.wanted or graphs.used or graphs.launches_per_step):
-        lines.append(
-            f"CUDA graphs: {graphs.recorded} recorded, {graphs.rerecorded} of them again"
-            + (
-                f", {graphs.captured_share:.0%} of the step's GPU time in them."
-                if graphs.captured_share is not None
-                else "."
-            )
-        )
+        share = graphs.captured_share
+        captured = "." if share is None else f", {share:.0%} of the step's GPU time in them."
+        lines.append(f"CUDA graphs: {graphs.recorded} recorded, {graphs.rerecorded} of them again{captured}")
         lines += [f"Skipped: {reason}." for reason in graphs.skipped]
-    return Section("Caches and CUDA graphs", lines)
+    return lines
 
 
-def _steps(compiled: Compiled, _: CompileDiagnosis) -> Section:
+def _steps(compiled: Compiled) -> list[Part]:
     steps = compiled.steps
-    lines = []
+    rows = [[part.what, f"{part.ms:.3f}", f"{part.steady_ms:.3f}"] for part in steps.first_step if part.ms]
+    if rows:
+        rows.append(["total", f"{steps.first_step_ms or 0.0:.3f}", f"{steps.recorded_step_ms or 0.0:.3f}"])
+    return [*_step_times(steps), *_table("first step | ms# | of a steady step, ms#", rows)]
+
+
+def _step_times(steps: StepsUse) -> list[Part]:
+    lines: list[Part] = []
     if steps.step_ms is not None:
         lines.append(f"Steady step: {figure(steps.step_ms, 'ms')} without the profiler.")
     if steps.eager_step_ms is not None:
@@ -167,116 +150,100 @@ def _steps(compiled: Compiled, _: CompileDiagnosis) -> Section:
         )
     if steps.pays_after_steps is not None:
         lines.append(f"Compilation has paid for itself after {_steps_of(steps.pays_after_steps)}.")
-    lines += [steps.basis] if steps.basis else []
-    rows = [[part.what, f"{part.ms:.3f}", f"{part.steady_ms:.3f}"] for part in steps.first_step if part.ms]
-    if rows:
-        rows.append(["total", f"{steps.first_step_ms or 0.0:.3f}", f"{steps.recorded_step_ms or 0.0:.3f}"])
-    headers = ["first step", "ms", "of a steady step, ms"]
-    return Section("First step, warm-up and steady step", lines, headers, [False, True, True], rows)
+    return [*lines, *([steps.basis] if steps.basis else [])]
 
 
 def _steps_of(number: int) -> str:
     return "1 step" if number == 1 else f"{number:,} steps"
 
 
-def _trace(compiled: Compiled, _: CompileDiagnosis) -> Section:
+def _compilations(compiled: Compiled) -> list[Part]:
+    rows = [
+        [row.id, row.function, row.location, f"{row.seconds:.3f}", row.operators, row.cache, row.outcome]
+        for row in sorted(compiled.compilations, key=lambda row: -row.seconds)
+    ]
+    return _table("compile id | function | where | s# | operators# | cache | outcome", rows)
+
+
+def _trace(compiled: Compiled) -> list[Part]:
     use = compiled.trace
     if use is None:
-        return Section("In the trace")
-    lines = list(use.notes)
+        return []
+    lines: list[Part] = list(use.notes)
     if use.compiled_share is not None:
         lines.insert(0, f"Compiled code launches {use.compiled_share:.0%} of the step's GPU time.")
     if use.mapped_share is not None:
         lines.append(f"{use.mapped_share:.0%} of the time of inductor's kernels is mapped to source lines.")
-    rows = [[row.name, f"{row.per_step:.3g}", f"{row.gpu_ms:.4f}", row.where] for row in use.eager[:MAX_ROWS]]
-    headers = ["still eager", "per step", "GPU ms a step", "part of"]
-    return Section("In the trace", lines, headers, [False, True, True, False], rows)
+    rows = [[row.name, f"{row.per_step:.3g}", f"{row.gpu_ms:.4f}", row.where] for row in use.eager]
+    return [*lines, *_table("still eager | per step# | GPU ms a step# | part of", rows[:MAX_ROWS])]
 
 
-def _kernels(compiled: Compiled, _: CompileDiagnosis) -> Section:
+def _kernels(compiled: Compiled) -> list[Part]:
     rows = [
         [
-            row.name,
-            row.lines[0] if row.lines else "",
-            str(row.nodes),
-            _maybe(row.per_step),
-            _maybe(row.measured_ms),
-            _maybe(row.estimated_ms),
-            _maybe(row.attainable_ms),
-            _maybe(row.compile_ms),
+            row.name, row.lines[0] if row.lines else "", row.nodes,
+            *map(_maybe, (row.per_step, row.measured_ms, row.estimated_ms, row.attainable_ms, row.compile_ms)),
         ]
-        for row in compiled.kernels[:MAX_ROWS]
-    ]
-    headers = [
-        "kernel",
-        "source",
-        "nodes",
-        "per step",
-        "ms a step",
-        "inductor's estimate",
-        "at the roofline",
-        "compile ms",
-    ]
-    return Section("Kernels", [], headers, [False, False, *[True] * 6], rows, _more(compiled.kernels))
+        for row in compiled.kernels
+    ]  # fmt: skip
+    headers = (
+        "kernel | source | nodes# | per step# | ms a step# | inductor's estimate# | at the roofline# | compile ms#"
+    )
+    return _table(headers, rows)
 
 
-def _not_fused(compiled: Compiled, _: CompileDiagnosis) -> Section:
+def _not_fused(compiled: Compiled) -> list[Part]:
     if compiled.not_fused is None:
-        return Section("Not fused", [NO_FUSION] if compiled.kernels and compiled.source != "trace" else [])
-    rows = [[row.reason, str(row.pairs), row.first, row.second] for row in compiled.not_fused[:MAX_ROWS]]
-    headers = ["why inductor left them apart", "pairs", "such as", "and"]
-    return Section("Not fused", [], headers, [False, True, False, False], rows, _more(compiled.not_fused))
+        return [NO_FUSION] if compiled.kernels and compiled.source != "trace" else []
+    rows = [[row.reason, row.pairs, row.first, row.second] for row in compiled.not_fused]
+    return _table("why inductor left them apart | pairs# | such as | and", rows)
 
 
-def _ranks(compiled: Compiled, _: CompileDiagnosis) -> Section:
+def _ranks(compiled: Compiled) -> list[Part]:
     if len(compiled.ranks) < 2:
-        return Section("Ranks and starts")
+        return []
     rows = [
         [
-            "" if row.rank is None else str(row.rank),
-            f"{row.compile_s:.2f}",
-            f"{row.autotune_s:.2f}",
-            str(row.graphs),
-            str(row.graph_breaks),
-            str(row.recompiles),
-            str(row.cache_hits),
-            str(row.cache_misses),
+            "" if row.rank is None else row.rank, f"{row.compile_s:.2f}", f"{row.autotune_s:.2f}", row.graphs,
+            row.graph_breaks, row.recompiles, row.cache_hits, row.cache_misses,
         ]
-        for row in compiled.ranks[:MAX_ROWS]
-    ]
-    headers = ["rank", "compile s", "autotune s", "graphs", "breaks", "recompiles", "hits", "misses"]
-    return Section("Ranks and starts", compiled.ranks_differ[:10], headers, [True] * 8, rows, _more(compiled.ranks))
+        for row in compiled.ranks
+    ]  # fmt: skip
+    headers = "rank# | compile s# | autotune s# | graphs# | breaks# | recompiles# | hits# | misses#"
+    return [*compiled.ranks_differ[:10], *_table(headers, rows)]
 
 
-def _log(compiled: Compiled, _: CompileDiagnosis) -> Section:
-    lines = list(compiled.notes)
+def _log(compiled: Compiled) -> list[Part]:
+    lines: list[Part] = list(compiled.notes)
     if compiled.log:
         counts = ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in compiled.log.items() if number)
         lines.append(f"Log: {counts}.")
-    return Section("What was read", lines)
+    return lines
 
 
-_SECTIONS: tuple[Callable[[Compiled, CompileDiagnosis], Section], ...] = (
-    _answer,
-    _findings,
-    _advice,
-    _stages,
-    _breaks,
-    _recompiles,
-    _caches,
-    _steps,
-    _compilations,
-    _trace,
-    _kernels,
-    _not_fused,
-    _ranks,
-    _log,
+_OF_COMPILED: tuple[tuple[str, Callable[[Compiled], list[Part]]], ...] = (
+    ("Graph breaks", _breaks),
+    ("Recompilations", _recompiles),
+    ("Caches and CUDA graphs", _caches),
+    ("First step, warm-up and steady step", _steps),
+    ("Compilations", _compilations),
+    ("In the trace", _trace),
+    ("Kernels", _kernels),
+    ("Not fused", _not_fused),
+    ("Ranks and starts", _ranks),
+    ("What was read", _log),
 )
 
 
-def _more(rows: list[object] | list[str] | object) -> str:
-    count = len(rows) if isinstance(rows, list) else 0
-    return f"{count - MAX_ROWS} more rows; --format json has all." if count > MAX_ROWS else ""
+def _table(headers: str, rows: Sequence[Sequence[object]]) -> list[Part]:
+    """The first rows under headers with bars between them, of which those of figures end in #."""
+    if not rows:
+        return []
+    names = headers.split(" | ")
+    shown = [[str(cell) for cell in row] for row in rows[:MAX_ROWS]]
+    table = TextTable([name.rstrip("#") for name in names], [name.endswith("#") for name in names], shown)
+    left = len(rows) - MAX_ROWS
+    return [table, *([Line(f"{left} more rows; --format json has all.", "dim")] if left > 0 else [])]
 
 
 def _maybe(value: float | None) -> str:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.algebra.intervals import IntervalSet
-    from traceanalyzer.analysis.compile.model import Compiled
-    from traceanalyzer.diagnosis.compile.pairs import CompileDiagnosis
+from traceanalyzer.analysis.algebra.intervals import IntervalSet
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.diagnosis.compile.pairs import CompileDiagnosis
+from traceanalyzer.replay.compile.model import Compiled
 
 
 @dataclass(frozen=True, eq=False)

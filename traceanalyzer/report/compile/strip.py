@@ -1,23 +1,27 @@
-"""When the program compiled, stage by stage, beside the steps that a trace recorded: one strip on one clock."""
+"""When the program compiled, stage by stage, with the steps that a trace recorded: one strip on one clock."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import union
-from traceanalyzer.analysis.compile.stages import STAGES, stage_of
-from traceanalyzer.figures import NS_PER_S
-from traceanalyzer.report.compile.document import STAGE_NAMES
+from traceanalyzer.analysis.algebra.intervals import IntervalSet, union
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.figures import NS_PER_S
+from traceanalyzer.replay.compile.stages import STAGES, stage_of
 from traceanalyzer.report.compile.model import Strip
 from traceanalyzer.report.html.markup import Markup, join, tag
+from traceanalyzer.trace.compile_log import CompileLog
 
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.algebra.intervals import IntervalSet
-    from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.compile_log import CompileLog
-
+STAGE_NAMES = {
+    "dynamo": "dynamo (tracing the program)",
+    "aot": "AOT (forward and backward graphs)",
+    "inductor": "inductor (optimising, writing code)",
+    "triton": "Triton (compiling kernels)",
+    "cpp": "C++ compiler",
+    "autotune": "autotuning",
+    "cudagraphs": "CUDA graphs (recording)",
+    "other": "rest",
+}
 WIDTH, ROW, LABEL = 1000, 22, 250
 """Of the drawing, of a row, and of its name, in the drawing's own unit."""
 

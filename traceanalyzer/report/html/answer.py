@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from traceanalyzer.figures import definitions
+from traceanalyzer.analysis.tables.step_metrics import Budget, Idle
+from traceanalyzer.base.figures import definitions
+from traceanalyzer.diagnosis.finding import Recommendation
 from traceanalyzer.report import outline
+from traceanalyzer.report.document import Fact
 from traceanalyzer.report.format import figure, label, measured
 from traceanalyzer.report.html.markup import Markup, join, tag
-from traceanalyzer.report.html.tables import facts, term
-from traceanalyzer.report.model import Budget, Idle
-from traceanalyzer.report.outline import Fact
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from traceanalyzer.report.model import Recommendation, Report
-    from traceanalyzer.report.outline import Share
+from traceanalyzer.report.html.table_parts import facts, term
+from traceanalyzer.report.model import Report
+from traceanalyzer.report.outline import Share
 
 FIRST = 3
 """Recommendations that stay on the first screen."""
@@ -75,7 +72,7 @@ def _budget_bar(report: Report) -> Markup | None:
     causes = any(share.within for share in shares)
     parts = [share for share in shares if share.share > 0 and not (causes and share.label == "idle")]
     bar = (
-        tag("span", class_="part", style=f"width:{part.share:.3%};background:{_colour(part)}", data_def=_said(part))
+        tag("span", class_="part", style=f"width:{part.share:.3%};background:{_colour(part)}", data_def=_hint(part))
         for part in parts
     )
     items = (tag("li", *_entry(share), class_="within" if share.within else None) for share in shares)
@@ -94,7 +91,7 @@ def _entry(share: Share) -> Iterator[str]:
     yield f" {figure(share.ms, 'ms')}"
 
 
-def _said(share: Share) -> str:
+def _hint(share: Share) -> str:
     name = f"idle: {share.label}" if share.within else share.label
     return f"{name} {figure(share.share, 'share')}, {figure(share.ms, 'ms')}"
 
@@ -112,8 +109,8 @@ def _advice(report: Report) -> Markup:
     rest = len(items) - FIRST
     folded = tag("ol", *items[FIRST:], start=FIRST + 1)
     more = tag("details", tag("summary", f"{rest} more"), folded) if rest > 0 else None
-    said = outline.without_gain(report)
-    left_out = tag("p", said, class_="quiet") if said else None
+    skipped = outline.without_gain(report)
+    left_out = tag("p", skipped, class_="quiet") if skipped else None
     return tag("section", title, tag("ol", *items[:FIRST]), more, left_out, class_="advice", aria_labelledby="change")
 
 

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.report.format import figure, measured, plain, shorten
-from traceanalyzer.report.html.pictures.plot import Axis, Plot, Rects, Words
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from traceanalyzer.trace import F64
+from traceanalyzer.report.html.pictures.plot import Axis, Box, Plot, Rects, Words
+from traceanalyzer.trace import F64
 
 MAX_NAME = 60
-"""Characters of a name beside an axis."""
+"""Characters of a name at an axis."""
 BAR = 0.85
 """Of the room that an axis has for a place, this much is bar."""
 ROW_PX, EDGES_PX = 38, 74
@@ -45,69 +40,61 @@ class Series:
     name: str
     colour: str
     values: Sequence[float | None]
-    said: Sequence[str] = ()
-    """What is said of each where it is pointed at; without: place, name and value in `unit`."""
+    hints: Sequence[str] = ()
+    """Shown where a value is pointed at; without: place, name and value in ms."""
+
+    def known(self) -> F64:
+        """The values, 0 where there is none."""
+        return np.array([v if measured(v) else 0.0 for v in self.values], float)
+
+    def hints_of(self, places: Sequence[str]) -> Sequence[str]:
+        """The hint of each value."""
+        values = zip(places, self.known().tolist(), strict=True)
+        return self.hints or [f"{place}: {self.name} {figure(value, 'ms')}" for place, value in values]
 
 
-def stacked(places: Sequence[str], series: Sequence[Series], x: str, y: str, unit: str = "ms") -> Plot:
+def stacked(places: Sequence[str], series: Sequence[Series], x: str, y: str) -> Plot:
     """Bars from left to right, the values of a place on top of each other."""
     marks, base = [], np.zeros(len(places))
     for one in series:
-        values = np.array([v if measured(v) else 0.0 for v in one.values], float)
-        marks.append(_bars(one, places, values, base, unit))
-        base = base + values
+        marks.append(_bars(one, places, base))
+        base = base + one.known()
     return Plot(marks, Axis(x, names=[name_of(p) for p in places]), Axis(y))
 
 
-def _bars(one: Series, places: Sequence[str], values: F64, base: F64, unit: str) -> Rects:
-    kept = np.flatnonzero(values)
-    said = _said(one, places, values, unit)
-    return Rects(
-        one.name,
-        one.colour,
-        (kept - BAR / 2).tolist(),
-        (kept + BAR / 2).tolist(),
-        base[kept].tolist(),
-        (base + values)[kept].tolist(),
-        [said[i] for i in kept.tolist()],
-    )
+def _bars(one: Series, places: Sequence[str], base: F64, shift: float = 0.0, width: float = BAR) -> Rects:
+    values = zip(base.tolist(), (base + one.known()).tolist(), one.hints_of(places), strict=True)
+    boxes = [
+        Box(i - BAR / 2 + shift, i - BAR / 2 + shift + width, low, high, hint)
+        for i, (low, high, hint) in enumerate(values)
+        if high != low
+    ]
+    return Rects(one.name, one.colour, boxes)
 
 
-def _said(one: Series, places: Sequence[str], values: F64, unit: str) -> Sequence[str]:
-    if one.said:
-        return one.said
-    return [f"{place}: {one.name} {figure(float(v), unit)}" for place, v in zip(places, values, strict=True)]
-
-
-def side_by_side(places: Sequence[str], series: Sequence[Series], y: str, unit: str = "ms") -> Plot:
-    """Bars from left to right, the values of a place beside each other."""
-    width, marks = BAR / max(len(series), 1), []
-    for i, one in enumerate(series):
-        values = np.array([v if measured(v) else 0.0 for v in one.values], float)
-        bars = _bars(one, places, values, np.zeros(len(places)), unit)
-        left = [x + i * width for x in bars.x0]
-        marks.append(replace(bars, x0=left, x1=[x + width for x in left]))
+def side_by_side(places: Sequence[str], series: Sequence[Series], y: str) -> Plot:
+    """Bars from left to right, the values of a place next to each other."""
+    width, base = BAR / max(len(series), 1), np.zeros(len(places))
+    marks = [_bars(one, places, base, i * width, width) for i, one in enumerate(series)]
     return Plot(marks, Axis(names=[name_of(p) for p in places]), Axis(y))
 
 
 def rows(
-    names: Sequence[str], series: Sequence[Series], x: str, ends: Sequence[str] = (), unit: str = "ms",
-    colours: Sequence[str] = (),
-) -> Plot:  # fmt: skip
+    names: Sequence[str], series: Sequence[Series], x: str, ends: Sequence[str] = (), colours: Sequence[str] = ()
+) -> Plot:
     """Bars from top to bottom, each below its name; the values of a place behind each other, `ends` after them."""
     marks: list[Rects | Words] = []
-    base, top = np.zeros(len(names)), np.arange(len(names)) - 0.5 + NAME_SHARE
+    base, top = np.zeros(len(names)), [i - 0.5 + NAME_SHARE for i in range(len(names))]
     for one in series:
-        values = np.array([v if measured(v) else 0.0 for v in one.values], float)
-        said = _said(one, names, values, unit)
-        marks.append(
-            Rects(one.name, one.colour, base.tolist(), (base + values).tolist(), top.tolist(),
-                  (top + 1 - NAME_SHARE).tolist(), said, colours=colours)
-        )  # fmt: skip
-        base = base + values
-    marks.append(Words([0.0] * len(names), (top - NAME_SHARE / 2).tolist(), [name_of(n) for n in names]))
+        after = base + one.known()
+        bars = zip(base.tolist(), after.tolist(), top, one.hints_of(names), colours or [""] * len(names), strict=True)
+        boxes = [Box(low, high, y, y + 1 - NAME_SHARE, hint, colour=colour) for low, high, y, hint, colour in bars]
+        marks.append(Rects(one.name, one.colour, boxes))
+        base = after
+    marks.append(Words([(0.0, y - NAME_SHARE / 2, name_of(name)) for y, name in zip(top, names, strict=True)]))
     if ends:
-        marks.append(Words(base.tolist(), (top + (1 - NAME_SHARE) / 2).tolist(), ends))
+        after_bars = zip(base.tolist(), top, ends, strict=True)
+        marks.append(Words([(x, y + (1 - NAME_SHARE) / 2, end) for x, y, end in after_bars]))
     reach = 1.18 if ends else 1.0
     return Plot(
         marks, Axis(x, range=(0.0, float(base.max(initial=0.0)) * reach)), Axis(names=names, hidden=True), down=True
@@ -126,5 +113,5 @@ def means(values: Sequence[float | None], block: int) -> list[float]:
 
 
 def name_of(text: str) -> str:
-    """A name that fits beside an axis."""
+    """A name that fits at an axis."""
     return shorten(plain(text), MAX_NAME)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import orjson
@@ -12,11 +13,7 @@ from traceanalyzer.report.format import figure, plain
 from traceanalyzer.report.html.markup import Markup, tag
 from traceanalyzer.report.html.pictures.colours import of_category
 from traceanalyzer.report.timeline.lanes import Category, Events, Shown, Timeline
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from traceanalyzer.trace import I32, I64
+from traceanalyzer.trace import I32, I64
 
 T = TypeVar("T")
 
@@ -71,9 +68,9 @@ def shortened(timeline: Timeline, count: int) -> Timeline:
     events = timeline.events
     kept = events.take(np.sort(np.argsort(events.start - events.end, kind="stable")[:count]))
     names, name = _used(timeline.names, kept.name)
-    detail, told = _used(timeline.detail, kept.detail)
+    detail, details = _used(timeline.detail, kept.detail)
     facts, about = _used(timeline.facts, kept.facts)
-    events = dataclasses.replace(kept, name=name, detail=told, facts=about)
+    events = dataclasses.replace(kept, name=name, detail=details, facts=about)
     share = len(kept) / max(len(timeline.events), 1)
     shown = [Shown(s.what, min(s.shown, round(s.shown * share)), s.total) for s in timeline.shown]
     return dataclasses.replace(timeline, names=names, detail=detail, facts=facts, events=events, shown=shown)

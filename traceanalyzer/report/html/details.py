@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.roofline.op_models import Precision
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.report.at_once import roofline_meanwhile
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.selection import Measured
+from traceanalyzer.report.halves import with_roofline
 from traceanalyzer.report.timeline.distributions import (
     Lengths,
     Logged,
+    MemoryTrack,
+    Message,
     Queue,
     StepsOfRank,
     kernel_lengths,
     launch_queue,
     logged_steps,
+    memory_tracks,
+    messages,
     steps_of_ranks,
 )
 from traceanalyzer.report.timeline.icicle import Box, device_time, idle_time
-from traceanalyzer.report.timeline.memory_tracks import MemoryTrack, memory_tracks
-from traceanalyzer.report.timeline.messages import Message, messages
+from traceanalyzer.report.timeline.lanes import Timeline
 from traceanalyzer.report.timeline.path_line import ShownPath
 from traceanalyzer.report.timeline.several import timelines
+from traceanalyzer.trace.compile_log import CompileLog
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.compile_log import CompileLog
-    from traceanalyzer.report.timeline.lanes import Timeline
-    from traceanalyzer.selection import Measured
 
 TERA = 1e12
 ORDINARY = "fp32 on the ordinary cores"
@@ -71,8 +69,7 @@ class Details:
     def of(cls, measured: Measured, logs: Sequence[CompileLog] = ()) -> Details:
         """The details of the rank that the report speaks of; `logs` are of torch.compile."""
         m = measured.critical
-        with roofline_meanwhile(m, alone=True):
-            _ = m.gaps, m.once(ShownPath)
+        with_roofline(m, lambda: (m.causes.gaps, m.memo(ShownPath)))
         return cls(
             timelines(measured, logs),
             memory_tracks(m.trace.memory_events),
@@ -93,11 +90,11 @@ class Details:
 
 
 def _ceilings(m: Measurements) -> Ceilings | None:
-    gpu = None if m.device is None else m.gpus[m.device]
+    gpu = None if m.timed.device is None else m.linked.gpus[m.timed.device]
     if gpu is None:
         return None
     peaks = {ORDINARY: gpu.vector.get("fp32")}
-    for code in distinct(m.roofline.precision[m.steady_ops & m.roofline.modelled]).tolist():
+    for code in distinct(m.rated.roofline.precision[m.timed.steady_ops & m.rated.roofline.modelled]).tolist():
         name = Precision(code).name.lower()
         peaks[f"{name} on tensor cores"] = gpu.tensor.get(name)
     known = {name: peak / TERA for name, peak in peaks.items() if peak}

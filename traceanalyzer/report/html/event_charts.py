@@ -3,23 +3,22 @@ is. Each is left out where it would say nothing."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from traceanalyzer.figures import NS_PER_MS
+from traceanalyzer.base.figures import NS_PER_MS
 from traceanalyzer.report.format import figure, measured, number
 from traceanalyzer.report.html.charts import Chart, Series, height_of, name_of, stacked
 from traceanalyzer.report.html.charts import rows as rows_of
+from traceanalyzer.report.html.details import Details
 from traceanalyzer.report.html.pictures.colours import light
 from traceanalyzer.report.html.pictures.plot import Axis, Lines, Plot, Rects, Words
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from traceanalyzer.report.html.details import Details
-    from traceanalyzer.report.model import Report
-    from traceanalyzer.report.timeline.icicle import Box
+from traceanalyzer.report.html.pictures.plot import Box as Rectangle
+from traceanalyzer.report.model import Report
+from traceanalyzer.report.timeline.icicle import Box
+from traceanalyzer.trace import F64
 
 LEAST_KERNELS, LEAST_STEPS = 20, 20
 """Fewer make no distribution."""
@@ -36,12 +35,14 @@ def idle_places(report: Report) -> Chart | None:
         return None
     names = [_place(row) for row in rows]
     ends = [figure(row.idle_ms, "ms") for row in rows]
-    said = [
+    hints = [
         f"{name}: {row.cause}, {end} a step in {number(row.gaps)} gaps"
         for name, row, end in zip(names, rows, ends, strict=True)
     ]
     colours = [f"idle-{row.cause}" if f"idle-{row.cause}" in light() else "idle-other" for row in rows]
-    plot = rows_of(names, [Series("", "idle", [row.idle_ms for row in rows], said)], "ms a step", ends, colours=colours)
+    plot = rows_of(
+        names, [Series("", "idle", [row.idle_ms for row in rows], hints)], "ms a step", ends, colours=colours
+    )
     caption = (
         "Idle time of a mean steady step by the call that waited, or the operator that ended it; coloured by cause."
     )
@@ -59,23 +60,16 @@ def kernel_lengths(report: Report, details: Details) -> Chart | None:
     known = details.lengths
     if known is None or known.kernels.sum() < LEAST_KERNELS:
         return None
-    said = [
-        f"{figure(low, 'us')} to {figure(high, 'us')}: {number(float(count))} kernels, {figure(float(time), 'ms')}"
-        for low, high, count, time in zip(
-            known.edges_us.tolist(), known.edges_us[1:].tolist(), known.kernels, known.time_ms, strict=False
-        )
-    ]
-    bars = Rects(
-        "kernels", "compute", known.edges_us[:-1].tolist(), known.edges_us[1:].tolist(), [0.0] * len(said),
-        known.kernels.tolist(), said,
-    )  # fmt: skip
+    counts = zip(known.kernels.tolist(), known.time_ms.tolist(), strict=True)
+    times = [f"{number(n)} kernels, {figure(ms, 'ms')}" for n, ms in counts]
+    bars = Rects("kernels", "compute", _bins(known.edges_us, known.kernels, times, "us"))
     marks: list[Rects | Lines | Words] = [bars]
     launch = report.metrics.launches.launch_mean_us if report.metrics.launches else None
     ends = (float(known.edges_us[0]), float(known.edges_us[-1]))
     if launch:
         top = float(known.kernels.max())
         marks.append(Lines("cost of a launch", "more", [launch, launch], [0.0, top]))
-        marks.append(Words([launch], [top], [f"a launch takes {figure(launch, 'us')}"]))
+        marks.append(Words([(launch, top, f"a launch takes {figure(launch, 'us')}")]))
         ends = (min(ends[0], launch / 2), max(ends[1], launch * 2))
     caption = (
         "Kernels of a mean steady step by their length. Kernels to the left of the line take less time than the CPU "
@@ -99,17 +93,22 @@ def launch_queue(details: Details) -> Chart | None:
     return Chart("queue", "Launch queue", caption, plot, 220)
 
 
+def _bins(edges: F64, heights: Any, hints: Sequence[str], unit: str) -> list[Rectangle]:
+    """Bars between neighbouring edges, their hints beginning with what is between them."""
+    parts = zip(edges.tolist(), edges[1:].tolist(), heights.tolist(), hints, strict=False)
+    return [
+        Rectangle(low, high, 0.0, height, f"{figure(low, unit)} to {figure(high, unit)}: {hint}")
+        for low, high, height, hint in parts
+    ]
+
+
 def step_times(report: Report) -> Chart | None:
     """How step times are distributed."""
     times = [row.duration_ms for row in report.tables.get("steps", []) if not row.warmup]
     if len(times) < LEAST_STEPS:
         return None
     counts, edges = np.histogram(times, bins=min(30, len(times) // 3))
-    said = [
-        f"{figure(low, 'ms')} to {figure(high, 'ms')}: {count} steps"
-        for low, high, count in zip(edges.tolist(), edges[1:].tolist(), counts.tolist(), strict=False)
-    ]
-    bars = Rects("", "duration", edges[:-1].tolist(), edges[1:].tolist(), [0.0] * len(said), counts.tolist(), said)
+    bars = Rects("", "duration", _bins(edges, counts, [f"{count} steps" for count in counts.tolist()], "ms"))
     ends = (float(edges[0]), float(edges[-1]))
     caption = "Steady steps by their time. Two hills are two kinds of steps."
     return Chart("times", "Steps by time", caption, Plot([bars], Axis("ms", range=ends), Axis("steps")), 220)
@@ -154,14 +153,19 @@ def _icicle(id_: str, title: str, caption: str, boxes: Sequence[Box], least: int
     if levels < least:
         return None
     total = max(box.end_ms for box in boxes)
-    said = [
-        f"{box.name}: {figure(box.end_ms - box.begin_ms, 'ms')}, {(box.end_ms - box.begin_ms) / total:.1%}"
-        for box in boxes
-    ]
-    marks = Rects(
-        "", "operator", [b.begin_ms for b in boxes], [b.end_ms for b in boxes], [b.level + 0.03 for b in boxes],
-        [b.level + 0.97 for b in boxes], said, [name_of(b.name) for b in boxes],
-        [b.sort or "operator" for b in boxes],
-    )  # fmt: skip
-    plot = Plot([marks], Axis("ms", range=(0.0, total)), Axis(range=(0.0, levels), hidden=True), down=True, keys=[])
+    drawn = [
+        Rectangle(
+            b.begin_ms, b.end_ms, b.level + 0.03, b.level + 0.97,
+            f"{b.name}: {figure(b.end_ms - b.begin_ms, 'ms')}, {(b.end_ms - b.begin_ms) / total:.1%}",
+            name_of(b.name), b.sort or "operator",
+        )
+        for b in boxes
+    ]  # fmt: skip
+    plot = Plot(
+        [Rects("", "operator", drawn)],
+        Axis("ms", range=(0.0, total)),
+        Axis(range=(0.0, levels), hidden=True),
+        down=True,
+        keys=[],
+    )
     return Chart(id_, title, caption, plot, EDGES_PX + ROW_PX * levels)

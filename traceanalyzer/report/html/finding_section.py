@@ -1,23 +1,31 @@
-"""The section of the findings: each with its evidence, linked to its place on the timeline."""
+"""The section of the findings: each with its evidence, linked to its place on the timeline.
+
+Evidence names its place in words: an API call, an operator path, a kernel with its end cut off, a cause. The longest
+event of the timeline that the words name is the place; a finding of idle time is at its longest gap of that cause.
+Where there is no timeline there are no places.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
+from markdown_it import MarkdownIt
 
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.diagnosis.finding import Evidence, Finding
 from traceanalyzer.report import outline
-from traceanalyzer.report.html import places
+from traceanalyzer.report.explain import finding_page
 from traceanalyzer.report.html.charts import Chart
-from traceanalyzer.report.html.finding_page import explained
 from traceanalyzer.report.html.markup import Markup, join, tag
-from traceanalyzer.report.html.parts import link_to
 from traceanalyzer.report.html.pictures.summary import predictions
-from traceanalyzer.report.html.tables import plain_table, term
+from traceanalyzer.report.html.table_parts import plain_table, term
+from traceanalyzer.report.model import Report
+from traceanalyzer.report.timeline.lanes import Category, Timeline
+from traceanalyzer.trace import Bool
 
-if TYPE_CHECKING:
-    from traceanalyzer.report.html.parts import Page
-    from traceanalyzer.report.model import Finding, Report
-    from traceanalyzer.report.timeline.lanes import Timeline
-
+TITLE = "What it means, how it was decided, what to do"
+SECTION = "\n## "
+EXAMPLE = f"{SECTION}Example\n"
+BELOW_A_FINDING = "\n#### "
 GLOSSARY = dict(outline.GLOSSARY)
 ELSEWHERE = (
     ("straggler", "ranks", "the ranks side by side"),
@@ -27,15 +35,12 @@ ELSEWHERE = (
 """Findings, by how their ids begin, that are about more than a step, and the sections that show them."""
 
 
-def findings(page: Page) -> Markup:
+def findings(report: Report, timeline: Timeline | None) -> Markup:
     """Every finding, in the report's order."""
-    if not page.report.findings:
-        return tag("p", "No finding: the recording supports none.")
-    found = [_finding(page, i, f) for i, f in enumerate(page.report.findings, 1)]
-    return join(page.chart(_predictions(page.report)), *found)
+    return join(*(_finding(report, timeline, i, f) for i, f in enumerate(report.findings, 1)))
 
 
-def _predictions(report: Report) -> Chart | None:
+def predicted(report: Report) -> Chart | None:
     """The ladder from today's step down to what the GPU could do."""
     made = predictions(report)
     if made is None:
@@ -47,16 +52,20 @@ def _predictions(report: Report) -> Chart | None:
     return Chart("ladder", "What each change alone would bring", caption, *made)
 
 
-def _finding(page: Page, position: int, finding: Finding) -> Markup:
-    timeline = page.details.timeline
-    link = link_to(places.of_finding(timeline, finding))
+def link_to(place: Place | None) -> Markup | None:
+    """A link to a place on the timeline, None where there is none."""
+    return tag("a", "show", href=place.anchor, aria_label="Show it on the timeline") if place else None
+
+
+def _finding(report: Report, timeline: Timeline | None, position: int, finding: Finding) -> Markup:
+    link = link_to(of_finding(timeline, finding))
     about = join(
         tag("span", finding.severity, class_=f"severity {finding.severity}"),
         f" · {finding.cls} · ",
         term(finding.id, outline.EXPLAINED.format(finding.id)),
         " · ",
         term("headroom", GLOSSARY["headroom"]),
-        outline.headroom(page.report, finding).removeprefix("headroom") + " ",
+        outline.headroom(report, finding).removeprefix("headroom") + " ",
         tag("span", "· ", link, " on the timeline") if link else _elsewhere(finding),
     )
     return tag(
@@ -80,7 +89,7 @@ def _elsewhere(finding: Finding) -> Markup | None:
 
 def _evidence(timeline: Timeline | None, finding: Finding) -> Markup:
     """What supports the finding, as a table; a column of links where there are any."""
-    links = [link_to(places.of_evidence(timeline, item)) for item in finding.evidence]
+    links = [link_to(of_evidence(timeline, item)) for item in finding.evidence]
     columns = 4 if any(links) else 3
     rows = [
         (item.metric, outline.evidence_value(item), item.where, link)[:columns]
@@ -88,3 +97,94 @@ def _evidence(timeline: Timeline | None, finding: Finding) -> Markup:
     ]
     heads, numeric = ("Evidence", "Value", "Where", "Timeline"), (False, True, False, False)
     return plain_table(f"Evidence: {finding.title}", heads[:columns], rows, numeric[:columns])
+
+
+def explained(finding_id: str) -> Markup | None:
+    """The page without its title and its example: the report's own finding is one; None where there is no page."""
+    page = finding_page(finding_id)
+    if page is None:
+        return None
+    _, _, sections = page.text.partition(SECTION)
+    text = (SECTION + sections).partition(EXAMPLE)[0].replace(SECTION, BELOW_A_FINDING)
+    drawn = Markup(MarkdownIt("commonmark", {"html": False}).render(text))
+    return tag("details", tag("summary", TITLE), tag("div", drawn))
+
+
+LEAST = 8
+"""Characters that a shortened name needs to stand for one."""
+OF_CLASS = {
+    "launch": Category.IDLE_LAUNCH,
+    "sync": Category.IDLE_SYNC,
+    "input": Category.IDLE_INPUT,
+    "host": Category.IDLE_HOST,
+    "communication": Category.COMMUNICATION,
+    "transfer": Category.COPY,
+}
+"""What on the timeline a finding of a class is about; others are where their evidence says."""
+DETAIL = {"launch-latency": "the next op was already queued"}
+"""How the details of those gaps begin that a finding is about, where not all gaps of its class are."""
+NOWHERE = ("profiler-cost", "condition-")
+"""Findings about the whole recording."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A stretch of the timeline, ns from its origin."""
+
+    start: int
+    end: int
+
+    @property
+    def anchor(self) -> str:
+        """The address of it within the page."""
+        return f"#at={self.start}-{self.end}"
+
+
+def of_finding(timeline: Timeline | None, finding: Finding) -> Place | None:
+    """The place of a finding: the longest event of what its class is about, else the first that evidence names."""
+    if timeline is None or finding.id.startswith(NOWHERE):
+        return None
+    chosen = timeline.events.category == OF_CLASS.get(finding.cls, -1)
+    if finding.id in DETAIL:
+        about = [text.startswith(DETAIL[finding.id]) for text in timeline.detail]
+        chosen &= np.append(np.array(about, bool), False)[timeline.events.detail]
+    named = (of_evidence(timeline, item) for item in finding.evidence)
+    return _longest(timeline, chosen) or next((place for place in named if place), None)
+
+
+def of_evidence(timeline: Timeline | None, item: Evidence) -> Place | None:
+    """The longest event that the words of `where` name, None where they name none."""
+    return None if timeline is None else _longest(timeline, _named(timeline, item.where))
+
+
+def of_moment(timeline: Timeline | None, start_ns: int, duration_ns: int) -> Place | None:
+    """A stretch of the recording, None where the timeline does not show it."""
+    if timeline is None:
+        return None
+    start = start_ns - timeline.origin_ns
+    inside = timeline.extent[0] <= start and start + duration_ns <= timeline.extent[1]
+    return Place(start, start + duration_ns) if inside else None
+
+
+def _longest(timeline: Timeline, chosen: Bool) -> Place | None:
+    rows = np.flatnonzero(chosen)
+    if not len(rows):
+        return None
+    start, end = (np.clip(times[rows], *timeline.extent) for times in (timeline.events.start, timeline.events.end))
+    best = int((end - start).argmax())
+    return Place(int(start[best]), int(end[best]))
+
+
+def _named(timeline: Timeline, where: str) -> Bool:
+    """Which events have a name, or a name in full, that the words are."""
+    names = _matching(timeline.names, where)
+    details = _matching(timeline.detail, where)
+    return np.append(names, False)[timeline.events.name] | np.append(details, False)[timeline.events.detail]
+
+
+def _matching(texts: list[str], where: str) -> Bool:
+    head = where.split(" in ")[0].split(" (")[0].strip()
+    beginning = head.rstrip("….").strip()
+    cut = head != beginning and len(beginning) >= LEAST
+    found = [text in (head, where) or (cut and text.startswith(beginning)) for text in texts]
+    return np.array(found, bool)

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
+from traceanalyzer.report.html.charts import Chart
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.pictures.svg import drawn
-
-if TYPE_CHECKING:
-    from traceanalyzer.report.html.charts import Chart
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
 """A browser that keeps to it cannot be made to send a request by anything in a recording."""
 
 
-def framed(title: str, *body: Markup, policy: str = POLICY) -> str:
+def framed(title: str, *body: Markup | None, policy: str = POLICY) -> str:
     """A self-contained HTML document."""
     head = tag(
         "head",
@@ -31,7 +28,7 @@ def framed(title: str, *body: Markup, policy: str = POLICY) -> str:
 
 
 def chart_place(chart: Chart, remark: str = "") -> Markup:
-    """A chart with title, legend and caption; readers of the screen are told `remark` after the caption."""
+    """A chart with title, legend and caption; `remark` is for screen readers, after the caption."""
     keys = [
         tag("li", tag("span", class_="key", style=f"background:var(--{colour})", aria_hidden="true"), name)
         for name, colour in chart.plot.legend

@@ -26,8 +26,8 @@ def tag(name: str, /, *children: str | None, **attributes: str | int | float | b
     Of the attributes, None and False are left out, True stands without a value; `class_` is `class`, and other
     underscores are hyphens.
     """
-    said = [_attribute(key, value) for key, value in attributes.items() if value is not None and value is not False]
-    start = f"<{name}{''.join(said)}>"
+    written = [_attribute(key, value) for key, value in attributes.items() if value is not None and value is not False]
+    start = f"<{name}{''.join(written)}>"
     return Markup(start if name in VOID else f"{start}{join(*children)}</{name}>")
 
 

@@ -3,26 +3,21 @@ sends whom how much. Each is left out where it would say nothing."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, intersect, union
-from traceanalyzer.figures import NS_PER_MS
+from traceanalyzer.base.figures import NS_PER_MS
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.html.charts import Chart, name_of
-from traceanalyzer.report.html.pictures.plot import Axis, Dots, Plot, Rects
+from traceanalyzer.report.html.details import Details
+from traceanalyzer.report.html.pictures.plot import Axis, Box, Dot, Dots, Plot, Rects
 from traceanalyzer.report.html.pictures.svg import CHARACTER_PX, USUAL_PX
-from traceanalyzer.report.timeline.lanes import Category
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from traceanalyzer.report.html.details import Details
-    from traceanalyzer.report.model import Report
-    from traceanalyzer.report.timeline.distributions import StepsOfRank
-    from traceanalyzer.report.timeline.lanes import Timeline
-    from traceanalyzer.report.timeline.messages import Message
+from traceanalyzer.report.model import Report
+from traceanalyzer.report.timeline.distributions import Message, StepsOfRank
+from traceanalyzer.report.timeline.lanes import Category, Timeline
 
 ROW_PX, EDGES_PX, STRIP_PX = 24, 60, 32
 PALEST = 0.12
@@ -37,30 +32,38 @@ PALETTE = ("communication", "compute", "copy", "idle-launch", "idle-sync", "idle
 
 
 def overlap(details: Details) -> Chart | None:
-    """Compute against communication over a step, each collective with what of it nothing hides."""
+    """Compute against communication over a step, each collective with what of it does not overlap."""
     timeline, messages = details.timeline, details.messages
     if timeline is None or not messages:
         return None
-    compute = _compute(timeline)
     streams = list(dict.fromkeys(message.stream for message in messages))
-    place = {stream: 1 + i for i, stream in enumerate(streams)}
-    whole = [(m, (m.start, m.end)) for m in messages]
-    hidden = [(m, part) for m in messages for part in _hidden(m, compute)]
-    marks = [
-        _strip("compute", "compute", _coarse(compute, timeline.window), 0),
-        _of_messages("exposed communication", "exposed-communication", whole, place),
-        _of_messages("communication beside compute", "idle-communication", hidden, place),
-        _named(messages, place, timeline.window[1] - timeline.window[0]),
-    ]
+    drawn = [mark for mark in _strips(timeline, messages, streams) if mark.boxes]
     ends = (timeline.window[0] / NS_PER_MS, timeline.window[1] / NS_PER_MS)
     names = ["compute", *(["communication"] if len(streams) == 1 else [f"stream {stream}" for stream in streams])]
-    drawn = [mark for mark in marks if mark.x0]
     plot = Plot(drawn, Axis("ms since the step's start", range=ends), Axis(names=names), down=True)
     caption = (
         "The timeline's step: communication makes it longer only where no compute runs beside it. Each box is a "
         "collective of the step by its number: 'all_reduce 2/7' is the second of seven."
     )
     return Chart("overlap", "Overlap", caption, plot, EDGES_PX + STRIP_PX * len(names))
+
+
+def _strips(timeline: Timeline, messages: Sequence[Message], streams: Sequence[int]) -> list[Rects]:
+    """Compute, collectives, what of these overlaps, and their names."""
+    compute, length = _compute(timeline), timeline.window[1] - timeline.window[0]
+    place = {stream: 1 + i for i, stream in enumerate(streams)}
+    ran = [
+        (start, end, 0, f"compute: {figure(end / NS_PER_MS - start / NS_PER_MS, 'ms')}")
+        for start, end in _pairs(_coarse(compute, timeline.window))
+    ]
+    whole = [(m.start, m.end, place[m.stream], "") for m in messages]
+    both = [(*part, place[m.stream], "") for m in messages for part in _parts_with_compute(m, compute)]
+    return [
+        _strip("compute", "compute", ran),
+        _strip("exposed communication", "exposed-communication", whole),
+        _strip("communication beside compute", "idle-communication", both),
+        Rects("", "communication", [_named(m, place[m.stream], length) for m in messages]),
+    ]
 
 
 def _compute(timeline: Timeline) -> IntervalSet:
@@ -77,40 +80,30 @@ def _coarse(of: IntervalSet, window: tuple[int, int]) -> IntervalSet:
     return IntervalSet(merged.start, merged.end - least)
 
 
-def _hidden(message: Message, compute: IntervalSet) -> list[tuple[int, int]]:
-    """The parts of a collective beside compute, as far as they can be seen."""
+def _parts_with_compute(message: Message, compute: IntervalSet) -> list[tuple[int, int]]:
+    """The parts of a collective during which compute runs, as far as they can be seen."""
     both = intersect(union(np.array([message.start]), np.array([message.end])), compute)
-    fine = _coarse(both, (message.start, message.end))
-    return list(zip(fine.start.tolist(), fine.end.tolist(), strict=True))
+    return _pairs(_coarse(both, (message.start, message.end)))
 
 
-def _strip(name: str, colour: str, of: IntervalSet, place: int) -> Rects:
-    start, end = of.start / NS_PER_MS, of.end / NS_PER_MS
-    said = [f"{name}: {figure(b - a, 'ms')}" for a, b in zip(start.tolist(), end.tolist(), strict=True)]
-    top, bottom = [place - 0.4] * len(start), [place + 0.4] * len(start)
-    return Rects(name, colour, start.tolist(), end.tolist(), top, bottom, said)
+def _pairs(of: IntervalSet) -> list[tuple[int, int]]:
+    return list(zip(of.start.tolist(), of.end.tolist(), strict=True))
 
 
-def _of_messages(
-    name: str, colour: str, parts: Sequence[tuple[Message, tuple[int, int]]], place: dict[int, int]
-) -> Rects:
-    at = [place[message.stream] for message, _ in parts]
-    return Rects(
-        name, colour, [start / NS_PER_MS for _, (start, _) in parts], [end / NS_PER_MS for _, (_, end) in parts],
-        [y - 0.4 for y in at], [y + 0.4 for y in at],
-    )  # fmt: skip
+def _strip(name: str, colour: str, parts: Sequence[tuple[int, int, int, str]]) -> Rects:
+    """Stretches of time (start and end in ns, place, hint) in strips below each other."""
+    boxes = [Box(start / NS_PER_MS, end / NS_PER_MS, y - 0.4, y + 0.4, hint) for start, end, y, hint in parts]
+    return Rects(name, colour, boxes)
 
 
-def _named(messages: Sequence[Message], place: dict[int, int], whole: int) -> Rects:
-    """The names of collectives, or their numbers where there is no room, in boxes that are not seen."""
-    fits = [(m.end - m.start) / whole * USUAL_PX > (len(_short(m)) + 1) * CHARACTER_PX for m in messages]
-    texts = [_short(m) if fit else str(m.number) for m, fit in zip(messages, fits, strict=True)]
-    at = [place[message.stream] for message in messages]
-    return Rects(
-        "", "communication", [m.start / NS_PER_MS for m in messages], [m.end / NS_PER_MS for m in messages],
-        [y - 0.4 for y in at], [y + 0.4 for y in at], [_told(m) for m in messages], texts,
-        ["exposed-communication" if 2 * m.exposed > m.end - m.start else "idle-communication" for m in messages],
-        [0.0] * len(messages),
+def _named(message: Message, place: int, whole: int) -> Box:
+    """The name of a collective, or its number where there is no room, in a box that is not seen."""
+    fits = (message.end - message.start) / whole * USUAL_PX > (len(_short(message)) + 1) * CHARACTER_PX
+    exposed = 2 * message.exposed > message.end - message.start
+    return Box(
+        message.start / NS_PER_MS, message.end / NS_PER_MS, place - 0.4, place + 0.4, _hint(message),
+        _short(message) if fits else str(message.number), "exposed-communication" if exposed else "idle-communication",
+        0.0,
     )  # fmt: skip
 
 
@@ -118,7 +111,7 @@ def _short(message: Message) -> str:
     return f"{message.kind} {message.number}/{message.of}"
 
 
-def _told(message: Message) -> str:
+def _hint(message: Message) -> str:
     size = "" if message.bytes is None else f", {figure(message.bytes, 'bytes')}"
     group = f" of group {message.group}" if message.group else ""
     length, exposed = message.end - message.start, message.exposed
@@ -130,24 +123,21 @@ def bandwidths(report: Report) -> Chart | None:
     rows = [r for r in report.tables.get("collectives", []) if r.message_bytes and r.bus_gbs]
     if len(rows) < 2:
         return None
-    kinds: dict[str, list[int]] = {}
-    for i, row in enumerate(rows):
-        kinds.setdefault(row.collective, []).append(i)
+    kinds: dict[str, list[Any]] = {}
+    for row in rows:
+        kinds.setdefault(row.collective, []).append(row)
     dots = [
-        Dots(
-            name_of(kind), PALETTE[n % len(PALETTE)], [rows[i].message_bytes / 1e6 for i in which],
-            [rows[i].bus_gbs for i in which], [6.0] * len(which),
-            [_sized(rows[i]) for i in which],
-        )
-        for n, (kind, which) in enumerate(kinds.items())
-    ]  # fmt: skip
+        Dots(name_of(kind), PALETTE[n % len(PALETTE)], [_sized(row) for row in some])
+        for n, (kind, some) in enumerate(kinds.items())
+    ]
     caption = "Bus bandwidth of the collectives by the size of their messages: small ones cannot use the link."
     plot = Plot(dots, Axis("MB a message", log=True), Axis("GB/s", log=True))
     return Chart("bandwidths", "Message size and bandwidth", caption, plot, 280)
 
 
-def _sized(row: Any) -> str:
-    return f"{row.collective}: {figure(row.message_bytes, 'bytes')}, {figure(row.bus_gbs, 'GB/s')}"
+def _sized(row: Any) -> Dot:
+    hint = f"{row.collective}: {figure(row.message_bytes, 'bytes')}, {figure(row.bus_gbs, 'GB/s')}"
+    return Dot(row.message_bytes / 1e6, row.bus_gbs, 6.0, hint)
 
 
 def ranks_by_step(details: Details) -> Chart | None:
@@ -166,11 +156,11 @@ def waiting_by_step(details: Details) -> Chart | None:
     """What ranks waited for each other in each step, as a map."""
     rows = [row for row in details.by_rank if row.waiting_ms]
 
-    def told(waited: float, step: float) -> str:
+    def words(waited: float, step: float) -> str:
         return f"waits {figure(waited, 'ms')} ({waited / step if step else 0.0:.0%} of the step)"
 
     ends = (0.0, LEAST_WAIT * max((time for row in rows for time in row.times_ms), default=0.0))
-    made = _by_step(rows, "idle-communication", lambda row: row.waiting_ms, told, ends)
+    made = _by_step(rows, "idle-communication", lambda row: row.waiting_ms, words, ends)
     if made is None or not made[2]:
         return None
     plot, low, high = made
@@ -189,7 +179,7 @@ def _by_step(
     rows: Sequence[StepsOfRank],
     colour: str,
     values: Callable[[StepsOfRank], Sequence[float]],
-    told: Callable[[float, float], str],
+    words: Callable[[float, float], str],
     ends: tuple[float, float],
 ) -> tuple[Plot, float, float] | None:
     """A map of ranks and steps, the darker, the larger the value, over these ends at least; its least and largest. None
@@ -199,7 +189,7 @@ def _by_step(
     if len(rows) < 2 or steps < 2:
         return None
     cells = [
-        (row.first - first + j, i, value, f"rank {row.rank}, step {row.first + j}: {told(value, row.times_ms[j])}")
+        (row.first - first + j, i, value, f"rank {row.rank}, step {row.first + j}: {words(value, row.times_ms[j])}")
         for i, row in enumerate(rows)
         for j, value in enumerate(values(row))
     ]
@@ -210,15 +200,17 @@ def _by_step(
 
 
 def _cells(cells: Sequence[tuple[int, int, float, str]], colour: str, ends: tuple[float, float]) -> Rects:
-    """Cells of a map: place across and down, value, and what is said of it; as strong as the value is between the ends,
-    or what lies beyond them."""
+    """Cells of a map: place across and down, value, and hint; as strong as the value is between the ends, or what lies
+    beyond them."""
     low, high = min(ends[0], *(c[2] for c in cells)), max(ends[1], *(c[2] for c in cells))
-    strength = [PALEST + (1 - PALEST) * (c[2] - low) / ((high - low) or 1.0) for c in cells]
-    return Rects(
-        "", colour, [x - 0.48 for x, _, _, _ in cells], [x + 0.48 for x, _, _, _ in cells],
-        [y - 0.46 for _, y, _, _ in cells], [y + 0.46 for _, y, _, _ in cells], [c[3] for c in cells],
-        strength=strength,
-    )  # fmt: skip
+    boxes = [
+        Box(
+            x - 0.48, x + 0.48, y - 0.46, y + 0.46, hint,
+            strength=PALEST + (1 - PALEST) * (value - low) / ((high - low) or 1.0),
+        )
+        for x, y, value, hint in cells
+    ]  # fmt: skip
+    return Rects("", colour, boxes)
 
 
 def traffic(report: Report) -> Chart | None:

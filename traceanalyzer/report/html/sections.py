@@ -1,167 +1,223 @@
-"""The sections of the page, in order: each is made of what the report has, and left out where it has nothing."""
+"""The report as a page: its sections in order, each left out where the report has nothing for it."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
+from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.report import outline
+from traceanalyzer.report.document import Bullets, Document, Drawing, Fact, Facts, Fold, Part, Section, Table, TextTable
 from traceanalyzer.report.format import NOT_AVAILABLE, figure
-from traceanalyzer.report.html import event_charts, places, rank_charts, step_charts, work_charts
-from traceanalyzer.report.html.finding_section import findings
+from traceanalyzer.report.html import event_charts, rank_charts, step_charts, work_charts
+from traceanalyzer.report.html.answer import answer
+from traceanalyzer.report.html.charts import Chart
+from traceanalyzer.report.html.details import Details
+from traceanalyzer.report.html.finding_section import findings, link_to, of_moment, predicted
+from traceanalyzer.report.html.frame import chart_place
 from traceanalyzer.report.html.markup import Markup, join, tag
-from traceanalyzer.report.html.parts import link_to
-from traceanalyzer.report.html.tables import definition_list, facts, plain_table, table, term
-from traceanalyzer.report.html.timeline_section import timeline
-from traceanalyzer.report.quoted import TITLE, quoted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from traceanalyzer.report.html.parts import Page
-    from traceanalyzer.report.model import Input
+from traceanalyzer.report.html.table_parts import definition_list, term
+from traceanalyzer.report.html.timeline_section import SCRIPTS, timeline
+from traceanalyzer.report.model import Input, Report
+from traceanalyzer.report.whole import TITLE, quoted
 
 MAX_NOTES = 100
 """Notes that are shown: a run of a thousand ranks may have one for each."""
+IN_TABLES = " The figures are in the tables of this page."
+ELSEWHERE = (outline.STEP_GROUPS["communication"], outline.STEP_GROUPS["roofline"])
+"""Groups of figures that have a section of their own."""
+NO_DOTS = "No kernel has both its operations and its traffic known, or the GPU is not known."
 
 
-def _step(page: Page) -> Markup | None:
+@dataclass(frozen=True)
+class Page:
+    """What a page is of."""
+
+    report: Report
+    details: Details
+
+
+def page_document(report: Report, details: Details, more: Sequence[Section] = ()) -> Document:
+    """The report with timelines, memory and ceilings, and what else is to stand at its end."""
+    page = Page(report, details)
+    summary = Drawing(partial(answer, report))
+    first = Section("Summary", [summary], untitled=True, id="answer", anchors=[("change", "Recommendations")])
+    sections = [first, *(Section(title, make(page), id=id_) for id_, title, make in SECTIONS), *more]
+    return Document(
+        f"{outline.verdict(report)}: {outline.recording(report)}",
+        sections,
+        scripts=SCRIPTS if details.timelines else (),
+        made_by=f"{report.tool.name} {report.tool.version}",
+    )
+
+
+def _chart(chart: Chart | None) -> Drawing | None:
+    return None if chart is None else Drawing(partial(chart_place, chart, IN_TABLES))
+
+
+def _pair(*charts: Chart | None) -> Drawing:
+    """Charts side by side where there is room."""
+    drawn = [chart_place(chart, IN_TABLES) for chart in charts if chart is not None]
+    return Drawing(lambda: tag("div", *drawn, class_="pair") if drawn else None)
+
+
+def _table(page: Page, name: str, link: Callable[[Any], Markup | None] | None = None, *, folded: bool = False) -> Table:
+    return Table(
+        page.report.tables.get(name, []),
+        outline.table_title(name),
+        command=outline.table_command(name),
+        origin_ns=outline.moments_origin(page.report),
+        link=link,
+        folded=folded,
+    )
+
+
+def _folded(page: Page, *names: str) -> list[Table]:
+    return [_table(page, name, folded=True) for name in names]
+
+
+def _findings(page: Page) -> list[Part | None]:
+    if not page.report.findings:
+        return ["No finding: the recording supports none."]
+    return [_chart(predicted(page.report)), Drawing(partial(findings, page.report, page.details.timeline))]
+
+
+def _step(page: Page) -> list[Part | None]:
     time = page.report.metrics.step_time_ms
     figures = [
         *(outline.facts_of(outline.shown_step_time(time)) if time is not None else []),
         *outline.step_figures(page.report),
     ]
-    shown = [fact for fact in figures if not fact.value.startswith(NOT_AVAILABLE)]
+    known, unknown = _known(figures)
     key = quoted(page.report)
     if page.report.metrics.budget_ms is None:
         # Of a log nearly none is known, and no option of the recording would tell it.
-        figures = [*figures, *(fact for fact in key if fact.value.startswith(NOT_AVAILABLE))]
-        key = [fact for fact in key if not fact.value.startswith(NOT_AVAILABLE)]
-    missing = {fact.label: fact for fact in figures if fact.value.startswith(NOT_AVAILABLE)}
-    unknown = [term(label, fact.definition) for label, fact in missing.items()]
+        key, missing = _known(key)
+        unknown += missing
     groups = [
-        tag("details", tag("summary", title), facts(figures))
-        for title, figures in outline.step_groups(page.report)
-        if title not in ELSEWHERE
+        Fold(title, [Facts(facts)]) for title, facts in outline.step_groups(page.report) if title not in ELSEWHERE
     ]
-    return join(
-        tag("h3", TITLE) if key else None,
-        facts(key) if key else None,
-        page.chart(event_charts.logged(page.details) or step_charts.step_budget(page.report)),
-        page.chart(event_charts.step_times(page.report)),
-        facts(shown),
-        tag("p", "Not known from this recording: ", Markup(", ".join(unknown)), ".", class_="quiet")
-        if unknown
-        else None,
+    return [
+        Drawing(lambda: tag("h3", TITLE)) if key else None,
+        Facts(key),
+        _chart(event_charts.logged(page.details) or step_charts.step_budget(page.report)),
+        _chart(event_charts.step_times(page.report)),
+        Facts(known),
+        Drawing(partial(_not_known, unknown)) if unknown else None,
         *groups,
-        *(page.table(name, folded=True) for name in ("steps", "critical_path", "phases", "modules")),
-    )
+        *_folded(page, "steps", "critical_path", "phases", "modules"),
+    ]
 
 
-ELSEWHERE = (outline.STEP_GROUPS["communication"], outline.STEP_GROUPS["roofline"])
-"""Groups of figures that have a section of their own."""
+def _known(facts: Sequence[Fact]) -> tuple[list[Fact], list[Fact]]:
+    """The facts that have a value, and those that have none."""
+    unknown = [fact for fact in facts if fact.value.startswith(NOT_AVAILABLE)]
+    return [fact for fact in facts if fact not in unknown], unknown
 
 
-def _idle(page: Page) -> Markup | None:
+def _not_known(facts: Sequence[Fact]) -> Markup:
+    terms = [term(fact.label, fact.definition) for fact in {fact.label: fact for fact in facts}.values()]
+    return tag("p", "Not known from this recording: ", Markup(", ".join(terms)), ".", class_="quiet")
+
+
+def _idle(page: Page) -> list[Part | None]:
     report = page.report
 
     def link(row: Any) -> Markup | None:
-        return link_to(places.of_moment(page.details.timeline, row.start_ns, row.duration_ns))
+        return link_to(of_moment(page.details.timeline, row.start_ns, row.duration_ns))
 
-    charts = [page.chart(step_charts.idle_causes(report)), page.chart(step_charts.gap_lengths(report))]
-    return join(
-        tag("div", *charts, class_="pair") if any(charts) else None,
-        page.chart(event_charts.idle_places(report)),
-        page.chart(event_charts.idle_icicle(page.details)),
-        page.chart(event_charts.launch_queue(page.details)),
-        page.table("gap_places", folded=True),
-        page.table("gap_histogram", folded=True),
-        page.table("gaps", link, folded=True),
-        page.table("syncs"),
-    )
+    return [
+        _pair(step_charts.idle_causes(report), step_charts.gap_lengths(report)),
+        _chart(event_charts.idle_places(report)),
+        _chart(event_charts.idle_icicle(page.details)),
+        _chart(event_charts.launch_queue(page.details)),
+        *_folded(page, "gap_places", "gap_histogram"),
+        _table(page, "gaps", link, folded=True),
+        _table(page, "syncs"),
+    ]
 
 
-def _work(page: Page) -> Markup | None:
+def _timeline(page: Page) -> list[Part | None]:
+    return [Drawing(partial(timeline, page.details.timelines, of_ranks=bool(page.report.tables.get("ranks"))))]
+
+
+def _work(page: Page) -> list[Part | None]:
     if not any(page.report.tables.get(name) for name in ("kernel_classes", "kernels", "ops", "copies")):
-        return None
-    return join(
-        page.chart(event_charts.icicle(page.details)),
-        page.chart(work_charts.kernel_classes(page.report)),
-        page.chart(event_charts.kernel_lengths(page.report, page.details)),
-        page.table("kernel_classes", folded=True),
-        page.table("kernels"),
-        page.table("ops"),
-        page.table("copies", folded=True),
-    )
+        return []
+    return [
+        _chart(event_charts.icicle(page.details)),
+        _chart(work_charts.kernel_classes(page.report)),
+        _chart(event_charts.kernel_lengths(page.report, page.details)),
+        _table(page, "kernel_classes", folded=True),
+        _table(page, "kernels"),
+        _table(page, "ops"),
+        _table(page, "copies", folded=True),
+    ]
 
 
-def _roofline(page: Page) -> Markup | None:
-    step = page.report.metrics.roofline
-    chart = page.chart(work_charts.roofline(page.report, page.details))
-    if step is None and chart is None:
-        return None
-    missing = (
-        None if chart else tag("p", "No kernel has both its operations and its traffic known, or the GPU is not known.")
-    )
-    return join(chart, missing, facts(outline.facts_of(step)) if step is not None else None)
+def _roofline(page: Page) -> list[Part | None]:
+    step, chart = page.report.metrics.roofline, _chart(work_charts.roofline(page.report, page.details))
+    if step is None:
+        return [chart]
+    return [chart or NO_DOTS, Facts(outline.facts_of(step))]
 
 
-def _communication(page: Page) -> Markup | None:
+def _communication(page: Page) -> list[Part | None]:
     total = page.report.metrics.communication
     if not page.report.tables.get("collectives") and not (total is not None and total.total_ms):
-        return None
-    return join(
-        facts(outline.facts_of(total)) if total is not None else None,
-        page.chart(rank_charts.overlap(page.details)),
-        page.chart(work_charts.communication(page.report)),
-        page.chart(rank_charts.bandwidths(page.report)),
-        page.table("collectives"),
-        page.table("skew", folded=True),
-    )
+        return []
+    return [
+        Facts(outline.facts_of(total)) if total is not None else None,
+        _chart(rank_charts.overlap(page.details)),
+        _chart(work_charts.communication(page.report)),
+        _chart(rank_charts.bandwidths(page.report)),
+        _table(page, "collectives"),
+        _table(page, "skew", folded=True),
+    ]
 
 
-def _memory(page: Page) -> Markup | None:
-    chart = page.chart(work_charts.memory(page.details))
+def _memory(page: Page) -> list[Part | None]:
+    chart = _chart(work_charts.memory(page.details))
     if chart is None:
-        return None
+        return []
     peaks = [
         ("host" if t.device < 0 else f"GPU {t.device}", figure(t.peak, "bytes"), figure(int(t.reserved.max()), "bytes"))
         for t in page.details.memory
     ]
-    rows = plain_table("Peak memory", ["Device", "Most allocated", "Most reserved"], peaks, [False, True, True])
-    return join(chart, rows)
+    return [chart, TextTable(["Device", "Most allocated", "Most reserved"], [False, True, True], peaks, "Peak memory")]
 
 
-def _ranks(page: Page) -> Markup | None:
+def _ranks(page: Page) -> list[Part | None]:
     if not page.report.tables.get("ranks"):
-        return None
-    maps = [page.chart(make(page.details)) for make in (rank_charts.ranks_by_step, rank_charts.waiting_by_step)]
-    return join(
-        page.chart(step_charts.ranks(page.report)),
-        tag("div", *maps, class_="pair") if all(maps) else maps[0],
-        page.chart(rank_charts.traffic(page.report)),
-        page.table("ranks"),
-        page.table("traffic", folded=True),
-    )
+        return []
+    maps = [make(page.details) for make in (rank_charts.ranks_by_step, rank_charts.waiting_by_step)]
+    return [
+        _chart(step_charts.ranks(page.report)),
+        _pair(*maps) if all(maps) else _chart(maps[0]),
+        _chart(rank_charts.traffic(page.report)),
+        _table(page, "ranks"),
+        _table(page, "traffic", folded=True),
+    ]
 
 
-def _recording(page: Page) -> Markup | None:
+def _recording(page: Page) -> list[Part | None]:
     report = page.report
     inputs = [
-        (i.path, i.kind, "-" if i.rank is None else str(i.rank), _gpus(i), outline.damage(i))
-        for i in report.inputs[: page.rows]
-    ]  # fmt: skip
+        (i.path, i.kind, "-" if i.rank is None else str(i.rank), _gpus(i), outline.damage(i)) for i in report.inputs
+    ]
     heads = ["Recording", "Kind", "Rank", "GPUs", "What was read"]
-    notes = list(dict.fromkeys([*report.notes, *(note for i in report.inputs for note in i.health.notes)]))
+    notes = outline.all_notes(report)
     left = len(notes) - MAX_NOTES
-    return join(
-        plain_table("Recordings", heads, inputs, [False, False, True, False, False]),
-        tag("ul", *(tag("li", note) for note in notes[:MAX_NOTES])) if notes else None,
-        tag("p", f"{left} more notes left out.") if left > 0 else None,
-        page.table("conditions"),
-        table("Devices, over the whole recording", report.devices, limit=page.rows) if report.devices else None,
-        *(page.table(name, folded=True) for name in report.tables if name not in page.shown),
-    )
+    return [
+        TextTable(heads, [False, False, True, False, False], inputs, "Recordings"),
+        Bullets(notes[:MAX_NOTES]),
+        f"{left} more notes left out." if left > 0 else None,
+        _table(page, "conditions"),
+        Table(report.devices, "Devices, over the whole recording"),
+        *_folded(page, *(name for name in report.tables if name not in SHOWN_ABOVE)),
+    ]
 
 
 def _gpus(item: Input) -> str:
@@ -170,17 +226,26 @@ def _gpus(item: Input) -> str:
     return ", ".join(f"{count} x {name}" if count > 1 else name for name, count in counted.items())
 
 
-def _definitions(page: Page) -> Markup | None:
-    groups = [*outline.definition_groups(page.report), *outline.table_definition_groups(page.report)]
-    lists = [join(tag("h3", title), definition_list(pairs)) for title, pairs in groups if pairs]
-    return tag("details", tag("summary", "All of them (each is shown for a name that has the focus, too)"), *lists)
+def _definitions(page: Page) -> list[Part | None]:
+    def drawn() -> Markup:
+        groups = [*outline.definition_groups(page.report), *outline.table_definition_groups(page.report)]
+        return join(*(join(tag("h3", title), definition_list(pairs)) for title, pairs in groups if pairs))
+
+    return [Fold("All of them (each is shown for a name that has the focus, too)", [Drawing(drawn)])]
 
 
-SECTIONS: tuple[tuple[str, str, Callable[[Page], Markup | None]], ...] = (
-    ("findings", "Findings", findings),
+SHOWN_ABOVE = frozenset(
+    (
+        "steps", "critical_path", "phases", "modules", "gap_places", "gap_histogram", "gaps", "syncs", "kernel_classes",
+        "kernels", "ops", "copies", "collectives", "skew", "ranks", "traffic", "conditions",
+    )
+)  # fmt: skip
+"""Tables that have their place; the others stand with the recording."""
+SECTIONS: tuple[tuple[str, str, Callable[[Page], list[Part | None]]], ...] = (
+    ("findings", "Findings", _findings),
     ("step", "Metrics", _step),
     ("idle-time", "Idle time", _idle),
-    ("timeline", "Timeline", timeline),
+    ("timeline", "Timeline", _timeline),
     ("work", "GPU work", _work),
     ("rooflines", "Roofline", _roofline),
     ("communication", "Communication", _communication),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from traceanalyzer.report.format import figure, label, measured, number
 from traceanalyzer.report.html.charts import (
@@ -17,11 +16,9 @@ from traceanalyzer.report.html.charts import (
 from traceanalyzer.report.html.charts import (
     rows as rows_of,
 )
-from traceanalyzer.report.html.pictures.plot import Axis, Dots, Rects
+from traceanalyzer.report.html.pictures.plot import Axis, Box, Dot, Dots, Rects
+from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import recorded_ms
-
-if TYPE_CHECKING:
-    from traceanalyzer.report.model import Report
 
 MAX_BARS = 200
 """Steps drawn one by one; of more, each bar is the mean of a few that follow each other. Also of ranks."""
@@ -46,8 +43,9 @@ def step_budget(report: Report) -> Chart | None:
     plot = stacked(places, series, "step", "ms")
     warm = sum(row.warmup for row in rows)
     if warm:
-        last, top = (warm - 1) // block + 0.5, max(y for mark in plot.marks if isinstance(mark, Rects) for y in mark.y1)
-        plot = replace(plot, marks=[Rects("", "shade", [-0.5], [last], [0.0], [top]), *plot.marks])
+        top = max(box.y1 for mark in plot.marks if isinstance(mark, Rects) for box in mark.boxes)
+        shade = Rects("", "shade", [Box(-0.5, (warm - 1) // block + 0.5, 0.0, top)])
+        plot = replace(plot, marks=[shade, *plot.marks])
     plot = replace(plot, x=Axis("step", names=[place.removeprefix("step ") for place in places]))
     caption = "Wall-clock time of each recorded step" + (" by what the device did." if known else ".")
     if block > 1:
@@ -73,10 +71,9 @@ def idle_causes(report: Report) -> Chart | None:
         return None
     names, values = [cause for cause, _ in parts], [value for _, value in parts]
     ends = [f"{value / (recorded_ms(report) or value):.1%}" for value in values]
-    said = [f"{n}: {figure(v, 'ms')}, {end} of the step" for n, v, end in zip(names, values, ends, strict=True)]
-    plot = rows_of(
-        names, [Series("", "idle", values, said)], "ms a step", ends, colours=[f"idle-{cause}" for cause in names]
-    )
+    hints = [f"{n}: {figure(v, 'ms')}, {end} of the step" for n, v, end in zip(names, values, ends, strict=True)]
+    colours = [f"idle-{cause}" for cause in names]
+    plot = rows_of(names, [Series("", "idle", values, hints)], "ms a step", ends, colours)
     caption = "What the GPU was waiting for while it had no work, in a mean steady step."
     return Chart("idle", "Idle time by cause", caption, plot, height_of(len(parts)))
 
@@ -116,11 +113,12 @@ def ranks(report: Report) -> Chart | None:
     series = [Series(shown, chosen, [getattr(r, name) for r in rows]) for name, shown, chosen in parts]
     plot = side_by_side(names, series, "ms a step")
     timed = [(i, row.step_mean_ms) for i, row in enumerate(rows) if measured(row.step_mean_ms)]
-    said = [f"{names[i]}: mean step {figure(value, 'ms')}" for i, value in timed]
-    means_of = Dots("mean step", "text", [i for i, _ in timed], [v for _, v in timed], [4.0] * len(timed), said)
+    dots = [Dot(i, value, 4.0, f"{names[i]}: mean step {figure(value, 'ms')}") for i, value in timed]
     caption = (
         "A mean steady step of each rank on its busiest device; what overlaps is counted in each bar it is part of."
     )
     if any(row.straggler for row in rows):
         caption += " ⚠ marks the rank that holds up the others."
-    return Chart("ranks", "Ranks side by side", caption, replace(plot, marks=[*plot.marks, means_of]))
+    return Chart(
+        "ranks", "Ranks side by side", caption, replace(plot, marks=[*plot.marks, Dots("mean step", "text", dots)])
+    )

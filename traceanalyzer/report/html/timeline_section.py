@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.html.data import colour, first_view, timelines_block
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.pictures.step_strip import strip
 from traceanalyzer.report.html.pictures.svg import drawn
-from traceanalyzer.report.timeline.lanes import Category
+from traceanalyzer.report.timeline.lanes import Category, Timeline
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from traceanalyzer.report.html.parts import Page
-    from traceanalyzer.report.timeline.lanes import Timeline
 
 SCRIPTS = ("timeline_data.js", "timeline_canvas.js", "timeline_perfetto.js", "timeline.js")
 """What makes them move."""
@@ -36,14 +30,13 @@ KEYS = (
 """What keys and pointer do, shown below the timeline."""
 
 
-def timeline(page: Page) -> Markup:
-    """The representative step, event by event, and what else can be chosen."""
-    several = page.details.timelines
+def timeline(several: Sequence[Timeline], *, of_ranks: bool) -> Markup:
+    """The representative step (of the critical one `of_ranks`), event by event, and what else can be chosen."""
     if not several:
         return tag("p", NO_TIMELINE)
     first = several[0]
     elsewhere = (tag("code", "traceanalyzer open"), " shows the whole recording with these findings in Perfetto.")
-    return join(tag("p", f"{_what(page, first)}.{_ahead(first)} ", *elsewhere), explorer(several))
+    return join(tag("p", f"{_what(first, of_ranks)}.{_ahead(first)} ", *elsewhere), explorer(several))
 
 
 def explorer(several: Sequence[Timeline]) -> Markup:
@@ -61,10 +54,10 @@ def explorer(several: Sequence[Timeline]) -> Markup:
     )
 
 
-def _what(page: Page, timeline: Timeline) -> str:
+def _what(timeline: Timeline, of_ranks: bool) -> str:
     if timeline.step is None:
         return "Everything recorded: no steps were found"
-    of_rank = " of the critical rank" if page.report.tables.get("ranks") else ""
+    of_rank = " of the critical rank" if of_ranks else ""
     return f"Step {timeline.step}{of_rank}, the steady step whose time is closest to the median"
 
 

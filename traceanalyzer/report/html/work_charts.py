@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from traceanalyzer.report.format import figure, plain, shorten
 from traceanalyzer.report.html.charts import Chart, Series, height_of, name_of
 from traceanalyzer.report.html.charts import rows as rows_of
-from traceanalyzer.report.html.pictures.plot import Axis, Dots, Lines, Plot
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from traceanalyzer.report.html.details import Details
-    from traceanalyzer.report.model import Report
+from traceanalyzer.report.html.details import Details
+from traceanalyzer.report.html.pictures.plot import Axis, Dot, Dots, Lines, Plot
+from traceanalyzer.report.model import Report
 
 MAX_ROWS = 20
 """Rows of a table that a chart of bars shows; the table has the others."""
@@ -34,13 +31,13 @@ def kernel_classes(report: Report) -> Chart | None:
     if not rows:
         return None
     ends = [f"{row.share_of_device:.1%}" for row in rows]
-    said = [
+    hints = [
         f"{row.title}: {figure(row.total_ms, 'ms')}, {end} of the device time"
         for row, end in zip(rows, ends, strict=True)
     ]
     colours = [f"bound-{row.bound}" if row.bound in BOUNDS else "neutral" for row in rows]
-    series = Series("", "neutral", [row.total_ms for row in rows], said)
-    plot = rows_of([row.title for row in rows], [series], "ms a step", ends, colours=colours)
+    series = Series("", "neutral", [row.total_ms for row in rows], hints)
+    plot = rows_of([row.title for row in rows], [series], "ms a step", ends, colours)
     caption = (
         "Sum of the durations of a mean step's device ops by kind of work (ops side by side count twice); the colour "
         "says what usually limits such kernels: compute or memory."
@@ -86,19 +83,18 @@ def _ceiling(name: str, peak: float, bandwidth: float, extent: tuple[float, floa
 
 
 def _kernels(rows: Sequence[Any], bound: str | None, longest: float, named: set[int]) -> Dots:
-    return Dots(
-        f"{bound}-bound" if bound else "bound unknown",
-        f"bound-{bound}" if bound else "neutral",
-        [r.intensity for r in rows],
-        [r.tflops for r in rows],
-        [round(SMALLEST_PX + (LARGEST_PX - SMALLEST_PX) * (r.total_ms / longest) ** 0.5, 1) for r in rows],
-        [
+    dots = [
+        Dot(
+            r.intensity,
+            r.tflops,
+            round(SMALLEST_PX + (LARGEST_PX - SMALLEST_PX) * (r.total_ms / longest) ** 0.5, 1),
             f"{name_of(r.name)}: {figure(r.total_ms, 'ms')} a step, {r.tflops:.3g} TFLOP/s, "
-            f"{r.intensity:.3g} operations a byte" + ("" if r.sol is None else f", {r.sol:.0%} of speed of light")
-            for r in rows
-        ],
-        [shorten(plain(r.name), NAME) if id(r) in named else "" for r in rows],
-    )
+            f"{r.intensity:.3g} operations a byte" + ("" if r.sol is None else f", {r.sol:.0%} of speed of light"),
+            shorten(plain(r.name), NAME) if id(r) in named else "",
+        )
+        for r in rows
+    ]
+    return Dots(f"{bound}-bound" if bound else "bound unknown", f"bound-{bound}" if bound else "neutral", dots)
 
 
 def communication(report: Report) -> Chart | None:

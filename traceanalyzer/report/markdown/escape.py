@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from traceanalyzer.report.format import plain, shorten
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from traceanalyzer.report.grid import Grid
+from traceanalyzer.report.grid import Grid
 
 CELL_LIMIT = 160
 """Characters of a name in a table: template arguments of C++ kernels run to thousands."""

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
-from traceanalyzer.report import outline
+from traceanalyzer.report import outline, whole
+from traceanalyzer.report.document import Bullets, Document, Drawing, Part, Section, TextTable, Weight
 from traceanalyzer.report.format import figure, number, scale_for, scaled
-from traceanalyzer.report.grid import make_grid
-from traceanalyzer.report.markdown.escape import cell, grid_table, prose, table
-from traceanalyzer.report.markdown.fit import Block, Weight, fitted
+from traceanalyzer.report.markdown import render
+from traceanalyzer.report.markdown.escape import prose, table
 from traceanalyzer.report.markdown.mermaid import step_time_chart, table_chart, text_bar
-from traceanalyzer.report.quoted import TITLE, brief, quoted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Any
-
-    from traceanalyzer.report.model import Finding, Report
+from traceanalyzer.report.model import Report
+from traceanalyzer.report.whole import brief
 
 BRIEF = 8_000
 """Characters that a reader of an issue will look through; `--max-chars` for more."""
@@ -25,10 +17,6 @@ GITHUB_LIMIT = 65_536
 """Characters of an issue or a comment."""
 ROOM = 4_096
 """Left for the words of the person who posts it."""
-LEAST_ADVICE = 10
-"""Findings and recommendations that stay as long as whole tables can go instead."""
-OPEN_ROWS = 8
-"""Of the tables at the top, those up to this long stay open; all others are folded."""
 
 
 def render_markdown(report: Report, max_chars: int = BRIEF) -> str:
@@ -36,19 +24,32 @@ def render_markdown(report: Report, max_chars: int = BRIEF) -> str:
 
     Rows of the longest tables go first, then whole sections from the least important on, and it says so.
     """
-    blocks = [
+    made_by = f"*Made by {report.tool.name} {report.tool.version} from files alone.*"
+    sections = [
         *_summary(report),
-        *_findings(report),
-        *_recommendations(report),
+        *_advice(report),
         *_metrics(report),
         *_health(report),
-        Block([f"*Made by {report.tool.name} {report.tool.version} from files alone.*"]),
+        Section("", [Drawing(markdown=[made_by])]),
     ]
-    return fitted(blocks, max_chars)
+    return render.render_markdown(Document("", sections), max_chars)
 
 
-def _summary(report: Report) -> Iterator[Block]:
-    yield Block(["## Summary", "", f"**Bottleneck: {outline.verdict(report)}.** {prose(report.summary.headline)}"])
+def _summary(report: Report) -> list[Section]:
+    bottleneck = f"**Bottleneck: {outline.verdict(report)}.** {prose(report.summary.headline)}"
+    return [
+        Section("Summary", [Drawing(markdown=[bottleneck])]),
+        _untitled("What to do first", Drawing(markdown=_points(report))),
+        _untitled("Budget", Drawing(markdown=_budget(report))),
+    ]
+
+
+def _untitled(title: str, part: Part, weight: Weight = Weight.ADVICE) -> Section:
+    return Section(title, [part], untitled=True, weight=weight)
+
+
+def _points(report: Report) -> list[str]:
+    """The answer in a list."""
     lines = [f"- **Culprit:** {prose(report.summary.culprit)}"] if report.summary.culprit else []
     lines.append(f"- **Step time:** {outline.step_sentence(report)}")
     if known := brief(report):
@@ -62,9 +63,7 @@ def _summary(report: Report) -> Iterator[Block]:
     damaged = sum(outline.is_damaged(i) for i in report.inputs)
     if damaged:
         lines.append(f"- **Damaged:** {figure(damaged)} of {figure(len(report.inputs))} recordings, see below")
-    lines.append(f"- **Recording:** {prose(outline.recording(report))}")
-    yield Block(lines, title="What to do first", weight=Weight.ADVICE)
-    yield Block(_budget(report), title="Budget", weight=Weight.ADVICE)
+    return [*lines, f"- **Recording:** {prose(outline.recording(report))}"]
 
 
 def _budget(report: Report) -> list[str]:
@@ -86,98 +85,39 @@ def _budget(report: Report) -> list[str]:
     return [f"{head[0]} |", f"{head[1]} --- |", *drawn, total]
 
 
-def _metrics(report: Report) -> Iterator[Block]:
-    yield Block(["## Metrics"])
-    if key := quoted(report):
-        yield _facts(TITLE, key, Weight.ADVICE)
-    if report.metrics.step_time_ms is not None:
-        yield _table("Step time", [outline.shown_step_time(report.metrics.step_time_ms)], report, Weight.FIGURES)
-        chart = step_time_chart(report.tables.get("steps", []))
-        if chart:
-            yield Block(chart, title="Chart of the step times", weight=Weight.CHART)
-    yield _facts("Figures of a step", outline.step_figures(report), Weight.FIGURES)
-    if report.devices:
-        devices = "Devices, over the whole recording"
-        yield _table(devices, report.devices, report, Weight.FIGURES, folded=len(report.devices) > OPEN_ROWS)
-    for title, facts in outline.step_groups(report):
-        yield _facts(title, facts, Weight.GROUP, folded=True)
-    for name, rows in report.tables.items():
-        if rows:
-            title, chart = outline.table_title(name), table_chart(name, rows)
-            yield _table(title, rows, report, Weight.TABLE, chart, folded=True)
-
-
-def _facts(title: str, facts: list[outline.Fact], weight: Weight, *, folded: bool = False) -> Block:
-    head, rows = table(["Metric", "Value"], [False, True], [(fact.label, fact.value) for fact in facts])
-    return _titled(Block(head, rows, title=title, weight=weight, least_rows=len(rows)), folded)
-
-
-def _table(
-    title: str, rows: Sequence[Any], report: Report, weight: Weight, chart: Sequence[str] = (), *, folded: bool = False
-) -> Block:
-    grid = make_grid(rows, outline.moments_origin(report))
-    head, lines = grid_table(grid)
-    remarks = [line for remark in grid.remarks for line in ("", prose(remark))]
-    drawn = [*chart, ""] if chart else []
-    return _titled(Block([*drawn, *head], lines, remarks, title=title, weight=weight), folded)
-
-
-def _titled(block: Block, folded: bool) -> Block:
-    if not folded:
-        return replace(block, before=[f"### {block.title}", "", *block.before])
-    count = f" ({figure(len(block.rows))} rows)" if len(block.rows) > 1 else ""
-    summary = f"<details><summary><b>{block.title}</b>{count}</summary>"
-    return replace(block, before=[summary, "", *block.before], after=[*block.after, "", "</details>"])
-
-
-def _findings(report: Report) -> Iterator[Block]:
-    yield Block(["## Findings"])
-    if not report.findings:
-        yield Block(["No finding: the recording supports none."])
-    else:
-        yield _advice("Findings", [_finding(report, i, f) for i, f in enumerate(report.findings, 1)])
-
-
-def _advice(title: str, rows: list[str]) -> Block:
-    return Block([], rows, noun=title.lower(), title=title, weight=Weight.ADVICE, least_rows=LEAST_ADVICE)
-
-
-def _finding(report: Report, position: int, finding: Finding) -> str:
-    lines = [
-        f"### {position}. {prose(finding.title)}",
-        "",
-        f"{finding.severity} · {finding.cls} · {cell(finding.id)} · {outline.headroom(report, finding)}",
+def _advice(report: Report) -> list[Section]:
+    advised, without_gain = report.recommendations, outline.without_gain(report)
+    return [
+        Section("Findings"),
+        _untitled("Findings", whole.findings(report)) if report.findings else Section("", [whole.NO_FINDING]),
+        Section("Recommendations"),
+        _untitled("Recommendations", whole.recommendations(report, against=True))
+        if advised
+        else Section("", [outline.no_advice(report)]),
+        *([Section("", [without_gain])] if without_gain else []),
     ]
-    if finding.evidence:
-        rows = [(e.metric, outline.evidence_value(e), e.where) for e in finding.evidence]
-        head, cells = table(["Evidence", "Value", "Where"], [False, True, False], rows)
-        lines += ["", *head, *cells]
-    return "\n".join([*lines, ""])
 
 
-def _recommendations(report: Report) -> Iterator[Block]:
-    yield Block(["## Recommendations"])
-    titles = {f.id: f.title for f in report.findings}
-    rows = []
-    for position, advice in enumerate(report.recommendations, 1):
-        against = f" Against: {prose(titles[advice.id])}." if advice.id in titles else ""
-        gain = f"   {outline.prediction(report, advice)}. Estimated as: {prose(advice.basis)}.{against}"
-        rows.append(f"{position}. **{prose(advice.action)}**\n{gain}")
-    if not rows:
-        yield Block([outline.no_advice(report)])
-    else:
-        yield _advice("Recommendations", rows)
-    without_gain = outline.without_gain(report)
-    if without_gain:
-        yield Block([prose(without_gain)])
+def _metrics(report: Report) -> list[Section]:
+    chart = step_time_chart(report.tables.get("steps", [])) if report.metrics.step_time_ms is not None else []
+    return [
+        Section("Metrics"),
+        *whole.key_figures(report),
+        *whole.step_time(report),
+        *([_untitled("Chart of the step times", Drawing(markdown=chart), Weight.CHART)] if chart else []),
+        whole.figures_of_step(report),
+        *whole.devices(report),
+        *whole.groups_of_figures(report),
+        *whole.tables(report, chart=table_chart),
+    ]
 
 
-def _health(report: Report) -> Iterator[Block]:
+def _health(report: Report) -> list[Section]:
     inputs = [(i.path, i.kind, "-" if i.rank is None else str(i.rank), outline.damage(i)) for i in report.inputs]
-    head, rows = table(["Recording", "Kind", "Rank", "What was read"], [False, False, True, False], inputs)
-    before = ["## Recording health", "", *(head if rows else ["No recording was read."])]
-    yield Block(before, rows, noun="recordings", title="Recording health", weight=Weight.HEALTH)
-    notes = [*report.notes, *(note for i in report.inputs for note in i.health.notes)]
-    if notes:
-        lines = [f"- {prose(note)}" for note in dict.fromkeys(notes)]
-        yield Block([], lines, noun="notes", title="Notes", weight=Weight.HEALTH)
+    heads = ("Recording", "Kind", "Rank", "What was read"), (False, False, True, False)
+    read = TextTable(*heads, inputs, noun="recordings") if inputs else "No recording was read."
+    notes = outline.all_notes(report)
+    return [
+        Section("Recording health", [read], weight=Weight.HEALTH),
+        *([_untitled("Notes", Bullets(notes), Weight.HEALTH)] if notes else []),
+    ]

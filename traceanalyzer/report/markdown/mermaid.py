@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from traceanalyzer.report.format import measured, plain, shorten
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 LABEL_LIMIT = 60
 UNSAFE = re.compile(r"[^\w .,:()/+*=-]|-->|%%|(?<!\w)_+|_+(?!\w)")
 """What could end a quoted label, or begin a directive, an entity or mark-up within it."""
 SPAN = re.compile(r"(?<!\d)(\d++) (\w+) to (\d+) \2")
-"""From one figure to another of the same unit: said shorter below a bar."""
+"""From one figure to another of the same unit: written shorter below a bar."""
 BAR_WIDTH = 20
 MOST_SLICES = 8
 MOST_BARS = 20
 """More steps are drawn as a line."""
 MOST_POINTS = 200
-"""More cannot be told apart in a chart of a column's width."""
+"""More cannot be distinguished in a chart of a column's width."""
 COLOURS = ("#54aeff", "#d4a72c", "#4ac26b", "#ff8182", "#c297ff", "#fb8f44", "#76e3ea", "#afb8c1")
 """Seen on light and on dark pages; Mermaid's own are nearly white."""
 XY_LOOK = {

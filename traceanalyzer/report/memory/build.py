@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.memory.measure import measured
+from traceanalyzer.analysis.memory.measure import MemoryOfDevice, measured
 from traceanalyzer.diagnosis.memory import findings_of, recommendations_of
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.memory.model import UNTRACED, MemoryReport, Traced, compared
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.memory.measure import MemoryOfDevice
-    from traceanalyzer.snapshot import Snapshot
+from traceanalyzer.trace.snapshot import Snapshot
 
 LEAST_TIMES = 1.05
 """A batch that is less than this much larger is the same one."""

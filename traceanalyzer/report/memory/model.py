@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from traceanalyzer import __version__
-from traceanalyzer.figures import metric
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from traceanalyzer.analysis.memory.measure import MemoryOfDevice
-    from traceanalyzer.analysis.memory.site import Site
-    from traceanalyzer.analysis.tables.op_memory import OpMemory
-    from traceanalyzer.diagnosis.memory import MemoryFinding, MemoryRecommendation
+from traceanalyzer.analysis.memory.measure import MemoryOfDevice
+from traceanalyzer.analysis.memory.site import Site
+from traceanalyzer.analysis.tables.op_memory import OpMemory
+from traceanalyzer.base.figures import SENTENCE, metric
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.diagnosis.memory import MemoryFinding, MemoryRecommendation
 
 SCHEMA_VERSION = 2
 
@@ -68,8 +65,8 @@ class MemoryReport:
     memory: tuple[MemoryOfDevice, ...]
     findings: list[MemoryFinding]
     recommendations: list[MemoryRecommendation]
-    notes: list[str]
-    headline: str
+    notes: list[str] = field(metadata=SENTENCE)
+    headline: str = field(metadata=SENTENCE)
     traced: Traced = UNTRACED
     other_path: str | None = None
     compared: tuple[Compared, ...] = ()

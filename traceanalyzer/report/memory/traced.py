@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.replay.changes.repetition import GREATER_BATCH, enlarged
-from traceanalyzer.analysis.replay.scenarios import Scenario
+from traceanalyzer.diagnosis.selection import measured
+from traceanalyzer.replay.changes.loops.batch_size import GREATER_BATCH, enlarged
+from traceanalyzer.replay.scenarios import Scenario
+from traceanalyzer.replay.whatif import Replay
 from traceanalyzer.report.memory.model import Traced
-from traceanalyzer.selection import measured
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from traceanalyzer.analysis.replay.whatif import Replay
-    from traceanalyzer.snapshot import Snapshot
-    from traceanalyzer.trace import Run
+from traceanalyzer.trace import Run
+from traceanalyzer.trace.snapshot import Snapshot
 
 
 def traced(run: Run, snapshot: Snapshot) -> Traced:

@@ -1,4 +1,4 @@
-"""Passwords, keys and tokens in text: by maintained rules (`rule_set.py`), by what stands before, and by forms.
+"""Passwords, keys and tokens in text: by maintained rules, by what stands before, and by forms.
 
 Forms, for services that the rules lack and for tokens that are cut short or set in other text, as those who give them
 out document them: GitHub "About authentication" (ghp_, gho_, ghu_, ghs_, ghr_, github_pat_), AWS IAM identifiers
@@ -10,8 +10,9 @@ PEM (RFC 7468).
 from __future__ import annotations
 
 import re
-
-from traceanalyzer.report.privacy.rule_set import maintained_rules
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
 
 HIDDEN = "<secret>"
 
@@ -62,5 +63,21 @@ def _bounded(match: re.Match[str]) -> str:
 
 
 def _hidden(match: re.Match[str]) -> str:
-    said = match[1]
-    return said + HIDDEN if "=" in said or ":" in said or _ASKED.search(said) else match[0]
+    before = match[1]
+    return before + HIDDEN if "=" in before or ":" in before or _ASKED.search(before) else match[0]
+
+
+LEFT_OUT = frozenset(("IPPublicDetector", "JwtTokenDetector", "NpmDetector", "OpenAIDetector"))
+"""Hosts have aliases of their own; the others take the square of a text, and `credentials.py` has those."""
+
+
+@cache
+def maintained_rules() -> tuple[re.Pattern[str], ...]:
+    """The forms of tokens; rules on a name before the value and on entropy are not among them."""
+    from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
+
+    found: Mapping[str, Any] = get_mapping_from_secret_type_to_class()
+    plugins = {plugin.__name__: plugin for plugin in found.values()}
+    return tuple(
+        rule for name in sorted(plugins.keys() - LEFT_OUT) for rule in getattr(plugins[name], "denylist", None) or ()
+    )

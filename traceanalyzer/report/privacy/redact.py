@@ -1,54 +1,26 @@
 """A report that can be published: no paths, hosts or user names, and aliases for the names its owner marks.
 
-Every string of the report is looked at, whatever field it stands in; only the product's own vocabulary
-(classes, causes, units) stays as it is.
+Every text is looked at unless its field says that it is the product's own (`metric(..., text="own")`: classes, causes,
+units).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, TypeVar
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
+from traceanalyzer.base.figures import Text, text_of
+from traceanalyzer.report.model import Report
 from traceanalyzer.report.privacy.aliases import Aliases
 from traceanalyzer.report.privacy.secrets import Secrets
+from traceanalyzer.trace import Run
 
-if TYPE_CHECKING:
-    import re
-    from collections.abc import Callable, Sequence
-
-    from traceanalyzer.report.model import Report
-    from traceanalyzer.trace import Run
-
-    Change = Callable[[str, str], str]
-    """From a field's name and a text in it to the text to have there."""
+Change = Callable[[Text, str], str]
+"""From what a text is and the text itself to the text to have there."""
 
 T = TypeVar("T")
-
-VOCABULARY = frozenset(
-    (
-        "tool",
-        "id",
-        "cls",
-        "severity",
-        "bottleneck",
-        "kind",
-        "step_source",
-        "unprofiled_source",
-        "unit",
-        "cause",
-        "largest_idle_cause",
-        "scale",
-        "bound",
-        "part",
-        "collected",
-        "sort",
-    )
-)
-"""Fields whose text is the product's own; to change it would break the report's contract."""
-SENTENCES = frozenset(
-    ("headline", "culprit", "title", "action", "basis", "metric", "value", "where", "notes", "detail")
-)
-"""Fields in which names stand among other words; all others hold one name."""
 
 
 def redact(report: Report, patterns: Sequence[re.Pattern[str]] = ()) -> Report:
@@ -56,15 +28,19 @@ def redact(report: Report, patterns: Sequence[re.Pattern[str]] = ()) -> Report:
     return redact_with(report, None, patterns)[0]
 
 
-def redact_with(report: Report, beside: T, patterns: Sequence[re.Pattern[str]] = ()) -> tuple[Report, T]:
-    """The report and what is shown beside it (a dataclass), cleaned alike: equal names get equal aliases."""
-    secrets = Secrets.of([(item.path, item.kind) for item in report.inputs], _texts([report, beside]))
-    cleaned, other = _walk([report, beside], lambda _, text: secrets.clean(text))
-    inputs = [dataclasses.replace(i, path=alias) for i, alias in zip(cleaned.inputs, secrets.inputs, strict=True)]
-    cleaned = dataclasses.replace(cleaned, inputs=inputs)
+def redact_with(report: Report, shown: T, patterns: Sequence[re.Pattern[str]] = ()) -> tuple[Report, T]:
+    """The report and what is shown with it (a dataclass), cleaned alike: equal names get equal aliases."""
+    secrets = Secrets.of([(item.path, item.kind) for item in report.inputs], _texts([report, shown]))
+    report = _with_paths(report, [""] * len(report.inputs))
+    cleaned, other = _walk([report, shown], lambda _, text: secrets.clean(text))
     if patterns:
         cleaned, other = _hide_names([cleaned, other], cleaned.tables.get("kernels", []), patterns)
-    return cleaned, other
+    return _with_paths(cleaned, secrets.inputs), other
+
+
+def _with_paths(report: Report, paths: Sequence[str]) -> Report:
+    inputs = [dataclasses.replace(one, path=path) for one, path in zip(report.inputs, paths, strict=True)]
+    return dataclasses.replace(report, inputs=inputs)
 
 
 def redact_rows(rows: Any, run: Run, patterns: Sequence[re.Pattern[str]] = ()) -> Any:
@@ -81,40 +57,37 @@ def _hide_names(value: Any, kernels: Sequence[Any], patterns: Sequence[re.Patter
     for row in kernels:
         aliases.learn_kernel(row.name, row.full_name)
 
-    def change(name: str, text: str) -> str:
-        if name == "path":
-            return text
-        return aliases.in_sentence(text) if name in SENTENCES else aliases.in_name(text)
+    def change(what: Text, text: str) -> str:
+        return aliases.in_sentence(text) if what == "sentence" else aliases.in_name(text)
 
     # Names first, so that sentences can be searched for all of them.
-    _walk(value, lambda name, text: text if name in SENTENCES else change(name, text))
+    _walk(value, lambda what, text: text if what == "sentence" else change(what, text))
     return _walk(value, change)
 
 
-def _texts(report: Any) -> list[str]:
+def _texts(value: Any) -> list[str]:
     texts: list[str] = []
 
-    def keep(_: str, text: str) -> str:
+    def keep(_: Text, text: str) -> str:
         texts.append(text)
         return text
 
-    _walk(report, keep)
+    _walk(value, keep)
     return texts
 
 
-def _walk(value: Any, change: Change, name: str = "") -> Any:
-    """A copy in which every text outside the vocabulary has been changed; `name` is the field it stands in."""
-    if name in VOCABULARY and not (name == "id" and "=" in str(value)):
-        # An id with `=` is a user's own scenario: `whatif --speedup 'AcmeModel=2'`.
-        return value
+def _walk(value: Any, change: Change, what: Text = "name") -> Any:
+    """A copy in which every text has been changed that is not the product's own; `what` its field says it is."""
     if isinstance(value, str):
-        return change(name, value)
+        own = what == "own" or (what == "scenario" and "=" not in value)
+        return value if own else change(what, value)
     if isinstance(value, list):
-        return [_walk(item, change, name) for item in value]
+        return [_walk(item, change, what) for item in value]
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return tuple(_walk(item, change, what) for item in value)
     if isinstance(value, dict):
-        return {key: _walk(item, change, name) for key, item in value.items()}
+        return {key: _walk(item, change, what) for key, item in value.items()}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.replace(
-            value, **{f.name: _walk(getattr(value, f.name), change, f.name) for f in dataclasses.fields(value)}
-        )
+        changed = {f.name: _walk(getattr(value, f.name), change, text_of(f)) for f in dataclasses.fields(value)}
+        return dataclasses.replace(value, **changed)
     return value

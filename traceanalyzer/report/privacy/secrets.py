@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING
 
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.report.privacy.credentials import without_credentials
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
 USER, HOST, LINK, FILE = "<user>", "<host>", "<url>", "<path>"
-SUFFIXES = {"kineto": ".json", "nsys": ".sqlite", "timing_log": ".log"}
+SUFFIXES = {"kineto": ".json", "nsys": ".sqlite", "pftrace": ".pftrace", "xplane": ".xplane.pb", "timing_log": ".log"}
 MIN_NAME = 3
 """Shorter user and host names are not searched for outside paths: they are parts of ordinary words."""
 
@@ -69,7 +66,7 @@ PATHS = re.compile(
 """An absolute path, inner segments with blanks included; or a relative one that ends in a name with a suffix."""
 SOURCE_FILE = re.compile(r"[\w.-]+\.(?:py|pyx|c|cc|cpp|cxx|cu|cuh|h|hpp)")
 """Files whose base names stay: they are the places in the code that the report is about."""
-RECORDINGS = re.compile(r"(?<![\w.-])[\w.-]+\.(?:json|gz|zst|sqlite|db|nsys-rep|qdrep|csv|jsonl|log|txt)\b")
+RECORDINGS = re.compile(r"(?<![\w.-])[\w.-]+\.(?:json|gz|zst|sqlite|db|pftrace|pb|nsys-rep|qdrep|csv|jsonl|log|txt)\b")
 """Names of recordings often hold a host or a user."""
 
 

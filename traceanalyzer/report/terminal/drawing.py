@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import repeat
-from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.color import ColorSystem
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
 from traceanalyzer.report.format import plain, shorten
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from rich.console import RenderableType
-
-    from traceanalyzer.report.grid import Column, Grid
+from traceanalyzer.report.grid import Column, Grid
 
 DEFAULT_WIDTH = 80
 SEPARATOR = 2
@@ -30,6 +24,8 @@ INDENT = 2
 NAME_WIDTH = 28
 """Least width of a table's first text column, which says what a row is about."""
 TEXT_WIDTH = 14
+LONGEST_CELL = 300
+"""Characters of a text in a table of texts."""
 LINES_OF_TEXT = 2
 """Lines that a name may take in a table before its middle is left out."""
 
@@ -37,7 +33,7 @@ LINES_OF_TEXT = 2
 MEANINGS = {"BREACHED": "bold red", "holds": "green", "slower": "red", "faster": "green"}
 """Cells whose colour says what they mean."""
 TURNED_ROWS = 2
-"""So many rows fit beside each other in 80 columns when a table is turned, names included."""
+"""So many rows fit side by side in 80 columns when a table is turned, names included."""
 
 
 class Page:
@@ -106,6 +102,15 @@ class Page:
         for remark in remarks:
             self.line(remark, "dim", INDENT)
 
+    def texts(self, headers: Sequence[str], numeric: Sequence[bool], rows: Sequence[Sequence[str]]) -> None:
+        """A table of texts, which are shown in full on as many lines as they need."""
+        table = Table(box=None, padding=(0, SEPARATOR, 0, 0), pad_edge=False, header_style="bold")
+        for header, right in zip(headers, numeric, strict=True):
+            table.add_column(Text(header), justify="right" if right else "left", overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(shorten(plain(cell), LONGEST_CELL)) for cell in row))
+        self.draw(table)
+
     def _table(self, columns: list[Column], width: int) -> Iterator[str]:
         """Its lines, those of a row at once. A table may have tens of thousands of rows, of which rich draws four in a
         millisecond: what they say comes again and again, and is laid out once."""
@@ -130,7 +135,7 @@ class Page:
         if columns:
             texts = _rows_of([column for column in columns if column.is_text])
             figures = _rows_of([column for column in columns if not column.is_text])
-            yield from (laid_out(*said) % row for said, row in zip(texts, figures, strict=False))
+            yield from (laid_out(*cells) % row for cells, row in zip(texts, figures, strict=False))
 
     def _header(self, column: Column, width: int) -> list[str]:
         lines = _lines(plain(column.header), width)

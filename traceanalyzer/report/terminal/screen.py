@@ -1,19 +1,19 @@
-"""The first screen: the answer in about 24 lines. The terminal prints it, Markdown and notebooks begin with it."""
+"""The report in a terminal: the first screen (the answer in about 24 lines, which begins Markdown and notebooks),
+and all of it, tables cut to their first rows.
+"""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.text import Text
 
-from traceanalyzer.cut import ELLIPSIS
-from traceanalyzer.report import outline, quoted
+from traceanalyzer.base.cut import ELLIPSIS
+from traceanalyzer.report import outline, whole
+from traceanalyzer.report.document import Bullets, Document, Line, Section
 from traceanalyzer.report.format import figure, number, plain, scale_for, scaled, with_unit
+from traceanalyzer.report.model import Report
+from traceanalyzer.report.terminal import render
 from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH, Page
-
-if TYPE_CHECKING:
-    from traceanalyzer.report.model import Report
 
 SHOWN_CHANGES = 3
 SHOWN_CAVEATS = 3
@@ -90,7 +90,7 @@ def _culprit(page: Page, report: Report) -> None:
     """Who is to blame, and the figures that people quote."""
     if report.summary.culprit:
         page.line(brief(report.summary.culprit))
-    key, hardware = quoted.brief(report), "" if _fits_title(page, report) else outline.hardware(report)
+    key, hardware = whole.brief(report), "" if _fits_title(page, report) else outline.hardware(report)
     both = " · ".join(filter(None, (hardware, key)))
     for line in [both] if cell_len(both) <= page.width else [hardware, key]:
         if line:
@@ -155,3 +155,41 @@ def _next(page: Page, report: Report) -> None:
     more += [f"analyze {path} --full", "-o report.html"]
     text = f"Next: traceanalyzer {' | '.join(more)}"
     page.line(text if cell_len(text) <= page.width else text.rpartition(" | ")[0], "dim")
+
+
+ONE_BY_ONE = ("steps", "gaps")
+"""Lists of single events, whose first rows say little; they have commands."""
+
+
+def render_terminal(report: Report, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
+    """The report as text `width` columns wide. Definitions are in `explain`."""
+    below = render.render_terminal(Document("", sections(report)), width, colour)
+    return f"{render_screen(report, width, colour, next_step=False)}\n{below}"
+
+
+def sections(report: Report) -> list[Section]:
+    """What stands below the first screen."""
+    found, without_gain = report.findings, outline.without_gain(report)
+    explained = Line(outline.EXPLAINED.format(found[0].id), "dim") if found else whole.NO_FINDING
+    advice = whole.recommendations(report) if report.recommendations else outline.no_advice(report)
+    return [
+        Section("Findings", [whole.findings(report), explained]),
+        Section("Recommendations", [advice, Line(without_gain, "dim") if without_gain else None]),
+        Section("Metrics"),
+        *whole.step_time(report),
+        *whole.key_figures(report),
+        whole.figures_of_step(report),
+        *whole.groups_of_figures(report),
+        *whole.devices(report),
+        *whole.tables(report, ONE_BY_ONE),
+        _health(report),
+    ]
+
+
+def _health(report: Report) -> Section:
+    lines = []
+    for item in report.inputs:
+        rank = "" if item.rank is None else f", rank {item.rank}"
+        text = f"{item.path} ({item.kind}{rank}): {outline.damage(item)}"
+        lines.append(Line(text, "yellow" if outline.is_damaged(item) else ""))
+    return Section("Recording health", [*lines, Bullets(outline.all_notes(report))])

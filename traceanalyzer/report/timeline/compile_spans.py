@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 
-from traceanalyzer.analysis.compile.stages import stage_of
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from traceanalyzer.compile_log import CompileLog
-    from traceanalyzer.trace import I64, Trace
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.replay.compile.stages import stage_of
+from traceanalyzer.trace import I64, Trace
+from traceanalyzer.trace.compile_log import CompileLog
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,26 +1,27 @@
-"""What charts show of single events: lengths of kernels, depth of the launch queue, steps of ranks.
+"""What charts show of single events: lengths of kernels, depth of the launch queue, steps, collectives, memory.
 
 Of bounded size whatever the recording: events are counted in bins, or those of one step are taken.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.figures import NS_PER_MS
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.report.timeline.shown_steps import representative
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.selection import Measured
-    from traceanalyzer.trace import F64, I64
+from traceanalyzer.analysis.algebra.intervals import measure
+from traceanalyzer.analysis.names.collectives import KINDS
+from traceanalyzer.base.figures import NS_PER_MS, OWN
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.selection import Measured
+from traceanalyzer.report.timeline.lanes import representative
+from traceanalyzer.trace import F64, I64, MemoryEvents
+from traceanalyzer.trace.distinct import distinct
 
 BINS_A_DECADE = 6
-MAX_POINTS = 500
+MAX_QUEUE_POINTS = 500
 MAX_RANKS, MAX_STEPS = 32, 60
 
 
@@ -67,32 +68,32 @@ class Logged:
 def kernel_lengths(m: Measurements) -> Lengths | None:
     """None without kernels."""
     ops = m.trace.device_ops
-    rows = np.flatnonzero(m.is_kernel & m.steady_ops & (ops.end > ops.start))
+    rows = np.flatnonzero(m.linked.is_kernel & m.timed.steady_ops & (ops.end > ops.start))
     if not len(rows):
         return None
     us = (ops.end[rows] - ops.start[rows]) / 1e3
     low, high = (int(np.floor(np.log10(us.min()) * BINS_A_DECADE)), int(np.ceil(np.log10(us.max()) * BINS_A_DECADE)))
     edges = 10.0 ** (np.arange(low, max(high, low + 1) + 1) / BINS_A_DECADE)
     bins = np.clip(np.searchsorted(edges, us, side="right") - 1, 0, len(edges) - 2)
-    steps, count = m.steps.steady_count, len(edges) - 1
+    steps, count = m.timed.steps.steady_count, len(edges) - 1
     return Lengths(edges, np.bincount(bins, None, count) / steps, np.bincount(bins, us, count) / 1e3 / steps)
 
 
 def launch_queue(m: Measurements) -> Queue | None:
     """None where no launch of the representative step was recorded."""
-    ops, step = m.trace.device_ops, representative(m.steps)
-    start, end = int(m.steps.start[step]), int(m.steps.end[step])
-    rows = np.flatnonzero((m.launch_time >= 0) & (m.launch_time < end) & (ops.end > start))
+    ops, step = m.trace.device_ops, representative(m.timed.steps)
+    start, end = int(m.timed.steps.start[step]), int(m.timed.steps.end[step])
+    rows = np.flatnonzero((m.linked.launch_time >= 0) & (m.linked.launch_time < end) & (ops.end > start))
     if not len(rows):
         return None
-    time = np.concatenate((m.launch_time[rows], ops.end[rows]))
+    time = np.concatenate((m.linked.launch_time[rows], ops.end[rows]))
     order = np.argsort(time, kind="stable")
     depth = np.cumsum(np.repeat([1, -1], len(rows))[order])
     inside = np.flatnonzero((time[order] >= start) & (time[order] <= end))
     if not len(inside):
         return None
     time, depth = time[order][inside] - start, depth[inside]
-    width = max((end - start) // MAX_POINTS, 1)
+    width = max((end - start) // MAX_QUEUE_POINTS, 1)
     _, first = np.unique(time // width, return_index=True)
     return Queue(time[first], np.maximum.reduceat(depth, first))
 
@@ -100,14 +101,14 @@ def launch_queue(m: Measurements) -> Queue | None:
 def steps_of_ranks(of: Measured) -> list[StepsOfRank]:
     """The first steps of the first ranks; empty for one rank."""
     waited = of.ranks.waited_ns or (None,) * len(of.each)
-    timed = [(m, ns) for m, ns in zip(of.each, waited, strict=True) if m.steps.found]
+    timed = [(m, ns) for m, ns in zip(of.each, waited, strict=True) if m.timed.steps.found]
     if len(timed) < 2:
         return []
     return [
         StepsOfRank(
             i if m.trace.rank is None else m.trace.rank,
-            m.steps.first,
-            (m.steps.duration[:MAX_STEPS] / NS_PER_MS).tolist(),
+            m.timed.steps.first,
+            (m.timed.steps.duration[:MAX_STEPS] / NS_PER_MS).tolist(),
             [] if ns is None else [time / NS_PER_MS for time in ns[:MAX_STEPS]],
         )
         for i, (m, ns) in enumerate(timed[:MAX_RANKS])
@@ -120,3 +121,100 @@ def logged_steps(m: Measurements) -> list[Logged]:
     known = np.flatnonzero(timings.data >= 0)
     columns = (timings.step[known], timings.duration[known] / 1e6, timings.data[known] / 1e6)
     return [Logged(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+
+
+MAX_MEMORY_POINTS = 1_000
+"""As many as a wide screen has pixels to tell apart."""
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryTrack:
+    """Allocated and reserved bytes of one device over time; every stretch of time shows its maximum."""
+
+    device: int
+    """CUDA ordinal, -1 for host memory."""
+    time: I64
+    """ns on the recording's clock."""
+    allocated: I64
+    reserved: I64
+    """-1 where not recorded."""
+    events: int
+    """Allocations and frees recorded."""
+
+    @property
+    def peak(self) -> int:
+        """Most bytes allocated at once."""
+        return int(self.allocated.max(initial=0))
+
+
+def memory_tracks(events: MemoryEvents) -> list[MemoryTrack]:
+    """A track for each device whose allocator's totals were recorded, in order of device."""
+    known = events.allocated >= 0
+    return [
+        _track(events, d, np.flatnonzero(known & (events.device == d))) for d in distinct(events.device[known]).tolist()
+    ]
+
+
+def _track(events: MemoryEvents, device: int, rows: I64) -> MemoryTrack:
+    time = events.start[rows]
+    width = max((int(time[-1]) - int(time[0])) // MAX_MEMORY_POINTS + 1, 1)
+    _, first = np.unique((time - time[0]) // width, return_index=True)
+    return MemoryTrack(
+        device=device,
+        time=time[first],
+        allocated=np.maximum.reduceat(events.allocated[rows], first),
+        reserved=np.maximum.reduceat(events.reserved[rows], first),
+        events=len(rows),
+    )
+
+
+MAX_MESSAGES = 400
+"""Longest ones that are named: of more, boxes are no wider than lines."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """A collective of the step, ns from the step's start."""
+
+    kind: str = field(metadata=OWN)
+    number: int
+    """Which one of its kind and group it is in the step, from 1 on."""
+    of: int
+    """How many of these there are."""
+    group: str | None
+    bytes: int | None
+    stream: int
+    start: int
+    end: int
+    exposed: int
+    """Time of it that does not overlap with compute."""
+
+
+def messages(m: Measurements) -> list[Message]:
+    """The longest ones on the step's device, in order of start."""
+    calls, step = m.timed.collective_calls, representative(m.timed.steps)
+    if m.timed.device is None:
+        return []
+    rows = np.flatnonzero((calls.step == step) & (calls.device == m.timed.device))
+    group = np.append(m.trace.collectives.group, np.int32(-1))[calls.metadata]
+    sorts = list(zip(calls.kind[rows].tolist(), group[rows].tolist(), strict=True))
+    total, seen, numbers = Counter(sorts), Counter[tuple[int, int]](), []
+    for sort in sorts:
+        seen[sort] += 1
+        numbers.append(seen[sort])
+    hidden = measure(m.timed.activity[m.timed.device].compute, calls.start[rows], calls.end[rows])
+    length, begin = calls.end[rows] - calls.start[rows], int(m.timed.steps.start[step])
+    return [
+        Message(
+            KINDS[sorts[i][0]],
+            numbers[i],
+            total[sorts[i]],
+            m.trace.text(sorts[i][1]),
+            int(calls.bytes[rows[i]]) if calls.bytes[rows[i]] >= 0 else None,
+            int(calls.stream[rows[i]]),
+            int(calls.start[rows[i]]) - begin,
+            int(calls.end[rows[i]]) - begin,
+            int(length[i] - hidden[i]),
+        )
+        for i in np.sort(np.argsort(-length, kind="stable")[:MAX_MESSAGES]).tolist()
+    ]

@@ -6,8 +6,8 @@ whatever the recording.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,15 +15,11 @@ from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.tables.gap_places import nodes_behind
-from traceanalyzer.cut import cut
-from traceanalyzer.figures import NS_PER_MS
-from traceanalyzer.report.timeline.shown_steps import representative
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.trace import I32, I64
+from traceanalyzer.base.cut import cut
+from traceanalyzer.base.figures import NS_PER_MS, OWN
+from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.report.timeline.lanes import representative
+from traceanalyzer.trace import I32, I64
 
 DEEPEST = 5
 """Levels of operators and annotations of which the widest kernels' launches are shown."""
@@ -45,33 +41,35 @@ class Box:
     level: int
     begin_ms: float
     end_ms: float
-    sort: str = ""
+    sort: str = field(metadata=OWN, default="")
     """Of what is innermost the colour of its sort (`compute`, `copy`, `idle-sync`), else empty."""
 
 
 def device_time(m: Measurements) -> list[Box]:
     """Device time of the representative step by who launched it."""
     ops, (start, end) = m.trace.device_ops, _window(m)
-    inside = (ops.start >= start) & (ops.start < end) & (m.launch_node >= 0)
+    inside = (ops.start >= start) & (ops.start < end) & (m.joined.launch_node >= 0)
     rows = _longest(np.flatnonzero(inside), ops.end - ops.start)
     names = [short_name(m.trace.text(code) or "?") for code in ops.name[rows].tolist()]
-    sorts = np.where(m.is_communication, COMMUNICATION, np.where(m.is_copy, COPY, COMPUTE))[rows]
+    sorts = np.where(m.linked.is_communication, COMMUNICATION, np.where(m.linked.is_copy, COPY, COMPUTE))[rows]
     leaves = list(zip(names, sorts.tolist(), strict=True))
-    return _boxes(m, m.launch_node[rows], leaves, (ops.end - ops.start)[rows])
+    return _boxes(m, m.joined.launch_node[rows], leaves, (ops.end - ops.start)[rows])
 
 
 def idle_time(m: Measurements) -> list[Box]:
     """Idle time of the representative step by the wait, or the launch of the op, that ended it."""
-    gaps, (start, end) = m.gaps, _window(m)
+    gaps, (start, end) = m.causes.gaps, _window(m)
     length = np.minimum(gaps.end, end) - np.maximum(gaps.start, start)
-    rows = _longest(np.flatnonzero((length > 0) & (gaps.device == (-1 if m.device is None else m.device))), length)
+    rows = _longest(
+        np.flatnonzero((length > 0) & (gaps.device == (-1 if m.timed.device is None else m.timed.device))), length
+    )
     causes = [IdleCause(cause).label for cause in gaps.cause[rows].tolist()]
-    return _boxes(m, nodes_behind(m, gaps, rows), [(cause, f"idle-{cause}") for cause in causes], length[rows])
+    return _boxes(m, nodes_behind(m.timed, gaps, rows), [(cause, f"idle-{cause}") for cause in causes], length[rows])
 
 
 def _window(m: Measurements) -> tuple[int, int]:
-    step = representative(m.steps)
-    return int(m.steps.start[step]), int(m.steps.end[step])
+    step = representative(m.timed.steps)
+    return int(m.timed.steps.start[step]), int(m.timed.steps.end[step])
 
 
 def _longest(rows: I64, length: I64) -> I64:
@@ -93,15 +91,14 @@ def _boxes(m: Measurements, nodes: I32 | I64, leaves: Sequence[tuple[str, str]],
 
 def _around(m: Measurements, nodes: I32 | I64) -> list[int]:
     """The range that each node is or, of a call, that is around it; -1: none, `UNKNOWN` for a node of -1."""
-    call, parent = at(m.tree.is_call, nodes, False), at(m.tree.parent, nodes, UNKNOWN)
-    around: list[int] = np.where(call | (nodes < 0), parent, nodes).tolist()
-    return around
+    call, parent = at(m.linked.tree.is_call, nodes, False), at(m.linked.tree.parent, nodes, UNKNOWN)
+    return np.where(call | (nodes < 0), parent, nodes).tolist()
 
 
 def _path(m: Measurements, node: int) -> list[str]:
     """Names of the ranges around a node, outermost first, without the step's own and without repetitions."""
     names: list[str] = []
-    tree, ranges = m.tree, m.trace.host_ranges
+    tree, ranges = m.linked.tree, m.trace.host_ranges
     while node >= 0:
         if not tree.is_call[node]:
             name = m.trace.text(int(ranges.name[tree.row[node]])) or "?"

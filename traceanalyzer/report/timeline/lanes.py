@@ -1,18 +1,16 @@
-"""The timeline of a step as a value: lanes of events, in bounded size; `step_timeline` makes it."""
+"""The timeline of a step as a value: lanes of events, in bounded size; and which steps are drawn."""
 
 from __future__ import annotations
 
 import enum
 from dataclasses import field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import Table, column
-
-if TYPE_CHECKING:
-    from traceanalyzer.trace import I32, I64, U8
+from traceanalyzer.analysis.time.steps import Steps
+from traceanalyzer.base.figures import SENTENCE
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I32, I64, U8, Table, column
 
 
 class Category(enum.IntEnum):
@@ -56,7 +54,7 @@ class Category(enum.IntEnum):
 class Lane:
     """A row of the timeline. Lanes of one group (a thread with its levels of nesting) have the same title."""
 
-    title: str
+    title: str = field(metadata=SENTENCE)
     level: int = 0
 
 
@@ -105,12 +103,36 @@ class Timeline:
     """The step's wall-clock window, ns from the origin."""
     lanes: list[Lane]
     names: list[str]
-    detail: list[str]
+    detail: list[str] = field(metadata=SENTENCE)
     events: Events
     shown: list[Shown]
-    title: str = ""
+    title: str = field(metadata=SENTENCE, default="")
     """Which step of which rank, in words."""
     facts: list[list[str]] = field(default_factory=list)
     """What is known of an event beyond name and times, each a line."""
     path: list[tuple[int, int, int]] = field(default_factory=list)
     """The critical path from lane to lane: start, end, lane."""
+
+
+def representative(steps: Steps) -> int:
+    """Index (among `steps`) of the steady step whose time is closest to the median."""
+    time = steps.duration[steps.steady]
+    return steps.warmup + int(np.abs(time - np.median(time)).argmin())
+
+
+def shown_steps(steps: Steps) -> dict[int, str]:
+    """The index of each, and which it is: the representative one first, then the slowest and the fastest steady one."""
+    shown = {representative(steps): "median"}
+    if steps.found:
+        time = steps.duration[steps.steady]
+        for which, found in (("slowest", time.argmax()), ("fastest", time.argmin())):
+            shown.setdefault(steps.warmup + int(found), which)
+    return shown
+
+
+def extent_of(steps: Steps, step: int) -> tuple[int, int]:
+    """When the host or the device begins with a step, and when both are done, ns."""
+    return (
+        min(int(steps.start[step]), int(steps.host_start[step])),
+        max(int(steps.end[step]), int(steps.host_end[step])),
+    )

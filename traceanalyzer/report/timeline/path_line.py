@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from traceanalyzer.analysis.causes.critical_path import Part, joined, path_parts
-from traceanalyzer.report.timeline.shown_steps import extent_of, shown_steps
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.trace import I32, I64, Bool
+from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.report.timeline.lanes import extent_of, shown_steps
+from traceanalyzer.trace import I32, I64, Bool
 
 MAX_STRETCHES = 6_000
 """Longest stretches on one lane that are drawn; more than a screen has pixels to tell apart."""
@@ -21,13 +17,13 @@ _OF_OP = (Part.OP, Part.LATENCY, Part.PAUSE, Part.UNKNOWN)
 
 class ShownPath:
     """What pages show of the critical path. It has more segments than there is of anything else, so that those of other
-    steps are let go at once."""
+    steps are freed at once."""
 
     def __init__(self, m: Measurements) -> None:
         self.of_op = np.zeros(len(m.trace.device_ops), np.int64)
-        self.of_node = np.zeros(len(m.tree.start), np.int64)
-        extents, kept = [extent_of(m.steps, step) for step in shown_steps(m.steps)], []
-        for part in path_parts(m):
+        self.of_node = np.zeros(len(m.linked.tree.start), np.int64)
+        extents, kept = [extent_of(m.timed.steps, step) for step in shown_steps(m.timed.steps)], []
+        for part in path_parts(m.started):
             runs = part.part == Part.OP
             _add(self.of_op, part.op[runs], part.duration[runs])
             _add(self.of_node, part.node, part.duration)
@@ -49,7 +45,7 @@ class OnPath:
     """What of the critical path each device op and host node is, and the lanes that these were given."""
 
     def __init__(self, m: Measurements) -> None:
-        found = m.once(ShownPath)
+        found = m.memo(ShownPath)
         self.m, self.path = m, found.segments
         self.of_op, self.of_node = found.of_op, found.of_node
         self.lane_of_op = np.full(len(found.of_op), -1, np.int64)
@@ -60,7 +56,7 @@ class OnPath:
         """The device op that each of these calls waited for, -1 where it waited for none."""
         result = np.full(len(call), -1, np.int64)
         if len(self.m.trace.device_ops):
-            waits = self.m.host_waits
+            waits = self.m.started.host_waits
             of_call = np.full(len(self.m.trace.api_calls) + 1, -1, np.int64)
             of_call[waits.call] = waits.op
             result[is_call] = of_call[call[is_call]]
@@ -87,7 +83,7 @@ def _lanes(on: OnPath, rows: I64) -> I64:
     path = on.path
     on_device = np.isin(path.part[rows], _OF_OP) & (path.op[rows] >= 0)
     result = np.where(on_device, np.append(on.lane_of_op, -1)[path.op[rows]], -1)
-    thread = np.append(on.m.tree.thread, -1)[path.node[rows]]
+    thread = np.append(on.m.linked.tree.thread, -1)[path.node[rows]]
     for one, lane in on.lane_of_thread.items():
         result[~on_device & (thread == one)] = lane
     return result

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.selection import Measured
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.timeline.compile_spans import compile_spans
-from traceanalyzer.report.timeline.lanes import Events, Lane, Shown, Timeline
-from traceanalyzer.report.timeline.shown_steps import representative, shown_steps
+from traceanalyzer.report.timeline.lanes import Events, Lane, Shown, Timeline, representative, shown_steps
 from traceanalyzer.report.timeline.step_timeline import step_timeline
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.compile_log import CompileLog
-    from traceanalyzer.selection import Measured
-    from traceanalyzer.trace import I32, I64
+from traceanalyzer.trace import I32, I64
+from traceanalyzer.trace.compile_log import CompileLog
 
 MAX_RANKS = 16
 """Ranks drawn below each other: more lanes than a screen has room for say nothing."""
@@ -31,19 +27,19 @@ def timelines(of: Measured, logs: Sequence[CompileLog] = ()) -> list[Timeline]:
     first = step_timeline(m, compile_spans(logs, m.trace))
     if first is None:
         return []
-    return [replace(first, title=_title(m, representative(m.steps), "median")), *_other_steps(m), *_of_ranks(of)]
+    return [replace(first, title=_title(m, representative(m.timed.steps), "median")), *_other_steps(m), *_of_ranks(of)]
 
 
 def _title(m: Measurements, step: int, which: str) -> str:
-    if not m.steps.found:
+    if not m.timed.steps.found:
         return "everything recorded"
     rank = "" if m.trace.rank is None else f"rank {m.trace.rank}, "
-    return f"{rank}step {m.steps.first + step} ({which}, {figure(int(m.steps.duration[step]), 'ns')})"
+    return f"{rank}step {m.timed.steps.first + step} ({which}, {figure(int(m.timed.steps.duration[step]), 'ns')})"
 
 
 def _other_steps(m: Measurements) -> Iterator[Timeline]:
     """The slowest and the fastest steady step."""
-    for step, which in list(shown_steps(m.steps).items())[1:]:
+    for step, which in list(shown_steps(m.timed.steps).items())[1:]:
         made = step_timeline(m, None, step)
         if made is not None:
             yield replace(made, title=_title(m, step, which))
@@ -51,20 +47,20 @@ def _other_steps(m: Measurements) -> Iterator[Timeline]:
 
 def _of_ranks(of: Measured) -> Iterator[Timeline]:
     """The same step of every rank, on the critical one's clock, where the clocks can be compared."""
-    offsets, step = of.ranks.offset_ns, representative(of.critical.steps)
+    offsets, step = of.ranks.offset_ns, representative(of.critical.timed.steps)
     if len(of.each) < 2 or offsets is None:
         return
     # Recordings need not begin with the same step: the one at the same time is meant.
-    begun = int(of.critical.steps.start[step]) - offsets[of.ranks.critical]
+    begun = int(of.critical.timed.steps.start[step]) - offsets[of.ranks.critical]
     parts = []
     for i, m in list(enumerate(of.each))[:MAX_RANKS]:
-        nearest = int(np.abs(m.steps.start - offsets[i] - begun).argmin())
+        nearest = int(np.abs(m.timed.steps.start - offsets[i] - begun).argmin())
         drawn = step_timeline(m, None, nearest, device_alone=True)
         if drawn is not None:
             rank = i if m.trace.rank is None else m.trace.rank
             parts.append((f"rank {rank} ", drawn, drawn.origin_ns - offsets[i] - begun))
     if len(parts) > 1:
-        which = f"step {of.critical.steps.first + step}" if of.critical.steps.found else "everything"
+        which = f"step {of.critical.timed.steps.first + step}" if of.critical.timed.steps.found else "everything"
         yield joined(parts, f"{len(parts)} ranks, {which}")
 
 

@@ -5,33 +5,28 @@ What is shown are the longest events of each sort; `Timeline.shown` says how man
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import at, blocks
+from traceanalyzer.analysis.algebra.blocks import blockwise_found
+from traceanalyzer.analysis.algebra.lookup import Column, at
 from traceanalyzer.analysis.causes.critical_path import PathKind
 from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.tables.gap_details import gap_details
 from traceanalyzer.analysis.tables.path_rows import segment_names
-from traceanalyzer.cut import cut
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.base.cut import cut
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.report.timeline.compile_spans import CompileSpans
 from traceanalyzer.report.timeline.event_facts import device_facts, host_facts
-from traceanalyzer.report.timeline.lanes import Category, Events, Lane, Shown, Timeline
+from traceanalyzer.report.timeline.lanes import Category, Events, Lane, Shown, Timeline, extent_of, representative
 from traceanalyzer.report.timeline.path_line import OnPath, path_line
-from traceanalyzer.report.timeline.shown_steps import extent_of, representative
-from traceanalyzer.trace import RangeKind
+from traceanalyzer.trace import I64, Bool, RangeKind
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from traceanalyzer.analysis.algebra.lookup import Column
-    from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.report.timeline.compile_spans import CompileSpans
-    from traceanalyzer.trace import I64, Bool
 
 Text = TypeVar("Text", str, tuple[str, ...])
 
@@ -39,7 +34,7 @@ MAX_DEVICE_OPS, MAX_GAPS, MAX_HOST_EVENTS = 8_000, 4_000, 10_000
 """Longest ones shown. A step of a large model in eager mode has 800 kernels and 6,000 host events: nearly every step
 is shown in full, and a browser still draws all of it at once."""
 EXPLAINED_GAPS = 400
-"""Longest gaps whose cause is told in words; each costs a search of the host's timeline."""
+"""Longest gaps whose cause is explained in words; each costs a search of the host's timeline."""
 MAX_THREADS, MAX_DEPTH, MAX_STREAMS = 6, 8, 16
 """Threads and streams with the most time, and levels of nesting, that a screen can show."""
 MAX_NAME = 160
@@ -61,9 +56,9 @@ def step_timeline(
     """The timeline of a step (its index, one of `shown_steps`; None: the representative one); None where neither host
     nor device was recorded event by event. `compiling` is drawn where the step has some; `device_alone` leaves out the
     host and the critical path, for any step."""
-    if not len(m.trace.device_ops) and not len(m.tree.start):
+    if not len(m.trace.device_ops) and not len(m.linked.tree.start):
         return None
-    drawing = _Drawing(m, representative(m.steps) if step is None else step, compiling)
+    drawing = _Drawing(m, representative(m.timed.steps) if step is None else step, compiling)
     parts = [part for draw in (ON_DEVICE if device_alone else LANES) for part in draw(drawing)]
     return drawing.timeline(parts, [] if device_alone else path_line(drawing.on_path, drawing.extent))
 
@@ -88,7 +83,7 @@ class _Drawing:
     """The step being drawn: its window, and the lanes and counts met so far."""
 
     def __init__(self, m: Measurements, step: int, compiling: CompileSpans | None = None) -> None:
-        steps = m.steps
+        steps = m.timed.steps
         self.m, self.step, self.compiling = m, step, compiling
         self.window = (int(steps.start[step]), int(steps.end[step]))
         self.extent = extent_of(steps, step)
@@ -98,8 +93,7 @@ class _Drawing:
 
     def longest(self, what: str, rows: I64, start: Column, end: Column, limit: int) -> I64:
         """Of these rows those in the step, at most `limit` of them: the longest."""
-        some = [rows[here] for here in blocks(len(rows))]
-        rows = np.concatenate([i[(end[i] > self.extent[0]) & (start[i] < self.extent[1])] for i in some])
+        rows = blockwise_found(lambda i: i[(end[i] > self.extent[0]) & (start[i] < self.extent[1])], rows)
         kept = rows
         if len(rows) > limit:
             length = np.minimum(end[rows], self.extent[1]) - np.maximum(start[rows], self.extent[0])
@@ -117,16 +111,14 @@ class _Drawing:
         """All parts together, times from the step's start."""
         facts, about = _coded([tuple(lines) for p in parts for lines in p.facts or [[]] * len(p.start)])
         names, name = _coded([text for part in parts for text in part.name])
-        details, told = _coded([text for part in parts for text in part.detail])
-        steps, origin = self.m.steps, self.window[0]
-
-        def joined(values: list[I64]) -> I64:
-            return np.concatenate([*values, np.empty(0, np.int64)])
-
-        def given(name: str, otherwise: int) -> I64:
-            columns = [(getattr(p, name), len(p.start)) for p in parts]
-            return joined([np.full(rows, otherwise) if column is None else column for column, rows in columns])
-
+        details, detail = _coded([text for part in parts for text in part.detail])
+        steps, origin = self.m.timed.steps, self.window[0]
+        columns = {
+            **{column: _column(parts, column) for column in ("lane", "category", "own", "link")},
+            "start": _column(parts, "start") - origin,
+            "end": _column(parts, "end") - origin,
+            "on_path": _column(parts, "on_path", otherwise=0),
+        }
         return Timeline(
             step=steps.first + self.step if steps.found else None,
             origin_ns=origin,
@@ -135,24 +127,18 @@ class _Drawing:
             lanes=self.lanes,
             names=names,
             detail=details,
-            events=Events.from_columns(
-                {
-                    "lane": joined([p.lane for p in parts]),
-                    "category": joined([p.category for p in parts]),
-                    "start": joined([p.start for p in parts]) - origin,
-                    "end": joined([p.end for p in parts]) - origin,
-                    "name": name,
-                    "detail": told,
-                    "facts": about,
-                    "own": given("own", -1),
-                    "link": given("link", -1),
-                    "on_path": given("on_path", 0),
-                }
-            ),
+            events=Events.from_columns({**columns, "name": name, "detail": detail, "facts": about}),
             shown=self.shown,
             facts=[list(lines) for lines in facts],
             path=[(start - origin, end - origin, lane) for start, end, lane in path],
         )
+
+
+def _column(parts: list[_Part], name: str, otherwise: int = -1) -> I64:
+    """A column of all parts, `otherwise` where a part has none."""
+    columns = [getattr(p, name) for p in parts]
+    filled = [np.full(len(p.start), otherwise) if c is None else c for p, c in zip(parts, columns, strict=True)]
+    return np.concatenate([*filled, np.empty(0, np.int64)])
 
 
 def _coded(texts: Sequence[Text]) -> tuple[list[Text], I64]:
@@ -179,7 +165,7 @@ def _critical_path(d: _Drawing) -> Iterator[_Part]:
     longest = np.lexsort((length, run))[np.cumsum(count) - 1]
     start, end = path.start[here[first]], path.end[here[first + count - 1]]
     rows = d.longest("stretches of the critical path", np.arange(len(first)), start, end, MAX_GAPS)
-    code, names = segment_names(d.m, path)
+    code, names = segment_names(d.m.timed, path)
     lane = d.add_lanes("critical path")
     yield _Part(
         lane=np.full(len(rows), lane),
@@ -193,10 +179,10 @@ def _critical_path(d: _Drawing) -> Iterator[_Part]:
 
 def _gaps(d: _Drawing) -> Iterator[_Part]:
     """Idle gaps of each device, by cause."""
-    gaps = d.m.gaps
+    gaps = d.m.causes.gaps
     rows = d.longest("idle gaps", np.arange(len(gaps)), gaps.start, gaps.end, MAX_GAPS)
     longest = rows[np.argsort(-gaps.duration[rows], kind="stable")[:EXPLAINED_GAPS]]
-    explained = dict(zip(longest.tolist(), gap_details(d.m, gaps, longest), strict=True))
+    explained = dict(zip(longest.tolist(), gap_details(d.m.timed, gaps, longest), strict=True))
     for device in distinct(gaps.device[rows]).tolist():
         here = rows[gaps.device[rows] == device]
         lane = d.add_lanes(f"GPU {device} idle")
@@ -215,7 +201,9 @@ def _streams(d: _Drawing) -> Iterator[_Part]:
     ops = d.m.trace.device_ops
     rows = d.longest("device ops", np.arange(len(ops)), ops.start, ops.end, MAX_DEVICE_OPS)
     category = np.where(
-        d.m.is_communication, Category.COMMUNICATION, np.where(d.m.is_copy, Category.COPY, Category.COMPUTE)
+        d.m.linked.is_communication,
+        Category.COMMUNICATION,
+        np.where(d.m.linked.is_copy, Category.COPY, Category.COMPUTE),
     )
     place = np.stack((ops.device[rows], ops.stream[rows]))
     distinct, group = np.unique(place, axis=1, return_inverse=True)
@@ -234,7 +222,7 @@ def _streams(d: _Drawing) -> Iterator[_Part]:
             detail=[cut(name, MAX_NAME) if short[name] != name else "" for name in full],
             facts=device_facts(d.m, here),
             own=here,
-            link=np.where(d.m.launch[here] >= 0, d.m.launch[here] + len(ops), -1),
+            link=np.where(d.m.linked.launch[here] >= 0, d.m.linked.launch[here] + len(ops), -1),
             on_path=d.on_path.of_op[here],
         )
         d.on_path.lane_of_op[here] = lane
@@ -242,7 +230,7 @@ def _streams(d: _Drawing) -> Iterator[_Part]:
 
 def _threads(d: _Drawing) -> Iterator[_Part]:
     """Operators, annotations and API calls of each host thread, nested."""
-    tree, trace, ops = d.m.tree, d.m.trace, len(d.m.trace.device_ops)
+    tree, trace, ops = d.m.linked.tree, d.m.trace, len(d.m.trace.device_ops)
     shallow = np.flatnonzero(tree.depth < MAX_DEPTH)
     rows = d.longest("host ranges and calls", shallow, tree.start, tree.end, MAX_HOST_EVENTS)
     category = _host_categories(d, rows)
@@ -290,12 +278,12 @@ def _compiling(d: _Drawing) -> Iterator[_Part]:
 
 
 def _host_categories(d: _Drawing, rows: I64) -> I64:
-    tree = d.m.tree
+    tree = d.m.linked.tree
     result = np.full(len(rows), int(Category.OPERATOR))
     for kind, category in _OF_RANGE.items():
         result[tree.kind[rows] == kind] = category
     call: Bool = tree.is_call[rows]
-    result[call] = np.where(d.m.blocks[tree.row[rows[call]]], Category.WAIT, Category.API_CALL)
+    result[call] = np.where(d.m.joined.blocks[tree.row[rows[call]]], Category.WAIT, Category.API_CALL)
     return result
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.roofline.op_models import model_ops
+from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.ingest import load
 
 torch = pytest.importorskip("torch")
@@ -58,11 +58,11 @@ def recorded_bytes(work: Callable[[], Any], name: str, path: Path) -> float:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as profiler:
         work()
     profiler.export_chrome_trace(str(path))
-    ctx = Measurements(load([path]).traces[0])
+    ctx = measure(load([path]).traces[0])
     ranges = ctx.trace.host_ranges
     rows = [r for r in range(len(ranges)) if ctx.trace.text(int(ranges.name[r])) == name]
     assert rows, name
-    return float(model_ops(ctx).bytes[rows[0]])
+    return float(model_ops(ctx.joined).bytes[rows[0]])
 
 
 CASES: dict[str, tuple[str, Callable[[], Any]]] = {

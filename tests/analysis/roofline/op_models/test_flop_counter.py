@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.roofline.op_models import model_ops
+from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.ingest import load
 
 torch = pytest.importorskip("torch")
@@ -49,8 +49,8 @@ def recorded(model: Any, x: Any, path: Path) -> dict[str, float]:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as profiler:
         passes(model, x)
     profiler.export_chrome_trace(str(path))
-    ctx = Measurements(load([path]).traces[0])
-    work, ranges = model_ops(ctx), ctx.trace.host_ranges
+    ctx = measure(load([path]).traces[0])
+    work, ranges = model_ops(ctx.joined), ctx.trace.host_ranges
     found: dict[str, float] = {}
     for row in np.flatnonzero(work.counts):
         name = ctx.trace.text(int(ranges.name[row])) or ""

@@ -10,10 +10,10 @@ import pytest
 
 from tests.analysis.build import TraceBuilder
 from tests.analysis.roofline.op_models.calls import columns, work
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.roofline.op_models import Precision, model_ops
 from traceanalyzer.analysis.roofline.op_models.kernel_types import element_type
 from traceanalyzer.analysis.roofline.op_models.left_out import CHUNK
+from traceanalyzer.diagnosis.measurements import measure
 
 ADAM = "void multi_tensor_apply_kernel<TensorListMetadata<4>, FusedAdamMathFunctor<float, 4, (ADAM_MODE)1, false>>"
 SHAPES = [[CHUNK + 1], [10, 10]]
@@ -57,9 +57,9 @@ def backward(b: TraceBuilder, start: float) -> None:
 
 
 def of_optimizer(b: TraceBuilder) -> list[float]:
-    ctx = Measurements(b.build())
+    ctx = measure(b.build())
     rows = np.flatnonzero(ctx.trace.host_ranges.name == b.code("aten::_fused_adam_"))
-    return [float(n) for n in model_ops(ctx).bytes[rows]]
+    return [float(n) for n in model_ops(ctx.joined).bytes[rows]]
 
 
 def test_adam_moves_seven_times_its_parameters():
@@ -102,4 +102,4 @@ def test_the_operator_of_a_list_gets_its_kernels_type():
     shapes = [[[2, 3], [4]], []]
     b.op("aten::cat", 0, 5, shapes=json.dumps(shapes), dtypes=b.code('["TensorList","Scalar"]'))
     b.call("cudaLaunchKernel", 1, 2, 1).kernel("CatArrayBatchedCopy<OpaqueType<2u>, unsigned int>", 3, 4, 1)
-    assert model_ops(Measurements(b.build())).bytes.tolist() == [2 * 10 * 2]
+    assert model_ops(measure(b.build()).joined).bytes.tolist() == [2 * 10 * 2]

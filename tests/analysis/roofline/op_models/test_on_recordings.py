@@ -11,8 +11,8 @@ import pytest
 
 from tests.recorded import GPU, KINETO, label
 from traceanalyzer.analysis.joined.attribution import owner_nodes
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.roofline.op_models import model_ops
+from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.ingest import load
 from traceanalyzer.trace import RangeKind
 
@@ -31,11 +31,11 @@ class Coverage:
 
 
 def coverage(path: Path) -> Coverage:
-    ctx = Measurements(load([path]).traces[0])
-    work, ops, ranges = model_ops(ctx), ctx.trace.device_ops, ctx.trace.host_ranges
-    spent = np.where(ctx.is_kernel & ~ctx.is_communication, ops.end - ops.start, 0)
-    node = owner_nodes(ctx, ctx.launch_node)
-    row = np.where(node >= 0, ctx.tree.row[node], -1)
+    ctx = measure(load([path]).traces[0])
+    work, ops, ranges = model_ops(ctx.joined), ctx.trace.device_ops, ctx.trace.host_ranges
+    spent = np.where(ctx.linked.is_kernel & ~ctx.linked.is_communication, ops.end - ops.start, 0)
+    node = owner_nodes(ctx.linked, ctx.joined.launch_node)
+    row = np.where(node >= 0, ctx.linked.tree.row[node], -1)
     from_op = (row >= 0) & (np.append(ranges.kind, 0)[row] == RangeKind.OP) & (ops.graph <= 0)
     known = np.isfinite(np.append(work.flops, np.nan) + np.append(work.bytes, np.nan))[work.of_device_op]
     left: Counter[str] = Counter()

@@ -9,12 +9,12 @@ import pytest
 
 from tests.analysis.build import TraceBuilder
 from tests.analysis.roofline.op_models.calls import columns
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.roofline.op_models import Figure, OpWork, Precision, model_ops
+from traceanalyzer.diagnosis.measurements import measure
 
 
 def modelled(builder: TraceBuilder) -> OpWork:
-    return model_ops(Measurements(builder.build()))
+    return model_ops(measure(builder.build()).joined)
 
 
 def add(b: TraceBuilder, name: str, start: float, end: float, *shapes: list[int]) -> None:

@@ -6,8 +6,9 @@ its in-place variant (`aten::add_`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.roofline.op_models import (
     attention,
     collectives,
@@ -25,16 +26,11 @@ from traceanalyzer.analysis.roofline.op_models import (
     softmax,
     sorting,
 )
+from traceanalyzer.analysis.roofline.op_models.call import Call, Work
 from traceanalyzer.analysis.roofline.op_models.tensors import BOOL, Precision
 from traceanalyzer.analysis.roofline.op_models.work import Figure, Models, OpWork, apply_models
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from traceanalyzer.analysis.joined.joined import Joined
-    from traceanalyzer.analysis.roofline.op_models.call import Call, Work
-
-    Model = Callable[[Call], Work]
+Model = Callable[[Call], Work]
 
 
 def _aten(names: str, model: Model) -> dict[str, Model]:

@@ -9,17 +9,11 @@ FLOPs forward: 2·pairs·(d + dv) for each batch entry and query head; backward,
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from traceanalyzer.analysis.roofline.op_models.call import UnmodelledError, Work, read
-from traceanalyzer.analysis.roofline.op_models.tensors import FLOAT
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from traceanalyzer.analysis.roofline.op_models.call import Call
-    from traceanalyzer.analysis.roofline.op_models.tensors import Tensor
+from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read
+from traceanalyzer.analysis.roofline.op_models.tensors import FLOAT, Tensor
+from traceanalyzer.base.frozen import dataclass
 
 
 class Mask(enum.IntEnum):

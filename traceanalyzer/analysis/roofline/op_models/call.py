@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from traceanalyzer.analysis.roofline.op_models.tensors import SCALAR_TYPES, UNKNOWN, DType, Precision, Tensor
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.roofline.op_models.tensors import Input, TensorList
+from traceanalyzer.analysis.roofline.op_models.tensors import (
+    SCALAR_TYPES,
+    UNKNOWN,
+    DType,
+    Input,
+    Precision,
+    Tensor,
+    TensorList,
+)
+from traceanalyzer.base.frozen import dataclass
 
 
 class UnmodelledError(Exception):

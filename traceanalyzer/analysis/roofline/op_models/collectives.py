@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from traceanalyzer.analysis.names.collectives import bus_factor, collective_kind, element_bytes, message_bytes
-from traceanalyzer.analysis.roofline.op_models.call import UnmodelledError, Work
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.roofline.op_models.call import Call
+from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work
 
 
 def on_the_link(call: Call) -> Work:

@@ -8,17 +8,12 @@ added without counting. Inputs, weight and result move once.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from traceanalyzer.analysis.roofline.op_models.call import UnmodelledError, Work, read
+from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read
 from traceanalyzer.analysis.roofline.op_models.shapes import per_dimension, windows
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from traceanalyzer.analysis.roofline.op_models.call import Call
-    from traceanalyzer.analysis.roofline.op_models.tensors import Tensor
+from traceanalyzer.analysis.roofline.op_models.tensors import Tensor
+from traceanalyzer.base.frozen import dataclass
 
 
 @dataclass(frozen=True)

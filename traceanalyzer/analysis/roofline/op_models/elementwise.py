@@ -7,17 +7,11 @@ division) is one, an activation as many as its formula has. Integer and boolean 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from traceanalyzer.analysis.roofline.op_models.call import UnmodelledError, Work, read
+from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read
 from traceanalyzer.analysis.roofline.op_models.shapes import broadcast
-from traceanalyzer.analysis.roofline.op_models.tensors import BOOL, FLOAT, DType, Kind, promoted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from traceanalyzer.analysis.roofline.op_models.call import Call
-    from traceanalyzer.analysis.roofline.op_models.tensors import Tensor
+from traceanalyzer.analysis.roofline.op_models.tensors import BOOL, FLOAT, DType, Kind, Tensor, promoted
 
 
 def pointwise(operands: int, flops: float = 1.0, out: DType | None = None) -> Callable[[Call], Work]:

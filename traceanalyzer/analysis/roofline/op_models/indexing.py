@@ -6,13 +6,8 @@ rows that come again are taken to hit the cache.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from traceanalyzer.analysis.roofline.op_models.call import UnmodelledError, Work, read
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.roofline.op_models.call import Call
-    from traceanalyzer.analysis.roofline.op_models.tensors import Tensor
+from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read
+from traceanalyzer.analysis.roofline.op_models.tensors import Tensor
 
 
 def embedding(call: Call) -> Work:

@@ -8,14 +8,10 @@ only part of an argument moves less, one that updates an argument in place more:
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.roofline.kernel_tables import kernel_tables
-from traceanalyzer.analysis.roofline.op_models.call import UnmodelledError, Work, read
+from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read
 from traceanalyzer.analysis.roofline.op_models.tensors import promoted
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.roofline.op_models.call import Call
 
 OPERATOR_FLOPS = kernel_tables().operator_flops
 """FLOPs an element of the operators that names are made of; views, casts and look-ups have none."""

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from traceanalyzer.analysis.roofline.op_models.call import Work, read
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.roofline.op_models.call import Call
+from traceanalyzer.analysis.roofline.op_models.call import Call, Work, read
 
 
 def copy(call: Call) -> Work:

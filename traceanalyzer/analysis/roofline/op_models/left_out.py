@@ -8,19 +8,13 @@ operator have a block for each begun chunk of each tensor.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from traceanalyzer.analysis.joined.attribution import owner_nodes
-from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
-from traceanalyzer.trace import RangeKind
+from traceanalyzer.analysis.joined.joined import Joined
+from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, TensorList, parse_inputs
+from traceanalyzer.trace import I64, RangeKind, Trace
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.joined.joined import Joined
-    from traceanalyzer.analysis.roofline.op_models.tensors import TensorList
-    from traceanalyzer.trace import I64, Trace
 
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 ON_PARAMETERS = frozenset(
@@ -56,9 +50,9 @@ def parameters_of(joined: Joined, rows: I64) -> dict[int, TensorList]:
 
 def _blocks(joined: Joined, rows: I64) -> I64:
     """Thread blocks of all kernels that each of these operators launched itself; 0 where they were not recorded."""
-    launched = owner_nodes(joined, joined.launch_node)
-    inside = np.flatnonzero((launched >= 0) & joined.is_kernel & (joined.trace.device_ops.blocks > 0))
-    of_op = np.where(joined.tree.is_call, -1, joined.tree.row[:])[launched[inside]]
+    launched = owner_nodes(joined.linked, joined.launch_node)
+    inside = np.flatnonzero((launched >= 0) & joined.linked.is_kernel & (joined.trace.device_ops.blocks > 0))
+    of_op = np.where(joined.linked.tree.is_call, -1, joined.linked.tree.row[:])[launched[inside]]
     order = np.searchsorted(rows, of_op)
     hit = rows[np.minimum(order, len(rows) - 1)] == of_op
     sums = np.bincount(order[hit], weights=joined.trace.device_ops.blocks[inside[hit]], minlength=len(rows))
@@ -70,8 +64,7 @@ def _backward_passes(trace: Trace, gradients: I64, thread: int) -> I64:
     pass, for the thread that started it waits."""
     ranges = trace.host_ranges
     forward = (ranges.kind == RangeKind.OP) & (ranges.thread == thread) & (ranges.sequence >= 0)
-    result: I64 = np.searchsorted(ranges.start[forward], ranges.start[gradients])
-    return result
+    return np.searchsorted(ranges.start[forward], ranges.start[gradients])
 
 
 def _tensors(trace: Trace, rows: I64, read: dict[bytes, TensorList]) -> TensorList:

@@ -6,15 +6,10 @@ The convention of `torch.utils.flop_counter`; the addition of a bias or of the t
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.roofline.op_models.call import UnmodelledError, Work, read, written
+from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read, written
 from traceanalyzer.analysis.roofline.op_models.shapes import broadcast
-from traceanalyzer.analysis.roofline.op_models.tensors import DType
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.roofline.op_models.call import Call
-    from traceanalyzer.analysis.roofline.op_models.tensors import Tensor
+from traceanalyzer.analysis.roofline.op_models.tensors import DType, Tensor
 
 
 def mm(call: Call) -> Work:

@@ -8,14 +8,9 @@ both sums for the parameters 3, h 1, the sums of h and h·x^ 3, dx = r·(h - a -
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.roofline.op_models.call import UnmodelledError, Work, read
-from traceanalyzer.analysis.roofline.op_models.tensors import FLOAT
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.roofline.op_models.call import Call
-    from traceanalyzer.analysis.roofline.op_models.tensors import Tensor
+from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read
+from traceanalyzer.analysis.roofline.op_models.tensors import FLOAT, Tensor
 
 FORWARD_FLOPS = 8.0
 BACKWARD_FLOPS = 13.0

@@ -6,15 +6,10 @@ list of more than 30 tensors is left out of a recording; `left_out.py` says when
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from traceanalyzer.analysis.roofline.op_models.call import Work
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from traceanalyzer.analysis.roofline.op_models.call import Call
-    from traceanalyzer.analysis.roofline.op_models.tensors import TensorList
+from traceanalyzer.analysis.roofline.op_models.call import Call, Work
+from traceanalyzer.analysis.roofline.op_models.tensors import TensorList
 
 ADAM_FLOPS = 14.0
 """A parameter: weight decay 2, first moment 3, second moment 4, denominator 3, update 2."""

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from traceanalyzer.analysis.roofline.op_models.call import UnmodelledError, Work, read
+from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read
 from traceanalyzer.analysis.roofline.op_models.shapes import reduced
-from traceanalyzer.analysis.roofline.op_models.tensors import BOOL, LONG, Kind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from traceanalyzer.analysis.roofline.op_models.call import Call
-    from traceanalyzer.analysis.roofline.op_models.tensors import Tensor
+from traceanalyzer.analysis.roofline.op_models.tensors import BOOL, LONG, Kind, Tensor
 
 
 def over(flops: float, results: int = 1, dims: int = 1) -> Callable[[Call], Work]:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from traceanalyzer.analysis.roofline.op_models.call import UnmodelledError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:

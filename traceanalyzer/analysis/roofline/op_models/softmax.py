@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from traceanalyzer.analysis.roofline.op_models.call import Work, read
+from traceanalyzer.analysis.roofline.op_models.call import Call, Work, read
 from traceanalyzer.analysis.roofline.op_models.tensors import FLOAT
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.roofline.op_models.call import Call
 
 FORWARD_FLOPS = 5.0
 """An element: maximum, difference, exponential, sum, quotient (of the logarithm: another difference)."""

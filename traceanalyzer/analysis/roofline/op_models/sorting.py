@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from traceanalyzer.analysis.roofline.op_models.call import Work, read
+from traceanalyzer.analysis.roofline.op_models.call import Call, Work, read
 from traceanalyzer.analysis.roofline.op_models.tensors import LONG
-
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.roofline.op_models.call import Call
 
 
 def sort(call: Call) -> Work:

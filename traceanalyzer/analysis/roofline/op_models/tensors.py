@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.base.frozen import dataclass
 
 NAN = math.nan
 MAX_DIMS = 64

@@ -9,31 +9,26 @@ usually call others (`aten::linear`) are only used where nothing beneath them is
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.lookup import at
+from traceanalyzer.analysis.joined.joined import Joined
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.roofline.op_models.call import Call, Link, UnmodelledError, Work
 from traceanalyzer.analysis.roofline.op_models.kernel_types import element_type
 from traceanalyzer.analysis.roofline.op_models.left_out import ON_PARAMETERS, parameters_of
 from traceanalyzer.analysis.roofline.op_models.tensors import NAN, Tensor, parse_inputs, parse_values
-from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import RangeKind, alike
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import F64, I32, I64, Bool, RangeKind, Trace, alike
 from traceanalyzer.trace.distinct import distinct
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from traceanalyzer.analysis.joined.joined import Joined
-    from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.trace import F64, I32, I64, Bool, Trace
-
-    Model = Callable[[Call], Work]
-    Found = dict[int, tuple[Model, bool]]
-    """The model of a name by its code, and whether it is composite."""
+Model = Callable[[Call], Work]
+Found = dict[int, tuple[Model, bool]]
+"""The model of a name by its code, and whether it is composite."""
 
 Row = tuple[float, float, float, float, float, float, float]
 """FLOPs, bytes and precision as `Work` has them; bytes of the inputs, entries of a batch; elements of the largest
@@ -81,14 +76,12 @@ class OpWork:
     @property
     def flops(self) -> F64:
         """For each host range its floating-point operations (a multiply-add is two), NaN where unmodelled."""
-        result: F64 = self.figures[self.kind, Figure.FLOPS]
-        return result
+        return self.figures[self.kind, Figure.FLOPS]
 
     @property
     def bytes(self) -> F64:
         """For each host range its least DRAM traffic (of collectives: bytes over the link), NaN where unmodelled."""
-        result: F64 = self.figures[self.kind, Figure.BYTES]
-        return result
+        return self.figures[self.kind, Figure.BYTES]
 
 
 @dataclass(frozen=True)
@@ -240,13 +233,13 @@ def _link(trace: Trace, row: int) -> Link | None:
 
 def _cover(joined: Joined, flops: F64, composite: Bool) -> tuple[Bool, I64]:
     """Which host ranges stand for work, and for each device op the one whose work it is part of."""
-    tree = joined.tree
+    tree = joined.linked.tree
     if not np.isfinite(flops).any():
         return np.zeros(len(flops), np.bool_), alike(-1, len(joined.trace.device_ops), np.int64)
     row = np.where(tree.is_call, -1, tree.row[:])
     here = at(flops, row, NAN)
     working = np.isfinite(here) & ~at(composite, row, False)
-    whole = np.isfinite(here) & ~working & ~_done_below(joined, np.where(working, here, 0.0), working, here)
+    whole = np.isfinite(here) & ~working & ~_done_below(joined.linked, np.where(working, here, 0.0), working, here)
     covering = tree.outermost(working | whole)
     counts = np.zeros(len(flops), np.bool_)
     counts[tree.row[np.flatnonzero(covering == np.arange(len(covering)))]] = True

@@ -1,4 +1,5 @@
-"""What a picture shows, as values: marks on two axes. A colour is the name of a CSS variable without its dashes.
+"""What a picture shows, as values: marks on two axes, and where these are on it. A colour is the name of a CSS variable
+without its dashes.
 
 Everything that has an extent is a rectangle: bars, cells of a heat map, boxes of an icicle. Marks are in the units of
 the axes; places of an axis with names are 0, 1, 2, ..., each taking the room from half before to half after it.
@@ -6,13 +7,13 @@ the axes; places of an axis with names are 0, 1, 2, ..., each taking the room fr
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from traceanalyzer.frozen import dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.report.format import number
 
 Numbers: TypeAlias = "Sequence[float]"
 
@@ -31,24 +32,40 @@ class Axis:
     """Without numbers, names and lines."""
 
 
+class Box(NamedTuple):
+    """A rectangle from (x0, y0) to (x1, y1)."""
+
+    x0: float
+    x1: float
+    y0: float
+    y1: float
+    hint: str = ""
+    """Shown where it is pointed at."""
+    text: str = ""
+    """Written into it, as far as there is room."""
+    colour: str = ""
+    """Its own, where it is not that of all."""
+    strength: float = 1.0
+    """How strong its colour is, 0 to 1."""
+
+
+class Dot(NamedTuple):
+    """A point with a size, and the text to the right of it."""
+
+    x: float
+    y: float
+    radius_px: float
+    hint: str = ""
+    text: str = ""
+
+
 @dataclass(frozen=True)
 class Rects:
-    """Rectangles of one sort, each from (x0, y0) to (x1, y1)."""
+    """Rectangles of one sort."""
 
     name: str
     colour: str
-    x0: Numbers
-    x1: Numbers
-    y0: Numbers
-    y1: Numbers
-    said: Sequence[str] = ()
-    """What is said of each where it is pointed at."""
-    texts: Sequence[str] = ()
-    """What is written into each, as far as there is room."""
-    colours: Sequence[str] = ()
-    """Of each, where they differ."""
-    strength: Numbers = ()
-    """How strong the colour of each is, 0 to 1."""
+    boxes: Sequence[Box]
 
 
 @dataclass(frozen=True)
@@ -63,34 +80,26 @@ class Lines:
     """As SVG writes it."""
     steps: bool = False
     """Whether a value holds until the next point."""
-    said: Sequence[str] = ()
-    """What is said of each point where it is pointed at; of an area one text for all of it."""
+    hints: Sequence[str] = ()
+    """Shown where a point is pointed at; of an area one text for all of it."""
     base: Numbers = ()
     """What an area is filled down to; without: a line."""
 
 
 @dataclass(frozen=True)
 class Dots:
-    """Points with a size."""
+    """Points of one sort."""
 
     name: str
     colour: str
-    x: Numbers
-    y: Numbers
-    radius_px: Numbers
-    said: Sequence[str] = ()
-    texts: Sequence[str] = ()
-    """What is written beside each; an empty text for most."""
+    dots: Sequence[Dot]
 
 
 @dataclass(frozen=True)
 class Words:
-    """Texts at points: to the right of them, or above their middle."""
+    """Texts (x, y, text) to the right of points."""
 
-    x: Numbers
-    y: Numbers
-    texts: Sequence[str]
-    above: bool = False
+    words: Sequence[tuple[float, float, str]]
 
 
 Mark: TypeAlias = "Rects | Lines | Dots | Words"
@@ -115,3 +124,85 @@ class Plot:
             return list(self.keys)
         named = [(m.name, m.colour) for m in self.marks if not isinstance(m, Words) and m.name]
         return list(dict.fromkeys(named)) if len(named) > 1 else []
+
+
+TICKS = 6
+"""Lines across a picture at most: more make it no easier to read."""
+NAMED = 24
+"""Names along an axis at most; of more, every second, third, ... one is written."""
+FEW_DECADES = 2.0
+"""Of fewer, a logarithmic axis has 2 and 5 written, too."""
+HALF = 0.5
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Where the values of an axis are."""
+
+    low: float
+    high: float
+    log: bool
+
+    def at(self, value: float) -> float:
+        """How far along the axis a value is, 0 to 1; what lies beyond an end is at it."""
+        low, high, value = (self._linear(v) for v in (self.low, self.high, value))
+        return min(max((value - low) / (high - low), 0.0), 1.0)
+
+    def _linear(self, value: float) -> float:
+        return math.log10(max(value, 1e-300)) if self.log else value
+
+
+def scale_of(axis: Axis, marks: Sequence[Mark], direction: str) -> Scale:
+    """The scale of an axis (`x` or `y`), over all marks unless its range is given."""
+    if axis.names is not None:
+        return Scale(-HALF, max(len(axis.names), 1) - HALF, False)
+    if axis.range is not None:
+        low, high = axis.range
+    else:
+        values = [
+            v for mark in marks for v in _values(mark, direction) if math.isfinite(v) and not (axis.log and v <= 0)
+        ]
+        low, high = min(values, default=0.0), max(values, default=1.0)
+        if not axis.log:
+            low, high = min(low, 0.0), max(high, 0.0)
+    if not high > low:
+        low, high = (low / 2, low * 2) if axis.log and low > 0 else (low, low + 1.0)
+    return Scale(low, high, axis.log)
+
+
+def _values(mark: Mark, direction: str) -> Sequence[float]:
+    if isinstance(mark, Rects):
+        return [getattr(box, direction + end) for end in "01" for box in mark.boxes]
+    if isinstance(mark, Dots):
+        return [getattr(dot, direction) for dot in mark.dots]
+    return getattr(mark, direction) if isinstance(mark, Lines) else ()
+
+
+def ticks(axis: Axis, scale: Scale) -> list[tuple[float, str]]:
+    """Where lines stand, with what is written at them."""
+    if axis.names is not None:
+        every = -(-len(axis.names) // NAMED)
+        return [(float(i), name) for i, name in enumerate(axis.names) if i % every == 0]
+    values = _decades(scale) if scale.log else _round_values(scale.low, scale.high)
+    return [(value, _written(value)) for value in values]
+
+
+def _round_values(low: float, high: float) -> list[float]:
+    rough = (high - low) / TICKS
+    size = 10.0 ** math.floor(math.log10(rough))
+    step = next(size * n for n in (1, 2, 5, 10) if size * n >= rough)
+    return [n * step for n in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+
+
+def _decades(scale: Scale) -> list[float]:
+    first, last = math.log10(scale.low), math.log10(scale.high)
+    every = max(round((last - first) / TICKS), 1)
+    factors = (1, 2, 5) if last - first < FEW_DECADES else (1,)
+    values = [f * 10.0**n for n in range(math.floor(first), math.ceil(last) + 1, every) for f in factors]
+    return [v for v in values if scale.low <= v <= scale.high]
+
+
+def _written(value: float) -> str:
+    """A round figure without the zeros that measured ones end in."""
+    text = number(float(value))
+    return text.rstrip("0").rstrip(".") if "." in text and not text.startswith(("<", ">")) else text

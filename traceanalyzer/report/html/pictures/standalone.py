@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from textwrap import wrap
-from typing import TYPE_CHECKING
 
-from traceanalyzer.frozen import dataclass
+from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.report.format import plain, shorten
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.pictures.colours import light
+from traceanalyzer.report.html.pictures.plot import Plot
 from traceanalyzer.report.html.pictures.svg import CHARACTER_PX, drawn
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from traceanalyzer.report.html.pictures.plot import Plot
 
 WIDTH, EDGE = 900, 20
 """As wide as a column of an issue shows without shrinking it."""

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from traceanalyzer.figures import NS_PER_MS
+from traceanalyzer.base.figures import NS_PER_MS
 from traceanalyzer.report.html.pictures.colours import of_category
-from traceanalyzer.report.html.pictures.plot import Axis, Plot, Rects
-from traceanalyzer.report.timeline.lanes import Category
+from traceanalyzer.report.html.pictures.plot import Axis, Box, Plot, Rects
+from traceanalyzer.report.timeline.lanes import Category, Timeline
 from traceanalyzer.trace.distinct import distinct
-
-if TYPE_CHECKING:
-    from traceanalyzer.report.timeline.lanes import Timeline
 
 BOXES = 400
 """Across a lane: less than a pixel of a wide screen each."""
@@ -58,6 +53,7 @@ def _of_lane(timeline: Timeline, lane: int, place: int) -> list[Rects]:
         first = np.flatnonzero(np.append(True, start[1:] > end[:-1] + width // 2))
         begins, ends = start[first] / NS_PER_MS, end[np.append(first[1:] - 1, len(end) - 1)] / NS_PER_MS
         category = Category(code)
-        top, bottom = [place - 0.4] * len(first), [place + 0.4] * len(first)
-        made.append(Rects(category.label, of_category(category), begins.tolist(), ends.tolist(), top, bottom))
+        pairs = zip(begins.tolist(), ends.tolist(), strict=True)
+        boxes = [Box(begin, finish, place - 0.4, place + 0.4) for begin, finish in pairs]
+        made.append(Rects(category.label, of_category(category), boxes))
     return made

@@ -1,19 +1,87 @@
-"""A report as one picture: the verdict, the step's budget, the timeline, what changes would bring."""
+"""A report as one picture: the verdict, the step's budget, the timeline, what changes would bring; and one figure to
+another by the parts of their difference.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+
+import numpy as np
 
 from traceanalyzer.report import outline
-from traceanalyzer.report.format import figure, measured
-from traceanalyzer.report.html.pictures.plot import Axis, Plot, Rects
+from traceanalyzer.report.format import figure, measured, plain, shorten
+from traceanalyzer.report.html.pictures.plot import Axis, Box, Plot, Rects, Words
 from traceanalyzer.report.html.pictures.standalone import Panel, standalone
 from traceanalyzer.report.html.pictures.step_strip import strip
-from traceanalyzer.report.html.pictures.waterfall import ladder
+from traceanalyzer.report.model import Report
+from traceanalyzer.report.timeline.lanes import Timeline
 
-if TYPE_CHECKING:
-    from traceanalyzer.report.model import Report
-    from traceanalyzer.report.timeline.lanes import Timeline
+ROW_PX, EDGES_PX = 36, 52
+MAX_NAME = 90
+TOP, BOTTOM, MIDDLE = -0.06, 0.44, -0.28
+"""Within a row of 1: its bar, and its name above."""
+REACH = 1.14
+"""Room for the figure after the longest bar."""
+
+
+def waterfall(
+    first: tuple[str, float], parts: Sequence[tuple[str, float]], last: tuple[str, float]
+) -> tuple[Plot, int]:
+    """A bar for the first figure (ms), one for each signed part where the one before ends, one for the last; and the
+    height. The parts sum to the difference."""
+    steps = np.array([value for _, value in parts], float)
+    ends = first[1] + np.cumsum(steps)
+    begins = ends - steps
+    rows = [(first[0], 0.0, first[1], "neutral", figure(first[1], "ms"))]
+    rows += [
+        (name, begin, end, "less" if value < 0 else "more", f"{'+' if value > 0 else ''}{figure(value, 'ms')}")
+        for (name, value), begin, end in zip(parts, begins.tolist(), ends.tolist(), strict=True)
+    ]
+    rows.append((last[0], 0.0, last[1], "neutral", figure(last[1], "ms")))
+    keys = [("less time", "less"), ("more time", "more")]
+    return _rows(rows, keys), EDGES_PX + ROW_PX * len(rows)
+
+
+def ladder(
+    today: tuple[str, float], changes: Sequence[tuple[str, float, tuple[float, float] | None]],
+    floor: tuple[str, float] | None,
+) -> tuple[Plot, int]:  # fmt: skip
+    """Today's step, the step after each change alone with its range, the least that it could be (ms); and the
+    height."""
+    rows = [(today[0], 0.0, today[1], "neutral", figure(today[1], "ms"))]
+    for name, value, likely in changes:
+        ends = "" if likely is None else f" ({figure(likely[0], 'ms')} to {figure(likely[1], 'ms')})"
+        rows.append((name, 0.0, value, "less", f"{figure(value, 'ms')}{ends}, {figure(today[1] / value, 'x')}"))
+    if floor is not None:
+        rows.append((floor[0], 0.0, floor[1], "floor", figure(floor[1], "ms")))
+    past = [today[1], *(max(value, likely[1] if likely else 0.0) for _, value, likely in changes)]
+    past += [] if floor is None else [floor[1]]
+    plot = _rows(rows, [("today", "neutral"), ("predicted, and its range", "less")], 1.45, past)
+    ranges = [Box(*likely, y + 0.17, y + 0.21) for y, (_, _, likely) in enumerate(changes, 1) if likely is not None]
+    return Plot(
+        [*plot.marks, Rects("", "text", ranges)], plot.x, plot.y, down=True, keys=plot.keys
+    ), EDGES_PX + ROW_PX * len(rows)
+
+
+def _rows(
+    rows: Sequence[tuple[str, float, float, str, str]],
+    keys: Sequence[tuple[str, str]],
+    reach: float = REACH,
+    past: Sequence[float] = (),
+) -> Plot:
+    """Bars from top to bottom: name, begin, end, colour, and what stands after it, or `past` more than it."""
+    names = [shorten(plain(name), MAX_NAME) for name, *_ in rows]
+    boxes = [
+        Box(min(begin, end), max(begin, end), y + TOP, y + BOTTOM, f"{names[y]}: {text}", colour=colour)
+        for y, (_, begin, end, colour, text) in enumerate(rows)
+    ]
+    above = Words([(0.0, y + MIDDLE, name) for y, name in enumerate(names)])
+    ends = past or [box.x1 for box in boxes]
+    after = Words([(ends[y], y + (TOP + BOTTOM) / 2, row[-1]) for y, row in enumerate(rows)])
+    least, most = min([0.0, *(box.x0 for box in boxes)]), max([0.0, *(box.x1 for box in boxes)])
+    axis = Axis("ms a step", range=(least, most * reach))
+    return Plot([Rects("", "neutral", boxes), above, after], axis, Axis(names=names, hidden=True), down=True, keys=keys)
+
 
 BUDGET_PX = 66
 MOST_CHANGES = 5
@@ -46,10 +114,8 @@ def budget(report: Report) -> Plot | None:
             continue
         name = f"idle: {share.label}" if share.within else share.label
         colour = ("idle-" if share.within else "") + share.label.replace(" ", "-")
-        said = f"{name} {figure(share.share, 'share')}"
-        marks.append(
-            Rects(said, colour, [at], [at + share.ms], [0.0], [1.0], [f"{said}, {figure(share.ms, 'ms')}"], [said])
-        )
+        text = f"{name} {figure(share.share, 'share')}"
+        marks.append(Rects(text, colour, [Box(at, at + share.ms, 0.0, 1.0, f"{text}, {figure(share.ms, 'ms')}", text)]))
         at += share.ms
     if not marks:
         return None

@@ -6,18 +6,24 @@ for a width, it stands alone.
 
 from __future__ import annotations
 
-from itertools import repeat
-from typing import TYPE_CHECKING, assert_never
+from collections.abc import Iterator, Sequence
+from typing import Any, assert_never
 
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.pictures.colours import on
-from traceanalyzer.report.html.pictures.plot import Dots, Lines, Rects, Words
-from traceanalyzer.report.html.pictures.scales import Scale, scale_of, ticks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from traceanalyzer.report.html.pictures.plot import Axis, Mark, Plot
+from traceanalyzer.report.html.pictures.plot import (
+    Axis,
+    Box,
+    Dots,
+    Lines,
+    Mark,
+    Plot,
+    Rects,
+    Scale,
+    Words,
+    scale_of,
+    ticks,
+)
 
 CHARACTER_PX = 6.9
 """A character of 12 px text, on average."""
@@ -120,36 +126,30 @@ def _mark(area: _Area, mark: Mark) -> Markup:
     assert_never(mark)
 
 
-def _or_nothing(values: Sequence[str]) -> Iterable[str]:
-    return values or repeat("")
-
-
 def _rects(area: _Area, mark: Rects) -> Iterator[Markup]:
-    parts = zip(
-        mark.x0, mark.x1, mark.y0, mark.y1, _or_nothing(mark.said), _or_nothing(mark.texts),
-        _or_nothing(mark.colours), mark.strength or repeat(1.0), strict=False,
-    )  # fmt: skip
-    for x0, x1, y0, y1, said, text, colour, strength in parts:
-        left, right = sorted((area.across.at(x0), area.across.at(x1)))
-        high, low = sorted((area.y(y0), area.y(y1)))
+    for box in mark.boxes:
+        left, right = sorted((area.across.at(box.x0), area.across.at(box.x1)))
+        high, low = sorted((area.y(box.y0), area.y(box.y1)))
+        place: dict[str, Any] = {"x": f"{100 * left:.5g}%", "width": f"{100 * (right - left):.4g}%", "y": high}
         yield tag(
-            "rect", x=f"{100 * left:.5g}%", width=f"{100 * (right - left):.4g}%", y=high, height=round(low - high, 1),
-            style=f"fill:var(--{colour})" if colour else None, data_def=said or None,
-            fill_opacity=None if strength >= 1.0 else round(strength, 2),
+            "rect", **place, height=round(low - high, 1), style=f"fill:var(--{box.colour})" if box.colour else None,
+            data_def=box.hint or None, fill_opacity=None if box.strength >= 1.0 else round(box.strength, 2),
         )  # fmt: skip
-        roomy = (right - left) * USUAL_PX >= LEAST_PX
-        room = int(((right - left) * USUAL_PX - (4 if roomy else 2)) / CHARACTER_PX)
-        if text and (roomy or len(text) <= room):
-            shown = text if len(text) <= room else text[: room - 1] + "…"
-            words = tag(
-                "text", shown, x=4 if roomy else 2, y=(low - high) / 2 + 4, style=f"fill:{on(colour or mark.colour)}",
-                class_=None if roomy else "minor",
-            )  # fmt: skip
+        words = _written(box, (right - left) * USUAL_PX, (low - high) / 2 + 4, box.colour or mark.colour)
+        if words is not None:
             # A box of its own cuts what a narrow page has no room for.
-            yield tag(
-                "svg", words, x=f"{100 * left:.5g}%", width=f"{100 * (right - left):.4g}%", y=high,
-                height=round(low - high, 1), pointer_events="none",
-            )  # fmt: skip
+            yield tag("svg", words, **place, height=round(low - high, 1), pointer_events="none")
+
+
+def _written(box: Box, width: float, y: float, colour: str) -> Markup | None:
+    """The text in a box so many px wide on a usual page; None where it has none, or no room for it."""
+    roomy = width >= LEAST_PX
+    room = int((width - (4 if roomy else 2)) / CHARACTER_PX)
+    if not box.text or (not roomy and len(box.text) > room):
+        return None
+    shown = box.text if len(box.text) <= room else box.text[: room - 1] + "…"
+    style = f"fill:{on(colour)}"
+    return tag("text", shown, x=4 if roomy else 2, y=y, style=style, class_=None if roomy else "minor")
 
 
 def _line(area: _Area, mark: Lines) -> Markup:
@@ -158,7 +158,7 @@ def _line(area: _Area, mark: Lines) -> Markup:
     if mark.base:
         # Back along the base, where a step falls before it goes on.
         back = _path(area, mark.x[::-1], mark.base[::-1], mark.steps, "L", falls_first=True)
-        shape = tag("path", d=f"{path}{back}Z", style=f"fill:{colour}", data_def=mark.said[0] if mark.said else None)
+        shape = tag("path", d=f"{path}{back}Z", style=f"fill:{colour}", data_def=mark.hints[0] if mark.hints else None)
     else:
         shape = tag(
             "path", d=path, fill="none", stroke_width=1.5, stroke_dasharray=mark.dash or None,
@@ -180,31 +180,28 @@ def _path(
 
 
 def _hovers(area: _Area, mark: Lines) -> Markup | None:
-    """What is said of the points of a line, in circles that are not seen."""
-    if not mark.said or mark.base:
+    """Hints of the points of a line, in circles that are not seen."""
+    if not mark.hints or mark.base:
         return None
     dots = [
-        tag("circle", cx=area.x(x), cy=area.y(y), r=5, data_def=said)
-        for x, y, said in zip(mark.x, mark.y, mark.said, strict=True)
+        tag("circle", cx=area.x(x), cy=area.y(y), r=5, data_def=hint)
+        for x, y, hint in zip(mark.x, mark.y, mark.hints, strict=True)
     ]
     return tag("g", *dots, fill_opacity=0)
 
 
 def _dots(area: _Area, mark: Dots) -> Iterator[Markup]:
-    parts = zip(mark.x, mark.y, mark.radius_px, _or_nothing(mark.said), _or_nothing(mark.texts), strict=False)
-    for x, y, radius, said, text in parts:
-        yield tag("circle", cx=area.x(x), cy=area.y(y), r=radius, data_def=said or None)
-        if text:
-            beyond = area.across.at(x) > 0.7
+    for dot in mark.dots:
+        yield tag("circle", cx=area.x(dot.x), cy=area.y(dot.y), r=dot.radius_px, data_def=dot.hint or None)
+        if dot.text:
+            beyond = area.across.at(dot.x) > 0.7
             yield tag(
-                "text", text, x=area.x(x), y=area.y(y) + 4, dx=(-radius - 4) if beyond else radius + 4, class_="label",
+                "text", dot.text, x=area.x(dot.x), y=area.y(dot.y) + 4,
+                dx=(-dot.radius_px - 4) if beyond else dot.radius_px + 4, class_="label",
                 text_anchor="end" if beyond else None, style="fill:var(--text)", fill_opacity=1,
             )  # fmt: skip
 
 
 def _words(area: _Area, mark: Words) -> Iterator[Markup]:
-    for x, y, text in zip(mark.x, mark.y, mark.texts, strict=True):
-        if mark.above:
-            yield tag("text", text, x=area.x(x), y=area.y(y) - 5, text_anchor="middle")
-        else:
-            yield tag("text", text, x=area.x(x), y=area.y(y) + 4, dx=5, class_="words")
+    for x, y, text in mark.words:
+        yield tag("text", text, x=area.x(x), y=area.y(y) + 4, dx=5, class_="words")

@@ -1,0 +1,81 @@
+"""Which calls of a model in a row need each other, by shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.replay.patterns.operators import linear, op
+from traceanalyzer.replay.patterns.independent import of_other_size, put_together, share_weights_only
+from traceanalyzer.replay.patterns.operators import Operator
+from traceanalyzer.replay.patterns.repeats import Repeat
+
+Call = list[Operator]
+
+
+def run_of(*calls: Call, after: Call = ()) -> tuple[Call, Repeat]:  # type: ignore[assignment]
+    operators = [one for call in calls for one in call]
+    return [*operators, *after], Repeat(0, len(calls[0]), len(calls))
+
+
+VIEW = [linear(8, 64, 32), op("relu", [8, 32]), linear(8, 32, 16)]
+LAYER = [linear(8, 64, 32), op("relu", [8, 32]), linear(8, 32, 64)]
+RESIDUAL = [*VIEW[:2], op("add", [8, 64], [8, 64]), linear(8, 32, 16)]
+
+
+@pytest.mark.parametrize(("call", "found"), [(VIEW, True), (LAYER, False), (RESIDUAL, False)])
+def test_calls_that_give_another_size_do_not_need_each_other(call: Call, found: bool) -> None:
+    assert of_other_size(*run_of(call, call)) == found
+
+
+@pytest.mark.parametrize(
+    ("call", "after", "found"),
+    [
+        (LAYER, op("lerp", [8, 64], [8, 64]), True),
+        (LAYER, op("lerp", [8, 64], [1]), False),
+        ([*LAYER, op("add", [8, 64], [8, 64])], op("lerp", [8, 64], [8, 64]), False),
+    ],
+    ids=["put together", "one of them", "worked on within"],
+)
+def test_calls_whose_results_are_put_together(call: Call, after: Operator, found: bool) -> None:
+    assert put_together(*run_of(call, call, after=[after])) == found
+
+
+def crop(rows: int = 8, weights: int = 32) -> Call:
+    return [linear(rows, 64, weights), op("relu", [rows, weights]), linear(rows, weights, 16)]
+
+
+def collected(*rows: int) -> Operator:
+    return op("stack", [[one, 16] for one in rows], [])
+
+
+EVEN = [crop() for _ in range(5)]
+CELLS = [[linear(8, 24, 32), linear(8, 32, 32), op("tanh", [8, 32])] for _ in range(5)]
+STATE = [[linear(8, 24, 32), op("cat", [[8, 32], [8, 40]], []), linear(8, 72, 16)] for _ in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("calls", "after", "found"),
+    [
+        (EVEN, collected(*[8] * 5), True),
+        (EVEN, collected(*[8] * 4), False),
+        (EVEN[:3], collected(*[8] * 3), False),
+        ([crop(weights=32 + i) for i in range(5)], collected(*[8] * 5), False),
+        ([crop(rows) for rows in (3, 9, 4, 7)], collected(3, 9, 4, 7), True),
+        ([crop(rows) for rows in (3, 4, 7, 9)], collected(3, 4, 7, 9), False),
+        ([[linear(8, 64, 64)] for _ in range(5)], collected(*[8] * 5), False),
+        (CELLS, collected(*[8] * 5), True),
+        (
+            [[cell[0], op("cat", [[8, 32], [8, 40]], []), linear(8, 72, 16)] for cell in CELLS],
+            collected(*[8] * 5),
+            False,
+        ),
+    ],
+    ids=["crops", "four of five", "too few", "own weights", "molecules", "a pyramid", "layers", "cells", "a state"],
+)
+def test_calls_that_share_their_weights_only(calls: list[Call], after: Operator, found: bool) -> None:
+    operators, run = run_of(*calls, after=[after])
+    steps = np.zeros(len(operators), np.int32)
+    assert share_weights_only(operators, steps, run) == found
+    steps[-1] = 1
+    assert not share_weights_only(operators, steps, run), "another step's operator collects nothing of this one"

@@ -1,0 +1,48 @@
+"""Hand-built runs of several ranks that really wait for each other; times in microseconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.analysis.collectives import ALL_REDUCE, GEMM, Ranked
+from traceanalyzer.diagnosis.measurements import Measurements, measure
+
+LATENCY = 6.0
+WARMUP = 3
+"""First steps without an annotation: until then a host that need not wait runs ahead of its device."""
+
+
+@dataclass(frozen=True)
+class Rank:
+    """What a rank does in each step before its collective."""
+
+    host: float = 20.0
+    """Host time before each launch, dispatch where short, work where long."""
+    compute: float = 300.0
+    work: float = 0.0
+    """Host time once a step, before the first launch."""
+
+
+def run(*ranks: Rank, transfer: float = 50.0, steps: int = 9, elements: int = 1000) -> list[Measurements]:
+    """One recording a rank: a kernel, then a collective that ends on all at once, then the next step."""
+    builders = [Ranked() for _ in ranks]
+    now, free = [0.0] * len(ranks), [0.0] * len(ranks)
+    for step in range(steps):
+        begun, arrived = list(now), []
+        for r, rank in enumerate(ranks):
+            now[r] += rank.work + rank.host
+            start = max(now[r] + LATENCY, free[r] + 1)
+            builders[r].launched(GEMM, start, start + rank.compute, now[r])
+            free[r] = start + rank.compute
+            now[r] += 10
+            arrived.append(max(now[r] + LATENCY, free[r] + 1))
+        end = max(arrived) + transfer
+        for r in range(len(ranks)):
+            builders[r].collective(
+                arrived[r], end, now[r], kernel=ALL_REDUCE, elements=elements, ranks=len(ranks), thread=0
+            )
+            free[r] = end
+            now[r] += 10
+            if step >= WARMUP:
+                builders[r].annotation(f"ProfilerStep#{step}", begun[r], now[r])
+    return [measure(builder.trace(r, len(ranks))) for r, builder in enumerate(builders)]

@@ -1,0 +1,161 @@
+"""The small changes that scenarios and remedies are made of, and what holds for all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from tests.recorded import recording
+from tests.replay.test_replay import copying, host_bound, steps
+from traceanalyzer.diagnosis.measurements import measure
+from traceanalyzer.diagnosis.remedies.advice import advise
+from traceanalyzer.ingest import load
+from traceanalyzer.replay.changes.communication.collectives import kinds, sizes, wide_sums
+from traceanalyzer.replay.changes.edits import with_dispatch, without_reads
+from traceanalyzer.replay.on_tape import (
+    events_of,
+    events_of_only,
+    launching_events,
+    moving_ns,
+    of_launches,
+    of_operators,
+    up_to_last,
+    usual_dispatch_ns,
+)
+from traceanalyzer.replay.recorded import make_tape
+from traceanalyzer.replay.scenarios import COMBINED
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.trace import CopyKind, DeviceOpKind
+
+if TYPE_CHECKING:
+    from tests.analysis.causes.test_gaps import Program
+
+READING = "kineto/item_every_layer.base"
+
+
+def taped(step: object) -> Tape:
+    tape = make_tape(steps(step).rated)
+    assert tape is not None
+    return tape
+
+
+@pytest.fixture(scope="module")
+def reading() -> Tape:
+    """A program whose layers read values."""
+    tape = make_tape(measure(load([recording(READING)]).traces[0]).rated)
+    assert tape is not None
+    assert tape.reading.any()
+    return tape
+
+
+def test_of_less_dispatch_no_more_is_reading(reading: Tape) -> None:
+    half = with_dispatch(reading, reading.reading * 0.5)
+    assert (half.dispatch == np.rint(reading.reading * 0.5)).all()
+    assert (half.reading == half.dispatch).all()
+    assert (with_dispatch(reading, reading.dispatch * 2).reading == reading.reading).all()
+
+
+def test_what_is_no_longer_read_is_left_out_once(reading: Tape) -> None:
+    once = without_reads(reading)
+    assert (once.dispatch == reading.dispatch - reading.reading).all()
+    assert not once.duration[reading.reads[reading.event]].any()
+    assert (once.waits == reading.waits).all()
+    twice = without_reads(once)
+    assert (twice.dispatch == once.dispatch).all()
+
+
+@pytest.mark.parametrize("scenario", COMBINED, ids=lambda one: one.id)
+def test_scenarios_leave_reading_a_part_of_dispatch(reading: Tape, scenario: object) -> None:
+    """Whatever is combined with whatever, in whatever order, the host takes no time below zero."""
+    changed = scenario.change(reading) or reading
+    for other in COMBINED:
+        both = other.change(changed) or changed
+        for tape in (changed, both):
+            assert (tape.reading >= 0).all()
+            assert (tape.reading <= tape.dispatch).all()
+
+
+def test_events_by_what_they_launch() -> None:
+    tape = taped(copying)
+    copies, kernels = events_of_only(tape, tape.copy), events_of_only(tape, tape.compute)
+    assert copies.sum() == kernels.sum() == tape.steps
+    assert (launching_events(tape) == copies | kernels).all()
+    joined = replace(tape, event=np.zeros_like(tape.event))
+    assert not events_of_only(joined, joined.copy).any()
+    assert events_of(joined, joined.copy).sum() == 1
+
+
+def test_the_usual_dispatch_is_that_before_these_ops() -> None:
+    tape = taped(host_bound)
+    assert usual_dispatch_ns(tape, tape.compute) == float(np.median(tape.dispatch))
+    assert usual_dispatch_ns(tape, tape.copy) == 0.0
+
+
+def test_passes_over_bytes_take_what_the_memory_takes(reading: Tape) -> None:
+    bandwidth = reading.source.linked.limit("bandwidth")[reading.row]
+    assert np.isfinite(bandwidth).all()
+    size = np.full(len(reading.row), 10_000_000)
+    assert moving_ns(reading, size, 3.0) == pytest.approx(3.0 * 1e7 / bandwidth * 1e9)
+    unknown = taped(copying)
+    assert not moving_ns(unknown, np.full(len(unknown.row), 1 << 20)).any()
+
+
+def test_a_tape_without_collectives_has_none() -> None:
+    tape = taped(copying)
+    assert (kinds(tape) == -1).all()
+    assert (sizes(tape) == -1).all()
+    assert len(kinds(tape)) == len(sizes(tape)) == len(tape.row)
+    assert not wide_sums(tape).any()
+
+
+def test_a_program_that_only_copies_is_advised_too() -> None:
+    """No kernel says what a launch takes the host."""
+
+    def only_copies(p: Program) -> None:
+        for _ in range(3):
+            p.launch("Memcpy HtoD (Pinned -> Device)", 500, "cudaMemcpyAsync", DeviceOpKind.MEMCPY)
+            p.rows["op"][-1] |= {"copy_kind": CopyKind.HOST_TO_DEVICE, "bytes": 1 << 20}
+            p.sync().spend(400)
+
+    found = {one.remedy.id: one.prediction for one in advise(steps(only_copies))}
+    assert found["remove_syncs"].step_ms == pytest.approx(1.5, rel=0.05)
+
+
+def test_what_a_remedy_asks_of_a_tape_is_worked_out_once() -> None:
+    asked: list[Tape] = []
+
+    def find(tape: Tape) -> np.ndarray:
+        asked.append(tape)
+        return tape.copy
+
+    tape = taped(copying)
+    assert tape.memo(find) is tape.memo(find)
+    assert asked == [tape]
+    changed = with_dispatch(tape, tape.dispatch * 2)
+    changed.memo(find)
+    assert asked == [tape, changed], "a changed tape is another one"
+
+
+def test_up_to_the_last_of_some_ops_in_each_step() -> None:
+    """A step is a copy and a kernel: up to its copy is the copy alone, up to its kernel is all of it."""
+    tape = taped(copying)
+    assert (up_to_last(tape, tape.copy) == tape.copy).all()
+    assert up_to_last(tape, tape.compute).all()
+    last_step = tape.step_of_op == tape.step_of_op.max()
+    assert (up_to_last(tape, tape.compute & last_step) == last_step).all(), "other steps have none"
+    assert not up_to_last(tape, np.zeros(len(tape.row), bool)).any()
+
+
+def test_operators_are_told_by_the_ranges_that_they_are(reading: Tape) -> None:
+    source = reading.source
+    operator = of_launches(reading, source.linked.tree.operator)
+    assert (operator >= 0).any()
+    names = of_operators(reading, operator, source.trace.host_ranges.name)
+    assert [source.trace.text(one) for one in names[:50].tolist()] == [
+        None if node < 0 else source.trace.text(int(source.trace.host_ranges.name[source.linked.tree.row[node]]))
+        for node in operator[:50].tolist()
+    ]
+    assert of_operators(reading, np.array([-1]), source.trace.host_ranges.name).tolist() == [-1]

@@ -1,0 +1,69 @@
+"""Host work with a name has a remedy of its own, and no other remedy promises to take it out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.analysis.causes.test_gaps import Program
+from tests.replay.test_replay import GEMM, steps
+from traceanalyzer.diagnosis.measurements import Measurements, measure
+from traceanalyzer.replay.changes.data.loading import no_allocations
+from traceanalyzer.replay.changes.warmup import first_launches, graphs_kept, no_work_of_its_own, warmed_up
+from traceanalyzer.replay.recorded import make_tape
+from traceanalyzer.replay.simulate import step_time_ns
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.algebra.intervals import IntervalSet
+
+
+def working(p: Program) -> None:
+    """A millisecond of Python, two in hipFree, four in loading a module, three in a graph; then a kernel of a tenth."""
+    p.spend(1000)
+    for call, us in (("hipFree", 2000), ("cuModuleLoadData", 4000), ("cudaGraphInstantiate", 3000)):
+        p.call(call, p.now, p.now + us).spend(us)
+    p.launch(GEMM, 100).sync()
+
+
+@pytest.mark.parametrize(
+    ("change", "gone_ms"), [(no_work_of_its_own, 1), (no_allocations, 2), (warmed_up, 4), (graphs_kept, 3)]
+)
+def test_each_remedy_takes_out_its_own_part(change: object, gone_ms: float) -> None:
+    tape = make_tape(steps(working).rated)
+    assert tape is not None
+    changed = change(tape)
+    assert changed is not None
+    assert (step_time_ns(tape) - step_time_ns(changed)) / 1e6 == pytest.approx(gone_ms, rel=0.02)
+
+
+def layers(first_us: float) -> Measurements:
+    """One step of eight layers, each an operator of 300 us that launches one kernel, the first one longer; and an
+    operator of as long that is called once."""
+    program = Program()
+    for us in (first_us, *[300] * 7):
+        program.op("aten::linear", program.now, program.now + us + 4).spend(us).launch(GEMM, 5)
+    program.op("aten::topk", program.now, program.now + 304).spend(300).launch("gatherTopK", 5)
+    program.annotation("ProfilerStep#3", 0, program.now)
+    program.spend(500).op("aten::item", program.now, program.now + 304).spend(300).launch("outside", 5)
+    return measure(program.build())
+
+
+@pytest.mark.parametrize(("first_us", "loaded_us"), [(300, 0), (900, 0), (2500, 2504)])
+def test_in_a_single_step_only_a_first_launch_unlike_the_later_ones_loads_code(
+    first_us: float, loaded_us: float
+) -> None:
+    assert measure_us(first_launches(layers(first_us).timed)) == loaded_us
+
+
+def test_with_several_steps_what_one_of_them_alone_launches_loads_code() -> None:
+    def step(p: Program) -> None:
+        p.op("aten::linear", p.now, p.now + 304).spend(300).launch(GEMM, 5)
+        if p.launched == 3:
+            p.op("aten::topk", p.now, p.now + 304).spend(300).launch("gatherTopK", 5)
+
+    assert measure_us(first_launches(steps(step).timed)) == 304
+
+
+def measure_us(times: IntervalSet) -> float:
+    return float((times.end - times.start).sum()) / 1e3

@@ -1,0 +1,59 @@
+"""Values that a loop reads one by one, as one read of all of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.analysis.causes.test_gaps import Program
+from tests.diagnosis.test_remedies import ADD, GEMM, copy, program, step_us, within
+from traceanalyzer.diagnosis.remedies.host import KEEP_VALUES, READ_TOGETHER, remove_syncs
+from traceanalyzer.replay.changes.syncs.read_runs import FEWEST_READS, read_at_the_end
+from traceanalyzer.replay.recorded import make_tape
+from traceanalyzer.trace import CopyKind, MemoryKind
+
+ITEMS = 40
+
+
+def read(p: Program) -> None:
+    """One value goes to the host."""
+
+    def item(p: Program) -> None:
+        copy(p.spend(8), 2, CopyKind.DEVICE_TO_HOST, 4, MemoryKind.PINNED).sync()
+
+    within(p, "aten::item", item)
+
+
+def test_what_a_loop_reads_item_by_item_is_read_once() -> None:
+    def step(p: Program) -> None:
+        p.launch(GEMM, 300)
+        for _ in range(ITEMS):
+            within(p, "aten::gt", lambda p: p.spend(10).launch(ADD, 2))
+            read(p)
+            read(p)
+
+    m = program(step)
+    tape, offer = make_tape(m.rated), remove_syncs.offer(m)
+    assert tape is not None
+    assert read_at_the_end(tape) is not None
+    assert offer.action.pytorch == READ_TOGETHER
+    found = step_us(m, "remove_syncs")
+    assert found is not None
+    assert found == pytest.approx(301, rel=0.2), "neither reads nor tests of single values are left"
+
+
+@pytest.mark.parametrize("between", ["a model", "a few reads", "long work"])
+def test_other_reads_stay_single(between: str) -> None:
+    def step(p: Program) -> None:
+        p.launch(GEMM, 300)
+        for _ in range(FEWEST_READS - 1 if between == "a few reads" else ITEMS):
+            if between == "a model":
+                within(p, "aten::mm", lambda p: p.spend(10).launch(GEMM, 2))
+            if between == "long work":
+                within(p, "aten::index", lambda p: p.spend(10).launch(ADD, 60))
+            read(p)
+
+    m = program(step)
+    tape = make_tape(m.rated)
+    assert tape is not None
+    assert read_at_the_end(tape) is None
+    assert remove_syncs.offer(m).action.pytorch == KEEP_VALUES

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.examples import tried
+from tests.replay.ranks import Rank, run
+from traceanalyzer.analysis.ranks.matches import match_collectives
+from traceanalyzer.diagnosis.measurements import measure_ranks
+from traceanalyzer.replay.recorded import make_tape
+from traceanalyzer.replay.scenarios import COMMUNICATION_FREE, NO_HOST_WORK, NO_STRAGGLER, Scenario
+from traceanalyzer.replay.simulate import step_times_ns
+from traceanalyzer.replay.together import MAX_RANKS, apart, join, make_tapes
+from traceanalyzer.replay.whatif import Replay
+
+BUSY = Rank()
+SLOW_HOST = Rank(host=900.0)
+SLOW_DEVICE = Rank(compute=700.0)
+
+
+def replayed(ranks: list[Rank], scenario: Scenario | None = None) -> float:
+    """Step time in us, with the profiler's cost left in."""
+    contexts = run(*ranks)
+    tapes = make_tapes(contexts[0].rated, [c.rated for c in contexts[1:]])
+    assert len(tapes) == len(ranks)
+    changed = [scenario.change(tape) if scenario else tape for tape in tapes]
+    assert None not in changed
+    pick = scenario.step_of_run if scenario else max
+    return pick(step_times_ns([tape for tape in changed if tape is not None])) / 1e3
+
+
+@pytest.mark.parametrize("other", [BUSY, SLOW_HOST, SLOW_DEVICE])
+def test_a_run_is_reproduced_by_its_ranks_together(other: Rank) -> None:
+    contexts = run(BUSY, other)
+    for m in measure_ranks([one.trace for one in contexts]):
+        assert m.replay is not None
+        assert len(m.replay.recorded) == 2
+        assert abs(m.replay.fidelity_error) < 0.01
+
+
+def test_what_one_rank_is_spared_shows_on_the_others() -> None:
+    """Rank 1 holds up the run by Python; without it both are bound by their device: 300 + 50 us and two pauses."""
+    assert replayed([BUSY, SLOW_HOST]) > 900
+    assert replayed([BUSY, SLOW_HOST], NO_HOST_WORK) == pytest.approx(352, rel=0.01)
+
+
+def test_alone_a_rank_cannot_know_that_the_others_would_come_earlier() -> None:
+    alone = Replay.of(run(BUSY, SLOW_HOST)[0].rated)
+    assert alone is not None
+    prediction = alone.predict(NO_HOST_WORK)
+    assert prediction.speedup == pytest.approx(1.0)
+    assert "run has 2 ranks" in alone.what_if().notes[0]
+
+
+@pytest.mark.parametrize("other", [SLOW_DEVICE, SLOW_HOST])
+def test_without_a_straggler_every_rank_is_as_fast_as_the_middle_one(other: Rank) -> None:
+    assert replayed([BUSY, other], NO_STRAGGLER) == pytest.approx(352, rel=0.01)
+    assert replayed([BUSY, other, BUSY], NO_STRAGGLER) == pytest.approx(352, rel=0.01)
+
+
+def test_without_communication_the_slowest_rank_decides() -> None:
+    assert replayed([BUSY, SLOW_DEVICE], COMMUNICATION_FREE) == pytest.approx(701, rel=0.01)
+
+
+def test_the_transfer_is_what_the_last_rank_to_arrive_spent() -> None:
+    for tape in make_tapes(*(lambda c: (c[0].rated, [c[1].rated]))(run(BUSY, SLOW_DEVICE))):
+        assert set(tape.duration[tape.communication].tolist()) == {50_000}
+
+
+def test_one_rank_has_no_straggler_to_lose() -> None:
+    replay = Replay.of(run(BUSY, SLOW_DEVICE)[0].rated)
+    assert replay is not None
+    prediction = replay.predict(NO_STRAGGLER)
+    assert (prediction.step_ms, prediction.low_ms, prediction.high_ms, prediction.speedup) == (None,) * 4
+    assert "several ranks" in prediction.basis
+
+
+def test_ranks_whose_orders_contradict_each_other_do_not_hang() -> None:
+    contexts = run(BUSY, SLOW_DEVICE)
+    first, second = make_tapes(contexts[0].rated, [c.rated for c in contexts[1:]])
+    swapped = second.meeting.copy()
+    there = np.flatnonzero(swapped >= 0)
+    swapped[there] = swapped[there][::-1]
+    assert all(time > 0 for time in step_times_ns([first, replace(second, meeting=swapped)]))
+
+
+ranks = st.lists(
+    st.builds(Rank, host=st.sampled_from([10.0, 60.0, 400.0]), compute=st.floats(1, 500).map(round).map(float)),
+    min_size=2,
+    max_size=4,
+)
+
+
+@tried(0.25)
+@given(ranks)
+def test_a_run_takes_as_long_as_its_slowest_rank_and_no_shorter_than_any_alone(ranks: list[Rank]) -> None:
+    contexts = run(*ranks)
+    tapes = make_tapes(contexts[0].rated, [c.rated for c in contexts[1:]])
+    together, alone = step_times_ns(tapes), step_times_ns([apart(tape) for tape in tapes])
+    assert max(together) == pytest.approx(min(together))
+    assert max(together) >= max(alone) - 1
+    assert max(together) == pytest.approx(float(contexts[0].timed.steps.duration[1:].mean()), rel=0.01)
+
+
+def test_of_many_ranks_those_that_the_others_wait_for_are_replayed() -> None:
+    """Ten ranks, of which the two that arrive first spend longest in the collective."""
+    contexts = run(BUSY, *[Rank(compute=40.0)] * 2, *[BUSY] * 7)
+    tapes = make_tapes(contexts[0].rated, [c.rated for c in contexts[1:]])
+    assert len(tapes) == MAX_RANKS == 8
+    assert {tape.source.trace.rank for tape in tapes} == {0, *range(3, 10)}
+
+
+def test_a_collective_of_some_ranks_takes_what_the_last_of_these_spent() -> None:
+    """A rank that is not part of it has no say in how long it transfers."""
+    contexts = run(BUSY, SLOW_DEVICE, BUSY)
+    tapes = [make_tape(c.rated) for c in contexts]
+    made = [tape for tape in tapes if tape is not None]
+    matches = match_collectives([c.timed for c in contexts])
+    of_two = np.array([True, True, False])
+    some = replace(matches, present=matches.present & of_two, row=np.where(of_two, matches.row, -1))
+    joined, pair = join(made, some), join(made[:2], match_collectives([c.timed for c in contexts[:2]]))
+    for one, other in zip(joined, pair, strict=False):
+        assert (one.duration == other.duration).all()
+        assert (one.meeting >= 0).any()
+    assert (joined[2].meeting == -1).all()

@@ -1,0 +1,93 @@
+"""Functions of long columns computed some rows at a time: what is made on the way stays in the processor's cache, and
+never takes the memory of a whole column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from traceanalyzer.trace import F64, I32
+
+Made = TypeVar("Made")
+
+AT_ONCE = 1 << 14
+"""Rows that are computed at a time."""
+
+
+def blocks(count: int) -> list[slice]:
+    """So many rows some at a time, in order; one empty slice for none."""
+    return [slice(i, min(i + AT_ONCE, count)) for i in range(0, max(count, 1), AT_ONCE)]
+
+
+def blockwise(make: Callable[..., Any], *columns: Any) -> Any:
+    """`make` of columns of one length, row by row: a column, or a tuple of columns, as `make` gives them. It must not
+    look from one row to another."""
+    count, several = len(columns[0]), False
+    made: list[NDArray[Any]] = []
+    for here in blocks(count):
+        parts = make(*(column[here] for column in columns))
+        several = isinstance(parts, tuple)
+        for number, part in enumerate(parts if several else (parts,)):
+            if number == len(made):
+                made.append(np.empty(count, part.dtype))
+            elif part.dtype != made[number].dtype:
+                made[number] = made[number].astype(np.promote_types(made[number].dtype, part.dtype), copy=False)
+            made[number][here] = part
+    return tuple(made) if several else made[0]
+
+
+def in_blocks(make: Callable[..., Made], *columns: Any) -> list[Made]:
+    """What `make` makes of some rows of the columns after the other."""
+    return [make(*(column[here] for column in columns)) for here in blocks(len(columns[0]))]
+
+
+def blockwise_found(find: Callable[..., Any], *columns: Any) -> Any:
+    """All that a function finds, any number of values or of tuples of them, in some rows after the other."""
+    found = in_blocks(find, *columns)
+    if isinstance(found[0], tuple):
+        return tuple(map(np.concatenate, zip(*found, strict=True)))
+    return np.concatenate(found)
+
+
+def scatter(combine: np.ufunc, into: NDArray[Any], find: Callable[..., Any], *columns: Any) -> NDArray[Any]:
+    """`into`, with the values that `find` gives of the columns combined (`np.add`, `np.maximum`, ...) into the places
+    that it gives before them."""
+    for here in blocks(len(columns[0])):
+        place, values = find(*(column[here] for column in columns))
+        combine.at(into, place, values)
+    return into
+
+
+def running_sums(figure: Callable[[Any], F64], rows: Any) -> F64:
+    """For each row the sum of the figures of those before it, and at the end that of all."""
+    result = np.zeros(len(rows) + 1)
+    for here in blocks(len(rows)):
+        part = result[here.start + 1 : here.stop + 1]
+        part[:] = figure(rows[here])
+        part[:1] += result[here.start]
+        np.cumsum(part, out=part)
+    return result
+
+
+class RowNumbers:
+    """The numbers of so many rows, as a column that takes no memory."""
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __getitem__(self, rows: slice) -> I32:
+        return np.arange(rows.start, rows.stop, dtype=np.int32)
+
+
+class Rows(RowNumbers):
+    """The same for a function that takes the rows' part of many columns itself: a slice."""
+
+    def __getitem__(self, rows: slice) -> Any:
+        return rows

@@ -1,0 +1,66 @@
+"""A figure carries its definition and unit with it: `metric()` is the field of every measurement.
+
+The report's definitions, the headers of its tables and the documentation are all read from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import Field, field, fields
+from typing import Any, Literal
+
+from traceanalyzer.base.frozen import dataclass
+
+Text = Literal["name", "sentence", "own", "scenario"]
+"""What the text in a field is, and so what `--redact` does with it. `name`: one name of the program's, or a path of
+names (so is every field that does not say). `sentence`: names may stand among other words. `own`: words of this
+product's, a fixed set, which stay. `scenario`: own words as well, but with a `=` what a user asked for."""
+OWN: Mapping[str, Text] = {"text": "own"}
+SENTENCE: Mapping[str, Text] = {"text": "sentence"}
+"""The same as metadata of a field that needs no definition."""
+
+
+def metric(definition: str, unit: str = "", text: Text = "name", **options: Any) -> Any:
+    """A dataclass field for a measured figure. `unit` is `ms`, `us`, `share`, `bytes`, `GB/s`, ... or empty; `text`
+    says what a text in it is; `options` are those of `dataclasses.field`."""
+    return field(metadata={"definition": definition, "unit": unit, "text": text}, **options)
+
+
+def text_of(of: Field[Any]) -> Text:
+    """What the text in a field is."""
+    text: Text = of.metadata.get("text", "name")
+    return text
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What a figure means."""
+
+    name: str
+    unit: str
+    definition: str
+
+
+def definitions(measurement: type[Any]) -> list[Definition]:
+    """The definitions of a measurement's figures, in the order of its fields."""
+    return [
+        Definition(f.name, f.metadata["unit"], f.metadata["definition"])
+        for f in fields(measurement)
+        if "definition" in f.metadata
+    ]
+
+
+def digits(value: float, significant: int = 3) -> str:
+    """So many significant digits, and never an exponent for what is large: `0.396`, `12.3`, `1,064`."""
+    return f"{value:,.0f}" if abs(value) >= 10**significant - 0.5 else f"{value:.{significant}g}"
+
+
+NS_PER_S = 1e9
+NS_PER_MS = 1e6
+NS_PER_US = 1e3
+MS_PER_S = 1e3
+
+
+def ms(ns: float) -> float:
+    """Nanoseconds as milliseconds."""
+    return float(ns) / NS_PER_MS

@@ -1,0 +1,95 @@
+"""Files that are read and written: nothing that was read is overwritten, and nothing is left half written."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.base.limits import MIB, limits
+
+_read: dict[Path, None] = {}
+"""Every file that was opened to be read since the command began."""
+
+
+def note_read(path: Path) -> Path:
+    """The path, remembered as one that is read. Whoever opens an input says so here."""
+    _read[path.absolute()] = None
+    return path
+
+
+def forget_reads() -> None:
+    """A command begins: what earlier ones read in the same program may be written."""
+    _read.clear()
+
+
+def files_read() -> set[Path]:
+    """Every file that was read since the command began."""
+    return set(_read)
+
+
+def was_read(path: Path) -> bool:
+    """Whether this file was read, by whatever name."""
+    if not path.exists():
+        return False
+    for other in _read:
+        with suppress(OSError):
+            if path.samefile(other):
+                return True
+    return False
+
+
+def read_whole(path: Path, most: int | None = None) -> bytes:
+    """The bytes of a small file. Raises OSError; UnreadableInputError above `most` bytes (`limits().side`)."""
+    most = limits().side if most is None else most
+    with note_read(path).open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise UnreadableInputError(f"{path}: larger than {most // MIB} MiB; leave it out, or raise --limit side=BYTES")
+    return data
+
+
+def check_not_read(path: Path) -> None:
+    """Raises TraceAnalyzerError where writing the file would destroy what was read."""
+    if was_read(path):
+        raise TraceAnalyzerError(f"cannot write {path}: it was read for this result; name another file")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write beside `path`; it takes its place where the block ends well, else `path` stays as it was. One
+    that replaces another is on the disk before it does, so that a machine that fails leaves one of them.
+
+    What is no regular file (a pipe, a terminal) is written as it is. Raises TraceAnalyzerError, OSError.
+    """
+    check_not_read(path)
+    target = path.resolve()
+    if target.exists() and not target.is_file():
+        with target.open("wb") as file:
+            yield file
+        return
+    handle, name = tempfile.mkstemp(prefix=f".{target.name[:64]}.", suffix=".part", dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            if target.exists():
+                file.flush()
+                os.fsync(file.fileno())
+        Path(name).chmod(_mode(target))
+        Path(name).replace(target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _mode(target: Path) -> int:
+    """Permissions as the file has them, or as the system gives a new one."""
+    if target.exists():
+        return target.stat().st_mode & 0o7777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask

@@ -1,0 +1,122 @@
+"""What is computed at the same time, and in which process: every decision of it is in this file.
+
+Only commands compute in parallel (`--jobs`): a program that uses this library gets neither processes nor threads that
+it did not ask for.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from contextvars import copy_context
+from typing import TypeVar
+
+from traceanalyzer.base.parallel.memory import free_bytes
+from traceanalyzer.base.reading import reading
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+LEAST_ROWS = 250_000
+"""Rows of a recording (device ops, host ranges, API calls) that are worth a second process. Measured: a process costs a
+tenth of a second, since both copy what they write to; 330,000 rows take 0.3 s less for it on quiet cores, 80,000 rows
+0.1 s more."""
+BYTES_A_ROW = 150
+"""What a row costs in the memory of the second process that the first does not have as well. Measured: 40."""
+LEAST_BYTES = 32 << 20
+"""What a process that reads should have to read: less takes as long with one more process as without."""
+LEAST_THREADED_ROWS = 500_000
+"""Columns of fewer rows take about as long as it takes to start threads."""
+MOST_THREADS = 4
+"""More threads than that wait for memory. Each holds what it makes meanwhile, so that memory grows with them, too."""
+AHEAD = 4
+"""Items that may wait for the thread which works on them."""
+
+
+def worth_a_child(rows: int, least: int | None = None) -> bool:
+    """Whether so many rows are worth a second process (`least` of them, else `LEAST_ROWS`), and there is memory for
+    it."""
+    if rows < (LEAST_ROWS if least is None else least):
+        return False
+    free = free_bytes()
+    return free is None or rows * BYTES_A_ROW < free
+
+
+def run_both(child: Callable[[], A], here: Callable[[], B], *, worth: bool) -> tuple[A, B]:
+    """The results of both functions: `child` is computed by a fork, at the same time as `here` by this process.
+
+    `child` computes and nothing else (see `children.py`), and its result can be pickled. Where a process is not worth
+    it (`worth`), not allowed or cannot be had, this process computes `child`, then `here`. Raises what they raise.
+    """
+    if not worth or sys.platform != "linux" or reading().jobs < 2:
+        return child(), here()
+    from traceanalyzer.base.parallel.children import children
+
+    release_free_memory()
+    with children(lambda: [child()], 1) as started:
+        release_free_memory()
+        made = here()
+        results = [value for one in started for value in one.values()]
+    release_free_memory()
+    return (results[0] if results else child()), made
+
+
+def release_free_memory() -> None:
+    """Hand free memory to the system. What is free before a fork would be copied where either process uses it again;
+    and between two parts of the work of one that has large arrays, free pieces that are too small for the next part's
+    would add to these. The system clears what it hands out, so not for little memory, and seldom."""
+    with suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def parallel_map(work: Callable[[A], B], items: Iterable[A], rows: int) -> list[B]:
+    """What `work` makes of each item, which has columns of so many rows, in order: by several threads, as numpy does
+    without the interpreter while it goes through long ones. Raises what `work` does."""
+    every = list(items)
+    count = min(reading().jobs, MOST_THREADS, len(every)) if rows >= LEAST_THREADED_ROWS else 1
+    if count < 2:
+        return list(map(work, every))
+    from concurrent.futures import ThreadPoolExecutor
+
+    todo, made = iter(range(len(every))), dict[int, B]()
+
+    def take_part() -> None:
+        for number in todo:
+            made[number] = work(every[number])
+
+    with ThreadPoolExecutor(count - 1) as pool:  # this one works, too: each thread keeps memory of its own
+        others = [pool.submit(copy_context().run, take_part) for _ in range(count - 1)]
+        take_part()
+        for other in others:
+            other.result()
+    return [made[number] for number in range(len(every))]
+
+
+def both_threaded(first: Callable[[], A], second: Callable[[], B], rows: int) -> tuple[A, B]:
+    """What two functions make of columns of so many rows, as `parallel_map` does."""
+    made: list[object] = parallel_map(lambda work: work(), [first, second], rows)
+    return made[0], made[1]  # type: ignore[return-value]
+
+
+def pipelined(work: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
+    """What `work`, which does without the interpreter, makes of each item, in order, while the next items are made.
+    Raises what `work` does, and what `items` do."""
+    if reading().jobs < 2:
+        yield from map(work, items)
+        return
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    made: deque[Future[B]] = deque()
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            for item in items:
+                made.append(pool.submit(copy_context().run, work, item))
+                if len(made) > AHEAD:
+                    yield made.popleft().result()
+            while made:
+                yield made.popleft().result()
+        finally:
+            pool.shutdown(cancel_futures=True)

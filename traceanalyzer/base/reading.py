@@ -1,0 +1,47 @@
+"""How recordings are read: whether models of them are kept, and by how many processes.
+
+A library neither writes files nor starts processes unless it is asked to; commands ask.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from traceanalyzer.base.frozen import dataclass
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The way of reading in force."""
+
+    cache: bool = False
+    """Whether the models of large recordings are kept in the user's cache folder, and used."""
+    jobs: int = 1
+    """Processes that read at the same time, this one included: files, or the parts of a large one."""
+
+
+_current: ContextVar[Reading] = ContextVar("reading", default=Reading())  # noqa: B039 a frozen value
+
+
+def reading() -> Reading:
+    """The way of reading in force."""
+    return _current.get()
+
+
+def read_with(**changes: Any) -> None:
+    """Read another way from here on. Raises TypeError for what there is not."""
+    _current.set(dataclasses.replace(reading(), **changes))
+
+
+@contextmanager
+def reading_as(**changes: Any) -> Iterator[None]:
+    """Read another way within the block. Raises TypeError for what there is not."""
+    token = _current.set(dataclasses.replace(reading(), **changes))
+    try:
+        yield
+    finally:
+        _current.reset(token)

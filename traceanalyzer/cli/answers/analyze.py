@@ -1,0 +1,155 @@
+"""`traceanalyzer analyze`: the main job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from traceanalyzer.cli.io.again import prints_again
+from traceanalyzer.cli.io.formats import PICTURED, REPORT_FORMATS, Output
+from traceanalyzer.cli.io.invocation import is_quiet
+from traceanalyzer.cli.options import (
+    max_chars_option,
+    output_options,
+    quiet_option,
+    recordings,
+    redact_options,
+    tag_option,
+    top_option,
+)
+from traceanalyzer.cli.scope import Scope, amount_options, selection_options
+from traceanalyzer.ingest.beside import COMPILED
+
+if TYPE_CHECKING:
+    from traceanalyzer.report.model import Report
+    from traceanalyzer.trace.compile_log import CompileLog
+
+
+@click.command(short_help="Say where the time went, why, and what to change.")
+@prints_again
+@recordings
+@selection_options
+@amount_options
+@top_option
+@output_options((*REPORT_FORMATS, "svg"), "store")
+@click.option(
+    "--pattern",
+    metavar="REGEX",
+    help="What lines of a timing log of no known kind look like, with named groups: iter_ms or iter_s, data_ms, step, "
+    "samples_per_s, tokens_per_s, mfu.",
+)
+@click.option(
+    "-v", "--full", is_flag=True, help="All of the report; without it a terminal shows the answer on one screen."
+)
+@quiet_option("Only the verdict, in two lines; no progress and no warnings.")
+@redact_options()
+@max_chars_option
+@click.option(
+    "--store",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Also keep the report as a run of this history (SQLite), made where there is none; see `history`.",
+)
+@tag_option("Tag of the stored run, such as branch=main; may be repeated.")
+def analyze(
+    paths: tuple[str, ...],
+    output: Output,
+    pattern: str | None,
+    full: bool,
+    hidden: Sequence[re.Pattern[str]] | None,
+    max_chars: int | None,
+    store: Path | None,
+    tags: dict[str, str],
+    top: int | None,
+    scope: Scope,
+) -> None:
+    """Say where the step's wall-clock time went, why, and what is worth changing.
+
+    PATH is a trace of torch.profiler (.json, .pftrace) or JAX (.xplane.pb), an nsys export (.sqlite), a recording of
+    AMD's profilers (.db), a log of step times, a capture folder, or several ranks of one run: their files, or the
+    folder they are in. The kind is found from the content.
+
+    \b
+    Examples:
+      traceanalyzer analyze trace.json.gz
+      traceanalyzer analyze rank*.json.gz --format markdown -o report.md
+      traceanalyzer analyze trace.json.gz -o report.html
+      traceanalyzer analyze trace.json.gz -o picture.svg
+      traceanalyzer analyze trace.json --redact --redact-name 'acme_.*'
+      traceanalyzer analyze trace.json --store runs.db --tag branch=main
+
+    The report begins with the answer: the bottleneck (one of compute, memory, launch, communication, sync,
+    input, host, transfer, or inconclusive), how sure that is, and the step's time as a budget of compute,
+    exposed communication, exposed copies and idle time, which sum to the step. Findings follow by headroom,
+    the time a step that removing the cause would save at most; then recommendations by predicted step time, what
+    the reader met in the recording, and the definition of every figure. Figures of a step are means over the
+    steady state (warm-up left out) of the rank that the others wait for.
+    """
+    from traceanalyzer.cli.io.output import emitted
+    from traceanalyzer.cli.io.progress import working
+    from traceanalyzer.cli.io.read import opened
+
+    _check_together(output, max_chars, store, tags)
+    run = opened(paths, pattern)
+    from traceanalyzer.diagnosis.selection import Asked
+    from traceanalyzer.report.kept_report import kept_report
+    from traceanalyzer.report.model import PAGE_ROWS, TOP_ROWS
+    from traceanalyzer.report.page import ReportPage
+
+    asked = Asked(run, *scope)
+    with working("Analyzing"):
+        report = kept_report(asked, top or (PAGE_ROWS if output.format == "html" else TOP_ROWS))
+        recordings_read = [item.path for item in report.inputs]
+        # Its texts are the program's own: none of it is in a report that is to be published or cut to a size.
+        logs = [] if hidden is not None or max_chars or is_quiet() else _logs_beside(recordings_read)
+        details = None
+        if output.format in PICTURED:
+            from traceanalyzer.report.html import Details
+
+            details = Details.of(asked.measured, logs)
+    if hidden is not None:
+        from traceanalyzer.report.privacy.redact import redact_with
+
+        report, details = redact_with(report, details, hidden)
+    compiled = None
+    if logs:
+        from traceanalyzer.report.compile.build import compile_part
+
+        compiled = compile_part(logs, asked.measured)
+    page = ReportPage(report, details, full or output.file is not None, max_chars, is_quiet(), compiled)
+    with emitted(page, output):
+        if store is not None:
+            _store(store, report, tags, recordings_read, str(scope.selection))
+
+
+def _check_together(output: Output, max_chars: int | None, store: Path | None, tags: dict[str, str]) -> None:
+    """Before anything is read. Raises UsageError where options make no sense together, or no history can be there."""
+    if max_chars is not None and output.format != "markdown":
+        raise click.UsageError("`--max-chars` needs `--format markdown`")
+    if tags and store is None:
+        raise click.UsageError("`--tag` needs `--store FILE`")
+    if store is not None:
+        from traceanalyzer.history.database import check_storable
+
+        check_storable(store)
+
+
+def _logs_beside(recordings: list[str]) -> list[CompileLog]:
+    """The logs of torch.compile in the capture. Most have none: what reads them is not even loaded then."""
+    if not any((Path(recording).parent / COMPILED).is_dir() for recording in recordings):
+        return []
+    from traceanalyzer.ingest.torch_log import logs_beside
+
+    return logs_beside(recordings)
+
+
+def _store(file: Path, report: Report, tags: dict[str, str], recordings: list[str], part: str) -> None:
+    from traceanalyzer.history.fingerprint import fingerprint
+    from traceanalyzer.history.store import store_report
+
+    number = store_report(file, report, tags=tags, fingerprint=fingerprint(recordings), selection=part or None)
+    click.echo(f"traceanalyzer: stored as {file}#{number}", err=True)

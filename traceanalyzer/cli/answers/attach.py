@@ -1,0 +1,134 @@
+"""`traceanalyzer attach`."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from traceanalyzer.cli.options import limit_option, max_chars_option, redact_options
+
+if TYPE_CHECKING:
+    from traceanalyzer.report.github import Issue
+    from traceanalyzer.report.model import Report
+    from traceanalyzer.report.printed import Result
+
+
+def _issue(_: click.Context, __: click.Parameter, text: str) -> Issue:
+    from traceanalyzer.report.github import parse_issue
+
+    try:
+        return parse_issue(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def _name(_: click.Context, __: click.Parameter, text: str) -> str:
+    if text and not text.replace("-", "").replace("_", "").isalnum():
+        raise click.BadParameter(f"{text!r} is not one word")
+    return text
+
+
+@click.command(short_help="Attach a report to a GitHub issue.")
+@click.argument("report", metavar="REPORT")
+@click.option(
+    "--issue",
+    required=True,
+    metavar="OWNER/REPO#N",
+    callback=_issue,
+    help="The issue or pull request; or its address (https://github.com/...).",
+)
+@click.option("--compare", "base", metavar="BASE", help="Begin with what changed from BASE (anything REPORT can be).")
+@click.option(
+    "--name", default="", metavar="WORD", callback=_name, help="Keeps several comments on one issue apart: one each."
+)
+@click.option("--publish", is_flag=True, help="Really do it; without this it is only shown.")
+@click.option(
+    "--picture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Also write the report (with --compare the waterfall) as a picture, FILE.svg, to be dragged into the comment: "
+    "gh cannot upload files.",
+)
+@redact_options(by_default=True)
+@max_chars_option
+@limit_option
+def attach(
+    report: str,
+    issue: Issue,
+    base: str | None,
+    name: str,
+    publish: bool,
+    picture: Path | None,
+    hidden: Sequence[re.Pattern[str]] | None,
+    max_chars: int | None,
+) -> None:
+    """Make a report a comment on a GitHub issue or pull request, by an installed `gh`; edit the one made before.
+
+    REPORT is a recording or a capture folder, a report saved by `analyze --format json`, or a stored run
+    (runs.db#42, runs.db#latest).
+
+    \b
+    Examples:
+      traceanalyzer attach trace.json.gz --issue OWNER/REPO#12
+      traceanalyzer attach trace.json.gz --compare main.json --issue OWNER/REPO#12
+      traceanalyzer attach runs.db#latest --issue OWNER/REPO#12 --redact-name 'acme_.*' --publish
+
+    Without --publish nothing is sent: standard output has the comment exactly as it would be published, standard
+    error says where it would go and by which command. File paths, hosts and user names are removed unless
+    --no-redact is given; look at the names of your kernels and modules, which stay. The comment fits GitHub's limit
+    of 65,536 characters.
+    """
+    from traceanalyzer.cli.io.output import check_writable, write
+    from traceanalyzer.cli.io.reports import report_named
+    from traceanalyzer.report import github
+    from traceanalyzer.report.privacy.redact import redact as redacted
+    from traceanalyzer.report.privacy.redact import redact_with
+
+    if picture is not None and picture.suffix.lower() != ".svg":
+        raise click.UsageError(f"--picture writes SVG, and {picture} does not end in .svg")
+    check_writable(picture)
+    value = report_named(report)
+    before = report_named(base) if base else None
+    if hidden is not None and before is not None:
+        before, value = redact_with(before, value, hidden)
+    elif hidden is not None:
+        value = redacted(value, hidden)
+    names = ("base", "this") if hidden is not None else (str(base), report)
+    text, drawn = _alone(value, max_chars) if before is None else _compared(before, value, names, max_chars)
+    if picture is not None:
+        write(drawn.svg(), picture)
+    text = github.marked(text, name)
+    if publish:
+        write(f"{github.publish(issue, text)}\n", None)
+        return
+    write(text, None)
+    command = shlex.join(github.comment_command(issue))
+    click.echo(
+        f"traceanalyzer: nothing was published; --publish makes these {len(text):,} characters a comment on "
+        f"{issue.url} ({command}), or edits the one that it made before",
+        err=True,
+    )
+
+
+def _alone(report: Report, max_chars: int | None) -> tuple[str, Result]:
+    """The comment on a report, and what its picture shows."""
+    from traceanalyzer.report.markdown.issue import render_markdown
+    from traceanalyzer.report.page import ReportPage
+
+    text = render_markdown(report) if max_chars is None else render_markdown(report, max_chars)
+    return text, ReportPage(report)
+
+
+def _compared(before: Report, report: Report, names: tuple[str, str], max_chars: int | None) -> tuple[str, Result]:
+    """The same, beginning with what changed."""
+    from traceanalyzer.comparison.compare import compare_reports
+    from traceanalyzer.comparison.document import ComparisonPage, with_comparison
+    from traceanalyzer.report.markdown.issue import BRIEF
+
+    comparison = compare_reports(before, report, names)
+    return with_comparison(comparison, report, max_chars or BRIEF), ComparisonPage(comparison)

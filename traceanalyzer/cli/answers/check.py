@@ -1,0 +1,124 @@
+"""`traceanalyzer check`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from traceanalyzer.cli.io.formats import Output
+from traceanalyzer.cli.options import limit_option, output_options, reading_options
+from traceanalyzer.cli.scope import Scope, amount_options, selection_options
+
+if TYPE_CHECKING:
+    from traceanalyzer.comparison.limits import Bound, Limit, Policy
+    from traceanalyzer.comparison.verdicts import Checked
+
+FORMATS = ("terminal", "markdown", "junit", "json", "github")
+BREACHED = 3
+"""Exit status where a limit does not hold: told apart from input that cannot be analysed and from usage."""
+
+
+@click.command(short_help="Check a run against limits, for CI.")
+@click.argument("report", metavar="REPORT|PATH")
+@selection_options
+@amount_options
+@click.option("--baseline", metavar="X", help="What limits such as +3% are against: anything that REPORT can be.")
+@click.option(
+    "--max", "most", multiple=True, metavar="NAME=LIMIT",
+    help="A figure and what it may be at most: a number, or +3% against the baseline. May be repeated.",
+)  # fmt: skip
+@click.option("--min", "least", multiple=True, metavar="NAME=LIMIT", help="Breached below LIMIT. May be repeated.")
+@click.option(
+    "--policy", "policy_file", metavar="FILE", type=click.Path(dir_okay=False),
+    help="Limits and baseline from a TOML file; options go before it.",
+)  # fmt: skip
+@click.option("--allow-missing", is_flag=True, help="A figure that was not measured breaches no limit.")
+@click.option("--strict", is_flag=True, help="Also breach limits against the baseline by changes within noise.")
+@output_options(FORMATS, "baseline", "policy_file")
+@limit_option
+@reading_options
+def check(
+    report: str,
+    scope: Scope,
+    baseline: str | None,
+    most: tuple[str, ...],
+    least: tuple[str, ...],
+    policy_file: str | None,
+    allow_missing: bool,
+    strict: bool,
+    output: Output,
+) -> None:
+    """Hold the figures of a run against limits. Exit status 3 where one is breached, 0 where all hold.
+
+    REPORT|PATH and the baseline are anything that `compare` takes: a recording, a report saved by
+    `analyze --format json`, or a stored run (runs.db#42). Figures go by their names in that JSON.
+
+    \b
+    Examples:
+      traceanalyzer check trace.json.gz --max gpu_idle_share=0.10
+      traceanalyzer check trace.json.gz --baseline main.json --max 'step_time_ms.median=+3%'
+      traceanalyzer check run.json --policy policy.toml --format junit -o check.xml
+      traceanalyzer check run.json --policy policy.toml --format github
+
+    A limit on the step time, or on a part of it, against the baseline is breached only by a change that is more
+    than noise; --strict drops that. A figure that the recording cannot support breaches its limit, unless
+    --allow-missing. `headroom_ms.sync` (and the other classes) is what findings of that class could save.
+    """
+    from traceanalyzer.cli.io.output import emit
+    from traceanalyzer.comparison.limits import LimitError
+
+    try:
+        policy = _policy(policy_file, baseline, most, least, allow_missing, strict)
+        result = _checked(report, policy, scope)
+    except LimitError as error:
+        raise click.UsageError(str(error)) from error
+    emit(result, output)
+    click.get_current_context().exit(0 if result.passed else BREACHED)
+
+
+def _policy(
+    file: str | None,
+    baseline: str | None,
+    most: tuple[str, ...],
+    least: tuple[str, ...],
+    allow_missing: bool,
+    strict: bool,
+) -> Policy:
+    """What the file and the options say together; options win."""
+    from pathlib import Path
+
+    from traceanalyzer.comparison.limits import Policy, read_policy
+
+    stated = read_policy(Path(file)) if file else Policy()
+    limits = {(limit.metric, limit.bound): limit for limit in stated.limits}
+    limits |= {(limit.metric, limit.bound): limit for limit in (*_limits("max", most), *_limits("min", least))}
+    if not limits:
+        raise click.UsageError("nothing to check: give --max, --min or --policy")
+    lenient, strict = allow_missing or stated.allow_missing, strict or stated.strict
+    return Policy(tuple(limits.values()), baseline or stated.baseline, lenient, strict)
+
+
+def _limits(bound: Bound, texts: tuple[str, ...]) -> list[Limit]:
+    from traceanalyzer.comparison.limits import Limit
+
+    found = []
+    for text in texts:
+        name, equals, limit = text.partition("=")
+        if not equals or not name.strip():
+            raise click.UsageError(f"--{bound} {text}: write NAME=LIMIT")
+        found.append(Limit.of(name.strip(), bound, limit))
+    return found
+
+
+def _checked(name: str, policy: Policy, scope: Scope) -> Checked:
+    from traceanalyzer.cli.io.reports import report_named
+    from traceanalyzer.comparison.compare import compare_reports
+    from traceanalyzer.comparison.limits import check_limits
+    from traceanalyzer.comparison.verdicts import Checked
+
+    report = report_named(name, *scope)
+    baseline = report_named(policy.baseline, knowledge=scope.knowledge) if policy.baseline else None
+    comparison = compare_reports(baseline, report, (policy.baseline or "", name)) if baseline else None
+    verdicts = check_limits(policy.limits, report, baseline, comparison, strict=policy.strict)
+    return Checked(name, verdicts, policy.allow_missing, comparison)

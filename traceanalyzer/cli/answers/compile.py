@@ -1,0 +1,86 @@
+"""`traceanalyzer compile`: what torch.compile cost, where it broke, what it left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
+from traceanalyzer.cli.options import limit_option, output_options
+
+if TYPE_CHECKING:
+    from traceanalyzer.trace import Run
+    from traceanalyzer.trace.compile_log import CompileLog
+
+
+@click.command("compile", short_help="Say what torch.compile cost and where it broke.")
+@click.argument("log", metavar="LOG_OR_DIR", type=click.Path())
+@click.argument("trace", metavar="[TRACE]", required=False, type=click.Path())
+@output_options(REPORT_FORMATS)
+@click.option(
+    "--step-ms",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="MS",
+    help="A steady step without the profiler, by a stopwatch. A capture knows it.",
+)
+@click.option(
+    "--eager-step-ms",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="MS",
+    help="The same without compilation: says after how many steps compilation has paid for itself.",
+)
+@click.option(
+    "--overlay",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Also write the compile work as tracks on the trace's clock, to open beside it in Perfetto.",
+)
+@limit_option
+def compile(  # noqa: A001 (the command's name)
+    log: str,
+    trace: str | None,
+    output: Output,
+    step_ms: float | None,
+    eager_step_ms: float | None,
+    overlay: Path | None,
+) -> None:
+    """Say what torch.compile cost, where it broke and what it left eager.
+
+    LOG_OR_DIR is what TORCH_TRACE=FOLDER wrote: a log, or the folder (one log a rank). TRACE is a recording of the
+    same program: it adds what each graph break costs the GPU, the compiled share of the step, the time and source
+    lines of kernels. Given a trace alone, the command says what that can tell.
+
+    \b
+    Examples:
+      traceanalyzer compile compile_logs/
+      traceanalyzer compile compile_logs/ trace.json.gz
+      traceanalyzer compile log.txt trace.json.gz --format json
+      traceanalyzer compile compile_logs/ trace.json.gz -o compile.html
+      traceanalyzer compile compile_logs/ --step-ms 29.1 --eager-step-ms 41.5
+      traceanalyzer compile compile_logs/ trace.json.gz --overlay compile.json
+    """
+    from traceanalyzer.cli.io.output import check_writable, emit, write
+    from traceanalyzer.replay.compile.steps import Stopwatch
+    from traceanalyzer.report.compile.build import compile_report
+    from traceanalyzer.report.compile.document import compile_document
+
+    check_writable(overlay)
+    logs, run = _read(Path(log), trace)
+    if overlay is not None:
+        from traceanalyzer.perfetto.compile_tracks import compile_tracks
+
+        write(compile_tracks(logs, run), overlay)
+    emit(compile_document(compile_report(logs, run, Stopwatch(step_ms, eager_step_ms))), output)
+
+
+def _read(log: Path, trace: str | None) -> tuple[list[CompileLog], Run | None]:
+    """The logs, and the run with the trace; a recording in the place of the log is a trace without one."""
+    from traceanalyzer.cli.io.read import read
+    from traceanalyzer.ingest.detect import is_recording
+    from traceanalyzer.ingest.torch_log import is_log, read_logs
+
+    if trace is None and log.is_file() and not is_log(log) and is_recording(log):
+        return [], read([str(log)])
+    return read_logs(log), None if trace is None else read([trace])

@@ -1,0 +1,107 @@
+"""`traceanalyzer history`."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+
+from traceanalyzer.cli.io.formats import TABLE_FORMATS, Output
+from traceanalyzer.cli.options import output_options, tag_option
+from traceanalyzer.diagnosis.finding import BottleneckClass
+
+if TYPE_CHECKING:
+    from traceanalyzer.report.printed import Result, Rows
+
+FORMATS = (*TABLE_FORMATS, "html")
+AGO = re.compile(r"(\d{1,6})([dhm])")
+UNITS = {"d": "days", "h": "hours", "m": "minutes"}
+
+
+def _moment(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+    """A moment in UTC as the history has it, from a date, a moment, or how long ago it was."""
+    if text is None:
+        return None
+    ago = AGO.fullmatch(text)
+    try:
+        if ago:
+            moment = datetime.now(UTC) - timedelta(**{UNITS[ago[2]]: int(ago[1])})
+        else:
+            moment = datetime.fromisoformat(text)
+            moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise click.BadParameter(f"{text!r} is no date, moment or 7d, 12h, 30m") from error
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+@click.command(short_help="List stored runs, and plot a metric over them.")
+@click.argument("database", metavar="FILE", type=click.Path(path_type=Path))
+@tag_option("Only runs stored with this tag; may be repeated, then all must match.")
+@click.option("--bottleneck", type=click.Choice(get_args(BottleneckClass)), help="Only runs with this bottleneck.")
+@click.option(
+    "--since",
+    metavar="WHEN",
+    callback=_moment,
+    help="Only runs stored since then: 2026-01-31, 2026-01-31T18:00 (UTC), or 7d, 12h, 30m ago.",
+)
+@click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N runs that match.")
+@click.option("--metric", "name", metavar="NAME", help="Plot this metric over the runs, such as step_time_ms.median.")
+@click.option("--metrics", "names", is_flag=True, help="List the names of the metrics that there are.")
+@output_options(FORMATS)
+def history(database: Path, name: str | None, names: bool, output: Output, **filters: Any) -> None:
+    """List the runs that `analyze --store FILE` kept, or plot a metric over them.
+
+    \b
+    Examples:
+      traceanalyzer history runs.db --tag branch=main --last 20
+      traceanalyzer history runs.db --metric step_time_ms.median
+      traceanalyzer history runs.db --last 50 -o runs.html
+      traceanalyzer history runs.db --metric budget_ms.idle -o idle.html
+
+    A row is a run, oldest first. Run 12 of runs.db is called runs.db#12 where a report is asked for, the last one
+    runs.db#latest, the last one with a tag runs.db#branch=main. With --metric a row is the metric's value in a run,
+    drawn as a bar from zero, and its change against the run before. A page (.html) draws the step's budget in every
+    run, or the metric, with what runs vary by and where it changed for good. The file is an ordinary SQLite database,
+    which docs/history.md describes.
+    """
+    from traceanalyzer.cli.io.output import emit
+    from traceanalyzer.history.database import reading
+    from traceanalyzer.history.html import DRAWN
+    from traceanalyzer.history.page import MetricPage, RunsPage
+    from traceanalyzer.history.runs import (
+        MetricName,
+        StoredRun,
+        known_series,
+        metric_names,
+        metric_series,
+        stored_runs,
+    )
+
+    if name and names:
+        raise click.UsageError("--metric and --metrics exclude each other")
+    if output.format == "html" and names:
+        raise click.UsageError("--metrics is a list; a page draws all runs, or one of them with --metric NAME")
+    with reading(database) as db:
+        if names:
+            made: Result = _rows("metrics", metric_names(db), MetricName, output)
+        elif name:
+            made = MetricPage(metric_series(db, name, stored_runs(db, **filters)))
+        else:
+            runs = stored_runs(db, **filters)
+            series = known_series(db, DRAWN, runs) if output.format == "html" else []
+            made = RunsPage(_rows("runs", runs, StoredRun, output), runs, series)
+    emit(made, output)
+
+
+def _rows(name: str, rows: list[Any], row_type: type[Any], output: Output) -> Rows:
+    from dataclasses import replace
+
+    from traceanalyzer.history.page import NO_RUN
+    from traceanalyzer.report.printed import Rows
+
+    if output.format == "csv" and "tags" in row_type.__dataclass_fields__:
+        rows = [replace(row, tags=str(row.tags)) for row in rows]
+    return Rows(name, rows, row_type, none=NO_RUN)

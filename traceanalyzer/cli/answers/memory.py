@@ -1,0 +1,89 @@
+"""`traceanalyzer memory`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
+from traceanalyzer.cli.options import output_options, reading_options, redact_options
+
+if TYPE_CHECKING:
+    from traceanalyzer.report.memory.model import MemoryReport, Traced
+    from traceanalyzer.trace.snapshot import Snapshot
+
+RANKS = 8
+PERMILLE = 1000
+
+
+@click.command(short_help="Say what fills GPU memory, and why it ran out.")
+@click.argument("snapshot", type=click.Path(path_type=Path))
+@click.argument("trace", required=False, type=click.Path())
+@click.option(
+    "--other", type=click.Path(path_type=Path), metavar="SNAPSHOT", help="Compare with another snapshot, line by line."
+)
+@click.option(
+    "--ranks", type=click.IntRange(min=2), default=RANKS, show_default=True, metavar="N",
+    help="Ranks to predict sharding over.",
+)  # fmt: skip
+@reading_options
+@redact_options()
+@output_options(REPORT_FORMATS, "other")
+def memory(
+    snapshot: Path,
+    trace: str | None,
+    other: Path | None,
+    ranks: int,
+    hidden: Sequence[re.Pattern[str]] | None,
+    output: Output,
+) -> None:
+    """Say what fills GPU memory at the peak, what grows, and why memory ran out.
+
+    \b
+    Examples:
+      traceanalyzer memory snapshot.pickle
+      traceanalyzer memory snapshot.pickle trace.json.gz --format json
+      traceanalyzer memory before.pickle --other after.pickle
+
+    SNAPSHOT is what torch.cuda.memory._dump_snapshot wrote. It is interpreted, never unpickled: nothing in it can run.
+    The ledger at the peak adds up to the byte, by phase, category and line of the program. Each predicted peak replays
+    every allocation with one thing changed. TRACE adds what a change costs in time.
+    """
+    from traceanalyzer.cli.io.output import emit
+
+    report = _report(snapshot, trace, other, ranks)
+    from traceanalyzer.report.memory.document import memory_document  # after the history is freed
+
+    if hidden is not None:
+        from traceanalyzer.report.memory.redact import redacted
+
+        report = redacted(report, hidden)
+    emit(memory_document(report), output)
+
+
+def _report(snapshot: Path, trace: str | None, other: Path | None, ranks: int) -> MemoryReport:
+    from traceanalyzer.report.memory.build import memory_report
+    from traceanalyzer.report.memory.model import UNTRACED
+
+    second = None if other is None else _read(other)
+    first = _read(snapshot)
+    return memory_report(first, UNTRACED if trace is None else _traced(trace, first), second, ranks)
+
+
+def _traced(trace: str, snapshot: Snapshot) -> Traced:
+    from traceanalyzer.cli.io.read import read
+    from traceanalyzer.report.memory.traced import traced
+
+    return traced(read([trace]), snapshot)
+
+
+def _read(path: Path) -> Snapshot:
+    from traceanalyzer.cli.io.progress import progress
+    from traceanalyzer.ingest.memory.snapshot import read_snapshot
+
+    with progress("Reading") as report_progress:
+        return read_snapshot(path, lambda share: report_progress(round(share * PERMILLE), PERMILLE))

@@ -1,0 +1,139 @@
+"""The table commands: one for each entry of `report/table_entries.py` that has a command."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from traceanalyzer.cli.io.again import prints_again
+from traceanalyzer.cli.io.formats import TABLE_FORMATS, Output
+from traceanalyzer.cli.options import Number, output_options, quiet_option, recordings, redact_options, top_option
+from traceanalyzer.cli.scope import Scope, selection_options
+from traceanalyzer.report.table_entries import BY_NAME, RowFilter, named
+
+SHOWN_ROWS = 20
+"""Rows that people are shown unless they ask for more; programs get all."""
+SUMS_ALONE = "The recording is a table of sums by name: it does not tell. `kernels` shows its kernels."
+SHOWN_TOTALS = 10
+"""Rows that sum a table up, below it."""
+
+
+ONLY = {
+    "ops": click.option(
+        "--by-shape", is_flag=True, help="A row for each operator and input shapes, not each operator."
+    ),
+    "gaps": click.option("--min-us", type=Number(min=0), default=0.0, metavar="N", help="Only gaps of at least N us."),
+}
+"""Options that one of them has alone."""
+
+
+def table_command(name: str) -> click.Command:
+    """The command that prints the table of that name."""
+
+    def run(paths: tuple[str, ...], **options: Any) -> None:
+        _print(name, paths, **options)
+
+    decorated: Callable[..., None] = run
+    for decorate in (
+        output_options(TABLE_FORMATS),
+        quiet_option(),
+        redact_options(),
+        _row_options,
+        selection_options,
+        recordings,
+        prints_again,
+    ):
+        decorated = decorate(decorated)
+    if name in ONLY:
+        decorated = ONLY[name](decorated)
+    about = named(name).command
+    return click.command(name, short_help=about and about.short, help=about and about.help)(decorated)
+
+
+def _row_options(command: Callable[..., None]) -> Callable[..., None]:
+    for option in (
+        click.option("--sort", metavar="COLUMN", help="Largest in this column first (names as in --format json)."),
+        click.option("--columns", metavar="A,B,...", help="Only these columns (names as in --format json)."),
+        click.option("--all", "everything", is_flag=True, help=f"All rows; a terminal shows {SHOWN_ROWS} of them."),
+        top_option,
+    ):
+        command = option(command)
+    return command
+
+
+def _print(
+    name: str,
+    paths: Sequence[str],
+    *,
+    scope: Scope,
+    top: int | None,
+    everything: bool,
+    columns: str | None,
+    sort: str | None,
+    hidden: Sequence[re.Pattern[str]] | None,
+    output: Output,
+    **wanted: Any,
+) -> None:
+    """Print the table of that name."""
+    from traceanalyzer.cli.io.output import emit
+    from traceanalyzer.cli.io.progress import working
+    from traceanalyzer.cli.io.read import opened
+
+    run = opened(paths)
+    from traceanalyzer.diagnosis.selection import Asked
+    from traceanalyzer.report.kept import kept_rows
+    from traceanalyzer.report.printed import Rows
+
+    sums = any(trace.profiler_rows for trace in run.traces)
+    if sums and name == "kernels":
+        name = "profiled"
+    table = named(name)
+    names = _columns(table.row, columns)
+    _columns(table.row, sort)
+    for_people = output.format in ("terminal", "markdown")
+    shown = SHOWN_ROWS if top is None and for_people and not everything else top
+    summed = BY_NAME.get(table.totals or "") if for_people and columns is None else None
+    parts = [(name, RowFilter(None if sort else shown, **wanted))]
+    parts += [(summed.name, RowFilter(SHOWN_TOTALS))] if summed else []
+    with working("Analyzing"):
+        rows, totals = (*kept_rows(Asked(run, *scope), *parts), [])[:2]
+    rows = sorted(rows, key=_by(sort))[:shown] if sort else rows
+    if hidden is not None:
+        from traceanalyzer.report.privacy.redact import redact_rows
+
+        cleaned = redact_rows([*rows, *totals], run, hidden)
+        rows, totals = cleaned[: len(rows)], cleaned[len(rows) :]
+    below = Rows(summed.name, totals, summed.row, title=summed.title) if summed else None
+    made = Rows(name, rows, table.row, none=SUMS_ALONE if sums else table.none, columns=names, totals=below)
+    cut = for_people and len(rows) == (top if sort else shown)
+    emit(replace(made, remarks=(f"The first {shown}; --all has the rest.",)) if cut else made, output)
+
+
+def _columns(row: type[Any], text: str | None) -> list[str] | None:
+    """The names of columns that an option gives. Raises UsageError, naming what there is."""
+    if text is None:
+        return None
+    from dataclasses import fields
+
+    from traceanalyzer.report.json import RENAMED
+
+    known = {RENAMED.get(f.name, f.name): f.name for f in fields(row)}
+    asked = [part.strip() for part in text.split(",")]
+    for one in asked:
+        if one not in known:
+            raise click.UsageError(f"there is no column {one!r}; columns: {', '.join(known)}")
+    return [known[one] for one in asked]
+
+
+def _by(column: str) -> Callable[[Any], tuple[bool, Any]]:
+    """Largest first, what was not recorded last."""
+
+    def key(row: Any) -> tuple[bool, Any]:
+        value = getattr(row, column, None)
+        return value is None, -value if isinstance(value, int | float) else str(value)
+
+    return key

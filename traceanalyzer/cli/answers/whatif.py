@@ -1,0 +1,123 @@
+"""`traceanalyzer whatif`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from traceanalyzer.cli.io.again import prints_again
+from traceanalyzer.cli.io.formats import TABLE_FORMATS, Output
+from traceanalyzer.cli.options import Number, output_options, recordings, redact_options
+from traceanalyzer.cli.scope import Scope, selection_options
+
+if TYPE_CHECKING:
+    from traceanalyzer.replay.whatif import WhatIf
+    from traceanalyzer.trace import Run
+
+LEAST_SPEEDUP = 1e-3
+"""Work that takes longer than a thousand times its own is no question about this step."""
+LEAST_BUCKET_MB, LARGEST_BUCKET_MB = 0.01, 1e6
+"""Smaller than one parameter's gradient, larger than a GPU."""
+
+
+@click.command(short_help="Predict the step time if something were different.")
+@prints_again
+@recordings
+@selection_options
+@click.option(
+    "--speedup", "speedups", multiple=True, metavar="REGEX=N",
+    help="Also predict the device work of matching kernels, operators, annotations, Python functions or modules "
+    "(nn.Module: ...) N times faster; may be repeated.",
+)  # fmt: skip
+@click.option(
+    "--bucket-mb", type=Number(LEAST_BUCKET_MB, LARGEST_BUCKET_MB), multiple=True, metavar="N",
+    help="Also predict gradient buckets of N MB; may be repeated.",
+)  # fmt: skip
+@click.option("-v", "--full", is_flag=True, help="All scenarios, with what each assumes and why others are missing.")
+@redact_options()
+@output_options(TABLE_FORMATS)
+def whatif(
+    paths: tuple[str, ...],
+    scope: Scope,
+    speedups: tuple[str, ...],
+    bucket_mb: tuple[float, ...],
+    full: bool,
+    hidden: Sequence[re.Pattern[str]] | None,
+    output: Output,
+) -> None:
+    """Predict the step time under each of several scenarios, by replaying the recording.
+
+    \b
+    Examples:
+      traceanalyzer whatif trace.json.gz
+      traceanalyzer whatif trace.json.gz --speedup 'aten::bmm=2' --format json
+
+    The steady steps are replayed event by event with their causes: what the host did before each launch, what it
+    waited for, streams and what they wait for. How far the replay of the unchanged recording is off is said as
+    fidelity. The profiler's cost is taken out (or fitted to a measured step time), then each scenario changes one
+    thing. The range comes from how much the profiler's cost varies. The ranks of a run are replayed together: what
+    one of them is spared shows on those that waited for it.
+    """
+    from traceanalyzer.cli.io.output import emit
+    from traceanalyzer.cli.io.progress import working
+    from traceanalyzer.cli.io.read import opened
+
+    wanted = [_speedup(text) for text in speedups]
+    run = opened(paths)
+    from traceanalyzer.diagnosis.selection import Asked
+    from traceanalyzer.report.kept_predictions import kept_predictions
+    from traceanalyzer.report.scenarios import ScenariosPage
+
+    with working("Replaying"):
+        result = kept_predictions(Asked(run, *scope), wanted, bucket_mb)
+    _warn_of_unmatched(wanted, result, run)
+    if hidden is not None:
+        from traceanalyzer.report.privacy.redact import redact_rows
+
+        result = redact_rows(result, run, hidden)
+    emit(ScenariosPage(result, full or output.file is not None), output)
+
+
+def _warn_of_unmatched(wanted: list[tuple[str, float]], result: WhatIf, run: Run) -> None:
+    """Say on standard error which patterns match no device work, with names that are like them."""
+    from traceanalyzer.cli.io.output import warn
+
+    left_out = {one.id for one in result.scenarios if one.step_ms is None}
+    for pattern, factor in wanted:
+        if f"{pattern}={factor:g}" in left_out:
+            hint = names_like(pattern, run)
+            warn(f"--speedup {pattern}: no device work has this name{hint}")
+
+
+def names_like(pattern: str, run: Run) -> str:
+    """A hint at operators and kernels of a run whose names are near a pattern; those with the most time if none is."""
+    from difflib import get_close_matches
+
+    from traceanalyzer.report.tables import table
+
+    rows = [*table(run, "ops"), *table(run, "kernels")]
+    names = list(dict.fromkeys(row.name for row in rows))
+    short = {name.rpartition("::")[2]: name for name in names[::-1]}
+    near = [short[one] for one in get_close_matches(pattern.rpartition("::")[2], short, 3, 0.5)]
+    return f"; did you mean {', '.join(near)}?" if near else f"; the longest: {', '.join(names[:3])}" if names else ""
+
+
+def _speedup(text: str) -> tuple[str, float]:
+    import re
+
+    name, _, factor = text.rpartition("=")
+    try:
+        value = float(factor)
+        re.compile(name)
+    except re.error as error:
+        raise click.BadParameter(f"{text!r}: {error}", param_hint="--speedup") from error
+    except ValueError:
+        value = 0.0
+    if not name or not value >= LEAST_SPEEDUP:
+        raise click.BadParameter(
+            f"{text!r} is not REGEX=N with N of at least {LEAST_SPEEDUP:g}", param_hint="--speedup"
+        )
+    return name, value

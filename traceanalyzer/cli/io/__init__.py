@@ -1,0 +1,1 @@
+"""What commands share: reading what is named, progress, writing the result."""

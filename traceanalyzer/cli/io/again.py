@@ -1,0 +1,70 @@
+"""The same command on the same files: what it printed is kept, and printed again before anything else is loaded."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from functools import partial, wraps
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import click
+
+from traceanalyzer.cli.io.formats import format_of
+from traceanalyzer.cli.io.invocation import arguments_of, is_quiet
+
+Function = TypeVar("Function", bound="Callable[..., Any]")
+
+_PLAIN = (str, int, float, type(None), re.Pattern)
+
+
+def prints_again(command: Function) -> Function:
+    """Print what the command printed before, where it is asked the same about the same files; else keep what it prints.
+    Its result has to be all that it does, but for `-o FILE`."""
+
+    @wraps(command)
+    def answered(*args: Any, **options: Any) -> Any:
+        from traceanalyzer.base.files import note_read
+        from traceanalyzer.cli.io.output import KEEP, checked, write
+        from traceanalyzer.ingest.cache.pages import keep_page, kept_page, page_of
+
+        context = click.get_current_context()
+        inputs, question = arguments_of(context), _question(context)
+        page = None if question is None else page_of(question, inputs)
+        text = None if page is None else kept_page(page)
+        if page is None or text is None:
+            if page is not None:
+                context.meta[KEEP] = partial(keep_page, page)
+            return command(*args, **options)
+        for file in page.files:
+            note_read(file)
+        checked(options["format_"], options["file"], (format_of(options["format_"], options["file"]),), inputs)
+        write(text, options["file"])
+        return None
+
+    return cast("Function", answered)
+
+
+def _question(context: click.Context) -> tuple[object, ...] | None:
+    """All that what is printed depends on beside the files; None where more is done than to print."""
+    from traceanalyzer.cli.io.output import is_terminal, terminal_width, with_colour
+
+    options = dict(context.params)
+    file = options.pop("file")
+    form = format_of(options.pop("format_"), file)
+    look = (terminal_width(), with_colour(file)) if form == "terminal" else None
+    shown = file is None and is_terminal(sys.stdout)
+    if not all(map(_is_plain, options.values())):
+        return None
+    # the file itself: a result that lies in the folder that is asked about may be replaced, what was read may not
+    return (context.command.name, sorted(options.items()), form, look, shown, file and file.absolute(), is_quiet())
+
+
+def _is_plain(value: object) -> bool:
+    """Whether its `repr` says all of it. Values made from files of the user's, and paths of files to write, are not."""
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    if isinstance(value, dict):
+        return all(map(_is_plain, (*value, *value.values())))
+    return isinstance(value, _PLAIN) and not isinstance(value, Path)

@@ -1,0 +1,80 @@
+"""What is written and where: the formats of commands, and the file that is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from glob import glob
+from pathlib import Path
+
+import click
+
+from traceanalyzer.base.frozen import dataclass
+
+REPORT_FORMATS = ("terminal", "markdown", "json", "html")
+PICTURED = ("html", "svg")
+"""Formats that show more than the report value."""
+TABLE_FORMATS = ("terminal", "markdown", "json", "csv")
+FORMAT_OF_SUFFIX = {
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".json": "json",
+    ".csv": "csv",
+    ".xml": "junit",
+    ".html": "html",
+    ".htm": "html",
+    ".svg": "svg",
+    ".txt": "terminal",
+    "": "terminal",
+}
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where the result goes, and as what. `file` is None for standard output."""
+
+    format: str
+    file: Path | None
+
+
+def output_of(format_: str | None, file: Path | None, formats: Sequence[str], paths: Sequence[str]) -> Output:
+    """The output that the options ask for. Raises UsageError where they make no sense together."""
+    if file is not None:
+        _not_an_input(file, paths)
+    asked = format_of(format_, file)
+    if format_ is None and file is not None and asked not in formats:
+        raise click.UsageError(_no_such_format(file, formats))
+    return Output(asked, file)
+
+
+def format_of(format_: str | None, file: Path | None) -> str:
+    """The format that is asked for: by `--format`, else by the suffix of the file; empty for an unknown suffix."""
+    return format_ or ("terminal" if file is None else FORMAT_OF_SUFFIX.get(file.suffix.lower(), ""))
+
+
+def _no_such_format(file: Path | None, formats: Sequence[str]) -> str:
+    meant = FORMAT_OF_SUFFIX.get(file.suffix.lower(), "") if file is not None else ""
+    context = click.get_current_context(silent=True)
+    if meant and context is not None:
+        return f"`{context.info_name}` does not write {meant} ({file}); it writes {', '.join(formats)} (--format)"
+    return f"cannot tell the format of {file} from its suffix; say --format {'|'.join(formats)}"
+
+
+def _not_an_input(file: Path, named: Sequence[str]) -> None:
+    if any(_is_read(file, Path(path)) for name in named for path in _paths_of(name)):
+        raise click.UsageError(f"-o {file} would overwrite what it is made from")
+
+
+def _paths_of(name: str) -> list[str]:
+    """What may be read where a command is given `name`: a path, a pattern of paths, or a run of a history."""
+    return [name, *glob(name), *([name.rpartition("#")[0]] if "#" in name else [])]
+
+
+def _is_read(file: Path, path: Path) -> bool:
+    """Whether reading `path` reads the file, by whatever name, or as a recording in a folder."""
+    if not (file.exists() and path.exists()):
+        return file.resolve() == path.resolve()
+    if not path.is_dir():
+        return path.samefile(file)
+    from traceanalyzer.ingest.detect import is_recording
+
+    return path.samefile(file.parent) and is_recording(file)

@@ -1,0 +1,174 @@
+"""Writing: results to standard output or a file, everything else to standard error."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+
+import click
+
+from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base.files import replacing
+from traceanalyzer.cli.io.formats import Output, output_of
+from traceanalyzer.cli.io.invocation import is_quiet
+from traceanalyzer.cli.io.pager import paged
+
+if TYPE_CHECKING:
+    from traceanalyzer.report.printed import Result
+    from traceanalyzer.trace import Run
+
+KEEP, WARNED = "traceanalyzer.keep", "traceanalyzer.warned"
+"""Of a command: what is to be done with the text that it prints, and whether it warned of something."""
+BROKEN_PIPE = 141
+"""What a shell reports of a program that ends by SIGPIPE."""
+NARROWEST, WIDEST = 60, 200
+"""Columns: narrower, tables lose their meaning; wider, lines cannot be followed."""
+IN_ASCII = str.maketrans({"─": "-", "█": "#", "░": ".", "…": "~", "→": "->", "·": "-", "\ufffd": "?", "\u200b": ""})
+
+
+def checked(format_: str | None, file: Path | None, formats: Sequence[str], inputs: Sequence[str]) -> Output:
+    """The output that is asked for, if it can be written, overwrites none of the inputs and is no page for a terminal.
+    Raises UsageError, TraceAnalyzerError."""
+    output = output_of(format_, file, formats, inputs)
+    if output.format == "html" and output.file is None and is_terminal(sys.stdout):
+        raise click.UsageError("an HTML report is for a browser: say where to write it with -o FILE")
+    check_writable(output.file)
+    return output
+
+
+def emit(document: Result, output: Output) -> None:
+    """Write a document in the format asked for. Raises TraceAnalyzerError if that fails."""
+    with emitted(document, output):
+        pass
+
+
+@contextmanager
+def emitted(document: Result, output: Output) -> Iterator[None]:
+    """As `emit`, but a file takes its place only after the block (see `written`)."""
+    if output.format == "terminal":
+        text = document.terminal(terminal_width(), with_colour(output.file))
+    else:
+        text = getattr(document, output.format)()
+    if KEEP in (about := _about_command()) and WARNED not in about:
+        about[KEEP](text)
+    with written(text, output.file):
+        yield
+
+
+def write(text: str, file: Path | None) -> None:
+    """Write the result. Raises TraceAnalyzerError if the file cannot be written; what it held then stays."""
+    with written(text, file):
+        pass
+
+
+def write_pieces(pieces: Iterable[bytes], file: Path) -> None:
+    """The same for bytes that come a piece at a time."""
+    with _replaced_by(pieces, file):
+        pass
+
+
+@contextmanager
+def written(text: str, file: Path | None) -> Iterator[None]:
+    """As `write`, but a file takes its place only after the block: what else belongs to the result is done there, and
+    both are done, or neither. Standard output is written before the block."""
+    if file is None:
+        _to_stdout(text)
+        yield
+        return
+    with _replaced_by([text.encode("utf-8", "replace")], file):
+        yield
+
+
+@contextmanager
+def _replaced_by(pieces: Iterable[bytes], path: Path) -> Iterator[None]:
+    try:
+        with replacing(path) as file:
+            for piece in pieces:
+                file.write(piece)
+            file.flush()
+            yield
+    except OSError as error:
+        raise TraceAnalyzerError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def check_writable(file: Path | None) -> None:
+    """Refuse a file that cannot be written before the work, not after it."""
+    if file is None:
+        return
+    folder = file.parent
+    if not folder.is_dir():
+        raise TraceAnalyzerError(f"cannot write {file}: {folder} is not a folder; make it first")
+    beside = file.is_file() or not file.exists()
+    if not os.access(file if file.exists() else folder, os.W_OK) or (beside and not os.access(folder, os.W_OK)):
+        raise TraceAnalyzerError(f"cannot write {file}: Permission denied")
+
+
+def terminal_width() -> int:
+    """Columns of the terminal, 80 where there is none."""
+    return min(max(shutil.get_terminal_size().columns, NARROWEST), WIDEST)
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a person reads the stream; Python has None for one that was closed before it began."""
+    return stream is not None and stream.isatty()
+
+
+def with_colour(file: Path | None) -> bool:
+    """Whether the result is coloured: on a terminal that can, and where FORCE_COLOR is set; never with NO_COLOR
+    (https://no-color.org, https://force-color.org)."""
+    if file is not None or os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
+        return True
+    return is_terminal(sys.stdout) and os.environ.get("TERM") != "dumb"
+
+
+def warn_of_failures(run: Run) -> None:
+    """Say which inputs of a run could not be read; the others go on."""
+    if is_quiet():
+        return
+    for failure in run.failures:
+        warn(" ".join(f"{failure.path} could not be read: {failure.message}".split()))
+
+
+def warn(message: str) -> None:
+    """Say something on standard error; what a command prints besides is not kept then."""
+    _about_command()[WARNED] = True
+    click.echo(f"traceanalyzer: warning: {message}", err=True)
+
+
+def _about_command() -> dict[str, Any]:
+    context = click.get_current_context(silent=True)
+    return {} if context is None else context.meta
+
+
+def _to_stdout(text: str) -> None:
+    if sys.stdout is None:
+        raise TraceAnalyzerError("standard output is closed; write to a file with -o FILE")
+    try:
+        if is_terminal(sys.stdout) and paged(text):
+            return
+        sys.stdout.write(_encodable(text, sys.stdout.encoding or "ascii"))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _reader_left()
+
+
+def _encodable(text: str, encoding: str) -> str:
+    """The text in characters that the terminal has."""
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return text.translate(IN_ASCII).encode(encoding, "replace").decode(encoding)
+    return text
+
+
+def _reader_left() -> NoReturn:
+    # Python flushes standard output once more when it ends, and would complain then.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(BROKEN_PIPE)

@@ -1,0 +1,85 @@
+"""A progress bar for what takes long, on standard error and only for people."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from traceanalyzer.cli.io.invocation import is_quiet
+from traceanalyzer.cli.io.output import is_terminal
+
+PATIENCE_S = 1.0
+"""What is done within a second needs no bar."""
+UPDATE_S = 0.1
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Gives a function to be called with the work done and all of it. Without a terminal it does nothing."""
+    bar = _Bar(what)
+    try:
+        yield bar.update if is_terminal(sys.stderr) and not is_quiet() else _ignore
+    finally:
+        bar.close()
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Says what is being done while the block takes longer than `PATIENCE_S`, where nobody knows how long."""
+    if not is_terminal(sys.stderr) or is_quiet():
+        yield
+        return
+    bar = _Bar(what)
+    timer = threading.Timer(PATIENCE_S, bar.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        bar.close()
+
+
+def _ignore(_: int, __: int) -> None:
+    """Nobody is watching."""
+
+
+class _Bar:
+    """Drawn from the first update after `PATIENCE_S`, or when it is started, which another thread may do."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._due = time.monotonic() + PATIENCE_S
+        self._lock = threading.Lock()
+        self._closed = False
+        self._shown: Any = None
+
+    def update(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now >= self._due:
+            self._due = now + UPDATE_S
+            self.start(total)
+            self._shown.update(self._shown.task_ids[0], total=total, completed=done)
+
+    def start(self, total: int | None = None) -> None:
+        """Draw it: a spinner with the time that has passed where nothing tells how much there is to do."""
+        from rich.console import Console
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        spinner = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        with self._lock:
+            if self._shown is None and not self._closed:
+                console = Console(stderr=True, markup=False)
+                self._shown = Progress(*(() if total else spinner), console=console, transient=True)
+                self._shown.add_task(self._what, total=total)
+                self._shown.start()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            if self._shown is not None:
+                self._shown.stop()

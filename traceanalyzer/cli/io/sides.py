@@ -1,0 +1,73 @@
+"""Both sides of a comparison at once: A is read and analyzed by another process while this one does B."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from traceanalyzer.base.files import note_read
+from traceanalyzer.base.parallel import LEAST_BYTES
+from traceanalyzer.base.parallel.children import METHOD, children
+from traceanalyzer.base.parallel.memory import free_bytes, most_at_once
+from traceanalyzer.base.reading import reading, reading_as
+from traceanalyzer.ingest.cache.models import has_model
+from traceanalyzer.ingest.several import ANALYZED, needed_bytes
+from traceanalyzer.ingest.stream import text_bytes
+
+if TYPE_CHECKING:
+    from traceanalyzer.diagnosis.selection import Knowledge, Selection
+    from traceanalyzer.report.model import Report
+    from traceanalyzer.report.timeline.lanes import Timeline
+
+
+class Side(NamedTuple):
+    """The report, and a step of it event by event where a page shows that; what else was measured is let go."""
+
+    report: Report
+    step: Timeline | None
+
+
+def sides_of(a: str, b: str, selection: Selection, knowledge: Knowledge, *, drawn: bool) -> tuple[Side, Side]:
+    """What the two references name. `drawn`: with a step. Raises TraceAnalyzerError, that of A first."""
+    asked = [(reference, selection, knowledge, drawn) for reference in (a, b)]
+    if not _worth_a_process(a, b) or (not drawn and all(_is_answered(*one[:3]) for one in asked)):
+        return _side(*asked[0]), _side(*asked[1])
+    with reading_as(jobs=max(reading().jobs // 2, 1)), children(lambda: [_side(*asked[0])], 1) as others:
+        try:
+            second: Side | Exception = _side(*asked[1])
+        except Exception as error:
+            second = error
+        found = [side for other in others for side in other.values()]
+        first = found[0] if found else _side(*asked[0])
+    note_read(Path(a))
+    if isinstance(second, Exception):
+        raise second
+    return first, second
+
+
+def _side(reference: str, selection: Selection, knowledge: Knowledge, drawn: bool) -> Side:
+    from traceanalyzer.cli.io.reports import named
+    from traceanalyzer.report.timeline.step_timeline import step_timeline
+
+    found = named(reference, selection, knowledge)
+    return Side(found.report, step_timeline(found.asked.measured.critical) if drawn and found.asked else None)
+
+
+def _is_answered(reference: str, selection: Selection, knowledge: Knowledge) -> bool:
+    """Whether the report was worked out before: another process takes longer to start than this one to read it."""
+    from traceanalyzer.diagnosis.selection import Asked
+    from traceanalyzer.ingest import load
+    from traceanalyzer.report.kept_report import has_report
+
+    return has_model(Path(reference)) and has_report(Asked(load([reference]), selection, knowledge))
+
+
+def _worth_a_process(*references: str) -> bool:
+    """Whether each is one large file, and there is memory for both. Folders and patterns have files that are read side
+    by side."""
+    paths = list(map(Path, references))
+    if METHOD != "fork" or reading().jobs < 2:
+        return False
+    if not all(path.is_file() and text_bytes(path) >= LEAST_BYTES for path in paths):
+        return False
+    return most_at_once([needed_bytes(path, text_bytes(path), ANALYZED) for path in paths], free_bytes()) == len(paths)

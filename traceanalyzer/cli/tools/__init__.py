@@ -1,0 +1,1 @@
+"""Commands around the answers: recording, meanings, schemas, the cache, the shell, agents."""

@@ -1,0 +1,267 @@
+"""`traceanalyzer collect`: record a command on the GPU host, without a change to its script."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from traceanalyzer.cli.options import Number
+from traceanalyzer.collect.plan import ACTIVE, LIGHT_STEPS, UNPROFILED_STEPS, WAIT, WARMUP
+
+if TYPE_CHECKING:
+    from traceanalyzer.collect.plan import Plan
+    from traceanalyzer.collect.profilers.ncu import NcuOptions
+    from traceanalyzer.collect.profilers.nsys import NsysOptions
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+SECONDS = Number(min=0, min_open=True)
+COMMAND = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+"""Everything after the first word that is no option of ours belongs to the command."""
+
+
+@click.group("collect", short_help="Record a command on the GPU host.")
+def collect() -> None:
+    """Record a command on the GPU host, without a change to its script.
+
+    \b
+    Examples:
+      traceanalyzer collect torch -- python train.py --epochs 1
+      traceanalyzer collect torch -o run1 --stacks -- torchrun --nproc-per-node 8 train.py
+      traceanalyzer collect timing --step-on 'Engine.step$' -- -m serve
+      traceanalyzer collect nsys -- python train.py
+      traceanalyzer collect rocprofv3 -- python train.py
+      traceanalyzer collect ncu --trace run1 -- python train.py
+
+    Steps are found by themselves: the optimizer's, or for inference the calls of the outermost module. The
+    command's output and exit status are its own.
+    """
+
+
+def _count(name: str, default: int, text: str, *, least: int) -> Callable[[F], F]:
+    """An option that counts steps."""
+    return click.option(name, type=click.IntRange(min=least), default=default, show_default=True, help=text)
+
+
+def _common(command: F) -> F:
+    """Options of every recorder."""
+    options = [
+        click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND..."),
+        click.option("-o", "--output", metavar="DIR", help="Capture directory; by default capture-DATE-TIME."),
+        _count("--wait", WAIT, "Steps left out at the start.", least=1),
+        click.option("--step-on", metavar="REGEX", help="Function whose calls are the steps: module.Class.method."),
+        click.option("--nvml", "nvml_interval", type=SECONDS, metavar="SECONDS", help="Sample the GPUs through NVML."),
+        click.option("--ceilings", is_flag=True, help="First measure what the GPU reaches: a copy, matmuls."),
+    ]
+    return functools.reduce(lambda made, option: option(made), reversed(options), command)
+
+
+@collect.command("torch", short_help="Record some steps with torch.profiler.", context_settings=COMMAND)
+@_common
+@_count("--unprofiled-steps", UNPROFILED_STEPS, "Least steps timed without profiler; more until steady.", least=0)
+@_count("--light-steps", LIGHT_STEPS, "Steps recorded with device activities only.", least=0)
+@_count("--warmup", WARMUP, "Steps profiled and thrown away.", least=0)
+@_count("--active", ACTIVE, "Steps recorded.", least=1)
+@_count("--repeat", 1, "Recordings, each after --wait steps.", least=1)
+@click.option("--shapes/--no-shapes", default=True, show_default=True, help="Input shapes of operators.")
+@click.option("--stacks", is_flag=True, help="Python call stacks (costly).")
+@click.option("--memory", is_flag=True, help="Allocator events.")
+@click.option("--modules", is_flag=True, help="Module hierarchy of operators.")
+@click.option(
+    "--memory-snapshot", is_flag=True, help="Also a CUDA memory snapshot, on out-of-memory too; for `memory`."
+)
+@click.option("--compile-log", is_flag=True, help="Also torch.compile's log (TORCH_TRACE), for `compile`.")
+@click.option("--time-limit", type=SECONDS, metavar="SECONDS", help="End a recording at the next step after this.")
+@click.option("--on-signal", is_flag=True, help="Record only when SIGUSR2 is sent to this process.")
+def collect_torch(words: tuple[str, ...], output: str | None, compile_log: bool, **options: Any) -> None:
+    """Record torch.profiler: collect torch -- python train.py.
+
+    Some steps are timed without the profiler first, until they are steady (20 by each of several ranks, which so record
+    the same steps), and some recorded lightly (the device alone, which slows the host less), so every capture has a
+    step time without the profiler. A profiler of the script's own comes first: while it is on, nothing is recorded.
+    Every rank writes its own file. SIGUSR2 sent to this process records (again) at the next step.
+    """
+    _record("torch", words, output, {**options, "compile_log": compile_log})
+
+
+@collect.command("timing", short_help="Time every step, without a profiler.", context_settings=COMMAND)
+@_common
+def collect_timing(words: tuple[str, ...], output: str | None, **options: Any) -> None:
+    """Time every step, without a profiler: collect timing -- python train.py.
+
+    Writes a JSON line a step: the step's time on the device (on the host without CUDA), the host's own, and how long
+    it waited for a DataLoader. The device is never waited for.
+    """
+    _record("timing", words, output, options)
+
+
+@collect.command("nsys", short_help="Record some steps with Nsight Systems.", context_settings=COMMAND)
+@_common
+@_count("--unprofiled-steps", UNPROFILED_STEPS, "Least steps timed without capture; more until steady.", least=0)
+@_count("--warmup", WARMUP, "Steps captured before those that count.", least=0)
+@_count("--active", ACTIVE, "Steps captured.", least=1)
+@click.option("--whole-run", is_flag=True, help="Capture from start to end, also a program without PyTorch.")
+@click.option("--sample-cpu", is_flag=True, help="Also sample the CPU (slows the host).")
+@click.option("--gpu-metrics", is_flag=True, help="Sample the GPUs' counters (may need root).")
+@click.option("--os-calls", is_flag=True, help="Record reads, polls and waits of the operating system.")
+@click.option("--memory", is_flag=True, help="GPU memory usage.")
+@click.option("--keep-report", is_flag=True, help="Keep the .nsys-rep: it holds environment, arguments and output.")
+def collect_nsys(
+    words: tuple[str, ...],
+    output: str | None,
+    whole_run: bool,
+    sample_cpu: bool,
+    gpu_metrics: bool,
+    os_calls: bool,
+    keep_report: bool,
+    **options: Any,
+) -> None:
+    """Record Nsight Systems: collect nsys -- python train.py.
+
+    Captures the chosen steps, exports SQLite, and removes from it the environment, the arguments, the output and the
+    paths that nsys stores.
+    """
+    from traceanalyzer.collect.profilers import nsys
+
+    chosen = nsys.NsysOptions(whole_run, sample_cpu, options["memory"], keep_report, gpu_metrics, os_calls)
+    _record("nsys", words, output, options, chosen)
+
+
+@collect.command("ncu", short_help="Measure the kernels of a step with Nsight Compute.", context_settings=COMMAND)
+@_common
+@click.option(
+    "--trace", metavar="FILE", type=click.Path(), help="Measure the kernels that took most time in this recording."
+)
+@click.option("--kernel", metavar="REGEX", help="Measure kernels whose function has such a name.")
+@_count("--top", 10, "Kernels of the recording.", least=1)
+@_count("--launches", 10, "Launches measured of each launch shape.", least=1)
+@click.option("--stalls", is_flag=True, help="Also what warps wait for (runs each kernel more often).")
+@click.option("--whole-run", is_flag=True, help="From the start, also of a program without PyTorch.")
+def collect_ncu(
+    words: tuple[str, ...],
+    output: str | None,
+    trace: str | None,
+    kernel: str | None,
+    top: int,
+    launches: int,
+    stalls: bool,
+    whole_run: bool,
+    **options: Any,
+) -> None:
+    """Measure kernels by Nsight Compute: collect ncu --trace run.json -- python train.py.
+
+    Measures the kernels of one step that took most time in a recording of the same program (collectives never: they
+    cannot be run again alone), each many times over, and writes ncu.csv for `analyze --ncu`.
+    """
+    from traceanalyzer.collect.profilers import ncu
+
+    if (trace is None) == (kernel is None):
+        raise click.UsageError("give --trace FILE or --kernel REGEX")
+    functions = _top_functions(trace, top) if trace is not None else ()
+    chosen = ncu.NcuOptions(functions, kernel, launches, whole_run, stalls)
+    _record("ncu", words, output, {**options, "unprofiled_steps": 0, "warmup": 0, "active": 1}, chosen)
+
+
+def _top_functions(recording: str, top: int) -> tuple[str, ...]:
+    """The functions of the kernels with the most time in a recording, collectives left out."""
+    import traceanalyzer
+    from traceanalyzer.analysis.tables.kernels import kernel_stats
+    from traceanalyzer.collect.profilers.ncu import function_name
+    from traceanalyzer.collect.run import CannotRecordError
+    from traceanalyzer.diagnosis.measurements import measure
+
+    total: dict[str, float] = {}
+    for trace in traceanalyzer.load(recording).traces:
+        m = measure(trace)
+        for row in kernel_stats(m.rated):
+            if not m.linked.classes.is_communication[m.linked.classes.index(row.cls)]:
+                total[row.full_name] = total.get(row.full_name, 0.0) + row.total_ms
+    if not total:
+        raise CannotRecordError(f"{recording}: holds no kernels to choose from")
+    longest = sorted(total, key=total.__getitem__, reverse=True)[:top]
+    return tuple(dict.fromkeys(map(function_name, longest)))
+
+
+@collect.command("rocprofv3", short_help="Record a run on AMD GPUs with rocprofv3.", context_settings=COMMAND)
+@_common
+def collect_rocprofv3(words: tuple[str, ...], output: str | None, **options: Any) -> None:
+    """Record AMD's rocprofv3: collect rocprofv3 -- python train.py.
+
+    Records the whole run: kernels, copies, HIP's calls, RCCL and ROCTx; each step is marked by a range. Environment,
+    arguments, host and paths that rocprofv3 stores are removed from its databases, one a process.
+    """
+    from traceanalyzer.collect.profilers.rocprofv3 import EVERY_STEP
+
+    marked = {"unprofiled_steps": 0, "warmup": 0, "active": EVERY_STEP}
+    _record("rocprofv3", words, output, options | marked)
+
+
+def _record(
+    recorder: str,
+    words: tuple[str, ...],
+    output: str | None,
+    options: dict[str, Any],
+    chosen: NsysOptions | NcuOptions | None = None,
+) -> None:
+    from traceanalyzer.collect import outcome, run
+    from traceanalyzer.collect.host import environment
+    from traceanalyzer.collect.plan import Plan
+
+    command = run.as_command(words)
+    plan = Plan(
+        folder=str(Path(output or time.strftime("capture-%Y%m%d-%H%M%S")).absolute()),
+        recorder=recorder,
+        command=Path(words[0]).name,
+        git_revision=environment.git_revision(Path.cwd()),
+        ceilings=_ceilings() if options.pop("ceilings") else None,
+        **options,
+    )
+    returned, trouble = _run(command, plan, chosen)
+    for line in [*filter(None, [trouble]), *outcome.describe(plan, returned, command)]:
+        click.echo(f"traceanalyzer: {line}", err=True)
+    run.exit_as(returned)
+
+
+def _run(command: list[str], plan: Plan, chosen: NsysOptions | NcuOptions | None) -> tuple[int, str | None]:
+    """The command's exit status, and what went wrong with the recording."""
+    from traceanalyzer.collect import run
+    from traceanalyzer.collect.profilers import ncu, nsys, rocprofv3
+
+    if plan.recorder == "rocprofv3":
+        program = rocprofv3.find_rocprofv3()
+        try:
+            returned = run.run(rocprofv3.profile_command(program, plan.path, command), plan)
+            return returned, rocprofv3.finish(plan.path)
+        finally:
+            rocprofv3.forget(plan.path)
+    if chosen is None:
+        return run.run(command, plan), None
+    if isinstance(chosen, ncu.NcuOptions):
+        returned = run.run(ncu.profile_command(ncu.find_ncu(), plan.path, chosen, command), plan)
+        return returned, ncu.finish(plan.path)
+    program = nsys.find_nsys()
+    try:
+        nsys.work_folder(plan.path).mkdir(parents=True, exist_ok=True)
+        returned = run.run(nsys.profile_command(program, plan.path, chosen, command), plan)
+        return returned, nsys.export(program, plan.path, chosen)
+    finally:
+        nsys.forget(plan.path)
+
+
+def _ceilings() -> dict[str, Any] | None:
+    """What the GPU reaches, said on stderr; None where it cannot be measured."""
+    from traceanalyzer.collect import ceilings
+
+    reached, trouble = ceilings.measured_apart()
+    if reached is None:
+        click.echo(f"traceanalyzer: ceilings were not measured: {trouble}", err=True)
+        return None
+    products = ", ".join(f"{name} {rate:.0f}" for name, rate in reached["matmul_tflops"].items())
+    measured = f"{reached['gpu']}: copy {reached['copy_gbs']:.0f} GB/s, matmuls {products} TFLOP/s"
+    click.echo(f"traceanalyzer: {measured}", err=True)
+    return reached

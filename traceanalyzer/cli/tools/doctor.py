@@ -1,0 +1,77 @@
+"""`traceanalyzer doctor`."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from traceanalyzer.base.errors import TraceAnalyzerError
+
+if TYPE_CHECKING:
+    from traceanalyzer.collect.host.capabilities import Check
+    from traceanalyzer.report.model import Report
+
+SELF_TEST_SECONDS = 120
+"""The self-test takes about ten; a cold file system many more."""
+
+
+@click.command(short_help="Say what is installed and can be recorded here; test it.")
+@click.option("--self-test/--no-self-test", default=True, show_default=True, help="Record and analyse a small run.")
+def doctor(self_test: bool) -> None:
+    """Say what is installed and what can be recorded here, and test it.
+
+    \b
+    Examples:
+      traceanalyzer doctor
+      traceanalyzer doctor --no-self-test
+
+    The self-test trains a small network for a second, records it with `collect torch`, and analyses the capture.
+    What is missing is no failure: the status is 1 only if the self-test fails.
+    """
+    from traceanalyzer.collect.host.capabilities import checks
+
+    for check in checks():
+        _say(check)
+    if not self_test:
+        return
+    if importlib.util.find_spec("torch") is None:
+        click.echo(f"{'--':4}self-test: left out, it needs torch")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        click.echo(f"{'ok':4}self-test: {_self_test(Path(folder) / 'capture')}")
+
+
+def _say(check: Check) -> None:
+    click.echo(f"{'ok' if check.ok else '--':4}{check.name}: {check.said}")
+
+
+def _self_test(folder: Path) -> str:
+    """Record and analyse; what came out. Raises TraceAnalyzerError."""
+    from traceanalyzer.collect import self_test
+
+    words = ("collect", "torch", "-o", str(folder), "--", sys.executable, self_test.__file__)
+    code = "from traceanalyzer.cli import main; main()"
+    command = [sys.executable, "-c", code, *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SELF_TEST_SECONDS, check=False)  # noqa: S603
+    if done.returncode or not list(folder.glob("trace.*")):
+        lines = done.stderr.strip().splitlines() or ["no message"]
+        raise TraceAnalyzerError(f"the self-test recorded nothing (status {done.returncode}): {lines[-1]}")
+    return _analysed(folder)
+
+
+def _analysed(folder: Path) -> str:
+    import traceanalyzer
+
+    run = traceanalyzer.load(folder)
+    trace = run.traces[0]
+    recorded = f"recorded {len(trace.host_ranges):,} host ranges and {len(trace.device_ops):,} device ops"
+    if not len(trace.device_ops):
+        return f"{recorded}; without a GPU there is no device time to analyse"
+    report: Report = traceanalyzer.analyze(run)
+    return f"{recorded}; {report.summary.headline}"

@@ -1,0 +1,55 @@
+"""`traceanalyzer explain`."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command(short_help="Say what a finding, a metric or a column means.")
+@click.argument("name", metavar="[NAME]", required=False)
+def explain(name: str | None) -> None:
+    """Say what a finding means, how it is decided and what to do about it, or what a metric or a column means.
+
+    \b
+    Examples:
+      traceanalyzer explain
+      traceanalyzer explain launch-bound
+      traceanalyzer explain gpu_busy_share
+
+    NAME is the id of a finding, or the name of a figure as `--format json` has it (`budget_ms.idle`, `bound_by`).
+    Without one all findings are listed.
+    """
+    from traceanalyzer.cli.io.output import write
+    from traceanalyzer.report.explain import finding_page, finding_pages
+
+    if name is None:
+        pages = finding_pages()
+        widest = max(len(page.id) for page in pages)
+        write("".join(f"{page.id:{widest}}  {page.title}\n" for page in pages), None)
+        return
+    page = finding_page(name)
+    write(page.text if page is not None else _meaning(name), None)
+
+
+def _meaning(name: str) -> str:
+    """What a figure of that name means, wherever there is one. Raises UsageError."""
+    from traceanalyzer.report.explain import explained
+
+    found = explained(name)
+    if not found:
+        raise click.UsageError(f"there is no finding, metric or column {name!r}; {_hint(name)}")
+    by_meaning: dict[str, list[str]] = {}
+    for entry in found:
+        unit = f" ({entry.unit})" if entry.unit else ""
+        by_meaning.setdefault(f"{entry.meaning}{unit}", []).append(entry.where)
+    return "".join(f"{name}: {meaning}\n    in {', '.join(where)}\n" for meaning, where in by_meaning.items())
+
+
+def _hint(name: str) -> str:
+    from difflib import get_close_matches
+
+    from traceanalyzer.report.explain import entries, finding_pages
+
+    known = [*(page.id for page in finding_pages()), *(entry.name for entry in entries())]
+    near = get_close_matches(name, known, 1)
+    return f"did you mean {near[0]}?" if near else "`traceanalyzer explain` lists the findings"

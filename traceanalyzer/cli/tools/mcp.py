@@ -1,0 +1,40 @@
+"""`traceanalyzer mcp`."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import click
+
+from traceanalyzer.base.errors import TraceAnalyzerError
+
+
+@click.command(short_help="Answer agents over MCP, on standard input and output.")
+@click.option(
+    "--root",
+    "roots",
+    multiple=True,
+    metavar="FOLDER",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Read recordings below this folder only; may be repeated. Default: any that you can read.",
+)
+def mcp(roots: tuple[Path, ...]) -> None:
+    """Answer an agent's questions over the Model Context Protocol.
+
+    There are nine: diagnose, explain, table, evidence, whatif, compare, verify, limits, hang.
+
+    \b
+    Examples:
+      traceanalyzer mcp --root captures
+      claude mcp add traceanalyzer -- traceanalyzer mcp
+
+    It speaks on standard input and output, reads recordings and writes nothing. Answers are JSON of under 2,000
+    tokens. It needs the extra: pip install 'traceanalyzer[mcp]'.
+    """
+    if importlib.util.find_spec("mcp") is None:
+        raise TraceAnalyzerError("the MCP SDK is not installed: pip install 'traceanalyzer[mcp]'")
+    from traceanalyzer.agent.server import make_server
+    from traceanalyzer.agent.sources import Sources
+
+    make_server(Sources(roots)).run()

@@ -1,0 +1,52 @@
+"""`traceanalyzer schema`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from traceanalyzer.cli.options import output_option
+from traceanalyzer.report.table_entries import BY_COMMAND, named
+
+DOCUMENTS = ("report", *BY_COMMAND, "whatif", "compare", "runs", "metric")
+"""What has a schema: the report of `analyze`, the other commands' documents by the command's name, `history`'s runs
+and a metric over them."""
+
+
+@click.command(short_help="Print the JSON Schema of a command's JSON.")
+@click.argument("document", type=click.Choice(DOCUMENTS), default="report")
+@output_option()
+def schema(document: str, file: Path | None) -> None:
+    """Print the JSON Schema (draft 2020-12) of what a command prints with --format json.
+
+    \b
+    Examples:
+      traceanalyzer schema > report.schema.json
+      traceanalyzer schema gaps
+
+    Without an argument that of `analyze`. Each name has its definition and unit. Names and meanings do not change
+    within a schema_version; names may be added, so a schema forbids none.
+    """
+    from traceanalyzer.cli.io.output import check_writable, write
+    from traceanalyzer.report.json import dump
+
+    check_writable(file)
+    write(dump(_schema(document)), file)
+
+
+def _schema(document: str) -> dict[str, Any]:
+    from traceanalyzer.comparison.model import Comparison
+    from traceanalyzer.history.runs import MetricSeries, StoredRun
+    from traceanalyzer.replay.whatif import WhatIf
+    from traceanalyzer.report import schema as schemas
+
+    if document == "report":
+        return schemas.report_schema()
+    if document == "runs":
+        return schemas.rows_schema(document, StoredRun)
+    whole: dict[str, type[Any]] = {"whatif": WhatIf, "compare": Comparison, "metric": MetricSeries}
+    if document in whole:
+        return schemas.document_schema(whole[document])
+    return schemas.rows_schema(document, named(document).row)

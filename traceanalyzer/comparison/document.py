@@ -1,0 +1,118 @@
+"""A comparison as a document: the answer for a terminal, all of it for Markdown and a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.comparison.model import Comparison
+from traceanalyzer.comparison.outline import (
+    ANSWER,
+    CHANGES,
+    NOTES,
+    UNLIKE,
+    WATERFALL,
+    ChangeRow,
+    change_rows,
+    sections,
+    waterfall_of,
+)
+from traceanalyzer.report.document import Bullets, Document, Drawing, Line, Part, Section, Table
+from traceanalyzer.report.html.pictures.standalone import Panel, standalone
+from traceanalyzer.report.html.timeline_section import SCRIPTS, explorer
+from traceanalyzer.report.json import dump
+from traceanalyzer.report.markdown.issue import render_markdown
+from traceanalyzer.report.model import Report
+from traceanalyzer.report.printed import Printed, Result, Rows
+from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH
+from traceanalyzer.report.terminal.screen import brief
+from traceanalyzer.report.timeline.lanes import Timeline
+from traceanalyzer.report.timeline.several import joined
+
+SHOWN_ROWS, SHOWN_NOTES = 9, 2
+"""Changes and notes on the first screen."""
+LEAST_REPORT = 4_000
+"""Characters without which a report below a comparison says too little."""
+FOLDED = "\n<details><summary>Where the time goes now</summary>\n\n{}\n</details>\n"
+BOTH_STEPS = "A step of each, the one whose time is closest to the median, both from their starts."
+
+
+@dataclass(frozen=True)
+class ComparisonPage(Result):
+    """A comparison."""
+
+    comparison: Comparison
+    steps: Sequence[Timeline | None] = ()
+    """A step of either side event by event, for the page; None where a side was no recording."""
+    full: bool = False
+    """Whether a terminal shows more than the answer."""
+
+    def terminal(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
+        """The answer, and on demand all of it."""
+        every = sections(self.comparison)
+        return Printed(Document(ANSWER, every if self.full else _screen(every))).terminal(width, colour)
+
+    def markdown(self, max_chars: int | None = None) -> str:
+        """For an issue or a pull request; with `max_chars` without what there is no room for."""
+        return Printed(Document(ANSWER, sections(self.comparison))).markdown(max_chars)
+
+    def json(self) -> str:
+        """All of it."""
+        return dump(self.comparison)
+
+    def csv(self) -> str:
+        """Every change, a row each."""
+        return Rows("changes", change_rows(self.comparison), ChangeRow).csv()
+
+    def html(self) -> str:
+        """A page: the waterfall from A to B, the sections, a step of both on one time axis."""
+        every, known = (
+            sections(self.comparison),
+            [(name, step, 0) for name, step in zip(("A: ", "B: "), self.steps, strict=False) if step is not None],
+        )
+        if known:
+            drawing = Drawing(partial(explorer, [joined(known, "A and B")]))
+            every.append(Section("Timelines", [BOTH_STEPS, drawing], id="timeline"))
+        return Printed(Document(self.comparison.headline, every, scripts=SCRIPTS if known else ())).html()
+
+    def svg(self) -> str:
+        """The waterfall."""
+        panels = [Panel(WATERFALL, *waterfall_of(self.comparison))]
+        return standalone("A compared with B", [self.comparison.headline], panels)
+
+
+def _screen(every: Sequence[Section]) -> list[Section]:
+    """The answer, what it comes from, notes (which may spoil it), and what else there is."""
+    first = [Section(ANSWER, every[0].parts, untitled=True)]
+    first += [
+        Section(one.title, [_longest(part) for part in one.parts], is_minor=True)
+        for one in every
+        if one.title in (UNLIKE, CHANGES)
+    ]
+    notes = next((one.parts for one in every if one.title == NOTES), ())[:SHOWN_NOTES]
+    end: list[Part] = [Bullets([brief(str(note)) for note in notes], "!", "yellow")]
+    made_of = ["what the changes are made of"] if any(one.folded for one in every) else []
+    others = [
+        one.title[0].lower() + one.title[1:]
+        for one in every
+        if not one.folded and one.title not in (ANSWER, UNLIKE, CHANGES)
+    ]
+    if made_of or others:
+        end += ["", Line(f"With --full: {', '.join([*made_of, *others])}. -o change.html draws it.", "dim")]
+    return [*first, Section("", end)]
+
+
+def _longest(part: Part | None) -> Part | None:
+    """Of a table the first rows with its last two, the rest and the total."""
+    if not isinstance(part, Table) or len(part.rows) <= SHOWN_ROWS:
+        return part
+    return Table([*part.rows[: SHOWN_ROWS - 2], *part.rows[-2:]])
+
+
+def with_comparison(comparison: Comparison, report: Report, max_chars: int) -> str:
+    """What changed, and below it the report of B folded, as Markdown of at most `max_chars` characters where the
+    comparison's answer allows it."""
+    changed = ComparisonPage(comparison).markdown(max_chars)
+    room = max_chars - len(changed) - len(FOLDED.format(""))
+    return changed if room < LEAST_REPORT else changed + FOLDED.format(render_markdown(report, room))

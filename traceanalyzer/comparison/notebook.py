@@ -1,0 +1,221 @@
+"""What a notebook shows: a report that draws itself, plots as Plotly figures, tables as DataFrames with sound types."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Sequence
+from dataclasses import fields
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base.figures import NS_PER_MS, definitions
+from traceanalyzer.base.files import replacing
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.diagnosis.finding import Finding, Recommendation
+from traceanalyzer.diagnosis.selection import Measured
+from traceanalyzer.report import outline
+from traceanalyzer.report.html import render_html
+from traceanalyzer.report.html.details import Details
+from traceanalyzer.report.json import RENAMED
+from traceanalyzer.report.model import Report
+from traceanalyzer.report.page import ReportPage
+from traceanalyzer.report.table_entries import BY_NAME, named
+from traceanalyzer.report.timeline.lanes import Category
+from traceanalyzer.trace.distinct import distinct
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import plotly.graph_objects as go
+
+ColumnType = Literal["boolean", "Int64", "float64"]
+
+WIDTH = 100
+FORMATS = {".html": "html", ".htm": "html", ".md": "markdown", ".json": "json", ".txt": "terminal"}
+LISTS: dict[str, type[Any]] = {"findings": Finding, "recommendations": Recommendation}
+"""Lists of a report that are tables as well."""
+MOMENTS = {"start_ns": "start_ms", "end_ns": "end_ms"}
+"""Columns of moments, which a frame has relative to its first one."""
+FEW = 0.5
+"""Text columns with fewer distinct values than this share of their rows are categories."""
+
+
+@dataclass(frozen=True)
+class NotebookReport(Report):
+    """A report as `ta.analyze` gives it: one line as text, the first screen in a notebook."""
+
+    def __repr__(self) -> str:
+        return f"<Report: {outline.verdict(self)}, {outline.step_times(self)}, {outline.recording(self)}>"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(ReportPage(self).terminal(WIDTH, colour=False))}</pre>"
+
+    def save(self, path: str | Path) -> Path:
+        """Write the report as its suffix says: .html (without the timeline: `analyze -o` has it), .md, .json, .txt.
+
+        Raises TraceAnalyzerError for another suffix, or where the file cannot be written.
+        """
+        file = Path(path)
+        form = FORMATS.get(file.suffix.lower())
+        if form is None:
+            raise TraceAnalyzerError(f"{file}: a report is saved as {', '.join(FORMATS)}")
+        page = ReportPage(self, full=True)
+        if form == "html":
+            text = render_html(self, self.details)
+        else:
+            text = page.terminal(WIDTH, colour=False) if form == "terminal" else getattr(page, form)()
+        try:
+            with replacing(file) as out:
+                out.write(text.encode("utf-8", "replace"))
+        except OSError as error:
+            raise TraceAnalyzerError(f"cannot write {file}: {error.strerror}") from error
+        return file
+
+    @property
+    def details(self) -> Details:
+        """What the page shows beyond the report: its timeline. Empty where the report was read from a file."""
+        return getattr(self, "_details", Details())
+
+    @property
+    def plot(self) -> Plots:
+        """Plots of the report."""
+        return Plots(self)
+
+
+@dataclass(frozen=True)
+class Plots:
+    """Plots of a report as Plotly figures."""
+
+    report: NotebookReport
+
+    def budget(self) -> go.Figure:
+        """The step's wall-clock time by what the device did, idle time by cause."""
+        import plotly.graph_objects as go
+
+        parts = [p for p in outline.budget(self.report) if p.within or p.label != "idle" or not self._has_causes]
+        labels = [f"idle: {p.label}" if p.within else p.label for p in parts]
+        named = zip(labels, parts, strict=True)
+        bars = [go.Bar(name=name, x=[part.ms], y=["step"], orientation="h") for name, part in named]
+        return go.Figure(bars, {"barmode": "stack", "xaxis_title": "ms", "height": 220})
+
+    def kernels(self, top: int = 15) -> go.Figure:
+        """Device time per step of the kernels that take the most."""
+        import plotly.graph_objects as go
+
+        rows = self.report.tables.get("kernels", [])[:top][::-1]
+        bars = go.Bar(x=[row.total_ms for row in rows], y=[row.name for row in rows], orientation="h")
+        return go.Figure(bars, {"xaxis_title": "ms per step"})
+
+    def roofline(self) -> go.Figure:
+        """Kernels by arithmetic intensity and throughput; empty where no kernel has both."""
+        import plotly.graph_objects as go
+
+        rows = [row for row in self.report.tables.get("kernels", []) if row.intensity and row.tflops]
+        marks = go.Scatter(
+            x=[row.intensity for row in rows], y=[row.tflops for row in rows], text=[row.name for row in rows],
+            mode="markers",
+        )  # fmt: skip
+        axes = {"xaxis": {"type": "log", "title": "FLOP per byte"}, "yaxis": {"type": "log", "title": "TFLOP/s"}}
+        return go.Figure(marks, axes)
+
+    def timeline(self) -> go.Figure:
+        """The representative step: streams, idle gaps and host threads by lane, ms from its start; what each is on
+        hover. Empty where the report was read from a file, or no events were recorded."""
+        import plotly.graph_objects as go
+
+        drawn = self.report.details.timelines
+        if not drawn:
+            return go.Figure()
+        step = drawn[0]
+        events, titles = step.events, [f"{i}: {lane.title}" for i, lane in enumerate(step.lanes)]
+        bars = []
+        for category in distinct(events.category).tolist():
+            rows = np.flatnonzero(events.category == category)
+            bars.append(
+                go.Bar(
+                    name=Category(category).label,
+                    base=events.start[rows] / NS_PER_MS,
+                    x=(events.end[rows] - events.start[rows]) / NS_PER_MS,
+                    y=[titles[lane] for lane in events.lane[rows].tolist()],
+                    text=[step.names[name] for name in events.name[rows].tolist()],
+                    textposition="none",
+                    hovertemplate="%{text}<br>%{x:.4f} ms",
+                    orientation="h",
+                )
+            )
+        lanes = {"categoryorder": "array", "categoryarray": titles[::-1]}
+        return go.Figure(bars, {"barmode": "overlay", "xaxis_title": "ms", "yaxis": lanes, "bargap": 0.05})
+
+    @property
+    def _has_causes(self) -> bool:
+        return any(part.within for part in outline.budget(self.report))
+
+
+def shown(report: Report, of: Measured | None = None) -> NotebookReport:
+    """The report as a notebook shows it; `of` is what it was made from, for its page."""
+    made = NotebookReport(**{f.name: getattr(report, f.name) for f in fields(Report)})
+    if of is not None:
+        object.__setattr__(made, "_details", Details.of(of))
+    return made
+
+
+def table_of(report: Report, name: str) -> tuple[Sequence[Any], type[Any]]:
+    """Rows and row type of a table, or of the findings or recommendations, that a report holds. Raises ValueError."""
+    if name in LISTS:
+        return getattr(report, name), LISTS[name]
+    try:
+        table = named(name)
+    except ValueError as error:
+        raise ValueError(f"{error}; of a report also {', '.join(LISTS)}") from error
+    return report.tables.get(table.name, []), BY_NAME[table.name].row
+
+
+def as_frame(rows: Sequence[Any], row: type[Any]) -> pd.DataFrame:
+    """Rows of a dataclass as a DataFrame: nullable integers, categories, moments in ms from the first.
+
+    `frame.attrs["definitions"]` has the meaning and unit of each column, `attrs["origin_ns"]` what moments count from.
+    """
+    import pandas as pd
+
+    columns = {RENAMED.get(f.name, f.name): [getattr(one, f.name) for one in rows] for f in fields(row)}
+    made = pd.DataFrame(columns)
+    origin = min((v for name in MOMENTS for v in columns.get(name, []) if v is not None), default=0)
+    for old, new in MOMENTS.items():
+        if old in made:
+            made[old] = [None if v is None else (v - origin) / 1e6 for v in columns[old]]
+            made = made.rename(columns={old: new})
+    types = typing.get_type_hints(row)
+    kinds: dict[str, ColumnType | None] = dict.fromkeys(MOMENTS.values(), "float64")
+    kinds.update((RENAMED.get(f.name, f.name), _kind(types[f.name])) for f in fields(row))
+    for name in made:
+        made[name] = _sound(made[name], kinds[str(name)])
+    made.attrs = {
+        "definitions": {RENAMED.get(d.name, d.name): f"{d.definition} ({d.unit})" if d.unit else d.definition
+                        for d in definitions(row)},
+        "origin_ns": origin,
+    }  # fmt: skip
+    return made
+
+
+def _kind(hint: Any) -> ColumnType | None:
+    """The type of a column by what its rows declare; None where that has no type of its own."""
+    parts = {part for part in (typing.get_args(hint) or (hint,)) if part is not type(None)}
+    known: dict[frozenset[Any], ColumnType] = {
+        frozenset({bool}): "boolean",
+        frozenset({int}): "Int64",
+        frozenset({float}): "float64",
+    }
+    return known.get(frozenset(parts))
+
+
+def _sound(column: pd.Series[Any], kind: ColumnType | None) -> pd.Series[Any]:
+    """The column with a type of its own: `Int64` and `boolean` bear what is missing, repeated text is a category."""
+    if kind is not None:
+        return column.astype(kind)
+    values = [v for v in column if v is not None]
+    if values and all(isinstance(v, str) for v in values) and len(set(values)) <= FEW * len(values):
+        return column.astype("category")
+    return column

@@ -1,0 +1,172 @@
+"""What to do, by the step that it is predicted to lead to: remedies where the step can be replayed, else what the rules
+propose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from traceanalyzer.base.figures import digits
+from traceanalyzer.diagnosis.draft import Draft, Proposal
+from traceanalyzer.diagnosis.finding import AsMuchWork, BottleneckClass, Recommendation
+from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.remedies import REMEDIES
+from traceanalyzer.diagnosis.remedies.advice import Advice, advise
+from traceanalyzer.diagnosis.remedies.program import program
+from traceanalyzer.diagnosis.rules.device import GPU_BUSY
+from traceanalyzer.replay.scenarios import Scenario, less_compute
+from traceanalyzer.replay.whatif import SCENARIO_SPREAD
+
+DEVICE_CLASSES = ("compute", "memory")
+"""Classes of the GPU's own work."""
+HOST_CLASSES = ("launch", "sync", "host")
+"""Classes of a device that waits for its host."""
+MIN_SAVED_SHARE = 0.02
+"""Share of the step that what a rule proposes must be predicted to save, as with remedies."""
+MIN_PART_SHARE = 0.01
+"""Share of the step that each part of a combined change must save on its own: less is within the spread of steps."""
+SMALL_GAIN_SHARE = 0.1
+"""What gains less of the step than this gives way to the GPU's own work where that is the bottleneck."""
+MIN_BOUND_SHARE = 0.05
+"""Share of the step that a proposal must save at most, where it is only known that it saves no more: what such a bound
+allows is hardly ever reached."""
+MIN_TOUCHED_SHARE = 0.1
+"""Share of the step that kernels must take before something of unknown gain is proposed for them: hardly more than half
+of their time can be saved."""
+BEYOND_HEADROOM = 1.05
+"""A change that gains this many times its finding's headroom gains from other findings, too, and says so."""
+
+
+def recommendations_of(m: Measurements, settled: Sequence[tuple[Draft, float | None]]) -> list[Recommendation]:
+    """What to do, by the step that it is predicted to lead to. Where the step can be replayed, remedies speak for
+    themselves, and the rules do not."""
+    drafts = [draft for draft, _ in settled]
+    offered = [advised for one in advise(m) if (advised := _of_remedy(m, one, drafts)) is not None]
+    known = {remedy.id for remedy in REMEDIES} if _is_replayed(m) else set()
+    proposed = [(d, p, h) for d, h in settled for p in d.proposals if _is_offered(m, d, p, known)]
+    made = [_of_proposal(m, *one) for one in proposed]
+    kept = [one for one in made if one is not None and _is_worth_it(m, one)]
+    return sorted([*offered, *kept], key=lambda one: one.predicted_step_ms or float("inf"))
+
+
+def in_front(advice: list[Recommendation], cls: BottleneckClass) -> list[Recommendation]:
+    """The advice with that on the GPU's own work, of which nothing is predicted, in front, where the verdict names
+    that work, nothing that is predicted shortens it, and other changes gain little."""
+    if not advice or any(one.cls in DEVICE_CLASSES and one.predicted_step_ms is not None for one in advice):
+        return advice
+    if (advice[0].predicted_speedup or 1.0) * (1.0 - SMALL_GAIN_SHARE) >= 1.0:
+        return advice
+    return sorted(advice, key=lambda one: not (one.cls == cls and one.id == GPU_BUSY and one.predicted_step_ms is None))
+
+
+def _is_replayed(m: Measurements) -> bool:
+    return m.replay is not None and m.replay.faithful
+
+
+def _of_remedy(m: Measurements, advice: Advice, drafts: list[Draft]) -> Recommendation | None:
+    """A remedy as a recommendation; None where no finding says that there is anything to change, or the program's
+    framework has no words for it. What needs other changes first, or makes a step do more, says what that leads to and
+    is not ranked with changes that shorten the step."""
+    remedy, offer, p, against = advice.remedy, advice.offer, advice.prediction, _against(advice, drafts)
+    if against is None:
+        return None
+    either = (words.of(m.joined.framework) for words in (offer.action, against.words) if words is not None)
+    action = next((text for text in either if text), None)
+    if action is None:
+        return None
+    basis = f"replayed without the profiler: {p.basis}"
+    if offer.qualifier and p.step_ms is not None:
+        basis = f"{digits(p.step_ms)} ms for {offer.qualifier}; {basis}"
+    if offer.single:
+        return Recommendation(
+            against.id, against.cls, action, p.step_ms, p.speedup, basis, remedy.id, p.low_ms, p.high_ms
+        )
+    more = AsMuchWork(p.step_ms, p.low_ms, p.high_ms, p.speedup) if offer.changes_work and p.step_ms else None
+    return Recommendation(against.id, against.cls, action, None, None, basis, remedy.id, as_much_work=more)
+
+
+def _against(advice: Advice, drafts: list[Draft]) -> Draft | None:
+    """The finding that a remedy is against: the one that it states itself, that names it, that it is usually against,
+    or the first of its class; for kernels of any kind that on the GPU's own work. One on kernels whose time is hardly
+    what is saved gives way to the largest on the host."""
+    remedy, stated = advice.remedy, advice.offer.against
+    tests: tuple[Callable[[Draft], bool], ...] = (
+        lambda d: stated is not None and d.id == stated[0],
+        lambda d: any(p.name == remedy.id for p in d.proposals),
+        lambda d: d.id == remedy.finding,
+        lambda d: d.cls == (stated[1] if stated is not None else remedy.cls),
+        lambda d: d.id == GPU_BUSY and remedy.cls in DEVICE_CLASSES,
+    )
+    found = next((draft for test in tests for draft in drafts if test(draft)), None)
+    if found is None or found.cls not in DEVICE_CLASSES or remedy.cls == "communication" or not advice.for_host:
+        return found
+    return max((d for d in drafts if d.cls in HOST_CLASSES), key=lambda d: d.claim_ms or 0.0, default=found)
+
+
+def _is_offered(m: Measurements, draft: Draft, proposal: Proposal, known: set[str]) -> bool:
+    """Whether a proposal is shown: no remedy of the list speaks for it, and it is neither about kernels of CUDA graphs,
+    of which the recording has neither operators nor data, nor of unknown gain for kernels that take little of the
+    step."""
+    if draft.part == "compute" and not proposal.bound and (program(m).in_graphs or _touches_little(draft)):
+        return False
+    return (proposal.alone or proposal.name not in known) and _every_part_gains(m, proposal)
+
+
+def _touches_little(draft: Draft) -> bool:
+    """Whether it is not known what can be saved of kernels that take a small share of the step."""
+    share = draft.evidence[0].value
+    return draft.claim_ms is None and isinstance(share, float) and share < MIN_TOUCHED_SHARE
+
+
+def _every_part_gains(m: Measurements, proposal: Proposal) -> bool:
+    """Whether each of the changes that this one combines would bring something on its own."""
+    replay = m.replay
+    if proposal.scenario is None or not proposal.scenario.parts or replay is None:
+        return True
+    least_ms = MIN_PART_SHARE * replay.base_ms
+    return replay.faithful and all(replay.gain_ms(part) >= least_ms for part in proposal.scenario.parts)
+
+
+def _is_worth_it(m: Measurements, advice: Recommendation) -> bool:
+    """Whether a proposal is predicted to shorten the step, or its gain is not known: what hides behind something longer
+    gains nothing. Where the step can be replayed, and this change cannot, its gain is only bounded from above."""
+    bounded = _is_replayed(m) and not advice.basis.startswith("replayed")
+    least = MIN_BOUND_SHARE if bounded else MIN_SAVED_SHARE
+    return advice.predicted_speedup is None or advice.predicted_speedup * (1.0 - least) >= 1.0
+
+
+def _of_proposal(m: Measurements, draft: Draft, proposal: Proposal, headroom: float | None) -> Recommendation | None:
+    """A proposal as a recommendation; None where the program's framework has no words for it."""
+    action = proposal.action.of(m.joined.framework)
+    if action is None:
+        return None
+    base, basis = m.step.step_ms, proposal.basis
+    step, low, high = None, None, None
+    scenario = proposal.scenario or _shorter_compute(m, draft, headroom)
+    if proposal.bound:
+        pass
+    elif scenario is not None and m.replay is not None and m.replay.faithful:
+        prediction = m.replay.predict(scenario)
+        step, low, high = prediction.step_ms, prediction.low_ms, prediction.high_ms
+        basis = f"replayed without the profiler: {prediction.basis}{_beyond(base, step, headroom)}"
+    elif headroom is not None and m.timed.steps.found:
+        step = max(base - headroom, proposal.least_ms) if headroom < base else None
+        basis = f"not replayed; gains at most this: {basis}" if len(m.trace.api_calls) else basis
+    if step is not None and low is None:
+        low, high = step * (1.0 - SCENARIO_SPREAD), max(base, step * (1.0 + SCENARIO_SPREAD))
+    id_, cls, speedup = draft.id + proposal.suffix, proposal.cls or draft.cls, base / step if step else None
+    return Recommendation(id_, cls, action, step, speedup, basis, proposal.name, low, high)
+
+
+def _beyond(base: float, step: float | None, headroom: float | None) -> str:
+    """Why more is gained than the finding's headroom, where it is."""
+    if step is None or headroom is None or base - step <= BEYOND_HEADROOM * headroom:
+        return ""
+    return "; it gains more than the finding's headroom, because it also shortens what other findings count"
+
+
+def _shorter_compute(m: Measurements, draft: Draft, headroom: float | None) -> Scenario | None:
+    """The scenario of a finding on the computation: shorter by its headroom, the proposal's basis says why."""
+    if draft.part != "compute" or not headroom or m.step.budget is None:
+        return None
+    basis = "; ".join(proposal.basis for proposal in draft.proposals)
+    return Scenario(draft.id, less_compute(min(headroom / m.step.budget.compute, 1.0)), basis)

@@ -1,0 +1,192 @@
+"""Remedies for input: loading it, copying it to the device, keeping it there."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from traceanalyzer.base.figures import NS_PER_MS, digits
+from traceanalyzer.diagnosis import loader_advice
+from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.remedies.program import may_load, tape_of, tapes_of_others
+from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy, remedy, wherever
+from traceanalyzer.diagnosis.words import Words, everywhere
+from traceanalyzer.replay.changes.data.host_memory import (
+    picked_on_device,
+    picked_on_host,
+    updated_on_device,
+    updated_on_host,
+)
+from traceanalyzer.replay.changes.data.loading import (
+    MAX_WORKERS,
+    WORKER_EFFICIENCY,
+    away_from_device,
+    copied_ahead,
+    copied_alike,
+    input_copies,
+    kept_on_device,
+    loaded_by_workers,
+    loading_ns,
+    not_faster_than,
+    pinned,
+    round_trips,
+    waited_less,
+)
+from traceanalyzer.replay.scenarios import Scenario, input_ready
+from traceanalyzer.replay.spreads import OF_MOVES
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.trace import Bool
+
+LOAD_OF_OTHERS = 0.1
+"""Ranks that load hardly more than this share of what one does have no loading to share with it."""
+READY = Scenario(
+    "data_loader_workers", loaded_by_workers, "batches are ready", missing="no input is loaded", spread=OF_MOVES
+)
+LOADED = (
+    "{count} workers load the {load:.3g} ms of input a step while the step before runs, each of them {efficiency:.0%} "
+    "of the time; the step takes a finished batch from their queue"
+)
+MORE_WORKERS = (
+    "the workers have each batch ready when the step asks for it; how many of them that takes is not in the recording: "
+    "they are processes of their own (upper end: they bring batches twice as fast)"
+)
+
+
+@remedy("data_loader_workers", "input", "input-wait")
+def data_loader_workers(m: Measurements) -> Offer | None:
+    """Where the step loads input itself: with as many workers as the rest of the step can wait for."""
+    tape, replay = tape_of(m), m.replay
+    if tape is None or replay is None or not loading_ns(tape) or _of_one_rank(m, tape):
+        return None
+    rest_ms = replay.step_under_ms(READY)
+    if not rest_ms:
+        return None
+    if m.loading is not None and m.loading.workers:
+        half_ns = replay.base_ms / replay.scale * NS_PER_MS / 2
+        ready = replace(READY, basis=MORE_WORKERS, optimistic=input_ready, pessimistic=waited_less(half_ns))
+        return Offer(Words(loader_advice.action(m.loading)), ready)
+    load_ms = loading_ns(tape) * replay.scale / NS_PER_MS
+    count = min(math.ceil(load_ms / rest_ms / WORKER_EFFICIENCY) + 1, MAX_WORKERS)
+    basis = LOADED.format(count=count, load=load_ms, efficiency=WORKER_EFFICIENCY)
+    least_ns = loading_ns(tape) / (count * WORKER_EFFICIENCY)
+    words = Words(
+        loader_advice.action(m.loading, count),
+        f"Load input in {count} background processes or threads, at least one step ahead.",
+    )
+    return Offer(words, replace(READY, basis=basis, optimistic=input_ready, step_of_run=not_faster_than(least_ns)))
+
+
+def _of_one_rank(m: Measurements, tape: Tape) -> bool:
+    """Whether the host of this rank alone works before a copy to the device, and nothing names that as loading: all
+    ranks load what they learn from."""
+    if not m.peers or may_load(m):
+        return False
+    return all(loading_ns(one) < LOAD_OF_OTHERS * loading_ns(tape) for one in tapes_of_others(m))
+
+
+COPIED_AHEAD = Scenario(
+    "copy_ahead",
+    copied_ahead,
+    "input is copied from pinned memory on a stream of its own while the step before computes: the step takes the "
+    "longer of its copies and the rest",
+    missing="no data is copied to the GPU",
+    hides=input_copies,
+    spread=OF_MOVES,
+)
+copy_ahead = Remedy(
+    "copy_ahead",
+    "transfer",
+    "exposed-copies",
+    wherever(
+        "data is copied to the GPU",
+        Words(
+            "Copy ahead: x.to(device, non_blocking=True) from pinned memory under torch.cuda.stream(side), one batch "
+            "ahead.",
+            "Copy ahead: asynchronous copies from pinned memory on a second stream, one step ahead.",
+        ),
+        COPIED_AHEAD,
+    ),
+)
+
+pinned_memory = Remedy(
+    "pinned_memory",
+    "transfer",
+    "exposed-copies",
+    wherever(
+        "data is copied from pageable memory",
+        Words(
+            "Pin host memory: DataLoader(pin_memory=True) or tensor.pin_memory(), then .to(device, non_blocking=True).",
+            "Pin host memory: cudaHostAlloc or cudaHostRegister, then asynchronous copies.",
+        ),
+        Scenario(
+            "pinned_memory",
+            pinned,
+            "copies from pageable memory run at the rate of the link, and the host does not wait for them",
+            missing="nothing is copied from pageable memory",
+            spread=OF_MOVES,
+        ),
+    ),
+)
+
+KEPT = Scenario(
+    "keep_on_device",
+    kept_on_device,
+    "what goes to the host and comes back in the same step stays on the GPU, and so do tables, weights and masks that "
+    "every step copies",
+    missing="nothing is copied to the host and back, or copied again in every step",
+    spread=OF_MOVES,
+)
+PICKED = Scenario(
+    "keep_on_device",
+    picked_on_device,
+    "the tables are on the GPU, which picks the rows of each step itself",
+    missing="the host picks nothing out of tensors that it copies",
+    spread=OF_MOVES,
+)
+UPDATED = Scenario(
+    "keep_on_device",
+    lambda tape: updated_on_device(kept_on_device(tape) or tape),
+    "what the host updates with data of each step (averages, sums) is on the GPU, which reads and writes it once",
+    missing="the host updates nothing with what it copies from the GPU",
+    spread=OF_MOVES,
+)
+ROUND_TRIPS = Words("Keep the tensors on the GPU: compute there instead of .cpu() and back, or copy constants once.")
+ALIKE = "Keep on the GPU what every step copies there for the same use (weights, tables, masks): it takes {room} MB."
+TABLES = "Keep the data on the GPU, {room} MB, and pick each step's rows there: data = data.to('cuda') once."
+STATE = (
+    "Keep on the GPU what the host updates in every step (averaged weights, sums), {room} MB: update it there, all "
+    "tensors in one call (torch._foreach_lerp_), and copy it to the host only to save it."
+)
+MOST_OF_TABLES = 0.25
+"""Share of the GPU's memory that data may take beside the program, whose own need is not recorded."""
+MOST_OF_MEMORY = 0.9
+"""Share of the GPU's memory from which what is copied cannot stay there: it was kept away for that."""
+MB = 1e6
+
+
+@remedy("keep_on_device", "transfer", "exposed-copies")
+def keep_on_device(m: Measurements) -> Offer | None:
+    """Wherever as many bytes come back as went out, a step copies what it uses as a table, a weight or a mask, what the
+    host updates a tensor of its own with, or what it picked out of a larger one."""
+    tape = tape_of(m)
+    if tape is None:
+        return None
+    memory = min((gpu.memory_bytes for gpu in m.trace.devices if gpu.memory_bytes), default=0)
+    kept_bytes = _bytes_a_step(tape, tape.memo(copied_alike))
+    if memory and kept_bytes > MOST_OF_MEMORY * memory:
+        return None
+    if kept_bytes:
+        return Offer(everywhere(ALIKE.format(room=digits(kept_bytes / MB))), KEPT)
+    if (tape.memo(round_trips) | tape.memo(away_from_device)).any():
+        return Offer(ROUND_TRIPS, KEPT)
+    state_bytes = _bytes_a_step(tape, tape.memo(updated_on_host).copies)
+    if 0 < state_bytes < MOST_OF_TABLES * memory:
+        return Offer(Words(STATE.format(room=digits(state_bytes / MB))), UPDATED)
+    picked = tape.memo(picked_on_host)
+    fits = picked.copies.any() and picked.table_bytes < MOST_OF_TABLES * memory
+    return Offer(everywhere(TABLES.format(room=digits(picked.table_bytes / MB))), PICKED) if fits else None
+
+
+def _bytes_a_step(tape: Tape, copies: Bool) -> float:
+    """What these copies move."""
+    return float(tape.source.trace.device_ops.bytes[tape.row[copies]].sum()) / tape.steps

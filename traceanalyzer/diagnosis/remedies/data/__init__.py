@@ -1,1 +1,0 @@
-"""Remedies for input: loading it and copying it to the device."""

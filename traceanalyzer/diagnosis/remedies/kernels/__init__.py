@@ -1,1 +1,0 @@
-"""Remedies for kernels: less work, fewer bytes, faster units."""

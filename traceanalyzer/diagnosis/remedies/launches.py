@@ -1,0 +1,162 @@
+"""Remedies for launches: the same work of the device with fewer of them, the whole step or model together."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.ordering import where_changed
+from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.remedies.program import program, reduced_by_hooks, tape_of
+from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy, remedy
+from traceanalyzer.diagnosis.words import Words, everywhere
+from traceanalyzer.replay.changes.capture import captured, captured_after_reads, captured_but_work
+from traceanalyzer.replay.changes.communication.collectives import repeated_reductions
+from traceanalyzer.replay.changes.compiling import compiled, compiled_badly, compiled_well
+from traceanalyzer.replay.changes.loops.batch_size import GREATER_BATCH, enlarged, enlarged_at_full_cost
+from traceanalyzer.replay.changes.recompute import recomputed
+from traceanalyzer.replay.changes.syncs.syncs import follows_pageable_copy, is_read
+from traceanalyzer.replay.on_tape import events_of, step_of_event
+from traceanalyzer.replay.scenarios import Scenario
+from traceanalyzer.replay.spreads import OF_KERNELS, OF_MOVES
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.trace import Bool
+from traceanalyzer.trace.distinct import distinct
+
+CAPTURED = Scenario(
+    "cuda_graph",
+    captured,
+    "the step is one CUDA graph: no dispatch, and no short work of the host between its launches (upper end: that work "
+    "stays)",
+    pessimistic=captured_but_work,
+)
+AFTER_SYNCS = Scenario(
+    "remove_syncs+cuda_graph",
+    captured_after_reads,
+    "the syncs are gone, and the step is one CUDA graph",
+    missing="the host does not wait for the GPU",
+)
+INFERENCE = "Capture the step: torch.compile(model, mode='reduce-overhead'), or torch.cuda.graph around fixed inputs."
+TRAINING = (
+    "Capture the step: torch.cuda.make_graphed_callables(model, sample_args); or the whole step in torch.cuda.graph, "
+    "with AdamW(capturable=True) and static inputs."
+)
+OTHER = "Capture the step in a CUDA graph (cudaStreamBeginCapture, cudaGraphLaunch)."
+SYNCS_FIRST = "Remove the syncs first (no graph can hold one), then {how}"
+LEAST_OF_GRAPH = 0.05
+"""Fixed inputs and a capture are work, and the pauses between queued kernels alone are not worth it."""
+
+
+@remedy("cuda_graph", "launch", "launch-bound", LEAST_OF_GRAPH)
+def cuda_graph(m: Measurements) -> Offer | None:
+    """Where the same kernels are launched every step, nothing shards parameters, and no graph launches them already.
+    Gradients that hooks reduce with the backward pass are no part of a graph that a few lines would make."""
+    tape, known = tape_of(m), program(m)
+    if tape is None or known.in_graphs or known.fsdp or not same_every_step(tape):
+        return None
+    if tape.communication.any() and reduced_by_hooks(m):
+        return None
+    how = TRAINING if known.training else INFERENCE
+    if waits_within(tape):
+        then = (SYNCS_FIRST.format(how=text[0].lower() + text[1:]) for text in (how, OTHER))
+        return Offer(Words(*then), AFTER_SYNCS, after=("remove_syncs",))
+    return Offer(Words(how, OTHER), CAPTURED)
+
+
+def waits_within(tape: Tape) -> bool:
+    """Whether the host waits for the device between two launches of a step: it needs what a graph cannot give it, or
+    brings from pageable memory what a graph cannot hold, other than before the step's first kernel."""
+    launching, first = np.unique(tape.event[~tape.reads[tape.event]], return_index=True)
+    step = tape.step_of_op[~tape.reads[tape.event]][first]
+    waiting = is_read(tape) | (follows_pageable_copy(tape) & tape.waits & _kernels_before(tape))
+    position = np.searchsorted(launching, np.flatnonzero(waiting), side="right")
+    between = position[(position > 0) & (position < len(launching))]
+    return bool((step[between - 1] == step[between]).any())
+
+
+def _kernels_before(tape: Tape) -> Bool:
+    """Which events have a kernel of their step before them."""
+    kernels = np.cumsum(events_of(tape, tape.compute))
+    first = np.flatnonzero(where_changed(step_of_event(tape)))
+    earlier = np.append(0, kernels)[first]
+    return kernels > np.repeat(earlier, np.diff(first, append=len(kernels)))
+
+
+def same_every_step(tape: Tape) -> bool:
+    """Whether each step launches the same kernels with the same grids: what a graph holds cannot change."""
+    ops, step = tape.source.trace.device_ops, tape.step_of_op
+    kernel = tape.compute & tape.source.linked.is_kernel[tape.row]
+    launched = [
+        (ops.name[rows].tolist(), ops.blocks[rows].tolist())
+        for one in distinct(step).tolist()
+        for rows in [tape.row[kernel & (step == one)]]
+    ]
+    return all(one == launched[0] for one in launched)
+
+
+COMPILED = Scenario(
+    "compile",
+    compiled,
+    "the model's small kernels between its products, convolutions and attention are one each, and one more for each "
+    "reduction; a launch that is left costs the host 0.9 times what one costs now (inference: 1.2), a call of compiled "
+    "code as much as 40 launches (7); convolutions get their layout, odd products are padded; batch norms in training, "
+    "optimizer, clipping, averages and logging stay (lower end: less for launches and calls; upper end: more, and a "
+    "merged kernel takes as long as the longest of its run)",
+    optimistic=compiled_well,
+    pessimistic=compiled_badly,
+    missing="no model was recorded that a compiler could change",
+    may_cost=True,
+    spread=OF_KERNELS,
+)
+COMPILE = Words("Compile the model: model = torch.compile(model), with dynamic=True where shapes change.")
+
+
+def _compile(m: Measurements) -> Offer | None:
+    """Where PyTorch runs eagerly and small operators follow each other, unless gradients have gradients. Not under DDP
+    or FSDP, whose hooks cut the compiled code and stay: of three such programs that were timed one became 17 % faster,
+    one 5 %, and one took three quarters longer."""
+    known = program(m)
+    if not known.pytorch or known.compiled or known.in_graphs or known.ddp or known.fsdp:
+        return None
+    fewer_passes = m.replay is not None and m.replay.saved_by_kernels(COMPILED)
+    return Offer(COMPILE, COMPILED, against=("memory-chains", "memory") if fewer_passes else None)
+
+
+LEAST_OF_COMPILE, PESSIMISTIC_COMPILE = 0.08, 0.75
+"""Compiling takes minutes, and breaks where Python does what it cannot follow; and where little is fused the rest
+decides: programs that were promised 0 to 5 % took 3 % less to 2 % more."""
+compile_model = Remedy(
+    "compile", "launch", "launch-bound", _compile, LEAST_OF_COMPILE, PESSIMISTIC_COMPILE, costs_host=True
+)
+
+ENLARGED = Scenario(
+    "larger_batch",
+    enlarged,
+    f"a batch {GREATER_BATCH} times as large, and this is the time of as many samples as a step has now: kernels take "
+    "longer only once they fill the GPU, dispatch is the same (upper end: every kernel takes as many times as long)",
+    pessimistic=enlarged_at_full_cost,
+    missing="the GPU is not idle enough",
+    spread=OF_MOVES,
+)
+LARGER_BATCH = everywhere(
+    f"Raise the batch size (up to {GREATER_BATCH} times, as memory allows), and the learning rate with it."
+)
+SERVE_TOGETHER = everywhere("Serve several requests as one batch, as latency allows.")
+LEAST_IDLE = 0.3
+"""Share of the step that the GPU must idle for launches: less is not worth another batch size."""
+
+
+@remedy("larger_batch", "launch", "launch-bound")
+def larger_batch(m: Measurements) -> Offer | None:
+    """Where the GPU is idle because the CPU cannot launch fast enough, a model multiplies matrices (else nothing tells
+    that there is a batch), and the program has memory to spare as far as the recording shows."""
+    idle, tape, known = m.step.idle, tape_of(m), program(m)
+    if idle is None or idle.launch < LEAST_IDLE * m.step.step_ms or tape is None:
+        return None
+    if not tape.source.linked.is_matrix[tape.row].any() or known.fsdp or saves_memory(tape):
+        return None
+    return Offer(LARGER_BATCH if known.training else SERVE_TOGETHER, ENLARGED, changes_work=True)
+
+
+def saves_memory(tape: Tape) -> bool:
+    """Whether activations are calculated twice, or gradients added up over parts of a batch, so that less is kept."""
+    return bool(recomputed(tape).any() or repeated_reductions(tape).any())

@@ -1,0 +1,218 @@
+"""The rank that others wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from traceanalyzer.analysis.names.collectives import POINT_TO_POINT
+from traceanalyzer.analysis.ranks.compare import RankRow
+from traceanalyzer.base.figures import NS_PER_MS, digits
+from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.remedies.program import tapes_of_others
+from traceanalyzer.diagnosis.remedies.remedy import Offer, remedy
+from traceanalyzer.diagnosis.words import Words, everywhere
+from traceanalyzer.replay.changes.data.loading import not_faster_than
+from traceanalyzer.replay.changes.edits import Change, retimed
+from traceanalyzer.replay.changes.syncs.syncs import is_read
+from traceanalyzer.replay.host_speed import SAME_PROGRAM, evenly_fast, host_scaled
+from traceanalyzer.replay.scenarios import NO_STRAGGLER, Scenario, lower_median, nobody_waited_for
+from traceanalyzer.replay.simulate import step_times_ns
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.replay.together import apart
+from traceanalyzer.replay.whatif import Replay
+from traceanalyzer.trace import F64
+
+MIN_SHARE = 0.05
+"""Share of the step that a rank must wait for another, or have more to do, before that one is what holds up the
+run."""
+
+
+LATE_SHARE = 0.08
+"""Share of the step by which the latest rank must be later than the others. Two that do the same differ by up to six
+percent, in what their hosts work, or in kernels that collectives slow."""
+MORE_WORK_SHARE = 0.1
+"""Share of the step that its host must work longer to be why: equal ones differ by up to six percent there, too."""
+EXPLAINED = 0.5
+"""Share of what the others wait that a rank's host must work longer, to be why."""
+HOST_WORKS = (
+    "Fix rank {rank}: its host is late: it works {more} ms a step longer than the others', in Python or on data. Take "
+    "what only this rank does (logging, checkpoints, larger or packed files) to another thread, do it seldom, or share "
+    "it out; traceanalyzer gaps --rank {rank} shows where."
+)
+
+
+class _Work(NamedTuple):
+    """What each rank has to do in a step, without the profiler."""
+
+    compute_ms: F64
+    host_ms: F64
+    """Work and loading of the host, dispatch left out: how long that takes differs from host to host by chance, and the
+    profiler makes more of it."""
+    launches: F64
+    waits: F64
+
+
+@remedy("fix_straggler", "communication", "straggler")
+def fix_straggler(m: Measurements) -> Offer | None:
+    """Where one rank has more to do than the others: more data, more kernels, or more work of its host."""
+    replay, ranks = m.replay, m.ranks
+    if replay is None or ranks is None or len(ranks.rows) < 2:
+        return None
+    if len(replay.typical) < 2:
+        return _of_its_host(m, ranks.rows[ranks.critical]) or _of_its_stage(m, ranks.rows)
+    tapes, least_ms = replay.typical, MIN_SHARE * replay.base_ms
+    names, work = [tape.source.trace.process.rank for tape in tapes], _work(tapes)
+    most = int(work.compute_ms.argmax())
+    more_ms = float(work.compute_ms[most] - work.compute_ms.mean())
+    if more_ms >= least_ms and work.launches.max() <= SAME_PROGRAM * work.launches.min():
+        how = f"kernels of rank {names[most]} take {digits(more_ms)} ms more than on average"
+        deal = f"Deal out the work evenly: {how}: even out batches, lengths, stages or experts."
+        return Offer(everywhere(deal), _evened(tapes))
+    slow, late_ms = latest(replay)
+    reason = _more_to_do(work, slow, names[slow], replay.base_ms) if late_ms >= LATE_SHARE * replay.base_ms else None
+    return None if reason is None else Offer(reason, _like_the_middle_one(tapes))
+
+
+def latest(replay: Replay) -> tuple[int, float]:
+    """The position of the rank whose step is longest without the profiler and without waiting for others, and by how
+    much it is longer than that of the middle one, ms. How fast their hosts dispatch is not what tells ranks apart."""
+    tapes = [apart(*host_scaled((tape,), share)) for tape, share in _by_speed(replay.typical)]
+    times = step_times_ns(tapes)
+    slow = int(np.argmax(times))
+    return slow, (times[slow] - lower_median(times)) / NS_PER_MS * replay.scale
+
+
+def _by_speed(tapes: Sequence[Tape]) -> Iterator[tuple[Tape, float]]:
+    return zip(tapes, evenly_fast(tapes), strict=True)
+
+
+def _like_the_middle_one(tapes: Sequence[Tape]) -> Scenario:
+    """Every rank takes as long as the middle one."""
+    shares = {tape.source.trace.process.rank: share for tape, share in _by_speed(tapes)}
+
+    def change(tape: Tape) -> Tape | None:
+        (even,) = host_scaled((tape,), shares.get(tape.source.trace.process.rank, 1.0))
+        return nobody_waited_for(even)
+
+    return replace(NO_STRAGGLER, id="fix_straggler", change=change)
+
+
+def _of_its_stage(m: Measurements, rows: Sequence[RankRow]) -> Offer | None:
+    """Where ranks only send to each other, as stages of a pipeline do, and so cannot be replayed together: the one that
+    the report speaks of computes for longer than they do on average."""
+    replay, own = m.replay, next((row for row in rows if row.rank == m.trace.rank), None)
+    kinds = {row.collective for row in m.collectives}
+    if replay is None or own is None or not own.straggler or not kinds or not kinds <= POINT_TO_POINT:
+        return None
+    mean_ms = sum(row.compute_ms for row in rows) / len(rows)
+    if own.compute_ms - mean_ms < MIN_SHARE * replay.base_ms:
+        return None
+    how = f"kernels of rank {own.rank} take {digits(own.compute_ms - mean_ms)} ms more than on average"
+    change = _computing_for(mean_ms / own.compute_ms)
+    return Offer(
+        everywhere(f"Cut the stages evenly: {how}: move layers to other stages."),
+        Scenario("fix_straggler", change, "every stage computes for as long as they do on average"),
+    )
+
+
+def _computing_for(share: float) -> Change:
+    """Kernels take this share of their time, launches and the host's part of them included."""
+
+    def change(tape: Tape) -> Tape:
+        (left,) = host_scaled((_with_kernels(tape, share),), share)
+        return left
+
+    return change
+
+
+def _with_kernels(tape: Tape, share: float) -> Tape:
+    """Kernels take this share of their time."""
+    return retimed(tape, np.where(tape.compute, tape.duration * share, tape.duration))
+
+
+def _of_its_host(m: Measurements, slow: RankRow) -> Offer | None:
+    """Where ranks recorded different steps, so that they cannot be replayed together: the rank that the others wait for
+    works on its host for as long as they wait, and they do not."""
+    replay, rows = m.replay, m.ranks.rows if m.ranks is not None else ()
+    waited_ms = max((row.waiting_ms or 0.0 for row in rows if row.rank != slow.rank), default=0.0)
+    if replay is None or not slow.straggler or waited_ms < MIN_SHARE * m.mean_step_ms or slow.rank != m.trace.rank:
+        return None
+    others = tapes_of_others(m)
+    if len(others) < len(rows) - 1:
+        return None
+    own_ms, *theirs_ms = _work((replay.recorded[0], *others)).host_ms.tolist()
+    more_ms = own_ms - sum(theirs_ms) / len(theirs_ms)
+    if more_ms < MIN_SHARE * replay.base_ms or more_ms < EXPLAINED * waited_ms:
+        return None
+    how = HOST_WORKS.format(more=digits(more_ms * replay.scale), rank=slow.rank)
+    return Offer(Words(how), _with_host_of_others(replay.typical, 1.0 - more_ms / own_ms))
+
+
+def _with_host_of_others(tapes: Sequence[Tape], share: float) -> Scenario:
+    """The late rank's host works for as long as those of the others do."""
+
+    def change(tape: Tape) -> Tape:
+        work, loading = (np.rint(times * share).astype(np.int64) for times in (tape.work, tape.loading))
+        tail = tape.tail._replace(work=round(tape.tail.work * share), loading=round(tape.tail.loading * share))
+        return replace(tape, work=work, loading=loading, tail=tail)
+
+    busy_ns = float(_work(tapes).compute_ms.max()) * NS_PER_MS
+    return Scenario(
+        "fix_straggler",
+        change,
+        "the host of the rank that others wait for works for as long as theirs (ranks recorded different steps: it is "
+        "replayed alone)",
+        step_of_run=not_faster_than(busy_ns),
+    )
+
+
+def _work(tapes: Sequence[Tape]) -> _Work:
+    def a_step(values: list[float]) -> F64:
+        return np.array([value / tape.steps for value, tape in zip(values, tapes, strict=True)])
+
+    return _Work(
+        a_step([_compute_ms(tape) for tape in tapes]),
+        a_step([_host_ms(tape) for tape in tapes]),
+        a_step([float(len(tape.row)) for tape in tapes]),
+        a_step([float(is_read(tape).sum()) for tape in tapes]),
+    )
+
+
+def _host_ms(tape: Tape) -> float:
+    return float((tape.work + tape.loading).sum()) / NS_PER_MS
+
+
+def _compute_ms(tape: Tape) -> float:
+    ops, computing = tape.source.trace.device_ops, tape.row[tape.compute]
+    return float((ops.end - ops.start)[computing].sum()) / NS_PER_MS
+
+
+def _more_to_do(work: _Work, slow: int, rank: int | None, step_ms: float) -> Words | None:
+    """What to do about what the slow rank does and the others do not; None where its host is merely slower."""
+    compute_ms, host_ms, _, waits = (float(one[slow] - np.delete(one, slow).mean()) for one in work)
+    if compute_ms >= MIN_SHARE * step_ms:
+        more = f"its kernels take {digits(compute_ms)} ms more: look for extra work there; check its clocks"
+        return everywhere(f"Fix rank {rank}: {more}.")
+    if host_ms >= MORE_WORK_SHARE * step_ms:
+        return Words(HOST_WORKS.format(more=digits(host_ms), rank=rank))
+    if waits >= 1 or work.launches[slow] > SAME_PROGRAM * np.median(work.launches):
+        return everywhere(f"Fix rank {rank}: its host is late: traceanalyzer gaps --rank {rank} shows where.")
+    return None
+
+
+def _evened(tapes: Sequence[Tape]) -> Scenario:
+    """All ranks compute for as long as they do on average."""
+    compute_ms = _work(tapes).compute_ms
+    shares = {
+        tape.source.trace.process.rank: float(compute_ms.mean() / own) if own else 1.0
+        for tape, own in zip(tapes, compute_ms, strict=True)
+    }
+
+    def change(tape: Tape) -> Tape:
+        return _with_kernels(tape, shares.get(tape.source.trace.process.rank, 1.0))
+
+    return Scenario("fix_straggler", change, "every rank computes for as long as they do on average")

@@ -1,0 +1,86 @@
+"""Findings on the measurement itself: what spoils it, what it cost, what it cannot tell. Nothing to win in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from traceanalyzer.analysis.groups.api_time import api_times
+from traceanalyzer.analysis.groups.bounds import unknown_kernels, unknown_share
+from traceanalyzer.analysis.groups.counters import busy_counters
+from traceanalyzer.base.figures import digits
+from traceanalyzer.diagnosis.draft import Draft, share, times
+from traceanalyzer.diagnosis.finding import Evidence
+from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.trace import Bool
+
+PROFILER_COST = 0.2
+"""From here on the recorded step is another one than the program's: its host time has grown by a fifth."""
+MIN_UNKNOWN_SHARE = 0.2
+"""Less of the computation changes no verdict."""
+
+
+def spoiled(m: Measurements, _free: Bool) -> Iterator[Draft]:
+    """A condition of the recording makes its figures those of something else."""
+    for condition in m.trace.conditions:
+        if condition.spoils:
+            name = "-".join(condition.name.lower().replace(".", " ").replace("_", " ").split())
+            evidence = [Evidence(condition.name, condition.value, "", "conditions of the recording")]
+            yield Draft(f"condition-{name}", "inconclusive", f"Caveat: {condition.spoils}", "none", None, evidence)
+
+
+def profiler_cost(m: Measurements, _free: Bool) -> Iterator[Draft]:
+    """The recorded step is much slower than the same step without the profiler."""
+    timed = m.unprofiled_time
+    if timed is None or m.mean_step_ms <= (1 + PROFILER_COST) * timed.step_ms:
+        return
+    plain = timed.step_ms
+    evidence = [
+        Evidence("profiler's cost", m.mean_step_ms / plain - 1, "share", "of the unprofiled step", PROFILER_COST),
+        Evidence("recorded step", m.mean_step_ms, "ms", "mean of the steady state"),
+        Evidence("unprofiled step", plain, "ms", "median"),
+    ]
+    yield Draft(
+        "profiler-cost", "inconclusive", "The profiler slows the recorded steps markedly", "none", None, evidence
+    )
+
+
+def profiler_note(m: Measurements) -> str | None:
+    """What the profiler cost, in a sentence; None where the unprofiled step time is not known."""
+    if m.unprofiled_time is None:
+        return None
+    plain = m.unprofiled_time.step_ms
+    cost = m.mean_step_ms / plain - 1
+    what = f"slowed the step by {cost:.1%}" if cost >= 0 else "did not slow the step"
+    return f"Profiling {what}: {digits(plain, 4)} ms without, {digits(m.mean_step_ms, 4)} ms with."
+
+
+def api_only(m: Measurements, _free: Bool) -> Iterator[Draft]:
+    """Host time by API call, of a recording without device work."""
+    if m.timed.device is not None or not len(m.trace.api_calls):
+        return
+    times = api_times(m.linked)
+    evidence = [
+        Evidence("GPU work", "not recorded", "", "only the host's side is known"),
+        *(Evidence("host time", row.ms, "ms", f"{row.calls:,} x {row.name}, whole recording") for row in times),
+    ]
+    title = "Only API calls were recorded: where the CPU's time in them goes"
+    yield Draft("api-calls-only", "inconclusive", title, "none", None, evidence)
+
+
+def unknown_work(m: Measurements, _free: Bool) -> Iterator[Draft]:
+    """Kernels whose limit neither a model, nor counters, nor their names tell."""
+    unknown = unknown_share(m.rated)
+    if m.step.budget is None or unknown < MIN_UNKNOWN_SHARE:
+        return
+    time = unknown * m.step.budget.compute
+    evidence = [
+        share(m, time, "computation in kernels of no known kind"),
+        *times(unknown_kernels(m.rated)),
+        *(
+            Evidence(name, mean, "", f"mean of {samples:,} samples while the GPU was busy")
+            for name, mean, samples in busy_counters(m.timed)
+        ),
+        Evidence("next step", "traceanalyzer collect ncu, then analyze --ncu", "", "measures what limits each kernel"),
+    ]
+    what = "What limits these kernels is not known: profile them with Nsight Compute (ncu)"
+    yield Draft("unknown-kernels", "inconclusive", what, "none", None, evidence)

@@ -1,0 +1,101 @@
+"""The one way from a run to its measurements: which part of it, with which knowledge, and which rank speaks for it."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from functools import cached_property
+
+from traceanalyzer.analysis.joined.knowledge import Knowledge
+from traceanalyzer.analysis.ranks.compare import RankComparison, compare_ranks
+from traceanalyzer.analysis.ranks.one_run import refuse_several_runs
+from traceanalyzer.base.errors import EmptyRecordingError
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.diagnosis.measurements import Measurements, measure_ranks
+from traceanalyzer.trace import Run, Trace
+from traceanalyzer.trace.distinct import distinct
+
+__all__ = ["Asked", "Knowledge", "Measured", "Selection", "measured"]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A part of a run: one rank, one device (CUDA ordinal), one step (its index); None is all of them."""
+
+    rank: int | None = None
+    device: int | None = None
+    step: int | None = None
+
+    def __str__(self) -> str:
+        """The command line's options for it."""
+        return " ".join(f"--{f.name} {value}" for f in fields(self) if (value := getattr(self, f.name)) is not None)
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """A run with its ranks measured: what its report, its tables and its charts are made from."""
+
+    run: Run
+    each: list[Measurements]
+    """The ranks that were asked for."""
+    ranks: RankComparison
+    """The same, compared."""
+
+    @property
+    def critical(self) -> Measurements:
+        """The rank that figures of a step speak of: the one that the others wait for."""
+        return self.each[self.ranks.critical]
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What a question is about: a run, which part of it, and what is known beside it."""
+
+    run: Run
+    selection: Selection | None = None
+    knowledge: Knowledge | None = None
+
+    @cached_property
+    def measured(self) -> Measured:
+        """The same measured, when that is first needed: an answer that was kept needs no measurements. Raises as
+        `measured` does."""
+        return measured(self.run, self.selection, self.knowledge)
+
+
+def measured(run: Run, selection: Selection | None = None, knowledge: Knowledge | None = None) -> Measured:
+    """Measure a run, or the selected part of it. The ranks that are not selected still count where ranks wait for each
+    other.
+
+    Raises EmptyRecordingError, naming what there is, for a rank, device or step that the recording does not have;
+    SeveralRunsError for recordings that are not ranks of one run.
+    """
+    selection = selection or Selection()
+    chosen = _of_rank(run, selection.rank)
+    traces = [only_device(t, selection.device) if i in chosen else t for i, t in enumerate(run.traces)]
+    every = measure_ranks(traces, knowledge, selection.step)
+    each = [every[i] for i in chosen]
+    refuse_several_runs([one.trace for one in each])
+    ranks = compare_ranks([one.timed for one in each])
+    return Measured(run, [replace(one, ranks=ranks) for one in each], ranks)
+
+
+def _of_rank(run: Run, rank: int | None) -> list[int]:
+    """Which traces are of this rank; all for None. Raises EmptyRecordingError, naming the ranks there are."""
+    chosen = [i for i, t in enumerate(run.traces) if rank is None or t.rank == rank]
+    if not chosen:
+        known = ", ".join(str(t.rank) for t in run.traces if t.rank is not None)
+        raise EmptyRecordingError(
+            f"no recording of rank {rank} here; "
+            + (f"ranks: {known}" if known else "the recordings do not say their rank")
+        )
+    return chosen
+
+
+def only_device(trace: Trace, device: int | None) -> Trace:
+    """The trace with the work of one device (CUDA ordinal) alone; None: as it is. Raises EmptyRecordingError."""
+    if device is None:
+        return trace
+    here = trace.device_ops.device == device
+    if not here.any():
+        known = ", ".join(str(d) for d in distinct(trace.device_ops.device)) or "none"
+        raise EmptyRecordingError(f"{trace.path}: device {device} did nothing in this recording; devices: {known}")
+    return replace(trace, device_ops=trace.device_ops.take(here))

@@ -1,0 +1,194 @@
+"""The traces of a recording, kept where it was read: a header in JSON says what follows, columns are raw numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from traceanalyzer.base.files import note_read
+from traceanalyzer.base.limits import limits
+from traceanalyzer.base.reading import reading
+from traceanalyzer.ingest.cache.identity import Identity, identity_of
+from traceanalyzer.ingest.cache.packed import Packed, pack, unpack
+from traceanalyzer.ingest.cache.store import MODEL, MOST_BYTES, DamagedError, Stored, has, opened, place, put
+from traceanalyzer.trace import Collected, Device, Health, Process, StepTimings, Table, Thread, Trace
+
+_LONGEST_HEADER = 64 << 20
+"""Bytes; a header of a trace takes a few kilobytes, with a note for each of a million ranks a few megabytes."""
+_LENGTH_BYTES = 8
+_KEPT_SOURCES = ("kineto", "pftrace", "xplane", "nsys", "rocpd", "rocprofv3", "rpd", "unitrace")
+_SHARE_OF_DISK = 4
+"""A model is kept where the disk has that many times the recording's bytes free: the cache never fills it."""
+_TABLES: dict[str, type[Table]] = {
+    f.name: made
+    for f in fields(Trace)
+    if isinstance(made := getattr(f.default_factory, "__self__", None), type) and made is not StepTimings
+}
+"""The tables of a trace and their types; logs of step times are not kept."""
+_FACTS = ("source", "process", "threads", "devices", "collected", "health", "epoch_ns", "window")
+_NOT_KEPT = ("path", "strings")
+"""The path is the one under which the recording is asked for; strings follow the header."""
+
+
+class Kept(Struct, forbid_unknown_fields=True):
+    """What the header says of a trace."""
+
+    source: str
+    process: Process
+    threads: tuple[Thread, ...]
+    devices: tuple[Device, ...]
+    collected: Collected
+    health: Health
+    epoch_ns: int
+    window: tuple[int, int] | None
+    text_bytes: int
+    rows: dict[str, int]
+    columns: dict[str, list[Packed]]
+
+
+_DECODER = msgspec.json.Decoder(list[Kept])
+_TEXTS = msgspec.json.Decoder(list[str])
+
+
+def read_once(path: Path, read: Callable[[], list[Trace]]) -> list[Trace]:
+    """The traces of a recording: of its kept model, else what `read` returns, which leaves a model."""
+    identity = _identity(path)
+    if identity is None:
+        return read()
+    kept = _kept(identity, path)
+    if kept is not None:
+        return kept
+    traces = read()
+    if _identity(path) != identity:  # it was written to meanwhile
+        return traces
+    keep(identity, traces)
+    return _named(identity, traces)
+
+
+def kept_traces(path: Path) -> list[Trace] | None:
+    """The traces of a recording that has a kept model."""
+    identity = _identity(path)
+    return None if identity is None else _kept(identity, path)
+
+
+def has_model(path: Path) -> bool:
+    """Whether a recording has a kept model, sound or not."""
+    identity = _identity(path)
+    return identity is not None and has(identity.name, MODEL)
+
+
+def _identity(path: Path) -> Identity | None:
+    """The recording's; None where there is no cache, or it is not to be used."""
+    try:
+        return identity_of(path) if reading().cache and place() else None
+    except OSError:
+        return None
+
+
+def _named(identity: Identity, traces: list[Trace]) -> list[Trace]:
+    """The traces with the names that they are kept under."""
+    return [replace(trace, kept_as=f"{identity.name}.{i}") for i, trace in enumerate(traces)]
+
+
+def _kept(identity: Identity, path: Path) -> list[Trace] | None:
+    try:
+        with opened(identity.name, MODEL) as stored:
+            traces = traces_in(stored, str(path), identity.size * limits().ratio)
+    except (OSError, DamagedError):
+        return None
+    note_read(path)
+    return _named(identity, traces)
+
+
+def keep(identity: Identity, traces: Sequence[Trace]) -> None:
+    """Keep the traces of a recording, where a model holds all of them."""
+    if all(trace.source in _KEPT_SOURCES and can_be_kept(trace) for trace in traces):
+        with suppress(ValueError):  # text that no file can hold
+            put(identity.name, MODEL, model_of(traces), _SHARE_OF_DISK * min(identity.size, MOST_BYTES))
+
+
+def can_be_kept(trace: Trace) -> bool:
+    """Whether the file would hold all of the trace: what a reader makes, before side files are joined."""
+    empty = Trace(trace.path, trace.source, [])
+    rest = [f.name for f in fields(Trace) if f.name not in (*_TABLES, *_FACTS, *_NOT_KEPT, "step_timings")]
+    return not len(trace.step_timings) and all(getattr(trace, name) == getattr(empty, name) for name in rest)
+
+
+def model_of(traces: Sequence[Trace]) -> list[bytes]:
+    """The bytes of a model. Raises ValueError for text that no file can hold."""
+    kept, parts = [], []
+    for trace in traces:
+        texts = msgspec.json.encode(trace.strings)
+        columns = {name: [pack(*column) for column in _columns(getattr(trace, name))] for name in _TABLES}
+        parts += [texts, *(data for table in columns.values() for _, data in table)]
+        kept.append(
+            Kept(
+                **{name: getattr(trace, name) for name in _FACTS},
+                text_bytes=len(texts),
+                rows={name: len(getattr(trace, name)) for name in _TABLES},
+                columns={name: [form for form, _ in table] for name, table in columns.items()},
+            )
+        )
+    header = msgspec.json.encode(kept)
+    return [len(header).to_bytes(_LENGTH_BYTES, "little"), header, *parts]
+
+
+def traces_in(stored: Stored, path: str, most_rows: int) -> list[Trace]:
+    """The traces of a model, each with at most so many rows a table. Raises DamagedError; OSError."""
+    try:
+        length = int.from_bytes(stored.take(_LENGTH_BYTES), "little")
+        header = _DECODER.decode(stored.take(min(length, _LONGEST_HEADER)))
+        if stored.left != sum(_bytes_of(kept, most_rows) for kept in header) or not header:
+            raise DamagedError("of another length than it says")
+        traces = [_trace(kept, stored, path) for kept in header]
+    except (ValueError, KeyError, msgspec.MsgspecError) as error:
+        raise DamagedError(str(error)) from error
+    stored.check()
+    return traces
+
+
+def _bytes_of(kept: Kept, most_rows: int) -> int:
+    """The length of a trace's texts and columns."""
+    if kept.text_bytes < 0 or any(not 0 <= kept.rows[name] <= most_rows for name in _TABLES):
+        raise DamagedError("more rows than its recording can have")
+    widths = {name: sum(form.width for form in kept.columns[name] if form.width > 0) for name in _TABLES}
+    return kept.text_bytes + sum(kept.rows[name] * width for name, width in widths.items())
+
+
+def _trace(kept: Kept, stored: Stored, path: str) -> Trace:
+    strings = _TEXTS.decode(stored.take(kept.text_bytes))
+    tables: dict[str, Any] = {name: _table(name, table, kept, stored) for name, table in _TABLES.items()}
+    bounds = {"thread": len(kept.threads), "collective": len(tables["collectives"])}
+    for table in tables.values():
+        _check_codes(table, len(strings), bounds)
+    return Trace(path=path, strings=strings, **{name: getattr(kept, name) for name in _FACTS}, **tables)
+
+
+def _table(name: str, table: type[Table], kept: Kept, stored: Stored) -> Table:
+    rows, columns = kept.rows[name], {}
+    for f, form in zip(fields(table), kept.columns[name], strict=True):
+        columns[f.name] = unpack(form, stored.take(rows * max(form.width, 0)), rows, f.metadata["dtype"])
+    return table.from_columns(columns, rows)
+
+
+def _check_codes(table: Table, texts: int, bounds: dict[str, int]) -> None:
+    """Raises DamagedError for a code that stands for nothing, or rows out of order."""
+    for f in fields(table):
+        values = getattr(table, f.name)
+        most = texts if f.metadata["text"] else bounds.get(f.name)
+        if most is not None and len(values) and not (values.min() >= -1 and values.max() < most):
+            raise DamagedError(f"{f.name} stands for nothing")
+    start, end = getattr(table, "start", None), getattr(table, "end", None)
+    if start is not None and (np.any(start[1:] < start[:-1]) or (end is not None and np.any(end < start))):
+        raise DamagedError("times out of order")
+
+
+def _columns(table: Table) -> Iterator[tuple[Any, np.dtype[Any]]]:
+    return ((getattr(table, f.name), f.metadata["dtype"]) for f in fields(table))

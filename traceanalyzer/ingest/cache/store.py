@@ -1,0 +1,225 @@
+"""What is kept of recordings: models, and answers that were worked out from them.
+
+Each is a file in a folder of the user's own, named by a key that says all that it depends on. Nothing in it is code,
+and a checksum covers every byte. Together they have a bounded size; what was used longest ago goes first.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import chain
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from isal import isal_zlib
+
+from traceanalyzer.base.limits import MIB
+
+VARIABLE = "TRACEANALYZER_CACHE"
+"""Names another folder; empty: nothing is kept."""
+MOST_BYTES = 2 << 30
+"""Of all models and answers together. A recording of 1 GB takes about 120 MB."""
+MODEL, ANSWER = ".model", ".answer"
+"""Kinds of what is kept: the traces of a recording; a report, rows of tables or a page that came of some."""
+MAGIC = b"TAkept\x01\x00"
+_PART = ".part"
+_ABANDONED_S = 3600
+"""A model takes a second to write; one that is unfinished for an hour was left behind."""
+MOST_TEXT_BYTES = 8 * MIB
+"""A longer answer (every gap of a long recording) takes about as long to read as to work out."""
+LEAST_FREE_BYTES = 256 * MIB
+"""Of the disk: answers never fill it."""
+_KEY_BYTES, _CHECKSUM_BYTES = 20, 8
+_HEAD_BYTES = len(MAGIC) + _KEY_BYTES
+
+
+class DamagedError(ValueError):
+    """A file that is not what it says, or not what was asked for."""
+
+
+class Entry(NamedTuple):
+    """A kept model, or an answer from one."""
+
+    path: Path
+    bytes: int
+    used: float
+    """When it was last read or written, seconds since 1970."""
+
+
+def place() -> Path | None:
+    """Where models are kept; None: nowhere, also where files have no owner to look at."""
+    if not hasattr(os, "getuid"):
+        return None
+    said = os.environ.get(VARIABLE)
+    if said is not None:
+        return Path(said).expanduser() if said.strip() else None
+    if sys.platform == "darwin":
+        return Path("~/Library/Caches/traceanalyzer").expanduser()
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if base.startswith("/") else Path("~/.cache").expanduser()) / "traceanalyzer"
+
+
+def why_not_trusted(folder: Path) -> str:
+    """Why nothing is read from or written to a folder that exists; empty: it is the user's alone."""
+    about = folder.lstat()
+    if not stat.S_ISDIR(about.st_mode):
+        return "it is no folder"
+    if about.st_uid != os.getuid():
+        return "it belongs to another user"
+    if stat.S_IMODE(about.st_mode) & 0o077:
+        return "others may look into it (chmod 700 makes it yours alone)"
+    return ""
+
+
+def entries(folder: Path) -> list[Entry]:
+    """The models and answers in a folder, the one used longest ago first. Raises OSError."""
+    found = []
+    for path in folder.iterdir():
+        with suppress(OSError):  # another command may remove it
+            about = path.lstat()
+            if path.suffix in (MODEL, ANSWER) and stat.S_ISREG(about.st_mode):
+                found.append(Entry(path, about.st_size, about.st_mtime))
+    return sorted(found, key=lambda entry: entry.used)
+
+
+class Stored:
+    """A kept file from front to back. Nothing is allocated that it does not hold, and `check` covers every byte.
+
+    Raises DamagedError where it is not what it says or not what was asked for; OSError.
+    """
+
+    def __init__(self, file: BinaryIO, size: int, key: str) -> None:
+        self._file, self.left, self._checksum = file, size, 0
+        if self.take(_HEAD_BYTES) != _head(key):
+            raise DamagedError("of another format, or kept for something else")
+        self.left -= _CHECKSUM_BYTES
+
+    def take(self, count: int) -> bytearray:
+        """The next bytes."""
+        if not 0 <= count <= self.left:
+            raise DamagedError("shorter than it says")
+        data = bytearray(count)
+        if self._file.readinto(data) != count:  # type: ignore[attr-defined]
+            raise DamagedError("cut off")
+        self.left -= count
+        self._checksum = isal_zlib.crc32(data, self._checksum)
+        return data
+
+    def check(self) -> None:
+        """To be called when all has been taken."""
+        if self.left or self._file.read(_CHECKSUM_BYTES) != self._checksum.to_bytes(_CHECKSUM_BYTES, "little"):
+            raise DamagedError("its checksum is another")
+
+
+def write_checked(file: BinaryIO, key: str, parts: Iterable[bytes]) -> None:
+    """Write what `Stored` reads. Raises OSError."""
+    checksum = 0
+    for part in chain([_head(key)], parts):
+        checksum = isal_zlib.crc32(part, checksum)
+        file.write(part)
+    file.write(checksum.to_bytes(_CHECKSUM_BYTES, "little"))
+
+
+@contextmanager
+def opened(key: str, kind: str) -> Iterator[Stored]:
+    """What is kept under a key (a digest, in hex), which counts as used now. Raises OSError, also where there is
+    nothing, or it is not the user's alone; DamagedError."""
+    folder = _trusted_place()
+    handle = os.open(folder / (key + kind), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb", buffering=0) as file:
+        about = os.fstat(handle)
+        if not stat.S_ISREG(about.st_mode) or about.st_uid != os.getuid() or stat.S_IMODE(about.st_mode) & 0o077:
+            raise PermissionError(f"{folder / key}: not the user's alone")
+        with suppress(OSError):
+            os.utime(handle)
+        yield Stored(file, about.st_size, key)
+
+
+def put(key: str, kind: str, parts: Iterable[bytes], least_free: int) -> None:
+    """Keep these bytes under a key, where the disk has so many more free and nothing is wrong with the folder: whatever
+    is costs the work that it would have saved. They take their place once they are whole."""
+    with suppress(OSError):
+        folder = _trusted_place(make=True)
+        handle, unfinished = tempfile.mkstemp(prefix=key, suffix=_PART, dir=folder)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                if shutil.disk_usage(folder).free < least_free:
+                    raise OSError("the disk is nearly full")
+                write_checked(file, key, parts)
+            Path(unfinished).replace(folder / (key + kind))
+        except BaseException:
+            Path(unfinished).unlink(missing_ok=True)
+            raise
+        make_room(folder)
+
+
+def get_text(key: str) -> bytes | None:
+    """The answer under a key, as it was kept; None where there is none, or it is damaged."""
+    try:
+        with opened(key, ANSWER) as stored:
+            if stored.left > MOST_TEXT_BYTES:
+                return None
+            text = bytes(stored.take(stored.left))
+            stored.check()
+    except (OSError, DamagedError):
+        return None
+    return text
+
+
+def put_text(key: str, text: bytes) -> None:
+    """Keep an answer."""
+    if len(text) <= MOST_TEXT_BYTES:
+        put(key, ANSWER, [text], LEAST_FREE_BYTES)
+
+
+def has(key: str, kind: str) -> bool:
+    """Whether something is kept under a key, sound or not."""
+    folder = place()
+    return folder is not None and (folder / (key + kind)).is_file()
+
+
+def _trusted_place(*, make: bool = False) -> Path:
+    folder = place()
+    if folder is None:
+        raise FileNotFoundError("there is no cache")
+    if make:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if why_not_trusted(folder):
+        raise PermissionError(f"{folder}: not the user's alone")
+    return folder
+
+
+def _head(key: str) -> bytes:
+    return MAGIC + bytes.fromhex(key)
+
+
+def make_room(folder: Path, most: int = MOST_BYTES) -> None:
+    """Remove the models used longest ago until the others take at most so many bytes, and what was left unfinished."""
+    kept = entries(folder)
+    total = sum(entry.bytes for entry in kept)
+    for entry in kept:
+        if total <= most:
+            break
+        entry.path.unlink(missing_ok=True)
+        total -= entry.bytes
+    for path in folder.glob(f"*{_PART}"):
+        with suppress(OSError):
+            if time.time() - path.lstat().st_mtime > _ABANDONED_S:
+                path.unlink(missing_ok=True)
+
+
+def clear(folder: Path) -> list[Entry]:
+    """Remove every model, and nothing else; returns what there was. Raises OSError."""
+    gone = entries(folder)
+    for entry in gone:
+        entry.path.unlink(missing_ok=True)
+    for path in folder.glob(f"*{_PART}"):
+        path.unlink(missing_ok=True)
+    return gone

@@ -1,0 +1,290 @@
+"""Bulk reading of an SQLite file whose tables and columns may be there or not, and which may be damaged."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base.limits import limits
+from traceanalyzer.base.sqlite_guard import allow_reads_of, distrust
+from traceanalyzer.ingest.sqlite.pages import Layout, OddPageError, PageFile, Part
+from traceanalyzer.trace import I64
+
+Made = TypeVar("Made")
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+MISSING = -(2**62)
+"""Stands for NULL in a time column; event times may be negative."""
+
+_ROWS_A_FETCH = 512
+"""Small, so that of a damaged table little is lost around the damage; larger is not faster."""
+
+_IDS_A_QUERY = 900
+"""Below the lowest limit on the terms of an expression that SQLite builds have."""
+
+_QUERIES = 10
+"""Texts are fetched by so many queries at most; for more, the table is read once: it may have no index."""
+
+
+class NotWholeError(Exception):
+    """A table that has to be read row by row."""
+
+
+@dataclass
+class Database:
+    """An open SQLite file: which tables and columns it has, and which tables turned out damaged."""
+
+    connection: sqlite3.Connection
+    columns: dict[str, frozenset[str]]
+    """Column names by table name."""
+    layouts: dict[str, Layout] = field(default_factory=dict)
+    """Of the tables that `pages` can read."""
+    pages: PageFile | None = None
+    where_kinds: dict[int, tuple[int, int]] | None = None
+    """Numbers of the first and the last row of each kind of NVTX event that is no range, once they have been read."""
+    damaged: set[str] = field(default_factory=set)
+    """Tables of which only the rows before the damage could be read."""
+
+    def table(self, name: str) -> str | None:
+        """The table of that name or its latest variant (`NAME_V2`), None if there is none."""
+        variant = re.compile(re.escape(name) + r"(?:_V(\d+))?")
+        found = [(int(match[1] or 1), table) for table in self.columns if (match := variant.fullmatch(table))]
+        return max(found)[1] if found else None
+
+    def has(self, name: str, *columns: str) -> bool:
+        """Whether the table and all these columns exist; a table without rows counts as existing."""
+        table = self.table(name)
+        return table is not None and self.columns[table].issuperset(columns)
+
+    def is_plain(self, name: str) -> bool:
+        """Whether the table's rows have numbers, and lie in the file as the schema says."""
+        return self.table(name) in self.layouts
+
+    def any_rows(self, name: str) -> bool:
+        """Whether the table exists and holds a row."""
+        return next(self.rows(name, {"rowid": 0}, limit=1), None) is not None
+
+    def integers(self, name: str, columns: Mapping[str, int], *, where: str = "") -> dict[str, I64]:
+        """The columns (name: value for NULL and for a column that the table lacks) as int64 arrays.
+
+        All arrays have one entry a row of the table; they are empty where there is no such table. Text in a
+        column of numbers counts as the number it begins with, else 0.
+        """
+        if where:
+            return self._row_by_row(name, columns, None, where).integers
+        return together(self.each(name, columns, lambda part: part.integers), columns)
+
+    def each(
+        self, name: str, columns: Mapping[str, int], make: Callable[[Part], Made], *, text: str | None = None
+    ) -> list[Made]:
+        """What `make` makes of each stretch of the table's rows, in order: the columns as `integers` gives them, and
+        one column of undecoded text. Where damage is found late, it is called for all rows once more."""
+        with suppress(NotWholeError):
+            return [make(part) for part in self.parts(name, columns, text=text)]
+        return [make(self._row_by_row(name, columns, text))]
+
+    def parts(self, name: str, columns: Mapping[str, int], *, text: str | None = None) -> Iterator[Part]:
+        """The rows of a sound table in stretches, from the file's pages: a quarter of the time that SQLite takes.
+        Raises NotWholeError where that would not give the table's very values; reading row by row then finds out."""
+        table = self.table(name)
+        if table is None:
+            return
+        if self.pages is None or table not in self.layouts:
+            raise NotWholeError
+        try:
+            yield from self.pages.parts(self.layouts[table], columns, text)
+        except (OddPageError, OSError) as error:
+            raise NotWholeError from error
+
+    def _row_by_row(self, name: str, columns: Mapping[str, int], text: str | None, where: str = "") -> Part:
+        """The rows up to the first damaged one."""
+        try:
+            return self._flat(name, columns, text, where, cast=False)
+        except (TypeError, ValueError, OverflowError):
+            return self._flat(name, columns, text, where, cast=True)
+
+    def _flat(self, name: str, columns: Mapping[str, int], text: str | None, where: str, *, cast: bool) -> Part:
+        """The same. Raises TypeError, ValueError, OverflowError for other values than integers without `cast`."""
+        numbers, texts = bytearray(), list[bytes]()
+        wanted: dict[str, int | bytes | None] = dict(columns)
+        batches = self.batches(name, wanted if text is None else {**wanted, text: b""}, where=where, cast=cast)
+        for batch in batches:
+            if text is not None:
+                texts.extend(row[-1] for row in batch)
+                batch = [row[:-1] for row in batch]
+            numbers += np.fromiter(chain.from_iterable(batch), np.int64).tobytes()
+        matrix = np.frombuffer(numbers, np.int64).reshape(-1, len(columns))
+        return Part({column: np.ascontiguousarray(matrix[:, i]) for i, column in enumerate(columns)}, texts)
+
+    def rows(
+        self, name: str, columns: Mapping[str, int | bytes | None], *, where: str = "", limit: int | None = None
+    ) -> Iterator[tuple[Any, ...]]:
+        """Rows as tuples; see `batches`."""
+        return chain.from_iterable(self.batches(name, columns, where=where, limit=limit))
+
+    def batches(
+        self,
+        name: str,
+        columns: Mapping[str, int | bytes | None],
+        *,
+        where: str = "",
+        limit: int | None = None,
+        cast: bool = True,
+    ) -> Iterator[list[tuple[Any, ...]]]:
+        """Lists of rows in the order of the table, up to the first damaged one; none without the table.
+
+        Beside a column's name stands its value for NULL and for a column that the table lacks. An integer
+        makes it a column of integers (with `cast` whatever the file holds there), bytes one of undecoded
+        text, None leaves it as it is. `where` is SQL of this program's own.
+        """
+        table = self.table(name)
+        if table is None:
+            return
+        terms = ", ".join(self._term(table, column, null, cast) for column, null in columns.items())
+        query = f'SELECT {terms} FROM "{table}"'  # noqa: S608 names come from this program and the file's catalog
+        if where:
+            query += f" WHERE {where}"
+        if limit is not None:
+            query += f" LIMIT {limit}"
+        try:
+            cursor = self.connection.execute(query)
+            while batch := cursor.fetchmany(_ROWS_A_FETCH):
+                yield batch
+        except sqlite3.DatabaseError as error:
+            if "no such column" not in str(error):  # `where` needs it: a table of another meaning, not damage
+                self.damaged.add(table)
+
+    def texts(self, ids: Iterable[int], table: str = "StringIds", text: str = "value") -> dict[int, str]:
+        """The text of each id in a table of texts; ids without one are left out. No other text is read."""
+        found: dict[int, str] = {}
+        wanted, columns = list(ids), {"id": 0, text: None}
+        if len(wanted) > _QUERIES * _IDS_A_QUERY:
+            chosen = set(wanted)
+            return {key: _as_text(value) for key, value in self.rows(table, columns) if key in chosen}
+        for i in range(0, len(wanted), _IDS_A_QUERY):
+            listed = ",".join(map(str, wanted[i : i + _IDS_A_QUERY]))
+            for key, value in self.rows(table, columns, where=f"id IN ({listed})"):
+                found[key] = _as_text(value)
+        return found
+
+    def _term(self, table: str, column: str, null: int | bytes | None, cast: bool) -> str:
+        """SQL for one column of the result."""
+        default = "NULL" if null is None else f"x'{null.hex()}'" if isinstance(null, bytes) else str(null)
+        if column != "rowid" and column not in self.columns[table]:
+            return default
+        if null is None:
+            return f'"{column}"'
+        if isinstance(null, bytes):
+            return f'coalesce(CAST("{column}" AS BLOB), {default})'
+        return f'coalesce(CAST("{column}" AS INTEGER), {default})' if cast else f'coalesce("{column}", {default})'
+
+
+def together(parts: list[dict[str, NDArray[Scalar]]], names: Iterable[str]) -> dict[str, NDArray[Scalar]]:
+    """The columns of all parts, each put together by itself: the parts are emptied, so that little is held twice."""
+    nothing: list[Any] = [np.empty(0, np.int64)]
+    return {name: np.concatenate([part.pop(name) for part in parts] or nothing) for name in names}
+
+
+@contextmanager
+def open_database(path: Path, shown: str) -> Iterator[Database]:
+    """Open the file read-only and immutable: nothing is written, no journal or lock is made beside it.
+
+    `shown` is how messages name the file. Raises UnreadableInputError where its catalog cannot be read.
+    """
+    uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
+    connection = None
+    try:
+        connection = sqlite3.connect(uri, uri=True)
+        connection.text_factory = _text
+        connection.execute("PRAGMA writable_schema = ON")  # of a damaged catalog, use the tables that are intact
+        distrust(connection, path.stat().st_size)
+        columns = _catalog(connection)
+        layouts = {name: layout for name in columns if (layout := _layout(connection, name))}
+        allow_reads_of(connection, columns)
+        with _pages(path) as pages:
+            yield Database(connection, columns, layouts, pages)
+    except sqlite3.DatabaseError as error:
+        raise UnreadableInputError(
+            f"{shown}: the SQLite database is damaged before its first table; export the report again"
+        ) from error
+    finally:
+        if connection is not None:
+            connection.close()
+
+
+_TABLES = """
+SELECT name FROM sqlite_master
+WHERE type = 'table' AND typeof(name) = 'text' AND typeof(sql) = 'text' AND sql LIKE 'CREATE TABLE%'
+    AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
+"""
+"""Real tables: a view or a virtual table under a table's name is code of the file's author."""
+
+
+def _catalog(connection: sqlite3.Connection) -> dict[str, frozenset[str]]:
+    """The columns of each table, as far as the catalog is intact."""
+    names: list[str] = []
+    with suppress(sqlite3.DatabaseError):
+        names.extend(row[0] for row in connection.execute(_TABLES))
+    columns: dict[str, frozenset[str]] = {}
+    for name in names:
+        with suppress(sqlite3.DatabaseError):
+            info = connection.execute("SELECT name FROM pragma_table_info(?)", (name,))
+            columns[name] = frozenset(row[0] for row in info)
+    return columns
+
+
+def _layout(connection: sqlite3.Connection, table: str) -> Layout | None:
+    """Where a table is, and what is in its rows; None where the schema stands for a value, or a row's number has more
+    than one name."""
+    try:
+        info = connection.execute(
+            "SELECT name, type, pk, hidden FROM pragma_table_xinfo(?) ORDER BY cid", (table,)
+        ).fetchall()
+        root = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+    except sqlite3.DatabaseError:
+        return None
+    names = tuple(name for name, *_ in info)
+    keys = [(name, type_.upper()) for name, type_, key, _ in info if key]
+    plain = (
+        root is not None
+        and isinstance(root[0], int)
+        and "rowid" not in names
+        and not any(hidden for *_, hidden in info)
+        and all(type_ == "INTEGER" for _, type_ in keys)
+        and len(keys) <= 1
+    )
+    return Layout(root[0], names, keys[0][0] if keys else None) if plain else None
+
+
+@contextmanager
+def _pages(path: Path) -> Iterator[PageFile | None]:
+    """The file as pages; None where SQLite alone can read it."""
+    try:
+        pages = PageFile.of(path)
+    except (OSError, OddPageError):
+        yield None
+        return
+    try:
+        yield pages
+    finally:
+        pages.close()
+
+
+def _text(raw: bytes) -> str:
+    """Text of the file; bytes that are not UTF-8 (names cut in the middle of a character) are replaced."""
+    return raw[: 4 * limits().text].decode("utf-8", "replace")[: limits().text]
+
+
+def _as_text(value: object) -> str:
+    """A value of a column of texts; other types may stand there."""
+    return _text(value) if isinstance(value, bytes) else str(value)

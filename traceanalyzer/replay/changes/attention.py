@@ -1,0 +1,227 @@
+"""Attention in one kernel: neither products nor passes over the scores, nor the copies that only they need.
+
+The fused kernel's time follows from its work. Each score takes the products' arithmetic on the tensor cores, and an
+exponential and what surrounds it on the other units (16 special functions a cycle and SM, of 128 lanes); the two hardly
+overlap. Backward calculates the scores again: five products where the forward pass has two, and passes over the rows.
+Kernels recorded on an H100 took 0.7 to 1.4 times as long as this says (head sizes 32 to 128, 197 to 32768 tokens).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+
+from traceanalyzer.analysis.groups.attention import PRODUCT, between_products
+from traceanalyzer.analysis.groups.ops import in_stream_order, operators, with_text
+from traceanalyzer.analysis.groups.passes import largest_operands
+from traceanalyzer.analysis.roofline.op_models.tensors import Shape
+from traceanalyzer.base.figures import NS_PER_S
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.replay.changes.edits import retimed, without_launches
+from traceanalyzer.replay.changes.precision import TENSOR_EFFICIENCY, WIDE
+from traceanalyzer.replay.on_tape import of_classes, of_launches
+from traceanalyzer.replay.patterns.operators import operators as operators_of
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.trace import I64, Bool
+from traceanalyzer.trace.distinct import distinct
+
+SOFTMAX = re.compile(r"softmax")
+BACKWARD = re.compile(r"softmax_backward")
+MASKING = re.compile(r"^aten::(masked_fill_?|where)$")
+ADDING = re.compile(r"^aten::(add_?|masked_fill_?|where)$")
+"""Operators that lay a mask or a bias over the scores."""
+TILE = 128
+"""Rows and columns of scores that a kernel works on together: sizes are rounded up to it."""
+SLOTS, BACKWARD_SLOTS = 12, 16
+"""Issue slots of a score: eight for the exponential, the rest for scaling, maximum, sum and conversion."""
+RANDOM_SLOTS, BIAS_SLOTS = 20, 12
+"""What a dropout's random number adds, and what a mask or bias does that is read for each score."""
+BACKWARD_EFFICIENCY = 0.5
+"""Share of the tensor cores' peak that the backward pass's products reach."""
+WIDE_EFFICIENCY = 0.25
+"""Share of the ordinary cores' fp32 peak that attention on fp32 tensors reaches (PyTorch's memory-efficient kernel on
+an H100): often less than the products alone."""
+AGAIN = 5 / 4
+"""Products of the backward pass with the scores calculated again over those written out."""
+ROW_TENSORS = 8
+"""Tensors of the queries' size that the backward pass moves beside its main kernel."""
+FORWARD_TENSORS = 4
+"""Queries, keys, values and the result."""
+CAUSAL = 0.5
+"""Of the scores that are calculated where a token sees those before it only."""
+COPIES = ("layout", "memset")
+SCALING = re.compile(r"^aten::(mul|div)_?$")
+MATRIX = 2
+"""Dimensions of a matrix."""
+
+
+@dataclass(frozen=True)
+class _Attention:
+    """One attention, forward or backward: positions in stream order."""
+
+    first: int
+    last: int
+    softmax: int
+    backward: bool
+
+
+def attention_fused(tape: Tape) -> Tape | None:
+    """Each attention that is written out as one kernel; None without any."""
+    order = _stream_order(tape)
+    found = _written_out(tape, order)
+    if not found:
+        return None
+    time, gone = tape.duration.astype(np.float64), np.zeros(len(tape.row), bool)
+    for one in found:
+        ops, softmax = order[one.first : one.last + 1], int(order[one.softmax])
+        fused, recorded = _fused_ns(tape, ops, softmax, one.backward), float(tape.duration[ops].sum())
+        gone[ops[1:]] = True
+        time[ops[0]] = min(fused, recorded)
+    return without_launches(retimed(tape, time), gone)
+
+
+def _stream_order(tape: Tape) -> I64:
+    """The ops of the tape by step, stream and start."""
+    count = len(tape.source.trace.device_ops)
+    here, place = np.zeros(count, bool), np.full(count, -1, np.int64)
+    here[tape.row], place[tape.row] = True, np.arange(len(tape.row))
+    return place[in_stream_order(tape.source.timed, here)]
+
+
+def _written_out(tape: Tape, order: I64) -> list[_Attention]:
+    """The attentions among the ops of a tape, which are in stream order."""
+    source, row = tape.source, tape.row[order]
+    number, operator = between_products(source, row), operators(source)[row]
+    softmax, backward = with_text(source.linked, operator, SOFTMAX), with_text(source.linked, operator, BACKWARD)
+    neighbours = _Neighbours.of(tape, order)
+    found: list[_Attention] = []
+    for one in distinct(number[number >= 0]).tolist():
+        inside = np.flatnonzero(number == one)
+        middle = int(inside[softmax[inside]][0])
+        first, last = int(inside[0]) - 1, int(inside[-1]) + 1
+        if backward[middle]:
+            first, last = neighbours.product(first, -1), neighbours.product(last, 1)
+        else:
+            first, last = neighbours.operands(first), neighbours.result(last)
+        if not found or first > found[-1].last:
+            found.append(_Attention(first, last, middle, bool(backward[middle])))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Neighbours:
+    """What stands beside an attention's products, by stream order: copies that only they need."""
+
+    copies: Bool
+    """Changes of layout, and memsets."""
+    products: Bool
+    scales: Bool
+    """Products with a number."""
+    outer: I64
+    """The outermost operator of each op."""
+    elements: I64
+    """Elements of the largest operand of each op's operator."""
+    written: I64
+    """Elements of the result of each product, 0 for others."""
+
+    @classmethod
+    def of(cls, tape: Tape, order: I64) -> _Neighbours:
+        source, row = tape.source, tape.row[order]
+        operator, outer = operators(source)[row], of_launches(tape, source.linked.tree.outer_operator)[order]
+        products = with_text(source.linked, operator, PRODUCT)
+        shapes = [
+            one.shapes for one in operators_of(source.linked).of_rows(np.where(products, source.roofline.row[row], -1))
+        ]
+        written = [math.prod(one[-2][:-1]) * one[-1][-1] if _multiplies(one) else 0 for one in shapes]
+        return cls(
+            copies=of_classes(tape, *COPIES)[order],
+            products=products,
+            scales=with_text(source.linked, operator, SCALING),
+            outer=outer.astype(np.int64),
+            elements=source.memo(largest_operands)[row],
+            written=np.array(written, np.int64),
+        )
+
+    def product(self, begin: int, way: int) -> int:
+        """The other product of two that follow each other, but for copies; the one itself where there is none."""
+        at = begin + way
+        while 0 <= at < len(self.copies) and self.copies[at]:
+            at += way
+        return at if 0 <= at < len(self.copies) and self.products[at] else begin
+
+    def operands(self, product: int) -> int:
+        """The first of the ops before a product that scale its operands or bring them in order within its operator."""
+        at = product
+        while at > 0 and self.copies[at - 1] and self.outer[at - 1] == self.outer[product]:
+            at -= 1
+        scaled = at > 0 and self.scales[at - 1] and self.elements[at - 1] in self.elements[at : product + 1]
+        return at - 1 if scaled else at
+
+    def result(self, product: int) -> int:
+        """The copy right after a product that brings its result in another order; the product where there is none."""
+        at = product + 1
+        copied = at < len(self.copies) and self.copies[at] and self.elements[at] == self.written[product] > 0
+        return at if copied else product
+
+
+def _fused_ns(tape: Tape, ops: I64, softmax: int, backward: bool) -> float:
+    """What one kernel takes for these ops of an attention, ns; where the GPU or the sizes are not known, what their
+    products take."""
+    source, row = tape.source, tape.row[ops]
+    shape = next(iter(_shapes(tape, softmax)), ())
+    products = with_text(source.linked, operators(source)[row], PRODUCT) & source.linked.is_matrix[row]
+    if len(shape) < MATRIX or 0 in shape or not products.any():
+        return float(tape.duration[ops][products].sum())
+    wide = np.isin(source.roofline.precision[row[products]], WIDE).any()
+    scores = math.prod(shape)
+    padded = math.prod((*shape[:-2], *(math.ceil(size / TILE) * TILE for size in shape[-2:])))
+    flops = float(np.nansum(source.roofline.flops[row[products]])) * padded / scores * (AGAIN if backward else 1.0)
+    arithmetic = flops / _rate(tape, int(row[0]), bool(wide), backward)
+    issued = padded * _slots(tape, ops, backward) / float(source.linked.limit("issue_rate")[row[0]])
+    queries = float(np.nanmax(source.roofline.flops[row[products]])) / (2 * shape[-1])
+    moved = queries * (4 if wide else 2) / float(source.linked.limit("bandwidth")[row[0]])
+    causal = CAUSAL if _is_causal(tape, ops, shape) else 1.0
+    main = max((arithmetic + issued) * causal, FORWARD_TENSORS * moved)
+    seconds = main + (ROW_TENSORS * moved if backward else 0.0)
+    return seconds * NS_PER_S if math.isfinite(seconds) else float(tape.duration[ops][products].sum())
+
+
+def _rate(tape: Tape, row: int, wide: bool, backward: bool) -> float:
+    """FLOP/s of an attention kernel's products; NaN where the GPU is not known."""
+    source = tape.source
+    gpu = source.linked.gpus.get(int(source.trace.device_ops.device[row]))
+    if gpu is None:
+        return math.nan
+    if wide:
+        return (gpu.vector.get("fp32") or math.nan) * WIDE_EFFICIENCY
+    peak = gpu.tensor.get("bf16") or gpu.tensor.get("fp16") or math.nan
+    return peak * (BACKWARD_EFFICIENCY if backward else TENSOR_EFFICIENCY)
+
+
+def _slots(tape: Tape, ops: I64, backward: bool) -> float:
+    """Issue slots that a score takes beside the products."""
+    source, row = tape.source, tape.row[ops]
+    random = source.linked.op_class[row] == source.linked.classes.index("random")
+    laid = with_text(source.linked, operators(source)[row], ADDING)
+    biased = any(len(shapes) > 1 and math.prod(shapes[1]) > 1 for shapes in (_shapes(tape, int(i)) for i in ops[laid]))
+    return (BACKWARD_SLOTS if backward else SLOTS) + RANDOM_SLOTS * bool(random.any()) + BIAS_SLOTS * biased
+
+
+def _is_causal(tape: Tape, ops: I64, shape: Shape) -> bool:
+    """Whether scores are left out by one square mask for all heads and items: of texts, those to come."""
+    masking = with_text(tape.source.linked, operators(tape.source)[tape.row[ops]], MASKING)
+    square = shape[-1] == shape[-2] > 1
+    masks = (one for i in ops[masking] for one in _shapes(tape, int(i)) if one[-2:] == shape[-2:])
+    return square and any(math.prod(one) == shape[-1] ** 2 for one in masks)
+
+
+def _multiplies(shapes: list[Shape]) -> bool:
+    """Whether the last two are batches of matrices."""
+    return len(shapes) >= 2 and min(map(len, shapes[-2:])) > MATRIX
+
+
+def _shapes(tape: Tape, op: int) -> list[Shape]:
+    """The shapes of the tensors of an op's operator."""
+    return operators_of(tape.source.linked).of_rows(tape.source.roofline.row[tape.row[[op]]])[0].shapes

@@ -1,0 +1,176 @@
+"""Gradient buckets of another size: the same bytes in collectives that begin when their last gradient is there.
+
+What a collective of a size would take comes from those recorded: time = latency + bytes / bandwidth, fitted to the
+shortest time of each size (the alpha-beta model of communication). Between two buckets gradients come evenly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.ordering import where_changed
+from traceanalyzer.analysis.causes.dependencies import Dependencies
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.replay.changes.communication.collectives import REDUCTIONS, of_kind, sizes
+from traceanalyzer.replay.changes.edits import parametric, with_dispatch
+from traceanalyzer.replay.patterns.runs import split_where
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.trace import F64, I64
+
+MB = 2**20
+"""As PyTorch's `bucket_cap_mb` counts."""
+MAX_BUCKETS = 10_000
+"""Of one backward pass: PyTorch makes tens. A recording that claims more has damaged message sizes."""
+AS_RECORDED = ("stream", "alone", "latency", "gap", "communication", "copy", "row")
+"""What an inserted op has of the one that it replaces."""
+SIZE_RATIO = 2.0
+"""The largest message must be so many times the smallest for a line through their times to mean something."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a collective takes: `latency_ns` + bytes * `ns_per_byte`."""
+
+    latency_ns: float
+    ns_per_byte: float
+
+    def of(self, size: F64) -> I64:
+        """Time for messages of these sizes in bytes, ns."""
+        return np.rint(self.latency_ns + size * self.ns_per_byte).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class BucketSize:
+    """How large buckets are: so many times the median one, or so many bytes."""
+
+    factor: float = 1.0
+    bytes: int | None = None
+
+    def __str__(self) -> str:
+        if self.bytes is not None:
+            return f"of {self.bytes / MB:g} MB"
+        return {2.0: "twice as large", 0.5: "half as large"}.get(self.factor, f"{self.factor:g} times as large")
+
+    def of(self, size: I64) -> float:
+        """The size in bytes, given the buckets' recorded ones."""
+        return float(np.median(size)) * self.factor if self.bytes is None else float(self.bytes)
+
+
+@parametric
+def rebucketed(tape: Tape, wanted: BucketSize, *, at_recorded_rate: bool = False) -> Tape | None:
+    """Buckets of another size; None where recorded sizes and times do not tell what they would take, unless larger ones
+    `at_recorded_rate` are meant."""
+    size = np.where(of_kind(tape, *REDUCTIONS), sizes(tape), -1)
+    runs = _runs(tape, size)
+    cost = fit_cost(size, tape.duration) or (_same_rate(tape, size, wanted) if at_recorded_rate else None)
+    if cost is None or not runs:
+        return None
+    if max(size[run].sum() for run in runs) > MAX_BUCKETS * wanted.of(size[np.concatenate(runs)]):
+        return None
+    return _with_buckets(tape, runs, size, wanted.of(size[np.concatenate(runs)]), cost)
+
+
+def fit_cost(size: I64, duration: I64) -> Cost | None:
+    """The cost of a collective from sizes (-1: none) and times; None where they differ too little to tell."""
+    known = size > 0
+    sizes, index = np.unique(size[known], return_inverse=True)
+    if len(sizes) < 2 or sizes[-1] < SIZE_RATIO * sizes[0]:
+        return None
+    shortest = np.full(len(sizes), np.inf)
+    np.minimum.at(shortest, index, duration[known])
+    # Relative errors count alike, so that the small messages say what the latency is.
+    rows = np.stack((1 / shortest, sizes / shortest), axis=1)
+    latency, slope = np.linalg.lstsq(rows, np.ones(len(sizes)))[0].tolist()
+    if slope <= 0:
+        return None
+    return Cost(max(latency, 0.0), slope)
+
+
+def _same_rate(tape: Tape, size: I64, wanted: BucketSize) -> Cost | None:
+    """The cost of larger messages where those recorded are all about as large: no higher rate than the best of them
+    reached. None for smaller ones, whose cost nothing tells."""
+    known = size > 0
+    if not known.any() or wanted.of(size[known]) <= np.median(size[known]):
+        return None
+    return Cost(0.0, float((tape.duration[known] / size[known]).min()))
+
+
+def _runs(tape: Tape, size: I64) -> list[I64]:
+    """Reductions on one stream one after the other, none of which anything waits for before the last is launched."""
+    buckets = np.flatnonzero(size > 0)
+    needed = np.full(len(tape.row), len(tape.row), np.int64)
+    index = np.arange(len(tape.row))
+    for on in (tape.dependencies.on, tape.dependencies.also_on):
+        waits = (on >= 0) & ~tape.communication
+        np.minimum.at(needed, on[waits], index[waits])
+    on, waited = tape.dependencies.on, np.cumsum(tape.waits)[tape.event]
+    for_compute = (on >= 0) & ~tape.communication[np.maximum(on, 0)]
+    new = ~for_compute[buckets]
+    for one in (tape.stream, tape.step_of_op, waited):
+        new |= where_changed(one[buckets])
+    return split_where(buckets, new[1:] | (needed[buckets[:-1]] < buckets[1:]))
+
+
+def _with_buckets(tape: Tape, runs: list[I64], size: I64, target: float, cost: Cost) -> Tape:
+    """The recorded buckets stay as marks that take no time; what they did is done by inserted ones, and where these
+    are fewer the host has fewer to launch."""
+    compute = np.flatnonzero(~tape.communication & ~tape.copy)
+    duration, meeting, gap, latency = (a.copy() for a in (tape.duration, tape.meeting, tape.gap, tape.latency))
+    dispatch = tape.dispatch.copy()
+    parts = []
+    for run in runs:
+        total = int(size[run].sum())
+        bounds = np.append(np.arange(target, total, target), total)
+        after = _produced(tape, run, size[run], bounds, compute)
+        parts.append((np.maximum(after, 0), run[0] + np.zeros(len(after), np.int64), np.diff(bounds, prepend=0.0)))
+        duration[run], meeting[run], gap[run], latency[run] = 0, -1, 0, 0
+        # A call ends after its launch: what is left of it lies before the next event.
+        calling = np.union1d(tape.event[run], np.minimum(tape.event[run] + 1, len(dispatch) - 1))
+        spared = tape.sending[calling] * (1.0 - min(len(after) / len(run), 1.0))
+        dispatch[calling] = np.maximum(dispatch[calling] - spared, 0)
+    marked = replace(tape, duration=duration, meeting=meeting, gap=gap, latency=latency)
+    after, like, moved = (np.concatenate([part[i] for part in parts]) for i in range(3))
+    return _inserted(with_dispatch(marked, dispatch), tape, after, like, cost.of(moved))
+
+
+def _produced(tape: Tape, run: I64, size: I64, bounds: F64, compute: I64) -> I64:
+    """The compute op after which the gradients up to each of these bytes are there. Those of the first bucket come
+    as evenly as the others, but not before the step begins."""
+    step = tape.step_of_op
+    ready = compute[np.maximum(np.searchsorted(compute, run) - 1, 0)]
+    spacing = int(ready[-1] - ready[0]) // max(len(run) - 1, 1)
+    earliest = int(np.argmax(step == step[run[0]]))
+    begun = np.append(max(int(ready[0]) - spacing, min(earliest, int(ready[0]))), ready)
+    position = np.interp(bounds, np.append(0, np.cumsum(size)), begun)
+    return compute[np.clip(np.searchsorted(compute, np.ceil(position - 1e-6)), 0, len(compute) - 1)]
+
+
+def _inserted(marked: Tape, tape: Tape, after: I64, like: I64, duration: I64) -> Tape:
+    """The tape with ops inserted behind those at `after`, which they wait for; otherwise as those at `like`."""
+    count, new = len(marked.row), len(after)
+    order = np.argsort(np.append(np.arange(count) * 2, after * 2 + 1), kind="stable")
+    moved = np.empty(count + new, np.int64)
+    moved[order] = np.arange(count + new)
+
+    def shifted(on: I64) -> I64:
+        return np.where(on >= 0, moved[np.maximum(on, 0)], -1)
+
+    shared = tape.meeting[like] >= 0
+    inserted = {name: getattr(tape, name)[like] for name in AS_RECORDED} | {
+        "event": tape.event[after],
+        "duration": duration,
+        "meeting": np.where(shared, int(tape.meeting.max(initial=0)) + 1 + np.arange(new), -1),
+    }
+    columns: dict[str, Any] = {
+        name: np.append(getattr(marked, name), values)[order] for name, values in inserted.items()
+    }
+    waits, nothing = marked.dependencies, np.zeros(new, np.int64)
+    dependencies = Dependencies(
+        np.append(shifted(waits.on), moved[after])[order],
+        np.append(waits.delay, nothing)[order],
+        np.append(shifted(waits.also_on), nothing - 1)[order],
+    )
+    return replace(marked, **columns, waits_for=shifted(marked.waits_for), dependencies=dependencies)

@@ -1,0 +1,222 @@
+"""Changes of communication, one for each remedy: what is reduced, how often, when, and in how many bytes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+
+from traceanalyzer.analysis.names.collectives import KINDS, WIDE
+from traceanalyzer.replay.changes.edits import parametric, retimed, with_dispatch, without_launches
+from traceanalyzer.replay.changes.precision import in_16_bits_already
+from traceanalyzer.replay.on_tape import in_backward, moving_ns, up_to_last
+from traceanalyzer.replay.patterns.named import launched_within, texts
+from traceanalyzer.replay.patterns.runs import after_each, each_step
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.trace import I32, I64, Bool
+
+REDUCTIONS = ("all_reduce", "reduce_scatter")
+IN_LAYERS = (*REDUCTIONS, "all_gather", "all_to_all")
+"""How the layers of a model that is spread over ranks exchange their results."""
+OVERLAP_COST = 0.5
+"""Share of a collective's time by which computation beside it becomes longer: it holds multiprocessors and bandwidth
+(0.2 to 0.7 in recordings of two GPUs)."""
+MOST_OVERLAP_COST = 0.75
+"""The same by the pessimistic reading."""
+BUCKETING = re.compile(r"ddp\.reducer|torch::distributed::reducer")
+"""What DDP calls its copies of gradients into buckets and back."""
+IN_FP32 = re.compile(rf"^({'|'.join(WIDE)})$")
+FORWARD_SHARE = 0.25
+"""With less of them in the forward pass, reductions are of gradients, and some of losses."""
+CAST_PASSES = 5.0
+"""How often a message's bytes pass the GPU's memory when it is reduced in half of them: the cast reads all and writes
+half, the mean reads and writes half, the cast back reads half and writes all, and none of them reaches the limit."""
+LAST_BUCKET = 25 * 2**20
+"""Bytes of the last bucket, whose gradients are there only when the backward pass is over: DDP's usual size."""
+
+
+def kinds(tape: Tape) -> I64:
+    """For each op its kind of collective (index in `KINDS`), -1 for other ops."""
+    return _of_calls(tape, tape.source.timed.collective_calls.kind)
+
+
+def sizes(tape: Tape) -> I64:
+    """For each op the bytes of its message, -1 for others and where it is not known."""
+    return _of_calls(tape, tape.source.timed.collective_calls.bytes)
+
+
+def _of_calls(tape: Tape, values: I32 | I64) -> I64:
+    """For each op the value of the collective that it is, -1 for other ops."""
+    if not tape.communication.any():
+        return np.full(len(tape.row), -1, np.int64)
+    result = np.full(len(tape.source.trace.device_ops), -1, np.int64)
+    result[tape.source.timed.collective_calls.row] = values
+    return result[tape.row]
+
+
+def of_kind(tape: Tape, *names: str) -> Bool:
+    """Ops that are collectives of these kinds."""
+    return np.isin(kinds(tape), [KINDS.index(name) for name in names])
+
+
+def transfers(tape: Tape) -> I64:
+    """For each op how much of its time may be transfer: all where ranks meet, for then waiting is known; else no more
+    than the quickest of its kind and size took."""
+    alone = tape.communication & (tape.meeting < 0)
+    alike = np.stack((kinds(tape)[alone], sizes(tape)[alone]))
+    index = np.unique(alike, axis=1, return_inverse=True)[1].ravel()
+    least = np.full(int(index.max(initial=-1)) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(least, index, tape.duration[alone])
+    result = tape.duration.copy()
+    result[alone] = least[index]
+    return result
+
+
+def removed(tape: Tape, ops: Bool) -> Tape | None:
+    """Without these collectives: computation beside them is as fast as without; None without any."""
+    if not ops.any():
+        return None
+    freed = _slowed_by(tape, ops)
+    duration = np.where(freed, tape.alone, tape.duration)
+    meeting = np.where(ops, -1, tape.meeting)
+    return without_launches(replace(tape, duration=duration, meeting=meeting), ops)
+
+
+def _slowed_by(tape: Tape, ops: Bool) -> Bool:
+    """Computation between the launches of the first of these ops and of the next collective that stays."""
+    staying = np.flatnonzero(tape.communication & ~ops)
+    index = np.arange(len(ops))
+    last_gone = np.maximum.accumulate(np.where(ops, index, -1))
+    last_staying = np.full(len(ops), -1)
+    last_staying[staying] = staying
+    return last_gone > np.maximum.accumulate(last_staying)
+
+
+def accumulated_without_sync(tape: Tape) -> Tape | None:
+    """Gradients are reduced with the last of several backward passes of a step; None where each has its own step."""
+    gone = repeated_reductions(tape)
+    if not gone.any():
+        return None
+    # What fills and empties their buckets goes with them.
+    bucketing = launched_within(tape, BUCKETING) & up_to_last(tape, gone)
+    left = removed(tape, gone)
+    return None if left is None else without_launches(left, bucketing)
+
+
+def repeated_reductions(tape: Tape) -> Bool:
+    """Reductions whose bytes are reduced again later in the same step: all but the last round of equal messages. Rounds
+    are told apart by the backward passes of the step; a model whose layers reduce alike has one round."""
+    size, step = sizes(tape), tape.step_of_op
+    reducing = of_kind(tape, *REDUCTIONS) & (size > 0)
+    pass_ = backward_passes(tape)
+    result = np.zeros(len(size), bool)
+    for rows in each_step(step, reducing):
+        rounds = [rows[pass_[rows] == number] for number in range(int(pass_[step == step[rows[0]]].max()) + 1)]
+        messages = [np.sort(size[mine]).tolist() for mine in rounds if len(mine)]
+        if len(messages) == len(rounds) > 1 and all(some == messages[-1] for some in messages):
+            result[np.concatenate(rounds[:-1])] = True
+    return result
+
+
+def backward_passes(tape: Tape) -> I64:
+    """For each op the number of the backward pass of its step that it belongs to, or that was the last before it; -1
+    before the first."""
+    step = tape.step_of_op
+    backward = in_backward(tape) | tape.communication
+    begins = backward & ~after_each(backward) & ~tape.communication
+    begins |= backward & (np.diff(step, prepend=-2) != 0)
+    count = np.cumsum(begins)
+    first = np.searchsorted(step, step, side="left") if (np.diff(step) >= 0).all() else np.zeros(len(step), np.int64)
+    return count - np.append(0, count)[first] - 1
+
+
+def compressed(tape: Tape) -> Tape | None:
+    """Reductions of gradients move half as many bytes; casts before and after run among the computation. None without
+    any."""
+    chosen = of_kind(tape, *REDUCTIONS)
+    if not chosen.any():
+        return None
+    bytes_ = np.where(chosen, np.maximum(sizes(tape), 0), 0)
+    casts = float(moving_ns(tape, bytes_, CAST_PASSES).sum())
+    slower = 1.0 + casts / max(float(tape.duration[tape.compute].sum()), 1.0)
+    times = np.where(tape.compute, tape.duration * slower, tape.duration)
+    return retimed(tape, np.where(chosen, tape.duration - 0.5 * transfers(tape), times))
+
+
+@parametric
+def overlapped(tape: Tape, cost: float) -> Tape | None:
+    """Reductions begin with the backward pass and run beside it, which becomes longer by this share of theirs; the last
+    bucket stays behind it. None without such reductions."""
+    chosen = late_reductions(tape)
+    if not chosen.any():
+        return None
+    size = sizes(tape)
+    last = np.zeros(len(size), bool)
+    last[[rows[-1] for rows in each_step(tape.step_of_op, chosen)]] = True
+    # One message of everything would be cut into buckets, of which the last stays.
+    left = np.where(last & (size > LAST_BUCKET), LAST_BUCKET / np.maximum(size, 1), np.where(last, 1.0, 0.0))
+    beside = transfers(tape) * np.where(chosen, 1.0 - left, 0.0)
+    busy = float(tape.duration[tape.compute].sum())
+    slower = 1.0 + cost * min(float(beside.sum()), busy) / max(busy, 1.0)
+    return retimed(tape, np.where(tape.compute, tape.duration * slower, tape.duration - beside))
+
+
+@parametric
+def overlapped_by_halves(tape: Tape, cost: float) -> Tape | None:
+    """A model that is spread over ranks works on two halves of its batch in turn: one computes, longer by this share of
+    the time that collectives run beside it, while those of the other run; the host launches twice as much. None without
+    collectives that the forward pass waits for."""
+    chosen = of_kind(tape, *IN_LAYERS) & ~late_reductions(tape)
+    if (chosen & ~in_backward(tape)).sum() <= FORWARD_SHARE * chosen.sum():
+        return None
+    moved, busy = transfers(tape) * chosen, float(tape.duration[tape.compute].sum())
+    moving = float(moved.sum())
+    slower = 1.0 + cost * min(moving, busy) / max(busy, 1.0)
+    left = max(moving - slower * busy, 0.0) / max(moving, 1.0)
+    times = np.where(tape.compute, tape.duration * slower, tape.duration - moved * (1.0 - left))
+    tail = tape.tail._replace(dispatch=2 * tape.tail.dispatch)
+    return retimed(with_dispatch(replace(tape, tail=tail), 2 * tape.dispatch), times)
+
+
+def late_reductions(tape: Tape) -> Bool:
+    """Reductions after which, in their step, no matrix kernel runs: the backward pass is over when they begin."""
+    return of_kind(tape, *REDUCTIONS) & ~up_to_last(tape, tape.source.linked.is_matrix[tape.row])
+
+
+@parametric
+def smaller_messages(tape: Tape, left: float, computation: float) -> Tape | None:
+    """Exchanges between all ranks move this share of their bytes, and what computes between two of them takes this
+    share of its time; sums of wide results move half of theirs. None without any."""
+    exchanges, wide = of_kind(tape, "all_to_all"), tape.memo(wide_sums)
+    if not (exchanges | wide).any():
+        return None
+    between = _between_exchanges(tape, exchanges) & tape.compute
+    times = np.where(between, tape.duration * computation, tape.duration)
+    spared = np.where(exchanges, 1.0 - left, np.where(wide, 0.5, 0.0))
+    return retimed(tape, times - spared * transfers(tape))
+
+
+def wide_sums(tape: Tape) -> Bool:
+    """Sums over ranks of fp32 results, where a model that is spread over them multiplies in 16 bits: it needs them in
+    its forward pass, too, which tells them from gradients."""
+    table, calls = tape.source.trace.collectives, tape.source.timed.collective_calls
+    of_table = np.append(texts(tape.source.linked, IN_FP32)[table.dtype], False)
+    in_fp32 = _of_calls(tape, of_table[calls.metadata].astype(np.int64)) > 0
+    chosen = of_kind(tape, *REDUCTIONS) & in_fp32 & ~late_reductions(tape)
+    forward = chosen & ~in_backward(tape)
+    return (
+        chosen if in_16_bits_already(tape) and forward.sum() > FORWARD_SHARE * chosen.sum() else np.zeros_like(chosen)
+    )
+
+
+def _between_exchanges(tape: Tape, chosen: Bool) -> Bool:
+    """Ops after an odd number of their step's exchanges: they work on what the last one brought, and the next takes it
+    back. None where a step has an odd number of them."""
+    step = tape.step_of_op
+    result = np.zeros(len(chosen), bool)
+    for rows in each_step(step, chosen):
+        here = np.flatnonzero(step == step[rows[0]])
+        count = np.cumsum(chosen[here])
+        result[here] = (count % 2 == 1) & (count[-1] % 2 == 0)
+    return result

@@ -1,0 +1,97 @@
+"""Parameters that are spread over ranks and gathered before they are needed: how often, and when."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.intervals import union
+from traceanalyzer.replay.changes.communication.collectives import REDUCTIONS, of_kind, removed, sizes
+from traceanalyzer.replay.changes.edits import on_own_stream, with_dispatch, without_launches
+from traceanalyzer.replay.on_tape import in_backward, of_launches, share_within
+from traceanalyzer.replay.patterns.named import nodes_named, texts
+from traceanalyzer.replay.patterns.runs import each_step
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.trace import I32, I64, Bool
+
+GATHERING = re.compile(r"^FSDP::(all_gather|backward_prefetch)")
+"""What FSDP calls its gathers, the copies into and out of their messages, and those made early."""
+UNIT = re.compile(r"^FSDP::all_gather(_copy_out)? \(.+\)$")
+"""The same where it names the module whose parameters are gathered."""
+
+
+def parameters_kept(tape: Tape) -> Tape | None:
+    """Parameters gathered once stay for the rest of the step, and what the host and the device do to gather them again
+    is not done; where nothing is learnt they stay for good. None where none are gathered again."""
+    again = gathered_again(tape)
+    left = removed(tape, again)
+    if left is None or (of_kind(tape, "all_gather") & in_backward(tape) & ~again).any():
+        return left
+    gone = _ranges_gone(tape)
+    ranges = tape.source.trace.host_ranges
+    tree = tape.source.linked.tree
+    inside = tree.innermost(tree.of_ranges(gone, False)) >= 0
+    left = without_launches(left, of_launches(tape, inside))
+    return with_dispatch(left, left.dispatch * (1.0 - share_within(tape, union(ranges.start[gone], ranges.end[gone]))))
+
+
+def gathered_again(tape: Tape) -> Bool:
+    """Gathers of a module's parameters that its step has gathered before; where modules are not named those within the
+    backward pass of messages as large as some of the forward pass."""
+    size, step = sizes(tape), tape.step_of_op
+    gathering = of_kind(tape, "all_gather") & (size > 0)
+    unit = of_launches(tape, _unit_of_node(tape))
+    result = np.zeros(len(size), bool)
+    if gathering.any() and (unit[gathering] >= 0).all():
+        rows = np.flatnonzero(gathering)
+        result[rows] = _again(step[rows], unit[rows], keeps=_learns(tape))
+        return result
+    backward = in_backward(tape)
+    for rows in each_step(step, gathering):
+        result[rows] = backward[rows] & np.isin(size[rows], size[rows[~backward[rows]]])
+    return result
+
+
+def _again(step: I32 | I64, unit: I32 | I64, *, keeps: bool) -> Bool:
+    """Which of these, in order, are not the first of their step and unit; all, where nothing `keeps` the first."""
+    if not keeps:
+        return np.ones(len(step), bool)
+    first = np.unique(np.stack((step, unit)), axis=1, return_index=True)[1]
+    result = np.ones(len(step), bool)
+    result[first] = False
+    return result
+
+
+def _learns(tape: Tape) -> bool:
+    """Whether parameters change from step to step: else what has been gathered once is right for good."""
+    return bool(of_kind(tape, *REDUCTIONS).any() or in_backward(tape).any())
+
+
+def _unit_of_node(tape: Tape) -> I64:
+    """For each node of the host tree the name of the module whose parameters it gathers, -1: none."""
+    tree = tape.source.linked.tree
+    nearest = tree.innermost(nodes_named(tape.source.linked, UNIT))
+    names = tree.names(np.maximum(nearest, 0))
+    return np.where(nearest >= 0, names, -1).astype(np.int64)
+
+
+def _ranges_gone(tape: Tape) -> Bool:
+    """Host ranges of gathers, and of the copies around them, that are not needed: those of the backward pass, and those
+    of modules that were gathered before in their step."""
+    source, ranges = tape.source, tape.source.trace.host_ranges
+    tree, result = source.linked.tree, np.zeros(len(ranges), bool)
+    result[tree.row[~tree.is_call]] = source.joined.in_backward[~tree.is_call]
+    result &= texts(source.linked, GATHERING)[ranges.name]
+    rows = np.flatnonzero(texts(source.linked, UNIT)[ranges.name])
+    rows = rows[np.argsort(ranges.start[rows], kind="stable")]
+    step = np.searchsorted(source.timed.steps.host_start, ranges.start[rows], side="right")
+    result[rows] |= _again(step, ranges.name[rows], keeps=_learns(tape))
+    return result
+
+
+def prefetched(tape: Tape) -> Tape | None:
+    """Parameters are gathered one layer ahead, on a stream of their own: nothing waits for them but the order of their
+    stream; None without gathers."""
+    gathering = of_kind(tape, "all_gather")
+    return on_own_stream(tape, gathering) if gathering.any() else None

@@ -1,0 +1,223 @@
+"""The model compiled: fewer kernels and passes over memory, and what the code that a compiler writes costs the host.
+
+What torch.compile changes is what autograd records, or all of an inference step: the optimizer's step, averaged
+weights, clipping and logging stay as they are, and so does a recurrent layer, which is not traced. What is left to
+launch (products, convolutions, attention, one kernel for what lies between them, one more for each reduction) costs the
+host about what a launch of the model cost before, and each call its guards and wrappers. So a model of many small
+operators gains, and one of a convolution and an activation at a time does not.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.ordering import where_changed
+from traceanalyzer.analysis.groups.passes import FUSIBLE
+from traceanalyzer.analysis.joined.joined import Joined
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.replay.changes.edits import parametric, with_dispatch, without
+from traceanalyzer.replay.changes.fusion import (
+    REDUCING,
+    WRITTEN_OUT,
+    Reading,
+    find_runs,
+    fused,
+    of_matrix_operators,
+    runs_fused,
+)
+from traceanalyzer.replay.changes.kernels import changes_layout, channels_last, odd_padded
+from traceanalyzer.replay.on_tape import (
+    events_of_only,
+    in_backward,
+    in_optimizer,
+    of_classes,
+    of_launches,
+    up_to_last,
+    usual_dispatch_ns,
+)
+from traceanalyzer.replay.patterns.named import launched_within, texts
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.trace import F64, I32, I64, Bool, HostRanges, RangeKind
+from traceanalyzer.trace.distinct import ranked
+
+RECURRENT = re.compile(r"^aten::(lstm|gru|rnn_tanh|rnn_relu|_cudnn_rnn)$|CudnnRnnBackward")
+"""Layers that torch.compile leaves to a library, and breaks its graph at."""
+BATCH_NORM = re.compile(r"^aten::(cudnn|native|miopen)_batch_norm(_backward)?$|^aten::_batch_norm_with_update$")
+BATCH_NORM_LAUNCHES = 5.0
+"""Launches that a batch norm in training needs more when it is compiled: sums in two parts, running figures, a counter.
+Its kernels are no faster than the library's: five networks of it took 7 % less to 21 % more compiled."""
+CONVOLUTION = re.compile(r"^aten::(_?convolution|conv[123]d|conv_transpose[123]d)$")
+"""A network of convolutions, biases and activations gained nothing; others with them gained less than their biases'
+passes would be."""
+OF_SLOPES = re.compile(r"^aten::\w+_backward$")
+"""Operators of a backward pass that autograd numbers where it records that, too (not those that are done again for a
+checkpoint, which are of the forward pass)."""
+LEAST_REGION_LAUNCHES = 8
+"""Fewer launches between two waits are a loop of Python that reads values, not part of a model."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What compiled code costs the host, in usual launches of the model as it is."""
+
+    launch: float
+    """A launch that is left."""
+    call: float
+    """A call of a compiled region, backward pass included."""
+
+
+TRAINING = {
+    Reading.OPTIMISTIC: Cost(0.65, 15.0),
+    Reading.TYPICAL: Cost(0.9, 40.0),
+    Reading.PESSIMISTIC: Cost(1.25, 70.0),
+}
+"""Of seven host-bound programs that were timed compiled four take about the usual ones, one takes less, two small ones
+take more (docs/accuracy.md)."""
+INFERENCE = {Reading.OPTIMISTIC: Cost(0.8, 4.0), Reading.TYPICAL: Cost(1.2, 7.0), Reading.PESSIMISTIC: Cost(2.0, 14.0)}
+"""Without autograd's bookkeeping an operator costs less to begin with: 1.2 and 2.0 in the two programs timed."""
+
+
+def compiled(tape: Tape) -> Tape | None:
+    """What torch.compile makes of the model; None where nothing of it was recorded."""
+    return _compiled(tape, Reading.TYPICAL)
+
+
+def compiled_well(tape: Tape) -> Tape | None:
+    """The same where its code launches faster, and convolutions all get the layout that they want."""
+    return _compiled(tape, Reading.OPTIMISTIC)
+
+
+def compiled_badly(tape: Tape) -> Tape | None:
+    """The same where fused kernels are no faster than the longest of them, and the host no faster than before."""
+    return _compiled(tape, Reading.PESSIMISTIC)
+
+
+@parametric
+def functions_compiled(tape: Tape, reading: Reading, least: int, *, library: bool = False) -> Tape | None:
+    """Each run of at least so many kernels of operators that are written out is one kernel, of a compiled function: the
+    host spends on it what it did, or what a call of such a function costs (a solver whose chains of five were compiled
+    took 15.6 ms for 14.6). None without such runs."""
+    runs = find_runs(tape, WRITTEN_OUT, least)
+    left = runs_fused(tape, runs, reading, library=library)
+    if left is None:
+        return None
+    inside = runs.number >= 0
+    # forward and backward pass are runs of their own
+    call = TRAINING[reading].call / 2 if in_backward(tape).any() else INFERENCE[reading].call
+    number = np.full(len(tape.dispatch), -1)
+    number[tape.event[inside]] = runs.number[inside]
+    spent = np.bincount(number[number >= 0], tape.dispatch[number >= 0], len(runs.first))
+    dispatch, first = left.dispatch.astype(np.float64), tape.event[runs.first]
+    dispatch[first] = np.maximum(dispatch[first], np.minimum(spent, call * usual_dispatch_ns(tape, inside)))
+    return with_dispatch(left, dispatch)
+
+
+def _compiled(tape: Tape, reading: Reading) -> Tape | None:
+    model = of_model(tape)
+    if not model.any() or tape.source.joined.memo(_backward_twice):
+        return None
+    norms = _trained_batch_norms(tape)
+    # Adding the biases of convolutions is part of what cuDNN is called for.
+    left = fused(tape, FUSIBLE, reading, chosen=model & ~norms & ~launched_within(tape, CONVOLUTION))
+    if left is None:
+        return None
+    if reading is not Reading.PESSIMISTIC:
+        laid_out = _laid_out(left, reading)
+        left = odd_padded(laid_out) or laid_out
+    return with_dispatch(left, _dispatch(tape, model, norms, reading))
+
+
+def of_model(tape: Tape) -> Bool:
+    """Ops of the model: those that autograd records up to the end of the backward pass (not norms of gradients, which
+    are read after it) and what follows from them, in inference all; but no short stretches between waits."""
+    backward = in_backward(tape)
+    result = ~in_optimizer(tape) & ~tape.communication
+    if backward.any():
+        result &= backward | (_recorded(tape) & up_to_last(tape, backward))
+    result &= ~launched_within(tape, RECURRENT)
+    region, size, alone = _regions(tape, result)
+    return result & ((size >= LEAST_REGION_LAUNCHES) | alone)[region]
+
+
+def _recorded(tape: Tape) -> Bool:
+    """Ops launched in operators that autograd numbered."""
+    around = tape.around
+    return around.inside(_numbered(tape.source.trace.host_ranges, around.row) & (around.row >= 0))[tape.event]
+
+
+def _numbered(ranges: HostRanges, rows: I32 | I64) -> Bool:
+    """Which of these host ranges are operators that autograd numbered."""
+    return (ranges.kind[rows] == RangeKind.OP) & (ranges.sequence[rows] >= 0)
+
+
+def _backward_twice(joined: Joined) -> bool:
+    """Whether gradients have gradients: autograd records the backward pass, which compiled code does not support."""
+    ranges = joined.trace.host_ranges
+    rows = np.flatnonzero(texts(joined.linked, OF_SLOPES)[ranges.name])
+    rows = rows[_numbered(ranges, rows)]
+    return bool(joined.in_backward[joined.linked.tree.node_of_range[rows]].any())
+
+
+def _regions(tape: Tape, model: Bool) -> tuple[I32 | I64, I64, Bool]:
+    """For each op the number of its step's stretch between two waits; and for each of these how many ops of the model
+    it has, and whether its step has no other."""
+    step = tape.step_of_op.astype(np.int64)
+    waits = np.append(0, np.cumsum(tape.waits))[tape.event]
+    each = int(waits.max(initial=0)) + 1
+    stretch, region = ranked(step * each + waits)
+    of_step = stretch // each
+    alone: Bool = np.bincount(of_step)[of_step] == 1
+    return region, np.bincount(region[model], minlength=len(stretch)), alone
+
+
+def _trained_batch_norms(tape: Tape) -> Bool:
+    """Ops of batch norms whose statistics are those of the batch: there is a backward pass of them."""
+    norms = launched_within(tape, BATCH_NORM)
+    trained = bool((norms & in_backward(tape)).any())
+    return norms & trained
+
+
+def _dispatch(tape: Tape, model: Bool, norms: Bool, reading: Reading) -> I64:
+    """Dispatch before each event when the model is compiled, ns."""
+    mine = events_of_only(tape, model)
+    cost = (TRAINING if in_backward(tape).any() else INFERENCE)[reading]
+    usual = float(tape.dispatch[mine].sum()) / int(model.sum())
+    launches = _launches_left(tape, model, norms) * cost.launch
+    inside = np.flatnonzero(model)
+    launches[_firsts(inside, _regions(tape, model)[0])] += cost.call
+    spent = np.bincount(tape.event[model], weights=launches[model], minlength=len(mine)) * usual
+    return np.where(mine, np.rint(spent).astype(np.int64), tape.dispatch)
+
+
+def _firsts(rows: I64, of: I32 | I64) -> I64:
+    """The first of these rows with each value of a column."""
+    return rows[np.unique(of[rows], return_index=True)[1]]
+
+
+def _launches_left(tape: Tape, model: Bool, norms: Bool) -> F64:
+    """For each op of the model how many launches are left of it."""
+    beside = of_matrix_operators(tape) | of_classes(tape, "memset")
+    merged = model & of_classes(tape, *FUSIBLE) & ~beside
+    kept = model & ~of_classes(tape, *FUSIBLE) & ~beside
+    between: I64 = np.cumsum(kept | where_changed(tape.step_of_op))
+    reductions = np.bincount(between[merged & of_classes(tape, *REDUCING)], minlength=int(between.max(initial=0)) + 1)
+    place = np.zeros(len(merged), np.int64)
+    place[merged] = _place(between[merged])
+    left: F64 = (kept | (merged & (place <= reductions[between]))).astype(np.float64)
+    left[_firsts(np.flatnonzero(norms), of_launches(tape, tape.source.linked.tree.operator))] += BATCH_NORM_LAUNCHES
+    return left
+
+
+def _place(group: I64) -> I64:
+    """For each entry how many of its group, which lie together, come before it."""
+    index = np.arange(len(group))
+    return index - np.maximum.accumulate(np.where(where_changed(group), index, 0))
+
+
+def _laid_out(tape: Tape, reading: Reading) -> Tape:
+    """Convolutions get the layout that they want; norms beside them, too, at best."""
+    if reading is Reading.OPTIMISTIC:
+        return channels_last(tape) or tape
+    return without(tape, changes_layout(tape))

@@ -1,0 +1,1 @@
+"""What the host brings: loading, copies, and tables and state in its memory."""

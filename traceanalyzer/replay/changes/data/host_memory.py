@@ -1,0 +1,159 @@
+"""Data in host memory that the GPU could have: tables out of which the program picks and copies a batch in every step,
+and state (averaged weights, sums) that the host updates from what each step copies to it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.intervals import union
+from traceanalyzer.analysis.roofline.op_models.tensors import Shape
+from traceanalyzer.replay.changes.data.constants import MOVES
+from traceanalyzer.replay.changes.data.loading import LEAST_COPY_NS, large_copies, waiting_for
+from traceanalyzer.replay.changes.edits import dispatch_at_most, retimed, with_dispatch, without_work
+from traceanalyzer.replay.on_tape import (
+    copies_of,
+    events_of,
+    moving_ns,
+    share_within,
+    step_of_event,
+    usual_dispatch_ns,
+)
+from traceanalyzer.replay.patterns.nearby import Outermost, movers
+from traceanalyzer.replay.patterns.operators import Operator
+from traceanalyzer.replay.tape import Tail, Tape
+from traceanalyzer.trace import F64, I64, Bool, CopyKind
+
+PICKS = re.compile(r"^aten::(index|index_select)$")
+"""Operators that take rows of their first operand."""
+OPERATORS_BEFORE = 16
+"""So many before a copy are searched for the one that picked its data."""
+PICKING_PASSES = 2.0
+"""What picking rows on the GPU moves: it reads and writes them."""
+UPDATES = re.compile(r"^aten::(lerp|add|sub|addcmul|addcdiv)_$")
+"""Operators that update a tensor by another of its shape: what only calculates with it may be read next."""
+OPERATORS_AFTER = 4
+"""So many after a copy are searched for the host's update: the data may be scaled first."""
+UPDATE_PASSES = 3.0
+"""What an update on the GPU moves: both tensors are read, and one is written."""
+TENSORS_A_LAUNCH = 32
+"""Tensors that one launch of a `_foreach_` operator takes."""
+
+
+class Picked(NamedTuple):
+    """Copies of rows that the host picked out of tables."""
+
+    copies: Bool
+    table_bytes: float
+    """Of all tables together."""
+
+
+class Updated(NamedTuple):
+    """Copies to the host of what it updates tensors of its own with."""
+
+    copies: Bool
+    start: I64
+    end: I64
+    """From where each of them is made until the host has updated its tensor, ns."""
+
+
+def picked_on_host(tape: Tape) -> Picked:
+    """Copies to the device of what an operator on the host took out of a larger tensor right before."""
+    outermost, bytes_ = Outermost(tape), tape.source.trace.device_ops.bytes[tape.row]
+    found = np.zeros(len(tape.row), bool)
+    tables: dict[tuple[Shape, Shape], float] = {}
+    for i, place, shape in _moved(tape, outermost, large_copies(tape, CopyKind.HOST_TO_DEVICE)):
+        near = (_table(one.operator, shape) for one in outermost.before(place, OPERATORS_BEFORE))
+        table = next((one for one in near if one), None)
+        if table is not None:
+            found[i] = True
+            tables[table, shape] = float(bytes_[i]) * table[0] / shape[0]
+    return Picked(found, sum(tables.values()))
+
+
+def _moved(tape: Tape, outermost: Outermost, copies: Bool) -> list[tuple[int, int, Shape]]:
+    """Each of these copies that an operator for it makes, that operator's place, and the shape of what it moves."""
+    found = []
+    for i, place in movers(tape, copies):
+        mover = outermost.at(place, place + 1)[0].operator
+        if mover.shapes and mover.named(MOVES):
+            found.append((i, place, mover.shapes[0]))
+    return found
+
+
+def _table(one: Operator, rows: Shape) -> Shape | None:
+    """The shape of the table that an operator picks these rows from; None if it does no such thing."""
+    if not one.shapes or not one.named(PICKS):
+        return None
+    table = one.shapes[0]
+    return table if len(rows) == len(table) and table[1:] == rows[1:] and table[0] > rows[0] > 0 else None
+
+
+def picked_on_device(tape: Tape) -> Tape | None:
+    """The tables are on the GPU, which picks the rows itself: no copy, no wait for one, no work of the host before it,
+    which launches what picks like any other kernel; None where the host picks nothing."""
+    copies = tape.memo(picked_on_host).copies
+    if not copies.any():
+        return None
+    there, least = events_of(tape, copies), np.maximum(_passes_ns(tape, PICKING_PASSES), LEAST_COPY_NS)
+    left = without_work(retimed(tape, np.where(copies, np.minimum(least, tape.duration), tape.duration)), there)
+    left = replace(left, loading=np.where(there, 0, left.loading), waits=left.waits & ~waiting_for(tape, copies))
+    return dispatch_at_most(left, there, usual_dispatch_ns(tape, tape.compute))
+
+
+def _passes_ns(tape: Tape, passes: float) -> F64:
+    return moving_ns(tape, tape.source.trace.device_ops.bytes[tape.row], passes)
+
+
+def updated_on_host(tape: Tape) -> Updated:
+    """Copies to the host whose data it then works into a tensor of the same shape, with operators that launch nothing:
+    what is only kept, or looked at, is not. Small ones that come with large ones count, too."""
+    tree, outermost = tape.source.linked.tree, Outermost(tape)
+    found, (begin, until) = np.zeros(len(tape.row), bool), np.zeros((2, len(tape.row)), np.int64)
+    unread = copies_of(tape, CopyKind.DEVICE_TO_HOST) & ~tape.reads[tape.event]
+    for i, place, shape in _moved(tape, outermost, unread):
+        near = outermost.after(place, OPERATORS_AFTER)
+        updates = (one.node for one in near if one.operator.named(UPDATES) and one.operator.shapes.count(shape) > 1)
+        node = next(updates, None)
+        if node is not None:
+            found[i], begin[i], until[i] = True, tree.start[outermost.nodes[place]], tree.end[node]
+    if not (found & large_copies(tape, CopyKind.DEVICE_TO_HOST)).any():
+        found[:] = False
+    return Updated(found, begin[found], until[found])
+
+
+def updated_on_device(tape: Tape) -> Tape | None:
+    """The GPU updates them: a pass over the data instead of each copy, one launch for every few dozen, and no wait or
+    work of the host; None where the host updates nothing so."""
+    found = tape.memo(updated_on_host)
+    if not found.copies.any():
+        return None
+    moved = _passes_ns(tape, UPDATE_PASSES)
+    kept = found.copies & (np.cumsum(found.copies) % TENSORS_A_LAUNCH == 1)
+    least = np.where(kept, np.maximum(moved, LEAST_COPY_NS), moved)
+    left = retimed(tape, np.where(found.copies, np.minimum(least, tape.duration), tape.duration))
+    rest = 1.0 - share_within(tape, union(found.start, found.end))
+    dispatch, work = (np.rint(time * rest).astype(np.int64) for time in (tape.dispatch, tape.work))
+    dispatch[events_of(tape, kept)] = int(usual_dispatch_ns(tape, tape.compute))
+    left = replace(
+        left,
+        gap=np.where(found.copies & ~kept, 0, left.gap),
+        work=work,
+        waits=left.waits & ~waiting_for(tape, found.copies),
+        tail=_tail(tape, dispatch, work),
+    )
+    return with_dispatch(left, dispatch)
+
+
+def _tail(tape: Tape, dispatch: I64, work: I64) -> Tail:
+    """What the host does after the last event: no more than between two steps."""
+    begins = np.flatnonzero(np.diff(step_of_event(tape))) + 1
+    if not len(begins):
+        return tape.tail
+    return tape.tail._replace(
+        dispatch=min(tape.tail.dispatch, int(np.median(dispatch[begins]))),
+        work=min(tape.tail.work, int(np.median(work[begins]))),
+    )

@@ -1,0 +1,234 @@
+"""Input that workers load, copies that run ahead, memory that is not allocated."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.lookup import one_of
+from traceanalyzer.analysis.groups.small_copies import which_small
+from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.analysis.time.host_timeline import HostState
+from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
+from traceanalyzer.base.figures import NS_PER_S
+from traceanalyzer.replay.changes.data.constants import constants
+from traceanalyzer.replay.changes.edits import (
+    on_own_stream,
+    parametric,
+    retimed,
+    without_dispatch,
+    without_launches,
+    without_work,
+)
+from traceanalyzer.replay.on_tape import (
+    before_events,
+    copies_of,
+    events_of,
+    events_of_only,
+    launching_events,
+    of_launches,
+)
+from traceanalyzer.replay.patterns.named import operators_named
+from traceanalyzer.replay.patterns.runs import after_each, each_step
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.trace import Bool, CopyKind, MemoryKind
+
+BATCH_QUEUE_NS = 150_000
+"""Taking a finished batch from the workers' queue."""
+WORKER_EFFICIENCY = 0.7
+"""Share of its time that a worker loads: the rest it starts, pickles and waits for the others' cores."""
+MAX_WORKERS = 8
+"""A host seldom has cores for more of them beside each of its GPUs."""
+PINNED_SHARE = 0.85
+"""Share of the link's rate that a copy from pinned memory reaches."""
+PINNED_BYTES_PER_NS = 25.0
+"""What it reaches where neither the link's rate nor such a copy was recorded: PCIe 4."""
+LEAST_COPY_NS = 2_000
+"""A copy takes at least this long, however little it brings."""
+LEAST_AWAY_NS = 100_000
+"""The host works on data for at least this long where it calculates with them."""
+ROUND_TRIP_BYTES = 4096
+"""Copies of fewer bytes are scalars."""
+COPIES = re.compile(r"^aten::(to|_to_copy|copy_|cpu)$")
+
+
+def loaded_by_workers(tape: Tape) -> Tape | None:
+    """Batches are ready when they are asked for, and only taken from a queue; None where nothing is loaded."""
+    if not tape.loading.any():
+        return None
+    fetches = (tape.loading > 0).sum() / tape.steps
+    ratio = min(BATCH_QUEUE_NS * fetches / max(loading_ns(tape), 1.0), 1.0)
+    return replace(tape, loading=np.rint(tape.loading * ratio).astype(np.int64), tail=tape.tail._replace(loading=0))
+
+
+@parametric
+def waited_less(tape: Tape, less_ns: float) -> Tape | None:
+    """Each step waits for its batches for so much less, ns; None where nothing is loaded."""
+    ready = loaded_by_workers(tape)
+    if ready is None:
+        return None
+    share = max(1.0 - less_ns / max(loading_ns(tape), 1.0), 0.0)
+    left = np.maximum(np.rint(tape.loading * share).astype(np.int64), ready.loading)
+    return replace(ready, loading=left, tail=tape.tail._replace(loading=round(tape.tail.loading * share)))
+
+
+def loading_ns(tape: Tape) -> float:
+    """Host time on input data, ns a step."""
+    return float(tape.loading.sum() + tape.tail.loading) / tape.steps
+
+
+def not_faster_than(limit_ns: float) -> Callable[[Sequence[float]], float]:
+    """A step that also cannot be shorter than this."""
+    return lambda times: max(*times, limit_ns)
+
+
+def no_allocations(tape: Tape) -> Tape | None:
+    """No memory of the device or pinned memory is allocated or freed; None where the host never does."""
+    time = np.minimum(before_events(tape, tape.source.timed.timeline.states[HostState.ALLOCATE]), tape.work)
+    calls = one_of(tape.source.linked.api_kind[tape.call], (ApiKind.ALLOCATE, ApiKind.FREE))
+    if not time.any() and not (calls & tape.waits).any():
+        return None
+    return without_dispatch(replace(tape, work=tape.work - time), calls)
+
+
+def large_copies(tape: Tape, kind: CopyKind) -> Bool:
+    """Copies in this direction that carry data, not scalars."""
+    large: Bool = tape.source.trace.device_ops.bytes[tape.row] >= ROUND_TRIP_BYTES
+    return copies_of(tape, kind) & large
+
+
+def copied_together(tape: Tape) -> Tape | None:
+    """Of the small copies from the host the first of each step stays; None where no step has two."""
+    gone = which_small(tape.source.joined)[tape.row]
+    gone[[rows[0] for rows in each_step(tape.step_of_op, gone)]] = False
+    return without_launches(tape, gone) if gone.any() else None
+
+
+def pinned(tape: Tape) -> Tape | None:
+    """Copies from pageable memory come from pinned memory: as fast as the link, nobody waits for them, and no part of
+    them is first copied to a buffer of the driver's; None without any."""
+    pageable = tape.source.trace.device_ops.source_memory[tape.row] == MemoryKind.PAGEABLE
+    slow = large_copies(tape, CopyKind.HOST_TO_DEVICE) & pageable
+    if not slow.any():
+        return None
+    bytes_ = tape.source.trace.device_ops.bytes[tape.row]
+    fast = np.minimum(tape.duration, np.maximum(bytes_ / _pinned_rate(tape), LEAST_COPY_NS))
+    found = retimed(tape, np.where(slow, fast, tape.duration))
+    latency = np.where(slow, np.minimum(tape.latency, QUEUED_LATENCY_NS), tape.latency)
+    return replace(found, latency=latency, waits=tape.waits & ~waiting_for(tape, slow))
+
+
+def waiting_for(tape: Tape, copies: Bool) -> Bool:
+    """Events that wait for these copies: those that launch them, and calls right after that only wait."""
+    copying = events_of(tape, copies)
+    return copying | (after_each(copying) & ~launching_events(tape))
+
+
+def _pinned_rate(tape: Tape) -> float:
+    """Bytes a nanosecond of copies from pinned memory: of the fastest recorded one, else what the link reaches."""
+    ops = tape.source.trace.device_ops
+    fast = large_copies(tape, CopyKind.HOST_TO_DEVICE) & (ops.source_memory[tape.row] == MemoryKind.PINNED)
+    if fast.any():
+        return float((ops.bytes[tape.row[fast]] / np.maximum(tape.duration[fast], 1)).max())
+    link = tape.source.linked.limit("host")[tape.row]
+    known = link[np.isfinite(link)]
+    return float(known.max()) * PINNED_SHARE / NS_PER_S if len(known) else PINNED_BYTES_PER_NS
+
+
+def copied_ahead(tape: Tape) -> Tape | None:
+    """Input is copied from pinned memory on a stream of its own while the step before computes: the step takes the
+    longer of its copies and the rest; None without copies of input."""
+    ahead = input_copies(tape)
+    if not ahead.any():
+        return None
+    found = pinned(tape) or tape
+    return replace(on_own_stream(found, ahead), waits=found.waits & ~waiting_for(tape, ahead))
+
+
+def input_copies(tape: Tape) -> Bool:
+    """Copies to the device that carry data; not those that bring the same in every step, which need not be made."""
+    large = large_copies(tape, CopyKind.HOST_TO_DEVICE)
+    return large & ~constants(tape, large)
+
+
+def kept_on_device(tape: Tape) -> Tape | None:
+    """What is copied to the host and back in the same step, and what each step brings alike (a table, a weight, a
+    mask), stays on the device; None where nothing is."""
+    away = tape.memo(away_from_device)
+    gone = tape.memo(round_trips) | away | tape.memo(copied_alike)
+    return _staying(tape, gone, away) if gone.any() else None
+
+
+def copied_alike(tape: Tape) -> Bool:
+    """Copies of tables, weights and masks to the device, small parameters that come with them included; not those that
+    bring back what went to the host."""
+    other = ~(tape.memo(round_trips) | tape.memo(away_from_device))
+    large, all_sizes = large_copies(tape, CopyKind.HOST_TO_DEVICE), copies_of(tape, CopyKind.HOST_TO_DEVICE)
+    return constants(tape, large & other, all_sizes & other)
+
+
+def worked_on_device(tape: Tape) -> Tape | None:
+    """What the host works on between a copy to it and one back is done on the device: without those copies, the waits
+    for them and that work; None where it works on nothing so."""
+    away = tape.memo(away_from_device)
+    return _staying(tape, away, away) if away.any() else None
+
+
+def _staying(tape: Tape, gone: Bool, away: Bool) -> Tape:
+    """Without these copies, what lays data out for them, their waits, and the host's work on what it brings back."""
+    left = without_work(without_launches(tape, gone | _laid_out_for(tape, gone)), events_of_only(tape, away))
+    return without_dispatch(left, waiting_for(tape, gone) & ~events_of(tape, ~gone))
+
+
+def _laid_out_for(tape: Tape, gone: Bool) -> Bool:
+    """Kernels right before a copy to the host that is gone, in the operator that copies: they put its data in order."""
+    operator = of_launches(tape, tape.source.linked.tree.outermost(operators_named(tape.source.linked, COPIES)))
+    to_host = gone & copies_of(tape, CopyKind.DEVICE_TO_HOST)
+    before = np.append(to_host[1:] & (operator[1:] == operator[:-1]), False)[: len(gone)]
+    return before & (operator >= 0) & tape.compute
+
+
+def away_from_device(tape: Tape) -> Bool:
+    """Copies to the host whose data the host works on, and those that bring back what it made of them: no more bytes,
+    in the same step."""
+    bytes_, step = tape.source.trace.device_ops.bytes[tape.row], tape.step_of_op
+    out, back = large_copies(tape, CopyKind.DEVICE_TO_HOST), copies_of(tape, CopyKind.HOST_TO_DEVICE)
+    worked = np.append(0, np.cumsum(tape.work))
+    result = np.zeros(len(tape.row), bool)
+    for gone in each_step(step, out):
+        came = np.flatnonzero(back & (step == step[gone[0]]) & (np.arange(len(step)) > gone[0]))
+        if not len(came) or bytes_[came].sum() > bytes_[gone].sum():
+            continue
+        gone = gone[gone < came[-1]]
+        if worked[tape.event[came[-1]] + 1] - worked[tape.event[gone[0]] + 1] >= LEAST_AWAY_NS:
+            result[gone] = result[came] = True
+    return result
+
+
+def round_trips(tape: Tape) -> Bool:
+    """Copies to the host that are followed, in the same step, by one of as many bytes back, and these. Small ones count
+    where large ones do, but for values that the program reads: what autograd saves there has both."""
+    out, back = large_copies(tape, CopyKind.DEVICE_TO_HOST), large_copies(tape, CopyKind.HOST_TO_DEVICE)
+    large = _there_and_back(tape, out, back)
+    if not large.any():
+        return large
+    unread = ~tape.reads[tape.event]
+    small_out = copies_of(tape, CopyKind.DEVICE_TO_HOST) & ~out & unread
+    return large | _there_and_back(tape, small_out, copies_of(tape, CopyKind.HOST_TO_DEVICE) & ~back & unread)
+
+
+def _there_and_back(tape: Tape, out: Bool, back: Bool) -> Bool:
+    """Which of these copies out have one of these back of as many bytes after them in the same step, and these."""
+    bytes_, step = tape.source.trace.device_ops.bytes[tape.row], tape.step_of_op
+    result = np.zeros(len(tape.row), bool)
+    waiting: dict[tuple[int, int], list[int]] = {}
+    for i in np.flatnonzero(out | back).tolist():
+        key = int(step[i]), int(bytes_[i])
+        if out[i]:
+            waiting.setdefault(key, []).append(i)
+        elif waiting.get(key):
+            result[[i, waiting[key].pop()]] = True
+    return result

@@ -1,0 +1,242 @@
+"""Fewer passes: runs of kernels that work on the same data as one kernel each.
+
+A fused kernel moves what its run reads from outside and leaves (`crossing`), at the best rate that any of them reached,
+and still has all of their arithmetic to issue. A reduction's row is read once more, mostly from cache.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from enum import Enum
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.ordering import where_changed
+from traceanalyzer.analysis.groups.crossing import crossing, written
+from traceanalyzer.analysis.groups.passes import ASIDE, largest_operands, split_by_size
+from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.base.figures import NS_PER_S
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.replay.changes.edits import parametric, without_launches
+from traceanalyzer.replay.on_tape import in_optimizer, of_classes, of_launches
+from traceanalyzer.replay.patterns.named import kernels_named
+from traceanalyzer.replay.patterns.repeats import period_of
+from traceanalyzer.replay.patterns.runs import split_where
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.trace import F64, I32, I64, Bool
+
+ELEMENTWISE = ("elementwise",)
+REDUCING = ("normalisation", "softmax", "reduction", "loss")
+"""Those that need all of a row before they can go on."""
+WRITTEN_OUT = ("elementwise", "reduction", "layout", "fill")
+"""Kernels of operators that do one small thing each: norms, softmax, losses and dropout of a library are whole."""
+COMPILED = re.compile(r"^triton_")
+"""Kernels of torch.compile: what could be merged has been."""
+REREAD_SHARE = 0.75
+"""Of a reduction's time that is left in a fused kernel: its row is read once more, from cache (half of the time) where
+it fits, else from memory (all of it)."""
+REREAD_OF_LONGEST = 0.5
+"""The same where the reduction takes longest in its run: what it moves is what the run moves (a compiled network of
+norms over channels gained 20.5 % of its step; with 0.5 19.0 % is promised, with nothing 25.8 %)."""
+SLOTS_PER_OPERATION = 3.0
+"""Issue slots that one elementwise operation takes for an element in a fused kernel, where loads, stores and indices
+are shared (tanh, division and powers take more, products less; a GELU of 60 of them was measured at 3.5)."""
+KEPT_SHARE = 0.5
+"""A fused kernel moves at least this share of what the largest of its run moves: what it hands on within the run is
+wanted elsewhere, too."""
+PAIR = 2
+"""Kernels of the shortest run: what a compiler merges."""
+LEAST_KERNEL_NS = 1_500
+"""A kernel takes at least this long, whatever it does."""
+
+
+class Reading(Enum):
+    """How much fusing brings."""
+
+    OPTIMISTIC = 0
+    TYPICAL = 1
+    PESSIMISTIC = 2
+    """A fused kernel takes as long as the longest of its run, and what reductions among the others take."""
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """Ops that follow each other on a stream, to be one kernel each: for each op of a tape its run."""
+
+    number: I64
+    """-1 outside of all; numbered by their first op."""
+    first: I64
+    """Index of each run's first op, which stays."""
+
+    @property
+    def gone(self) -> Bool:
+        """Ops that are merged into the first of their run."""
+        result: Bool = self.number >= 0
+        result[self.first] = False
+        return result
+
+
+def elementwise_fused(tape: Tape) -> Tape | None:
+    """Each run of elementwise kernels is one; None without any."""
+    return fused(tape, ELEMENTWISE, Reading.TYPICAL)
+
+
+def fused(
+    tape: Tape,
+    classes: tuple[str, ...],
+    reading: Reading,
+    least: int = PAIR,
+    *,
+    library: bool = False,
+    chosen: Bool | None = None,
+) -> Tape | None:
+    """Each run of at least so many kernels of these classes (of `chosen` ops) on the same data is one kernel; None
+    without any. A library's operator begins with the first reduction of a run: a single op before it takes as long as
+    it does."""
+    return runs_fused(tape, find_runs(tape, classes, least, chosen), reading, library=library)
+
+
+fusing = parametric(fused)
+"""The change that fuses runs of at least so many kernels of these classes."""
+
+
+def runs_fused(tape: Tape, runs: Runs, reading: Reading, *, library: bool = False) -> Tape | None:
+    """The same of these runs."""
+    return _collapsed(tape, runs, _fused_times(tape, runs, reading, library=library)) if len(runs.first) else None
+
+
+def find_runs(tape: Tape, classes: tuple[str, ...], least: int = PAIR, chosen: Bool | None = None) -> Runs:
+    """Runs of at least so many ops of these classes (and chosen): launched one after the other in the same step and on
+    the same stream, without a wait or other work of the host between them, waiting for nothing else, on operands of one
+    size."""
+    source = tape.source
+    wanted = of_classes(tape, *classes)
+    wanted &= chosen is None or chosen
+    wanted &= ~kernels_named(tape, COMPILED)
+    # Of kernels of CUDA graphs neither operators nor data are recorded, nor which are the optimizer's.
+    from_graphs = (source.linked.api_kind[tape.call] == ApiKind.GRAPH_LAUNCH)[tape.event]
+    wanted &= ~in_optimizer(tape) & ~of_matrix_operators(tape) & ~from_graphs
+    follows = _follow(tape) & wanted
+    follows[1:] &= wanted[:-1]
+    number = np.where(wanted, np.cumsum(wanted & ~follows) - 1, -1)
+    return _numbered(_split_by_period(tape, split_by_size(number, source.memo(largest_operands)[tape.row])[0]), least)
+
+
+def of_matrix_operators(tape: Tape) -> Bool:
+    """Kernels that an operator runs beside a matrix kernel of its own (changes of layout, sums over parts): a library's
+    business, which no compiler sees."""
+    operator = of_launches(tape, tape.source.linked.tree.operator)
+    matrix = operator[tape.source.linked.is_matrix[tape.row] & (operator >= 0)]
+    return np.isin(operator, matrix) & ~tape.source.linked.is_matrix[tape.row]
+
+
+def _split_by_period(tape: Tape, number: I32) -> I64:
+    """The runs, each part of one that repeats itself and holds a reduction a run of its own: a norm that follows a norm
+    begins when the rows of the first are finished."""
+    name, reducing = tape.source.trace.device_ops.name[tape.row], of_classes(tape, *REDUCING) & (number >= 0)
+    inside = np.flatnonzero(np.isin(number, number[reducing]))
+    cuts = np.zeros(len(number), np.int64)
+    for rows in split_where(inside, np.diff(number[inside]) != 0):
+        period = period_of(name[rows])
+        cuts[rows[period::period]] = 1
+    return np.where(number >= 0, number + np.cumsum(cuts), -1)
+
+
+def _follow(tape: Tape) -> Bool:
+    """Which ops come right after the one before them."""
+    event, step = tape.event, tape.step_of_op
+    result = (np.diff(event, prepend=-2) <= 1) & ~tape.waits[event]
+    result &= (tape.work[event] == 0) & (tape.loading[event] == 0)
+    result &= ~where_changed(tape.stream) & ~where_changed(step)
+    result &= (tape.dependencies.on < 0) & (tape.dependencies.also_on < 0)
+    return result
+
+
+def _numbered(number: I64, least: int) -> Runs:
+    """Runs of fewer ops are none."""
+    count = np.bincount(number[number >= 0], minlength=1)
+    number = np.where((number >= 0) & (np.append(count, 0)[number] >= least), number, -1)
+    inside = np.flatnonzero(number >= 0)
+    _, first, again = np.unique(number[inside], return_index=True, return_inverse=True)
+    result = number.copy()
+    result[inside] = again
+    return Runs(result, inside[first])
+
+
+def _fused_times(tape: Tape, runs: Runs, reading: Reading, *, library: bool = False) -> F64:
+    """What each run takes as one kernel, ns; as a library's operator with what comes before it."""
+    rated, time, reducing = tape.source, tape.duration.astype(np.float64), of_classes(tape, *REDUCING)
+    before = _before_statistics(runs, reducing) & library
+    stays, time = _per_run(np.add, runs, np.where(before, time, 0.0)), np.where(before, 0.0, time)
+    longest = _per_run(np.maximum, runs, time)
+    is_longest = (runs.number >= 0) & (time == longest[runs.number])
+    traffic = np.where(before, 0.0, np.nan_to_num(rated.roofline.expected[tape.row]))
+    reread = reducing & _wide_after(runs, traffic)
+    again = _per_run(np.add, runs, np.where(reread & ~is_longest, time * REREAD_SHARE, 0.0))
+    arithmetic = _arithmetic(tape, runs)
+    most = np.maximum(longest + again, arithmetic)
+    if reading is Reading.PESSIMISTIC:
+        return most + stays
+    moved = _moved(tape, runs, traffic, time, kept=reading is Reading.TYPICAL)
+    once = np.maximum(np.where(np.isfinite(moved), moved, longest), arithmetic)
+    if reading is Reading.TYPICAL:
+        again += _per_run(np.add, runs, np.where(reread & is_longest, time * REREAD_OF_LONGEST, 0.0))
+        once = np.minimum(once + again, most)
+    return np.maximum(once, LEAST_KERNEL_NS) + stays
+
+
+def _moved(tape: Tape, runs: Runs, traffic: F64, time: F64, *, kept: bool) -> F64:
+    """What each run takes to move what crosses its border at its best rate, ns, NaN where not known; with what it keeps
+    for others."""
+    out, moving = np.zeros(len(traffic)), np.flatnonzero(traffic > 0)
+    out[moving] = written(tape.source, tape.row[moving])
+    crosses = _per_run(np.add, runs, crossing(runs.number, traffic, out, of_classes(tape, *REDUCING)))
+    if kept:
+        crosses = np.maximum(crosses, KEPT_SHARE * _per_run(np.fmax, runs, traffic))
+    rate = _per_run(np.fmax, runs, np.where(traffic > 0, traffic / np.maximum(time, 1), 0.0))
+    known = (rate > 0) & (crosses > 0)
+    return np.divide(crosses, rate, out=np.full(len(rate), np.nan), where=known)
+
+
+def _before_statistics(runs: Runs, reducing: Bool) -> Bool:
+    """Single ops (a bias, a residual) before the first reduction of their run: what are several is an operator, too."""
+    index = np.arange(len(reducing))
+    first = _per_run(np.fmin, runs, np.where(reducing, index, np.inf))
+    before = (runs.number >= 0) & np.isfinite(first[runs.number]) & (index < first[runs.number])
+    return before & (_per_run(np.add, runs, before.astype(np.int64)) == 1)[runs.number]
+
+
+def _wide_after(runs: Runs, traffic: F64) -> Bool:
+    """Which ops of runs have one after them that goes over all of the data, too: what is reduced last is not read
+    again. All where the traffic is not known."""
+    wide = traffic * ASIDE >= np.append(_per_run(np.fmax, runs, traffic), 0.0)[runs.number]
+    last = _per_run(np.fmax, runs, np.where(wide, np.arange(len(traffic)), -1))
+    result: Bool = np.arange(len(traffic)) < np.append(last, -1.0)[runs.number]
+    return result | (traffic <= 0.0)
+
+
+def _arithmetic(tape: Tape, runs: Runs) -> F64:
+    """Least time to issue the instructions of each run as one kernel, ns; 0 where the GPU or the work is not known."""
+    rated = tape.source
+    operations = _per_run(np.add, runs, np.nan_to_num(rated.roofline.flops[tape.row]))
+    rate = rated.linked.limit("issue_rate")[tape.row[runs.first]]
+    return np.nan_to_num(operations * SLOTS_PER_OPERATION / rate * NS_PER_S)
+
+
+def _per_run(over: np.ufunc, runs: Runs, values: F64 | I64) -> F64:
+    """A figure of each run from those of its ops."""
+    inside = np.flatnonzero(runs.number >= 0)
+    order = inside[np.argsort(runs.number[inside], kind="stable")]
+    starts = np.searchsorted(runs.number[order], np.arange(len(runs.first)))
+    return over.reduceat(values[order].astype(np.float64), starts)
+
+
+def _collapsed(tape: Tape, runs: Runs, time: F64) -> Tape:
+    """Each run is its first op, which takes that time; the others and their launches are gone."""
+    total = _per_run(np.add, runs, tape.duration)
+    time = np.minimum(time, total)
+    left = without_launches(tape, runs.gone)
+    duration, alone = left.duration.copy(), left.alone.copy()
+    duration[runs.first] = alone[runs.first] = np.rint(time).astype(np.int64)
+    return replace(left, duration=duration, alone=alone)

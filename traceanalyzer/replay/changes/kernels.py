@@ -1,0 +1,134 @@
+"""Kernels that better operators replace: layouts, sizes, batched products."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+
+from traceanalyzer.analysis.groups import layout, products
+from traceanalyzer.analysis.groups.ops import Group
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.figures import NS_PER_S
+from traceanalyzer.replay.changes.edits import dispatch_at_most, retimed, without_calls, without_launches, without_work
+from traceanalyzer.replay.on_tape import (
+    backward_of,
+    events_of,
+    events_of_only,
+    in_backward,
+    of_launches,
+    usual_dispatch_ns,
+)
+from traceanalyzer.replay.patterns.flow import JOINING
+from traceanalyzer.replay.patterns.named import kernels_named, launched_within
+from traceanalyzer.replay.patterns.operators import Operator, operators
+from traceanalyzer.replay.patterns.runs import after_each, every
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.trace import I64, Bool
+
+CHANNELS_APART = re.compile(r"^(?!.*channels_last).*batch_norm_(backward|collect_statistics|transform_input)\w*_kernel")
+"""PyTorch's batch norm: with channels apart it has a block a channel."""
+LINE, PLANE, SPACE = 1, 2, 3
+"""Dimensions that a convolution goes along. PyTorch has channels-last for planes and space only."""
+NORM_EFFICIENCY = 0.4
+"""Share of the memory's bandwidth that its kernels for channels-last tensors reach (0.13 to 0.62, 0.37 of all on an
+H200)."""
+SPLIT = re.compile(r"splitK", re.IGNORECASE)
+"""Kernels that add up the parts of a product that was calculated in parts."""
+
+
+def _all(timed: Timed) -> Bool:
+    return np.ones(len(timed.trace.device_ops), bool)
+
+
+def channels_last(tape: Tape) -> Tape | None:
+    """Convolutions without the kernels that change the layout around them, and norms over channels that lie next to
+    each other; None without the former."""
+    changing = changes_layout(tape) & (dimensions(tape) != LINE)
+    if not changing.any():
+        return None
+    rated, row = tape.source, tape.row
+    moved = rated.roofline.expected[row] / (rated.linked.limit("bandwidth")[row] * NORM_EFFICIENCY) * NS_PER_S
+    faster = kernels_named(tape, CHANNELS_APART) & (moved < tape.duration)
+    return without_calls(retimed(tape, np.where(faster, moved, tape.duration)), changing)
+
+
+def changes_layout(tape: Tape) -> Bool:
+    """Ops that change the layout around a library's convolutions."""
+    return tape.source.timed.memo(_channel_kernels)[tape.row]
+
+
+def _channel_kernels(timed: Timed) -> Bool:
+    found = layout.channel_kernels(timed, _all(timed))
+    return ~_all(timed) if found is None else found.rows
+
+
+def dimensions(tape: Tape) -> I64:
+    """For each op how many dimensions of space the operator that launches it works on, by its first operand; -1 where
+    that was not recorded."""
+    operator = of_launches(tape, tape.source.linked.tree.operator)
+    return np.array(operators(tape.source.linked).tell(operator, _dimensions), np.int64)
+
+
+def _dimensions(one: Operator) -> int:
+    """A line comes as one row of a plane to cuDNN."""
+    flat = len(one.first) == PLANE + 2 and one.first[2] == 1
+    return LINE if flat else max(len(one.first) - 2, -1)
+
+
+def padded(tape: Tape) -> Tape | None:
+    """Products of odd sizes as fast as aligned ones, and no mostly empty last wave; None without either."""
+    waves = products.last_waves(tape.source, _all(tape.source.timed))
+    return _without_losses(tape, [*_odd(tape), *([(waves.kernels, waves.lost_ms)] if waves is not None else [])])
+
+
+def odd_padded(tape: Tape) -> Tape | None:
+    """Products of odd sizes as fast as aligned ones; None without any."""
+    return _without_losses(tape, _odd(tape))
+
+
+def _odd(tape: Tape) -> list[tuple[Group, float]]:
+    """Products of odd sizes, and what they lose a step, ms."""
+    odd = products.odd_products(tape.source, _all(tape.source.timed))
+    return [] if odd is None else [(odd.kernels, odd.saved_ms)]
+
+
+def _without_losses(tape: Tape, groups: list[tuple[Group, float]]) -> Tape | None:
+    duration = tape.duration.astype(np.float64)
+    for kernels, saved_ms in groups:
+        left = max(1.0 - saved_ms / kernels.total_ms, 0.0)
+        duration = np.where(kernels.rows[tape.row], duration * left, duration)
+    return retimed(tape, duration) if groups else None
+
+
+def products_batched(tape: Tape) -> Tape | None:
+    """Runs of small products of one shape as one batched product each, whose operands nobody takes apart and whose
+    results nobody puts together, and what they give rise to in the backward pass; None without any."""
+    found = products.small_products(tape.source, _all(tape.source.timed))
+    if found is None:
+        return None
+    small = found.kernels.rows[tape.row]
+    back = _backward_of(tape, small)
+    rows = small & ~back
+    first = rows & every(rows, max(round(found.in_a_row), 1))
+    kept = first | (back & _backward_of(tape, first))
+    times = np.where(kept, tape.duration * found.in_a_row * found.batched_ms / found.kernels.total_ms, tape.duration)
+    joining = after_each(rows) & ~rows & launched_within(tape, JOINING)
+    splitting = after_each(rows) & ~rows & kernels_named(tape, SPLIT)
+    gone = (rows | joining | splitting | back) & ~kept
+    left = without_launches(retimed(tape, times), gone)
+    left = without_work(left, events_of(tape, back & gone) & events_of_only(tape, gone))
+    usual = int(usual_dispatch_ns(tape, rows))
+    if (rows | joining)[-1:].any():
+        left = replace(left, tail=left.tail._replace(dispatch=min(left.tail.dispatch, usual)))
+    return dispatch_at_most(left, events_of(tape, first), usual)
+
+
+def _backward_of(tape: Tape, ops: Bool) -> Bool:
+    """The ops that the operators of these give rise to in the backward pass."""
+    outer = tape.source.linked.tree.outer_operator
+    operators = np.zeros(len(outer) + 1, bool)
+    operators[of_launches(tape, outer)[ops & ~in_backward(tape)]] = True
+    operators[-1] = False
+    return backward_of(tape, operators[outer])

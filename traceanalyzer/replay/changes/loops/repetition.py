@@ -1,0 +1,197 @@
+"""The same small calls many times a step as one batched call."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.ordering import where_changed
+from traceanalyzer.replay.changes.edits import with_dispatch, without_dispatch, without_work
+from traceanalyzer.replay.changes.loops.batch_size import enlarged, grown, mostly_small
+from traceanalyzer.replay.changes.syncs.syncs import read_at_once
+from traceanalyzer.replay.on_tape import (
+    copies_of,
+    events_of,
+    events_of_only,
+    in_optimizer,
+    of_launches,
+    step_of_event,
+)
+from traceanalyzer.replay.patterns.flow import JOINING
+from traceanalyzer.replay.patterns.items import item_starts, single_tokens, takes_items
+from traceanalyzer.replay.patterns.named import launched_within
+from traceanalyzer.replay.patterns.operators import operators
+from traceanalyzer.replay.patterns.repeats import launching
+from traceanalyzer.replay.patterns.runs import after_each, each_step
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.trace import F64, I32, I64, Bool, CopyKind
+from traceanalyzer.trace.distinct import distinct
+
+STEPS_A_BATCH = 32
+"""Calls of as many steps that make a batch where each step is one call."""
+SCALAR_BYTES = 8
+FEWEST_CALLS = 4
+"""Fewer calls of the same kind a step are not worth batching."""
+FEWEST_KERNELS = 3
+"""Kernels that a call launches at least: fewer are no model..."""
+FEWEST_IF_READ = 10
+"""... and where calls are told apart by what is read after them alone: fewer are layers whose values are looked at."""
+ALIKE_SHARE = 0.5
+"""Share of a step's ops that must belong to calls of the same kind: the rest may be an update of the model."""
+SPREAD = 0.25
+"""How much the number of kernels may differ from call to call: other lengths have other tiles and splits."""
+
+
+class Calls(NamedTuple):
+    """The calls of a tape's steps."""
+
+    number: I64
+    """For each op the call that it belongs to, counted over the whole tape; -1: none."""
+    per_step: float
+
+
+def batched(tape: Tape) -> Tape | None:
+    """The calls of each step are one: it launches what one of them launches, and waits once; None without such calls.
+
+    A kernel that does not fill the GPU takes as long for all as for one, until it does.
+    """
+    calls = tape.memo(repeated_calls)
+    if calls is None:
+        return None
+    inside = calls.number >= 0
+    first = _first_calls(calls.number, tape.step_of_op)
+    gone = (inside & ~first) | _joined_after(tape, inside)
+    there = between(tape, gone)
+    left = without_work(without_dispatch(grown(tape, first, gone, calls.per_step), there), there)
+    return with_dispatch(left, left.dispatch * _usual_call(tape, calls.number, first))
+
+
+def repeated_calls(tape: Tape) -> Calls | None:
+    """Stretches of each step that begin with data from the host or the next item, or end with a read, and launch nearly
+    the same number of kernels each; None where there are few, where the kernels fill the GPU, or where reads alone tell
+    them apart and nothing says that each has an item of its own."""
+    number, brought, items = _stretches(tape)
+    enough = FEWEST_CALLS * tape.steps
+    alike = _alike(tape, number, FEWEST_KERNELS if brought >= enough else FEWEST_IF_READ)
+    chosen = alike[number]
+    if alike.sum() < enough or chosen.sum() < ALIKE_SHARE * len(number) or not mostly_small(tape, chosen):
+        return None
+    by_read = max(brought, items) < enough
+    if _one_needs_another(tape, number) or (by_read and not takes_items(tape, chosen)):
+        return None
+    return _with_cut_call(tape, Calls(np.where(chosen, number, -1), int(alike.sum()) / tape.steps))
+
+
+def _alike(tape: Tape, number: I64, least: int) -> Bool:
+    """Which stretches launch about as many kernels as is usual for those of at least so many."""
+    count = np.bincount(number[tape.source.linked.is_kernel[tape.row]], minlength=int(number.max(initial=-1)) + 1)
+    usual = float(np.median(count[count >= least])) if (count >= least).any() else 0.0
+    return (count >= least) & (np.abs(count - usual) <= max(SPREAD * usual, 1.0))
+
+
+def _with_cut_call(tape: Tape, calls: Calls) -> Calls:
+    """The same, where what is before the first call of each step and what is after the last are a call, too: its begin
+    and its end, if reads in the middle of calls tell them apart."""
+    launched, number = tape.memo(launching), calls.number.copy()
+    call = calls.number[launched.first]
+    for i, inside in enumerate(each_step(launched.step, call >= 0)):
+        here = np.flatnonzero(launched.step == launched.step[inside[0]])
+        usual = launched.name[inside[call[inside] == call[inside[0]]]]
+        before, after = here[here < inside[0]], here[here > inside[-1]]
+        left = len(usual) - len(before)
+        cut = np.append(after[:left], before)
+        if not 0 < left < len(usual) or not np.array_equal(launched.name[cut], usual):
+            return calls
+        number[launched.of_ops(np.isin(np.arange(len(call)), cut), len(number))] = int(calls.number.max()) + 1 + i
+    return Calls(number, calls.per_step + 1)
+
+
+def _one_needs_another(tape: Tape, number: I64) -> bool:
+    """Whether each call needs what the one before it led to: an update of the weights, or the next token of a text."""
+    needing = max(len(distinct(number[ops])) for ops in (in_optimizer(tape), single_tokens(tape)))
+    return needing >= FEWEST_CALLS * tape.steps
+
+
+def _stretches(tape: Tape) -> tuple[I64, int, int]:
+    """For each op the stretch between two moments at which the host hands data over, reads some, or takes the next item
+    of a batch; and how many begin with the first, and with the last. What is read before a call for an item has ended
+    is read within it, unless a read follows every few kernels."""
+    step, brings, items = tape.step_of_op, copies_of(tape, CopyKind.HOST_TO_DEVICE), item_starts(tape)
+    reads = read_at_once(tape)[tape.event] & copies_of(tape, CopyKind.DEVICE_TO_HOST)
+    within = _within_calls(items, step)
+    if reads[within].sum() * FEWEST_IF_READ <= within.sum():
+        reads &= ~within
+    starts = brings & ~after_each(brings)
+    starts |= after_each(reads) & ~brings & ~where_changed(step)
+    starts |= where_changed(step) | items
+    return np.cumsum(starts) - 1, int((starts & brings).sum()), int(items.sum())
+
+
+def _within_calls(items: Bool, step: I32) -> Bool:
+    """The ops between the first item of a step and the end of the last one's call, which is as long as the others."""
+    result = np.zeros(len(items), bool)
+    for mine in each_step(step, items):
+        if len(mine) > 1:
+            result[mine[0] : mine[-1] + int(np.median(np.diff(mine))) - 1] = True
+    return result
+
+
+def _joined_after(tape: Tape, calls: Bool) -> Bool:
+    """The ops right after calls that put results together: one call gives them together."""
+    joining = launched_within(tape, JOINING) & ~calls
+    last = np.maximum.accumulate(np.where(joining, -1, np.arange(len(calls))))
+    return joining & (last >= 0) & calls[np.maximum(last, 0)]
+
+
+def _usual_call(tape: Tape, number: I64, first: Bool) -> F64:
+    """What the host's time for the first call of a step is multiplied by, for each event: it takes no longer than that
+    of the other calls. What a step begins with, and the recorder does there, are in the first one."""
+    of_event = np.full(len(tape.dispatch), -1, np.int64)
+    of_event[tape.event] = number
+    spent = np.bincount(of_event[of_event >= 0], tape.dispatch[of_event >= 0])
+    usual = float(np.median(spent[distinct(number[number >= 0])]))
+    share = min(usual / max(float(spent[distinct(number[first])].mean()), 1.0), 1.0)
+    return np.where(events_of(tape, first), share, 1.0)
+
+
+def _first_calls(number: I64, step: I32) -> Bool:
+    """Ops of the first call of each step."""
+    result = np.zeros(len(number), bool)
+    for rows in each_step(step, number >= 0):
+        result[rows[number[rows] == number[rows[0]]]] = True
+    return result
+
+
+def between(tape: Tape, gone: Bool) -> Bool:
+    """Events that launch only what is gone, and those in the same step between two of them."""
+    removed, kept = events_of_only(tape, gone), events_of(tape, ~gone)
+    index, step = np.arange(len(removed)), step_of_event(tape)
+    last_gone = np.maximum.accumulate(np.where(removed, index, -1))
+    last_kept = np.maximum.accumulate(np.where(kept, index, -1))
+    inside = (last_gone > last_kept) & (step == step[np.maximum(last_gone, 0)])
+    return removed | inside
+
+
+def one_call_a_step(tape: Tape) -> bool:
+    """Whether each step is one small call of its own: it brings one item from the host, reads a result back, and its
+    kernels do not fill the GPU."""
+    step, bytes_ = tape.step_of_op, tape.source.trace.device_ops.bytes[tape.row]
+    brings = copies_of(tape, CopyKind.HOST_TO_DEVICE) & (bytes_ > SCALAR_BYTES)
+    if _brings_batches(tape, brings):
+        return False
+    steps, reads = distinct(step), copies_of(tape, CopyKind.DEVICE_TO_HOST)
+    each = all(np.isin(steps, step[rows]).all() for rows in (brings, reads))
+    return each and mostly_small(tape, np.ones(len(step), bool))
+
+
+def _brings_batches(tape: Tape, brings: Bool) -> bool:
+    """Whether what is brought has several items already."""
+    operator = distinct(of_launches(tape, tape.source.linked.tree.outer_operator)[brings])
+    shapes = [one.first for one in operators(tape.source.linked).of_nodes(operator)]
+    return any(len(shape) > 1 and shape[0] > 1 for shape in shapes)
+
+
+def batched_over_steps(tape: Tape) -> Tape | None:
+    """So many steps' calls are one; the time of one of them. None where a step is no such call."""
+    return enlarged(tape, STEPS_A_BATCH) if one_call_a_step(tape) else None

@@ -1,0 +1,156 @@
+"""Recurrent layers that are called, or written out, one time step after the other, as a library's layer.
+
+A cell that is written out is known by its parts: an LSTM has sigmoids, two hyperbolic tangents and three products of
+gates, a GRU sigmoids, one and three, a plain one a product each of what comes in and of what it kept; nothing else may
+be in the loop. Its input has to be there before: a part of a sequence for each time step. A decoder that goes on from
+its own output cannot be one call.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.ordering import where_changed
+from traceanalyzer.analysis.joined.backward import made_by
+from traceanalyzer.replay.changes.edits import retimed, with_dispatch, without_launches, without_work
+from traceanalyzer.replay.on_tape import events_of, forward_operators, nodes
+from traceanalyzer.replay.patterns.named import are_named, nodes_named, operators_named
+from traceanalyzer.replay.patterns.operators import Operator, count, operators
+from traceanalyzer.replay.patterns.repeats import Loop, codes, launching
+from traceanalyzer.replay.patterns.runs import every
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.trace import I32, I64, Bool, RangeKind
+from traceanalyzer.trace.distinct import distinct
+
+CELL = re.compile(
+    r"^aten::(lstm_cell|gru_cell|rnn_tanh_cell|rnn_relu_cell|_thnn_fused_lstm_cell|_thnn_fused_gru_cell)$"
+)
+"""One time step of a recurrent layer."""
+LAYER = re.compile(r"^aten::(lstm|gru|rnn_tanh|rnn_relu)$")
+"""A recurrent layer on a sequence, which may have one time step only."""
+NUMBER_OF_LAYERS, BIDIRECTIONAL = 4, 7
+"""Places of these among its operands."""
+YES = "True"
+FEWEST_CELLS = 4
+"""A layer of fewer time steps is not worth a library's."""
+SEQUENCES = 3
+"""Dimensions of a batch of sequences."""
+CELL_LAUNCH_NS = 12_000
+"""What a library takes to launch a time step of a layer: three kernels, 4 us each (cuDNN's LSTM and GRU, forward
+and backward, recorded on an H100 and an H200, without the profiler's share)."""
+CELL_SHARE = 0.5
+"""Of the time of a cell's kernels that is left in cuDNN's layer: its input products are one, its pointwise part is
+fused."""
+FEWEST_TIME_STEPS = 8
+"""Fewer may be layers with gates."""
+LONGEST_CELL_OPERATORS = 40
+"""Launching ones of a cell at most: one product and one function for each gate of an LSTM are 25."""
+PRODUCT = re.compile(r"^aten::(linear|mm|addmm|matmul)$")
+SIGMOID = re.compile(r"^aten::sigmoid_?$")
+TANH = re.compile(r"^aten::tanh_?$")
+GATED = {"aten::mul": 1, "aten::mul_": 1, "aten::addcmul": 1, "aten::addcmul_": 1, "aten::lerp": 2}
+"""How many products with a gate an operator has."""
+FEWEST_GATED = 3
+JOINS = re.compile(r"^aten::cat")
+OTHERS = re.compile(r"^aten::(add_?|sub_?|rsub|cat|concat|copy_|clone|contiguous|dropout|neg)$")
+PARTS = re.compile(r"^aten::(select|slice|narrow)$")
+"""Takes a time step out of a sequence..."""
+APART = re.compile(r"^aten::(unbind|chunk|split|unsafe_split|unsafe_chunk|tensor_split)$")
+"""... or all of them."""
+
+
+def is_cell(turn: Sequence[Operator]) -> bool:
+    """Whether these operators are a cell's."""
+    products, sigmoids, tanhs, others, joins = (count(turn, one) for one in (PRODUCT, SIGMOID, TANH, OTHERS, JOINS))
+    gates = [GATED[one.name] for one in turn if one.name in GATED]
+    if products + sigmoids + tanhs + others + len(gates) < len(turn):
+        return False
+    if not sigmoids and not gates:
+        return tanhs == 1 and (products > 1 or joins > 0)
+    return min(products, sigmoids, tanhs) > 0 and sum(gates) >= FEWEST_GATED
+
+
+WRITTEN_OUT = Loop(fewest=FEWEST_TIME_STEPS, longest=LONGEST_CELL_OPERATORS, is_turn=is_cell)
+
+
+def recurrent_fused(tape: Tape) -> Tape | None:
+    """Cells of a recurrent layer, called one time step after the other, and what they give rise to in the backward
+    pass, as a library's layer: one launch a time step, without dispatch; None where there are only a few."""
+    cell, backward = _cells(tape)
+    forward = cell[tape.event] >= 0
+    cells = len(distinct(cell[tape.event[forward]]))
+    if cells < FEWEST_CELLS * tape.steps:
+        return None
+    again = backward[tape.event] & ~forward
+    first = forward & where_changed(cell[tape.event])
+    kept = first | (again & every(again, max(int(again.sum()) // cells, 1)))
+    ops = forward | again
+    each = float(tape.duration[ops].sum()) * CELL_SHARE / int(kept.sum())
+    left = without_launches(retimed(tape, np.where(kept, each, tape.duration)), ops & ~kept)
+    dispatch = np.where(events_of(tape, kept), CELL_LAUNCH_NS * _layers(tape, cell), left.dispatch)
+    return with_dispatch(without_work(left, events_of(tape, ops) & ~events_of(tape, first)), dispatch)
+
+
+def _layers(tape: Tape, cell: I32) -> float:
+    """How many layers, one after the other or in the other direction, each of these calls (nodes of the host tree, -1:
+    none) has, in the mean: what a library launches one by one."""
+    found = operators(tape.source.linked).tell(distinct(cell[cell >= 0]), _layers_of)
+    return float(np.mean(found))
+
+
+def _layers_of(call: Operator) -> int:
+    if len(call.values) <= BIDIRECTIONAL or not call.values[NUMBER_OF_LAYERS].isdigit():
+        return 1
+    return max(int(call.values[NUMBER_OF_LAYERS]), 1) * (1 + (call.values[BIDIRECTIONAL] == YES))
+
+
+def _cells(tape: Tape) -> tuple[I32, Bool]:
+    """For each event the outermost node of the host tree that is a recurrent cell around it, else the cell written out
+    that it belongs to, -1 without; and which events belong to the backward pass of such cells."""
+    tree, node = tape.source.linked.tree, nodes(tape)
+    layers = np.flatnonzero(nodes_named(tape.source.linked, LAYER))
+    cells = operators_named(tape.source.linked, CELL)
+    cells[layers] |= np.array(operators(tape.source.linked).tell(layers, _is_one_time_step), bool)
+    outer = tree.outermost(cells & (tree.kind == RangeKind.OP))
+    if not (outer >= 0).any():
+        outer = unfused_cells(tape)
+    return outer[node], made_by(tape.source.linked, outer >= 0)[node]
+
+
+def _is_one_time_step(layer: Operator) -> bool:
+    """Whether a recurrent layer gets one time step: the second dimension of its input where the last of the operator's
+    values says that batches come first, else the first one; not where that was not recorded."""
+    if len(layer.first) != SEQUENCES or not layer.values:
+        return False
+    return layer.first[1 if layer.values[-1] == YES else 0] == 1
+
+
+def unfused_cells(tape: Tape) -> I32:
+    """For each node of the host tree the cell that it is part of, by the number of a node, -1: none. What does not
+    launch anything, as taking parts of tensors, belongs to the cell after it."""
+    tree, calls = tape.source.linked.tree, tape.memo(launching)
+    outer, rows = forward_operators(tape), calls.forward
+    of_outer = np.full(len(tree.start) + 1, -1, np.int32)
+    node = calls.node[rows]
+    for run in WRITTEN_OUT.find(tape, node, codes(calls.name[rows], calls.shapes[rows], calls.step[rows])):
+        ends = node[run.first + run.period - 1 : run.stop : run.period]
+        inside = outer[(outer >= node[run.first]) & (outer <= ends[-1])]
+        if _takes_parts(tape, inside, run.times):
+            of_outer[inside] = ends[np.searchsorted(ends, inside)]
+    return of_outer[tree.outer_operator]
+
+
+def _takes_parts(tape: Tape, inside: I64, count: int) -> bool:
+    """Whether these outermost operators take a part of something for each of so many time steps, or follow one that
+    takes it apart into as many."""
+    if are_named(tape.source.linked, inside, PARTS).sum() >= count - 1:
+        return True
+    tree, before = tape.source.linked.tree, tape.source.linked.tree.outermost_operators
+    before = before[(before < inside[0]) & (tree.thread[before] == tree.thread[inside[0]])][-LONGEST_CELL_OPERATORS:]
+    into = re.compile(rf"\b{count}\b")
+    return any(
+        one.named(APART) and into.search(one.texts[0] or "") for one in operators(tape.source.linked).of_nodes(before)
+    )

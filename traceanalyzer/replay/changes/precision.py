@@ -1,0 +1,134 @@
+"""Kernels in another number format: TF32 for products, or 16 bits for products and the traffic between them."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.lookup import one_of
+from traceanalyzer.analysis.roofline.op_models import Precision
+from traceanalyzer.analysis.roofline.precision import NO
+from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.base.figures import NS_PER_S
+from traceanalyzer.replay.changes.edits import parametric, retimed, with_dispatch
+from traceanalyzer.replay.changes.kept_in_fp32 import kept_in_fp32
+from traceanalyzer.replay.on_tape import events_of, in_optimizer, moving_ns, of_classes
+from traceanalyzer.replay.patterns.named import kernels_named
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.trace import F64, I64, Bool
+
+TENSOR_EFFICIENCY = 0.75
+"""Share of the tensor cores' dense peak that large products reach (0.71 to 0.79 on an H200 for TF32 and bf16)."""
+HALF = 0.5
+"""What is left of the traffic of fp32 tensors in 16 bits."""
+CAST_SHARE = 0.1
+"""What autocast's casts of weights and activations add to the products they are for."""
+CASTS = 1
+"""Launches that autocast adds for each product, forward and backward: with one, programs whose host is the limit become
+as much longer as a stopwatch says (by 15 and 21 %, timed 17 and 20 %)."""
+OF_BANDWIDTH = 0.6
+"""Share of the memory's bandwidth from which on a kernel is limited by it. One that reaches less waits for something
+else, and moves half the bytes hardly faster."""
+INDEXING = re.compile(r"\bat::native::elementwise_kernel<")
+"""Operands are spread (broadcast), or lie in another order. In fp32 these reach 0.72 of the memory's bandwidth (1,300
+kernels on H100s and H200s), in 16 bits 0.41 (1,400), in both formats mixed 0.49; where operands lie alike it is 0.90 in
+either format."""
+WIDE = (Precision.FP32, Precision.TF32)
+NARROW = (Precision.FP16, Precision.BF16)
+LONGEST_SMALL_NS = 5_000
+"""A kernel under this is hardly limited by traffic."""
+
+
+def in_tf32(tape: Tape) -> Tape | None:
+    """Products of fp32 matrices off the tensor cores run on them, as TF32; None where there are none, or where the
+    GPU's rate is not known."""
+    return _products(tape, fp32_products(tape), "tf32", TENSOR_EFFICIENCY)
+
+
+@parametric
+def in_16_bits(tape: Tape, efficiency: float, traffic: float, indexed: float) -> Tape | None:
+    """Products of fp32 matrices run in bf16 at this share of the peak, and kernels that move fp32 tensors forward and
+    backward take this share of their time, those that index each number the other one, but what stays in fp32 beside a
+    parameter, which products then cast; None without such products, or where the rate is not known."""
+    chosen = wide_products(tape)
+    found = _products(tape, chosen, "bf16", efficiency)
+    if found is None:
+        return None
+    stays, cast = kept_in_fp32(tape)
+    duration = found.duration * np.where(chosen, 1.0 + CAST_SHARE, 1.0) + moving_ns(tape, chosen * cast)
+    moving = _moves_wide(tape) & ~chosen & ~stays
+    left = np.where(kernels_named(tape, INDEXING), indexed, traffic)
+    less = duration * (1.0 - (1.0 - left) * _limited_by_traffic(tape))
+    return retimed(with_casts(tape, chosen), np.minimum(np.where(moving, less, duration), tape.duration))
+
+
+def _limited_by_traffic(tape: Tape) -> F64:
+    """How far each op is limited by the memory's bandwidth, 0 to 1; 1 where its traffic is not known."""
+    source, row = tape.source, tape.row
+    reached = (
+        source.roofline.expected[row] / source.linked.limit("bandwidth")[row] * NS_PER_S / np.maximum(tape.duration, 1)
+    )
+    return np.where(np.isfinite(reached), np.clip(reached / OF_BANDWIDTH, 0.0, 1.0), 1.0)
+
+
+def with_casts(tape: Tape, products: Bool) -> Tape:
+    """The host also launches casts for these products, as often as it launches the products."""
+    usual = int(np.median(tape.dispatch[tape.dispatch > 0])) if (tape.dispatch > 0).any() else 0
+    return with_dispatch(tape, tape.dispatch + events_of(tape, products) * CASTS * usual)
+
+
+def fp32_products(tape: Tape) -> Bool:
+    """Matrix kernels that multiply fp32 numbers on the ordinary cores."""
+    roofline, row = tape.source.roofline, tape.row
+    result: Bool = tape.source.linked.is_matrix[row] & (roofline.tensor[row] == NO)
+    result &= roofline.precision[row] == Precision.FP32
+    return result
+
+
+def wide_products(tape: Tape) -> Bool:
+    """Matrix kernels of a tape whose operands are fp32, whatever cores they use."""
+    return wide_matrices(tape.source, tape.row)
+
+
+def wide_matrices(rated: Rated, rows: I64 | slice = slice(None)) -> Bool:
+    """Which of these device ops (all) are matrix kernels whose operands are fp32."""
+    return rated.linked.is_matrix[rows] & one_of(rated.roofline.precision[rows], WIDE)
+
+
+def in_16_bits_already(tape: Tape) -> bool:
+    """Whether most of the time in products goes to those of matrices in 16 bits."""
+    matrix = tape.source.linked.is_matrix[tape.row]
+    narrow = matrix & one_of(tape.source.roofline.precision[tape.row], NARROW)
+    return 2 * int(tape.duration[narrow].sum()) > int(tape.duration[matrix].sum())
+
+
+def _products(tape: Tape, chosen: Bool, precision: str, efficiency: float) -> Tape | None:
+    """These products at a share of the peak of a precision, no faster than their traffic allows."""
+    peak = _peak(tape, precision)
+    if not chosen.any() or not np.isfinite(peak).any():
+        return None
+    roofline, row = tape.source.roofline, tape.row
+    arithmetic = roofline.flops[row] / (peak * efficiency) * NS_PER_S
+    width = HALF if precision == "bf16" else 1.0
+    transfer = roofline.bytes[row] * width / tape.source.linked.limit("bandwidth")[row] * NS_PER_S
+    least = np.fmax(arithmetic, transfer)
+    usable = chosen & np.isfinite(least) & ~(roofline.small[row] & (tape.duration < LONGEST_SMALL_NS))
+    return retimed(tape, np.where(usable, np.minimum(least, tape.duration), tape.duration))
+
+
+def _peak(tape: Tape, precision: str) -> F64:
+    """FLOP/s of tensor cores in this precision on each op's device, NaN where not known."""
+    device, result = tape.source.trace.device_ops.device[tape.row], np.full(len(tape.row), np.nan)
+    for one, gpu in tape.source.linked.gpus.items():
+        result[device == one] = (gpu and gpu.tensor.get(precision)) or np.nan
+    return result
+
+
+def _moves_wide(tape: Tape) -> Bool:
+    """Kernels limited by memory on fp32 tensors, outside of the optimizer, which keeps its own format. Sorts are of
+    indices, and what adds up rows by index stays in the widest format among its operands."""
+    source, row = tape.source, tape.row
+    indexing = of_classes(tape, "sort", "embedding")
+    wide = one_of(source.roofline.precision[row], WIDE) & (tape.duration >= LONGEST_SMALL_NS)
+    return wide & tape.compute & ~in_optimizer(tape) & ~source.linked.is_matrix[row] & ~indexing

@@ -1,0 +1,92 @@
+"""Activations kept instead of calculated again in the backward pass (checkpointing)."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from traceanalyzer.replay.changes.edits import with_dispatch, without_launches, without_work
+from traceanalyzer.replay.on_tape import events_of, events_of_only, nodes
+from traceanalyzer.replay.patterns.named import nodes_named, operators_named, texts
+from traceanalyzer.replay.patterns.runs import after_each
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.trace import Bool
+
+FORWARD_ONLY = re.compile(
+    r"^aten::(linear|addmm|conv\dd|convolution|layer_norm|native_layer_norm|batch_norm|group_norm|embedding|rms_norm"
+    r"|scaled_dot_product_attention|gelu|silu|relu|dropout)$"
+)
+"""Operators of a forward pass that no backward pass of an operator calls."""
+REENTRANT = re.compile(r"CheckpointFunctionBackward")
+HOOKED_SHARE = 0.75
+"""Of the host's time for operators whose operands are not kept that is left where they are: each saved tensor calls a
+hook in Python, forward and backward (about 10 us of 40 an operator; two programs got at least this much faster)."""
+LEAST_STRETCH_KERNELS = 3
+"""Kernels that tell a stretch of the forward pass from others."""
+ENGINE = re.compile(r"^autograd::engine::evaluate_function")
+
+
+def recomputed(tape: Tape) -> Bool:
+    """Ops of forward operators that run within the backward pass: in an autograd node that also runs operators of a
+    forward pass, outside of the nodes nested in it, and before its own backward operator is all that is left."""
+    tree = tape.source.linked.tree
+    inside = tree.innermost(operators_named(tape.source.linked, ENGINE))
+    # Up to the last forward operator of the node: what follows is the backward pass it was for.
+    last = np.full(len(tree.start) + 1, -1, np.int64)
+    rows = np.flatnonzero(nodes_named(tape.source.linked, FORWARD_ONLY) & (inside >= 0))
+    np.maximum.at(last, inside[rows], tree.subtree_end[rows])
+    event = nodes(tape)
+    return (event < last[inside[event]])[tape.event] & tape.compute
+
+
+def kept(tape: Tape) -> Tape | None:
+    """Nothing is calculated again, and the host neither saves the state that this needs nor goes back to it; None where
+    nothing is."""
+    return _kept(tape, HOOKED_SHARE)
+
+
+def kept_with_hooks(tape: Tape) -> Tape | None:
+    """The same where the operators that stay take the host as long as before."""
+    return _kept(tape, 1.0)
+
+
+def _kept(tape: Tape, hooked: float) -> Tape | None:
+    gone = recomputed(tape)
+    if not gone.any():
+        return None
+    left = without_launches(tape, gone)
+    begin, stretch = _first_time(tape, gone)
+    removed = events_of(tape, gone)
+    # After each stretch the host comes back from calculating again.
+    begun, after = events_of(tape, begin), ~removed & after_each(removed)
+    backward = tape.source.joined.in_backward[nodes(tape)]
+    dispatch = left.dispatch.copy()
+    for events, like in ((begun, ~backward), (after, backward)):
+        others = like & ~events & ~removed
+        usual = int(np.median(dispatch[others])) if others.any() else 0
+        dispatch[events] = np.minimum(dispatch[events], usual)
+    # Stretches that a node of their own calculates again have no hooks on what is saved.
+    slowed = (events_of(tape, stretch) | backward) & (not texts(tape.source.linked, REENTRANT).any())
+    around = begun | after | events_of_only(tape, gone)
+    return with_dispatch(without_work(left, around), np.where(slowed, dispatch * hooked, dispatch))
+
+
+def _first_time(tape: Tape, gone: Bool) -> tuple[Bool, Bool]:
+    """The stretches of the forward pass that run again later (the same kernels in the same order): the first op of
+    each, and all of them."""
+    name = tape.source.trace.device_ops.name[tape.row]
+    begins = np.flatnonzero(gone & ~after_each(gone))
+    ends = np.flatnonzero(gone & ~np.append(gone[1:], False)) + 1
+    begin, inside = np.zeros(len(gone), bool), np.zeros(len(gone), bool)
+    for stretch in {tuple(name[a:b].tolist()) for a, b in zip(begins, ends, strict=True)}:
+        width = len(stretch)
+        if width < LEAST_STRETCH_KERNELS or width > len(name):
+            continue
+        same = np.ones(len(name) - width + 1, bool)
+        for offset, kernel in enumerate(stretch):
+            same &= name[offset : len(name) - width + 1 + offset] == kernel
+        found = np.flatnonzero(same)
+        begin[found] = True
+        inside[(found[:, None] + np.arange(width)).reshape(-1)] = True
+    return begin & ~gone, inside & ~gone

@@ -1,0 +1,114 @@
+"""Sorts of which only the first few are taken: `topk` finds these without putting the others in order."""
+
+from __future__ import annotations
+
+import math
+import re
+from itertools import takewhile
+from typing import NamedTuple
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.ordering import where_changed
+from traceanalyzer.analysis.joined.joined import Joined
+from traceanalyzer.analysis.roofline.op_models.tensors import Tensor
+from traceanalyzer.base.figures import NS_PER_S
+from traceanalyzer.replay.changes.edits import retimed, with_dispatch, without_launches
+from traceanalyzer.replay.on_tape import events_of, nodes, usual_dispatch_ns
+from traceanalyzer.replay.patterns.named import are_named, texts
+from traceanalyzer.replay.patterns.operators import Operator, operators
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.trace import F64, Bool, alike
+
+SORTS = re.compile(r"^aten::(sort|argsort|msort)$")
+TAKES = re.compile(r"^aten::(slice|narrow)$")
+"""Operators that take some of a dimension: its number, from where and up to where, or how many."""
+OPERATORS_AFTER = 8
+"""So many after a sort are searched for what takes its result."""
+LEAST_SORTED_PER_TAKEN = 16
+"""Numbers that are sorted for each that is taken: of fewer, `topk` has much to put in order itself."""
+PASSES = 12.0
+"""Times that `topk` reads its input at the memory's rate, for each digit of a number again (11 and 12 times on an H100,
+of 67 and 537 million numbers)."""
+LEAST_NS, LAUNCHES = 30_000, 20
+"""What it takes of little (18 to 40 us), and how often it launches (16 and 22)."""
+
+
+class TopFew(NamedTuple):
+    """Sorts that `topk` can replace, by nodes of the host tree, and the bytes of what they sort."""
+
+    sorts: Bool
+    bytes: F64
+    examples: list[str]
+    """What is sorted, and how much of it is taken."""
+
+
+def sorts_of_few(joined: Joined) -> TopFew:
+    """Sorts after which operators take the first few along the sorted dimension, and none the whole."""
+    tree, known = joined.linked.tree, operators(joined.linked)
+    if not texts(joined.linked, SORTS).any():
+        return TopFew(alike(0, len(tree.start) + 1, np.bool_), alike(0, len(tree.start) + 1, np.float64), [])
+    outer = tree.outermost_operators
+    size, examples = np.zeros(len(tree.start) + 1), set[str]()
+    sorts = np.zeros(len(size), bool)
+    for place in np.flatnonzero(are_named(joined.linked, outer, SORTS)).tolist():
+        one, *following = known.of_nodes(outer[place : place + 1 + OPERATORS_AFTER])
+        tensor, along = _first(one), next((int(value) for value in one.values if _is_number(value)), None)
+        if tensor is None or along is None or not tensor.shape:
+            continue
+        taken = _taken(following, tensor, along % len(tensor.shape))
+        if taken is not None and 0 < taken * LEAST_SORTED_PER_TAKEN <= tensor.shape[along]:
+            sorts[outer[place]], size[outer[place]] = True, tensor.bytes
+            examples.add(f"{list(tensor.shape)}: the first {taken:,} of {tensor.shape[along]:,}")
+    return TopFew(sorts, np.where(np.isfinite(size), size, 0.0), sorted(examples))
+
+
+def _first(one: Operator) -> Tensor | None:
+    """The first tensor of an operator."""
+    return one.typed[0] if one.typed and isinstance(one.typed[0], Tensor) else None
+
+
+def _is_number(value: str) -> bool:
+    return value.lstrip("-").isdigit()
+
+
+def _taken(following: list[Operator], whole: Tensor, along: int) -> int | None:
+    """How many of a dimension these operators, up to the next sort, take from its beginning; None where one takes
+    all, or something else of a tensor of this shape."""
+    of_whole = (one for one in following if (found := _first(one)) is not None and found.shape == whole.shape)
+    taken = [_slice(one, len(whole.shape)) for one in takewhile(lambda one: not one.named(SORTS), of_whole)]
+    if any(one[:2] != [along, 0] for one in taken):
+        return None
+    return max((most for _, _, most in taken), default=None)
+
+
+def _slice(one: Operator, dimensions: int) -> list[int]:
+    """The dimension that an operator takes something of, from where, and up to where or how many; empty where that is
+    not what it does."""
+    numbers = [int(value) for value in one.values[1:4] if _is_number(value)]
+    return [numbers[0] % dimensions, *numbers[1:]] if len(numbers) == 3 and one.named(TAKES) else []
+
+
+def topk_ns(bytes_: F64, bandwidth: F64) -> F64:
+    """What `topk` of so many bytes takes, ns, by the memory's bytes a second (NaN where that is not known)."""
+    return np.maximum(bytes_ * PASSES / np.nan_to_num(bandwidth, nan=math.inf) * NS_PER_S, LEAST_NS)
+
+
+def taken_by_topk(tape: Tape) -> Tape | None:
+    """`topk` in place of such sorts; None without any."""
+    found = tape.source.joined.memo(sorts_of_few)
+    operator = tape.source.linked.tree.outer_operator[nodes(tape)]
+    of_op = operator[tape.event]
+    mine = found.sorts[of_op]
+    if not mine.any():
+        return None
+    first = mine & where_changed(of_op)
+    needs = topk_ns(found.bytes[of_op], tape.source.linked.limit("bandwidth")[tape.row])
+    spent = np.bincount(np.cumsum(first)[mine], tape.duration[mine])[np.cumsum(first)]
+    left = retimed(tape, np.where(first, np.minimum(needs, spent), tape.duration))
+    left = without_launches(left, mine & ~first)
+    there = events_of(tape, first)
+    calls = np.bincount(np.cumsum(there)[events_of(tape, mine)], tape.dispatch[events_of(tape, mine)])[np.cumsum(there)]
+    usual = int(usual_dispatch_ns(tape, tape.compute))
+    dispatch = np.where(there, np.minimum(usual * LAUNCHES, calls).astype(np.int64), left.dispatch)
+    return with_dispatch(left, dispatch)

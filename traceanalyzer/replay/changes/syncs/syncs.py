@@ -1,0 +1,135 @@
+"""Waits of the host for the device taken out, alone or with what was calculated to be read."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.ordering import where_changed
+from traceanalyzer.replay.changes.edits import without_launches, without_reads
+from traceanalyzer.replay.changes.syncs.masks import masks_spread
+from traceanalyzer.replay.changes.syncs.read_runs import read_at_the_end
+from traceanalyzer.replay.changes.syncs.scalars_reuploaded import kept_as_tensors, scalars_reuploaded
+from traceanalyzer.replay.on_tape import (
+    copies_of,
+    events_of,
+    launching_events,
+    nodes,
+    of_launches,
+    of_operators,
+)
+from traceanalyzer.replay.patterns.named import are_named
+from traceanalyzer.replay.patterns.runs import after_each
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.trace import Bool, CopyKind, MemoryKind
+from traceanalyzer.trace.distinct import distinct
+
+READ_CHAIN_OPERATORS = 4
+"""Those before a read that may exist for it alone: cast, absolute value, reduction."""
+SUMMARY = re.compile(
+    r"^aten::(to|_to_copy|detach|abs|square|pow|sqrt|norm|linalg_vector_norm|max|min|amax|amin|aminmax|mean|sum|std|var"
+    r"|any|all|isnan|isinf|isfinite|eq|ne|gt|lt|ge|le|logical_(and|or|not)|count_nonzero|argmax|argmin)$"
+)
+"""Operators that summarise or test values. Others before a read are the program's own."""
+LAUNCHES, MORE_LAUNCHES = 1.0, 2.0
+"""What it takes to calculate on the device with a number that Python calculated with: an operator, or some."""
+FEWEST_READS = 2
+"""With one read a step nothing tells what before it belongs to the program."""
+
+
+def is_read(tape: Tape) -> Bool:
+    """Which events wait for results of the device: they launch nothing, or a copy to the host. Copies from pageable
+    memory, and calls right after them in the same operator, wait for something else, and a copy on the device for
+    nothing (its call took long by chance)."""
+    reading = events_of(tape, copies_of(tape, CopyKind.DEVICE_TO_HOST))
+    return tape.waits & ((~launching_events(tape) & ~follows_pageable_copy(tape)) | reading)
+
+
+def follows_pageable_copy(tape: Tape) -> Bool:
+    """Events that follow a copy from pageable memory in the operator that makes it: PyTorch waits there until the
+    memory can be written to again."""
+    operator = tape.source.linked.tree.outer_operator[nodes(tape)]
+    pageable = tape.source.trace.device_ops.source_memory[tape.row] == MemoryKind.PAGEABLE
+    copying = events_of(tape, copies_of(tape, CopyKind.HOST_TO_DEVICE) & pageable)
+    return after_each(copying) & ~where_changed(operator) & (operator >= 0)
+
+
+def read_at_once(tape: Tape) -> Bool:
+    """Which events launch something that the host then waits for: in their own call, or in one right after it that
+    launches nothing. The first does not hold the host up where the device has nothing else left to do."""
+    launching = launching_events(tape)
+    after = np.append(tape.waits[1:] & ~launching[1:], False)[: len(launching)]
+    return launching & (tape.waits | after)
+
+
+def syncs_removed(tape: Tape) -> Tape | None:
+    """The host waits for the device only where it copies from pageable memory, operators that only read a value are
+    gone, and chains of operators that lead to nothing but a read; what a mask picks is all there, and what a loop reads
+    item by item is read once. What comes back as a number is calculated with on the device. None without such waits."""
+    found = _at_once(tape)
+    if found is None:
+        return None
+    back = tape.memo(scalars_reuploaded)
+    if back.any():
+        return kept_as_tensors(found, back, LAUNCHES)
+    chain, operators = read_chains(tape)
+    return without_launches(found, chain) if operators > 1 else found
+
+
+def _at_once(tape: Tape) -> Tape | None:
+    """No waits for results, masks as passes over all values, and one read instead of a loop's; None without waits."""
+    if not is_read(tape).any():
+        return None
+    spread = tape.memo(masks_spread) or tape
+    return _unwaited(read_at_the_end(spread) or spread)
+
+
+def all_kept(tape: Tape) -> Tape | None:
+    """The same where all values are still calculated, and it takes more to calculate with them on the device."""
+    found = values_kept(tape)
+    return found and kept_as_tensors(found, tape.memo(scalars_reuploaded), MORE_LAUNCHES)
+
+
+def values_kept(tape: Tape) -> Tape | None:
+    """The host waits only where it copies from pageable memory; all values are still calculated."""
+    return _unwaited(tape) if is_read(tape).any() else None
+
+
+def _unwaited(tape: Tape) -> Tape:
+    return replace(without_reads(tape), waits=tape.waits & ~is_read(tape))
+
+
+def values_gone(tape: Tape) -> Tape | None:
+    """The same as `syncs_removed` where no value is calculated that is only read, and numbers cost nothing."""
+    found = _at_once(tape)
+    return (
+        found if found is None or tape.memo(scalars_reuploaded).any() else without_launches(found, read_chains(tape)[0])
+    )
+
+
+def read_chains(tape: Tape) -> tuple[Bool, int]:
+    """Ops that lead to a read and to nothing else, and how many operators they are of at each read.
+
+    They are the summaries that come before all reads of a step alike; operators are compared by name. What precedes
+    only some of the reads belongs to the program, and with a single read a step nothing tells.
+    """
+    operator = of_launches(tape, tape.source.linked.tree.outer_operator)
+    read = tape.reads[tape.event]
+    first = where_changed(operator) | (operator < 0)
+    row = np.flatnonzero(first)
+    reads = np.flatnonzero(read[row] & ~after_each(read[row]))
+    gone, count = np.zeros(len(tape.row), bool), 0
+    if len(reads) < FEWEST_READS * tape.steps:
+        return gone, 0
+    name = of_operators(tape, operator, tape.source.trace.host_ranges.name)
+    summary = are_named(tape.source.linked, operator, SUMMARY)
+    while count < READ_CHAIN_OPERATORS:
+        here = row[np.maximum(reads - count - 1, 0)]
+        usable = summary[here] & ~read[here] & (reads > count)
+        if not usable.all() or len(distinct(name[here])) > 1:
+            break
+        gone |= np.isin(operator, operator[here])
+        count += 1
+    return gone, count

@@ -1,0 +1,163 @@
+"""Host work with a name of its own, taken out: what is done at the first use, graphs; and host work without one."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.intervals import IntervalSet, join, union
+from traceanalyzer.analysis.causes.details import IdleDetail, host_work
+from traceanalyzer.analysis.time.host_timeline import HostState
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.replay.changes.edits import parametric, with_dispatch, without, without_launches
+from traceanalyzer.replay.on_tape import before_events, nodes, within_optimizer
+from traceanalyzer.replay.patterns.named import operators_named
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.trace import I32, I64, Bool
+from traceanalyzer.trace.distinct import distinct, ranked
+
+FIRST_USE = (IdleDetail.LOADING, IdleDetail.COMPILATION)
+
+OWN_WORK_NS = 300_000
+"""A longer stretch of Python between two launches is work of the program's; a shorter one is the framework's ..."""
+MANY_PAUSES = 4
+"""... unless there are so many a step, outside of the backward pass and the optimizer."""
+FIRST_LAUNCH_NS = 100_000
+"""An operator launches in some microseconds; one that loads its kernel's code first takes hundreds."""
+FIRST_RATIO = 4.0
+"""A first launch that loads code takes 6 to 40 times as long as the next of its kernel; one that does not, up to 3."""
+MIN_LATER = 3
+"""Later launches of a kernel in the same step from which their median is what the first one should have taken."""
+
+
+def warmed_up(tape: Tape) -> Tape | None:
+    """All device code is loaded, compiled and set up before the steps; None where none is within them."""
+    return _done_before(tape, FIRST_USE)
+
+
+def graphs_kept(tape: Tape) -> Tape | None:
+    """No stream is captured and no graph instantiated or updated within the steps; None where none is."""
+    return _done_before(tape, (IdleDetail.GRAPHS,))
+
+
+def _done_before(tape: Tape, details: tuple[IdleDetail, ...]) -> Tape | None:
+    time = _time(tape, details)
+    from_work = np.minimum(time, tape.work)
+    from_dispatch = np.minimum(time - from_work, tape.dispatch)
+    if not (from_work + from_dispatch).any():
+        return None
+    return with_dispatch(replace(tape, work=tape.work - from_work), tape.dispatch - from_dispatch)
+
+
+@parametric
+def prepared_before(tape: Tape, pattern: str) -> Tape | None:
+    """Operators with such a name (regular expression) are ready when they are called (a library's search for an
+    algorithm, its plan): no long work of the host within them, and nothing of what they do up to their last wait for
+    the device, which is how algorithms are tried."""
+    named = re.compile(pattern)
+    operator = tape.source.linked.tree.outermost(operators_named(tape.source.linked, named))[nodes(tape)]
+    tried = _up_to_last_wait(tape, operator)
+    work = np.where(operator >= 0, 0, tape.work)
+    shorter = replace(without(tape, tried[tape.event]), work=work, waits=tape.waits & ~tried)
+    return with_dispatch(shorter, np.where(tried, 0, tape.dispatch))
+
+
+def _up_to_last_wait(tape: Tape, call: I32) -> Bool:
+    """Events of a call that come before its last wait for the device, and that wait."""
+    waits = np.flatnonzero(tape.waits & (call >= 0))
+    last = np.full(int(call.max(initial=-1)) + 2, -1, np.int64)
+    last[call[waits]] = waits
+    return np.arange(len(call)) <= last[call]
+
+
+def no_work_of_its_own(tape: Tape) -> Tape | None:
+    """No host work between launches that is the program's own, but what has a name (and a remedy) of its own:
+    allocation, first use, compilation, building of graphs; None without any."""
+    mine, ends = programs_own(tape)
+    named = np.minimum(_time(tape, tuple(tape.source.timed.memo(host_work))), tape.work)
+    left = np.where(mine, named, tape.work)
+    tail = tape.tail._replace(work=0) if ends else tape.tail
+    if (left == tape.work).all() and tail == tape.tail:
+        return None
+    return replace(tape, work=left, tail=tail)
+
+
+def nothing_before_copies(tape: Tape) -> Tape | None:
+    """The same, and nothing that the program itself does before it copies data to the device; None without that. What a
+    loader does has a name."""
+    mine = _before_copies(tape)
+    if not mine.any():
+        return None
+    left = no_work_of_its_own(tape) or tape
+    return replace(left, loading=left.loading - mine)
+
+
+def made_on_device(tape: Tape) -> Tape | None:
+    """The same where the device makes these data, and nothing is copied."""
+    mine = _before_copies(tape)
+    found = nothing_before_copies(tape)
+    return found and without_launches(found, tape.copy & (mine > 0)[tape.event])
+
+
+def _before_copies(tape: Tape) -> I64:
+    """Long work of the host before a copy to the device that no range names as loading, for each event, ns."""
+    named = before_events(tape, tape.source.timed.timeline.states[HostState.INPUT])
+    mine = tape.loading - np.minimum(named, tape.loading)
+    return np.where(mine >= OWN_WORK_NS, mine, 0)
+
+
+def programs_own(tape: Tape) -> tuple[Bool, bool]:
+    """Before which events the host works for the program, and whether it does so at the end of the tape. Short pauses
+    come from PyTorch where there are a few of them a step; autograd and the optimizer make their own."""
+    node = nodes(tape)
+    frameworks = tape.source.joined.in_backward[node] | tape.source.linked.memo(within_optimizer)[node]
+    here = (tape.work > 0) & ~frameworks
+    long = here & (tape.work >= OWN_WORK_NS)
+    return (here if (here & ~long).sum() >= MANY_PAUSES * tape.steps else long), tape.tail.work >= OWN_WORK_NS
+
+
+def _time(tape: Tape, details: tuple[IdleDetail, ...]) -> I64:
+    """Host time before each event in work of these kinds, ns."""
+    found = tape.source.timed.memo(host_work)
+    work = [found[detail] for detail in details]
+    if IdleDetail.LOADING in details:
+        work.append(tape.source.timed.memo(first_launches))
+    return before_events(tape, join(*work))
+
+
+def first_launches(timed: Timed) -> IntervalSet:
+    """When operators prepare and launch kernels for the first time and take far longer than a launch: the kernels' code
+    is loaded then. With several steps these are kernels of one step alone; within a single step only a first launch
+    that took many times as long as the later ones of the same kernel."""
+    calls, ops, tree = timed.trace.api_calls, timed.trace.device_ops, timed.linked.tree
+    launched = np.flatnonzero((timed.linked.launch >= 0) & timed.linked.is_kernel)
+    call = timed.linked.launch[launched]
+    operator = tree.outer_operator[tree.node_of_call[call]]
+    begin = np.where(operator >= 0, tree.start[operator], calls.start[call])
+    took = calls.end[call] - begin
+    step, names = timed.steps.of_op[launched], ops.name[launched]
+    several = len(distinct(step[step >= 0])) > 1
+    first = _of_one_step(step, names) if several else _unlike_later(begin, took, names)
+    long = first & (took >= FIRST_LAUNCH_NS)
+    return union(begin[long], calls.end[call][long])
+
+
+def _of_one_step(step: I32, names: I32) -> Bool:
+    """Launches whose kernel has no launch in any other step."""
+    kinds, at = ranked(names)
+    first, last = np.full(len(kinds), np.iinfo(np.int32).max, np.int32), np.full(len(kinds), -1, np.int32)
+    np.minimum.at(first, at, step)
+    np.maximum.at(last, at, step)
+    return (first == last)[at]
+
+
+def _unlike_later(begin: I64, took: I64, names: I32) -> Bool:
+    """The first launch of each kernel, where it took many times as long as the median of the later ones."""
+    result = np.zeros(len(names), bool)
+    order = np.lexsort((begin, names))
+    for rows in np.split(order, np.flatnonzero(np.diff(names[order])) + 1):
+        if len(rows) > MIN_LATER and took[rows[0]] >= FIRST_RATIO * np.median(took[rows[1:]]):
+            result[rows[0]] = True
+    return result

@@ -1,0 +1,146 @@
+"""From the log of one process to what is reported of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from traceanalyzer.replay.compile.breaks import break_rows
+from traceanalyzer.replay.compile.caches import cache_use
+from traceanalyzer.replay.compile.graphs import cudagraph_use
+from traceanalyzer.replay.compile.kernels import kernel_rows
+from traceanalyzer.replay.compile.left_apart import not_fused_rows
+from traceanalyzer.replay.compile.model import CompilationRow, Compiled, StepsUse
+from traceanalyzer.replay.compile.outcomes import function_of, graphs_of, outcome_of, recompilations, was_refused
+from traceanalyzer.replay.compile.ranks import by_start, rank_row, ranks_differ
+from traceanalyzer.replay.compile.recompiles import recompile_rows
+from traceanalyzer.replay.compile.stages import STAGES, outside_seconds, stage_seconds
+from traceanalyzer.trace.compile_log import Compilation, CompileLog
+
+MAX_ERRORS = 20
+NO_ESTIMATES = (
+    "Inductor's own estimates of its kernels are not in the log: set LOG_TLPARSE=1 as well. The cache keeps graphs "
+    "compiled with it apart, so that start compiles again."
+)
+LEAST_OUTSIDE_S = 0.05
+"""Less work outside of compilations is not worth a note."""
+
+
+def measure_logs(logs: Sequence[CompileLog], chosen: CompileLog | None = None) -> Compiled:
+    """What the process compiled that took longest (or the chosen one), with the others beside it."""
+    log = chosen or headline_log(logs)
+    stages = stage_seconds(log)
+    by_stage = {stage: sum(each.get(stage, 0.0) for each in stages) for stage in STAGES}
+    compilations = [_row(c, each) for c, each in zip(log.compilations, stages, strict=True)]
+    refused = [c for c in log.compilations if was_refused(c)]
+    return Compiled(
+        source="log",
+        graphs=graphs_of(log),
+        graph_breaks=break_rows(log),
+        recompiles=recompilations(log),
+        recompile_reasons=recompile_rows(log),
+        recompile_limit_hit=bool(refused),
+        runs_eager_since=list(dict.fromkeys(function_of(log, c) for c in refused)),
+        compile_s=sum(by_stage.values()),
+        stages_s=by_stage,
+        cache=cache_use(log, stages),
+        cudagraphs=cudagraph_use(log),
+        kernels=kernel_rows(log),
+        not_fused=not_fused_rows(log),
+        compilations=compilations,
+        errors=_errors(log),
+        ranks=[rank_row(each) for each in sorted(logs, key=by_start)],
+        ranks_differ=ranks_differ(logs),
+        steps=StepsUse(),
+        trace=None,
+        versions=log.versions,
+        log=_counts(log),
+        notes=_notes(logs, log),
+    )
+
+
+def headline_log(logs: Sequence[CompileLog]) -> CompileLog:
+    """Of the last start of each rank the one that compiled longest; starts that compiled nothing are none."""
+    seconds = [sum(map(_total, stage_seconds(log))) for log in logs]
+    began = [log.spans[0].start_ns if log.spans else 0 for log in logs]
+    last: dict[int | None, int] = {}
+    for index in sorted(range(len(logs)), key=began.__getitem__):
+        if logs[index].compilations or logs[index].rank not in last:
+            last[logs[index].rank] = index
+    return logs[max(last.values(), key=seconds.__getitem__)]
+
+
+def _row(compilation: Compilation, stages: dict[str, float]) -> CompilationRow:
+    states = Counter(e.state for e in compilation.caches if e.layer == "fx_graph")
+    return CompilationRow(
+        id=compilation.compile_id,
+        function=compilation.name,
+        location=compilation.location,
+        seconds=_total(stages),
+        stages_s=stages,
+        graphs=compilation.graphs,
+        operators=compilation.operators,
+        cache=", ".join(f"{n} {state}" for state, n in states.items()),
+        outcome=outcome_of(compilation),
+        error=compilation.error or next((m.fail_reason for m in compilation.metrics if m.fail_reason), ""),
+        restarts=len(compilation.restarts),
+        dynamic=compilation.dynamic,
+    )
+
+
+def _total(stages: dict[str, float]) -> float:
+    return sum(stages.values())
+
+
+def _errors(log: CompileLog) -> list[str]:
+    failed = [c for c in log.compilations if outcome_of(c) == "failed"]
+    texts = Counter(f"{c.name} ({c.location}): {_first(c)}" for c in failed)
+    return [text if n == 1 else f"{text} ({n} times)" for text, n in texts.most_common(MAX_ERRORS)]
+
+
+def _first(compilation: Compilation) -> str:
+    reasons = [m.fail_reason.splitlines()[0] for m in compilation.metrics if m.fail_reason]
+    return compilation.error or (reasons[0] if reasons else "unknown")
+
+
+def _counts(log: CompileLog) -> dict[str, int]:
+    counts = log.counts
+    return {
+        "records": counts.records,
+        "lines": counts.lines,
+        "payload_bytes": counts.payload_bytes,
+        "unreadable": counts.unreadable,
+        "stray_lines": counts.stray_lines,
+        "damaged_payloads": counts.damaged_payloads,
+        "shortened": counts.shortened,
+        "unfinished_spans": log.unfinished,
+        "other_records": sum(counts.unknown.values()),
+    }
+
+
+def _notes(logs: Sequence[CompileLog], log: CompileLog) -> list[str]:
+    notes = list(log.notes)
+    counts = log.counts
+    logging = sum(m.logging_s or 0.0 for c in log.compilations for m in c.metrics)
+    if logging:
+        notes.append(f"Writing the log took {logging:.2f} s of the compile time, by dynamo's own clock.")
+    codes = [code for c in log.compilations for code in c.codes]
+    if any(code.launches for code in codes) and not any(code.estimates for code in codes):
+        notes.append(NO_ESTIMATES)
+    outside = outside_seconds(log)
+    if outside >= LEAST_OUTSIDE_S:
+        notes.append(
+            f"{outside:.2f} s of compile work belong to no compilation (a compiler tried out) and are not in the total."
+        )
+    if counts.unreadable:
+        notes.append(f"{counts.unreadable} records cannot be read and were left out.")
+    if counts.damaged_payloads:
+        notes.append(f"{counts.damaged_payloads} payloads are damaged or cut off: figures from them may be missing.")
+    if log.unfinished:
+        notes.append(f"{log.unfinished} pieces of compile work do not end in the log: they count up to its end.")
+    if len(logs) > 1 and len({each.rank for each in logs}) < len(logs):
+        notes.append(
+            f"The folder holds {len(logs)} logs; the figures are of the last start of the rank that compiled longest: "
+            f"{log.path}."
+        )
+    return notes

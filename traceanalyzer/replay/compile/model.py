@@ -1,0 +1,260 @@
+"""What is reported of torch.compile. Seconds are of the process that compiled longest; `_ms` are of a steady step."""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from traceanalyzer.base.frozen import dataclass
+
+
+@dataclass(frozen=True)
+class BreakRow:
+    """Graph breaks of one reason at one line."""
+
+    reason: str
+    """In plain words."""
+    detail: str
+    """Dynamo's own first line."""
+    location: str
+    """`file:line` of the program, "" where the log does not say."""
+    count: int
+    """How often dynamo met it while it compiled."""
+    function: str
+    whole_function_eager: bool
+    """Whether dynamo gave up on the whole function."""
+    remedy: str
+    per_step: float | None = None
+    """How often a steady step goes through it, where the trace tells."""
+    idle_ms: float | None = None
+    """GPU idle time that it causes in a steady step as recorded."""
+    predicted_step_ms: float | None = None
+    """The step without it, without the profiler."""
+    low_ms: float | None = None
+    high_ms: float | None = None
+    basis: str = ""
+    """How that was worked out, or why it is not known."""
+
+
+@dataclass(frozen=True)
+class RecompileRow:
+    """Recompilations because of one guard."""
+
+    guard: str
+    location: str
+    count: int
+    refused: int
+    """Further ones that the recompile limit refused."""
+    function: str
+    values: list[str]
+    """Values that it met, in order."""
+    remedy: str
+
+
+@dataclass(frozen=True)
+class CacheUse:
+    """What the caches of compiled graphs gave. `hits` and `misses` are of inductor's FX graph cache, which saves most
+    of the time; `bypasses` are of both caches."""
+
+    hits: int
+    misses: int
+    bypasses: int
+    off: int
+    """Graphs that were compiled without the FX graph cache being asked: it is switched off."""
+    by_cache: dict[str, dict[str, int]]
+    bypass_reasons: list[str]
+    saved_s: float
+    """Compile time that hits saved, as the log says."""
+    cold_s: float
+    """Compile time of what a warm start would find: graphs missed, bypassed or not asked for."""
+    warm_start: str
+    """What a warm start takes."""
+
+
+@dataclass(frozen=True)
+class CudaGraphUse:
+    """CUDA graphs that inductor recorded."""
+
+    used: bool
+    wanted: bool | None
+    """Whether inductor was told to use them; null where the log does not say."""
+    recorded: int
+    rerecorded: int
+    """Recorded again for a graph that had been recorded."""
+    skipped: list[str]
+    """Why they were not used, each reason once."""
+    skipped_graphs: int
+    captured_share: float | None = None
+    """Share of the GPU work of a steady step that was launched by CUDA graphs, where a trace tells."""
+    launches_per_step: float | None = None
+    predicted_step_ms: float | None = None
+    """The step without the profiler if they were used, where they are not though they were asked for."""
+    low_ms: float | None = None
+    high_ms: float | None = None
+
+
+@dataclass(frozen=True)
+class CompilationRow:
+    """One compilation of a function."""
+
+    id: str
+    function: str
+    location: str
+    seconds: float
+    stages_s: dict[str, float]
+    graphs: int
+    operators: int
+    cache: str
+    outcome: str
+    """compiled, recompiled, eager (nothing to compile), refused (limit), failed."""
+    error: str
+    restarts: int
+    dynamic: bool
+
+
+@dataclass(frozen=True)
+class KernelRow:
+    """A kernel that inductor wrote."""
+
+    name: str
+    compile_id: str
+    graph: str
+    """Key of its graph."""
+    direction: str
+    lines: list[str]
+    """`file:line: code` of the program that it computes."""
+    operators: list[str]
+    nodes: int
+    compile_ms: float | None
+    configurations: int | None
+    autotune_cache: str
+    estimate_us: float | None = None
+    """Inductor's own guess for one launch; null where it was not logged."""
+    per_step: float | None = None
+    measured_ms: float | None = None
+    """Its time in a steady step."""
+    share: float | None = None
+    """Of the GPU's busy time of the step."""
+    estimated_ms: float | None = None
+    """Inductor's own guess for the launches of a steady step."""
+    attainable_ms: float | None = None
+    """What its work needs at the GPU's limits (roofline)."""
+
+
+@dataclass(frozen=True)
+class NotFusedRow:
+    """Pairs of nodes that inductor left apart for one reason."""
+
+    reason: str
+    pairs: int
+    first: str
+    """Of one such pair: `op3_op4 (add, mul)`."""
+    second: str
+    compile_ids: list[str]
+
+
+@dataclass(frozen=True)
+class RankRow:
+    """One process: a rank, or one start of it."""
+
+    rank: int | None
+    path: str
+    compile_s: float
+    autotune_s: float
+    graphs: int
+    graph_breaks: int
+    recompiles: int
+    cache_hits: int
+    cache_misses: int
+
+
+@dataclass(frozen=True)
+class EagerRow:
+    """An operator that runs eager in the step, outside of compiled code."""
+
+    name: str
+    per_step: float
+    gpu_ms: float
+    where: str
+    """What it is part of: between regions, optimizer, backward, rest."""
+
+
+@dataclass(frozen=True)
+class FirstStepPart:
+    """A part of the first step's time; the parts sum to the step."""
+
+    what: str
+    ms: float
+    steady_ms: float
+    """What a mean steady step has of it."""
+
+
+@dataclass(frozen=True)
+class StepsUse:
+    """Compilation against the steady step. None: neither the log nor the trace says."""
+
+    step_ms: float | None = None
+    """A steady step without the profiler."""
+    recorded_step_ms: float | None = None
+    """The same as recorded; the figures of the first step and of the warm-up are as recorded, too."""
+    first_step_ms: float | None = None
+    first_step: list[FirstStepPart] = field(default_factory=list)
+    warmup_ms: float | None = None
+    warmup_excess_ms: float | None = None
+    """What the warm-up steps took more than as many steady ones."""
+    warmup_steps: int | None = None
+    eager_step_ms: float | None = None
+    pays_after_steps: int | None = None
+    """Steps after which the time saved is the compile time."""
+    basis: str = ""
+
+
+@dataclass(frozen=True)
+class TraceUse:
+    """What a trace of the same program says of its compiled code, in a mean steady step."""
+
+    path: str
+    regions_per_step: dict[str, float]
+    """Runs of each compiled region by its compile id."""
+    compiled_share: float | None
+    """Share of the GPU's busy time in work that compiled code launched."""
+    triton_share: float | None
+    triton_ms: float
+    mapped_share: float | None
+    """Share of the Triton kernels' time whose source line is known."""
+    compiles_in_step: int
+    """Compilations that ran while the trace was recorded."""
+    eager: list[EagerRow]
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """Everything that is reported of torch.compile."""
+
+    source: str
+    """log, log+trace or trace."""
+    graphs: int | None
+    graph_breaks: list[BreakRow]
+    recompiles: int | None
+    recompile_reasons: list[RecompileRow]
+    recompile_limit_hit: bool
+    runs_eager_since: list[str]
+    """Functions that run eager because the recompile limit was hit."""
+    compile_s: float | None
+    stages_s: dict[str, float]
+    cache: CacheUse | None
+    cudagraphs: CudaGraphUse | None
+    kernels: list[KernelRow]
+    not_fused: list[NotFusedRow] | None
+    """What inductor left apart, and why; null where it was not logged (TORCH_LOGS=+fusion)."""
+    compilations: list[CompilationRow]
+    errors: list[str]
+    ranks: list[RankRow]
+    ranks_differ: list[str]
+    """How ranks compiled differently; empty where they did the same."""
+    steps: StepsUse
+    trace: TraceUse | None
+    versions: dict[str, str]
+    log: dict[str, int]
+    """What was in the log: records, unreadable lines, damaged payloads and so on."""
+    notes: list[str] = field(default_factory=list)

@@ -1,0 +1,133 @@
+"""Compiled code in a trace: its regions, the calls of its graphs, and which device work they launched.
+
+PyTorch names them: `Torch-Compiled Region: 0/1` around a compiled function (with what it calls, the functions that go
+on after a graph break included), `## Call CompiledFxGraph KEY ##` around each graph that inductor made,
+`CompiledFunction` and `CompiledFunctionBackward` around the forward and the backward of one that was made for training.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+
+from traceanalyzer.analysis.joined.joined import Joined
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I32, I64, Bool, RangeKind
+
+REGION = re.compile(r"^Torch-Compiled Region: *(?P<id>!?[\w/!]+)")
+CALL = re.compile(r"^## Call CompiledFxGraph (?P<key>\S+) ##$")
+FUNCTIONS = frozenset({"CompiledFunction", "CompiledFunctionBackward"})
+TRITON = re.compile(r"^triton_(?:poi|red|per|tem|unk|mm|for|split|mix|cooperative|bmm|flex|convolution)")
+"""Kernels that inductor wrote, by what it calls them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ranges:
+    """Host ranges of one sort in the order of their starts: node of the host tree, thread, times, and text."""
+
+    node: I64
+    thread: I64
+    start: I64
+    end: I64
+    text: list[str]
+
+    def __len__(self) -> int:
+        return len(self.node)
+
+
+class CompiledCode:
+    """The compiled code of a trace. Arrays about device ops have one entry a row of `Trace.device_ops`."""
+
+    def __init__(self, joined: Joined) -> None:
+        """`joined` is the trace with its joins."""
+        self.joined = joined
+
+    @cached_property
+    def regions(self) -> Ranges:
+        """Runs of compiled functions; the text is the compile id."""
+        return self._ranges(lambda name: found["id"] if (found := REGION.match(name)) else None)
+
+    @cached_property
+    def calls(self) -> Ranges:
+        """Calls of graphs; the text is the graph's key."""
+        return self._ranges(lambda name: found["key"] if (found := CALL.match(name)) else None)
+
+    @cached_property
+    def bodies(self) -> Ranges:
+        """Where graphs run: their calls, and forwards and backwards that hold none (other backends than inductor)."""
+        functions = self._ranges(lambda name: name if name in FUNCTIONS else None)
+        holding = np.zeros(len(functions), bool)
+        for index in range(len(functions)):
+            inside = (self.calls.thread == functions.thread[index]) & (self.calls.start >= functions.start[index])
+            holding[index] = bool((inside & (self.calls.end <= functions.end[index])).any())
+        bare = np.flatnonzero(~holding)
+        both = np.concatenate((self.calls.start, functions.start[bare]))
+        order = np.argsort(both, kind="stable")
+        texts = [*self.calls.text, *([""] * len(bare))]
+        return Ranges(
+            np.concatenate((self.calls.node, functions.node[bare]))[order],
+            np.concatenate((self.calls.thread, functions.thread[bare]))[order],
+            both[order],
+            np.concatenate((self.calls.end, functions.end[bare]))[order],
+            [texts[i] for i in order.tolist()],
+        )
+
+    @cached_property
+    def launched_at(self) -> I32:
+        """Node of the host tree that launched each device op, -1 unknown."""
+        return self.joined.launch_node
+
+    @cached_property
+    def call_of_op(self) -> I64:
+        """Which of `calls` launched each device op, -1 none."""
+        return self._of_op(self.calls)
+
+    @cached_property
+    def region_of_op(self) -> I64:
+        """Which of `regions` each device op was launched in (the innermost), -1 none."""
+        return self._of_op(self.regions)
+
+    @cached_property
+    def is_triton(self) -> Bool:
+        """Which device ops are kernels that inductor wrote, by their names."""
+        triton = np.array([bool(TRITON.match(text)) for text in [*self.joined.trace.strings, ""]])
+        return triton[self.joined.trace.device_ops.name] & self.joined.linked.is_kernel
+
+    @cached_property
+    def is_compiled(self) -> Bool:
+        """Which device ops compiled code launched."""
+        return (self.call_of_op >= 0) | (self._of_op(self.bodies) >= 0) | self.is_triton
+
+    def _ranges(self, text_of: Callable[[str], str | None]) -> Ranges:
+        trace = self.joined.trace
+        texts = [text_of(text) for text in trace.strings]
+        wanted = np.array([text is not None for text in [*texts, None]])
+        ranges = trace.host_ranges
+        kinds = (ranges.kind == RangeKind.OP) | (ranges.kind == RangeKind.ANNOTATION)
+        rows = np.flatnonzero(wanted[ranges.name] & kinds & (self.joined.linked.tree.node_of_range >= 0))
+        named = [texts[name] or "" for name in ranges.name[rows].tolist()]
+        return Ranges(
+            self.joined.linked.tree.node_of_range[rows].astype(np.int64),
+            ranges.thread[rows].astype(np.int64),
+            ranges.start[rows],
+            ranges.end[rows],
+            named,
+        )
+
+    def _of_op(self, ranges: Ranges) -> I64:
+        tree = self.joined.linked.tree
+        chosen = np.zeros(len(tree.start), bool)
+        chosen[ranges.node] = True
+        index = np.full(len(tree.start) + 1, -1, np.int64)
+        index[ranges.node] = np.arange(len(ranges))
+        around = np.append(tree.innermost(chosen), -1)[self.launched_at]
+        return index[around]
+
+
+def inner(outer_start: int, outer_end: int, thread: int, ranges: Ranges) -> I64:
+    """Those of the ranges that lie in a stretch of a thread, in order."""
+    inside = (ranges.thread == thread) & (ranges.start >= outer_start) & (ranges.end <= outer_end)
+    return np.flatnonzero(inside)

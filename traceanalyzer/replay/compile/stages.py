@@ -1,0 +1,149 @@
+"""Compile time by stage: each nanosecond of compile work counted once, to the innermost span that has a stage."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from traceanalyzer.trace.compile_log import Compilation, CompileLog, Metrics, Span
+
+STAGES = ("dynamo", "aot", "inductor", "triton", "cpp", "autotune", "cudagraphs", "other")
+"""Tracing the program; making forward and backward graphs; optimising them and writing code; compiling kernels with
+Triton and with a C++ compiler; timing configurations of kernels; recording CUDA graphs; the rest."""
+NOT_COMPILING = frozenset({"dynamo"})
+"""Spans around everything whose own time goes into writing the log."""
+FRAMES = frozenset({"entire_frame_compile", "_compile.compile_inner"})
+"""Spans of which each compilation has one: as PyTorch calls them now, and before 2.5."""
+_NS = 1e-9
+
+_STAGE_OF = (
+    (re.compile(r"benchmark|autotun|coordinate_descent|coordesc", re.IGNORECASE), "autotune"),
+    (re.compile(r"cudagraph", re.IGNORECASE), "cudagraphs"),
+    (re.compile(r"compile_file|CppCodeCache|cpp_?compile|AotCodeCompiler|g\+\+", re.IGNORECASE), "cpp"),
+    (
+        re.compile(
+            r"async_compile|triton_?compile|^triton|CachingAutotuner|make_launcher|ttir|ptx|cubin", re.IGNORECASE
+        ),
+        "triton",
+    ),
+    (
+        re.compile(
+            r"inductor|compile_fx|fx_codegen|GraphLowering|Scheduler|code_?gen|^pass\.|_grad_pass|_graph_passes|CodeCache|"
+            r"FxGraph|TritonBundler|CacheBase|fake_tensor_prop|fused_nodes|WrapperCodegen",
+            re.IGNORECASE,
+        ),
+        "inductor",
+    ),
+    (
+        re.compile(
+            r"aot|backend_compile|call_user_compiler|backward_compile|min_cut|partition|AOTAutograd", re.IGNORECASE
+        ),
+        "aot",
+    ),
+    (
+        re.compile(
+            r"frame_compile|compile_(?:inner|attempt)|bytecode|guards|deferred_runtime|^gc$|dynamo|preserve_rng",
+            re.IGNORECASE,
+        ),
+        "dynamo",
+    ),
+)
+
+
+def stage_of(name: str) -> str:
+    """The stage that a span's name stands for, "" where it goes by what is around it."""
+    return next((stage for pattern, stage in _STAGE_OF if pattern.search(name)), "")
+
+
+def stage_seconds(log: CompileLog) -> list[dict[str, float]]:
+    """For each compilation of the log its seconds by stage; stages without time are left out.
+
+    Where the log has spans, they tell; older logs have only dynamo's own metrics.
+    """
+    place = _places(log.compilations)
+    result: list[dict[str, float]] = [defaultdict(float) for _ in log.compilations]
+    timed: set[str] = set()
+    starts = _frame_starts(log.spans)
+    for span, compile_id, stage, own_ns in _own_times(log.spans):
+        if compile_id not in place:
+            continue
+        timed.add(compile_id)
+        places = place[compile_id]
+        index = bisect_right(starts[compile_id], span.start_ns) - 1
+        result[places[min(max(index, 0), len(places) - 1)]][stage] += own_ns * _NS
+    for index, compilation in enumerate(log.compilations):
+        if compilation.compile_id not in timed:
+            result[index] = stages_of_metrics(compilation.metrics)
+    return [{stage: each[stage] for stage in STAGES if each.get(stage)} for each in result]
+
+
+def stages_of_metrics(metrics: Iterable[Metrics]) -> dict[str, float]:
+    """Seconds by stage as dynamo's own metrics of a compilation have them."""
+    result: dict[str, float] = defaultdict(float)
+    for one in metrics:
+        if one.kind.endswith("_runtime"):
+            known = (one.autotune_s or 0.0, one.cudagraph_s or 0.0)
+            result["autotune"] += known[0]
+            result["cudagraphs"] += known[1]
+            result["other"] += max((one.duration_s or 0.0) - sum(known), 0.0)
+            continue
+        whole = one.duration_s or 0.0
+        backend = min(one.backend_s if one.backend_s is not None else one.inductor_s or 0.0, whole)
+        backend = whole if one.kind == "backward" else backend
+        inductor = min(one.inductor_s or 0.0, backend)
+        triton = min(one.triton_s or 0.0, inductor)
+        result["dynamo"] += whole - backend
+        result["aot"] += backend - inductor
+        result["inductor"] += inductor - triton
+        result["triton"] += triton
+    return result
+
+
+def outside_seconds(log: CompileLog) -> float:
+    """Work of no compilation that the log has (a compiler tried out, kernels built in advance), s."""
+    place = _places(log.compilations)
+    return sum(own for _, compile_id, _, own in _own_times(log.spans) if compile_id not in place) * _NS
+
+
+def _own_times(spans: Sequence[Span]) -> Iterable[tuple[Span, str, str, int]]:
+    """Each span with the compilation it belongs to, its stage, and the time that is not of a span in it, ns.
+
+    Spans of a thread are nested. One that names no compilation or stage goes by the one around it.
+    """
+    open_: dict[int, list[tuple[Span, str, str, list[int]]]] = defaultdict(list)
+    done: list[tuple[Span, str, str, int]] = []
+
+    def close(thread: int, until_ns: int) -> None:
+        stack = open_[thread]
+        while stack and stack[-1][0].end_ns <= until_ns:
+            span, compile_id, stage, inner = stack.pop()
+            own = 0 if span.name in NOT_COMPILING else max(span.end_ns - span.start_ns - inner[0], 0)
+            done.append((span, compile_id, stage, own))
+
+    for span in spans:
+        close(span.thread, span.start_ns)
+        stack = open_[span.thread]
+        id_around, stage_around = stack[-1][1:3] if stack else ("", "other")
+        if stack:
+            stack[-1][3][0] += min(span.end_ns, stack[-1][0].end_ns) - span.start_ns
+        stack.append((span, span.compile_id or id_around, stage_of(span.name) or stage_around, [0]))
+    for thread in list(open_):
+        close(thread, 1 << 62)
+    return done
+
+
+def _places(compilations: Sequence[Compilation]) -> dict[str, list[int]]:
+    places: dict[str, list[int]] = defaultdict(list)
+    for index, compilation in enumerate(compilations):
+        places[compilation.compile_id].append(index)
+    return places
+
+
+def _frame_starts(spans: Sequence[Span]) -> dict[str, list[int]]:
+    starts: dict[str, list[int]] = defaultdict(list)
+    for span in spans:
+        if span.name in FRAMES:
+            starts[span.compile_id].append(span.start_ns)
+    return starts

@@ -1,0 +1,175 @@
+"""The first step and the warm-up apart from the steady step, and when compilation has paid for itself.
+
+Of eager programs, too: a first step loads kernels, allocates memory and, compiled, compiles. Its time is the GPU's work
+and, while the GPU idles, what the host did: compile work, then calls of the driver by name, then the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.intervals import IntervalSet, clip, intersect, subtract, union
+from traceanalyzer.analysis.time.steps import WARMUP_RATIO
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.figures import NS_PER_MS
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.replay.compile.model import Compiled, FirstStepPart, StepsUse
+from traceanalyzer.trace import F64
+from traceanalyzer.trace.compile_log import CompileLog
+from traceanalyzer.trace.distinct import distinct
+
+MAX_CALLS = 4
+"""Calls of the driver that a first step is taken apart by."""
+NAMED_SHARE = 0.5
+"""Of what a first step takes longer, the rest without a name."""
+OTHER = "GPU idle: other host work, the recorder's start-up included"
+NO_STOPWATCH = (
+    "Time the steps without the profiler, compiled and eager (TORCH_COMPILE_DISABLE=1), and give them as --step-ms and "
+    "--eager-step-ms to see after how many steps compilation has paid for itself."
+)
+"""An estimate of the step without the profiler does not do: the two steps differ by less than it may be wrong."""
+NOT_FASTER = "The eager step is no longer than the compiled one: compilation never pays for itself."
+WARM = "The recording begins after warm-up: record from the first step to see what it cost."
+PAYS = "{:.3g} s of compilation over {:.4g} ms saved in each step."
+
+
+@dataclass(frozen=True)
+class Stopwatch:
+    """Steps timed without a profiler, ms: of the program as it is, and of the same program without compilation."""
+
+    step_ms: float | None = None
+    eager_step_ms: float | None = None
+
+
+def with_steps(
+    compiled: Compiled, log: CompileLog | None, timed: Timed, step_ms: float | None, stopwatch: Stopwatch
+) -> Compiled:
+    """What was measured, with the steps of a trace beside the compile time; `step_ms` is without the profiler."""
+    return replace(compiled, steps=_of_trace(with_stopwatch(compiled, stopwatch).steps, log, timed, step_ms))
+
+
+def with_stopwatch(compiled: Compiled, stopwatch: Stopwatch) -> Compiled:
+    """What was measured, with the steps after which compilation has paid for itself."""
+    step_ms, eager_ms = stopwatch.step_ms, stopwatch.eager_step_ms
+    pays, basis = None, NO_STOPWATCH
+    if step_ms is not None and eager_ms is not None and compiled.compile_s is not None:
+        saved = eager_ms - step_ms
+        pays = math.ceil(compiled.compile_s * 1e3 / saved) if saved > 0 else None
+        basis = PAYS.format(compiled.compile_s, saved) if saved > 0 else NOT_FASTER
+    steps = StepsUse(step_ms=step_ms, eager_step_ms=eager_ms, pays_after_steps=pays, basis=basis)
+    return replace(compiled, steps=steps if compiled.compile_s is not None else replace(steps, basis=""))
+
+
+def _of_trace(use: StepsUse, log: CompileLog | None, timed: Timed, step_ms: float | None) -> StepsUse:
+    use = replace(use, step_ms=step_ms if use.step_ms is None else use.step_ms)
+    steps = timed.steps
+    if not steps.found:
+        return replace(use, basis=_said(use.basis, "The trace has no steps."))
+    durations = steps.duration / NS_PER_MS
+    steady = float(durations[steps.steady].mean())
+    durations[0] = (steps.end[0] - _begin(timed)) / NS_PER_MS
+    parts = _first_step(timed, log)
+    warmup = steps.warmup or int(_is_first_of_all(parts, durations))
+    if not warmup:
+        return replace(use, recorded_step_ms=steady, basis=_said(use.basis, WARM))
+    return replace(
+        use,
+        recorded_step_ms=steady,
+        first_step_ms=float(durations[0]),
+        first_step=parts,
+        warmup_ms=float(durations[:warmup].sum()),
+        warmup_excess_ms=float((durations[:warmup] - steady).sum()),
+        warmup_steps=warmup,
+    )
+
+
+def _begin(timed: Timed) -> int:
+    """When the host began with the first step, or earlier work of the GPU ended. Steps are counted without the idle
+    time before the first launch; here it is what a first step costs."""
+    steps, ops = timed.steps, timed.trace.device_ops
+    own = ops.start[steps.of_op == 0]
+    earlier = ops.end[ops.start < own.min()] if len(own) else own
+    return min(max(int(steps.host_start[0]), int(earlier.max(initial=steps.host_start[0]))), int(steps.start[0]))
+
+
+def _is_first_of_all(parts: list[FirstStepPart], durations: F64) -> bool:
+    """Whether a long first step is the program's own: most of what it takes more than a steady one has a name. The rest
+    may be the recorder's start-up."""
+    if len(durations) < 2 or durations[0] <= WARMUP_RATIO * float(np.median(durations[1:])):
+        return False
+    more = {part.what: part.ms - part.steady_ms for part in parts}
+    return more.pop(OTHER) < NAMED_SHARE * sum(part.ms - part.steady_ms for part in parts)
+
+
+def _said(*sentences: str) -> str:
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _first_step(timed: Timed, log: CompileLog | None) -> list[FirstStepPart]:
+    """What the first step's time went into, with what a steady step has of it; the parts sum to the step."""
+    steps = timed.steps
+    first = union(np.array([_begin(timed)]), steps.end[:1])
+    steady = union(steps.start[steps.steady], steps.end[steps.steady])
+    return [
+        FirstStepPart(what, _ms(intersect(found, first)), _ms(intersect(found, steady)) / steps.steady_count)
+        for what, found in _parts(timed, log, first)
+    ]
+
+
+def _parts(timed: Timed, log: CompileLog | None, first: IntervalSet) -> Iterator[tuple[str, IntervalSet]]:
+    """Disjoint sets of time that cover everything, and what each is."""
+    whole = union(np.array([_begin(timed)]), timed.steps.end[-1:])
+    busy = timed.activity[timed.device].busy if timed.device is not None else union(*_NOTHING)
+    yield "GPU work", busy
+    left = subtract(whole, busy)
+    compiling = _compiling(timed, log)
+    if len(compiling.start):
+        yield "GPU idle: compiling", intersect(left, compiling)
+        left = subtract(left, compiling)
+    for name, calls in _longest_calls(timed, intersect(left, first)):
+        yield f"GPU idle: {name}", intersect(left, calls)
+        left = subtract(left, calls)
+    yield OTHER, left
+
+
+def _longest_calls(timed: Timed, idle: IntervalSet) -> list[tuple[str, IntervalSet]]:
+    """The calls that fill most of this idle time, by name."""
+    if not len(idle.start):
+        return []
+    calls, window = timed.trace.api_calls, (int(idle.start[0]), int(idle.end[-1]))
+    near = np.flatnonzero((calls.start < window[1]) & (calls.end > window[0]) & (calls.name >= 0))
+    found = []
+    for code in distinct(calls.name[near]).tolist():
+        rows = near[calls.name[near] == code]
+        found.append((_ms(intersect(idle, union(calls.start[rows], calls.end[rows]))), code))
+    longest = sorted((one for one in found if one[0] > 0), reverse=True)[:MAX_CALLS]
+    return [(timed.trace.strings[code], _of_name(timed, code)) for _, code in longest]
+
+
+def _of_name(timed: Timed, code: int) -> IntervalSet:
+    calls = timed.trace.api_calls
+    rows = np.flatnonzero(calls.name == code)
+    return union(calls.start[rows], calls.end[rows])
+
+
+def _compiling(timed: Timed, log: CompileLog | None) -> IntervalSet:
+    """Compile work on the trace's clock; none where the two have no clock in common."""
+    epoch_ns = timed.trace.epoch_ns
+    if log is None or not epoch_ns or not log.spans:
+        return union(*_NOTHING)
+    outermost = [span for span in log.spans if span.depth == 0]
+    start = np.array([span.start_ns - epoch_ns for span in outermost], np.int64)
+    end = np.array([span.end_ns - epoch_ns for span in outermost], np.int64)
+    extent = (_begin(timed), int(timed.steps.end[-1]))
+    return clip(union(start, end), extent)
+
+
+_NOTHING = (np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+def _ms(a: IntervalSet) -> float:
+    return a.total / NS_PER_MS

@@ -1,0 +1,199 @@
+"""The host without the profiler: fitted to a stopwatch where the capture has one, else as fast as usual."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from statistics import NormalDist
+
+import numpy as np
+
+from traceanalyzer.analysis.tables.timing import UnprofiledTime
+from traceanalyzer.base.figures import NS_PER_MS
+from traceanalyzer.replay.simulate import step_times_ns
+from traceanalyzer.replay.tape import Tail, Tape
+from traceanalyzer.trace import I64, Trace
+
+DISPATCH_SHARE = 0.65
+"""Share of the recorded dispatch time that is left without the profiler: the median of host-bound recordings of eager
+PyTorch that were also rated without it. A cost for each operator and call fits them worse (docs/accuracy.md)."""
+DISPATCH_SHARE_WITH_STACKS = 0.5
+"""The same where Python stacks were recorded."""
+DISPATCH_SHARE_OF_CALLS, DISPATCH_RANGE_OF_CALLS = 0.8, 0.2
+"""The same where the recorder slows API calls alone."""
+DISPATCH_SHARE_OF_CAPTURES = 0.5
+"""The same of captures of `collect torch`, which records twice and asks for more: the median of 59 host-bound programs
+on three hosts, each with its stopwatch (nine in ten: 0.3 to 0.7)."""
+SENDING_SHARE = 0.75
+"""The same of calls of collectives, at least: most of their time is spent in a library's code, of which nothing is
+recorded. In programs that were timed with few and with many of them they kept 0.6 to 1."""
+DISPATCH_RANGE = 0.2
+"""For nearly nine in ten of those recordings the share is no farther away than this. Two recordings of one process,
+seconds apart, differ by as much: the host itself is not always equally fast."""
+FIT_ROUNDS = 7
+"""Halvings that find the host's speed from a measured step time, to half a percent."""
+FIT_TOLERANCE = 0.03
+"""A replay that is this near to the stopwatch needs no other host: clocks differ by as much from run to run."""
+OF_RANGE = 1.64
+"""Standard deviations to each side that hold nine in ten."""
+TAIL = 1e-6
+"""A part of the distribution that is too small to divide by."""
+LEAST_SHARE = 0.3
+"""Less of the dispatch was left in no recording. A step that is shorter still waits less for what the host does
+besides."""
+HOST_SPREAD = 0.25
+"""How much longer or shorter the host takes over the same work from one run of a program to the next: programs that
+were recorded twice, minutes apart on one machine, differ by up to a quarter."""
+LOADING_SPREAD = 0.1
+"""How much longer or shorter loading, and other long work of the host, takes in the timed run than in the recorded one,
+as a mean over its steps."""
+SAME_PROGRAM = 1.15
+"""Ranks whose numbers of launches differ by less run the same program."""
+LONG_WORK_NS = 1_000_000
+"""Shorter work of the host lies between launches, and is as fast as they are."""
+
+
+def step_ms(tapes: Sequence[Tape], of_run: Callable[[Sequence[float]], float] = max) -> float:
+    """Step time of ranks that are replayed together, ms."""
+    return of_run(step_times_ns(tapes)) / NS_PER_MS
+
+
+def without_profiler(
+    tapes: tuple[Tape, ...], measured: UnprofiledTime | None
+) -> tuple[tuple[Tape, ...], tuple[Tape, ...], tuple[Tape, ...]]:
+    """The tapes with the profiler's cost taken out of the host's time: a fast, the usual and a slow host."""
+    low, high = 1.0 - HOST_SPREAD, 1.0 + HOST_SPREAD
+    if measured is not None:
+        tapes = _with_empty_queue(tapes, measured.step_ms)
+        share, own = fitted(tapes, measured.step_ms)
+        low_share, high_share = share * low, share * high
+    else:
+        share, spread = _usual_share(tapes[0].source.trace)
+        own, low_share, high_share = 1.0, share - spread, share + spread
+    fast = host_scaled(tapes, low_share, own * low)
+    return fast, host_scaled(tapes, share, own), host_scaled(tapes, high_share, own * high)
+
+
+def _with_empty_queue(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[Tape, ...]:
+    """The tapes with waits for batches that are as long as in the timed steps, where workers bring them: their queue
+    fills while the recorder starts, and recorded steps take from it what timed ones had to wait for."""
+    first = tapes[0]
+    if not first.source.trace.fed_by_workers or not _loading_ns(first):
+        return tapes
+    missing_ms = measured_ms - step_ms(host_scaled(tapes, _share_of_capture(first.source.trace)[0]))
+    if missing_ms <= FIT_TOLERANCE * measured_ms:
+        return tapes
+    longer = 1.0 + missing_ms / _slowest_ms(tapes, _loading_ns)
+    tails = [one.tail._replace(loading=round(one.tail.loading * longer)) for one in tapes]
+    return tuple(
+        replace(one, loading=_scaled(one.loading, longer), tail=tail) for one, tail in zip(tapes, tails, strict=True)
+    )
+
+
+def _usual_share(trace: Trace) -> tuple[float, float]:
+    """Share of the recorded dispatch that is left without the profiler, and how far it is from that in nine of ten
+    recordings."""
+    if not trace.operators_slowed:
+        return DISPATCH_SHARE_OF_CALLS, DISPATCH_RANGE_OF_CALLS
+    return DISPATCH_SHARE_WITH_STACKS if trace.collected.stacks else DISPATCH_SHARE, DISPATCH_RANGE
+
+
+def _share_of_capture(trace: Trace) -> tuple[float, float]:
+    """The same of a recording that comes with a stopwatch."""
+    share, within = _usual_share(trace)
+    return min(share, DISPATCH_SHARE_OF_CAPTURES) if trace.operators_slowed else share, within
+
+
+def fitted(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[float, float]:
+    """Shares of the dispatch, and of the host's own work, with which the replay takes about as long as was measured.
+
+    Many hosts lead to the same step where the GPU bounds it: of those the mean, as likely as shares of the dispatch
+    are in other recordings. A host that is only not slower than the GPU is faster than usual. Loading, and other long
+    work of the host, takes another time in another run, and what it is off by says nothing of the dispatch.
+    """
+    off = FIT_TOLERANCE * measured_ms + LOADING_SPREAD * _slowest_ms(tapes, _long_work_ns)
+    low, high = max(measured_ms - off, 0.0), measured_ms + off
+
+    def takes(share: float) -> float:
+        return step_ms(host_scaled(tapes, share))
+
+    fastest = takes(LEAST_SHARE)
+    if fastest > high:
+        return LEAST_SHARE, _bisected(lambda own: step_ms(host_scaled(tapes, LEAST_SHARE, own)) <= high, 0.0, 1.0)
+    slowest = takes(1.0)
+    if slowest < low:
+        return 1.0, 1.0
+    least = LEAST_SHARE if fastest >= low else _bisected(lambda one: takes(one) < low, LEAST_SHARE, 1.0)
+    most = 1.0 if slowest <= high else _bisected(lambda one: takes(one) <= high, least, 1.0)
+    usual, within = _share_of_capture(tapes[0].source.trace)
+    return _mean_between(usual, within / OF_RANGE, least, most), 1.0
+
+
+def _slowest_ms(tapes: tuple[Tape, ...], of_tape: Callable[[Tape], float]) -> float:
+    """Time of some kind, ms a step, of the rank with most of it."""
+    return max(of_tape(one) / one.steps for one in tapes) / NS_PER_MS
+
+
+def _loading_ns(tape: Tape) -> float:
+    return float(tape.loading.sum()) + tape.tail.loading
+
+
+def _long_work_ns(tape: Tape) -> float:
+    """Host time on input data and in other long work."""
+    work = np.append(tape.work, tape.tail.work)
+    return _loading_ns(tape) + float(work[work >= LONG_WORK_NS].sum())
+
+
+def _mean_between(mean: float, deviation: float, low: float, high: float) -> float:
+    """The mean of a normal distribution's part between two values."""
+    curve = NormalDist(mean, deviation)
+    part = curve.cdf(high) - curve.cdf(low)
+    if part < TAIL:
+        return min(max(mean, low), high)
+    return min(max(mean + deviation**2 * (curve.pdf(low) - curve.pdf(high)) / part, low), high)
+
+
+def _bisected(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """About the number of the range up to which it holds."""
+    for _ in range(FIT_ROUNDS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def evenly_fast(tapes: Sequence[Tape]) -> list[float]:
+    """What to multiply each rank's dispatch by so that a launch takes all of them as long, where they launch as many:
+    hosts of one program that differ in that do so by chance, and a profiler makes more of it."""
+    launches = np.array([len(tape.row) / tape.steps for tape in tapes])
+    each = np.array([float(tape.dispatch.sum()) / len(tape.row) for tape in tapes])
+    if launches.max() > SAME_PROGRAM * launches.min() or not each.all():
+        return [1.0] * len(tapes)
+    return (each.mean() / each).tolist()
+
+
+def host_scaled(tapes: tuple[Tape, ...], dispatch: float, own: float = 1.0) -> tuple[Tape, ...]:
+    """The tapes without the profiler, if these shares of the dispatch and of the host's own work (Python, loading) are
+    left."""
+    return tuple(
+        replace(
+            tape,
+            dispatch=_scaled(tape.dispatch - tape.sending, dispatch)
+            + _scaled(tape.sending, max(dispatch, SENDING_SHARE)),
+            sending=_scaled(tape.sending, max(dispatch, SENDING_SHARE)),
+            reading=_scaled(tape.reading, dispatch),
+            work=_scaled(tape.work, own),
+            loading=_scaled(tape.loading, own),
+            profiling=np.zeros_like(tape.profiling),
+            tail=Tail(
+                dispatch=round(tape.tail.dispatch * dispatch),
+                work=round(tape.tail.work * own),
+                loading=round(tape.tail.loading * own),
+                profiling=0,
+            ),
+        )
+        for tape in tapes
+    )
+
+
+def _scaled(times: I64, share: float) -> I64:
+    return np.rint(times * share).astype(np.int64)

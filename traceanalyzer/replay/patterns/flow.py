@@ -1,0 +1,110 @@
+"""What operators take from the one before them and give to the next, by shapes; which runs of them are a chain."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from traceanalyzer.analysis.roofline.op_models.tensors import Shape
+from traceanalyzer.replay.patterns.operators import Operator, count
+
+
+class _Product(NamedTuple):
+    """Places of an operator's data and weights among its tensors, and of its results' size among those of weights."""
+
+    named: re.Pattern[str]
+    data: int
+    weights: int
+    gives: int
+
+
+PRODUCTS = (
+    _Product(re.compile(r"^aten::linear$"), 0, 1, 0),
+    _Product(re.compile(r"^aten::(mm|matmul)$"), 0, 1, 1),
+    _Product(re.compile(r"^aten::addmm$"), 1, 2, 1),
+)
+SAME_SIZE = re.compile(
+    r"^aten::(relu_?|leaky_relu_?|elu_?|gelu|silu_?|mish|tanh_?|sigmoid_?|softplus|hardtanh_?|dropout|layer_norm|square"
+    r"|abs|exp_?|clamp_?|detach|contiguous)$"
+)
+"""Operators that give as many elements as they take, and take one tensor that is no weight."""
+PART = re.compile(r"^aten::(select|slice|narrow)$")
+COPY = re.compile(r"^aten::copy_$")
+"""Writes its second tensor into the first."""
+WRITES = re.compile(r"^aten::(copy_|add_|sub_)$")
+"""Writes its second tensor into the first, or adds it there."""
+JOINING = re.compile(r"^aten::(stack|cat|concat)$")
+"""Makes one tensor of several."""
+LARGER = re.compile(r"^aten::(add|sub|mul|div)_?$")
+"""Gives as many elements as the larger of its tensors has."""
+
+
+class Flow(NamedTuple):
+    """The shapes of what comes from the operator before and of what an operator gives; None where that is not known."""
+
+    takes: Shape | None
+    gives: Shape | None
+
+
+def flow(one: Operator) -> Flow:
+    """What an operator takes and gives."""
+    shapes = one.shapes
+    for kind in PRODUCTS:
+        if len(shapes) > kind.weights and len(shapes[kind.weights]) == 2 and one.named(kind.named):
+            return Flow(shapes[kind.data], (*shapes[kind.data][:-1], shapes[kind.weights][kind.gives]))
+    if len(shapes) > 1 and one.named(WRITES):
+        return Flow(shapes[1], shapes[0])
+    return Flow(shapes[0], shapes[0]) if shapes and one.named(SAME_SIZE) else Flow(None, None)
+
+
+def given_by(one: Operator) -> Shape | None:
+    """The shape of what an operator gives; None where that is not known."""
+    if one.shapes and one.named(LARGER):
+        return max(one.shapes, key=math.prod)
+    return flow(one).gives
+
+
+def is_shared(shape: Shape, by: Shape) -> bool:
+    """Whether all items of a batch, of which there are several, share a tensor of this shape."""
+    return len(by) > 0 and by[0] > 1 and (len(shape) < len(by) or shape[0] == 1)
+
+
+def is_chain(run: Sequence[Operator]) -> bool:
+    """Whether each of these operators takes what the one before it gives, one at least is a product, and the last does
+    not give what the first takes. Parts of other tensors may be taken: to begin with, which tells that no run takes
+    what another gives, or to write the result to."""
+    steps = [one for one in run if not one.named(PART)]
+    begun = run.index(steps[0]) if steps else len(run)
+    flows = [flow(one) for one in steps]
+    if not any(map(_multiplies, steps)) or count(run[begun:], PART) > count(steps, COPY) or not _passes_on(flows):
+        return False
+    return flows[0].takes != flows[-1].gives or _has_own_part(run, begun, flows[0].takes or ())
+
+
+def _passes_on(flows: Sequence[Flow]) -> bool:
+    """Whether each gives what the next one takes, and the last something."""
+    return flows[-1].gives is not None and all(None is not a.gives == b.takes for a, b in pairwise(flows))
+
+
+def _multiplies(one: Operator) -> bool:
+    return not one.named(SAME_SIZE) and not one.named(WRITES)
+
+
+def _has_own_part(run: Sequence[Operator], begun: int, taken: Shape) -> bool:
+    """Whether a run begins with a part of a tensor, and does not write its result to where another run may read: all
+    the parts that it takes are of one number."""
+    source = next((one.shapes[0] for one in reversed(run[:begun]) if one.shapes), ())
+    if not _is_part(taken, source):
+        return False
+    numbers = {one.texts[2] for one in run if one.named(PART)}
+    return not any(one.named(WRITES) for one in run) or (len(numbers) == 1 and all(numbers))
+
+
+def _is_part(shape: Shape, source: Shape) -> bool:
+    """Whether this may be the shape of a part of a tensor: without one dimension, or less of it."""
+    if len(shape) + 1 == len(source):
+        return any(source[:i] + source[i + 1 :] == shape for i in range(len(source)))
+    return len(shape) == len(source) and sum(a != b for a, b in zip(shape, source, strict=True)) == 1

@@ -1,0 +1,160 @@
+"""Calls of one model right after each other, of which none needs another: shapes tell them from layers and time steps.
+
+Either no call gives what the next one takes, as where views of one picture are compared: the input's shape is not met
+in a call any more once the model has taken it, and its result has another size. Or the calls give what they take, but
+the program works on these tensors between runs of calls only, and then puts the results of a run together. Or as many
+results as there are calls (crops, documents, molecules) are put into one tensor, and nothing is carried from call to
+call: a recurrent product takes a tensor that nothing before it in the call has given. Where the items' sizes go up and
+down from call to call, no state of that size goes from one to the next.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from itertools import chain
+
+from traceanalyzer.analysis.roofline.op_models.tensors import Shape
+from traceanalyzer.replay.patterns.flow import JOINING, given_by
+from traceanalyzer.replay.patterns.operators import Operator
+from traceanalyzer.replay.patterns.repeats import Repeat
+from traceanalyzer.trace import I32
+
+FEWEST_ITEMS = 4
+"""Fewer calls in a loop are told by other means."""
+MOST_LISTED = 30
+"""PyTorch's recorder leaves out the shapes of longer lists of tensors."""
+WEIGHTS = re.compile(r"^aten::(linear|addmm|mm|matmul|bmm|baddbmm|conv\w*|embedding\w*|_scaled_mm)$")
+WEIGHTS_FIRST = re.compile(r"^aten::(addmm|embedding\w*)$")
+"""The second tensor of these is the data: a bias, or rows to look up, come before it."""
+EITHER_DATA = re.compile(r"^aten::(matmul|bmm|baddbmm)$")
+"""Either operand may be data."""
+TAKES_STATE = re.compile(r"^aten::(linear|addmm|mm|matmul|conv\w*|stack|cat|concat|lstm\w*|gru\w*|rnn\w*)$")
+"""Operators through which a recurrent cell takes its state."""
+CELL = re.compile(r"(lstm|gru|rnn\w*)_cell")
+REDUCES = re.compile(
+    r"^aten::(\w*pool\w*|mean|sum|amax|amin|max|min|prod|norm|linalg_vector_norm|logsumexp|argmax|argmin)$"
+)
+"""Operators that give fewer elements than they take."""
+PUTS_TOGETHER = re.compile(r"^aten::(add|sub|mul|div|lerp|addcmul|rsub)_?$")
+Run = Sequence[Operator]
+
+
+def has_weights(one: Operator) -> bool:
+    """Whether an operator may multiply by weights, or look rows of them up."""
+    return one.named(WEIGHTS)
+
+
+def _data_and_weights(one: Operator) -> tuple[list[Shape], list[Shape]]:
+    """What an operator takes beside weights, and the shapes of these."""
+    if not has_weights(one) or one.named(EITHER_DATA):
+        return one.listed or one.shapes, []
+    place = 1 if one.named(WEIGHTS_FIRST) else 0
+    return one.shapes[place : place + 1], one.shapes[:place] + one.shapes[place + 1 :]
+
+
+def of_other_size(operators: Run, run: Repeat) -> bool:
+    """Whether no call gives what the next one takes."""
+    call = operators[run.first : run.first + run.period]
+    taken, given = _model_takes(call), given_by(call[-1])
+    if taken is None or given is None or math.prod(taken) == math.prod(given):
+        return False
+    return not _met_again(call, taken)
+
+
+def put_together(operators: Run, run: Repeat) -> bool:
+    """Whether results of the calls are put together after them, and what they take is worked on nowhere within."""
+    call = operators[run.first : run.first + run.period]
+    taken = _model_takes(call)
+    if taken is None or any(taken in one.shapes and not has_weights(one) for one in call):
+        return False
+    after = operators[run.stop : run.stop + run.times]
+    return any(one.named(PUTS_TOGETHER) and one.shapes.count(taken) > 1 for one in after)
+
+
+def share_weights_only(operators: Run, steps: I32, run: Repeat) -> bool:
+    """Whether these calls share only their weights, and what they give is put together in the same step."""
+    if run.times < FEWEST_ITEMS or not _collected(operators, steps, run):
+        return False
+    calls = [operators[at : at + run.period] for at in run.begins]
+    if any(_weights(call) != _weights(calls[0]) for call in calls) or _carries(calls[0]):
+        return False
+    taken = [next(iter(_data_and_weights(_first_with_weights(call))[0]), ()) for call in calls]
+    return _up_and_down(taken) if len(set(taken)) > 1 else _gives_other_size(calls[0], taken[0])
+
+
+def _weights(call: Run) -> list[list[Shape]]:
+    return [_data_and_weights(one)[1] for one in call if has_weights(one)]
+
+
+def _first_with_weights(call: Run) -> Operator:
+    return next(one for one in call if has_weights(one))
+
+
+def _model_takes(call: Run) -> Shape | None:
+    """The shape of what the first operator with weights takes; None for words to look up."""
+    first = _first_with_weights(call)
+    return first.shapes[0] if first.shapes and "embedding" not in first.name else None
+
+
+def _met_again(call: Run, taken: Shape) -> bool:
+    """Whether an operator after the first with weights takes a tensor of this shape."""
+    begun = next(i for i, one in enumerate(call) if has_weights(one))
+    return any(taken in one.shapes for one in call[begun + 1 :])
+
+
+def _collected(operators: Run, steps: I32, run: Repeat) -> bool:
+    """Whether as many tensors as there are calls are made one after them."""
+    wanted = min(run.times, MOST_LISTED + 1)
+    for one, step in zip(operators[run.stop :], steps[run.stop :].tolist(), strict=True):
+        if step != steps[run.first]:
+            return False
+        if one.named(JOINING) and wanted == (len(one.listed) or MOST_LISTED + 1):
+            return True
+    return False
+
+
+def _up_and_down(shapes: list[Shape]) -> bool:
+    """Whether sizes rise and fall, as those of items do; a text that is written, or a pyramid, has them in order."""
+    sizes = [math.prod(shape) for shape in shapes]
+    return sizes not in (sorted(sizes), sorted(sizes, reverse=True))
+
+
+def _gives_other_size(call: Run, taken: Shape) -> bool:
+    """Whether a call gives nothing of the size that it takes."""
+    given = given_by(call[-1])
+    if given is None and not call[-1].named(REDUCES):
+        return False
+    return not _met_again(call, taken) and (given is None or math.prod(given) != math.prod(taken))
+
+
+def _carries(call: Run) -> bool:
+    """Whether a product or a joint of tensors takes one, of as many rows as the call's input, that nothing before it in
+    the call can have given: a state. What an operator gives is known of some; one of others may have given anything."""
+    data = list(map(_by_size, call))
+    rows = next(chain.from_iterable(found.values() for found in data), (0,))[0]
+    known, given_anything = set[int](), True
+    for one, found in zip(call, data, strict=True):
+        unexplained = [shape[0] for size, shape in found.items() if size not in known][given_anything:]
+        if one.named(CELL) or (rows in unexplained and one.named(TAKES_STATE)):
+            return True
+        given = _size_given(one)
+        given_anything = not given or (given_anything and found.keys() <= known)
+        known |= found.keys() | given
+    return False
+
+
+def _size_given(one: Operator) -> set[int]:
+    """Elements of what an operator gives, where that is known."""
+    shape = given_by(one)
+    return set() if shape is None else {math.prod(shape)}
+
+
+def _by_size(one: Operator) -> dict[int, Shape]:
+    """Batches that an operator takes beside weights, the first of each size."""
+    found = dict[int, Shape]()
+    for shape in _data_and_weights(one)[0]:
+        if len(shape) > 1:
+            found.setdefault(math.prod(shape), shape)
+    return found

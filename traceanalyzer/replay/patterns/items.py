@@ -1,0 +1,181 @@
+"""Stretches that each have an item of a batch: a program takes the first dimension of a tensor apart and works on each.
+
+Nothing else tells such calls from the layers of one model, which repeat alike: a model that is called for each of 24
+texts launches what one of 24 times the layers would.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from traceanalyzer.analysis.roofline.op_models.tensors import Tensor
+from traceanalyzer.replay.on_tape import forward_operators, in_backward
+from traceanalyzer.replay.patterns.named import are_named, texts
+from traceanalyzer.replay.patterns.operators import Operator, operators
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.trace import I32, I64, Bool
+from traceanalyzer.trace.distinct import distinct
+
+APART = re.compile(r"^aten::unbind$")
+"""Iterating over a tensor."""
+SPLITS = re.compile(r"^aten::(unbind|split|split_with_sizes)$")
+"""Takes a tensor apart: into its items, into parts of so many, or of these numbers of them."""
+TAKES = re.compile(r"^aten::unsqueeze$")
+"""Makes a batch of one of an item."""
+PICKS = re.compile(r"^aten::(select|slice|narrow)$")
+"""Takes an item out of a batch by its number."""
+WRITES = re.compile(r"^aten::(copy_|fill_|zero_)$")
+"""Writes to what was picked right before it."""
+WORDS = re.compile(r"^aten::embedding$")
+"""Looks tokens up; its second operand is a batch of texts."""
+FEWEST_ITEMS = 4
+NUMBER = 2
+"""Place of an item's number among such an operator's values, after the dimension."""
+
+
+class _Forward(NamedTuple):
+    """The outermost operators of a step's forward pass."""
+
+    operator: list[Operator]
+    start: I64
+    """When the host calls them, ns."""
+    shapes: I32
+    """Codes of texts, -1 where there is none."""
+    apart: Bool
+    splits: Bool
+    takes: Bool
+    """Whether they are called like `APART`, `SPLITS`, `TAKES`."""
+    picks: Bool
+    """Whether they take a part of a tensor by its number, but not to write to it."""
+
+
+def _of_steps(tape: Tape) -> list[_Forward]:
+    """Those of each step on the tape."""
+    tree, shapes = tape.source.linked.tree, tape.source.trace.host_ranges.shapes
+    outer = forward_operators(tape)
+    step = np.searchsorted(tape.source.timed.steps.host_start, tree.start[outer], side="right") - 1
+    outer, step = (column[np.isin(step, tape.step_of_op)] for column in (outer, step))
+    apart, splits, takes, picks, written = (
+        are_named(tape.source.linked, outer, pattern) for pattern in (APART, SPLITS, TAKES, PICKS, WRITES)
+    )
+    for i in np.flatnonzero(picks[:-1])[::-1].tolist():  # a part of a part, too
+        written[i] |= written[i + 1]
+    columns = (tree.start[outer], shapes[tree.row[outer]], apart, splits, takes, picks & ~written)
+    mine = [step == one for one in distinct(tape.step_of_op).tolist()]
+    known = operators(tape.source.linked)
+    return [_Forward(known.of_nodes(outer[here]), *(column[here] for column in columns)) for here in mine]
+
+
+def item_starts(tape: Tape) -> Bool:
+    """The ops with which work on the next item of a batch begins; where there is a backward pass only if each item has
+    one of its own: of several items together, those of a sequence may depend on each other."""
+    called = tape.source.trace.api_calls.start[tape.call][tape.event]
+    backward = in_backward(tape)
+    learns = bool(backward.any())
+    result = np.zeros(len(tape.row), bool)
+    for times in _batches(tape, least_dimensions=1 if learns else 2):
+        first = np.searchsorted(called, np.array(times, np.int64))
+        first = first[first < len(called)]
+        if learns and (not len(first) or result[first[0] : first[-1] + 1].any() or not _each_learns(first, backward)):
+            continue
+        result[first] = True
+    return result
+
+
+def _each_learns(first: I64, backward: Bool) -> bool:
+    """Whether there is a backward pass between any two of the ops with which items begin, and after the last."""
+    passed = np.append(np.cumsum(backward)[np.maximum(first - 1, 0)], backward.sum())
+    return bool((np.diff(passed) > 0).all())
+
+
+def takes_items(tape: Tape, calls: Bool) -> bool:
+    """Whether each step takes several items out of a tensor, in whatever way, or makes batches of one of them, before
+    the last of these ops. Calls that need each other, as iterations of a solver or moves of a game, do neither."""
+    called, step = tape.source.trace.api_calls.start[tape.call][tape.event], tape.step_of_op
+    ends = [called[calls & (step == one)].max(initial=0) for one in distinct(step).tolist()]
+    return all(_takes_items(one, end) for one, end in zip(tape.memo(_of_steps), ends, strict=True))
+
+
+def _takes_items(of: _Forward, end: int) -> bool:
+    before = of.start < end
+    numbers = dict[tuple[int, str], list[int]]()
+    for i in np.flatnonzero(of.picks & before).tolist():
+        dimension, number = (*of.operator[i].values, "", "", "")[NUMBER - 1 : NUMBER + 1]
+        if number.isdecimal():
+            numbers.setdefault((int(of.shapes[i]), dimension), []).append(int(number))
+    splits = _along_first(of, of.splits & before)
+    singles = _along_first(of, of.takes & before)
+    if any(_parts(one) >= FEWEST_ITEMS for one in splits) or len(singles) >= FEWEST_ITEMS:
+        return True
+    return any(_of_items(of, dimension) for (_, dimension), of in numbers.items())
+
+
+def _along_first(of: _Forward, chosen: Bool) -> list[Operator]:
+    """Those of the chosen operators that work along the first of several dimensions."""
+    found = (of.operator[i] for i in np.flatnonzero(chosen).tolist())
+    return [one for one in found if one.values[-1:] in ((), ("0",)) and len(one.first) > 1]
+
+
+def _parts(one: Operator) -> int:
+    """Into how many parts an operator takes the first dimension of a tensor."""
+    size = one.values[1] if len(one.values) > NUMBER else "1"
+    return one.first[0] // max(int(size), 1) if size.isdecimal() else size.count(",") + 1
+
+
+def _of_items(numbers: list[int], dimension: str) -> bool:
+    """Whether these are numbers of items: other dimensions, such as time, are gone through in order."""
+    several = len(set(numbers)) >= FEWEST_ITEMS
+    in_order = all(a <= b for a, b in pairwise(numbers)) or all(a >= b for a, b in pairwise(numbers))
+    return several and (dimension == "0" or not in_order)
+
+
+def _batches(tape: Tape, least_dimensions: int) -> Iterator[list[int]]:
+    """For each batch of a step that is taken apart, when the host takes its items, ns."""
+    for of in tape.memo(_of_steps):
+        for batch, count in sorted(Counter(of.shapes[of.apart].tolist()).items()):
+            shape = _shape(of, batch)
+            items = [i for i in np.flatnonzero(of.takes).tolist() if of.operator[i].first == shape[1:]]
+            if len(shape) > 1 and len(items) == shape[0] * count >= FEWEST_ITEMS * count:
+                yield of.start[items].tolist()
+        yield from _picked(of, least_dimensions)
+
+
+def _picked(of: _Forward, least_dimensions: int) -> Iterator[list[int]]:
+    """The same of batches whose items are picked by their numbers."""
+    for batch in distinct(of.shapes[of.picks]).tolist():
+        shape, picked = _shape(of, batch), np.flatnonzero(of.picks & (of.shapes == batch))
+        if len(shape) >= least_dimensions and shape[0] >= FEWEST_ITEMS:
+            yield of.start[picked[_next_ones([of.operator[i] for i in picked.tolist()], shape[0])]].tolist()
+
+
+def _shape(of: _Forward, batch: int) -> tuple[int, ...]:
+    """The shape of the first operand of what has this text of shapes."""
+    return of.operator[int((of.shapes == batch).argmax())].first
+
+
+def _next_ones(picks: list[Operator], count: int) -> Bool:
+    """Which of these operators take the next one of so many items along the first dimension, by their values; none if
+    they do not take all of them in turn."""
+    along = all(len(one.values) > NUMBER and one.values[NUMBER - 1] == "0" for one in picks)
+    numbers = [one.values[NUMBER] if along else "" for one in picks]
+    new = np.array([a != b for a, b in pairwise(["", *numbers])], bool)
+    return new & (along and len(set(numbers)) == count and int(new.sum()) % count == 0)
+
+
+def single_tokens(tape: Tape) -> Bool:
+    """The ops that look up one token of each text: a decoder that goes on from what it has just said."""
+    around = tape.around
+    words = texts(tape.source.linked, WORDS)[around.name]
+    words[words] = [_one_token(one) for one in operators(tape.source.linked).of_rows(around.row[words])]
+    return around.inside(words)[tape.event]
+
+
+def _one_token(lookup: Operator) -> bool:
+    texts = lookup.inputs[1] if len(lookup.inputs) > 1 else None
+    return isinstance(texts, Tensor) and len(texts.shape) > 1 and texts.shape[-1] == 1

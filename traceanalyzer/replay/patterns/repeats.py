@@ -1,0 +1,144 @@
+"""Equal stretches of operators right after each other: how loops of a program look in a recording.
+
+Operators stand in the order in which they launch; what makes two of them equal (name, shapes, step) is told by a code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from traceanalyzer.analysis.algebra.ordering import where_changed
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.replay.on_tape import in_backward, of_launches, of_operators
+from traceanalyzer.replay.patterns.operators import Operator, operators
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.trace import I32, I64, Bool
+
+Entry = TypeVar("Entry", bound=np.generic)
+Test = Callable[[Sequence[Operator]], bool]
+"""Whether a stretch of operators is what is looked for."""
+
+
+class Launching(NamedTuple):
+    """Outermost operators that launch something, one entry a call, in launch order; whatever launches outside of
+    operators has entries, too, with no node."""
+
+    node: I64
+    """Of the host tree, -1 without an operator."""
+    first: I64
+    """Its first op on the tape: those up to the next entry's are its own."""
+    step: I32
+    name: I32
+    shapes: I32
+    """Codes of texts, -1 where there is none."""
+    backward: Bool
+    """Whether it is part of a backward pass."""
+
+    @property
+    def forward(self) -> I64:
+        """The entries that are operators outside of the backward pass."""
+        return np.flatnonzero(~self.backward & (self.node >= 0))
+
+    def of_ops(self, values: NDArray[Entry], count: int) -> NDArray[Entry]:
+        """The values, one for each entry, for each of so many ops."""
+        return np.repeat(values, np.diff(self.first, append=count))
+
+
+def launching(tape: Tape) -> Launching:
+    """The operators of a tape's steps."""
+    ranges = tape.source.trace.host_ranges
+    outer = of_launches(tape, tape.source.linked.tree.outer_operator).astype(np.int64)
+    step = tape.step_of_op
+    first = np.flatnonzero(where_changed(outer) | where_changed(step))
+    node = outer[first]
+    name, shapes = (of_operators(tape, node, column) for column in (ranges.name, ranges.shapes))
+    return Launching(node, first, step[first], name, shapes, in_backward(tape)[first])
+
+
+class Repeat(NamedTuple):
+    """Entries of a sequence that come again and again, right after each other."""
+
+    first: int
+    period: int
+    times: int
+
+    @property
+    def stop(self) -> int:
+        """The entry after the last of them."""
+        return self.first + self.period * self.times
+
+    @property
+    def begins(self) -> range:
+        """The first entry of each stretch."""
+        return range(self.first, self.stop, self.period)
+
+
+@dataclass(frozen=True)
+class Loop:
+    """So many equal stretches at least, of so many operators at most, that are not made of equal parts themselves and
+    pass a test."""
+
+    fewest: int
+    longest: int
+    is_turn: Test
+
+    def find(self, tape: Tape, nodes: I64, code: I64) -> list[Repeat]:
+        """Where these operators, nodes of the host tree with a code each, do so, short stretches first."""
+        known, taken, found = operators(tape.source.linked), np.zeros(len(code), bool), list[Repeat]()
+        for period in range(1, min(self.longest, len(code) // self.fewest) + 1):
+            for run in in_a_row(code, period, taken):
+                turn = slice(run.first, run.first + period)
+                if run.times < self.fewest or period_of(code[turn]) < period:
+                    continue
+                if self.is_turn(known.of_nodes(nodes[turn])):
+                    taken[run.first : run.stop] = True
+                    found.append(run)
+        return found
+
+
+def in_a_row(code: I64, period: int, taken: Bool) -> Iterator[Repeat]:
+    """Where stretches of so many entries, none of them taken yet, equal the one before them."""
+    same = (code[period:] == code[:-period]) & ~taken[period:] & ~taken[:-period]
+    edge = np.flatnonzero(np.diff(np.concatenate(([0], same.astype(np.int8), [0]))))
+    for start, stop in zip(edge[::2].tolist(), edge[1::2].tolist(), strict=True):
+        yield Repeat(start, period, (stop - start) // period + 1)
+
+
+def by_distance(code: I64, shortest: int, longest: int, most_tried: int) -> list[Repeat]:
+    """Stretches of so many entries that come several times in a row and are not made of equal parts themselves, as
+    layers are: one of their operators is met once in each, and the distance between two of its kind is their length.
+    The commonest distances are tried."""
+    order = np.argsort(code, kind="stable")
+    apart = np.diff(order)[code[order][1:] == code[order][:-1]]
+    periods, often = np.unique(apart[(apart >= shortest) & (apart <= longest)], return_counts=True)
+    found, taken = list[Repeat](), np.zeros(len(code), bool)
+    for period in np.sort(periods[np.argsort(-often, kind="stable")][:most_tried]).tolist():
+        for run in in_a_row(code, period, taken):
+            if run.times > 1 and period_of(code[run.first : run.first + period]) == period:
+                taken[run.first : run.stop] = True
+                found.append(run)
+    return found
+
+
+def latest(code: I64, run: Repeat) -> Repeat:
+    """The same run from the last place at which as many stretches can begin: where the one before it ends as all of
+    them do, it may begin later than it seems to."""
+    after = code[run.stop :][: run.period]
+    alike = after == code[run.first :][: len(after)]
+    return run._replace(first=run.first + (len(after) if alike.all() else int(alike.argmin())))
+
+
+def period_of(code: I32 | I64) -> int:
+    """After how many entries these repeat themselves, their number where they do not."""
+    parts = (part for part in range(1, len(code) // 2 + 1) if len(code) % part == 0)
+    return next((part for part in parts if (code[part:] == code[:-part]).all()), len(code))
+
+
+def codes(*columns: I64 | I32) -> I64:
+    """A number for each kind of rows that these columns have together."""
+    _, code = np.unique(np.stack(columns), axis=1, return_inverse=True)
+    return code.reshape(-1).astype(np.int64)

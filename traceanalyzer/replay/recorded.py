@@ -1,0 +1,264 @@
+"""The tape of a recording: its steady steps' host time, launches, waits and dependencies."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.blocks import scatter
+from traceanalyzer.analysis.algebra.intervals import IntervalSet, contains, intersect, join, measure, union
+from traceanalyzer.analysis.algebra.lookup import look_up
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.causes.dependencies import Dependencies
+from traceanalyzer.analysis.causes.reads import read_ranges
+from traceanalyzer.analysis.causes.start import waited_for
+from traceanalyzer.analysis.causes.started import Started
+from traceanalyzer.analysis.joined.blocking import RETURN_LATENCY_NS
+from traceanalyzer.analysis.joined.joined import Joined
+from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.analysis.names.collectives import CALLS
+from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.analysis.time.host_timeline import HostState
+from traceanalyzer.analysis.time.launch_queue import blocked_time
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.replay.tape import Tail, Tape
+from traceanalyzer.replay.typical_steps import typical_steps
+from traceanalyzer.trace import I32, I64, Bool
+from traceanalyzer.trace.distinct import distinct
+
+LONG_HELD_NS = 100_000
+"""An op that is queued starts within this, unless it waits for something on another stream."""
+HELD_BY_OPS = 8
+"""Those that ended before it among which that is looked for."""
+
+
+def make_tape(rated: Rated, typical: Bool | None = None) -> Tape | None:
+    """The tape of the steady steps (those that `typical_steps` chooses, unless given); None where launches or device
+    work were not recorded."""
+    if not (rated.timed.steady_ops & (rated.linked.launch >= 0)).any():
+        return None
+    typical = typical_steps(rated.causes) if typical is None else typical
+    kept, whole = _host_windows(rated.timed, typical)
+    rows, chosen = _on_tape(rated, typical, whole)
+    if not len(rows) or not len(chosen):
+        return None
+    begin = _cut_at(rated)
+    host = _host_time(rated.started, rows, kept if begin is None else _from(kept, begin))
+    event = np.searchsorted(rows, rated.linked.launch[chosen])
+    return _tape(rated, rows, chosen, event, host, int(typical.sum()), _latency_from(rated, chosen, begin))
+
+
+def _on_tape(rated: Rated, typical: Bool, host: IntervalSet) -> tuple[I64, I64]:
+    """The API calls that are events, those that launch or wait in the host's time, and the ops that these launch, in
+    launch order."""
+    ops, calls, launch = rated.trace.device_ops, rated.trace.api_calls, rated.linked.launch
+    chosen = np.flatnonzero(rated.timed.steady_ops & (launch >= 0))
+    chosen = chosen[typical[rated.timed.steps.of_op[chosen]]]
+    launching = rated.joined.blocks.copy()
+    launching[launch[chosen]] = True
+    rows = np.flatnonzero(launching & contains(host, calls.start))
+    chosen = chosen[np.isin(launch[chosen], rows)]
+    return rows, chosen[np.lexsort((ops.start[chosen], launch[chosen]))]
+
+
+def _tape(rated: Rated, rows: I64, chosen: I64, event: I64, host: _HostTime, steps: int, latency: I64) -> Tape:
+    ops, starts = rated.trace.device_ops, rated.started.starts
+    held, dependencies = _held_by_others(rated.started, chosen)
+    waits, waits_for = _waits(rated.timed, rows, chosen)
+    before = _HostTime(*(column[:-1] for column in host))
+    return Tape(
+        steps=steps,
+        **before._asdict(),
+        waits=waits,
+        waits_for=waits_for,
+        reads=contains(read_ranges(rated.linked), rated.trace.api_calls.start[rows]),
+        call=rows,
+        tail=_tail(host, _begins_step(rated.timed.steps.of_op[chosen], event)),
+        event=event,
+        stream=starts.stream[chosen],
+        duration=(ops.end - ops.start)[chosen],
+        alone=_alone(rated.linked, chosen),
+        latency=latency,
+        gap=starts.pause[chosen].astype(np.int64) + held,
+        dependencies=dependencies,
+        communication=rated.linked.is_communication[chosen],
+        copy=rated.linked.is_copy[chosen],
+        meeting=np.full(len(chosen), -1, np.int64),
+        row=chosen,
+        source=rated,
+    )
+
+
+def _held_by_others(started: Started, chosen: I64) -> tuple[I64, Dependencies]:
+    """What each op was held beyond its usual pause, ns, and what it waits for on other streams: one that was held for
+    long waited for the op of another stream that ended last before it, not for so much time."""
+    ops, stream = started.trace.device_ops, started.starts.stream[chosen]
+    held, found = started.starts.held[chosen].astype(np.int64), started.starts.dependencies.among(chosen)
+    start, end, also_on = ops.start[chosen], ops.end[chosen], found.also_on.copy()
+    ended = np.argsort(end, kind="stable")
+    last = np.searchsorted(end[ended], start, side="right")
+    for i in np.flatnonzero((held >= LONG_HELD_NS) & (also_on < 0)).tolist():
+        candidates = ended[max(last[i] - HELD_BY_OPS, 0) : last[i]][::-1]
+        usable = candidates[(candidates < i) & (stream[candidates] != stream[i])]
+        usable = usable[end[usable] > start[i] - held[i]]
+        if len(usable):
+            also_on[i], held[i] = usable[0], 0
+    return held, Dependencies(found.on, found.delay, also_on)
+
+
+def _host_windows(timed: Timed, typical: Bool) -> tuple[IntervalSet, IntervalSet]:
+    """Host time of the tape's steps, each with what follows it up to the next; a step's host range is cut to the
+    length of its window, because the recorder's own start-up and stop are not the step's. And the same from the first
+    launch of each step on: a host that is ahead may take longer for a step than the device, which runs all of it."""
+    steps = timed.steps
+    begin = np.maximum(steps.host_start, steps.host_end - steps.duration)
+    until = np.append(np.maximum(steps.host_start[1:], steps.host_end[:-1]), steps.host_end[-1])
+    calls = timed.linked.launch[(steps.of_op == len(steps) - 1) & (timed.linked.launch >= 0)]
+    launched = timed.trace.api_calls.start[calls]
+    if len(calls) and launched.min() < begin[-1]:
+        begin[-1] = steps.host_start[-1]
+        until[-1] = min(until[-1], max(int(launched.max()) + 1, int(begin[-1] + steps.duration[-1])))
+    first = np.maximum(np.minimum(begin, _first_launches(timed)), steps.host_start)
+    return union(begin[typical], until[typical]), union(first[typical], until[typical])
+
+
+def _first_launches(timed: Timed) -> I64:
+    """When the host launched the first op of each step."""
+
+    def launched(step: I32, call: I32) -> tuple[I32, I64]:
+        known = (call >= 0) & (step >= 0)
+        return step[known], timed.trace.api_calls.start[call[known]]
+
+    never = np.full(len(timed.steps), np.iinfo(np.int64).max)
+    return scatter(np.minimum, never, launched, timed.steps.of_op, timed.linked.launch)
+
+
+def _cut_at(rated: Rated) -> int | None:
+    """Where the only step begins, if that is where its device work does: what the host did before is not part of it.
+    Of several steps the next one's lead takes the place of the first one's."""
+    ops, steps = rated.trace.device_ops, rated.timed.steps
+    first = np.flatnonzero(steps.of_op == 0)[:1]
+    if len(steps) > 1 or not len(first) or ops.start[first[0]] != steps.start[0]:
+        return None
+    return int(steps.start[0]) if steps.start[0] > steps.host_start[0] else None
+
+
+def _from(kept: IntervalSet, begin: int) -> IntervalSet:
+    last = int(kept.end[-1])
+    return intersect(kept, union(np.array([min(begin, last - 1)]), np.array([last])))
+
+
+def _latency_from(rated: Rated, chosen: I64, begin: int | None) -> I64:
+    """Launch latency of ops in a step that begins here: of what was launched before only what is left of it."""
+    latency = rated.started.starts.latency[chosen].astype(np.int64)
+    if begin is None:
+        return latency
+    left = np.maximum(rated.trace.device_ops.start[chosen] - begin, 0)
+    return np.where(rated.linked.launch_time[chosen] < begin, np.minimum(latency, left), latency)
+
+
+def _alone(linked: Linked, chosen: I64) -> I64:
+    """Duration of each op, for compute beside a collective that of its like (same name) without one, ns."""
+    ops = linked.trace.device_ops
+    duration = (ops.end - ops.start)[chosen]
+    collective = union(ops.start[linked.is_communication], ops.end[linked.is_communication])
+    beside = measure(collective, ops.start[chosen], ops.end[chosen]) * 2 > duration
+    slowed = beside & ~linked.is_communication[chosen]
+    result = duration.copy()
+    for name in distinct(ops.name[chosen[slowed]]).tolist():
+        like = ops.name[chosen] == name
+        free = like & ~beside
+        if free.any():
+            result[like & slowed] = np.minimum(duration[like & slowed], int(np.median(duration[free])))
+    return result
+
+
+class _HostTime(NamedTuple):
+    """Host time before each event and, last, after all of them, ns."""
+
+    dispatch: I64
+    work: I64
+    loading: I64
+    reading: I64
+    sending: I64
+    profiling: I64
+
+
+def _begins_step(step: I32, event: I64) -> I64:
+    """The first event of each step but the first."""
+    events = np.sort(event[np.diff(step, prepend=step[:1]) > 0])
+    return distinct(events)
+
+
+def _tail(host: _HostTime, begins: I64) -> Tail:
+    """Host time after the last event, ns: its dispatch and work no longer than between two steps of the tape, because
+    there the recorder ends."""
+    dispatch, work = int(host.dispatch[-1]), int(host.work[-1])
+    if len(begins):
+        dispatch = min(dispatch, int(np.median(host.dispatch[begins])))
+        work = min(work, int(np.median(host.work[begins])))
+    return Tail(dispatch, work, int(host.loading[-1]), int(host.profiling[-1]))
+
+
+def _host_time(timed: Started, rows: I64, kept: IntervalSet) -> _HostTime:
+    calls = timed.trace.api_calls
+    start = np.append(min(kept.start[0], calls.start[rows[0]]), calls.start[rows])
+    end = np.append(calls.start[rows], kept.end[-1])
+    states = {state: intersect(covered, kept) for state, covered in timed.timed.timeline.states.items()}
+    profiling = measure(intersect(timed.timed.timeline.profiler, kept), start, end)
+    loading = measure(states[HostState.INPUT], start, end)
+    work = sum(measure(states[s], start, end) for s in (HostState.WORK, HostState.ALLOCATE, HostState.COMMUNICATION))
+    waited = np.append(0, waited_time(timed.joined, rows) + blocked_time(timed.timed, rows))
+    work = np.maximum(work - profiling, 0)
+    dispatch = np.maximum(measure(kept, start, end) - loading - work - profiling - waited, 0)
+    brings = np.append(timed.call_brings_input[rows], False)
+    loading, work = np.where(brings, loading + work, loading), np.where(brings, 0, work)
+    reading = np.clip(measure(_reading(timed.joined), start, end) - waited, 0, dispatch)
+    sending = np.minimum(measure(_sending(timed.linked), start, end), dispatch - reading)
+    return _HostTime(dispatch, work, loading, reading, sending, profiling)
+
+
+def _waits(timed: Timed, rows: I64, chosen: I64) -> tuple[Bool, I64]:
+    """Which of these calls wait for device work; and, where one returned while work launched before it still ran, as a
+    wait for an event does, the place among the `chosen` ops of the one that it waited for, -1 for the others. One that
+    waited for nothing, or for no chosen op, does not wait."""
+    calls = timed.trace.api_calls
+    waits, result = timed.joined.blocks[rows].copy(), np.full(len(rows), -1, np.int64)
+    early = waits & (timed.linked.api_kind[rows] == ApiKind.SYNC)
+    early &= timed.linked.drained_at(calls.start[rows]) > calls.end[rows] + RETURN_LATENCY_NS
+    if not early.any():
+        return waits, result
+    place = np.full(len(timed.trace.device_ops), -1, np.int64)
+    place[chosen] = np.arange(len(chosen))
+    found, op = waited_for(timed, rows[early])
+    result[np.searchsorted(rows, found)] = place[op]
+    return waits & (~early | (result >= 0)), result
+
+
+def _sending(linked: Linked) -> IntervalSet:
+    """Host time in calls of collectives."""
+    ranges = linked.trace.host_ranges
+    rows = texts_where(linked.trace.strings, CALLS.match)[ranges.name]
+    return union(ranges.start[rows], ranges.end[rows])
+
+
+def waited_time(joined: Joined, rows: I64) -> I64:
+    """How long each of these calls (ascending) waited for the device, ns: until what was launched before it ended."""
+    calls, ops = joined.trace.api_calls, joined.trace.device_ops
+    target = joined.linked.drained_at(calls.start[rows] + 1)
+    copying = np.flatnonzero(joined.linked.is_copy & (joined.linked.launch >= 0))
+    place = look_up(rows, joined.linked.launch[copying])
+    own = np.zeros(len(rows), np.int64)
+    own[place[place >= 0]] = ops.end[copying[place >= 0]]
+    target = np.maximum(target, own)
+    waited = np.clip(np.minimum(target, calls.end[rows]) - calls.start[rows], 0, None)
+    return np.where(joined.blocks[rows], waited, 0)
+
+
+def _reading(joined: Joined) -> IntervalSet:
+    """Host time in operators that only read a value, and in calls that wait and launch nothing."""
+    calls, waiting = joined.trace.api_calls, joined.blocks.copy()
+    waiting[joined.linked.launch[joined.linked.launch >= 0]] = False
+    return join(read_ranges(joined.linked), union(calls.start[waiting], calls.end[waiting]))

@@ -1,0 +1,283 @@
+"""What the step would take if one thing were different: each scenario is a small change of the tape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from traceanalyzer.analysis.causes.dependencies import Dependencies
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.replay.changes.capture import GRAPH_GAP_NS
+from traceanalyzer.replay.changes.communication.buckets import MB, BucketSize, rebucketed
+from traceanalyzer.replay.changes.edits import Change, parametric, with_dispatch, without, without_reads
+from traceanalyzer.replay.changes.fusion import (
+    ELEMENTWISE,
+    LEAST_KERNEL_NS,
+    Reading,
+    elementwise_fused,
+    fusing,
+)
+from traceanalyzer.replay.changes.optimizer import optimizer_by_lists, optimizer_fused
+from traceanalyzer.replay.hiding import Chosen
+from traceanalyzer.replay.on_tape import events_of
+from traceanalyzer.replay.patterns.named import ops_named
+from traceanalyzer.replay.spreads import GAIN_SPREAD, OF_KERNELS
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.replay.together import apart
+from traceanalyzer.trace import Bool
+
+
+def lower_median(times: Sequence[float]) -> float:
+    """The middle one, of an even number the lower of the two."""
+    return sorted(times)[(len(times) - 1) // 2]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A change and what it assumes."""
+
+    id: str
+    change: Change
+    basis: str
+    optimistic: Change | None = None
+    """A more optimistic reading of it, for the lower end of the range."""
+    pessimistic: Change | None = None
+    """A less optimistic reading of it, for the upper end of the range."""
+    missing: str = "the recording does not say what this needs"
+    """Why it is not predicted where `change` says None."""
+    step_of_run: Callable[[Sequence[float]], float] = max
+    """The run's step time from those of its ranks."""
+    may_cost: bool = False
+    """Whether it can make the step longer."""
+    hides: Chosen | None = None
+    """The ops that it hides behind the rest of the step: it cannot lead below the longer of the two (`hiding`)."""
+    parts: tuple[Scenario, ...] = ()
+    """The scenarios that it combines."""
+    spread: float = GAIN_SPREAD
+    """Share of what it gains by which its prediction may be off."""
+
+
+def no_host_syncs(tape: Tape) -> Tape:
+    """No wait for the device, and no operator whose only purpose is to read a value."""
+    return replace(without_reads(tape), waits=np.zeros_like(tape.waits))
+
+
+def launches_free(tape: Tape) -> Tape:
+    """Dispatch and launch calls cost the host nothing, as in a CUDA graph; waits and other work stay."""
+    return replace(
+        with_dispatch(tape, np.zeros_like(tape.dispatch)),
+        tail=tape.tail._replace(dispatch=0),
+        latency=np.zeros_like(tape.latency),
+        gap=np.minimum(tape.gap, GRAPH_GAP_NS),
+    )
+
+
+def input_ready(tape: Tape) -> Tape:
+    """Input data is there when it is asked for."""
+    return replace(tape, loading=np.zeros_like(tape.loading), tail=tape.tail._replace(loading=0))
+
+
+def no_host_work(tape: Tape) -> Tape:
+    """No long stretches of host work between launches."""
+    return replace(tape, work=np.zeros_like(tape.work), tail=tape.tail._replace(work=0))
+
+
+def copies_hidden(tape: Tape) -> Tape:
+    """Copies run beside the compute and nobody waits for them."""
+    return replace(without(tape, tape.copy), waits=tape.waits & ~events_of(tape, tape.copy))
+
+
+def all_copies(tape: Tape) -> Bool:
+    """Every memory copy."""
+    return tape.copy
+
+
+def communication_free(tape: Tape) -> Tape:
+    """No collective at all: nobody waits for another rank, and compute that ran beside one is no longer slowed."""
+    return without(replace(apart(tape), duration=tape.alone), tape.communication)
+
+
+def communication_overlapped(tape: Tape) -> Tape:
+    """Collectives run on streams of their own, and only the end of the step waits for them."""
+    own = np.where(tape.communication, int(tape.stream.max(initial=0)) + 1, tape.stream).astype(np.int32)
+    on = tape.dependencies.on
+    waits_for_one = (on >= 0) & tape.communication[np.maximum(on, 0)] & ~tape.communication
+    freed = Dependencies(
+        np.where(waits_for_one, -1, on), tape.dependencies.delay, np.full_like(tape.dependencies.also_on, -1)
+    )
+    return replace(tape, stream=own, dependencies=freed)
+
+
+def at_roofline(tape: Tape) -> Tape | None:
+    """Each kernel takes the time that its work needs at the GPU's limits; None where no kernel's is known."""
+    attainable = tape.source.roofline.attainable[tape.row]
+    known = np.isfinite(attainable) & tape.compute
+    if not known.any():
+        return None
+    reached = np.maximum(np.nan_to_num(attainable), LEAST_KERNEL_NS)
+    return replace(tape, duration=np.where(known, np.minimum(tape.duration, reached), tape.duration).astype(np.int64))
+
+
+def faster(pattern: str, factor: float) -> Scenario:
+    """The device work that a name (regular expression, see `ops_named`) stands for takes 1/factor of its time."""
+
+    def change(tape: Tape) -> Tape | None:
+        chosen = ops_named(tape.source.linked, pattern)[tape.row]
+        if not chosen.any():
+            return None
+        return replace(tape, duration=np.where(chosen, tape.duration / factor, tape.duration).astype(np.int64))
+
+    return Scenario(
+        f"{pattern}={factor:g}",
+        change,
+        f"device work of {pattern} {factor:g} times faster; the host's part stays as it is",
+        missing="no device work has this name",
+        may_cost=factor < 1.0,
+    )
+
+
+def gaps_closed(tape: Tape) -> Tape:
+    """No pause between queued ops."""
+    return replace(tape, gap=np.zeros_like(tape.gap))
+
+
+@parametric
+def less_compute(tape: Tape, share: float) -> Tape | None:
+    """All computation shorter by this share."""
+    return replace(tape, duration=np.where(tape.compute, tape.duration * (1.0 - share), tape.duration).astype(np.int64))
+
+
+def combined(*scenarios: Scenario) -> Scenario:
+    """All of them at once."""
+
+    def change(tape: Tape) -> Tape | None:
+        for scenario in scenarios:
+            changed = scenario.change(tape)
+            if changed is None:
+                return None
+            tape = changed
+        return tape
+
+    name, basis = "+".join(s.id for s in scenarios), "; ".join(s.basis for s in scenarios)
+    hides = next((s.hides for s in scenarios if s.hides is not None), None)
+    return Scenario(name, change, basis, hides=hides, parts=scenarios)
+
+
+def nobody_waited_for(tape: Tape) -> Tape | None:
+    """Collectives only transfer: all ranks are there at the same time."""
+    return apart(tape) if (tape.meeting >= 0).any() else None
+
+
+NO_HOST_SYNCS = Scenario(
+    "no_host_syncs", no_host_syncs, "the host never waits for the device, and operators that only read values are gone"
+)
+LAUNCHES_FREE = Scenario(
+    "launches_free", launches_free, "dispatch and launches cost nothing, as in a CUDA graph; waits stay"
+)
+NO_HOST_SYNCS_LAUNCHES_FREE = replace(
+    combined(NO_HOST_SYNCS, LAUNCHES_FREE),
+    basis="no waits, and dispatch and launches cost nothing: the step in a CUDA graph",
+)
+FUSED_ELEMENTWISE = Scenario(
+    "fused_elementwise",
+    elementwise_fused,
+    "each run of elementwise kernels on the same data, launched back to back, is one: it moves what the largest of "
+    "them moves, and has the arithmetic of all (upper end: it takes as long as the longest)",
+    optimistic=fusing(ELEMENTWISE, Reading.OPTIMISTIC),
+    pessimistic=fusing(ELEMENTWISE, Reading.PESSIMISTIC),
+    missing="no elementwise kernels are launched back to back",
+)
+FUSED_OPTIMIZER = Scenario(
+    "fused_optimizer",
+    optimizer_fused,
+    "Adam reads and writes everything once, in one launch for every few dozen tensors",
+    missing="no step of an Adam that is not fused already was recorded",
+    spread=OF_KERNELS,
+)
+FOREACH_OPTIMIZER = Scenario(
+    "foreach_optimizer",
+    optimizer_by_lists,
+    "each of Adam's operators takes a few dozen tensors in one launch",
+    missing="no step of an Adam that goes from tensor to tensor was recorded",
+)
+INPUT_READY = Scenario("input_ready", input_ready, "input data is always ready")
+NO_HOST_WORK = Scenario("no_host_work", no_host_work, "no host work between launches but dispatch")
+COPIES_HIDDEN = Scenario(
+    "copies_hidden",
+    copies_hidden,
+    "copies run beside the rest of the step and block nobody: the step takes the longer of its copies and the rest",
+    hides=all_copies,
+)
+COMMUNICATION_FREE = Scenario(
+    "communication_free", communication_free, "collectives are free, and no rank waits for another"
+)
+COMMUNICATION_OVERLAPPED = Scenario(
+    "communication_overlapped", communication_overlapped, "collectives run beside the compute as far as the step lasts"
+)
+
+
+def buckets(name: str, size: BucketSize) -> Scenario:
+    """Gradient buckets of another size."""
+    return Scenario(
+        name,
+        rebucketed(size),
+        f"gradients are reduced in messages {size}; what one takes is fitted to those recorded",
+        missing="sizes and times of the collectives do not tell what one of another size would take",
+        may_cost=True,
+    )
+
+
+def buckets_of(megabytes: float) -> Scenario:
+    """Gradient buckets of this size (as PyTorch counts megabytes)."""
+    return buckets(f"buckets={megabytes:g}MB", BucketSize(bytes=round(megabytes * MB)))
+
+
+BUCKETS_DOUBLED = buckets("buckets_doubled", BucketSize(factor=2.0))
+BUCKETS_HALVED = buckets("buckets_halved", BucketSize(factor=0.5))
+NO_STRAGGLER = Scenario(
+    "no_straggler",
+    nobody_waited_for,
+    "every rank takes as long as the middle one, and collectives only transfer",
+    missing="it takes the recordings of several ranks that share collectives",
+    step_of_run=lower_median,
+)
+AT_ROOFLINE = Scenario(
+    "at_roofline",
+    at_roofline,
+    "each kernel whose work is known takes no longer than the GPU's limits allow; the others stay",
+    missing="the work of the kernels, or the GPU's limits, are not known",
+)
+GAPS_CLOSED = Scenario("gaps_closed", gaps_closed, "no pause between queued ops")
+
+SCENARIOS = (
+    NO_HOST_SYNCS,
+    LAUNCHES_FREE,
+    NO_HOST_SYNCS_LAUNCHES_FREE,
+    FUSED_ELEMENTWISE,
+    FUSED_OPTIMIZER,
+    FOREACH_OPTIMIZER,
+    INPUT_READY,
+    NO_HOST_WORK,
+    COPIES_HIDDEN,
+    COMMUNICATION_FREE,
+    COMMUNICATION_OVERLAPPED,
+    BUCKETS_DOUBLED,
+    BUCKETS_HALVED,
+    NO_STRAGGLER,
+    AT_ROOFLINE,
+)
+"""What `whatif` answers, one list; more are made by `faster`, `less_compute` and `combined`."""
+
+COMBINED = (
+    NO_HOST_SYNCS,
+    LAUNCHES_FREE,
+    FUSED_ELEMENTWISE,
+    FUSED_OPTIMIZER,
+    INPUT_READY,
+    NO_HOST_WORK,
+    COPIES_HIDDEN,
+    COMMUNICATION_OVERLAPPED,
+)
+"""Changes to a program that can be made together; the best few are also predicted at once."""

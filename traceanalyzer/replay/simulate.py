@@ -1,0 +1,143 @@
+"""Runs tapes: one pass over the host's events and the ops they launch, in integer nanoseconds.
+
+The ranks of a run are passed through together: at a collective that they share each stops with the moment from
+which it could take part, and goes on from the moment from which all can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any
+
+import numpy as np
+
+from traceanalyzer.analysis.time.launch_queue import QUEUE_DEPTH
+from traceanalyzer.replay.stretches import Pass, run_alone
+from traceanalyzer.replay.tape import Tape
+
+LEAST_STEPS = 24
+"""Steps to run at least: the tape is repeated until its start no longer matters."""
+
+Meeting = tuple[int, int]
+"""A shared collective: repetition and number."""
+Running = Generator[tuple[Meeting, int], Any, Pass]
+"""Yields each shared collective with the rank's arrival, is sent when all are there, returns what happened when."""
+
+
+def step_time_ns(tape: Tape) -> float:
+    """Mean step time of the tape in its steady state, ns."""
+    return step_times_ns([tape])[0]
+
+
+def step_times_ns(tapes: Sequence[Tape]) -> list[float]:
+    """The same of each rank's tape, run together, ns. All hold equally many steps."""
+    count, steps = repetitions(tapes), max(tape.steps for tape in tapes)
+    first = count // 2
+    return [(one.done[-1] - one.done[first - 1]) / ((count - first) * steps) for one in run(tapes, count)]
+
+
+def repetitions(tapes: Sequence[Tape]) -> int:
+    """How often tapes are run until their start no longer matters."""
+    return max(2, -(-LEAST_STEPS // max(tape.steps for tape in tapes)))
+
+
+def run(tapes: Sequence[Tape], repeats: int) -> list[Pass]:
+    """Each rank's replay.
+
+    A collective transfers once all ranks that have it are there. Where the ranks' orders contradict each other,
+    one that could never begin does so with those who are there.
+    """
+    if len(tapes) == 1 and (alone := run_alone(tapes[0], repeats)) is not None:
+        return [alone]
+    members = np.bincount(np.concatenate([tape.meeting[tape.meeting >= 0] for tape in tapes])).tolist()
+    ranks = [op_by_op(tape, repeats) for tape in tapes]
+    passes: dict[int, Pass] = {}
+    waiting: dict[Meeting, dict[int, int]] = {}
+    ready: list[tuple[int, int | None]] = [(rank, None) for rank in range(len(ranks))]
+    while ready:
+        rank, time = ready.pop()
+        stop = _next_stop(ranks[rank], time)
+        if isinstance(stop, Pass):
+            passes[rank] = stop
+        else:
+            waiting.setdefault(stop[0], {})[rank] = stop[1]
+        ready += _begin(waiting, members, none_ready=not ready)
+    return [passes[rank] for rank in range(len(tapes))]
+
+
+def _next_stop(rank: Running, time: int | None) -> Pass | tuple[Meeting, int]:
+    """Where the rank stops next, and when it arrives there; what happened when, where it has come to its end."""
+    try:
+        return rank.send(time)
+    except StopIteration as finished:
+        passed: Pass = finished.value
+        return passed
+
+
+def _begin(
+    waiting: dict[Meeting, dict[int, int]], members: list[int], *, none_ready: bool
+) -> list[tuple[int, int | None]]:
+    """The ranks of a collective that begins, because all are there or nobody else can go on, each with the moment when
+    it does."""
+    complete = (meeting for meeting, there in waiting.items() if len(there) == members[meeting[1]])
+    meeting = next(complete, next(iter(waiting), None) if none_ready else None)
+    arrivals = waiting.pop(meeting) if meeting else {}
+    return [(rank, max(arrivals.values())) for rank in arrivals]
+
+
+def op_by_op(tape: Tape, repeats: int) -> Running:
+    """One rank."""
+    count, tail = len(tape.stream), sum(tape.tail)
+    events = _events(tape)
+    stream, duration, latency, gap, on, delay, also_on, meeting = _of_ops(tape)
+    came, end = [0] * count, [0] * count
+    called, returned = [0] * len(events), [0] * len(events)
+    free, queue, done = [0] * (max(stream, default=0) + 1), [0] * QUEUE_DEPTH, []
+    now = device_done = launched = 0
+    for repeat in range(repeats):
+        for event, (host, waits, awaited, first, stop) in enumerate(events):
+            called[event] = now = now + host
+            for i in range(first, stop):
+                slot = launched % QUEUE_DEPTH
+                launched += 1
+                # comparisons instead of max(): a replay spends most of its time here
+                if queue[slot] > now:
+                    now = queue[slot]
+                start, after = now + latency[i], free[stream[i]] + gap[i]
+                if after > start:
+                    start = after
+                if on[i] >= 0 and end[on[i]] + delay[i] > start:
+                    start = end[on[i]] + delay[i]
+                if also_on[i] >= 0 and end[also_on[i]] > start:
+                    start = end[also_on[i]]
+                queue[slot] = came[i] = start
+                if meeting[i] >= 0:
+                    start = yield (repeat, meeting[i]), start
+                end[i] = free[stream[i]] = ended = start + duration[i]
+                if ended > device_done:
+                    device_done = ended
+            if waits:
+                now = max(now, device_done if awaited < 0 else end[awaited])
+            returned[event] = now
+        now += tail
+        done.append(max(now, device_done))
+    return Pass(done, called, returned, came, end)
+
+
+def _events(tape: Tape) -> list[tuple[int, int, int, int, int]]:
+    """For each event the host's time before it, whether it waits, for which op (-1: all), and its ops."""
+    index = np.arange(len(tape.dispatch))
+    columns = (
+        tape.dispatch + tape.work + tape.loading + tape.profiling,
+        tape.waits,
+        tape.waits_for,
+        np.searchsorted(tape.event, index, side="left"),
+        np.searchsorted(tape.event, index, side="right"),
+    )
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def _of_ops(tape: Tape) -> list[list[int]]:
+    waits = tape.dependencies
+    columns = (tape.stream, tape.duration, tape.latency, tape.gap, waits.on, waits.delay, waits.also_on, tape.meeting)
+    return [column.tolist() for column in columns]

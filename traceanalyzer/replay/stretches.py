@@ -1,0 +1,195 @@
+"""Runs the tape of one rank stretch by stretch instead of op by op, with the same result to the nanosecond.
+
+Between two waits the host only adds up its times, and stops where the launch queue is full; ops of a stream follow each
+other. Both are a running maximum of sums: `end[i] = max(earliest[i], end[i-1] + gap[i]) + duration[i]` is
+`sum[i] + max(earliest[k] + duration[k] - sum[k])` over k up to i, where `sum` adds up gaps and durations. A stretch
+ends where the host waits, where an op depends on one of the same stretch, and before it is as long as the launch queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from traceanalyzer.analysis.time.launch_queue import QUEUE_DEPTH
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.trace import I64
+from traceanalyzer.trace.distinct import distinct
+
+LONGEST_NS = 2.0**60
+"""36 years: beyond, sums might not fit 64 bits, which a recording reaches only by damage."""
+LEAST_OPS = 24
+"""Shorter stretches, on the mean, are run faster op by op."""
+
+
+class Pass(NamedTuple):
+    """When things happened in a replay of one rank's tape, ns; ops and events are those of the last repetition."""
+
+    done: list[int]
+    """When the host and the device had finished each repetition."""
+    called: list[int] | I64
+    """When the host made each event's call."""
+    returned: list[int] | I64
+    """When it went on after it."""
+    came: list[int] | I64
+    """When each op could begin, as far as its own rank is concerned."""
+    end: list[int] | I64
+
+
+class _Lane(NamedTuple):
+    """Ops of a stretch that run on one stream."""
+
+    stream: int
+    ops: I64 | slice
+    """Within the stretch."""
+    duration: I64
+    before: I64
+    """Duration of each less `sum`: of gaps and durations up to it."""
+    sum: I64
+
+
+class _Link(NamedTuple):
+    """Ops of a stretch that wait for earlier ones, these, and the delay after them."""
+
+    ops: I64
+    on: I64
+    delay: I64
+
+
+class _Stretch(NamedTuple):
+    first: int
+    stop: int
+    """Its ops."""
+    host: I64
+    """The host's own time from the begin of the repetition until each op's launch."""
+    latency: I64
+    lanes: tuple[_Lane, ...]
+    links: tuple[_Link, ...]
+    waits: list[tuple[int, int]]
+    """Events after it that wait, each with the op up to which, -1 for all before it."""
+
+
+def run_alone(tape: Tape, repeats: int) -> Pass | None:
+    """The replay of one rank that meets no other; None where its stretches are so short that nothing is gained."""
+    ops, latest = len(tape.stream), np.maximum(tape.dependencies.on, tape.dependencies.also_on)
+    if not ops * repeats or _longest_ns(tape) * repeats > LONGEST_NS:
+        return None
+    if (tape.meeting >= 0).any() or (latest >= np.arange(ops)).any():
+        return None
+    waits = np.flatnonzero(tape.waits)
+    launched = np.searchsorted(tape.event, waits, side="right")
+    if ops < LEAST_OPS * (len(waits) + 1):
+        return None
+    cuts = [0, *_cuts(latest, distinct(np.append(launched, ops)))]
+    if ops < LEAST_OPS * (len(cuts) - 1):
+        return None
+    own = np.cumsum(tape.dispatch + tape.work + tape.loading + tape.profiling)
+    after: dict[int, list[tuple[int, int]]] = {}
+    for event, place in zip(waits.tolist(), launched.tolist(), strict=True):
+        after.setdefault(place, []).append((event, int(tape.waits_for[event])))
+    bounds = pairwise([0, *cuts])
+    return _run(tape, own, [_stretch(tape, a, b, own[tape.event[a:b]], after.get(b, [])) for a, b in bounds], repeats)
+
+
+def _longest_ns(tape: Tape) -> float:
+    """No moment of a repetition lies farther from its start than all of its times together."""
+    times = (tape.dispatch, tape.work, tape.loading, tape.profiling, tape.duration, tape.gap, tape.latency)
+    return sum(
+        float(np.abs(one.astype(np.float64)).sum()) for one in (*times, tape.dependencies.delay, np.array(tape.tail))
+    )
+
+
+def _cuts(latest: I64, waits: I64) -> Iterator[int]:
+    """Where stretches of ops stop, in order, given where the host waits and where the ops end."""
+    begin = 0
+    for stop in waits[waits > 0].tolist():
+        depending = (np.flatnonzero(latest[begin:stop] >= begin) + begin).tolist()
+        for op in [*depending, stop]:
+            if op != stop and latest[op] < begin:
+                continue
+            while op - begin > QUEUE_DEPTH:
+                begin += QUEUE_DEPTH
+                yield begin
+                if op != stop and latest[op] < begin:
+                    break
+            else:
+                yield op
+                begin = op
+
+
+def _stretch(tape: Tape, first: int, stop: int, host: I64, waits: list[tuple[int, int]]) -> _Stretch:
+    here = slice(first, stop)
+    stream, duration, gap = tape.stream[here], tape.duration[here], tape.gap[here]
+    streams = distinct(stream).tolist()
+    lanes = []
+    for one in streams:
+        ops = slice(None) if len(streams) == 1 else np.flatnonzero(stream == one)
+        total = np.cumsum(gap[ops] + duration[ops])
+        lanes.append(_Lane(one, ops, duration[ops], duration[ops] - total, total))
+    on, delay, also_on = tape.dependencies.on[here], tape.dependencies.delay[here], tape.dependencies.also_on[here]
+    links = [_link(on, delay), _link(also_on, np.zeros_like(delay))]
+    return _Stretch(
+        first, stop, host, tape.latency[here], tuple(lanes), tuple(one for one in links if len(one.ops)), waits
+    )
+
+
+def _link(on: I64, delay: I64) -> _Link:
+    ops = np.flatnonzero(on >= 0)
+    return _Link(ops, on[ops], delay[ops])
+
+
+def _run(tape: Tape, own: I64, stretches: list[_Stretch], repeats: int) -> Pass:
+    """`own`: the host's own time from the begin of a repetition until each event; what holds it up comes on top."""
+    ops, tail = len(tape.stream), sum(tape.tail)
+    came, end, held = np.zeros(ops, np.int64), np.zeros(ops, np.int64), np.zeros(ops, np.int64)
+    queued = np.zeros(QUEUE_DEPTH + ops, np.int64)
+    """When the launches before the first op, and then each op, left the queue."""
+    free, waited = [0] * (int(tape.stream.max()) + 1), np.zeros(len(own), np.int64)
+    now = begin = device_done = 0
+    done = []
+    for _ in range(repeats):
+        begin = offset = now
+        for stretch in stretches:
+            if stretch.lanes:
+                offsets, latest = _advance(stretch, offset, queued, free, came, end)
+                held[stretch.first : stretch.stop] = offsets
+                offset, device_done = int(offsets[-1]), max(device_done, latest)
+            for event, awaited in stretch.waits:
+                offset = max(offset, (device_done if awaited < 0 else int(end[awaited])) - int(own[event]))
+                waited[event] = offset
+        queued[:QUEUE_DEPTH] = queued[ops:].copy()
+        now = int(own[-1]) + offset + tail
+        done.append(max(now, device_done))
+    after = _offsets(tape, begin, held, waited)
+    return Pass(done, own + np.append(begin, after[:-1]), own + after, came, end)
+
+
+def _offsets(tape: Tape, begin: int, held: I64, waited: I64) -> I64:
+    """By how much the host is later than its own time after each event, from what holds it up at ops and in waits."""
+    last = np.searchsorted(tape.event, np.arange(len(waited)), side="right") - 1
+    after = np.where(last >= 0, held[last], begin)
+    return np.maximum.accumulate(np.where(tape.waits, np.maximum(after, waited), after))
+
+
+def _advance(stretch: _Stretch, offset: int, queued: I64, free: list[int], came: I64, end: I64) -> tuple[I64, int]:
+    """Run the ops of a stretch: the host's offset after each launch, and when the last of the ops has ended."""
+    here = slice(stretch.first, stretch.stop)
+    offsets = np.maximum(queued[here] - stretch.host, offset)
+    np.maximum.accumulate(offsets, out=offsets)
+    earliest = stretch.host + offsets + stretch.latency
+    for link in stretch.links:
+        earliest[link.ops] = np.maximum(earliest[link.ops], end[link.on] + link.delay)
+    ended, latest = end[here], 0
+    for lane in stretch.lanes:
+        ends = np.maximum(earliest[lane.ops] + lane.before, free[lane.stream])
+        np.maximum.accumulate(ends, out=ends)
+        ends += lane.sum
+        free[lane.stream] = int(ends[-1])
+        latest = max(latest, int(ends.max()))
+        ended[lane.ops] = ends
+        came[here][lane.ops] = ends - lane.duration
+    queued[stretch.first + QUEUE_DEPTH : stretch.stop + QUEUE_DEPTH] = came[here]
+    return offsets, latest

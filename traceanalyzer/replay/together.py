@@ -1,0 +1,82 @@
+"""The ranks of a run on tapes that meet: a shared collective transfers once all its ranks have arrived.
+
+What a rank spent in a collective before the last one came is waiting; the transfer is what the rank that came last
+spent in it, so the shortest time of all. Without the other ranks' recordings a collective is replayed as long as it
+was recorded, waiting included, because nothing tells when the others would come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from traceanalyzer.analysis.ranks.matches import Matches, match_collectives
+from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.replay.recorded import make_tape
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.replay.typical_steps import typical_steps
+from traceanalyzer.trace import I64
+
+MAX_RANKS = 8
+"""Of more, those that spend least in collectives are replayed: they arrive last, so the others wait for them."""
+
+
+def make_tapes(rated: Rated, peers: Sequence[Rated] = ()) -> tuple[Tape, ...]:
+    """The tape of a recording, and of the other ranks of its run where they share collectives with it; empty where
+    launches or device work were not recorded."""
+    together = (
+        _of_ranks((rated, *sorted(peers, key=lambda one: _in_collectives(one.timed))[: MAX_RANKS - 1])) if peers else ()
+    )
+    if together and (together[0].meeting >= 0).any():
+        return together
+    alone = make_tape(rated)
+    return () if alone is None else (alone,)
+
+
+def _of_ranks(ranks: tuple[Rated, ...]) -> tuple[Tape, ...]:
+    """The tapes of ranks with equally many steps; empty where one has none."""
+    causes = [one.causes for one in ranks]
+    tapes = [make_tape(one, typical_steps(one.causes, *causes)) for one in ranks]
+    made = [tape for tape in tapes if tape is not None]
+    if len(made) < len(ranks) or len({tape.steps for tape in made}) > 1:
+        return ()
+    return join(made, match_collectives([one.timed for one in ranks]))
+
+
+def _in_collectives(timed: Timed) -> int:
+    """Time of a rank in collectives, waiting included, ns."""
+    calls = timed.collective_calls
+    return int((calls.end - calls.start).sum())
+
+
+def join(tapes: Sequence[Tape], matches: Matches) -> tuple[Tape, ...]:
+    """The tapes with the collectives that are on all their ranks' tapes as meetings."""
+    position = np.stack([_positions(tape, matches.row[:, rank]) for rank, tape in enumerate(tapes)], axis=1)
+    shared = ((position >= 0) == matches.present).all(axis=1) & (matches.present.sum(axis=1) > 1)
+    position = position[shared]
+    durations = [tape.duration[column] for tape, column in zip(tapes, position.T, strict=True)]
+    transfer = np.where(position >= 0, np.stack(durations, axis=1), np.iinfo(np.int64).max).min(axis=1)
+    return tuple(_with_meetings(tape, column, transfer) for tape, column in zip(tapes, position.T, strict=True))
+
+
+def _positions(tape: Tape, row: I64) -> I64:
+    """Where these device ops are on the tape, -1: nowhere."""
+    of_row = np.full(len(tape.source.trace.device_ops) + 1, -1, np.int64)
+    of_row[tape.row] = np.arange(len(tape.row))
+    of_row[-1] = -1
+    return of_row[row]
+
+
+def _with_meetings(tape: Tape, position: I64, transfer: I64) -> Tape:
+    meeting, duration = tape.meeting.copy(), tape.duration.copy()
+    here = np.flatnonzero(position >= 0)
+    meeting[position[here]], duration[position[here]] = here, transfer[here]
+    return replace(tape, meeting=meeting, duration=duration)
+
+
+def apart(tape: Tape) -> Tape:
+    """Nobody waits for another rank: collectives only transfer."""
+    return replace(tape, meeting=np.full_like(tape.meeting, -1))

@@ -1,0 +1,345 @@
+"""Predicted step times: the recording replayed, without the profiler's cost, and under each scenario.
+
+All of them start from one number, `Replay.base_ms`: the step without the profiler as the capture measured it, else as
+the replay has it. What the replay is off by is taken out of every prediction, so none exceeds the base unless its
+scenario can cost something.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.analysis.tables.timing import UnprofiledTime
+from traceanalyzer.base.figures import NS_PER_MS, metric
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.replay.changes.edits import Change
+from traceanalyzer.replay.gpu_clock import LIMITED_DUTY, PESSIMISTIC_DUTY, duties, slowed
+from traceanalyzer.replay.hiding import least_times_ns
+from traceanalyzer.replay.host_speed import step_ms, without_profiler
+from traceanalyzer.replay.scenarios import COMBINED, SCENARIOS, Scenario, combined
+from traceanalyzer.replay.simulate import step_times_ns
+from traceanalyzer.replay.spreads import GAIN_SPREAD
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.replay.together import make_tapes
+from traceanalyzer.replay.typical_steps import hiccups, typical_steps
+
+ALWAYS = 1.0
+"""Duty of tensor cores that keep the highest clock however busy they are."""
+FAITHFUL = 0.1
+"""A replay that differs more than this from the recording lacks something that matters, and nothing is told of it; one
+that differs less is scaled to it."""
+MEASURED_SPREAD, ESTIMATED_SPREAD = 0.05, 0.1
+"""How far a step that was timed, or estimated, may be off whatever its host does: clocks, memory, the replay itself."""
+SCENARIO_SPREAD = 0.12
+"""The same of a prediction, to which comes a share of what it gains (`spreads`): scenarios leave things out. With these
+about nine in ten stopwatch medians are in their ranges (docs/accuracy.md)."""
+LEAST_OF_STEP = 0.25
+"""No prediction is so far off that the step is shorter than this share of it for what a scenario leaves out."""
+
+LONGEST_MS = 86.4e6
+"""A step of more than a day is damage, and a replay of several would leave 64 bits."""
+COMBINED_GAIN = 0.01
+"""A combination is worth telling if it is better than its parts by this."""
+COMBINED_COUNT = 3
+ONE_RANK = (
+    "The run has {world} ranks and one of them is replayed: its collectives take as long as recorded, waiting for the "
+    "others included, as if these came earlier by as much as this rank does."
+)
+UNFAITHFUL = "the replay of the unchanged recording is too far from it"
+TOGETHER = "{ranks} ranks are replayed together: a collective transfers once all of them have arrived."
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A scenario and the step time it leads to; null where the recording does not say what it needs."""
+
+    id: str = metric("what is different", text="scenario")
+    step_ms: float | None = metric("predicted step time without a profiler", "ms")
+    low_ms: float | None = metric("lower end of the 90 % range: nine of ten stopwatch medians lie inside", "ms")
+    high_ms: float | None = metric("upper end of it", "ms")
+    speedup: float | None = metric("unprofiled step time over the predicted one")
+    basis: str = metric("what is assumed, or why there is no prediction", text="sentence")
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """The step as recorded, replayed, without a profiler, and under each scenario."""
+
+    recorded_step_ms: float = metric("mean steady-state step of the recording", "ms")
+    replayed_step_ms: float | None = metric(
+        "the same from the replay of its causes; null where that is too far off to tell anything", "ms"
+    )
+    fidelity_error: float = metric("replayed over recorded step time (outliers left out), less 1", "share")
+    unprofiled_step_ms: float | None = metric(
+        "step time without a profiler: measured with the capture, else estimated; null where it is not known", "ms"
+    )
+    unprofiled_low_ms: float | None = metric("lower end of its 90 % range", "ms")
+    unprofiled_high_ms: float | None = metric("upper end of it", "ms")
+    ranks: int = metric("ranks replayed together")
+    scenarios: list[Prediction] = metric("scenarios, largest gain first")
+    notes: list[str] = metric("what all of them assume", text="sentence")
+
+    def __repr__(self) -> str:
+        base = self.recorded_step_ms if self.unprofiled_step_ms is None else self.unprofiled_step_ms
+        known = [one for one in self.scenarios if one.step_ms is not None]
+        best = f", {known[0].id} {known[0].step_ms:.3g} ms" if known else ""
+        return f"<WhatIf: step {base:.3g} ms{best}, {len(self.scenarios)} scenarios>"
+
+
+class _Under(NamedTuple):
+    """The step under a scenario."""
+
+    step_ms: float
+    saved_ns: float
+    """Device work that a step has less."""
+
+
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """The steady steps ready to be replayed: as recorded, and with the profiler's cost taken out.
+
+    Each is the tapes of the ranks that are replayed together, the one that is spoken of first.
+    """
+
+    recorded_ms: float
+    fidelity_error: float
+    recorded: tuple[Tape, ...]
+    fast_host: tuple[Tape, ...]
+    typical: tuple[Tape, ...]
+    slow_host: tuple[Tape, ...]
+    """Without the profiler: with a fast, the usual and a slow host."""
+    replayed_ms: float
+    """Step time of the replay as recorded."""
+    base_times_ns: list[float]
+    """Step time of each rank without the profiler, ns, before it is scaled."""
+    measured: UnprofiledTime | None = None
+    """The step without the profiler, where the capture has it."""
+    hiccups: int = 0
+    """Steady steps that are on no tape because they took far longer than the others for no recorded cause."""
+
+    @classmethod
+    def of(cls, rated: Rated, measured: UnprofiledTime | None = None, peers: Sequence[Rated] = ()) -> Replay | None:
+        """The replay of a process; None where launches or device work were not recorded, or there are no steps.
+
+        Where the step was `measured` without a profiler, the host is made as fast as that says. `peers` are the
+        other ranks of its run, replayed with it.
+        """
+        tapes = make_tapes(rated, peers) if rated.timed.steps.found else ()
+        if not tapes:
+            return None
+        steps = typical_steps(*(tape.source.causes for tape in tapes))
+        typical = float(rated.timed.steps.duration[steps].mean()) / NS_PER_MS
+        recorded = float(rated.timed.steps.duration[rated.timed.steps.steady].mean()) / NS_PER_MS
+        if not 0 < recorded < LONGEST_MS:
+            return None
+        fast_host, usual, slow_host = without_profiler(tapes, measured)
+        replayed = step_ms(tapes)
+        return cls(
+            recorded_ms=recorded,
+            fidelity_error=replayed / typical - 1.0 if typical else 0.0,
+            recorded=tapes,
+            fast_host=fast_host,
+            typical=usual,
+            slow_host=slow_host,
+            replayed_ms=replayed,
+            base_times_ns=step_times_ns(usual),
+            measured=measured,
+            hiccups=sum(int(hiccups(tape.source.causes)[tape.source.timed.steps.steady].sum()) for tape in tapes[:1]),
+        )
+
+    @property
+    def base_ms(self) -> float:
+        """Step time without the profiler: measured, else estimated, and then not longer than recorded."""
+        return max(self.base_times_ns) / NS_PER_MS * self.scale
+
+    @cached_property
+    def scale(self) -> float:
+        """What the replay's times are multiplied by, so that it agrees with the stopwatch, else with the recording."""
+        base = max(self.base_times_ns) / NS_PER_MS
+        if not base:
+            return 1.0
+        if self.measured is not None:
+            return self.measured.step_ms / base
+        return min(1.0 / (1.0 + self.fidelity_error), self.recorded_ms / base)
+
+    @property
+    def faithful(self) -> bool:
+        """Whether the replay of the unchanged recording is near enough to it to predict from."""
+        return abs(self.fidelity_error) <= FAITHFUL
+
+    @cached_property
+    def range_ms(self) -> tuple[float, float]:
+        """The 90 % range of the step without the profiler."""
+        base, stopwatch = self.base_ms, self.measured
+        spread = (ESTIMATED_SPREAD if stopwatch is None else MEASURED_SPREAD) * base
+        fast, slow = (step_ms(tapes) * self.scale for tapes in (self.fast_host, self.slow_host))
+        low, high = base - math.hypot(max(base - fast, 0.0), spread), base + math.hypot(max(slow - base, 0.0), spread)
+        return (low, high) if stopwatch is None else (min(low, stopwatch.low_ms), max(high, stopwatch.high_ms))
+
+    def gain_ms(self, scenario: Scenario) -> float:
+        """What a scenario saves of the step without the profiler, ms; 0 where it is not predicted."""
+        step = self.step_under_ms(scenario)
+        return 0.0 if step is None else max(self.base_ms - step, 0.0)
+
+    def pessimistic_gain_ms(self, scenario: Scenario) -> float:
+        """What a scenario saves by its pessimistic reading, ms; 0 where that is not predicted."""
+        if scenario.pessimistic is None:
+            return self.gain_ms(scenario)
+        step = self._step_ms(scenario, scenario.pessimistic, self.typical, LIMITED_DUTY)
+        return 0.0 if step is None else max(self.base_ms - step, 0.0)
+
+    def gain_of_fast_host_ms(self, scenario: Scenario) -> float:
+        """What a scenario saves by its pessimistic reading where the host is as fast as it may be, ms; 0 where that is
+        not predicted."""
+        step = self._step_ms(scenario, scenario.pessimistic, self.fast_host, LIMITED_DUTY)
+        return 0.0 if step is None else max(self.fast_host_ms - step, 0.0)
+
+    @cached_property
+    def fast_host_ms(self) -> float:
+        """The step without the profiler where the host is as fast as it may be."""
+        return step_ms(self.fast_host) * self.scale
+
+    def step_under_ms(self, scenario: Scenario) -> float | None:
+        """The step time under a scenario; None where the recording does not say what it needs."""
+        known = self._under(scenario)
+        return None if known is None else known.step_ms
+
+    def kernels_saved_ns(self, scenario: Scenario) -> float | None:
+        """By how much a scenario makes the device work of a step shorter, on the rank that is spoken of, ns; None where
+        the recording does not say what it needs."""
+        known = self._under(scenario)
+        return None if known is None else known.saved_ns
+
+    def saved_by_kernels(self, scenario: Scenario) -> bool | None:
+        """Whether device work becomes shorter by at least half of what a scenario gains; None where the recording does
+        not say what it needs."""
+        saved_ns = self.kernels_saved_ns(scenario)
+        return None if saved_ns is None else 2 * saved_ns >= self.gain_ms(scenario) * NS_PER_MS
+
+    @cached_property
+    def _known(self) -> dict[Scenario, _Under | None]:
+        """The step under the scenarios that were asked for."""
+        return {}
+
+    def _under(self, scenario: Scenario) -> _Under | None:
+        if scenario not in self._known:
+            changed = _changed(scenario.change, self.typical)
+            self._known[scenario] = None if changed is None else self._under_changes(scenario, changed)
+        return self._known[scenario]
+
+    def _under_changes(self, scenario: Scenario, changed: Sequence[Tape]) -> _Under:
+        step = self._changed_ms(scenario, changed, self.typical, LIMITED_DUTY)
+        before, after = self.typical[0], changed[0]
+        saved = float(before.duration.sum() - after.duration.sum()) / before.steps
+        return _Under(step if scenario.may_cost else min(step, self.base_ms), saved)
+
+    @cached_property
+    def _predicted(self) -> dict[Scenario, Prediction]:
+        """The predictions that were asked for."""
+        return {}
+
+    def predict(self, scenario: Scenario) -> Prediction:
+        """The step time under a scenario; not longer than without it, unless it can cost something."""
+        if scenario not in self._predicted:
+            self._predicted[scenario] = self._prediction(scenario)
+        return self._predicted[scenario]
+
+    def _prediction(self, scenario: Scenario) -> Prediction:
+        step = self.step_under_ms(scenario)
+        if step is None:
+            return Prediction(scenario.id, None, None, None, None, scenario.missing)
+        low = self._step_ms(scenario, scenario.optimistic, self.fast_host, ALWAYS) or step
+        high = self._step_ms(scenario, scenario.pessimistic, self.slow_host, PESSIMISTIC_DUTY) or step
+        spread = math.hypot(SCENARIO_SPREAD * step, scenario.spread * (self.base_ms - step))
+        high = step + math.hypot(max(high - step, 0.0), spread)
+        spread = min(spread, max((1.0 - LEAST_OF_STEP) * step, GAIN_SPREAD * (self.base_ms - step)))
+        return Prediction(
+            id=scenario.id,
+            step_ms=step,
+            low_ms=max(step - math.hypot(max(step - low, 0.0), spread), 0.0),
+            high_ms=high if scenario.may_cost else min(high, self.range_ms[1]),
+            speedup=self.base_ms / step if step else 1.0,
+            basis=scenario.basis,
+        )
+
+    def _step_ms(
+        self, scenario: Scenario, reading: Change | None, tapes: Sequence[Tape], limited: float
+    ) -> float | None:
+        """Step time of these tapes by a reading of a scenario (None: as it is), with clocks that are limited from this
+        duty of the tensor cores on; None where it cannot be made."""
+        changed = _changed(reading or scenario.change, tapes)
+        return None if changed is None else self._changed_ms(scenario, changed, tapes, limited)
+
+    def _changed_ms(self, scenario: Scenario, changed: Sequence[Tape], tapes: Sequence[Tape], limited: float) -> float:
+        times = step_times_ns(changed)
+        lower = slowed(changed, self.duty, duties(changed, times), limited)
+        times = times if lower is None else step_times_ns(lower)
+        if scenario.hides is not None:
+            least = least_times_ns(tapes, changed, scenario.hides, rest=not scenario.parts)
+            times = [max(pair) for pair in zip(times, least, strict=True)]
+        return scenario.step_of_run(times) / NS_PER_MS * self.scale
+
+    @cached_property
+    def duty(self) -> list[float]:
+        """Share of each rank's step, without the profiler, in matrix kernels on tensor cores."""
+        return duties(self.typical, self.base_times_ns)
+
+    def what_if(self, more: Sequence[Scenario] = ()) -> WhatIf:
+        """All predictions, `more` scenarios (instead of those of the same name) and combinations of the best few
+        included; none of an unfaithful replay."""
+        if self.faithful:
+            wanted = {scenario.id: scenario for scenario in (*SCENARIOS, *more)}
+            predictions = [self.predict(scenario) for scenario in wanted.values()]
+            predictions += self._combinations({p.id: p.step_ms for p in predictions if p.step_ms is not None})
+            known: tuple[float | None, ...] = (self.base_ms, *self.range_ms)
+        else:
+            predictions = [Prediction(s.id, None, None, None, None, UNFAITHFUL) for s in (*SCENARIOS, *more)]
+            timed = self.measured
+            known = (None, None, None) if timed is None else (timed.step_ms, timed.low_ms, timed.high_ms)
+        step, low, high = known
+        return WhatIf(
+            recorded_step_ms=self.recorded_ms,
+            replayed_step_ms=self.replayed_ms if self.faithful else None,
+            fidelity_error=self.fidelity_error,
+            unprofiled_step_ms=step,
+            unprofiled_low_ms=low,
+            unprofiled_high_ms=high,
+            ranks=len(self.recorded),
+            scenarios=sorted(predictions, key=lambda p: float("inf") if p.step_ms is None else p.step_ms),
+            notes=self._notes(),
+        )
+
+    def _combinations(self, known: dict[str, float]) -> Iterator[Prediction]:
+        """The best two and the best three together, where that is better than what is known already."""
+        least_ms = self.base_ms * (1 - COMBINED_GAIN)
+        gains = sorted((s for s in COMBINED if known.get(s.id, least_ms) < least_ms), key=lambda s: known[s.id])
+        best = min((known[s.id] for s in gains), default=0.0)
+        for count in range(2, min(COMBINED_COUNT, len(gains)) + 1):
+            together = combined(*(s for s in COMBINED if s in gains[:count]))
+            listed = _listed_as(together)
+            if listed is not None:
+                best = min(best, known.get(listed, best))
+            elif (step := self.step_under_ms(together)) is not None and step < best * (1 - COMBINED_GAIN):
+                best = step
+                yield self.predict(together)
+
+    def _notes(self) -> list[str]:
+        world = self.recorded[0].source.trace.process.world_size or 1
+        if len(self.recorded) > 1:
+            return [TOGETHER.format(ranks=len(self.recorded))]
+        return [ONE_RANK.format(world=world)] if world > 1 and self.recorded[0].communication.any() else []
+
+
+def _changed(change: Change, tapes: Sequence[Tape]) -> list[Tape] | None:
+    """The tapes that a change makes; None where it cannot be made on one of them."""
+    changed = [tape for tape in map(change, tapes) if tape is not None]
+    return changed if len(changed) == len(tapes) else None
+
+
+def _listed_as(together: Scenario) -> str | None:
+    """What a combination is called that is listed by itself."""
+    return next((s.id for s in SCENARIOS if s.parts and set(s.parts) == set(together.parts)), None)

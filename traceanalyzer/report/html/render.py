@@ -1,0 +1,101 @@
+"""A document as one HTML file that opens anywhere: no request leaves it, scripts only add."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from traceanalyzer.report.document import (
+    Bullets,
+    Document,
+    Drawing,
+    Facts,
+    Fold,
+    Items,
+    Line,
+    Part,
+    Section,
+    Table,
+    TextTable,
+    Verdict,
+)
+from traceanalyzer.report.format import figure
+from traceanalyzer.report.html.frame import framed, page_scripts
+from traceanalyzer.report.html.markup import Markup, join, tag
+from traceanalyzer.report.html.table_parts import facts, plain_table, table
+from traceanalyzer.version import __version__
+
+ROWS = 100
+"""Rows that a table shows."""
+
+
+def render_html(document: Document, rows: int = ROWS) -> str:
+    """The document as a self-contained page whose tables show so many `rows`; sections without content are left out."""
+    made = [(section, _body(section, rows)) for section in document.sections]
+    shown = [(section.id or f"s{i}", section, body) for i, (section, body) in enumerate(made) if body]
+    targets = [target for id_, section, _ in shown for target in ((id_, section.title), *section.anchors)]
+    first = next((id_ for id_, section, _ in shown[:1] if not section.untitled), "")
+    return framed(
+        document.title,
+        tag("a", "Skip to the summary", href=f"#{targets[0][0]}", class_="skip") if targets else None,
+        tag("header", tag("nav", *(tag("a", name, href=f"#{id_}") for id_, name in targets), aria_label="Sections")),
+        tag("main", *(_section(id_, section, body, "h1" if id_ == first else "h2") for id_, section, body in shown)),
+        tag("footer", f"Made by {document.made_by or f'traceanalyzer {__version__}'} from files alone."),
+        page_scripts(*document.scripts),
+    )
+
+
+def _body(section: Section, rows: int) -> Markup:
+    body = join(*(_drawn(part, section.title, rows) for part in section.parts if part))
+    return tag("details", tag("summary", "What it is made of"), body) if section.folded and body else body
+
+
+def _section(id_: str, section: Section, body: Markup, heading: str) -> Markup:
+    if section.untitled:
+        return tag("section", body, id=id_, tabindex=-1, aria_label=section.title)
+    title = tag(heading, section.title, id=f"{id_}-title")
+    return tag("section", title, body, id=id_, tabindex=-1, aria_labelledby=f"{id_}-title")
+
+
+def _drawn(part: Part, title: str, rows: int) -> Markup | None:
+    """A part of the section of that title; None where there is nothing to show."""
+    return _HTML[type(part)](part, title, rows)
+
+
+def _fold(part: Fold, title: str, rows: int) -> Markup | None:
+    inner = join(*(_drawn(one, title, rows) for one in part.parts if one))
+    return tag("details", tag("summary", part.title), inner) if inner else None
+
+
+def _texts(part: TextTable, title: str, rows: int) -> Markup | None:
+    return plain_table(part.title or title, part.headers, part.rows[:rows], part.numeric) if part.rows else None
+
+
+def _items(part: Items, *_: object) -> Markup:
+    def item(title: str, below: Sequence[str]) -> Markup:
+        return tag("li", tag("p", tag("strong", title)), tag("ul", *(tag("li", text) for text in below)))
+
+    return tag("ol", *(item(one.title, [*(text for text, _ in one.lines), *one.details]) for one in part.items))
+
+
+def _table(part: Table, title: str, rows: int) -> Markup | None:
+    if not part.rows:
+        return None
+    title = part.title or title
+    more = f"; `traceanalyzer {part.command}` prints all" if part.command else ""
+    made = table(title, part.rows, limit=rows, origin_ns=part.origin_ns, link=part.link, more=more)
+    return tag("details", tag("summary", f"{title} ({figure(len(part.rows))})"), made) if part.folded else made
+
+
+_HTML: dict[type[Any], Callable[[Any, str, int], Markup | None]] = {
+    str: lambda part, *_: tag("p", part),
+    Line: lambda part, *_: tag("p", part.text, class_="quiet" if part.style == "dim" else None),
+    Verdict: lambda part, *_: join(tag("p", part.text, class_="headline"), *(tag("p", text) for text in part.about)),
+    Facts: lambda part, *_: facts(part.facts) if part.facts else None,
+    Items: _items,
+    Bullets: lambda part, *_: tag("ul", *(tag("li", text) for text in part.texts)) if part.texts else None,
+    Table: _table,
+    TextTable: _texts,
+    Fold: _fold,
+    Drawing: lambda part, *_: None if part.make is None else part.make(),
+}

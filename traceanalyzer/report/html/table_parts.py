@@ -1,0 +1,154 @@
+"""Tables that a browser sorts and searches: every header a button with its definition, every cell a figure for people
+and, where the two differ, one to sort by."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from traceanalyzer.report.document import Fact
+from traceanalyzer.report.format import figure, measured, shorten
+from traceanalyzer.report.grid import TIMESTAMPS, Column, Grid, make_grid
+from traceanalyzer.report.html.markup import Markup, join, tag
+
+Link = Callable[[Any], Markup | None]
+"""From a row to the link to its place on the timeline, None where it has none."""
+
+SEARCH_FROM = 8
+"""Rows from which a table can be searched."""
+PRINTED_COLUMNS = 8
+"""As the style sheet has it: more cannot be read on paper."""
+MAX_CELL = 200
+"""Characters of a cell's text: names of kernels reach 10,000."""
+LONG_CELL = 24
+"""Characters from which a column of texts gets room."""
+FIGURE_CHARACTERS = 32
+"""Longer than a figure with its threshold: a text."""
+MAX_FULL_NAME = 600
+"""Characters of a name in full, shown for the cell under the pointer."""
+
+
+def table(
+    title: str,
+    rows: Sequence[Any],
+    *,
+    limit: int,
+    origin_ns: int | None = None,
+    link: Link | None = None,
+    more: str = "",
+) -> Markup:
+    """The table of some rows (instances of one dataclass; at least one), of which `limit` are shown.
+
+    `more` says where the others are. Moments count from `origin_ns`.
+    """
+    shown = rows[:limit]
+    grid = make_grid(shown, origin_ns)
+    left = len(rows) - len(shown)
+    remarks = [*grid.remarks, *([f"{figure(left)} more rows left out{more}."] if left else [])]
+    wide = len(grid.columns) > PRINTED_COLUMNS
+    return tag(
+        "div",
+        _search(title, len(shown)) if len(shown) >= SEARCH_FROM else None,
+        _scrolling(title, _sortable(title, shown, grid, [link(row) for row in shown] if link else [])),
+        *(tag("p", remark, class_="remark") for remark in remarks),
+        tag("p", f"Printed are the first {PRINTED_COLUMNS} columns.", class_="remark paper") if wide else None,
+        class_="tabular",
+    )
+
+
+def _sortable(title: str, rows: Sequence[Any], grid: Grid, links: Sequence[Markup | None]) -> Markup:
+    """The table itself, with a column of links where there are any."""
+    about = {f.name: f.metadata.get("definition", "") for f in dataclasses.fields(rows[0])}
+    kinds = list(map(_kind, grid.columns))
+    heads = [_head(column, about[column.name]) for column in grid.columns]
+    linked = any(links)
+    body = [
+        tag(
+            "tr",
+            *(_cell(column, kind, i, row) for column, kind in zip(grid.columns, kinds, strict=True)),
+            tag("td", links[i]) if linked else None,
+        )
+        for i, row in enumerate(rows)
+    ]
+    head = tag("tr", *heads, tag("th", "Timeline", scope="col") if linked else None)
+    return tag("table", tag("caption", title), tag("thead", head), tag("tbody", *body))
+
+
+def plain_table(
+    title: str, heads: Sequence[str], rows: Sequence[Sequence[str | None]], numeric: Sequence[bool]
+) -> Markup:
+    """A table of texts that is read, not sorted; `numeric` says which columns are aligned as figures."""
+    classes = ["number" if is_number else None for is_number in numeric]
+    cells = [
+        tag(
+            "tr",
+            *(
+                tag("td", cell or "", class_=_fitting(cell or "", kind))
+                for cell, kind in zip(row, classes, strict=True)
+            ),
+        )
+        for row in rows
+    ]
+    head = [tag("th", name, scope="col", class_=kind) for name, kind in zip(heads, classes, strict=True)]
+    inner = tag("table", tag("caption", title), tag("thead", tag("tr", *head)), tag("tbody", *cells))
+    return tag("div", _scrolling(title, inner), class_="tabular")
+
+
+def _fitting(cell: str, kind: str | None) -> str | None:
+    """The class of a cell: a text among figures is broken into lines like any other, where a figure is not."""
+    return "long" if kind and len(cell) > FIGURE_CHARACTERS else kind
+
+
+def _scrolling(title: str, inner: Markup) -> Markup:
+    """A region that can be scrolled sideways by keyboard, too."""
+    return tag("div", inner, class_="scroll", role="region", aria_label=title, tabindex=0)
+
+
+def _search(title: str, rows: int) -> Markup:
+    label = tag("label", "Search ", tag("input", type="search", class_="search", aria_label=f"Search in {title}"))
+    return tag("p", label, tag("span", f"{figure(rows)} rows", class_="found", role="status"), class_="tools")
+
+
+def _head(column: Column, definition: str) -> Markup:
+    button = tag("button", column.header, type="button", class_="sort", data_def=definition or None)
+    return tag("th", button, scope="col", class_=None if column.is_text else "number", aria_sort="none")
+
+
+def _cell(column: Column, kind: str | None, index: int, row: Any) -> Markup:
+    value = getattr(row, column.name)
+    sort = value if measured(value) else None
+    full = getattr(row, "full_name", None) if column.name == "name" else None
+    return tag(
+        "td",
+        shorten(column.cells[index], MAX_CELL),
+        class_=kind,
+        data_v=None if sort is None else f"{sort}" if column.name in TIMESTAMPS else f"{sort:.6g}",
+        title=shorten(full, MAX_FULL_NAME) if full and full != value else None,
+    )
+
+
+def _kind(column: Column) -> str | None:
+    if not column.is_text:
+        return "number"
+    return "long" if max(map(len, column.cells)) > LONG_CELL else None
+
+
+def definition_list(pairs: Sequence[tuple[str, str]]) -> Markup:
+    """Names with their definitions."""
+    return tag("dl", *(join(tag("dt", name), tag("dd", meaning)) for name, meaning in pairs))
+
+
+def facts(figures: Sequence[Fact]) -> Markup:
+    """Single figures; the definition is shown for the name that has the focus."""
+    shown = (tag("div", tag("dt", term(f.label, f.definition)), tag("dd", f.value)) for f in figures)
+    return tag("dl", *shown, class_="facts")
+
+
+def term(name: str, definition: str) -> Markup:
+    """A name whose definition is at hand."""
+    return (
+        tag("button", name, type="button", class_="term", data_def=definition)
+        if definition
+        else Markup(tag("span", name))
+    )

@@ -1,0 +1,194 @@
+"""A document as GitHub Markdown: long tables folded, never longer than it may be.
+
+Where there is no room, whole rows go, then whole sections, the least important first; each is mentioned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from traceanalyzer.report.document import (
+    Bullets,
+    Document,
+    Drawing,
+    Facts,
+    Fold,
+    Item,
+    Items,
+    Line,
+    Part,
+    Section,
+    Table,
+    TextTable,
+    Verdict,
+    Weight,
+)
+from traceanalyzer.report.format import figure
+from traceanalyzer.report.grid import make_grid
+from traceanalyzer.report.markdown.escape import Lines, cell, grid_table, prose, table
+
+MARKER_LENGTH = 60
+"""Room for the line that says how many rows were left out."""
+LEAST_ROWS = 5
+"""Rows that a table keeps as long as whole sections can go instead."""
+
+
+@dataclass
+class Block:
+    """A stretch of the document. `rows` may be dropped from the bottom, or all of it; other lines stay together."""
+
+    before: list[str]
+    rows: list[str] = field(default_factory=list)
+    after: list[str] = field(default_factory=list)
+    noun: str = "rows"
+    title: str = ""
+    weight: Weight = Weight.ANSWER
+    least_rows: int = LEAST_ROWS
+    left_out: int = 0
+
+    def text(self) -> str:
+        """Its lines, with a word about the rows left out."""
+        marker = ["", f"*{figure(self.left_out)} more {self.noun} left out.*"] if self.left_out else []
+        return "\n".join([*self.before, *self.rows, *marker, *self.after, ""])
+
+
+def fitted(blocks: Sequence[Block], limit: int) -> str:
+    """The document in at most `limit` characters, as far as the blocks that never go allow it."""
+    _trim(blocks, limit, lambda block: block.least_rows)
+    kept = list(range(len(blocks)))
+    for index in sorted(kept, key=lambda index: (blocks[index].weight, -index)):
+        if blocks[index].weight == Weight.ADVICE:
+            _trim([blocks[i] for i in kept], limit - len(_note(blocks, kept, limit)), lambda _: 1)
+        if len(_text(blocks, kept, limit)) <= limit or blocks[index].weight == Weight.ANSWER:
+            break
+        kept.remove(index)
+    return _text(blocks, kept, limit)
+
+
+def _trim(blocks: Sequence[Block], limit: int, least: Callable[[Block], int]) -> None:
+    """Drop rows, always from the bottom of the block whose spare rows are longest together, until all fits."""
+    spare = [sum(len(row) + 1 for row in block.rows[least(block) :]) for block in blocks]
+    total = sum(len(block.text()) + 1 + MARKER_LENGTH for block in blocks)
+    while total > limit and max(spare, default=0) > 0:
+        longest = spare.index(max(spare))
+        length = len(blocks[longest].rows.pop()) + 1
+        blocks[longest].left_out += 1
+        spare[longest] -= length
+        total -= length
+
+
+def _text(blocks: Sequence[Block], kept: Sequence[int], limit: int) -> str:
+    return "\n".join(blocks[index].text() for index in kept) + _note(blocks, kept, limit)
+
+
+def _note(blocks: Sequence[Block], kept: Sequence[int], limit: int) -> str:
+    """The sections that are missing, in the order in which they would have come."""
+    titles = dict.fromkeys(block.title for index, block in enumerate(blocks) if index not in kept and block.title)
+    return f"\n*Left out to fit {figure(limit)} characters: {', '.join(titles)}.*\n" if titles else ""
+
+
+LEAST_ITEMS = 10
+"""Numbered paragraphs that stay as long as whole tables can go instead."""
+EVIDENCE = ("Evidence", "Value", "Where"), (False, True, False)
+
+
+def render_markdown(document: Document, max_chars: int | None = None) -> str:
+    """The document; of more than `max_chars` characters rows of the longest tables go first, then whole sections from
+    the least important on, and it says so."""
+    blocks = [_block(section) for section in document.sections]
+    return "\n".join(block.text() for block in blocks) if max_chars is None else fitted(blocks, max_chars)
+
+
+def _block(section: Section) -> Block:
+    """A section; rows of its last part with rows can be left out one by one."""
+    drawn = [block for part in section.parts if part for block in [_drawn(part)] if block.before or block.rows]
+    last = max((i for i, block in enumerate(drawn) if block.rows), default=len(drawn))
+    before = [line for block in drawn[:last] for line in (*block.before, *block.rows, *block.after, "")]
+    body = drawn[last] if last < len(drawn) else Block(before[:-1])
+    before = before if last < len(drawn) else []
+    after = [line for block in drawn[last + 1 :] for line in ("", *block.before, *block.after)]
+    head, foot = _frame(section, len(body.rows))
+    gap = [""] if head and (before or body.before or body.rows) else []
+    return Block(
+        [*head, *gap, *before, *body.before], body.rows, [*body.after, *after, *foot], body.noun, section.title,
+        section.weight, body.least_rows,
+    )  # fmt: skip
+
+
+def _frame(section: Section, rows: int) -> tuple[Lines, Lines]:
+    """What stands before and after the parts of a section."""
+    if not section.title or section.untitled:
+        return [], []
+    if not section.folded:
+        return [f"{'###' if section.is_minor else '##'} {prose(section.title)}"], []
+    count = f" ({figure(rows)} rows)" if rows > 1 else ""
+    return [f"<details><summary><b>{prose(section.title)}</b>{count}</summary>"], ["", "</details>"]
+
+
+def _drawn(part: Part) -> Block:
+    return _BLOCK[type(part)](part)
+
+
+def _verdict(part: Verdict) -> Block:
+    about = ["", *(f"- {prose(text)}" for text in part.about)] if part.about else []
+    return Block([f"**{prose(part.text)}**", *about])
+
+
+def _facts(part: Facts) -> Block:
+    if part.is_table:
+        pairs = [(fact.label, fact.value) for fact in part.facts]
+        return _texts(TextTable(["Metric", "Value"], [False, True], pairs, is_whole=True))
+    return Block([f"- **{cell(fact.label)}**: {prose(fact.value)}" for fact in part.facts])
+
+
+def _items(part: Items) -> Block:
+    rows = [_item(number, item) for number, item in enumerate(part.items, 1)]
+    return Block([], rows, noun=part.noun, least_rows=LEAST_ITEMS)
+
+
+def _texts(part: TextTable) -> Block:
+    head, rows = table(part.headers, part.numeric, part.rows)
+    return Block(head, rows, noun=part.noun, least_rows=len(rows) if part.is_whole else LEAST_ROWS)
+
+
+def _item(number: int, item: Item) -> str:
+    if item.evidence is None:
+        sentences = " ".join(f"{prose(text)}." for text, _ in item.lines)
+        below = [*([f"   {sentences}"] if sentences else []), *(f"   - {prose(detail)}" for detail in item.details)]
+        return "\n".join([f"{number}. **{prose(item.title)}**", *below])
+    lines = [f"### {number}. {prose(item.title)}", "", *(prose(text) for text, _ in item.lines)]
+    if item.evidence:
+        head, rows = table(*EVIDENCE, item.evidence)
+        lines += ["", *head, *rows]
+    return "\n".join([*lines, ""])
+
+
+def _table(part: Table) -> Block:
+    if not part.rows:
+        return Block([])
+    grid = make_grid(part.rows, part.origin_ns, part.chosen)
+    head, rows = grid_table(grid)
+    remarks = [line for remark in (*grid.remarks, *part.remarks) for line in ("", prose(remark))]
+    chart = [*part.chart, ""] if part.chart else []
+    return Block([*chart, *head], rows, [*remarks, *(_definitions(grid.definitions) if part.defined else [])])
+
+
+def _definitions(pairs: Sequence[tuple[str, str]]) -> Lines:
+    defined = [f"- **{cell(name)}**: {prose(text)}" for name, text in pairs]
+    return ["", "<details><summary>Definitions</summary>", "", *defined, "", "</details>"]
+
+
+_BLOCK: dict[type[Any], Callable[[Any], Block]] = {
+    str: lambda part: Block([prose(part)]),
+    Line: lambda part: Block([prose(part.text)]),
+    Verdict: _verdict,
+    Facts: _facts,
+    Items: _items,
+    Bullets: lambda part: Block([], [f"- {prose(text)}" for text in part.texts], noun=part.noun),
+    Table: _table,
+    TextTable: _texts,
+    Fold: lambda part: _block(Section(part.title, part.parts, folded=True)),
+    Drawing: lambda part: Block(list(part.markdown)),
+}

@@ -1,0 +1,146 @@
+"""What a command prints: a value that can be written in several formats. `cli/output.py` asks it for the one wanted."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import functools
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from typing import Any
+
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.report.document import Document, Line, Row, Section, Table
+from traceanalyzer.report.json import RENAMED, dump, plain_columns
+
+
+class Result:
+    """A result. A format that it does not have is not among its command's `--format`."""
+
+    def terminal(self, width: int, colour: bool) -> str:
+        """For people, `width` columns wide."""
+        raise NotImplementedError
+
+    def markdown(self) -> str:
+        """For an issue."""
+        raise NotImplementedError
+
+    def json(self) -> str:
+        """For programs."""
+        raise NotImplementedError
+
+    def csv(self) -> str:
+        """For a spreadsheet."""
+        raise NotImplementedError
+
+    def html(self) -> str:
+        """A page for a browser."""
+        raise NotImplementedError
+
+    def svg(self) -> str:
+        """One picture, for where no page can be shown."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Printed(Result):
+    """A document: `values` is what programs get as JSON, `rows` as CSV, `picture` draws it as one SVG."""
+
+    document: Document
+    values: Any = None
+    rows: Rows | None = None
+    picture: Callable[[], str] | None = None
+
+    def terminal(self, width: int, colour: bool) -> str:
+        """All of it."""
+        from traceanalyzer.report.terminal.render import render_terminal  # rich takes as long as a small recording
+
+        return render_terminal(self.document, width, colour)
+
+    def markdown(self, max_chars: int | None = None) -> str:
+        """All of it, or what is worth most of it."""
+        from traceanalyzer.report.markdown.render import render_markdown
+
+        return render_markdown(self.document, max_chars)
+
+    def json(self) -> str:
+        """Its values."""
+        return dump(self.values)
+
+    def csv(self) -> str:
+        """Its rows."""
+        return "" if self.rows is None else self.rows.csv()
+
+    def html(self) -> str:
+        """One file that opens anywhere and asks for nothing."""
+        from traceanalyzer.report.html.render import render_html
+
+        return render_html(self.document)
+
+    def svg(self) -> str:
+        """Its picture."""
+        return "" if self.picture is None else self.picture()
+
+
+@dataclass(frozen=True)
+class Rows(Result):
+    """Rows of one dataclass; `name` is their key in JSON. People are shown `shown`, where that is not all of them."""
+
+    name: str
+    rows: Sequence[Row]
+    row_type: type[Any]
+    none: str = "No rows."
+    shown: Sequence[Row] | None = None
+    remarks: Sequence[str] = field(default_factory=tuple)
+    """Sentences below the table, for people."""
+    columns: Sequence[str] | None = None
+    """The columns that people are shown, in order; None: as many as there is room for."""
+    totals: Rows | None = None
+    """What sums it up, which people are shown below; its title is `title`."""
+    title: str = ""
+
+    @property
+    def document(self) -> Document:
+        """The table with its remarks, and what sums it up."""
+        people = self.rows if self.shown is None else self.shown
+        table = Table(people, chosen=self.columns, remarks=self.remarks, defined=True)
+        sections = [Section(self.title, [table if self.rows else Line(self.none)], is_minor=True)]
+        if self.rows and self.totals and self.totals.rows:
+            sections += self.totals.document.sections
+        return Document(self.title, sections)
+
+    def terminal(self, width: int, colour: bool) -> str:
+        """The table, without definitions: `explain` has them."""
+        return Printed(self.document).terminal(width, colour)
+
+    def markdown(self) -> str:
+        """The table with its definitions folded below."""
+        return Printed(self.document).markdown()
+
+    def json(self) -> str:
+        """`{name: [row, ...]}` with every field of every row."""
+        return dump({self.name: self.rows})
+
+    def csv(self) -> str:
+        """A header with the names of the fields, then every row; an empty cell is a value that was not recorded."""
+        file = io.StringIO()
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([RENAMED.get(f.name, f.name) for f in dataclasses.fields(self.row_type)])
+        safe = functools.cache(defused)  # texts come again and again
+        columns = plain_columns(self.rows)
+        safely = [[safe(value) if type(value) is str else value for value in column] for column in columns]
+        writer.writerows(zip(*safely, strict=True))
+        return file.getvalue()
+
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a text begins with that spreadsheets take for a formula, and run
+(https://owasp.org/www-community/attacks/CSV_Injection)."""
+
+
+def defused(value: str) -> str:
+    """A text that would begin a formula with an apostrophe before it, which spreadsheets do not show."""
+    begins = value.lstrip(" \n").startswith(FORMULA)
+    # The csv module leaves a carriage return without quotation marks, which no reader takes.
+    return ("'" if begins else "") + value.replace("\r", "\n")

@@ -1,0 +1,62 @@
+"""Rows of the tables of `table_entries`: of one table, or of all for a report."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from traceanalyzer.diagnosis.selection import Knowledge, Measured, Selection, measured
+from traceanalyzer.report.table_entries import BY_NAME, TABLES, RowFilter, named
+from traceanalyzer.trace import Run
+
+ALL = RowFilter()
+PATH = "critical_path"
+
+
+def table(
+    run: Run,
+    name: str,
+    selection: Selection | None = None,
+    knowledge: Knowledge | None = None,
+    wanted: RowFilter = ALL,
+) -> list[Any]:
+    """Rows of a table, given by its name or its command's. Single events come in time order.
+
+    Raises EmptyRecordingError, naming what there is, for a rank, device or step that the recording does not have;
+    ValueError for a table that there is not.
+    """
+    return rows_of(measured(run, selection, knowledge), name, wanted)
+
+
+def rows_of(of: Measured, name: str, wanted: RowFilter) -> list[Any]:
+    """Rows of a table of what was measured, as `table` has them."""
+    made = named(name)
+    speaking = of.each if made.of_every_rank else [of.critical]
+    rows = [row for m in speaking for row in made.rows(of, m, wanted)]
+    if made.name == "gaps":
+        rows.sort(key=lambda row: row.start_ns)
+    return longest(rows, made.events, wanted.top) if made.events else rows[: wanted.top]
+
+
+def longest(rows: list[Any], column: str, top: int | None) -> list[Any]:
+    """The `top` rows that are largest in a column, in the order in which they come."""
+    if top is None or len(rows) <= top:
+        return rows
+    kept = sorted(range(len(rows)), key=lambda i: -getattr(rows[i], column))[:top]
+    return [rows[i] for i in sorted(kept)]
+
+
+def report_tables(of: Measured, top: int, without: str | None = None) -> dict[str, list[Any]]:
+    """The tables of a report, of the critical rank: of long ones the first `top` rows, of gaps the longest first."""
+    tables = {one.name: one.rows(of, of.critical, RowFilter(top)) for one in TABLES if one.name != without}
+    tables["gaps"].sort(key=lambda row: -row.duration_ns)
+    return first_rows(tables, top)
+
+
+def in_order(tables: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """The tables of a report in the order that reports have them."""
+    return {one.name: tables[one.name] for one in TABLES}
+
+
+def first_rows(tables: dict[str, list[Any]], top: int) -> dict[str, list[Any]]:
+    """The tables of a report with `top` rows of the long ones."""
+    return {name: rows[:top] if BY_NAME[name].long else rows for name, rows in tables.items()}

@@ -1,0 +1,94 @@
+"""A document in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from traceanalyzer.report.document import (
+    Bullets,
+    Document,
+    Drawing,
+    Facts,
+    Fold,
+    Items,
+    Line,
+    Part,
+    Table,
+    TextTable,
+    Verdict,
+)
+from traceanalyzer.report.grid import make_grid
+from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH, INDENT, Page
+
+
+def render_terminal(document: Document, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
+    """The document as text `width` columns wide."""
+    page = Page(width, colour)
+    for section in document.sections:
+        if section.title and not section.untitled:
+            (page.title if section.is_minor or section.folded else page.heading)(section.title)
+        for part in section.parts:
+            draw(page, part, INDENT if section.folded else 0)
+    return page.text().lstrip("\n")
+
+
+def draw(page: Page, part: Part | None, indent: int = 0) -> None:
+    """A part of a document; drawings are for other media."""
+    if part is not None:
+        _DRAW[type(part)](page, part, indent)
+
+
+def _verdict(page: Page, part: Verdict, indent: int) -> None:
+    page.line(part.text, part.style, indent)
+    for text in part.about:
+        page.line(text, indent=indent)
+
+
+def _bullets(page: Page, part: Bullets, _: int) -> None:
+    for text in part.texts:
+        page.item(part.mark, text, part.style)
+
+
+def _fold(page: Page, part: Fold, indent: int) -> None:
+    page.title(part.title)
+    for inner in part.parts:
+        draw(page, inner, indent)
+
+
+def _items(page: Page, part: Items, _: int) -> None:
+    for number, item in enumerate(part.items, 1):
+        page.item(f"{number}.", item.title, "bold")
+        for text, style in item.lines:
+            page.line(text, style, INDENT + 1)
+        evidence = (f"{name}: {value}" + (f", {where}" if where else "") for name, value, where in item.evidence or ())
+        for detail in (*evidence, *item.details):
+            page.item("-", detail, indent=INDENT + 1)
+        if item.lines:
+            page.line("")
+
+
+def _table(page: Page, table: Table, _: int) -> None:
+    if not table.rows:
+        return
+    grid = make_grid(table.rows, table.origin_ns, table.chosen)
+    page.grid(grid if table.limit is None else grid.head(table.limit), table.every_column_in)
+    if table.limit is not None and len(table.rows) > table.limit:
+        where = f"traceanalyzer {table.command} prints all" if table.command else "--format json has all"
+        page.line(f"First {table.limit} of {len(table.rows):,} rows; {where}.", "dim", INDENT)
+    for remark in table.remarks:
+        page.line(remark, "dim", INDENT)
+
+
+_DRAW: dict[type[Any], Callable[[Page, Any, int], None]] = {
+    str: lambda page, part, indent: page.line(part, indent=indent),
+    Line: lambda page, part, indent: page.line(part.text, part.style, indent),
+    Verdict: _verdict,
+    Facts: lambda page, part, _: page.facts([(fact.label, fact.value) for fact in part.facts]),
+    Items: _items,
+    Bullets: _bullets,
+    Table: _table,
+    TextTable: lambda page, part, _: page.texts(part.headers, part.numeric, part.rows),
+    Fold: _fold,
+    Drawing: lambda *_: None,
+}

@@ -1,0 +1,169 @@
+"""Sections of a whole report that the terminal and Markdown have in common: findings, advice, figures, tables; and the
+figures that practitioners quote of a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from traceanalyzer.analysis.tables.throughput import Throughput, Utilisation
+from traceanalyzer.report import outline
+from traceanalyzer.report.document import Fact, Facts, Item, Items, Section, Table, Weight
+from traceanalyzer.report.format import NOT_AVAILABLE, figure, plain
+from traceanalyzer.report.model import Report
+
+TITLE = "Key figures"
+SAY_AMOUNTS = "--samples N and --tokens N of a step give samples/s and tokens/s"
+SAY_FLOPS = "operations or the GPU's peak are not known: record shapes, or --flops N"
+
+
+def quoted(report: Report) -> list[Fact]:
+    """Throughput, MFU, speed of light, GPU utilisation, bandwidth, kernels; empty where not even steps are known."""
+    work, used, kernels = report.metrics.throughput, report.metrics.utilisation, report.metrics.kernels_per_step
+    if work is None and used is None:
+        return []
+    return [
+        Fact("throughput", _throughput(work), "work per second of the summary's step; `metrics.throughput` in JSON"),
+        Fact("MFU", _mfu(used), "model FLOP/s utilisation, of what this step could reach at the roofline"),
+        Fact("speed of light", _light(used), "time of the step's computation at the roofline over the step time"),
+        Fact("GPU utilisation", _busy(used), "share of the step with any work on the GPU, from the timeline"),
+        Fact("memory bandwidth", _bandwidth(used), "least traffic with the GPU's memory over the step time"),
+        Fact("kernels per step", figure(kernels), "kernels launched by a step"),
+    ]
+
+
+def brief(report: Report) -> str:
+    """What of it is known, on one line; empty where nothing is."""
+    work, used = report.metrics.throughput, report.metrics.utilisation
+    parts = [_rates(work)] if work is not None else []
+    if used is not None:
+        most = f" of {figure(used.attainable_mfu, 'share')} reachable" if used.attainable_mfu else ""
+        parts += [f"MFU {figure(used.mfu, 'share')}{most}"] if used.mfu else []
+        parts += [f"{_light(used)} of speed of light"] if not used.mfu and used.sol is not None else []
+        parts += [f"GPU busy {_busy(used)}"] if used.gpu_busy_share is not None else []
+    return " · ".join(part for part in parts if part)
+
+
+def _rates(work: Throughput) -> str:
+    rates = ((work.samples_per_s, "samples/s"), (work.tokens_per_s, "tokens/s"), (work.steps_per_s, "steps/s"))
+    return ", ".join(f"{figure(rate)} {name}" for rate, name in rates if rate is not None)
+
+
+def _throughput(work: Throughput | None) -> str:
+    if work is None:
+        return NOT_AVAILABLE
+    each = f" ({figure(work.ms_per_sample, 'ms')} a sample)" if work.ms_per_sample is not None else ""
+    known = work.samples_per_s is not None or work.tokens_per_s is not None
+    return (_rates(work) or NOT_AVAILABLE) + each + ("" if known else f" ({SAY_AMOUNTS})")
+
+
+def _mfu(used: Utilisation | None) -> str:
+    if used is None or used.mfu is None:
+        return f"{NOT_AVAILABLE} ({SAY_FLOPS})"
+    if not used.mfu:
+        return "0% (no matmuls ran)"
+    most = f" of {figure(used.attainable_mfu, 'share')} that this step could reach" if used.attainable_mfu else ""
+    return figure(used.mfu, "share") + most
+
+
+def _light(used: Utilisation | None) -> str:
+    if used is None or used.sol is None:
+        return f"{NOT_AVAILABLE} (too few operators have a model, or the GPU is not known)"
+    return f"{figure(used.sol, 'share')} (room for {figure(used.room, 'x')})"
+
+
+def _busy(used: Utilisation | None) -> str:
+    return figure(None if used is None else used.gpu_busy_share, "share")
+
+
+def _bandwidth(used: Utilisation | None) -> str:
+    if used is None or used.least_bandwidth_gbs is None:
+        return f"{NOT_AVAILABLE} (no operators with a model)"
+    peak = f" ({figure(used.bandwidth_share, 'share')} of peak)" if used.bandwidth_share is not None else ""
+    return f"at least {figure(used.least_bandwidth_gbs, 'GB/s')}{peak}"
+
+
+TABLE_ROWS = 5
+"""Rows of a table within the report in a terminal; the table's own command prints all."""
+OPEN_ROWS = 8
+"""The table of devices stays open up to this long; others are folded."""
+SEVERITY_STYLES = {"high": "bold red", "medium": "yellow", "low": "", "info": "dim"}
+NO_FINDING = "No finding: the recording supports none."
+
+
+def findings(report: Report) -> Items:
+    """Every finding with its evidence."""
+    items = []
+    for one in report.findings:
+        about = f"{one.severity} · {one.cls} · {plain(one.id)} · {outline.headroom(report, one)}"
+        evidence = [(item.metric, outline.evidence_value(item), item.where) for item in one.evidence]
+        items.append(Item(one.title, [(about, SEVERITY_STYLES.get(one.severity, ""))], evidence=evidence))
+    return Items(items, noun="findings")
+
+
+def recommendations(report: Report, against: bool = False) -> Items:
+    """Every recommendation with its gain, and `against` which finding it is."""
+    titles = {f.id: f.title for f in report.findings} if against else {}
+    items = []
+    for one in report.recommendations:
+        lines = [(outline.prediction(report, one), "green"), (f"Estimated as: {one.basis}", "")]
+        lines += [(f"Against: {titles[one.id]}", "")] if one.id in titles else []
+        items.append(Item(one.action, lines))
+    return Items(items, noun="recommendations")
+
+
+def key_figures(report: Report) -> list[Section]:
+    """The figures that practitioners quote."""
+    key = quoted(report)
+    return [_facts(TITLE, key, Weight.ADVICE)] if key else []
+
+
+def step_time(report: Report) -> list[Section]:
+    """How step times are distributed."""
+    time = report.metrics.step_time_ms
+    return [] if time is None else [_table("Step time", [outline.shown_step_time(time)], report)]
+
+
+def figures_of_step(report: Report) -> Section:
+    """The single figures."""
+    return _facts("Figures of a step", outline.step_figures(report), Weight.FIGURES)
+
+
+def groups_of_figures(report: Report) -> list[Section]:
+    """Figures that belong together."""
+    return [_facts(title, facts, Weight.GROUP, folded=True) for title, facts in outline.step_groups(report)]
+
+
+def devices(report: Report) -> list[Section]:
+    """The GPUs over the whole recording."""
+    if not report.devices:
+        return []
+    folded = len(report.devices) > OPEN_ROWS
+    return [_table("Devices, over the whole recording", report.devices, report, folded=folded)]
+
+
+def tables(
+    report: Report, left_out: Sequence[str] = (), chart: Callable[[str, Sequence[Any]], Sequence[str]] | None = None
+) -> list[Section]:
+    """The tables that have rows, with what `chart` makes of a name and its rows."""
+    return [
+        _table(
+            outline.table_title(name), rows, report, Weight.TABLE, folded=True,
+            command=outline.table_command(name), chart=chart(name, rows) if chart else (),
+        )
+        for name, rows in report.tables.items()
+        if rows and name not in left_out
+    ]  # fmt: skip
+
+
+def _facts(title: str, facts: Sequence[Fact], weight: Weight, *, folded: bool = False) -> Section:
+    return Section(title, [Facts(facts, is_table=True)], is_minor=True, folded=folded, weight=weight)
+
+
+def _table(
+    title: str, rows: Sequence[Any], report: Report, weight: Weight = Weight.FIGURES, *, folded: bool = False,
+    **of_table: Any,
+) -> Section:  # fmt: skip
+    table = Table(rows, origin_ns=outline.moments_origin(report), limit=TABLE_ROWS, **of_table)
+    return Section(title, [table], is_minor=True, folded=folded, weight=weight)

@@ -1,0 +1,278 @@
+"""What known GPUs can do at most: the table of `hardware.toml`, and which of its entries a recorded device is."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache, reduce
+from operator import or_
+from pathlib import Path
+from typing import Any
+
+from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base.files import read_whole
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import Device, OccupancyLimit
+
+PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8")
+TERA, GIGA, MEBI, KIBI = 1e12, 1e9, 1 << 20, 1 << 10
+REGISTERS_PER_SM = 65_536
+"""32-bit registers of an SM, the same for every NVIDIA GPU since Kepler (CUDA C++ programming guide)."""
+ISSUED_PER_CYCLE = 4 * 32
+"""Each of the four schedulers of an SM starts one instruction of 32 threads a cycle, since Volta (CUDA C++
+programming guide, "multiprocessor" of each compute capability)."""
+MEMORY_RANGE = (0.85, 1.12)
+"""Recorded over nominal memory: makers' gigabytes are sometimes 2**30 bytes (7 % more), and ECC, the driver and
+MIG's bookkeeping keep up to a tenth. Sizes of different products and MIG slices lie further apart."""
+
+SAME_SPEED = 0.03
+"""Makers round the bandwidth that clock and width of the memory's bus give."""
+
+_MAKER = re.compile(r"^(?:NVIDIA|AMD|Tesla|Graphics Device)\s+", re.IGNORECASE)
+_NUMBERS = (
+    *("sms", "bandwidth_gbs", "cache_mb", "link_gbs", "host_gbs"),
+    *("threads_per_sm", "shared_kb_per_sm", "fp32_lanes_per_sm"),
+)
+_KEYS = frozenset({*_NUMBERS, "name", "match", "match_with_sms", "source", "memory_gb", "tensor", "vector"})
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """The limits of one GPU, dense; None where its maker does not publish them. Rates are per second."""
+
+    name: str
+    source: str
+    """The datasheet the figures are from."""
+    match: tuple[re.Pattern[str], ...]
+    memory_gb: tuple[float, ...]
+    """Sizes of memory that it is sold with."""
+    bandwidth: float
+    """Device memory, bytes/s."""
+    tensor: Mapping[str, float]
+    """FLOP/s on tensor cores by precision."""
+    vector: Mapping[str, float]
+    """FLOP/s on the ordinary cores by precision."""
+    sms: int | None = None
+    cache_bytes: int | None = None
+    """Last cache before the device memory."""
+    link: float | None = None
+    """To other GPUs, all links together, each direction, bytes/s."""
+    host: float | None = None
+    """To the host, each direction, bytes/s."""
+    threads_per_sm: int | None = None
+    shared_per_sm: int | None = None
+    """Bytes of shared memory of an SM."""
+    fp32_lanes_per_sm: int | None = None
+    """Multiply-adds in fp32 that an SM starts in a cycle."""
+    match_with_sms: tuple[re.Pattern[str], ...] = ()
+    """Names that it shares with other products: the number of SMs must be recorded and be its own."""
+    stated: bool = False
+    """Whether the figures are those that the recording states of its own GPU, and not a datasheet's."""
+
+    def describes(self, device: Device) -> bool:
+        """Whether a recorded device is this GPU: by name, and nothing else that was recorded speaks against it
+        (a MIG slice has the name of the whole GPU, but fewer SMs and less memory)."""
+        name = _MAKER.sub("", _MAKER.sub("", (device.name or "").strip()))
+        shared = any(pattern.fullmatch(name) for pattern in self.match_with_sms) and device.sm_count == self.sms
+        if not shared and not any(pattern.fullmatch(name) for pattern in self.match):
+            return False
+        return not (device.sm_count and self.sms and device.sm_count != self.sms) and self.fits(device)
+
+    def fits(self, device: Device) -> bool:
+        """Whether a device's memory, where it is recorded, has a size that this GPU is sold with."""
+        low, high = MEMORY_RANGE
+        size = (device.memory_bytes or 0) / GIGA
+        return not size or any(low * nominal <= size <= high * nominal for nominal in self.memory_gb)
+
+    def as_fast(self, device: Device) -> bool:
+        """Whether a device's memory, where its speed is recorded, is as fast as this GPU's."""
+        return not device.bandwidth or abs(device.bandwidth / self.bandwidth - 1) <= SAME_SPEED
+
+    def matrix_peak(self, precision: str) -> float | None:
+        """FLOP/s that a matrix product in this precision can reach: on tensor cores where they do it, else on the
+        ordinary ones; None where neither is known."""
+        return self.tensor.get(precision) or self.vector.get(precision)
+
+    @property
+    def issue_rate(self) -> float | None:
+        """Instructions that it starts a second, those of each thread counted, at the clock of its fp32 peak."""
+        if self.fp32_lanes_per_sm is None:
+            return None
+        if "fp32" not in self.vector:
+            return None
+        return self.vector["fp32"] / 2 / self.fp32_lanes_per_sm * ISSUED_PER_CYCLE
+
+    def resident_blocks(self, threads: int, registers: int, shared_bytes: int) -> int | None:
+        """Blocks of this shape that one SM holds at a time (0: none fit); None where the limits are not known.
+
+        The least of what its threads, registers and shared memory allow (CUDA C++ best practices guide, occupancy).
+        """
+        return min((blocks for blocks, _ in self._block_limits(threads, registers, shared_bytes)), default=None)
+
+    def occupancy_limits(self, threads: int, registers: int, shared_bytes: int) -> OccupancyLimit:
+        """What keeps more blocks of this shape from an SM; none (0) where the limits are not known."""
+        limits = self._block_limits(threads, registers, shared_bytes)
+        least = min((blocks for blocks, _ in limits), default=0)
+        return reduce(or_, (what for blocks, what in limits if blocks == least), OccupancyLimit(0))
+
+    def _block_limits(self, threads: int, registers: int, shared_bytes: int) -> list[tuple[int, OccupancyLimit]]:
+        """How many blocks of this shape each resource of an SM allows."""
+        if self.threads_per_sm is None or threads <= 0:
+            return []
+        limits = [(self.threads_per_sm // threads, OccupancyLimit.WARPS)]
+        if registers > 0:
+            limits.append((REGISTERS_PER_SM // (registers * threads), OccupancyLimit.REGISTERS))
+        if shared_bytes > 0 and self.shared_per_sm is not None:
+            limits.append((self.shared_per_sm // shared_bytes, OccupancyLimit.SHARED_MEMORY))
+        return limits
+
+
+@dataclass(frozen=True)
+class HardwareTable:
+    """Known GPUs, a user's before the built-in ones, which are read when they are first asked for; of several that
+    describe a device the first counts."""
+
+    own: tuple[Hardware, ...] = ()
+
+    @classmethod
+    def load(cls, extra: Path | None = None) -> HardwareTable:
+        """The built-in table, preceded by a user's file of the same form (UnreadableInputError if it is not valid)."""
+        if extra is None:
+            return cls()
+        try:
+            text = read_whole(extra)
+        except OSError as error:
+            what = (error.strerror or str(error)).lower()
+            raise UnreadableInputError(f"{extra}: the hardware table cannot be opened ({what})") from error
+        try:
+            added = _parse(text.decode())
+        except (
+            UnicodeDecodeError,
+            tomllib.TOMLDecodeError,
+            KeyError,
+            ValueError,
+            TypeError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+            re.error,
+        ) as error:
+            raise UnreadableInputError(f"{extra}: not a valid hardware table: {error}") from error
+        return cls(added)
+
+    @property
+    def gpus(self) -> tuple[Hardware, ...]:
+        """All of them."""
+        return (*self.own, *_builtin())
+
+    def find(self, device: Device | None) -> Hardware | None:
+        """The GPU that a recorded device is, never the nearest one. One that the table does not have is what the
+        recording states of it; None where it states nothing. SMs that the table lacks are those that were recorded."""
+        if device is None:
+            return None
+        found = next((gpu for gpu in self.gpus if gpu.describes(device)), None) or self._by_size(device)
+        if found is None:
+            return stated_limits(device)
+        return replace(found, sms=device.sm_count) if found.sms is None else found
+
+    def _by_size(self, device: Device) -> Hardware | None:
+        """The one GPU that has as many SMs, and as much memory or as fast a one, as a device without a name; None where
+        several have."""
+        if (device.name or "").strip() or not device.sm_count or not (device.memory_bytes or device.bandwidth):
+            return None
+        fitting = [gpu for gpu in self.gpus if gpu.sms == device.sm_count and gpu.fits(device) and gpu.as_fast(device)]
+        return fitting[0] if len(fitting) == 1 else None
+
+
+_GENERATIONS = {
+    (5, 0): (128, 2048, 64),
+    (5, 2): (128, 2048, 96),
+    (6, 0): (64, 2048, 64),
+    (6, 1): (128, 2048, 96),
+    (7, 0): (64, 2048, 96),
+    (7, 5): (64, 1024, 64),
+    (8, 0): (64, 2048, 164),
+    (8, 6): (128, 1536, 100),
+    (8, 9): (128, 1536, 100),
+    (9, 0): (128, 2048, 228),
+    (10, 0): (128, 2048, 228),
+    (12, 0): (128, 1536, 100),
+}
+"""By compute capability: fp32 multiply-adds that an SM starts a cycle, threads and KiB of shared memory that it holds
+(CUDA C++ programming guide, "compute capabilities", "arithmetic instructions")."""
+
+
+def stated_limits(device: Device) -> Hardware | None:
+    """What a recording states of its GPU: bandwidth of its memory, and from clock and SMs its fp32 peak; None where it
+    states no bandwidth. Of tensor cores recordings say nothing."""
+    if not device.bandwidth:
+        return None
+    lanes, threads, shared = _GENERATIONS.get(device.compute_capability or (0, 0), (None, None, None))
+    vector = {}
+    if lanes and device.sm_count and device.clock_hz:
+        vector["fp32"] = 2.0 * lanes * device.sm_count * device.clock_hz
+    return Hardware(
+        name=device.name or "GPU",
+        source="the recording itself",
+        match=(),
+        memory_gb=(),
+        bandwidth=device.bandwidth,
+        tensor={},
+        vector=vector,
+        sms=device.sm_count,
+        threads_per_sm=threads,
+        shared_per_sm=None if shared is None else shared * KIBI,
+        fp32_lanes_per_sm=lanes if "fp32" in vector else None,
+        stated=True,
+    )
+
+
+@lru_cache(maxsize=1)
+def _builtin() -> tuple[Hardware, ...]:
+    return _parse(Path(__file__).with_name("hardware.toml").read_text(encoding="utf-8"))
+
+
+def _parse(text: str) -> tuple[Hardware, ...]:
+    return tuple(_hardware(entry) for entry in tomllib.loads(text).get("gpu", []))
+
+
+def _hardware(entry: dict[str, Any]) -> Hardware:
+    """One entry of a file. Raises KeyError, TypeError or ValueError where it makes no sense."""
+    _check(entry)
+    cache, shared = entry.get("cache_mb"), entry.get("shared_kb_per_sm")
+    link, host, sizes = entry.get("link_gbs"), entry.get("host_gbs"), entry.get("memory_gb", [])
+    return Hardware(
+        name=entry["name"],
+        source=entry["source"],
+        match=tuple(re.compile(pattern, re.IGNORECASE) for pattern in entry["match"]),
+        memory_gb=tuple(float(size) for size in (sizes if isinstance(sizes, list) else [sizes])),
+        bandwidth=entry["bandwidth_gbs"] * GIGA,
+        tensor=_peaks(entry["name"], entry.get("tensor", {})),
+        vector=_peaks(entry["name"], entry["vector"]),
+        sms=entry.get("sms"),
+        cache_bytes=None if cache is None else int(cache * MEBI),
+        link=None if link is None else link * GIGA,
+        host=None if host is None else host * GIGA,
+        threads_per_sm=entry.get("threads_per_sm"),
+        shared_per_sm=None if shared is None else int(shared * KIBI),
+        fp32_lanes_per_sm=entry.get("fp32_lanes_per_sm"),
+        match_with_sms=tuple(re.compile(pattern, re.IGNORECASE) for pattern in entry.get("match_with_sms", [])),
+    )
+
+
+def _check(entry: dict[str, Any]) -> None:
+    unknown = entry.keys() - _KEYS
+    if unknown:
+        raise ValueError(f"{entry.get('name')}: unknown key {', '.join(sorted(unknown))}")
+    for key in _NUMBERS:
+        if key in entry and not entry[key] > 0:
+            raise ValueError(f"{entry.get('name')}: {key} is not above 0")
+
+
+def _peaks(name: str, rates: dict[str, float]) -> dict[str, float]:
+    unknown = rates.keys() - set(PRECISIONS)
+    if unknown:
+        raise ValueError(f"{name}: unknown precision {', '.join(sorted(unknown))}; known: {', '.join(PRECISIONS)}")
+    return {precision: rate * TERA for precision, rate in rates.items()}
