@@ -42,11 +42,12 @@ def bore_work(linked: Linked) -> Bool:
 
 
 def host_was_lost(linked: Linked) -> bool:
-    """Whether most of the host's records are missing: device ops then have no launch, and there are few calls."""
-    known = np.flatnonzero(linked.launch_time >= 0)
+    """Whether most of the host's records are missing: device ops then have no launch, and there are few calls. Where
+    there are some, and none of them has its work, the device is behind the host, and no record is missing."""
+    known, calls = np.flatnonzero(linked.launch_time >= 0), int(is_launch(linked).sum())
     since = linked.launch_time[known[0] if len(known) else 0 :]  # what ran before was launched before the recording
-    few = is_launch(linked).sum() < MOSTLY * len(linked.launch_time)
-    return bool((since < 0).sum() > MOSTLY * len(since) and few)
+    behind = not len(known) and calls > 0
+    return bool((since < 0).sum() > MOSTLY * len(since) and calls < MOSTLY * len(linked.launch_time) and not behind)
 
 
 def lost_launches(linked: Linked) -> I64:
@@ -71,6 +72,12 @@ def launched_before(linked: Linked) -> Bool:
     first = np.full(len(number), len(number))
     np.minimum.at(first, stream[known], number[known])
     return (number < first[stream]) & (first[stream] < len(number))
+
+
+def is_cut(linked: Linked) -> bool:
+    """Whether the recording begins or ends while the device is behind its host."""
+    lost = linked.memo(lost_launches)
+    return bool(linked.memo(launched_before).any() or (len(lost) and lost[-1] > last_launch(linked)))
 
 
 def stream_numbers(linked: Linked) -> I32:

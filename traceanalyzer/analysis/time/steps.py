@@ -21,7 +21,14 @@ from traceanalyzer.analysis.joined.launches import host_was_lost, launched_befor
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.time.extent import extent
 from traceanalyzer.analysis.time.logged_steps import logged_steps
-from traceanalyzer.analysis.time.markers import iterations, module_calls, profiler_steps, step_annotations
+from traceanalyzer.analysis.time.markers import (
+    iterations,
+    module_calls,
+    one_marked_range,
+    one_marked_step,
+    profiler_steps,
+    step_annotations,
+)
 from traceanalyzer.analysis.time.periods import periodic
 from traceanalyzer.analysis.time.step_evidence import HostSteps, annotated, between_optimizer_steps
 from traceanalyzer.analysis.time.whole_steps import whole_steps
@@ -36,7 +43,9 @@ EVIDENCE: tuple[Callable[[Linked], HostSteps | None], ...] = (
     annotated,
     module_calls,
     between_optimizer_steps,
+    one_marked_step,
     periodic,
+    one_marked_range,
     logged_steps,
 )
 """What tells steps apart, the surest first."""
@@ -133,7 +142,7 @@ def _assemble(linked: Linked, found: HostSteps) -> Steps | None:
         if not found.names:
             return None
     start, end = _windows(linked, found, of_op)
-    first, stop = whole_steps(linked, found, of_op)
+    first, stop = whole_steps(linked, found, of_op, end - start)
     incomplete = len(start) - (stop - first)
     if first == stop:
         return replace(whole_recording(linked), incomplete=incomplete)
