@@ -102,7 +102,7 @@ def _of_sync(m: Measurements) -> str | None:
     where = top.python or (f"{top.op.split(' > ')[0]}" if top.op else top.call)
     when = "" if top.phase is None else f" {top.phase}" if top.phase.startswith("between") else f" in {top.phase}"
     idle = sum(row.gpu_idle_ms for row in costly)
-    who = f"{top.calls:.4g} waits a step{when}, at {where}"
+    who = f"{top.calls:.4g} waits{m.timed.steps.each}{when}, at {where}"
     return f"{top.gpu_idle_ms / idle:.0%} of that idle time comes from {who}" if idle else None
 
 

@@ -178,7 +178,7 @@ LAUNCHES_FREE = Scenario(
 )
 NO_HOST_SYNCS_LAUNCHES_FREE = replace(
     combined(NO_HOST_SYNCS, LAUNCHES_FREE),
-    basis="no waits, and dispatch and launches cost nothing: the step in a CUDA graph",
+    basis="no waits, and dispatch and launches cost nothing: a CUDA graph",
 )
 FUSED_ELEMENTWISE = Scenario(
     "fused_elementwise",
@@ -207,14 +207,14 @@ NO_HOST_WORK = Scenario("no_host_work", no_host_work, "no host work between laun
 COPIES_HIDDEN = Scenario(
     "copies_hidden",
     copies_hidden,
-    "copies run beside the rest of the step and block nobody: the step takes the longer of its copies and the rest",
+    "copies run beside the rest and block nobody: the whole takes the longer of its copies and the rest",
     hides=all_copies,
 )
 COMMUNICATION_FREE = Scenario(
     "communication_free", communication_free, "collectives are free, and no rank waits for another"
 )
 COMMUNICATION_OVERLAPPED = Scenario(
-    "communication_overlapped", communication_overlapped, "collectives run beside the compute as far as the step lasts"
+    "communication_overlapped", communication_overlapped, "collectives run beside the compute as far as that lasts"
 )
 
 

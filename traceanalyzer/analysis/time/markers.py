@@ -99,7 +99,9 @@ def one_marked_range(linked: Linked) -> HostSteps | None:
 def _one_marked(linked: Linked, usable: Callable[[str], bool]) -> HostSteps | None:
     """None where the recording was cut while the device was behind: a part of a step then holds all that is left."""
     own = texts_where(linked.trace.strings, lambda text: not (LIBRARY_MARK.search(text) or LAYER_LIKE.search(text)))
-    rows = outermost_ranges(linked, own, RangeKind.ANNOTATION)
+    rows, tree = outermost_ranges(linked, own, RangeKind.ANNOTATION), linked.tree
+    around = tree.parent[tree.node_of_range[rows]]
+    rows = rows[(around < 0) | (tree.kind[around] != RangeKind.OP)]
     if not len(rows) or is_cut(linked):
         return None
     ranges, strings = linked.trace.host_ranges, linked.trace.strings

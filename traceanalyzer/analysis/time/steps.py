@@ -95,6 +95,21 @@ class Steps:
         return self.source != "none"
 
     @property
+    def unit(self) -> str:
+        """What figures are of, in a word."""
+        return "step" if self.found else "recording"
+
+    @property
+    def each(self) -> str:
+        """How a figure of a unit says so: ` a step`, and nothing where the recording is the unit."""
+        return " a step" if self.found else ""
+
+    @property
+    def per(self) -> str:
+        """The same of figures that stand alone."""
+        return "per step" if self.found else "in the recording"
+
+    @property
     def steady(self) -> slice:
         """The steady-state steps."""
         return slice(self.warmup, None)

@@ -116,6 +116,10 @@ def _parts(m: Measurements) -> str:
 
 def _no_steps(m: Measurements) -> Iterator[str]:
     seen = m.coverage
+    if m.timed.steps.known:
+        yield "Nothing marks a step: the recording is the unit of every figure, from the first GPU work to the last."
+    else:
+        yield "No steps were found: every figure is for the whole recording."
     if seen.device_span_ms is None or seen.device_span_ms >= NOTED_SPAN * seen.recorded_ms:
         return
     before = f"; the first GPU work comes after {_time(seen.before_first_op_ms)}" if seen.before_first_op_ms else ""
