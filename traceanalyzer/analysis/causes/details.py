@@ -53,6 +53,9 @@ _LABELS = {
     IdleDetail.LOST: "kernels launched meanwhile are not in the recording",
 }
 
+OF_NO_CALL = (int(IdleDetail.PAGE_MIGRATION), int(IdleDetail.LOST))
+"""Details that say all, whatever the host did."""
+
 DOMINANT = 0.5
 """A detail owns a gap if it filled at least this share of it."""
 

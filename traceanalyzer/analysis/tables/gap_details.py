@@ -9,7 +9,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.lookup import at, one_of
-from traceanalyzer.analysis.causes.details import IdleDetail
+from traceanalyzer.analysis.causes.details import OF_NO_CALL, IdleDetail
 from traceanalyzer.analysis.causes.frames import python_frames
 from traceanalyzer.analysis.causes.gaps import Gaps, IdleCause
 from traceanalyzer.analysis.joined.linked import Linked
@@ -22,8 +22,6 @@ from traceanalyzer.trace import I32, I64
 
 LONGEST_NAME = 60
 """Characters of an op's name in a sentence."""
-OF_NO_CALL = (int(IdleDetail.PAGE_MIGRATION), int(IdleDetail.LOST))
-"""Details that say all, whatever the host did."""
 
 
 def gap_details(timed: Timed, gaps: Gaps, chosen: I64) -> list[str]:
