@@ -27,7 +27,7 @@ from traceanalyzer.analysis.joined.launches import stream_numbers
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.time.host_timeline import HostState
-from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS, blocked_time
+from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS, UNEXPLAINED_NS, blocked_time
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import I32, I64, U8, Bool, WaitKind, is_sorted, narrowed
@@ -138,6 +138,8 @@ def _pauses(
     queued, pause = (launch_time >= 0) & (launched <= free), start - free
     short = queued & (pause >= 0) & (pause < USUAL_PAUSE_NS) & (met <= free)
     late = queued & (pause >= USUAL_PAUSE_NS) & (start - met >= USUAL_PAUSE_NS)
+    waited = start - np.maximum(np.maximum(launched, free), met)
+    late |= (launch_time >= 0) & ~queued & (waited >= UNEXPLAINED_NS) & (2 * waited >= pause) & (previous >= 0)
     after, held = np.where(short, pause, 0).astype(np.int32), narrowed(np.where(late, pause, 0))
     return short, after, held, np.maximum(free, met) <= launch_time
 
