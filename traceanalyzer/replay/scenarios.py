@@ -57,6 +57,8 @@ class Scenario:
     """The scenarios that it combines."""
     spread: float = GAIN_SPREAD
     """Share of what it gains by which its prediction may be off."""
+    least: float = 0.0
+    """Share of the step that is left whatever the change gains."""
 
 
 def no_host_syncs(tape: Tape) -> Tape:

@@ -138,6 +138,7 @@ ENLARGED = Scenario(
     pessimistic=enlarged_at_full_cost,
     missing="the GPU is not idle enough",
     spread=OF_MOVES,
+    least=1.0 / GREATER_BATCH,
 )
 LARGER_BATCH = everywhere(
     f"Raise the batch size (up to {GREATER_BATCH} times, as memory allows), and the learning rate with it."
