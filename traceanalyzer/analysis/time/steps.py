@@ -215,6 +215,8 @@ def _windows(linked: Linked, found: HostSteps, of_op: I32) -> tuple[I64, I64]:
     if (of_op == 0).any():
         earlier = (of_op < 0) & (ops.start < first_start[0])
         begin = _begin(max(begin, int(ops.end[earlier].max(initial=begin))), first_start, end)
+    before = linked.memo(launched_before) & (of_op < 0)
+    begin = min(max(begin, int(ops.end[before].max(initial=begin))), int(end[0]))
     return np.concatenate((np.array([begin], np.int64), end[:-1])), end
 
 
