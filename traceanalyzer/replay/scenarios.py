@@ -9,7 +9,7 @@ import numpy as np
 
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.replay.changes.capture import GRAPH_GAP_NS
+from traceanalyzer.replay.changes.capture import in_graph
 from traceanalyzer.replay.changes.communication.buckets import MB, BucketSize, rebucketed
 from traceanalyzer.replay.changes.edits import Change, parametric, with_dispatch, without, without_reads
 from traceanalyzer.replay.changes.fusion import (
@@ -72,7 +72,7 @@ def launches_free(tape: Tape) -> Tape:
         with_dispatch(tape, np.zeros_like(tape.dispatch)),
         tail=tape.tail._replace(dispatch=0),
         latency=np.zeros_like(tape.latency),
-        gap=np.minimum(tape.gap, GRAPH_GAP_NS),
+        gap=in_graph(tape.gap),
     )
 
 
