@@ -102,7 +102,9 @@ def write_parquet(of: Measured, folder: Path) -> dict[str, int]:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError as error:
-        raise TraceAnalyzerError("Parquet needs pyarrow: pip install 'traceanalyzer[parquet]'; or give a name in .sqlite") from error
+        raise TraceAnalyzerError(
+            "Parquet needs pyarrow: pip install 'traceanalyzer[parquet]'; or give a name in .sqlite"
+        ) from error
     if folder.exists():
         raise TraceAnalyzerError(f"{folder} exists: name a folder that does not")
     written = {}
