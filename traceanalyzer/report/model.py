@@ -14,14 +14,12 @@ from traceanalyzer.analysis.groups.step_times import Latency
 from traceanalyzer.analysis.memory.stats import MemoryStats
 from traceanalyzer.analysis.phases.roles import PhaseTimes
 from traceanalyzer.analysis.phases.training import ProgramStats
+from traceanalyzer.analysis.tables.budget import Budget, Idle, StepTime, Unprofiled
 from traceanalyzer.analysis.tables.collectives import CommunicationTime
-from traceanalyzer.analysis.tables.counter_rows import GpuCounters
-from traceanalyzer.analysis.tables.devices import DeviceTotals
-from traceanalyzer.analysis.tables.host import HostStats
-from traceanalyzer.analysis.tables.launches import LaunchStats
+from traceanalyzer.analysis.tables.devices import DeviceTotals, GpuCounters
+from traceanalyzer.analysis.tables.launches import HostStats, LaunchStats
 from traceanalyzer.analysis.tables.path_rows import PathTime
-from traceanalyzer.analysis.tables.roofline_step import RooflineStep
-from traceanalyzer.analysis.tables.step_metrics import Budget, Idle, StepTime, Unprofiled
+from traceanalyzer.analysis.tables.roofline_rows import RooflineStep
 from traceanalyzer.analysis.tables.step_parts import StepPart
 from traceanalyzer.analysis.tables.throughput import Throughput, Utilisation
 from traceanalyzer.analysis.tables.timing import TimingStats

@@ -6,8 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import one_of
-from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.algebra.lookup import one_of, texts_where
 from traceanalyzer.analysis.names.phase_names import Role
 from traceanalyzer.analysis.names.pytorch import OPTIMIZER_STEP, TRAINING, UNSCALE
 from traceanalyzer.analysis.phases.roles import Phases

@@ -1,26 +1,34 @@
-"""What the analysis found as tracks over time, on the recording's own clock: to be opened beside it in a viewer."""
+"""What the analysis found, and compile work, as tracks over time on the recording's own clock: to be opened beside it
+in a viewer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
+from typing import Any
 
 import numpy as np
+import orjson
 
 from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.causes.critical_path import PathKind
 from traceanalyzer.analysis.causes.gaps import GapSide, IdleCause
 from traceanalyzer.analysis.causes.start import stream_numbers
-from traceanalyzer.analysis.tables.gap_details import gap_details
+from traceanalyzer.analysis.tables.gap_places import gap_details
 from traceanalyzer.analysis.tables.path_rows import segment_names
 from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.base.figures import OWN, SENTENCE
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.finding import Finding
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.selection import Asked, Knowledge, Selection
+from traceanalyzer.replay.compile.stages import stage_of
+from traceanalyzer.report.compile.build import fitting
 from traceanalyzer.report.kept_report import kept_findings
 from traceanalyzer.trace import I32, I64, Bool, Run
+from traceanalyzer.trace.compile_log import CompileLog
 from traceanalyzer.trace.distinct import distinct, ranked
 
 PATH_OF_CLASS = {
@@ -176,3 +184,44 @@ def _asked_for(timed: Timed, start: I64, end: I64) -> Bool:
     if timed.only_step is None:
         return np.ones(len(start), bool)
     return (end > timed.steps.start[0]) & (start < timed.steps.end[-1])
+
+
+FIRST_PID = 1_900_000_000
+"""Process ids that no recording has: the tracks stand apart from its own."""
+_NS_PER_US = 1e3
+
+
+def compile_tracks(logs: Sequence[CompileLog], run: Run | None = None) -> str:
+    """Events in Chrome's trace format, on the clock of the run's trace (of the epoch without one).
+
+    Raises TraceAnalyzerError where the trace has no wall clock.
+    """
+    trace = None if run is None else fitting(run, logs)
+    if trace is not None and not trace.epoch_ns:
+        raise TraceAnalyzerError(f"{trace.path}: the trace has no wall clock, so compile work cannot be laid onto it")
+    # A time of the log less this is a time of the trace.
+    epoch_ns = 0 if trace is None else trace.epoch_ns or 0
+    events = [event for number, log in enumerate(logs) for event in _events(log, FIRST_PID + number, epoch_ns)]
+    # Kineto's own base: Perfetto then shows both files on one clock.
+    return orjson.dumps({"schemaVersion": 1, "baseTimeNanoseconds": epoch_ns, "traceEvents": events}).decode()
+
+
+def _events(log: CompileLog, pid: int, epoch_ns: int) -> Iterator[dict[str, Any]]:
+    rank = "" if log.rank is None else f" rank {log.rank}"
+    yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": f"torch.compile{rank}"}}
+    threads = _numbers(span.thread for span in log.spans)
+    for span in log.spans:
+        yield {
+            "ph": "X",
+            "cat": "compile",
+            "name": span.name,
+            "pid": pid,
+            "tid": threads[span.thread],
+            "ts": (span.start_ns - epoch_ns) / _NS_PER_US,
+            "dur": (span.end_ns - span.start_ns) / _NS_PER_US,
+            "args": {"compile id": span.compile_id, "stage": stage_of(span.name), "kernel": span.kernel},
+        }
+
+
+def _numbers(threads: Iterable[int]) -> dict[int, int]:
+    return {thread: number for number, thread in enumerate(dict.fromkeys(threads), 1)}

@@ -9,14 +9,13 @@ import numpy as np
 
 from traceanalyzer.ingest.columns import joined
 from traceanalyzer.ingest.nsys.about import Gpus, gpus, mpi_ranks, process_names, thread_names
-from traceanalyzer.ingest.nsys.canonical import canonical
 from traceanalyzer.ingest.nsys.events import UNKNOWN, Columns, Events, distinct_of_all, pid_of
 from traceanalyzer.ingest.nsys.health import remarks
 from traceanalyzer.ingest.nsys.metrics import gpu_metrics, of_process
 from traceanalyzer.ingest.nsys.nccl import collectives
 from traceanalyzer.ingest.nsys.nvtx_details import range_details
 from traceanalyzer.ingest.nsys.processes import NOBODY
-from traceanalyzer.ingest.nsys.tables import Tables
+from traceanalyzer.ingest.nsys.tables import Tables, canonical
 from traceanalyzer.ingest.sqlite.database import Database
 from traceanalyzer.trace import (
     I32,

@@ -9,8 +9,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, subtract, union
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.replay.compile.model import BreakRow
-from traceanalyzer.replay.compile.regions import inner
-from traceanalyzer.replay.compile.traced import Traced
+from traceanalyzer.replay.compile.regions import Traced, inner
 from traceanalyzer.replay.compile.windows import Seam, idle_in, seams, window_set, without_windows
 from traceanalyzer.replay.scenarios import FUSED_ELEMENTWISE, LAUNCHES_FREE
 from traceanalyzer.replay.whatif import Prediction

@@ -22,7 +22,7 @@ from traceanalyzer.replay.on_tape import (
     step_of_event,
     usual_dispatch_ns,
 )
-from traceanalyzer.replay.patterns.nearby import Outermost, movers
+from traceanalyzer.replay.patterns.named import Outermost, movers
 from traceanalyzer.replay.patterns.operators import Operator
 from traceanalyzer.replay.tape import Tail, Tape
 from traceanalyzer.trace import F64, I64, Bool, CopyKind

@@ -22,8 +22,7 @@ from traceanalyzer.replay.patterns.flow import JOINING
 from traceanalyzer.replay.patterns.items import item_starts, single_tokens, takes_items
 from traceanalyzer.replay.patterns.named import launched_within
 from traceanalyzer.replay.patterns.operators import operators
-from traceanalyzer.replay.patterns.repeats import launching
-from traceanalyzer.replay.patterns.runs import after_each, each_step
+from traceanalyzer.replay.patterns.repeats import after_each, each_step, launching
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import F64, I32, I64, Bool, CopyKind
 from traceanalyzer.trace.distinct import distinct
