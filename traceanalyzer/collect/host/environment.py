@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FILE = "environment.json"
 
-PACKAGES = ("torch", "triton", "transformers", "lightning", "deepspeed", "vllm", "flash-attn", "numpy")
+PACKAGES = ("torch", "jax", "triton", "transformers", "lightning", "deepspeed", "vllm", "flash-attn", "numpy")
 
 
 def describe(plan: Plan) -> dict[str, Any]:

@@ -140,7 +140,8 @@ ENLARGED = Scenario(
 LARGER_BATCH = everywhere(
     f"Raise the batch size (up to {GREATER_BATCH} times, as memory allows), and the learning rate with it."
 )
-SERVE_TOGETHER = everywhere("Serve several requests as one batch, as latency allows.")
+_TOGETHER = "Serve several requests as one batch, as latency allows."
+SERVE_TOGETHER = Words(_TOGETHER, _TOGETHER, "Raise the batch size, as memory and latency allow.")
 LEAST_IDLE = 0.3
 """Share of the step that the GPU must idle for launches: less is not worth another batch size."""
 

@@ -45,7 +45,7 @@ WORK_ELSEWHERE = Words(
     "loop; record stacks (with_stack=True) to see the lines.",
     "Take CPU work out of the loop: run it on another thread or on the GPU, or queue the next GPU work before it; "
     "record CPU samples (nsys profile --sample=process-tree) to see the functions.",
-    "Take CPU work out of the loop: jit the whole step; logging and metrics on another thread.",
+    "Take CPU work out of the loop: read results every many steps only; logging on another thread; jit what is not.",
 )
 ONE_GRAPH = 1.0
 """CUDA graphs that a step launches where it has been captured whole."""

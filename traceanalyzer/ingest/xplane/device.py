@@ -12,7 +12,7 @@ import numpy as np
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.ingest.columns import Texts
 from traceanalyzer.ingest.kineto.names import copy_kind
-from traceanalyzer.ingest.xplane.space import Columns, Line, Plane, joined_lines, operators, timed
+from traceanalyzer.ingest.xplane.space import GRAPH, NODE, Columns, Line, Plane, joined_lines, operators, timed
 from traceanalyzer.trace import I64, Bool, CopyKind, Device, DeviceOpKind, DeviceOps, DeviceRanges, MemoryKind
 from traceanalyzer.trace.distinct import distinct, ranked
 
@@ -148,6 +148,8 @@ def device_ops(rows: Columns, texts: Texts, base: int) -> DeviceOps:
         "device": rows["device"],
         "stream": rows["stream"],
         "correlation": np.where(rows["correlation_id"] > 0, rows["correlation_id"], -1),
+        "graph": np.where(rows[GRAPH] > 0, rows[GRAPH], -1),
+        "graph_node": np.where(rows[NODE] > 0, rows[NODE], -1),
         **kernel_columns(rows["kernel_details"], strings),
         **copy_columns(np.where(copies, rows["memcpy_details"], rows["memset_details"]), rows["name"], strings),
     }
@@ -196,9 +198,15 @@ def devices(planes: tuple[Plane, ...], ops: DeviceOps) -> tuple[Device, ...]:
 def _described(number: int, plane: Plane | None) -> Device:
     stats = {} if plane is None else plane.stats
     known = {name: value for name, value in stats.items() if isinstance(value, int) and value > 0}
-    size = Device(number, sm_count=known.get("core_count"), memory_bytes=known.get("memory_size"))
+    name = stats.get("gpu_device_name")
+    size = Device(
+        number,
+        name if isinstance(name, str) else None,
+        sm_count=known.get("core_count"),
+        memory_bytes=known.get("memory_size"),
+    )
     # AMD's capabilities share their numbers with NVIDIA's, and its bandwidth is stated at half of what it is.
-    if stats.get("device_vendor") != "NVIDIA":
+    if str(stats.get("device_vendor")).upper() != "NVIDIA":
         return size
     bandwidth, clock_khz = known.get("memory_bandwidth"), known.get("clock_rate")
     return replace(

@@ -104,10 +104,10 @@ ABILITIES = Abilities(
     name="JAX: `.xplane.pb`, or the `trace.json.gz` beside it",
     tells="kernels and copies, API calls, HLO operators with their module, steps of `StepTraceAnnotation`, Python "
     "functions, XLA's threads, the allocator's curve",
-    cannot="shapes, so no roofline; waits on the device; the GPU's name; rank; of a TPU launches and copies; the JSON "
-    "rounds times",
-    record="`with jax.profiler.trace(DIR):` around some steps, each in `with "
-    "jax.profiler.StepTraceAnnotation('train', step_num=i):`",
+    cannot="shapes, so no roofline; waits on the device; rank; before JAX 0.11 the GPU's name; of a TPU launches and "
+    "copies; the JSON rounds times",
+    record="`traceanalyzer collect jax -- python train.py`; or `with jax.profiler.trace(DIR):` around some steps, "
+    "each in `with jax.profiler.StepTraceAnnotation('train', step_num=i):`",
 )
 SUFFIX = ".xplane.pb"
 EXACT_NOTE = f"Times in this JSON are rounded, and it says less: the {SUFFIX} of the same profile is exact."

@@ -15,7 +15,7 @@ import orjson
 from numpy.typing import NDArray
 
 from traceanalyzer.base.errors import UnreadableInputError
-from traceanalyzer.perfetto.overlay import Label, Overlay
+from traceanalyzer.export.perfetto.overlay import Label, Overlay
 from traceanalyzer.report.json import as_plain
 from traceanalyzer.trace import I64
 

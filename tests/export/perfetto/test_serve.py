@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from tests.recorded import ROOT
 from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.cli import cli
-from traceanalyzer.perfetto.serve import HOST, VIEWER, OneFile
+from traceanalyzer.export.perfetto.serve import HOST, VIEWER, OneFile
 
 
 @pytest.fixture

@@ -17,12 +17,12 @@ from tests.analysis.causes.test_gaps import Program
 from traceanalyzer.base.errors import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.cli import cli
 from traceanalyzer.diagnosis.selection import Selection
+from traceanalyzer.export.perfetto.overlay import Label, Overlay, Track, build_overlay
+from traceanalyzer.export.perfetto.overlay_json import PROCESS, merged, render_overlay
 from traceanalyzer.ingest import load
-from traceanalyzer.perfetto.overlay import Label, Overlay, Track, build_overlay
-from traceanalyzer.perfetto.overlay_json import PROCESS, merged, render_overlay
 from traceanalyzer.trace import Run
 
-DATA = Path(__file__).resolve().parents[1] / "data" / "gpu"
+DATA = Path(__file__).resolve().parents[2] / "data" / "gpu"
 RECORDING = DATA / "sync_bound.json.gz"
 COMPUTING = DATA / "compute_bound.json.gz"
 RECORDED = [path for path in recorded.KINETO if path.parent.name == "ablations" and ".base" in path.name][:6]
