@@ -113,12 +113,7 @@ def _overheads(database: Database, strings: Strings, tally: Tally, table: str) -
 
 
 def waits(
-    database: Database,
-    strings: Strings,
-    tally: Tally,
-    calls: Events,
-    owners: Owners,
-    schema: tuple[int, int],
+    database: Database, strings: Strings, tally: Tally, calls: Events, owners: Owners, schema: tuple[int, int]
 ) -> Events:
     """Recorded synchronisation, with the columns of `Waits`; `event` and `source_stream` where recorded.
 

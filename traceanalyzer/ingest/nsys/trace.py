@@ -67,11 +67,7 @@ def make_traces(path: Path, database: Database, tables: Tables, *, there: float)
             skipped=tally.skipped,
             lost=tally.lost,
             clipped=tally.clipped,
-            notes=(
-                *remarks(database, tables.about, there=there, processes=list(processes)),
-                *notes,
-                *tally.notes,
-            ),
+            notes=(*remarks(database, tables.about, there=there, processes=list(processes)), *notes, *tally.notes),
         ),
     )
     return canonical(traces)
