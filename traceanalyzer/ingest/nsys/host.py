@@ -124,13 +124,8 @@ def waits(
         SYNCHRONIZATION,
         {
             **TIMES,
-            "deviceId": -1,
-            "contextId": -1,
-            "streamId": -1,
-            "correlationId": -1,
-            "globalPid": -1,
-            "syncType": -1,
-            "eventId": -1,
+            **dict.fromkeys(("deviceId", "contextId", "streamId", "correlationId"), -1),
+            **dict.fromkeys(("globalPid", "syncType", "eventId"), -1),
         },
     )
     timed = mend_times(rows, tally, zero_is_missing=True)

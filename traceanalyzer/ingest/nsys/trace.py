@@ -103,7 +103,7 @@ def _ranks(
     world_size = max((size for _, size in by_nccl.values()), default=None)
     ranks = {key: rank for key, (rank, _) in by_nccl.items()} | mpi_ranks(database, threads)
     recorded = [ranks[key] for key in keys if key in ranks]
-    if len(recorded) == len(keys) and len(set(recorded)) == len(keys):
+    if len(set(recorded)) == len(recorded) == len(keys):
         return ranks, world_size, []
     if len(keys) == 1:
         return {}, None, []
