@@ -28,16 +28,9 @@ from traceanalyzer.analysis.tables.budget import (
     step_rows,
     step_time,
 )
-from traceanalyzer.analysis.tables.collectives import (
-    collective_stats,
-    communication_time,
-)
+from traceanalyzer.analysis.tables.collectives import collective_stats, communication_time
 from traceanalyzer.analysis.tables.copies import copy_stats
-from traceanalyzer.analysis.tables.devices import (
-    counter_stats,
-    device_totals,
-    gpu_counters,
-)
+from traceanalyzer.analysis.tables.devices import counter_stats, device_totals, gpu_counters
 from traceanalyzer.analysis.tables.gap_places import gap_places
 from traceanalyzer.analysis.tables.gap_rows import gap_histogram
 from traceanalyzer.analysis.tables.kernels import class_stats, kernel_stats

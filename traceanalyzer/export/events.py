@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 
 OWN_IDS = ("external_id", "collective", "forward_thread", "limits", "record", "context")
 """Columns that only tie rows of one recording to each other; what they tie stands in columns of its own."""
-ENUMS: dict[str, type[enum.IntEnum]] = {
-    "copy_kind": CopyKind,
-    "source_memory": MemoryKind,
-    "target_memory": MemoryKind,
-}
+ENUMS: dict[str, type[enum.IntEnum]] = {"copy_kind": CopyKind, "source_memory": MemoryKind, "target_memory": MemoryKind}
 MISSING = -1
 
 

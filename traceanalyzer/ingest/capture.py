@@ -22,15 +22,7 @@ from traceanalyzer.ingest.conditions import (
     sampled_conditions,
     stated_amounts,
 )
-from traceanalyzer.ingest.side_files import (
-    ENVIRONMENT,
-    LIGHT,
-    MEMORY,
-    NVML,
-    UNPROFILED,
-    json_lines,
-    json_object,
-)
+from traceanalyzer.ingest.side_files import ENVIRONMENT, LIGHT, MEMORY, NVML, UNPROFILED, json_lines, json_object
 from traceanalyzer.ingest.unprofiled import contradiction, light_of, stopwatch_of, unsettled
 from traceanalyzer.trace import StepAmounts
 

@@ -26,10 +26,7 @@ _WITHOUT_RANKS = ("nsys", "rocpd", "rocprofv3", "rocprofv3_csv", "rpd", "unitrac
 
 
 def load(
-    paths: Sequence[str | Path],
-    *,
-    progress: Callable[[int, int], None] | None = None,
-    pattern: str | None = None,
+    paths: Sequence[str | Path], *, progress: Callable[[int, int], None] | None = None, pattern: str | None = None
 ) -> Run:
     """Read every recording in the paths (files, or folders of them) as one run, ordered by rank.
 

@@ -11,13 +11,7 @@ from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.replay.changes.communication.buckets import MB, BucketSize, rebucketed
 from traceanalyzer.replay.changes.edits import Change, parametric, with_dispatch, without, without_reads
-from traceanalyzer.replay.changes.fusion import (
-    ELEMENTWISE,
-    LEAST_KERNEL_NS,
-    Reading,
-    elementwise_fused,
-    fusing,
-)
+from traceanalyzer.replay.changes.fusion import ELEMENTWISE, LEAST_KERNEL_NS, Reading, elementwise_fused, fusing
 from traceanalyzer.replay.changes.kernels import GRAPH_GAP_NS
 from traceanalyzer.replay.changes.optimizer import optimizer_by_lists, optimizer_fused
 from traceanalyzer.replay.limits import GAIN_SPREAD, OF_KERNELS, Chosen

@@ -28,11 +28,7 @@ from traceanalyzer.analysis.time.regularity import Regularity
 from traceanalyzer.analysis.time.repeats import Repeats
 from traceanalyzer.base.figures import metric
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.diagnosis.finding import (
-    Finding,
-    Recommendation,
-    Summary,
-)
+from traceanalyzer.diagnosis.finding import Finding, Recommendation, Summary
 
 TOP_ROWS = 30
 """Rows of the long tables (kernels, operators, gaps, ...) that go into a report; the commands give all."""
@@ -120,9 +116,7 @@ class Metrics:
     launches: LaunchStats | None = metric("launching of device work; null where API calls were not recorded")
     host: HostStats | None = metric("the host threads that feed the device; null where they were not recorded")
     critical_path: PathTime | None = metric(
-        "the chain of causes that is as long as the step, by kind; null without device work",
-        default=None,
-        kw_only=True,
+        "the chain of causes that is as long as the step, by kind; null without device work", default=None, kw_only=True
     )
     unprofiled_critical_path: PathTime | None = metric(
         "the same of the step replayed without the profiler, which slows the host; null where that cannot be told",

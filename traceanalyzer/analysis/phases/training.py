@@ -29,7 +29,7 @@ class ProgramStats:
     )
     micro_steps: float | None = metric(
         "forward and backward passes for each step of the optimizer (gradient accumulation); null unless all three "
-        "were recorded",
+        "were recorded"
     )
     optimizer_steps: float | None = metric("steps of the optimizer a step; null where they are not annotated")
     skipped_optimizer_steps: int | None = metric(

@@ -63,8 +63,7 @@ class RooflineStep:
         "time of kernels limited by instructions that are no FLOPs: indices, conversions, special functions", "ms"
     )
     latency_bound_ms: float | None = metric(
-        "time of kernels near no ceiling: too small to fill the GPU, waiting, or with scattered accesses",
-        "ms",
+        "time of kernels near no ceiling: too small to fill the GPU, waiting, or with scattered accesses", "ms"
     )
     unmodelled_ms: float = metric("time of kernels without a model or on an unknown GPU; nothing is said of them", "ms")
     tflop: float | None = metric("operations of a step, 1e12, a multiply-add is two; of what has a model")

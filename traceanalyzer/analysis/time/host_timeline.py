@@ -54,8 +54,7 @@ LONG_STRETCH_NS = 100_000
 the pauses between operators are under this, even with a profiler attached."""
 
 COMMUNICATION_NAMES = re.compile(
-    r"c10d|nccl|rccl|gloo|\bmpi_|all_?reduce|all_?gather|reduce_?scatter|broadcast|barrier|all_?to_?all",
-    re.IGNORECASE,
+    r"c10d|nccl|rccl|gloo|\bmpi_|all_?reduce|all_?gather|reduce_?scatter|broadcast|barrier|all_?to_?all", re.IGNORECASE
 )
 
 

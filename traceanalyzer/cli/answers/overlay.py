@@ -26,11 +26,7 @@ GZIP = 31
 @redact_options()
 @output_option("; one that ends in .gz is compressed")
 def overlay(
-    paths: tuple[str, ...],
-    merge: bool,
-    hidden: Sequence[re.Pattern[str]] | None,
-    file: Path | None,
-    scope: Scope,
+    paths: tuple[str, ...], merge: bool, hidden: Sequence[re.Pattern[str]] | None, file: Path | None, scope: Scope
 ) -> None:
     """Write what the analysis found as a Chrome trace for Perfetto, on the recording's own clock.
 

@@ -47,11 +47,7 @@ _DEVICE_KINDS = {
     Group.MEMCPY: DeviceOpKind.MEMCPY,
     Group.MEMSET: DeviceOpKind.MEMSET,
 }
-_HOST_KINDS = {
-    Group.OP: RangeKind.OP,
-    Group.ANNOTATION: RangeKind.ANNOTATION,
-    Group.PYTHON: RangeKind.PYTHON,
-}
+_HOST_KINDS = {Group.OP: RangeKind.OP, Group.ANNOTATION: RangeKind.ANNOTATION, Group.PYTHON: RangeKind.PYTHON}
 _COUNTED = (Group.SKIP, Group.RANGE_COUNTERS, Group.MTIA)
 _REPLAY = b'"Dispatch Task"'
 _UNNUMBERED_GRAPH = 0
@@ -277,10 +273,7 @@ class Rows:
         args = [span.args or NO_ARGS for span in spans]
         self.tables[Waits].append(
             self._times(spans)
-            | {
-                "kind": kinds,
-                "device": _device(spans, args)["device"],
-            }
+            | {"kind": kinds, "device": _device(spans, args)["device"]}
             | {column: [getattr(a, name) for a in args] for column, name in _ARGS_OF_WAITS.items()}
         )
 

@@ -110,6 +110,7 @@ class Tables:
         owners = Owners(database, ops, calls, nvtx)
         calls = owners.assign(calls, tally, "CUDA API calls")
         library, system = call_ranges(database, strings, tally)
+        waited = waits(database, strings, tally, calls, owners, described.schema)
         tables = cls(
             about=described,
             strings=strings,
@@ -120,9 +121,7 @@ class Tables:
             nvtx=owners.assign(nvtx, tally, "NVTX ranges"),
             library_calls=owners.assign(library, tally, "library calls"),
             system_calls=owners.assign(system, tally, "operating-system calls"),
-            waits=owners.assign(
-                waits(database, strings, tally, calls, owners, described.schema), tally, "synchronisations"
-            ),
+            waits=owners.assign(waited, tally, "synchronisations"),
             overheads=owners.assign(overheads(database, strings, tally), tally, "overheads"),
             memory=owners.assign(memory_events(database), tally, "memory events"),
         )

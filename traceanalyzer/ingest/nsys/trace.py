@@ -67,11 +67,7 @@ def make_traces(path: Path, database: Database, tables: Tables, *, there: float)
             skipped=tally.skipped,
             lost=tally.lost,
             clipped=tally.clipped,
-            notes=(
-                *remarks(database, tables.about, there=there, processes=list(processes)),
-                *notes,
-                *tally.notes,
-            ),
+            notes=(*remarks(database, tables.about, there=there, processes=list(processes)), *notes, *tally.notes),
         ),
     )
     return canonical(traces)
@@ -107,7 +103,7 @@ def _ranks(
     world_size = max((size for _, size in by_nccl.values()), default=None)
     ranks = {key: rank for key, (rank, _) in by_nccl.items()} | mpi_ranks(database, threads)
     recorded = [ranks[key] for key in keys if key in ranks]
-    if len(recorded) == len(keys) and len(set(recorded)) == len(keys):
+    if len(set(recorded)) == len(recorded) == len(keys):
         return ranks, world_size, []
     if len(keys) == 1:
         return {}, None, []

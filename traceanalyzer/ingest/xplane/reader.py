@@ -34,12 +34,8 @@ def make_trace(path: str, space: Space, texts: Texts) -> Trace:
     base = _base(space, [*(line for _, line in (*lines.ops, *lines.ranges)), *host_lines])
     rows = rows_of(lines.ops)
     host = Host.of(host_lines, rows, texts)
-    ops, calls, ranges, memory = (
-        device_ops(rows, texts, base),
-        host.calls(base),
-        host.ranges(base),
-        host.memory(texts, base),
-    )
+    ops, memory = device_ops(rows, texts, base), host.memory(texts, base)
+    calls, ranges = host.calls(base), host.ranges(base)
     start, stop = space.stat("profile_start_time"), space.stat("profile_stop_time")
     return Trace(
         path=path,

@@ -82,9 +82,5 @@ def _as_one_launch(tape: Tape, code: CompiledCode) -> Tape | None:
     inside = contains(windows, calls.start[tape.call])[tape.event]
     shorter = np.minimum(tape.gap, GRAPH_GAP_NS)
     return replace(
-        freed,
-        waits=tape.waits,
-        duration=tape.duration,
-        latency=tape.latency,
-        gap=np.where(inside, shorter, tape.gap),
+        freed, waits=tape.waits, duration=tape.duration, latency=tape.latency, gap=np.where(inside, shorter, tape.gap)
     )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from traceanalyzer.replay.compile.breaks import break_rows, not_fused_rows, recompile_rows
 from traceanalyzer.replay.compile.graphs import cudagraph_use
 from traceanalyzer.replay.compile.kernels import kernel_rows
-from traceanalyzer.replay.compile.model import CompilationRow, Compiled, StepsUse
+from traceanalyzer.replay.compile.model import CompilationRow, Compiled
 from traceanalyzer.replay.compile.outcomes import (
     by_start,
     function_of,
@@ -56,8 +56,6 @@ def measure_logs(logs: Sequence[CompileLog], chosen: CompileLog | None = None) -
         errors=_errors(log),
         ranks=[rank_row(each) for each in sorted(logs, key=by_start)],
         ranks_differ=ranks_differ(logs),
-        steps=StepsUse(),
-        trace=None,
         versions=log.versions,
         log=_counts(log),
         notes=_notes(logs, log),

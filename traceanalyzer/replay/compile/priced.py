@@ -66,9 +66,7 @@ def _with_price(row: BreakRow, mine: list[Seam], traced: Traced, log: CompileLog
     prediction = traced.predict(f"without_break {row.location}", lambda tape: without_windows(tape, windows), BASIS)
     steady = sum(int(rated.timed.steady_host(seam.start[: seam.forward]).sum()) for seam in mine)
     return _with_prediction(
-        replace(row, per_step=traced.per_step(steady), idle_ms=idle_in(rated.timed, windows)),
-        prediction,
-        traced,
+        replace(row, per_step=traced.per_step(steady), idle_ms=idle_in(rated.timed, windows)), prediction, traced
     )
 
 

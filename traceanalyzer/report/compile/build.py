@@ -44,10 +44,7 @@ def compile_report(logs: Sequence[CompileLog], run: Run | None = None, stopwatch
 
 
 def joined(
-    logs: Sequence[CompileLog],
-    m: Measurements,
-    stopwatch: Stopwatch = UNTIMED,
-    inputs: Sequence[dict[str, Any]] = (),
+    logs: Sequence[CompileLog], m: Measurements, stopwatch: Stopwatch = UNTIMED, inputs: Sequence[dict[str, Any]] = ()
 ) -> CompileReport:
     """What logs and a trace say together."""
     chosen = log_of(logs, m.trace)
