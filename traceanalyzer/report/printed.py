@@ -12,6 +12,7 @@ from typing import Any
 
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.report.document import Document, Line, Row, Section, Table
+from traceanalyzer.report.format import plain
 from traceanalyzer.report.json import RENAMED, dump, plain_columns
 
 
@@ -140,7 +141,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def defused(value: str) -> str:
-    """A text that would begin a formula with an apostrophe before it, which spreadsheets do not show."""
+    """The text on one line without control characters; one that would begin a formula with an apostrophe before it,
+    which spreadsheets do not show."""
     begins = value.lstrip(" \n").startswith(FORMULA)
-    # The csv module leaves a carriage return without quotation marks, which no reader takes.
-    return ("'" if begins else "") + value.replace("\r", "\n")
+    return ("'" if begins else "") + plain(value)
