@@ -30,7 +30,6 @@ from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.together import apart
 from traceanalyzer.trace import Bool
 
-
 LEAST_SPEEDUP = 1e-3
 """Work that takes longer than a thousand times its own is no question about this step."""
 

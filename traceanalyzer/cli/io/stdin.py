@@ -44,7 +44,9 @@ def from_stdin(paths: Sequence[str]) -> Iterator[Sequence[str]]:
         try:
             yield [spooled.get(path, path) for path in paths]
         except UnreadableInputError as error:
-            raise type(error)(reduce(lambda text, path: text.replace(spooled[path], path), piped, str(error))) from error
+            raise type(error)(
+                reduce(lambda text, path: text.replace(spooled[path], path), piped, str(error))
+            ) from error
 
 
 def _is_pipe(path: str) -> bool:
@@ -56,7 +58,7 @@ def _spooled(path: str, target: Path) -> str:
     given = Path("/dev/stdin" if path == STDIN else path)
     if given.is_file():
         note_read(given)  # it is not to be written
-    with (nullcontext(sys.stdin.buffer) if path == STDIN else given.open("rb")) as source, target.open("wb") as file:
+    with nullcontext(sys.stdin.buffer) if path == STDIN else given.open("rb") as source, target.open("wb") as file:
         shutil.copyfileobj(source, file)
     if not target.stat().st_size:
         what = "standard input" if path == STDIN else "the pipe"

@@ -27,7 +27,7 @@ def cache(action: str) -> None:
 
     folder = place()
     if folder is None:
-        click.echo(f"The cache is off ({VARIABLE} is empty).")
+        click.echo(f"The cache is off ({VARIABLE} is empty, or there is no home folder).")
         return
     if not folder.is_dir():
         click.echo(f"{folder}: empty")

@@ -42,27 +42,29 @@ _OPTION = re.compile(
 """What programs take a password by whose option does not say so."""
 
 _WORD = re.compile(
-    r"(?P<strong>pass[ _-]?w(?:or)?d|pass[ _-]?phrase|pass[ _-]?code|pwd|secret|credential|creds|jwt|connection[ _-]?string)"
+    r"(?P<strong>pass[ _-]?(?:word|wd|phrase|code)|pwd|secret|credential|creds|jwt|connection[ _-]?string)"
     r"|(?P<line>authorization|cookie)"
     r"|(?P<weak>token|key|pass|auth|pat|session[ _-]?id|sessid|sid|signature|sig|sas|pin|otp)",
     re.IGNORECASE,
 )
 """The words that names of secrets have: of the weak ones it depends on what stands before and after."""
-_KEYS = tuple(
-    "api access account app application auth client consumer crypt deploy encryption gpg hmac host license licence master "
-    "pgp private rsa sas secret security server service session shared signing ssh ssl storage subscription tls wandb "
-    "aws azure gcp s3 github gitlab openai anthropic hf huggingface ngc datadog dd comet neptune".split()
-)  # fmt: skip
+_KEYS = re.compile(
+    r"(?:api|access|account|app|application|auth|client|consumer|crypt|deploy|encryption|gpg|hmac|"
+    r"host|license|licence|master|pgp|private|rsa|sas|secret|security|server|service|session|"
+    r"shared|signing|ssh|ssl|storage|subscription|tls|wandb|aws|azure|gcp|s3|github|gitlab|"
+    r"openai|anthropic|hf|huggingface|ngc|datadog|comet|neptune)\Z"
+)
 """What a key is secret of."""
-_NO_TOKENS = tuple(
-    "accepted bos by cls decode draft each end eos every fill first generated image input kv last mask max min new next "
-    "num of one output pad per prefill prompt sep sentinel single special start stop time unk".split()
-)  # fmt: skip
+_NO_TOKENS = re.compile(
+    r"(?:accepted|bos|by|cls|decode|draft|each|end|eos|every|fill|first|generated|image|input|kv|"
+    r"last|mask|max|min|new|next|num|of|one|output|pad|per|prefill|prompt|sep|sentinel|single|"
+    r"special|start|stop|time|unk)\Z"
+)
 """What stands before `token` where text is meant."""
-_PASSES = tuple(
-    "admin auth db email ftp git http imap jdbc ldap login mail my mysql pg proxy redis root rpc smtp ssh store sudo svn "
-    "user vnc".split()
-)  # fmt: skip
+_PASSES = re.compile(
+    r"(?:admin|auth|db|email|ftp|git|http|imap|jdbc|ldap|login|mail|my|mysql|pg|proxy|redis|root|"
+    r"rpc|smtp|ssh|store|sudo|svn|user|vnc)\Z"
+)
 """What stands before `pass` where a password is meant; others are passes over something."""
 _PHRASES = {
     "auth": r"(?=\S*\d)\S{6,}",
@@ -164,9 +166,9 @@ def _is_secret(before: str, word: str, after: str, value: str) -> bool:
     if _HARMLESS.fullmatch(value) and kind not in ("pin", "otp"):
         return False
     if kind == "token":
-        return in_capitals or (after.lower() != "s" and not stem.endswith(_NO_TOKENS))
+        return in_capitals or (after.lower() != "s" and _NO_TOKENS.search(stem) is None)
     if kind in ("key", "pass"):
-        known = stem.endswith(_KEYS if kind == "key" else _PASSES)
+        known = (_KEYS if kind == "key" else _PASSES).search(stem) is not None
         return in_capitals or known or (kind == "pass" and (not stem or (before.endswith(" ") and word.isupper())))
     begins = kind.startswith("sess") or not before[-1:].isalpha() or (word[0].isupper() and before[-1].islower())
     return in_capitals or (begins and kind in _PHRASES and re.fullmatch(_PHRASES[kind], value) is not None)

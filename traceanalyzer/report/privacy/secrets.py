@@ -24,10 +24,11 @@ ADDRESSES = re.compile(
 )
 """IPv4, IPv6 in full, and the short forms of those IPv6 addresses that hosts have: others look like C++ names."""
 SETTINGS = re.compile(
-    r"(?<![A-Za-z0-9_])(?P<name>(?P<user>(?i:user[_ ]?name|user[_ ]?id|user|logname|login|uid)|SUDO_USER|SLURM_JOB_USER|"
-    r"USERPROFILE|\w{0,40}_USER)"
+    r"(?<![A-Za-z0-9_])(?P<name>(?P<user>(?i:user[_ ]?name|user[_ ]?id|user|logname|login|uid)|SUDO_USER|SLURM_JOB_USER"
+    r"|USERPROFILE|\w{0,40}_USER)"
     r"|(?i:host[_ ]?name|host|computer[_ ]?name|node_?name|master_?addr|master_?host)|SLURMD_NODENAME"
-    r"|SLURM_\w{0,30}?NODE\w{0,20}|\w{0,40}_HOST|\w{0,40}_HOSTNAME|\w{0,40}_ADDR)(?P<sign>\s?=\s?[\"']?|\s?:\s?[\"']?|[ ])"
+    r"|SLURM_\w{0,30}?NODE\w{0,20}|\w{0,40}_HOST|\w{0,40}_HOSTNAME|\w{0,40}_ADDR)"
+    r"(?P<sign>\s?=\s?[\"']?|\s?:\s?[\"']?|[ ])"
     r"(?P<value>[^\s\"',;<>()=]{1,255}+)"
 )
 """Settings of an environment whose value is a user or a host."""
