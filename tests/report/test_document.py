@@ -125,8 +125,8 @@ def test_csv_holds_names_as_they_are_save_formulas_and_empty_cells_for_missing_v
     text = Rows("kernels", [kernel(name, float("inf")) for name in HOSTILE], KernelStats).csv()
     read = list(csv.DictReader(io.StringIO(text)))
     shown = [
-        "\n".join("\t".join(map(plain, line.split("\t"))) for line in name.replace("\r", "\n").split("\n"))
-        for name in HOSTILE
+        "\n".join("\t".join(map(plain, line.split("\t"))) for line in name.split("\n"))
+        for name in (text.replace("\ud800", "?").replace("\r", "\n") for text in HOSTILE)
     ]
     expected = [f"'{name}" if name.startswith(("@", "=")) else name for name in shown]
     assert [row["name"] for row in read] == expected
