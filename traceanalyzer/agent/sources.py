@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from traceanalyzer.diagnosis.selection import Measured
-    from traceanalyzer.ingest.flight_recorder.folder import Flight
     from traceanalyzer.report.model import Report
+    from traceanalyzer.trace.flight import Flight
 
 KEPT = 3
 """Recordings held in memory: one that is asked about, and two that are compared."""
