@@ -24,7 +24,7 @@ from traceanalyzer.analysis.causes.details import IdleDetail, host_details, migr
 from traceanalyzer.analysis.causes.started import Started
 from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
 from traceanalyzer.analysis.joined.joined import Joined
-from traceanalyzer.analysis.joined.launches import last_launch, lost_launches
+from traceanalyzer.analysis.joined.launched import last_launch, lost_launches
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS, UNEXPLAINED_NS
 from traceanalyzer.analysis.time.timed import Timed

@@ -22,7 +22,7 @@ from traceanalyzer.analysis.algebra.lookup import Column, at, first_with, one_of
 from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.causes.dependencies import NEVER, Dependencies, inferred_dependencies, with_graph_edges
 from traceanalyzer.analysis.causes.recorded_waits import recorded_dependencies
-from traceanalyzer.analysis.joined.launches import stream_numbers
+from traceanalyzer.analysis.joined.launched import stream_numbers
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.time.host_timeline import HostState

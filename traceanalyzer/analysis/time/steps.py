@@ -17,7 +17,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra.blocks import scatter
 from traceanalyzer.analysis.algebra.lookup import places
 from traceanalyzer.analysis.joined.blocking import closing_waits, device_waits
-from traceanalyzer.analysis.joined.launches import host_was_lost, launched_before
+from traceanalyzer.analysis.joined.launched import host_was_lost, launched_before
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.time.extent import extent
 from traceanalyzer.analysis.time.logged_steps import logged_steps

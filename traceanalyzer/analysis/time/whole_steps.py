@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceanalyzer.analysis.joined.launches import host_was_lost, last_launch, launched_before, lost_launches
+from traceanalyzer.analysis.joined.launched import host_was_lost, last_launch, launched_before, lost_launches
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.time.step_evidence import HostSteps
 from traceanalyzer.trace import I32, I64, Bool
