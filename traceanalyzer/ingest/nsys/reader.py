@@ -60,7 +60,6 @@ def export(path: Path, target: Path) -> None:
 
 
 def _run(command: list[str]) -> bool:
-    """Whether the command succeeded."""
     try:
         done = subprocess.run(command, capture_output=True, timeout=_EXPORT_TIMEOUT_S, check=False)  # noqa: S603 no shell, and a program found on the user's own PATH
     except (OSError, subprocess.TimeoutExpired):
