@@ -139,7 +139,7 @@ def _by_cause(gaps: Sequence[Any], places: Sequence[Any]) -> list[str]:
         shares = [f"{cause} {figure(ms / idle, 'share')}" for cause, ms in sorted(causes.items(), key=lambda c: -c[1])]
         count = figure(sum(place.gaps for place in here))
         whose = "" if rank is None else f"Rank {rank}: "
-        found.append(f"{whose}{count} gaps{each}, {figure(idle, 'ms')} idle: {', '.join(shares)}.")
+        found.append(f"{whose}{count} gap{'s' * (count != '1')}{each}, {figure(idle, 'ms')} idle: {', '.join(shares)}.")
     return found
 
 
