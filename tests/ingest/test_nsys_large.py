@@ -68,7 +68,7 @@ def with_tables_beyond(place: int, source: Path, path: Path) -> Path:
         db.execute("ATTACH ? AS source", (str(source),))
         for name, sql in db.execute("SELECT name, sql FROM source.sqlite_master WHERE type = 'table'").fetchall():
             db.execute(sql)
-            db.execute(f'INSERT INTO main."{name}" SELECT * FROM source."{name}"')  # noqa: S608
+            db.execute(f'INSERT INTO main."{name}" SELECT * FROM source."{name}"')
     db.close()
     return path
 
