@@ -8,8 +8,8 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
 from traceanalyzer.agent import verbs
-from traceanalyzer.base.cut import cut
 from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base.figures import cut
 from traceanalyzer.report.format import plain
 from traceanalyzer.report.table_entries import TABLES
 from traceanalyzer.version import __version__
