@@ -86,13 +86,13 @@ def test_an_operator_whose_only_child_has_its_name_is_one_call() -> None:
     assert (row.device_total_ms, row.device_self_ms) == pytest.approx((0.010, 0.010))
 
 
-def test_nested_calls_of_one_name_count_once_in_the_share_of_the_step() -> None:
+def test_a_call_inside_one_of_its_own_name_counts_its_device_work_once() -> None:
     b = TraceBuilder().op("f", 0, 100).op("f", 10, 60).op("g", 70, 80)
     b.call("cudaLaunchKernel", 20, 30, 1).kernel("k", 0, 100, 1)
     row = rows(b)["f"]
     assert row.calls == 2
-    assert row.device_total_ms == pytest.approx(0.200)
-    assert row.share_of_step == pytest.approx(1)
+    assert (row.device_total_ms, row.share_of_step) == pytest.approx((0.100, 1))
+    assert (row.device_mean_us, row.kernels_per_call) == pytest.approx((100, 1))
 
 
 def test_bookkeeping_is_its_parents_own_time() -> None:
