@@ -72,22 +72,27 @@ class RooflineSums:
         def time_with(figure: F64 | Coded) -> F64:
             return total(lambda of: np.isfinite(figure[of]) * time(of))
 
+        def needed(figure: F64 | Coded) -> F64:
+            return total(lambda of: _finite(figure[of]) * ~roofline.extra[of])
+
         def of_both(figure: F64 | Coded) -> F64:
-            return total(lambda of: np.where(np.isfinite(flops[of]) & np.isfinite(moved[of]), figure[of], 0))
+            return total(
+                lambda of: np.where(np.isfinite(flops[of]) & np.isfinite(moved[of]) & ~roofline.extra[of], figure[of], 0)
+            )
 
         def time_bound(bound: Bound) -> F64:
             return total(lambda of: (roofline.bound[of] == bound) * time(of))
 
         def left(of: Any) -> F64:
-            spare = np.maximum(time(of) - np.nan_to_num(attainable[of]), 0)
+            spare = np.maximum(time(of) - np.nan_to_num(attainable[of]) * ~roofline.extra[of], 0)
             return np.where(np.isfinite(attainable[of]), spare, 0)
 
         self.steps = rated.timed.steps.steady_count
         self.time = total(time)
         self.flops, self.flop_time = total(lambda of: _finite(flops[of])), time_with(flops)
-        self.bytes, self.byte_time = total(lambda of: _finite(moved[of])), time_with(moved)
+        self.bytes, self.byte_time = needed(moved), time_with(moved)
         self.pair = of_both(flops), of_both(moved)
-        self.attainable, self.rated_time = total(lambda of: _finite(attainable[of])), time_with(attainable)
+        self.attainable, self.rated_time = needed(attainable), time_with(attainable)
         self.headroom = total(left)
         self.by_bound = np.stack([time_bound(bound) for bound in _BOUNDS])
 
