@@ -3,10 +3,11 @@ from __future__ import annotations
 import pytest
 
 from tests.analysis.build import TraceBuilder
+from traceanalyzer.analysis.tables.kernels import kernel_stats
 from traceanalyzer.analysis.tables.ops import STEP_NAME, UNATTRIBUTED, OpStats, op_stats
 from traceanalyzer.base.figures import definitions
 from traceanalyzer.diagnosis.measurements import measure
-from traceanalyzer.trace import RangeKind
+from traceanalyzer.trace import Device, DeviceOpKind, RangeKind
 
 
 def rows(builder: TraceBuilder, **options: bool) -> dict[str, OpStats]:
@@ -170,3 +171,14 @@ def test_only_device_work() -> None:
 
 def test_every_figure_is_defined() -> None:
     assert len(definitions(OpStats)) == len(OpStats.__dataclass_fields__)
+
+
+def test_operators_and_kernels_agree_on_the_bytes_of_a_call_with_a_memset() -> None:
+    b = TraceBuilder()
+    types = b.code('["float", "float"]')
+    b.op("aten::mm", 0, 50, shapes="[[64, 32], [32, 16]]", dtypes=types)
+    b.call("cudaMemsetAsync", 5, 8, 1).kernel("Memset (Device)", 10, 20, 1, kind=DeviceOpKind.MEMSET, bytes=10**6)
+    b.call("cudaLaunchKernel", 10, 15, 2).kernel("sgemm", 20, 60, 2)
+    m = measure(b.build(devices=(Device(0, "NVIDIA H200"),)))
+    (kernel,), (op,) = kernel_stats(m.rated), op_stats(m.rated)
+    assert op.bytes == kernel.bytes == 4 * (64 * 32 + 32 * 16 + 64 * 16)

@@ -56,14 +56,14 @@ class KernelStats(MeasuredRow, RatedRow, KernelTimes):
         kw_only=True,
     )
     waves: float | None = metric(
-        "mean over their time of blocks over the blocks that the GPU holds at a time: far below 1 it is not filled, just above a whole "
-        "number the last wave runs nearly empty",
+        "mean over their time of blocks over the blocks that the GPU holds at a time: far below 1 it is not filled, "
+        "just above a whole number the last wave runs nearly empty",
         default=None,
         kw_only=True,
     )
     occupancy_share: float | None = metric(
-        "mean over their time of the share of the SMs' warps that are resident: as the recorder expected it, else from the launch "
-        "configuration and the GPU's limits; null where neither tells",
+        "mean over their time of the share of the SMs' warps that are resident: as the recorder expected it, else from "
+        "the launch configuration and the GPU's limits; null where neither tells",
         "share",
         default=None,
         kw_only=True,

@@ -50,9 +50,7 @@ class OpTimes:
         "ms",
     )
     device_self_ms: float = metric("sum of the durations a step of device ops they launch themselves", "ms")
-    share_of_step: float | None = metric(
-        "device total as a share of the step; null if it has no length", "share"
-    )
+    share_of_step: float | None = metric("device total as a share of the step; null if it has no length", "share")
     device_mean_us: float | None = metric("mean device total of a call; null for calls without device work", "us")
     device_p50_us: float | None = metric("median device total of a call", "us")
     device_p95_us: float | None = metric("95th percentile of the device totals of the calls", "us")
