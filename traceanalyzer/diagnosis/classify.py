@@ -76,8 +76,8 @@ def classify(m: Measurements, best: Iterable[BottleneckClass | None] = ()) -> Su
         return Summary("inconclusive", 0.0, _unknown_limit(m, shares), m.step.basis, step_ms)
     bottleneck = _name(verdict.cause, shares)
     confidence = min(MAX_CONFIDENCE, BASE_CONFIDENCE + verdict.margin) * _evidence_factor(m)
-    if verdict.cause == "device" and rated_share(m.rated) < RATED_SHARE:
-        confidence *= BY_CLASS_FACTOR
+    if verdict.cause == "device":
+        confidence *= (1 - shares.doubt) * (BY_CLASS_FACTOR if rated_share(m.rated) < RATED_SHARE else 1.0)
     beside = None if verdict.beside in (None, "unexplained") else _name(verdict.beside, shares)
     headline = _headline(m, verdict, shares)
     return Summary(bottleneck, round(confidence, 2), headline, m.step.basis, step_ms, beside=beside)
@@ -115,7 +115,7 @@ def _part(cls: BottleneckClass) -> str | None:
 
 def _name(part: str, shares: Shares) -> BottleneckClass:
     if part == "device":
-        return "compute" if shares.compute >= shares.memory else "memory"
+        return "memory" if shares.memory > shares.compute and not shares.mostly_small else "compute"
     return part  # type: ignore[return-value]  # the names of parts but device and unexplained are classes
 
 
@@ -158,6 +158,7 @@ def _evidence_factor(m: Measurements) -> float:
 _REASONS = {
     "compute": "the GPU computes for {}, mostly in kernels limited by arithmetic",
     "memory": "the GPU computes for {}, mostly in kernels limited by memory bandwidth",
+    "small": "the GPU computes for {}, mostly in kernels too small to fill it",
     "communication": "communication that does not overlap with compute takes {}",
     "transfer": "memory copies that do not overlap with compute take {}",
     "launch": "the GPU is idle for {} while the CPU issues work",
@@ -172,7 +173,8 @@ def _reason(m: Measurements, part: str, shares: Shares, *, brief: bool = False) 
     """Why a part of the step is long; the step itself is named unless it was before."""
     share = _parts(shares)[part]
     time = f"{digits(share * m.step.step_ms)} ms ({share:.0%})"
-    text = _REASONS["unexplained" if part == "unexplained" else _name(part, shares)]
+    small = part == "device" and shares.mostly_small
+    text = _REASONS["small" if small else "unexplained" if part == "unexplained" else _name(part, shares)]
     if brief:
         return text.partition(",")[0].format(time)
     more = main_detail(m.causes) if part == "host" else ""

@@ -40,7 +40,8 @@ def own_name(name: str) -> str:
     depth = inside = begin = 0
     for token in _TOKENS.finditer(name, 0, MAX_LOOKED_AT):
         if token[0] == "(" and depth == 0:
-            return name[0 if name.startswith(_VOID) else begin : token.start()]
+            begin = 0 if name.startswith(_VOID) or begin == token.start() else begin  # `Memset (Device)`
+            return name[begin : token.start()]
         if token[0] in "()":  # a value in template arguments: its `>` closes nothing
             inside += 1 if token[0] == "(" else -1
         elif token[0] in "<>" and not inside:
