@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from traceanalyzer.analysis.algebra.blocks import blockwise
 from traceanalyzer.analysis.algebra.intervals import complement, measure, union
 from traceanalyzer.analysis.algebra.lookup import at, one_of, places, stretch
-from traceanalyzer.analysis.causes.details import IdleDetail, host_details, lost_launches, migrates
+from traceanalyzer.analysis.causes.details import LOOP_NS, IdleDetail, host_details, lost_launches, migrates
 from traceanalyzer.analysis.causes.started import Started
 from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
 from traceanalyzer.analysis.joined.joined import Joined
@@ -185,6 +185,7 @@ def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 
     cause[detail > 0] = IdleCause.HOST
     moved = ~late & ~queued & migrates(timed.timed, next_op)
     cause[moved], detail[moved] = IdleCause.HOST, IdleDetail.PAGE_MIGRATION
+    detail[moved & (duration > LOOP_NS)] = IdleDetail.MANAGED_LOOP
     lost = _lost(timed.timed, start, arrival) & one_of(cause, (IdleCause.LAUNCH, IdleCause.HOST, IdleCause.OTHER))
     cause[lost], detail[lost] = IdleCause.OTHER, IdleDetail.LOST
     return {

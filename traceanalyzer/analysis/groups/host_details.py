@@ -5,24 +5,32 @@ from __future__ import annotations
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import measure, union
+from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.causes.causes import Causes
-from traceanalyzer.analysis.causes.details import IdleDetail
+from traceanalyzer.analysis.causes.details import FAULT_NS, IdleDetail
 from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.analysis.tables.gap_details import gap_details
 from traceanalyzer.base.figures import ms
 
 HOST_DETAILS = tuple(detail for detail in IdleDetail if detail not in (IdleDetail.NONE, IdleDetail.LOST))
+MANAGED = (IdleDetail.PAGE_MIGRATION, IdleDetail.MANAGED_LOOP)
 MOSTLY = 0.5
 """A detail of more than half of the host's idle time names it."""
 
 
 def detail_ms(explained: Causes, detail: IdleDetail) -> float:
-    """Idle time a recorded step behind which is this detail, ms."""
+    """Idle time a recorded step behind which is this detail, ms. Of a pause before a migration its fault is migration,
+    the rest what the CPU did before it."""
     gaps, steps = explained.gaps, explained.timed.steps
     if explained.timed.device is None:
         return 0.0
-    rows = (gaps.detail == detail) & (gaps.device == explained.timed.device)
-    idle = measure(union(gaps.start[rows], gaps.end[rows]), steps.start[steps.steady], steps.end[steps.steady])
+    alike = MANAGED if detail in MANAGED else (detail,)
+    rows = one_of(gaps.detail, alike) & (gaps.device == explained.timed.device)
+    start, end = gaps.start[rows], gaps.end[rows]
+    fault = np.maximum(start, end - FAULT_NS)
+    start = fault if detail is IdleDetail.PAGE_MIGRATION else start
+    end = fault if detail is IdleDetail.MANAGED_LOOP else end
+    idle = measure(union(start, end), steps.start[steps.steady], steps.end[steps.steady])
     return ms(idle.mean())
 
 

@@ -22,7 +22,7 @@ from traceanalyzer.trace import I32, I64
 
 LONGEST_NAME = 60
 """Characters of an op's name in a sentence."""
-OF_NO_CALL = (int(IdleDetail.PAGE_MIGRATION), int(IdleDetail.LOST))
+OF_NO_CALL = (int(IdleDetail.PAGE_MIGRATION), int(IdleDetail.MANAGED_LOOP), int(IdleDetail.LOST))
 """Details that say all, whatever the host did."""
 
 
