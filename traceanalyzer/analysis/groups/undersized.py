@@ -10,7 +10,7 @@ from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import F64, I64, Bool
 
 FEW_WAVES = 0.1
-"""Of the blocks that the GPU holds at a time: with a tenth of them neither its arithmetic nor its memory is the limit."""
+"""Of the blocks that the GPU holds at a time: with a tenth of them neither arithmetic nor memory is the limit."""
 LONG_NS = 50_000
 """A kernel that is shorter has little work, and is not worth spreading out."""
 WARP = 32

@@ -16,7 +16,13 @@ from traceanalyzer.trace.run import TORCH_PROFILER
 HELD_SHARE = 0.5
 """A copy call that lasts through this much of its copy fed it from pageable memory, or waited for it."""
 
+EVENT_WAIT = re.compile(r"EventSynchronize")
 DEVICE_WAIT = re.compile(r"(Device|Ctx)Synchronize")
+
+CONVOLVES = re.compile(
+    r"^(aten::\w*conv(?!ert)|torch\.\S*conv(?!ert)|autograd::\S* \w*Convolution|Convolution\w*Backward)"
+)
+"""Ranges around convolutions."""
 
 RETURN_LATENCY_NS = 50_000
 """A call that ends this soon after the work it waited for has ended returned because of it."""
@@ -27,7 +33,8 @@ def blocking_calls(linked: Linked) -> Bool:
 
     Synchronising calls always do. Copies do when the call lasts as long as its own copy (pageable memory,
     `cudaMemcpy`), frees and allocations when they begin while earlier work still runs and end just
-    after all of it has. What the profiler itself adds at the end of its window does not count.
+    after all of it has. What the profiler itself adds at the end of its window does not count, nor what a library does
+    to choose its algorithm.
     """
     calls, ops, kind = linked.trace.api_calls, linked.trace.device_ops, linked.api_kind
     blocks: Bool = kind == ApiKind.SYNC
@@ -42,7 +49,17 @@ def blocking_calls(linked: Linked) -> Bool:
     blocks[memory] = (drained > calls.start[memory]) & (calls.end[memory] - drained < RETURN_LATENCY_NS)
     blocks[memory] &= drained <= calls.end[memory]
     blocks[_of_profiler(linked)] = False
+    blocks[searching_calls(linked)] = False
     return blocks
+
+
+def searching_calls(linked: Linked) -> I64:
+    """Rows of waits for events inside convolutions: cuDNN and MIOpen time their algorithms so when they first meet a
+    shape; a convolution itself waits for nothing."""
+    tree, strings = linked.tree, linked.trace.strings
+    rows = np.flatnonzero(texts_where(strings, EVENT_WAIT.search)[linked.trace.api_calls.name])
+    around = tree.names(tree.parent[tree.node_of_call[rows]])
+    return rows[texts_where(strings, CONVOLVES.search)[around]]
 
 
 def _of_profiler(linked: Linked) -> I64:

@@ -90,8 +90,8 @@ CAUSES = {
         "managed-memory-loop",
         "The GPU waits while the CPU works on managed memory",
         "idle during CPU work on managed memory between migrations",
-        "Do on the GPU what the CPU does with this data (a loop that fills, checks or sums it): a kernel or a library's "
-        "reduction, and one result to the host. Prefetching shortens the faults, not the loop.",
+        "Do on the GPU what the CPU does with this data (a loop that fills, checks or sums it): a kernel, or a "
+        "library's reduction, and one result to the host. Prefetching shortens the faults, not the loop.",
         BASIS,
         "move_host_work",
     ),
