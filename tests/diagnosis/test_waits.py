@@ -6,6 +6,8 @@ import pytest
 
 from tests.analysis.causes.test_gaps import Program
 from tests.diagnosis.test_remedies import GEMM, program, within
+from traceanalyzer.analysis.causes.details import IdleDetail
+from traceanalyzer.analysis.causes.gaps import find_gaps
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.measurements import measure
 
@@ -51,9 +53,9 @@ def test_a_library_that_tries_its_algorithms_is_first_use(around: str, call: str
     p = Program()
     for _ in range(15):
         begin = p.now
-        p.spend(60).launch("try_algorithm", 30).sync(call).spend(200)
+        p.spend(60).launch("try_algorithm", 30).sync(call)
         p.annotation(around, begin, p.now)
-    m = measure(p.build())
-    ids = [f.id for f in diagnose(m).findings]
-    assert ("host-waits" not in ids) == searches
-    assert bool(m.syncs) == (not searches)
+    gaps = find_gaps(measure(p.build()).started)
+    waited = gaps.cause[gaps.sync >= 0]
+    assert (len(waited) == 0) == searches
+    assert (IdleDetail.LOADING in gaps.detail.tolist()) == searches

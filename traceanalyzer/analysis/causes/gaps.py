@@ -22,6 +22,7 @@ from traceanalyzer.analysis.algebra.lookup import at, one_of, places, stretch
 from traceanalyzer.analysis.causes.details import LOOP_NS, IdleDetail, host_details, lost_launches, migrates
 from traceanalyzer.analysis.causes.started import Started
 from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
+from traceanalyzer.analysis.joined.blocking import searching_calls
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
@@ -100,7 +101,7 @@ class Gaps(Table):
 
 def find_gaps(started: Started) -> Gaps:
     """All gaps of the trace's devices, also those between a step's edge and the first or last op."""
-    return _exposed_by_waits(started, _gaps_by_themselves(started))
+    return _while_searching(started, _exposed_by_waits(started, _gaps_by_themselves(started)))
 
 
 def _gaps_by_themselves(started: Started) -> Gaps:
@@ -220,6 +221,19 @@ def _exposed_by_waits(started: Started, gaps: Gaps) -> Gaps:
         cause[rows] = np.where(exposed, np.uint8(IdleCause.SYNC), cause[rows])
         sync[rows] = np.where(exposed, at(started.host_waits.call, wait, -1), sync[rows])
     return gaps
+
+
+def _while_searching(started: Started, gaps: Gaps) -> Gaps:
+    """The gaps, with first use for those after waits with which a library chooses its algorithm."""
+    searched = (gaps.cause == IdleCause.SYNC) & np.isin(gaps.sync, searching_calls(started.linked))
+    if not searched.any():
+        return gaps
+    return replace(
+        gaps,
+        cause=np.where(searched, np.uint8(IdleCause.HOST), gaps.cause),
+        detail=np.where(searched, np.uint8(IdleDetail.LOADING), gaps.detail),
+        sync=np.where(searched, np.int32(-1), gaps.sync),
+    )
 
 
 def could_be_ahead(timed: Timed) -> bool:

@@ -33,8 +33,7 @@ def blocking_calls(linked: Linked) -> Bool:
 
     Synchronising calls always do. Copies do when the call lasts as long as its own copy (pageable memory,
     `cudaMemcpy`), frees and allocations when they begin while earlier work still runs and end just
-    after all of it has. What the profiler itself adds at the end of its window does not count, nor what a library does
-    to choose its algorithm.
+    after all of it has. What the profiler itself adds at the end of its window does not count.
     """
     calls, ops, kind = linked.trace.api_calls, linked.trace.device_ops, linked.api_kind
     blocks: Bool = kind == ApiKind.SYNC
@@ -49,7 +48,6 @@ def blocking_calls(linked: Linked) -> Bool:
     blocks[memory] = (drained > calls.start[memory]) & (calls.end[memory] - drained < RETURN_LATENCY_NS)
     blocks[memory] &= drained <= calls.end[memory]
     blocks[_of_profiler(linked)] = False
-    blocks[searching_calls(linked)] = False
     return blocks
 
 

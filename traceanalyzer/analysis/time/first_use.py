@@ -1,4 +1,4 @@
-"""API calls that load kernels and libraries, set them up or try them out: work of their own, not dispatch."""
+"""API calls that load kernels and libraries, or set them up: work of their own, not dispatch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.joined.blocking import searching_calls
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import FULL_QUEUE, ApiKind
 from traceanalyzer.trace import I64, Bool
@@ -29,11 +28,11 @@ _SETS_UP = re.compile(
 
 
 def loading_calls(linked: Linked) -> Bool:
-    """Which API calls load modules, are slow first launches, set something up slowly, or choose an algorithm."""
+    """Which API calls load modules, are slow first launches, or set something up slowly."""
     calls, strings = linked.trace.api_calls, linked.trace.strings
     result: Bool = texts_where(strings, _LOADS.search)[calls.name]
     result |= texts_where(strings, _SETS_UP.search)[calls.name] & (calls.end - calls.start >= SLOW_SETUP_NS)
-    result[_first_launches(linked)] = result[searching_calls(linked)] = True
+    result[_first_launches(linked)] = True
     return result
 
 
