@@ -18,6 +18,7 @@ from traceanalyzer.analysis.groups.host_details import main_detail
 from traceanalyzer.base.figures import digits
 from traceanalyzer.diagnosis.finding import BottleneckClass, Summary
 from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.no_device import instead
 from traceanalyzer.diagnosis.profiled import profiled_summary
 from traceanalyzer.diagnosis.shares import Shares, missing_kernels, step_shares
 from traceanalyzer.diagnosis.timing import timing_summary
@@ -132,9 +133,9 @@ def _too_thin(m: Measurements, shares: Shares | None) -> str:
     """Why there can be no verdict; empty if there can."""
     if not len(m.trace.device_ops):
         if m.launches is not None and m.launches.launch_calls:
-            return "launches were recorded, but no GPU work: what the GPU did is not known."
+            return f"launches were recorded, but no GPU work: what the GPU did is not known.{instead(m)}"
         cut = "; the file is cut off: copy or export it again" if m.trace.health.truncated else ""
-        return f"the recording holds no GPU work{cut}."
+        return f"the recording holds no GPU work{cut}.{instead(m)}"
     if shares is None or not m.timed.steady_ops.any():
         return "none of the recorded GPU work belongs to a measured step."
     if too_few_ops(m):

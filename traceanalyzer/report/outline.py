@@ -233,7 +233,10 @@ def headroom(report: Report, finding: Finding) -> str:
 
 
 def no_advice(report: Report) -> str:
-    """Why nothing is recommended."""
+    """Why nothing is recommended, or what to record."""
+    lacking = next((e.value for f in report.findings for e in f.evidence if e.metric == "next step"), None)
+    if isinstance(lacking, str) and not report.devices:
+        return lacking
     if report.findings and report.summary.bottleneck == "inconclusive":
         return "No recommendation: the bottleneck is inconclusive. traceanalyzer explain ID says what findings ask for."
     return "No recommendation: it needs a finding with evidence for its cause."

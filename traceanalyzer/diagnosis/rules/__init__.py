@@ -57,6 +57,7 @@ RULES: tuple[Callable[[Measurements, Bool], Iterator[Draft]], ...] = (
     idle.unexplained,
     evidence.unknown_work,
     evidence.api_only,
+    evidence.cpu_only,
     timing.slow_input,
     timing.two_kinds,
     timing.slow_outliers,
