@@ -59,7 +59,8 @@ def cpu_only(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Host time by operator, of a recording without device work."""
     times = top_operators(m) if m.timed.device is None else []
     if times:
-        yield _without_device("cpu-only", "Only the CPU was recorded: where its time goes", m, times)
+        title = "Only the CPU was recorded: where its time goes"
+        yield Draft("cpu-only", "inconclusive", title, "none", None, _times_alone(m, times))
 
 
 def api_only(m: Measurements, _free: Bool) -> Iterator[Draft]:
@@ -67,16 +68,15 @@ def api_only(m: Measurements, _free: Bool) -> Iterator[Draft]:
     if m.timed.device is not None or not len(m.trace.api_calls):
         return
     title = "Only API calls were recorded: where the CPU's time in them goes"
-    yield _without_device("api-calls-only", title, m, api_times(m.linked))
+    yield Draft("api-calls-only", "inconclusive", title, "none", None, _times_alone(m, api_times(m.linked)))
 
 
-def _without_device(name: str, title: str, m: Measurements, times: list[ApiTime]) -> Draft:
-    evidence = [
+def _times_alone(m: Measurements, times: list[ApiTime]) -> list[Evidence]:
+    return [
         Evidence("GPU work", "not recorded", "", "only the host's side is known"),
         *(Evidence("host time", row.ms, "ms", f"{row.calls:,} x {row.name}, whole recording") for row in times),
         Evidence("next step", RECORD_THE_GPU.of(m.joined.framework), "", "what the recording lacks"),
     ]
-    return Draft(name, "inconclusive", title, "none", None, evidence)
 
 
 def unknown_work(m: Measurements, _free: Bool) -> Iterator[Draft]:

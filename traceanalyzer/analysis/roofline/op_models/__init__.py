@@ -14,6 +14,7 @@ from traceanalyzer.analysis.roofline.op_models import (
     collectives,
     convolution,
     elementwise,
+    engines,
     indexing,
     inductor,
     layout,
@@ -23,7 +24,6 @@ from traceanalyzer.analysis.roofline.op_models import (
     optimizer,
     pooling,
     reduction,
-    serving,
     softmax,
     sorting,
 )
@@ -40,7 +40,7 @@ def _aten(names: str, model: Model) -> dict[str, Model]:
 
 def _served(names: str, model: Model) -> dict[str, Model]:
     """Engines have operators of one name and kind each for themselves."""
-    return {f"{engine}::{name}": model for engine in serving.ENGINES for name in names.split()}
+    return {f"{engine}::{name}": model for engine in engines.ENGINES for name in names.split()}
 
 
 MODELS = Models(
@@ -243,15 +243,15 @@ MODELS = Models(
         **_aten("_fused_sgd", optimizer.sgd),
         **_aten("_fused_adagrad", optimizer.adagrad),
         # Serving
-        **_served("silu_and_mul mul_and_silu", serving.gated(5.0)),
-        **_served("gelu_and_mul gelu_tanh_and_mul", serving.gated(9.0)),
-        **_served("rms_norm rmsnorm rmsnorm2d_fwd rmsnorm2d_fwd_ck", serving.rms_norm),
-        **_served("fused_add_rms_norm fused_add_rmsnorm add_rmsnorm rmsnorm2d_fwd_with_add_ck", serving.add_rms_norm),
-        **_served("_groupnorm_run", serving.group_norm),
-        **_served("rotary_embedding", serving.rotary),
-        **_served("reshape_and_cache_flash", serving.store),
-        **_served("static_scaled_fp8_quant dynamic_scaled_fp8_quant", serving.quantise),
-        **_served(" ".join(OVER_CACHES), serving.attention),
+        **_served("silu_and_mul mul_and_silu", engines.gated(5.0)),
+        **_served("gelu_and_mul gelu_tanh_and_mul", engines.gated(9.0)),
+        **_served("rms_norm rmsnorm rmsnorm2d_fwd rmsnorm2d_fwd_ck", engines.rms_norm),
+        **_served("fused_add_rms_norm fused_add_rmsnorm add_rmsnorm rmsnorm2d_fwd_with_add_ck", engines.add_rms_norm),
+        **_served("_groupnorm_run", engines.group_norm),
+        **_served("rotary_embedding", engines.rotary),
+        **_served("reshape_and_cache_flash", engines.store),
+        **_served("static_scaled_fp8_quant dynamic_scaled_fp8_quant", engines.quantise),
+        **_served(" ".join(OVER_CACHES), engines.attention),
         # Communication
         "record_param_comms": collectives.on_the_link,
     },
