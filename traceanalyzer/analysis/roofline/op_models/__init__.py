@@ -251,7 +251,7 @@ MODELS = Models(
         **_served("rotary_embedding", engines.rotary),
         **_served("reshape_and_cache_flash", engines.store),
         **_served("static_scaled_fp8_quant dynamic_scaled_fp8_quant", engines.quantise),
-        **_served(" ".join(OVER_CACHES), engines.attention),
+        **_served(" ".join(sorted(OVER_CACHES)), engines.attention),
         # Communication
         "record_param_comms": collectives.on_the_link,
     },
