@@ -40,6 +40,17 @@ def find(name: str | None, sms: int | None = None, memory: float | None = None) 
         ("AMD Instinct MI300X", 304, 191.7 * GIB, "Instinct MI300X"),
         ("AMD Instinct MI250X", 110, 64 * GIB, "Instinct MI250X (one of two dies)"),
         ("NVIDIA L40S", None, None, "L40S"),
+        ("NVIDIA A10G", 80, 22587 * 2**20, "A10G"),
+        ("NVIDIA A10", 72, 22.5 * GIB, "A10"),
+        ("NVIDIA L4", 58, 22 * GIB, "L4"),
+        ("NVIDIA L40", 142, 44.5 * GIB, "L40"),
+        ("NVIDIA RTX A5000", 64, 23.7 * GIB, "RTX A5000"),
+        ("NVIDIA RTX A6000", 84, 47.5 * GIB, "RTX A6000"),
+        ("NVIDIA GeForce RTX 5070 Ti", 70, 15.9 * GIB, "GeForce RTX 5070 Ti"),
+        ("NVIDIA GeForce RTX 5060 Ti", 36, 15.9 * GIB, "GeForce RTX 5060 Ti"),
+        ("NVIDIA GB200", 152, 185 * GIB, "GB200"),
+        ("AMD Instinct MI210", 104, 64 * GIB, "Instinct MI210"),
+        ("AMD Instinct MI355X", 256, 288 * GIB, "Instinct MI355X"),
     ],
 )
 def test_device_is_found_from_its_name_sms_and_memory(name, sms, memory, expected) -> None:
@@ -56,7 +67,7 @@ def test_device_is_found_from_its_name_sms_and_memory(name, sms, memory, expecte
         ("NVIDIA H300", 132, 150109880320),
         ("NVIDIA GeForce RTX 4090 Laptop GPU", 76, 16 * GIB),
         ("NVIDIA GeForce RTX 4090 D", 114, 24 * GIB),
-        ("NVIDIA A10G", 80, 22 * GIB),
+        ("NVIDIA A10G", 72, 22 * GIB),
         ("NVIDIA L40", 142, 24 * GIB),
     ],
 )
@@ -87,7 +98,7 @@ def test_entries_are_complete_and_dense(gpu) -> None:
 def test_every_gpu_of_the_list_is_there() -> None:
     names = " ".join(gpu.name for gpu in TABLE.gpus)
     wanted = "V100 T4 A10 A30 A40 A100 L4 L40 L40S H100 H200 H20 GH200 B100 B200 GB200 B300 GB300"
-    wanted += " A6000 6000 3090 4090 5090"
+    wanted += " A6000 A5000 A10G 6000 3090 4090 5090 5080 5070 5060 5050"
     assert all(f"{name}" in names.split() for name in wanted.split())
     amd = "MI210 MI250 MI250X MI300A MI300X MI325X MI350X MI355X"
     assert all(name in names.split() for name in amd.split())

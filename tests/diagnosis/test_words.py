@@ -25,7 +25,7 @@ RECORDED = [path for path in SAMPLES if not path.name.startswith("timing")]
 
 PYTORCH_WORDS = re.compile(
     r"torch|DataLoader|\.item\(\)|\.cpu\(\)|non_blocking|pin_memory|Python|with_stack|no_sync|\bDDP\b|FSDP|autocast"
-    r"|channels_last|\bF\.\w|scaled_dot_product|(?<!jax\.)\bnn\.|record_function|persistent_workers|cudnn_sdp"
+    r"|channels_last|\bF\.\w|scaled_dot_product|(?<!jax\.)\bnn\.|record_function|persistent_workers|cudnn_sdp|reduce-overhead|coalesce\(\)"
 )
 """Words that mean something in programs with PyTorch alone."""
 MODULES = [

@@ -571,3 +571,29 @@ def test_two_processes_read_an_export_alike(tmp_path):
         for seed in ("1", "2")
     }
     assert len(seen) == 1
+
+
+def test_a_write_ahead_log_beside_an_export_is_read(target: Path) -> None:
+    small_run("3.24.0").write(target)
+    with sqlite3.connect(target) as left_open:
+        left_open.execute("PRAGMA journal_mode = WAL")
+        left_open.execute("PRAGMA wal_autocheckpoint = 0")
+        left_open.execute("DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE start = 120")
+        left_open.commit()
+        before = target.read_bytes()
+        (trace,) = nsys.read(target)
+        assert int((trace.device_ops.kind == DeviceOpKind.KERNEL).sum()) == 1
+        assert target.read_bytes() == before
+    left_open.close()
+    target.with_name(f"{target.name}-wal").write_bytes(b"no log of this database")
+    (trace,) = nsys.read(target)
+    assert int((trace.device_ops.kind == DeviceOpKind.KERNEL).sum()) == 1
+
+
+def test_calls_that_are_described_get_their_names(target: Path) -> None:
+    export = small_run("3.24.0")
+    text = "{'mod': 'torch.nn.functional', 'op': 'conv2d', 'args': [{'name': '', 'type': 'tensor', 'shape': (1, 3)}]}"
+    export.nvtx(100, 110, text).nvtx(120, 130, text.replace("conv2d", "relu") + ", seq = 3")
+    ranges = names(read_one(export, target), "host_ranges")
+    assert {"torch.nn.functional.conv2d", "torch.nn.functional.relu"} <= set(ranges)
+    assert not any("args" in (name or "") for name in ranges)

@@ -74,6 +74,18 @@ def test_diagnostics_are_quoted_without_private_parts(tmp_path: Path) -> None:
     ]
 
 
+def test_names_of_errors_are_quoted_and_what_a_driver_lacks(tmp_path: Path) -> None:
+    export = small_run("3.24.0")
+    export.add("DIAGNOSTIC_EVENT", severity=3, text="ActivityFlushAll returned 2: CUPTI_ERROR_INVALID_DEVICE")
+    export.add("DIAGNOSTIC_EVENT", severity=2, text="driver version (13.1) is not supported", globalPid=global_pid(9))
+    export.add("DIAGNOSTIC_EVENT", severity=3, text="Key CUPTI_ERROR_INVALID_DEVICE_aB3dE5fG7hI9kL1mN3pQ5 refused")
+    (trace,) = nsys.read(export.write(tmp_path / "export.sqlite"))
+    quoted = [note.removeprefix("nsys reports: ") for note in trace.health.notes if note.startswith("nsys reports")]
+    assert "ActivityFlushAll returned 2: CUPTI_ERROR_INVALID_DEVICE" in quoted
+    assert any("driver version (13.1) is not supported" in text for text in quoted)
+    assert "Key <removed> refused" in quoted
+
+
 def test_information_is_not_quoted_and_long_lists_are_cut(tmp_path: Path) -> None:
     export = small_run("3.24.0").add("DIAGNOSTIC_EVENT", severity=1, text="Profiling has started")
     for i in range(8):

@@ -18,6 +18,7 @@ from traceanalyzer.analysis.groups.idle import main_detail
 from traceanalyzer.base.figures import digits
 from traceanalyzer.diagnosis.finding import BottleneckClass, Summary
 from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.no_device import instead
 from traceanalyzer.diagnosis.profiled import profiled_summary
 from traceanalyzer.diagnosis.shares import Shares, missing_kernels, step_shares
 from traceanalyzer.diagnosis.timing import timing_summary
@@ -76,8 +77,8 @@ def classify(m: Measurements, best: Iterable[BottleneckClass | None] = ()) -> Su
         return Summary("inconclusive", 0.0, _unknown_limit(m, shares), m.step.basis, step_ms)
     bottleneck = _name(verdict.cause, shares)
     confidence = min(MAX_CONFIDENCE, BASE_CONFIDENCE + verdict.margin) * _evidence_factor(m)
-    if verdict.cause == "device" and rated_share(m.rated) < RATED_SHARE:
-        confidence *= BY_CLASS_FACTOR
+    if verdict.cause == "device":
+        confidence *= (1 - shares.doubt) * (BY_CLASS_FACTOR if rated_share(m.rated) < RATED_SHARE else 1.0)
     beside = None if verdict.beside in (None, "unexplained") else _name(verdict.beside, shares)
     headline = _headline(m, verdict, shares)
     return Summary(bottleneck, round(confidence, 2), headline, m.step.basis, step_ms, beside=beside)
@@ -115,7 +116,7 @@ def _part(cls: BottleneckClass) -> str | None:
 
 def _name(part: str, shares: Shares) -> BottleneckClass:
     if part == "device":
-        return "compute" if shares.compute >= shares.memory else "memory"
+        return "memory" if shares.memory > shares.compute and not shares.mostly_small else "compute"
     return part  # type: ignore[return-value]  # the names of parts but device and unexplained are classes
 
 
@@ -132,9 +133,9 @@ def _too_thin(m: Measurements, shares: Shares | None) -> str:
     """Why there can be no verdict; empty if there can."""
     if not len(m.trace.device_ops):
         if m.launches is not None and m.launches.launch_calls:
-            return "launches were recorded, but no GPU work: what the GPU did is not known."
+            return f"launches were recorded, but no GPU work: what the GPU did is not known.{instead(m)}"
         cut = "; the file is cut off: copy or export it again" if m.trace.health.truncated else ""
-        return f"the recording holds no GPU work{cut}."
+        return f"the recording holds no GPU work{cut}.{instead(m)}"
     if shares is None or not m.timed.steady_ops.any():
         return "none of the recorded GPU work belongs to a measured step."
     if too_few_ops(m):
@@ -158,6 +159,7 @@ def _evidence_factor(m: Measurements) -> float:
 _REASONS = {
     "compute": "the GPU computes for {}, mostly in kernels limited by arithmetic",
     "memory": "the GPU computes for {}, mostly in kernels limited by memory bandwidth",
+    "small": "the GPU computes for {}, mostly in kernels too small to fill it",
     "communication": "communication that does not overlap with compute takes {}",
     "transfer": "memory copies that do not overlap with compute take {}",
     "launch": "the GPU is idle for {} while the CPU issues work",
@@ -172,7 +174,8 @@ def _reason(m: Measurements, part: str, shares: Shares, *, brief: bool = False) 
     """Why a part of the step is long; the step itself is named unless it was before."""
     share = _parts(shares)[part]
     time = f"{digits(share * m.step.step_ms)} ms ({share:.0%})"
-    text = _REASONS["unexplained" if part == "unexplained" else _name(part, shares)]
+    small = part == "device" and shares.mostly_small
+    text = _REASONS["small" if small else "unexplained" if part == "unexplained" else _name(part, shares)]
     if brief:
         return text.partition(",")[0].format(time)
     more = main_detail(m.causes) if part == "host" else ""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from traceanalyzer.analysis.groups.bounds import memory_bound_share, unknown_share
+from traceanalyzer.analysis.groups.bounds import memory_bound_share, small_share, unknown_share
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
 
+MOST_DOUBT = 0.25
+"""With more of the computation in kernels of which nothing tells the limit, there is no saying compute or memory."""
 WITHIN = "device to device"
 """Direction of copies that never leave the device."""
 
@@ -25,16 +27,29 @@ class Shares:
     input: float
     host: float
     unexplained: float
+    small: float = 0.0
+    """Computation in kernels that fill hardly any of the GPU."""
 
     @property
     def device(self) -> float:
-        """Computation of either kind."""
-        return self.compute + self.memory + self.unknown
+        """Computation of any kind."""
+        return self.compute + self.memory + self.small + self.unknown
+
+    @property
+    def doubt(self) -> float:
+        """Share of the computation in unknown kernels, where these could turn what limits it; else 0."""
+        second, first = sorted((self.compute, self.memory, self.small))[1:]
+        return self.unknown / self.device if first - second < self.unknown else 0.0
+
+    @property
+    def mostly_small(self) -> bool:
+        """Whether most of the computation that something is known of fills hardly any of the GPU."""
+        return self.small > max(self.compute, self.memory)
 
     @property
     def limit_known(self) -> bool:
-        """Whether unknown kernels could not turn what limits the computation."""
-        return abs(self.compute - self.memory) >= self.unknown
+        """Whether there is saying what limits the computation."""
+        return self.doubt <= MOST_DOUBT
 
 
 def step_shares(m: Measurements) -> Shares | None:
@@ -42,12 +57,15 @@ def step_shares(m: Measurements) -> Shares | None:
     step, budget, idle = m.step.step_ms, m.step.budget, m.step.idle
     if budget is None or idle is None or step <= 0:
         return None
-    memory, unknown = budget.compute * memory_bound_share(m.rated), budget.compute * unknown_share(m.rated)
+    memory, small, unknown = (
+        budget.compute * share(m.rated) for share in (memory_bound_share, small_share, unknown_share)
+    )
     # Copies within the device are traffic of its memory.
     within = min(copied_within_ms(m), budget.exposed_copy)
     return Shares(
-        compute=max(budget.compute - memory - unknown, 0.0) / step,
+        compute=max(budget.compute - memory - small - unknown, 0.0) / step,
         memory=(memory + within) / step,
+        small=small / step,
         unknown=unknown / step,
         communication=(budget.exposed_communication + idle.communication) / step,
         transfer=(budget.exposed_copy - within) / step,

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.ingest import mangled
 from traceanalyzer.ingest.cache.models import read_once
 from traceanalyzer.ingest.capture import join
 from traceanalyzer.ingest.detect import detect
@@ -73,12 +74,19 @@ def _read(path: Path, progress: Callable[[float], None] | None, pattern: str | N
     """The traces of one file; whatever goes wrong in a reader is an error about the file, never a traceback."""
 
     def read() -> list[Trace]:
-        return detect(path, pattern).read(path, progress)
+        return list(map(_legible, detect(path, pattern).read(path, progress)))
 
     try:
         return read() if pattern is not None else read_once(path, read)
     except OSError as error:
         raise cannot_open(path, error) from error
+
+
+def _legible(trace: Trace) -> Trace:
+    """The trace with names of functions as they are written in the program's source."""
+    if not any(text.startswith(mangled.PREFIX) for text in trace.strings):
+        return trace
+    return replace(trace, strings=list(map(mangled.demangled, trace.strings)))
 
 
 def _ranked(trace: Trace, path: Path) -> Trace:

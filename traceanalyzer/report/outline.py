@@ -241,7 +241,10 @@ def headroom(report: Report, finding: Finding) -> str:
 
 
 def no_advice(report: Report) -> str:
-    """Why nothing is recommended."""
+    """Why nothing is recommended, or what to record."""
+    lacking = next((e.value for f in report.findings for e in f.evidence if e.metric == "next step"), None)
+    if isinstance(lacking, str) and not report.devices:
+        return lacking
     if report.findings and report.summary.bottleneck == "inconclusive":
         return "No recommendation: not enough data. Next: traceanalyzer collect torch -- python train.py"
     return "No recommendation: nothing in this recording shows what would help. To go on: traceanalyzer kernels PATH"

@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from traceanalyzer.analysis.algebra.blocks import blocks, blockwise, in_blocks
 from traceanalyzer.analysis.algebra.intervals import complement, measure, union
 from traceanalyzer.analysis.algebra.lookup import at, one_of, places, stretch
-from traceanalyzer.analysis.causes.details import IdleDetail, host_details, migrates
+from traceanalyzer.analysis.causes.details import LOOP_NS, IdleDetail, host_details, migrates
 from traceanalyzer.analysis.causes.started import Started
 from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
+from traceanalyzer.analysis.joined.blocking import searching_calls
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.launched import last_launch, lost_launches
 from traceanalyzer.analysis.time.host_timeline import HostState
@@ -102,7 +103,7 @@ class Gaps(Table):
 
 def find_gaps(started: Started) -> Gaps:
     """All gaps of the trace's devices, also those between a step's edge and the first or last op."""
-    return _exposed_by_waits(started, _gaps_by_themselves(started))
+    return _while_searching(started, _exposed_by_waits(started, _gaps_by_themselves(started)))
 
 
 def _gaps_by_themselves(started: Started) -> Gaps:
@@ -189,6 +190,7 @@ def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 
     cause[stuck], detail[stuck], queued = IdleCause.OTHER, IdleDetail.NONE, queued | stuck
     moved = ~late & ~queued & migrates(timed.timed, next_op)
     cause[moved], detail[moved] = IdleCause.HOST, IdleDetail.PAGE_MIGRATION
+    detail[moved & (duration > LOOP_NS)] = IdleDetail.MANAGED_LOOP
     lost = _lost(timed.timed, start, arrival) & one_of(cause, (IdleCause.LAUNCH, IdleCause.HOST, IdleCause.OTHER))
     cause[lost], detail[lost] = IdleCause.OTHER, IdleDetail.LOST
     return {
@@ -224,6 +226,19 @@ def _exposed_by_waits(started: Started, gaps: Gaps) -> Gaps:
         cause[rows] = np.where(exposed, np.uint8(IdleCause.SYNC), cause[rows])
         sync[rows] = np.where(exposed, at(started.host_waits.call, wait, -1), sync[rows])
     return gaps
+
+
+def _while_searching(started: Started, gaps: Gaps) -> Gaps:
+    """The gaps, with first use for those after waits with which a library chooses its algorithm."""
+    searched = (gaps.cause == IdleCause.SYNC) & np.isin(gaps.sync, searching_calls(started.linked))
+    if not searched.any():
+        return gaps
+    return replace(
+        gaps,
+        cause=np.where(searched, np.uint8(IdleCause.HOST), gaps.cause),
+        detail=np.where(searched, np.uint8(IdleDetail.LOADING), gaps.detail),
+        sync=np.where(searched, np.int32(-1), gaps.sync),
+    )
 
 
 def could_be_ahead(timed: Timed) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra.intervals import clip, contains
 from traceanalyzer.analysis.algebra.lookup import one_of, texts_where
 from traceanalyzer.analysis.groups.ops import duration, per_step, steady, title
+from traceanalyzer.analysis.groups.undersized import undersized
 from traceanalyzer.analysis.names.gemm_tiles import streams_weights
 from traceanalyzer.analysis.names.kernel_classes import UNKNOWN
 from traceanalyzer.analysis.roofline.bounds import Bound
@@ -75,6 +76,7 @@ def memory_bound_share(rated: Rated) -> float:
     rows, time = _compute(rated)
     by_class = np.array([bound == "memory" for bound in rated.linked.classes.bound])[rated.linked.op_class[rows]]
     by_class |= _streaming(rated)[rows]
+    by_class &= ~undersized(rated)[rows]
     memory = np.where((r.rated & ~r.small)[rows], ~r.arithmetic[rows], by_class)
     sampled = rated.sampled_bounds[rows]
     memory = np.where(one_of(sampled, KNOWN), sampled == Bound.MEMORY, memory)
@@ -88,6 +90,14 @@ def _streaming(rated: Rated) -> Bool:
     ops, gemm = rated.trace.device_ops, rated.linked.op_class == rated.linked.classes.index("gemm")
     names = texts_where(rated.trace.strings, streams_weights)
     return gemm & names[ops.name]
+
+
+def small_share(rated: Rated) -> float:
+    """Share of the steady state's compute time in kernels that fill hardly any of the GPU, of which no model or
+    measurement says what limits them: neither arithmetic nor memory does, whatever kernels of their name are."""
+    rows, time = _compute(rated)
+    small = undersized(rated) & ~_told(rated)
+    return float(time[small[rows]].sum() / time.sum()) if time.sum() else 0.0
 
 
 def unknown_share(rated: Rated) -> float:
@@ -109,10 +119,14 @@ def unknown_kernels(rated: Rated) -> list[tuple[str, float]]:
 
 
 def _unknown(rated: Rated) -> Bool:
-    r = rated.roofline
     by_class = np.array([bound == UNKNOWN for bound in rated.linked.classes.bound])[rated.linked.op_class]
-    known = (r.rated & ~r.small) | (r.counted & one_of(r.bound, KNOWN)) | one_of(rated.sampled_bounds, KNOWN)
-    return by_class & ~known
+    return by_class & ~_told(rated) & ~undersized(rated)
+
+
+def _told(rated: Rated) -> Bool:
+    """Which device ops' limit the roofline or a measurement tells."""
+    r = rated.roofline
+    return (r.rated & ~r.small) | (r.counted & one_of(r.bound, KNOWN)) | one_of(rated.sampled_bounds, KNOWN)
 
 
 def rated_share(rated: Rated) -> float:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import measure, union
+from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.causes.causes import Causes
-from traceanalyzer.analysis.causes.details import IdleDetail
+from traceanalyzer.analysis.causes.details import FAULT_NS, IdleDetail
 from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.analysis.tables.gap_places import gap_details
 from traceanalyzer.base.figures import ms
-from traceanalyzer.trace import Bool
+from traceanalyzer.trace import I64, Bool
 
 
 def queued_idle_ms(explained: Causes) -> float:
@@ -19,16 +20,24 @@ def queued_idle_ms(explained: Causes) -> float:
 
 
 def detail_ms(explained: Causes, detail: IdleDetail) -> float:
-    """Idle time a recorded step behind which is this detail, ms."""
-    return _mean_ms(explained, explained.gaps.detail == detail)
+    """Idle time a recorded step behind which is this detail, ms. Of a pause before a migration its fault is migration,
+    the rest what the CPU did before it."""
+    gaps = explained.gaps
+    if detail not in MANAGED:
+        return _mean_ms(explained, gaps.detail == detail)
+    fault = np.maximum(gaps.start, gaps.end - FAULT_NS)
+    start, end = (fault, gaps.end) if detail is IdleDetail.PAGE_MIGRATION else (gaps.start, fault)
+    return _mean_ms(explained, one_of(gaps.detail, MANAGED), (start, end))
 
 
-def _mean_ms(explained: Causes, chosen: Bool) -> float:
+def _mean_ms(explained: Causes, chosen: Bool, part: tuple[I64, I64] | None = None) -> float:
+    """Of these gaps, or a part of each, what lies in a mean steady step."""
     gaps, steps, device = explained.gaps, explained.timed.steps, explained.timed.device
     if device is None:
         return 0.0
     rows = chosen & (gaps.device == device)
-    idle = measure(union(gaps.start[rows], gaps.end[rows]), steps.start[steps.steady], steps.end[steps.steady])
+    start, end = part or (gaps.start, gaps.end)
+    idle = measure(union(start[rows], end[rows]), steps.start[steps.steady], steps.end[steps.steady])
     return ms(idle.mean())
 
 
@@ -48,6 +57,7 @@ def longest_gaps(
 
 
 HOST_DETAILS = tuple(detail for detail in IdleDetail if detail not in (IdleDetail.NONE, IdleDetail.LOST))
+MANAGED = (IdleDetail.PAGE_MIGRATION, IdleDetail.MANAGED_LOOP)
 MOSTLY = 0.5
 """A detail of more than half of the host's idle time names it."""
 

@@ -15,7 +15,13 @@ from traceanalyzer.trace.run import TORCH_PROFILER
 HELD_SHARE = 0.5
 """A copy call that lasts through this much of its copy fed it from pageable memory, or waited for it."""
 
+EVENT_WAIT = re.compile(r"EventSynchronize")
 DEVICE_WAIT = re.compile(r"(Device|Ctx)Synchronize")
+
+CONVOLVES = re.compile(
+    r"^(aten::\w*conv(?!ert)|torch\.\S*conv(?!ert)|autograd::\S* \w*Convolution|Convolution\w*Backward)"
+)
+"""Ranges around convolutions."""
 
 RETURN_LATENCY_NS = 50_000
 """A call that ends this soon after the work it waited for has ended returned because of it."""
@@ -42,6 +48,15 @@ def blocking_calls(linked: Linked) -> Bool:
     blocks[memory] &= drained <= calls.end[memory]
     blocks[_of_profiler(linked)] = False
     return blocks
+
+
+def searching_calls(linked: Linked) -> I64:
+    """Rows of waits for events inside convolutions: cuDNN and MIOpen time their algorithms so when they first meet a
+    shape; a convolution itself waits for nothing."""
+    tree, strings = linked.tree, linked.trace.strings
+    rows = np.flatnonzero(texts_where(strings, EVENT_WAIT.search)[linked.trace.api_calls.name])
+    around = tree.names(tree.parent[tree.node_of_call[rows]])
+    return rows[texts_where(strings, CONVOLVES.search)[around]]
 
 
 def _of_profiler(linked: Linked) -> I64:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from traceanalyzer.analysis.names.kernel_names import own_name
 from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.base.files import read_whole
 from traceanalyzer.base.frozen import dataclass
@@ -48,8 +49,8 @@ class KernelClasses:
         return self.names.index(name)
 
     def class_of(self, kernel: str) -> int:
-        """The class index of a kernel name; 0 where no rule knows it."""
-        head = kernel[:MAX_NAME]
+        """The class index of a kernel by its name, without its parameters; 0 where no rule knows it."""
+        head = own_name(kernel)[:MAX_NAME]
         for pattern, index in self.rules:
             if _compiled(pattern).search(head):
                 return index

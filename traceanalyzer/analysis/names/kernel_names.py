@@ -30,14 +30,35 @@ _SAYS_NOTHING = re.compile(
 )
 
 
+_TOKENS = re.compile(r"\(anonymous namespace\)|operator\s?(?:\(\)|[<>=!-]+)|[<>() ]")
+_VOID = "void "
+
+
+def own_name(name: str) -> str:
+    """The kernel's name and template arguments without what stands around them: its parameters, and a result other
+    than void (`std::enable_if<...>::type gemv::kernel<float>(curandState*)`). Their types are not what it does."""
+    depth = inside = begin = 0
+    for token in _TOKENS.finditer(name, 0, MAX_LOOKED_AT):
+        if token[0] == "(" and depth == 0:
+            begin = 0 if name.startswith(_VOID) or begin == token.start() else begin  # `Memset (Device)`
+            return name[begin : token.start()]
+        if token[0] in "()":  # a value in template arguments: its `>` closes nothing
+            inside += 1 if token[0] == "(" else -1
+        elif token[0] in "<>" and not inside:
+            depth += 1 if token[0] == "<" else -1
+        elif token[0] == " " and depth == 0:
+            begin = token.end()
+    return name[begin:] if "<" in name[:begin] and not name.startswith(_VOID) else name
+
+
 @lru_cache(maxsize=8192)
 def short_name(name: str) -> str:
     """The name without namespaces of the common libraries, parameters and template arguments, but with what of
     these tells kernels of one template apart (`elementwise_kernel<MulFunctor>`); at most 120 characters."""
-    plain, nested = _UNNAMED.sub("", name[:MAX_LOOKED_AT]), 1
+    plain, nested = _UNNAMED.sub("", own_name(name)[:MAX_LOOKED_AT]), 1
     while nested:
         plain, nested = _PARENTHESES.subn("", plain)
-    base, _, arguments = _NAMESPACE.sub("", plain).removeprefix("void ").partition("<")
+    base, _, arguments = _NAMESPACE.sub("", plain).removeprefix(_VOID).partition("<")
     base = base.strip()
     telling = [m[1] for m in _IDENTIFIER.finditer(arguments) if not _SAYS_NOTHING.match(m[1])]
     functors = list(dict.fromkeys(telling))[:MAX_FUNCTORS]

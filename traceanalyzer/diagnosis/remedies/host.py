@@ -53,6 +53,11 @@ OF_MASKS = (
     "Remove the sync: x[mask] and nonzero() read how many values there are; use torch.where or a weighted sum over all "
     "values, or find indices once where the mask stays the same."
 )
+COALESCE = (
+    "Coalesce the sparse matrix once, before the loop (m = m.coalesce()), or keep it in CSR (m.to_sparse_csr()): every "
+    "operator on one that is not sorts it, and waits to know how many entries are left."
+)
+COALESCING = re.compile(r"\bcoalesce\b|_coalesce\b")
 READ_LATER = "Remove the sync: queue work without waiting for it (events, asynchronous copies) and read results later."
 LEAST_OF_SYNCS = 0.04
 """Calls that wait are host time, too; where the GPU waits for launches alone, they were hardly what held it up."""
@@ -61,10 +66,15 @@ LEAST_OF_SYNCS = 0.04
 @remedy("remove_syncs", "sync", "host-waits", LEAST_OF_SYNCS)
 def remove_syncs(m: Measurements) -> Offer:
     """Wherever the host waits."""
-    return Offer(Words(_instead_of_waits(tape_of(m)), READ_LATER), NO_SYNCS)
+    return Offer(Words(instead_of_waits(m), READ_LATER), NO_SYNCS)
 
 
-def _instead_of_waits(tape: Tape | None) -> str:
+def instead_of_waits(m: Measurements) -> str:
+    """What to do about most of the waits in PyTorch."""
+    idle = sum(row.gpu_idle_ms for row in m.syncs)
+    if 2 * sum(row.gpu_idle_ms for row in m.syncs if COALESCING.search(row.op or "")) > idle:
+        return COALESCE
+    tape = tape_of(m)
     if tape is None:
         return KEEP_VALUES
     if tape.memo(scalars_reuploaded).any():

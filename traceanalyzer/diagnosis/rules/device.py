@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from traceanalyzer.analysis.groups import bounds, passes
 from traceanalyzer.analysis.groups.ops import TOP_KERNELS, group, of_class, steady
+from traceanalyzer.analysis.groups.undersized import WARP, undersized_kernels
 from traceanalyzer.diagnosis.draft import Draft, Proposal, share, times
 from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -31,6 +32,13 @@ MOSTLY_BUSY = 0.5
 MIN_BUSY_SHARE = 0.25
 """A GPU that computes less than this much of the step has no kernels worth looking at first."""
 
+SPREAD_OUT = Words(
+    "Give these kernels more to do at a time: a larger batch, or one call for many small ones. A kernel of your own: "
+    "more blocks, of 128 to 256 threads each, and a grid-stride loop.",
+    "Launch these kernels with more threads: a thread for each element or a grid-stride loop, blocks of 128 to 256 "
+    "threads, at least as many blocks as the GPU has SMs.",
+    "Give these kernels more to do at a time: vmap over what is looped over, or larger arrays.",
+)
 FUSE_OPTIMIZER = Words(
     "Use the fused implementation: torch.optim.AdamW(..., fused=True), or compile it.",
     "Update all parameters in one kernel.",
@@ -52,6 +60,27 @@ LIMITED_IN_JAX = (
     "Make the top kernels cheaper: bfloat16, shapes that fill the tensor cores, a fused kernel (Pallas, cuDNN); "
     "Nsight Compute (ncu) says what limits each."
 )
+
+
+def undersized(m: Measurements, _free: Bool) -> Iterator[Draft]:
+    """Long kernels with too few threads to fill the GPU, or in blocks of fewer threads than a warp."""
+    found = undersized_kernels(m.rated)
+    if found is None:
+        return
+    held = f" of {found.resident:,.0f} that the GPU holds" if found.resident else ""
+    evidence = [
+        share(m, found.kernels.total_ms, "kernels too small for the GPU"),
+        Evidence("threads", found.threads, "", f"of a launch{held}, mean over their time"),
+    ]
+    if found.narrow_share:
+        where = f"in blocks of {found.narrow_threads:.3g} threads: a warp runs {WARP} together"
+        evidence.append(Evidence("of their time", found.narrow_share, "share", where))
+    evidence += times(found.kernels.top)
+    basis = "no estimate: at most what they take, if their work can be spread over the whole GPU"
+    spread = Proposal(SPREAD_OUT, basis, bound=True)
+    claim, rows = min(found.lost_ms, NEARLY_ALL * found.kernels.total_ms), found.kernels.rows
+    title = "Kernels too small for the GPU: most of it is empty while they run"
+    yield Draft("undersized-kernels", "compute", title, "compute", claim, evidence, [spread], rows, SPREAD_OUT)
 
 
 def optimizer_passes(m: Measurements, free: Bool) -> Iterator[Draft]:
@@ -101,7 +130,7 @@ def plain_compute(m: Measurements, free: Bool) -> Iterator[Draft]:
     shares = step_shares(m)
     if shares is None or m.step.budget is None or shares.device < MIN_BUSY_SHARE:
         return
-    cls: BottleneckClass = "compute" if shares.compute >= shares.memory else "memory"
+    cls: BottleneckClass = "memory" if shares.memory > shares.compute and not shares.mostly_small else "compute"
     cls = cls if shares.limit_known else "inconclusive"
     evidence = [share(m, m.step.budget.compute, "the GPU computes")]
     classes = [row for row in m.class_rows if _computes(m, row.cls)]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from traceanalyzer.analysis.groups.api_time import api_times
+from traceanalyzer.analysis.groups.api_time import ApiTime, api_times
 from traceanalyzer.analysis.groups.bounds import busy_counters, unknown_kernels, unknown_share
 from traceanalyzer.base.figures import digits
 from traceanalyzer.diagnosis.draft import Draft, share, times
 from traceanalyzer.diagnosis.finding import Evidence
 from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.no_device import RECORD_THE_GPU, top_operators
 from traceanalyzer.trace import Bool
 
 PROFILER_COST = 0.2
@@ -53,17 +54,28 @@ def profiler_note(m: Measurements) -> str | None:
     return f"Profiling {what}: {digits(plain, 4)} ms without, {digits(m.mean_step_ms, 4)} ms with."
 
 
+def cpu_only(m: Measurements, _free: Bool) -> Iterator[Draft]:
+    """Host time by operator, of a recording without device work."""
+    times = top_operators(m) if m.timed.device is None else []
+    if times:
+        title = "Only the CPU was recorded: where its time goes"
+        yield Draft("cpu-only", "inconclusive", title, "none", None, _times_alone(m, times))
+
+
 def api_only(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Host time by API call, of a recording without device work."""
     if m.timed.device is not None or not len(m.trace.api_calls):
         return
-    times = api_times(m.linked)
-    evidence = [
+    title = "Only API calls were recorded: where the CPU's time in them goes"
+    yield Draft("api-calls-only", "inconclusive", title, "none", None, _times_alone(m, api_times(m.linked)))
+
+
+def _times_alone(m: Measurements, times: list[ApiTime]) -> list[Evidence]:
+    return [
         Evidence("GPU work", "not recorded", "", "only the host's side is known"),
         *(Evidence("host time", row.ms, "ms", f"{row.calls:,} x {row.name}, whole recording") for row in times),
+        Evidence("next step", RECORD_THE_GPU.of(m.joined.framework), "", "what the recording lacks"),
     ]
-    title = "Only API calls were recorded: where the CPU's time in them goes"
-    yield Draft("api-calls-only", "inconclusive", title, "none", None, evidence)
 
 
 def unknown_work(m: Measurements, _free: Bool) -> Iterator[Draft]:

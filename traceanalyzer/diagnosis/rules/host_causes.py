@@ -79,16 +79,26 @@ CAUSES = {
     IdleDetail.PAGE_MIGRATION: _Cause(
         "page-migration",
         "The GPU waits while pages of managed memory move",
-        "idle between migrations of managed memory",
+        "idle in faults on managed memory",
         "Move managed memory before it is touched: cudaMemPrefetchAsync to the side that needs it next, cudaMemAdvise "
         "(preferred location, read-mostly), or explicit copies of pinned memory.",
         BASIS,
         "keep_on_device",
     ),
+    IdleDetail.MANAGED_LOOP: _Cause(
+        "managed-memory-loop",
+        "The GPU waits while the CPU works on managed memory",
+        "idle during CPU work on managed memory between migrations",
+        "Do on the GPU what the CPU does with this data (a loop that fills, checks or sums it): a kernel, or a "
+        "library's reduction, and one result to the host. Prefetching shortens the faults, not the loop.",
+        BASIS,
+        "move_host_work",
+    ),
 }
 SCENARIOS = {
     IdleDetail.GRAPHS: Scenario("graphs_kept", graphs_kept, "graphs are captured and updated ahead"),
     IdleDetail.PAGE_MIGRATION: None,
+    IdleDetail.MANAGED_LOOP: None,
 }
 """What is replayed for remedies that the list of remedies does not have for these causes."""
 LOST = _Cause(

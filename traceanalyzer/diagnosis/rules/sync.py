@@ -8,7 +8,8 @@ from traceanalyzer.analysis.tables.syncs import SyncRow
 from traceanalyzer.diagnosis.draft import Draft, Proposal, share
 from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.words import Words, everywhere
+from traceanalyzer.diagnosis.remedies.host import COALESCE, instead_of_waits
+from traceanalyzer.diagnosis.words import Words
 from traceanalyzer.replay.scenarios import NO_HOST_SYNCS_LAUNCHES_FREE
 from traceanalyzer.trace import Bool
 
@@ -24,9 +25,12 @@ DO_NOT_WAIT = Words(
     "Do not read values in the loop: float(x), np.asarray(x), print(x) and block_until_ready() each wait, and "
     "so do host callbacks (jax.debug.print, pure_callback, io_callback); read them seldom.",
 )
-AND_THEN = everywhere(
-    "Remove the waits, then also issue the work faster: work without waits can be captured in a CUDA graph or "
-    "compiled (mode='reduce-overhead'). Without that the host stays too slow to keep the GPU busy."
+THEN_FASTER = "Remove the waits, then also issue the work faster: work without waits can be captured in a CUDA graph"
+TOO_SLOW = "Without that the host stays too slow to keep the GPU busy."
+AND_THEN = Words(
+    f"{THEN_FASTER} or compiled (mode='reduce-overhead'). {TOO_SLOW}",
+    f"{THEN_FASTER}. {TOO_SLOW}",
+    f"Remove the waits, then also issue the work faster: put the loop into one jit (lax.scan). {TOO_SLOW}",
 )
 
 
@@ -45,12 +49,13 @@ def host_waits(m: Measurements, _free: Bool) -> Iterator[Draft]:
         for r in costly[:PLACES]
     ]
     larger: BottleneckClass = "launch" if idle.launch > idle.sync else "sync"
+    waits = Words(COALESCE, DO_NOT_WAIT.cuda, DO_NOT_WAIT.jax) if instead_of_waits(m) == COALESCE else DO_NOT_WAIT
     proposals = [
-        Proposal(DO_NOT_WAIT, BASIS, name="remove_syncs"),
+        Proposal(waits, BASIS, name="remove_syncs"),
         Proposal(AND_THEN, BASIS, NO_HOST_SYNCS_LAUNCHES_FREE, suffix="-and-launches", cls=larger, name="cuda_graph"),
     ]
     title = "The CPU blocks on the GPU, and the GPU's queue runs dry"
-    yield Draft("host-waits", "sync", title, "idle.sync", idle.sync, evidence, proposals, words=DO_NOT_WAIT)
+    yield Draft("host-waits", "sync", title, "idle.sync", idle.sync, evidence, proposals, words=waits)
 
 
 def _where(row: SyncRow, each: str) -> str:

@@ -35,10 +35,12 @@ _PRIVATE = re.compile(
     | \S* [/\\] \S*                     # paths, addresses
     | \S+ = \S*                         # settings
     | [\w.+-]+ @ \S+                    # user@host
-    | [A-Za-z0-9_+-]{24,}               # keys and tokens
+    | (?<![\w+-]) (?! (?:CUPTI|CUDA|NVPA|NCCL)_[A-Z_]+ (?![\w+-])) [A-Za-z0-9_+-]{24,}  # keys, no errors
     """,
     re.VERBOSE,
 )
+
+_OF_THE_MACHINE = re.compile(r"\bdriver\b|\bCUPTI\b", re.IGNORECASE)
 
 _QUEUES = re.compile(r"Launch|Mem[cC]py|Mem[sS]et")
 """Names of calls that give the device work."""
@@ -113,8 +115,9 @@ def diagnostics(database: Database, processes: Collection[int] = ()) -> list[str
     for severity, owner, text in sorted(rows, key=lambda row: (-row[0], row[2], row[1])):
         pid = pid_of(process_key_of(owner))
         of_other = bool(processes) and pid > 0 and process_key_of(owner) not in processes
-        # Programs beside the one that was recorded have "no CUDA events": that says nothing of it.
-        if not of_other or severity >= _ERROR:
+        # Programs beside the one that was recorded have "no CUDA events": that says nothing of it. A driver that is
+        # too new or too old says something of all.
+        if not of_other or severity >= _ERROR or _OF_THE_MACHINE.search(text):
             texts[f"(process {pid}) {text}" if of_other else text] = None
     if not texts:
         return []

@@ -22,6 +22,9 @@ _EMITTED = re.compile(
 )
 """The text that PyTorch's `emit_nvtx` gives a range: every call has its own numbers."""
 
+_CALLED = re.compile(r"\{'mod': ?'(?P<module>[\w.]+)', ?'op': ?'(?P<op>\w+)'")
+"""A call as pyprof and DLProf mark it: its whole description as a dictionary, of which module and function name it."""
+
 _OPERATOR = re.compile(r"(?:[A-Za-z_]\w*::)+[\w.]+|autograd::engine::evaluate_function: .*")
 """Names of PyTorch operators and autograd nodes, as against those of `record_function` blocks."""
 
@@ -86,10 +89,10 @@ class RangeNames:
     def _said(self, raw: bytes) -> Said:
         """What a text of any form says."""
         text = raw.decode("utf-8", "replace")
-        match = _EMITTED.fullmatch(text)
-        name = match["name"] if match else text
+        match, called = _EMITTED.fullmatch(text), _CALLED.match(text)
+        name = f"{called['module']}.{called['op']}" if called else match["name"] if match else text
         code = self._strings.code(name) if name else -1
-        if match and name != text:
+        if match and name != text and not called:
             self._numbered.add(code)
         sequence = int(match["seq"] or -1) if match else -1
         return Said(code, sequence, self._strings.code(match["sizes"]) if match and match["sizes"] else -1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,6 +12,7 @@ from pathlib import Path
 from isal import igzip
 
 from traceanalyzer.base.files import note_read
+from traceanalyzer.base.sqlite_guard import distrust
 from traceanalyzer.ingest.foreign import GZIP_MAGIC, SQLITE_MAGIC
 from traceanalyzer.ingest.stream import DAMAGE, decompressed_limit, too_large
 
@@ -44,17 +47,38 @@ def sqlite_file(path: Path, export: Callable[[Path, Path], None]) -> Iterator[tu
     """
     with note_read(path).open("rb") as stream:
         head = stream.read(len(SQLITE_MAGIC))
-    if head.startswith(SQLITE_MAGIC):
+    log = path.with_name(f"{path.name}-wal")
+    written_ahead = log.is_file() and log.stat().st_size > 0
+    if head.startswith(SQLITE_MAGIC) and not written_ahead:
         yield path, _share_there(path)
         return
     with tempfile.TemporaryDirectory(prefix="traceanalyzer-") as folder:
         made = Path(folder) / "export.sqlite"
-        if head.startswith(GZIP_MAGIC):
+        if head.startswith(SQLITE_MAGIC):
+            whole = made if _merge(path, log, made) else path
+            yield whole, _share_there(whole)
+        elif head.startswith(GZIP_MAGIC):
             complete = _decompress(path, made)
             yield made, min(_share_there(made), 1.0 if complete else _NEARLY_ALL)
         else:
             export(path, made)
             yield made, 1.0
+
+
+def _merge(path: Path, log: Path, target: Path) -> bool:
+    """Make a copy of a database with what its write-ahead log holds: a program that is still open, or was killed,
+    leaves its last changes there. Whether that could be done; the recording itself stays as it is."""
+    shutil.copyfile(path, target)
+    shutil.copyfile(note_read(log), f"{target}-wal")
+    connection = sqlite3.connect(target)
+    try:
+        distrust(connection, target.stat().st_size)
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    except sqlite3.DatabaseError:
+        return False
+    finally:
+        connection.close()
+    return True
 
 
 def _share_there(path: Path) -> float:

@@ -13,6 +13,7 @@ from traceanalyzer.analysis.roofline.op_models import (
     attention,
     convolution,
     elementwise,
+    engines,
     indexing,
     inductor,
     layout,
@@ -26,13 +27,18 @@ from traceanalyzer.analysis.roofline.op_models import (
 )
 from traceanalyzer.analysis.roofline.op_models.call import Call, Work
 from traceanalyzer.analysis.roofline.op_models.tensors import BOOL, Precision
-from traceanalyzer.analysis.roofline.op_models.work import Figure, Models, OpWork, apply_models
+from traceanalyzer.analysis.roofline.op_models.work import OVER_CACHES, Figure, Models, OpWork, apply_models
 
 Model = Callable[[Call], Work]
 
 
 def _aten(names: str, model: Model) -> dict[str, Model]:
     return {f"aten::{name}": model for name in names.split()}
+
+
+def _served(names: str, model: Model) -> dict[str, Model]:
+    """Engines have operators of one name and kind each for themselves."""
+    return {f"{engine}::{name}": model for engine in engines.ENGINES for name in names.split()}
 
 
 MODELS = Models(
@@ -234,6 +240,16 @@ MODELS = Models(
         **_aten("_fused_adam _fused_adamw", optimizer.adam),
         **_aten("_fused_sgd", optimizer.sgd),
         **_aten("_fused_adagrad", optimizer.adagrad),
+        # Serving
+        **_served("silu_and_mul mul_and_silu", engines.gated(5.0)),
+        **_served("gelu_and_mul gelu_tanh_and_mul", engines.gated(9.0)),
+        **_served("rms_norm rmsnorm rmsnorm2d_fwd rmsnorm2d_fwd_ck", engines.rms_norm),
+        **_served("fused_add_rms_norm fused_add_rmsnorm add_rmsnorm rmsnorm2d_fwd_with_add_ck", engines.add_rms_norm),
+        **_served("_groupnorm_run", engines.group_norm),
+        **_served("rotary_embedding", engines.rotary),
+        **_served("reshape_and_cache_flash", engines.store),
+        **_served("static_scaled_fp8_quant dynamic_scaled_fp8_quant", engines.quantise),
+        **_served(" ".join(sorted(OVER_CACHES)), engines.attention),
         # Communication
         "record_param_comms": layout.on_the_link,
     },

@@ -1,0 +1,32 @@
+"""What a recording without work of the GPU says: where the CPU's time goes, and how to record the GPU."""
+
+from __future__ import annotations
+
+from traceanalyzer.analysis.groups.api_time import SHOWN, ApiTime, api_times
+from traceanalyzer.base.figures import digits
+from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.words import Words
+
+RECORD_THE_GPU = Words(
+    "Record the GPU, too: profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) around code that runs on "
+    "it, or traceanalyzer collect torch -- python train.py.",
+    "Record the GPU, too: nsys profile -t cuda,nvtx, of a version that knows the driver, where CUPTI may record it.",
+    "Record the GPU, too: jax.profiler.trace around steps that run on it.",
+)
+NAMED = 3
+"""In a sentence."""
+
+
+def top_operators(m: Measurements) -> list[ApiTime]:
+    """The operators with the most CPU time of their own, over the whole recording."""
+    steps = m.timed.steps.steady_count
+    rows = sorted((row for row in m.ops if row.kind == "op"), key=lambda row: -row.host_self_ms)[:SHOWN]
+    return [ApiTime(row.name, round(row.calls * steps), row.host_self_ms * steps) for row in rows if row.host_self_ms]
+
+
+def instead(m: Measurements) -> str:
+    """The sentences: the largest parts of the CPU's time, and what to record."""
+    times = top_operators(m) or api_times(m.linked)
+    named = ", ".join(f"{row.name} {digits(row.ms)} ms ({row.calls:,} calls)" for row in times[:NAMED])
+    most = f" Of {digits(m.coverage.recorded_ms)} ms recorded the CPU spends most in {named}." if times else ""
+    return f"{most} {RECORD_THE_GPU.of(m.joined.framework)}"

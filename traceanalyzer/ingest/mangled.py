@@ -1,0 +1,181 @@
+"""Names of C++ functions as linkers see them (`_ZN5aiter10add_kernelIfLi4EEEvPf`), made legible.
+
+The name with its template arguments is read, as the Itanium C++ ABI (section 5.1) writes it; parameters are left out,
+and so is what a back reference stands for. Of a name that was cut, or has a form not known here, what was read is kept.
+"""
+
+from __future__ import annotations
+
+import re
+
+PREFIX = "_Z"
+_LETTERS = {
+    "v": "void", "b": "bool", "c": "char", "a": "signed char", "h": "unsigned char", "s": "short",
+    "t": "unsigned short", "i": "int", "j": "unsigned int", "l": "long", "m": "unsigned long", "x": "long long",
+    "y": "unsigned long long", "f": "float", "d": "double", "e": "long double", "w": "wchar_t", "n": "__int128",
+    "o": "unsigned __int128", "z": "...",
+}  # fmt: skip
+_WIDE = {"DF16_": "_Float16", "DF16b": "__bf16", "Dh": "half", "Dn": "nullptr_t"}
+_NUMBER = re.compile(r"\d+")
+_BACK = re.compile(r"S(?:[0-9A-Z]*_|[absiod])|T[0-9]*_")
+_D = re.compile(r"D(?:F\d+[_b]|v\d+_|.)")
+_ARRAY = re.compile(r"A\d*_")
+_VALUE = re.compile(r"(n?)([0-9a-f]*)E")
+
+
+def demangled(name: str) -> str:
+    """The legible name; the same where it is not mangled."""
+    if not name.startswith(PREFIX):
+        return name
+    reader = _Reader(name)
+    try:
+        reader.function()
+    except (IndexError, ValueError, RecursionError):
+        reader.out.append("...")
+    text = "".join(reader.out)
+    return text if text.strip(".") else name
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self.text, self.at = text, len(PREFIX)
+        self.out: list[str] = []
+
+    def function(self) -> None:
+        """A function's name, which begins with its result's type where that is known."""
+        self.name()
+        if self.out and self.out[-1] == ">" and self.text[self.at : self.at + 1] == "v":
+            self.out.insert(0, "void ")
+
+    def name(self) -> None:
+        here = self.text[self.at]
+        if here == "N":
+            self.nested()
+            return
+        if here == "Z":  # something local to a function
+            self.at += 1
+            self.name()
+            raise ValueError
+        if self.text.startswith("St", self.at):
+            self.at += 2
+            self.out.append("std::")
+        self.at += self.text[self.at] == "L"
+        self.identifier()
+        self.arguments()
+
+    def nested(self) -> None:
+        self.at += 1
+        begun = len(self.out)
+        while self.text[self.at] in "rVKRO":
+            self.at += 1
+        while not self.closed():
+            here = self.text[self.at]
+            if here == "I":
+                self.arguments()
+                continue
+            if len(self.out) > begun:
+                self.out.append("::")
+            if self.text.startswith("St", self.at):
+                self.at += 2
+                self.out.append("std")
+            elif here in "ST":
+                self.skip(_BACK)
+                del self.out[begun:]
+            else:
+                self.at += here == "L"
+                self.identifier()
+
+    def identifier(self) -> None:
+        length = int(self.skip(_NUMBER))
+        word = self.text[self.at : self.at + length]
+        self.at += length
+        self.out.append("(anonymous namespace)" if word.startswith("_GLOBAL__N_") else word)
+        if len(word) < length:
+            raise IndexError
+
+    def arguments(self) -> None:
+        """Template arguments, if there are any."""
+        if self.text[self.at : self.at + 1] != "I":
+            return
+        self.at += 1
+        self.listed("<", ">")
+
+    def listed(self, opening: str, closing: str) -> None:
+        self.out.append(opening)
+        begun = len(self.out)
+        while not self.closed():
+            if len(self.out) > begun and self.out[-1] != ", ":
+                self.out.append(", ")
+            self.argument()
+        if len(self.out) > begun and self.out[-1] == ", ":
+            self.out.pop()
+        self.out.append(closing)
+
+    def argument(self) -> None:
+        here = self.text[self.at]
+        if here == "J":
+            self.at += 1
+            self.listed("", "")
+        elif here == "L":
+            self.literal()
+        else:
+            self.type()
+
+    def literal(self) -> None:
+        self.at += 1
+        if self.text.startswith(PREFIX, self.at):
+            self.at += len(PREFIX)
+            self.name()
+            while not self.closed():
+                self.muted()
+            return
+        kind = self.text[self.at]
+        self.muted()
+        sign, digits = _VALUE.match(self.text, self.at).groups()  # type: ignore[union-attr]
+        self.skip(_VALUE)
+        self.out.append({"b0": "false", "b1": "true"}.get(kind + digits, ("-" if sign else "") + digits))
+
+    def type(self) -> None:
+        here = self.text[self.at]
+        if here in "PROKV":
+            self.at += 1
+            self.type()
+        elif here in _LETTERS:
+            self.at += 1
+            self.out.append(_LETTERS[here])
+        elif here == "D":
+            word = self.skip(_D)
+            self.out.append(_WIDE.get(word, word))
+        elif here == "A":
+            self.skip(_ARRAY)
+            self.type()
+        elif here == "F":
+            self.at += 1
+            while not self.closed():
+                self.muted()
+            self.out.append("function")
+        elif here in "ST" and not self.text.startswith("St", self.at):
+            self.skip(_BACK)
+            self.arguments()
+        else:
+            self.name()
+
+    def muted(self) -> None:
+        """A type that is not written."""
+        kept = self.out
+        self.out = []
+        self.type()
+        self.out = kept
+
+    def closed(self) -> bool:
+        if self.text[self.at] != "E":
+            return False
+        self.at += 1
+        return True
+
+    def skip(self, pattern: re.Pattern[str]) -> str:
+        match = pattern.match(self.text, self.at)
+        if match is None:
+            raise ValueError
+        self.at = match.end()
+        return match[0]
