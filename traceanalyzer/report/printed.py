@@ -109,8 +109,8 @@ class Rows(Result):
         """The table with its remarks, and what sums it up."""
         people = self.rows if self.shown is None else self.shown
         table = Table(people, chosen=self.columns, remarks=self.remarks, defined=True)
-        blocks = [*map(Line, self.heads), table] if self.rows else [Line(self.none)]
-        sections = [Section(self.title, blocks, is_minor=True)]
+        heads = [Line(text) for text in self.heads if self.rows]
+        sections = [Section(self.title, [*heads, table if self.rows else Line(self.none)], is_minor=True)]
         if self.rows and self.totals and self.totals.rows:
             sections += self.totals.document.sections
         return Document(self.title, sections)

@@ -200,7 +200,7 @@ def nodes_behind(timed: Timed, gaps: Gaps, chosen: I32 | I64) -> I32:
         node, waits = at(timed.joined.launch_node, gaps.next_op[gap], -1).astype(np.int32, copy=False), sync >= 0
         node[waits] = timed.linked.tree.node_of_call[sync[waits]]
         host = on_host(timed, gaps, gap)
-        some = gaps.take(gap[host])
+        some = gaps.take(gap[host].astype(np.int64))
         issued = np.where(some.next_op >= 0, timed.linked.launch_times_of(np.maximum(some.next_op, 0)), some.end)
         call = at(timed.linked.launch, some.next_op, -1)
         until, thread = np.maximum(issued, some.start + 1), at(timed.trace.api_calls.thread, call, -1)
