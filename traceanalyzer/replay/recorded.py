@@ -10,6 +10,7 @@ from traceanalyzer.analysis.algebra.blocks import scatter
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, contains, intersect, join, measure, union
 from traceanalyzer.analysis.algebra.lookup import look_up, texts_where
 from traceanalyzer.analysis.causes.dependencies import Dependencies
+from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.analysis.causes.reads import read_ranges
 from traceanalyzer.analysis.causes.start import waited_for
 from traceanalyzer.analysis.causes.started import Started
@@ -29,6 +30,8 @@ from traceanalyzer.trace.distinct import distinct
 
 LONG_HELD_NS = 100_000
 """An op that is queued starts within this, unless it waits for something on another stream."""
+UNLAUNCHED_SHARE = 0.1
+"""A replay that leaves out more is off by more than may be quoted."""
 HELD_BY_OPS = 8
 """Those that ended before it among which that is looked for."""
 
@@ -36,7 +39,7 @@ HELD_BY_OPS = 8
 def make_tape(rated: Rated, typical: Bool | None = None) -> Tape | None:
     """The tape of the steady steps (those that `typical_steps` chooses, unless given); None where launches or device
     work were not recorded."""
-    if not (rated.timed.steady_ops & (rated.linked.launch >= 0)).any():
+    if not (rated.timed.steady_ops & (rated.linked.launch >= 0)).any() or _waits_for_unlaunched(rated):
         return None
     typical = typical_steps(rated.causes) if typical is None else typical
     kept, whole = _host_windows(rated.timed, typical)
@@ -47,6 +50,16 @@ def make_tape(rated: Rated, typical: Bool | None = None) -> Tape | None:
     host = _host_time(rated.started, rows, kept if begin is None else _from(kept, begin))
     event = np.searchsorted(rows, rated.linked.launch[chosen])
     return _tape(rated, rows, chosen, event, host, int(typical.sum()), _latency_from(rated, chosen, begin))
+
+
+def _waits_for_unlaunched(rated: Rated) -> bool:
+    """Whether much of the steps is idle time that ends with work which no call launched, such as migrations of managed
+    memory: what that waits for is not on a tape."""
+    gaps, steps = rated.causes.gaps, rated.timed.steps
+    ended = np.flatnonzero((gaps.next_op >= 0) & (gaps.cause == IdleCause.HOST))
+    ended = ended[(rated.linked.launch[gaps.next_op[ended]] < 0) & rated.timed.steady_ops[gaps.next_op[ended]]]
+    waited = int((gaps.end[ended] - gaps.start[ended]).sum())
+    return waited > UNLAUNCHED_SHARE * int(steps.duration[steps.steady].sum())
 
 
 def _on_tape(rated: Rated, typical: Bool, host: IntervalSet) -> tuple[I64, I64]:
