@@ -238,7 +238,7 @@ class Measurements(Memo):
         known = self.unprofiled
         if known is None:
             return Step("recorded", self.mean_step_ms, self.budget, self.idle)
-        return Step("unprofiled", known.step_time_ms, known.budget_ms, known.idle_ms)
+        return Step("unprofiled", known.step_time_ms, known.budget_ms, known.idle_ms, known.waiting_ms)
 
     @cached_property
     def path_time(self) -> PathTime | None:
@@ -443,9 +443,9 @@ def unprofiled_step(m: Measurements) -> Unprofiled | None:
     if m.budget is None or m.idle is None or m.timed.device is None:
         return None
     if replay is not None and replay.faithful:
-        budget, idle = partition(replay, m.budget, m.timed.device)
+        parts = partition(replay, m.budget, m.timed.device)
         source: Literal["measured", "estimated"] = "estimated" if timed is None else "measured"
-        return Unprofiled(replay.base_ms, *replay.range_ms, source, budget, idle)
+        return Unprofiled(replay.base_ms, *replay.range_ms, source, *parts)
     if timed is None:
         return None
     low, high = timed.step_ms * (1.0 - MEASURED_SPREAD), timed.step_ms * (1.0 + MEASURED_SPREAD)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from traceanalyzer.analysis.groups.bounds import memory_bound_share, unknown_share
+from traceanalyzer.analysis.tables.step_metrics import Waiting
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
 
 WITHIN = "device to device"
 """Direction of copies that never leave the device."""
+NO_WAITING = Waiting(*[0.0] * 10)
 
 
 @dataclass(frozen=True)
@@ -42,20 +44,23 @@ def step_shares(m: Measurements) -> Shares | None:
     step, budget, idle = m.step.step_ms, m.step.budget, m.step.idle
     if budget is None or idle is None or step <= 0:
         return None
-    memory, unknown = budget.compute * memory_bound_share(m.rated), budget.compute * unknown_share(m.rated)
+    # What this rank waits for others is what these do meanwhile: they compute as it does.
+    waits = m.step.waiting or NO_WAITING
+    computed = budget.compute + waits.compute
+    memory, unknown = computed * memory_bound_share(m.rated), computed * unknown_share(m.rated)
     # Copies within the device are traffic of its memory.
     within = min(copied_within_ms(m), budget.exposed_copy)
     return Shares(
-        compute=max(budget.compute - memory - unknown, 0.0) / step,
+        compute=max(computed - memory - unknown, 0.0) / step,
         memory=(memory + within) / step,
         unknown=unknown / step,
-        communication=(budget.exposed_communication + idle.communication) / step,
-        transfer=(budget.exposed_copy - within) / step,
-        launch=idle.launch / step,
-        sync=idle.sync / step,
-        input=idle.input / step,
-        host=idle.host / step,
-        unexplained=(idle.profiler + idle.other) / step,
+        communication=(budget.exposed_communication - waits.total + waits.transfer + idle.communication) / step,
+        transfer=(budget.exposed_copy - within + waits.copy) / step,
+        launch=(idle.launch + waits.launch) / step,
+        sync=(idle.sync + waits.sync) / step,
+        input=(idle.input + waits.input) / step,
+        host=(idle.host + waits.host) / step,
+        unexplained=(idle.profiler + idle.other + waits.communication + waits.profiler + waits.other) / step,
     )
 
 

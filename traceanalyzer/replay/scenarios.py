@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -57,6 +58,8 @@ class Scenario:
     """The scenarios that it combines."""
     spread: float = GAIN_SPREAD
     """Share of what it gains by which its prediction may be off."""
+    most_slowed: float = math.inf
+    """How many times longer lower clocks can make matrix kernels at most, where the recordings show it."""
 
 
 def no_host_syncs(tape: Tape) -> Tape:

@@ -8,13 +8,13 @@ to the causes that do.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import IntervalSet, complement, measure, subtract, union
+from traceanalyzer.analysis.algebra.intervals import IntervalSet, clip, complement, intersect, measure, subtract, union
 from traceanalyzer.analysis.causes.gaps import REFILL_LAUNCHES, IdleCause, could_be_ahead, keeps_waiting
-from traceanalyzer.analysis.tables.step_metrics import Budget, Idle
+from traceanalyzer.analysis.tables.step_metrics import Budget, Idle, Waiting
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
 from traceanalyzer.base.figures import ms
 from traceanalyzer.replay.replayed_path import HostClock
@@ -22,6 +22,7 @@ from traceanalyzer.replay.scenarios import INPUT_READY, LAUNCHES_FREE, NO_HOST_S
 from traceanalyzer.replay.simulate import repetitions, run
 from traceanalyzer.replay.stretches import Pass
 from traceanalyzer.replay.tape import Tape
+from traceanalyzer.replay.waiting import followed, waits_of, work_of
 from traceanalyzer.replay.whatif import Replay
 from traceanalyzer.trace import F64, I64, Bool
 
@@ -36,38 +37,89 @@ REMOVED = {
 NOTHING = 0.05
 """A cause without which less than this share of its idle time is gone is none."""
 
+DEVICE_PARTS = ("compute", "transfer", "copy")
+"""What the device of a rank does that another one waits for, while it does not idle."""
+
 Causes = dict[IdleCause, float]
 """Idle time by cause, ms."""
+Waited = dict[IdleCause | str, float]
+"""What a rank waits for others by what they do, ms: causes of their idle time, and `DEVICE_PARTS`."""
 
 
-class _Work(NamedTuple):
-    """What a device did within a window."""
+def partition(replay: Replay, recorded: Budget, device: int) -> tuple[Budget, Idle, Waiting | None]:
+    """Budget and causes of idle time of the step without the profiler, on a device; they sum to `replay.base_ms`. And
+    what of its exposed communication is waiting for other ranks, by what these do; None where one rank is replayed.
 
-    compute: IntervalSet
-    communication: IntervalSet
-    copies: IntervalSet
-    busy: IntervalSet
-
-
-def partition(replay: Replay, recorded: Budget, device: int) -> tuple[Budget, Idle]:
-    """Budget and causes of idle time of the step without the profiler, on a device; they sum to `replay.base_ms`.
-
-    `recorded` is the budget of the recorded step: its computation is this step's, too.
+    `recorded` is the budget of the recorded step: its computation is this step's, too, and it has no less communication
+    exposed: where ranks meet at another pace than they recorded, the rest is idle time for the same causes.
     """
-    tape, times = replay.typical[0], run(replay.typical, repetitions(replay.typical))[0]
-    window = (times.done[-2], times.done[-1])
-    work = _work(tape, times, device)
+    tapes = replay.typical
+    passes = run(tapes, repetitions(tapes))
+    tape, times, window = tapes[0], passes[0], (passes[0].done[-2], passes[0].done[-1])
+    work = work_of(tape, times, device)
     charged = _charged(tape, times, complement(window, work.busy), device)
+    exposed = clip(subtract(work.communication, work.compute), window)
+    waited = _waited(tapes, passes, exposed) if len(tapes) > 1 else {}
+    exposed_ms = ms(exposed.total / tape.steps)
+    beyond = max(exposed_ms - recorded.exposed_communication, 0.0)
+    waits = sum(waited.values())
+    share = min(beyond / waits, 1.0) if waits else 0.0
+    for part, spent in waited.items():
+        cause = part if isinstance(part, IdleCause) else IdleCause.COMMUNICATION
+        charged[cause] += share * spent
+        waited[part] = (1.0 - share) * spent
+    charged[IdleCause.COMMUNICATION] += beyond - share * waits
     busy = Budget(
         compute=recorded.compute,
-        exposed_communication=_per_step(tape, subtract(work.communication, work.compute), window),
+        exposed_communication=exposed_ms - beyond,
         exposed_copy=recorded.exposed_copy
         if not tape.communication.any()
         else _per_step(tape, subtract(subtract(work.copies, work.compute), work.communication), window),
         idle=0.0,
     )
     budget = fitted_to(busy, replay.base_ms)
-    return budget, idle_of(held_against(replay, charged), budget.idle)
+    own, others = _both_held_against(replay, charged, waited)
+    scale = budget.exposed_communication / busy.exposed_communication if busy.exposed_communication else 1.0
+    waiting = Waiting(**{_label(part): spent * scale for part, spent in others.items()}) if len(tapes) > 1 else None
+    return budget, idle_of(own, budget.idle), waiting
+
+
+def _label(part: IdleCause | str) -> str:
+    return part.label if isinstance(part, IdleCause) else part
+
+
+def _waited(tapes: Sequence[Tape], passes: Sequence[Pass], exposed: IntervalSet) -> Waited:
+    """What the ranks that the first one waits for do meanwhile, ms a step; its own transfers are left out."""
+    devices = [tape.source.timed.device or 0 for tape in tapes]
+    works = [work_of(*one) for one in zip(tapes, passes, devices, strict=True)]
+    waits = waits_of(tapes, passes)
+    period = passes[0].done[-1] - passes[0].done[-2]
+    spent: Waited = dict.fromkeys((*DEVICE_PARTS, *IdleCause), 0.0)
+    waiting = intersect(exposed, union(*waits[0][:2]))
+    for rank, piece in followed(waits, works, [one.done[-2] for one in passes], period, waiting):
+        tape, work = tapes[rank], works[rank]
+        left = piece
+        for part, busy in zip(DEVICE_PARTS, (work.compute, work.communication, work.copies), strict=True):
+            spent[part] += ms(intersect(left, busy).total / tape.steps)
+            left = subtract(left, busy)
+        for cause, time in _charged(tape, passes[rank], left, devices[rank]).items():
+            spent[cause] += time
+    return spent
+
+
+def _both_held_against(replay: Replay, own: Causes, waited: Waited) -> tuple[Causes, Waited]:
+    """The causes of a rank's idle time, and of what it waits for others, held against the replay together."""
+    before = {cause: own[cause] + waited.get(cause, 0.0) for cause in IdleCause}
+    after = held_against(replay, before)
+    kept = {cause: min(after[cause] / before[cause], 1.0) if before[cause] else 0.0 for cause in IdleCause}
+    gained = {cause: max(after[cause] - before[cause], 0.0) for cause in IdleCause}
+
+    def checked(part: Mapping[IdleCause | str, float]) -> Waited:
+        lost = sum(part[cause] * (1.0 - kept[cause]) for cause in IdleCause)
+        to = {cause: lost * gained[cause] / (sum(gained.values()) or 1.0) for cause in IdleCause}
+        return {**part, **{cause: part[cause] * kept[cause] + to[cause] for cause in IdleCause}}
+
+    return {cause: checked(own)[cause] for cause in IdleCause}, checked(waited) if waited else waited
 
 
 def with_recorded_causes(budget: Budget, idle: Idle, step_ms: float) -> tuple[Budget, Idle]:
@@ -115,15 +167,6 @@ def held_against(replay: Replay, charged: Causes) -> Causes:
             result[most] += result[cause]
             result[cause] = 0.0
     return result
-
-
-def _work(tape: Tape, times: Pass, device: int) -> _Work:
-    here = tape.source.trace.device_ops.device[tape.row] == device
-    start, end = np.array(times.came, np.int64), np.array(times.end, np.int64)
-    runs = here & (end > start)
-    kinds = (tape.compute, tape.communication, tape.copy)
-    compute, communication, copies = (union(start[runs & kind], end[runs & kind]) for kind in kinds)
-    return _Work(compute, communication, copies, union(start[runs], end[runs]))
 
 
 def _per_step(tape: Tape, intervals: IntervalSet, window: tuple[int, int]) -> float:

@@ -276,7 +276,7 @@ class Replay:
 
     def _changed_ms(self, scenario: Scenario, changed: Sequence[Tape], tapes: Sequence[Tape], limited: float) -> float:
         times = step_times_ns(changed)
-        lower = slowed(changed, self.duty, duties(changed, times), limited)
+        lower = slowed(changed, self.duty, duties(changed, times), limited, scenario.most_slowed)
         times = times if lower is None else step_times_ns(lower)
         if scenario.hides is not None:
             least = least_times_ns(tapes, changed, scenario.hides, rest=not scenario.parts)

@@ -13,8 +13,9 @@ from itertools import islice, pairwise
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import measure, union
+from traceanalyzer.analysis.ranks.late import LateRank, late_ranks
 from traceanalyzer.analysis.ranks.matches import Matches, match_collectives
-from traceanalyzer.analysis.ranks.skew import CollectiveSkew, arrivals, skew_rows
+from traceanalyzer.analysis.ranks.skew import Arrivals, CollectiveSkew, arrivals, skew_rows
 from traceanalyzer.analysis.time.extent import extent
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base.figures import NS_PER_US, metric, ms
@@ -58,7 +59,10 @@ class RankRow:
         "time a step in collectives at which all ranks had arrived; null where none were matched", "ms"
     )
     idle_ms: float | None = metric("time a step without work on the device; null without device work", "ms")
-    straggler: bool = metric("whether it holds up the run: its step is the longest, or the others wait for it")
+    straggler: bool = metric(
+        "whether it holds up the run: the others wait for it, recurrently, for 5 % of the step or more; its step is the "
+        "longest where ranks share no collectives"
+    )
 
 
 CLOCK_TOLERANCE_NS = 10 * 10**9
@@ -81,6 +85,8 @@ class RankComparison:
     offset_ns: tuple[int, ...] | None = None
     """What to subtract from each recording's times to have them on the first one's clock; None where that is not
     known."""
+    late: tuple[LateRank, ...] = ()
+    """The ranks that hold up the run at matched collectives, by what it would gain; several take turns."""
     waited_ns: tuple[tuple[int, ...] | None, ...] = ()
     """What each recording waited in each of its steps, in matched collectives; None where none were matched."""
 
@@ -88,8 +94,8 @@ class RankComparison:
 def compare_ranks(recordings: Sequence[Timed]) -> RankComparison:
     """Compare the ranks of one run (at least one recording).
 
-    The critical rank is the one that waits least for the others in matched collectives, where they wait markedly
-    longer; where none are matched the one with the longest mean step, where it differs from the shortest by more than
+    The critical rank is the one without which the run would gain most, else the one that waits least for the others in
+    matched collectives, where they wait markedly longer; where none are matched the one with the longest mean step, where it differs from the shortest by more than
     noise, or else the one that computes markedly longer than the others (stages of a pipeline have equal steps); else
     the first with work on a device.
     """
@@ -103,9 +109,12 @@ def compare_ranks(recordings: Sequence[Timed]) -> RankComparison:
     matches = match_collectives(recordings) if len(recordings) > 1 else None
     by_step: list[tuple[I64, I64] | None] = [None] * len(recordings)
     skew: list[CollectiveSkew] = []
+    late: tuple[LateRank, ...] = ()
     if matches is not None and len(matches):
-        by_step = [_waiting_and_transfer(timed, matches, i) for i, timed in enumerate(recordings)]
-        skew = skew_rows(matches, labels, max(timed.steps.steady_count for timed in recordings))
+        came, steps = arrivals(matches), max(timed.steps.steady_count for timed in recordings)
+        by_step = [_waiting_and_transfer(timed, matches, came, i) for i, timed in enumerate(recordings)]
+        skew = skew_rows(matches, came, labels, steps)
+        late = late_ranks(matches, came, steps, max(_mean_step_ms(timed) for timed in recordings))
     spent = [_in_a_steady_step(timed, spent) for timed, spent in zip(recordings, by_step, strict=True)]
     if not any(by_step):
         spent = _of_different_steps(recordings) or spent
@@ -114,7 +123,9 @@ def compare_ranks(recordings: Sequence[Timed]) -> RankComparison:
     critical = _awaited(recordings, waiting) if any(waiting) else _slowest(recordings)
     if critical is None and not any(waiting):
         critical = _busiest(recordings)
-    rows = [_row(timed, labels[i], *spent[i], i == critical) for i, timed in enumerate(recordings)]
+    critical = late[0].position if late else critical
+    holding = {one.position for one in late} if any(by_step) else {critical}
+    rows = [_row(timed, labels[i], *spent[i], i in holding) for i, timed in enumerate(recordings)]
     notes = [*_missing(recordings, labels), *(_clock_notes(matches, labels) if matches is not None else [])]
     return RankComparison(
         tuple(rows),
@@ -122,6 +133,7 @@ def compare_ranks(recordings: Sequence[Timed]) -> RankComparison:
         tuple(skew),
         tuple(notes),
         _offsets(recordings, matches),
+        late,
         tuple(None if one is None else tuple(one[0].tolist()) for one in by_step),
     )
 
@@ -172,15 +184,18 @@ def _row(timed: Timed, label: int | None, waiting: float | None, transfer: float
     )
 
 
-def _waiting_and_transfer(timed: Timed, matches: Matches, rank: int) -> tuple[I64, I64] | None:
+def _mean_step_ms(timed: Timed) -> float:
+    return ms(float(timed.steps.duration[timed.steps.steady].mean()))
+
+
+def _waiting_and_transfer(timed: Timed, matches: Matches, came: Arrivals, rank: int) -> tuple[I64, I64] | None:
     """Time of each step that a rank waited in matched collectives, and that they transferred, ns."""
     here, steps = matches.present[:, rank], timed.steps
     if not here.any():
         return None
-    _, last = arrivals(matches)
     offset = matches.clocks.offset[rank]
     start, end = matches.start[here, rank] + offset, matches.end[here, rank] + offset
-    moving = measure(union(np.minimum(last[here] + offset, end), end), steps.start, steps.end)
+    moving = measure(union(np.minimum(came.last[here] + offset, end), end), steps.start, steps.end)
     return measure(union(start, end), steps.start, steps.end) - moving, moving
 
 
@@ -271,8 +286,7 @@ def _awaited(recordings: Sequence[Timed], waiting: Sequence[float | None]) -> in
         return None
     least = min(known, key=known.__getitem__)
     others = float(np.median([w for i, w in known.items() if i != least]))
-    step = float(recordings[least].steps.duration[recordings[least].steps.steady].mean())
-    return least if others - known[least] > WAITING_SHARE * ms(step) else None
+    return least if others - known[least] > WAITING_SHARE * _mean_step_ms(recordings[least]) else None
 
 
 def _missing(recordings: Sequence[Timed], labels: list[int]) -> list[str]:

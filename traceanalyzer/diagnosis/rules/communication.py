@@ -8,6 +8,7 @@ from traceanalyzer.diagnosis.draft import Draft, Proposal, share
 from traceanalyzer.diagnosis.finding import Evidence
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import MOSTLY_WAITING, by_links_ms, program, waiting_share
+from traceanalyzer.diagnosis.remedies.straggler import REASONS, listed, why_late
 from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.trace import Bool
 
@@ -39,6 +40,8 @@ BALANCE = everywhere(
     "measured cost; rule out a slower GPU (clocks, temperature, other processes)."
 )
 UNBLOCK = "Find what holds up the CPU of rank {rank} (its idle gaps say where): the other ranks pay for it, too."
+OF_COMPUTE = ("slow_gpu", "more_work")
+"""Causes of a late rank that are on its device."""
 MIN_WAIT_SHARE = 0.05
 """Share of the step that another rank must wait before one rank is said to hold up the run."""
 
@@ -86,34 +89,44 @@ def _of_gradients(m: Measurements) -> bool:
 
 
 def straggler(m: Measurements, _free: Bool) -> Iterator[Draft]:
-    """One rank is late at the collectives: because it computes longer, or because its device idles."""
+    """One rank is late at the collectives, or a few by turns: because they compute longer, or because their devices
+    idle."""
     ranks = m.ranks
     if ranks is None or len(ranks.rows) < 2 or not ranks.rows[ranks.critical].straggler:
         return
     rows, slow = ranks.rows, ranks.rows[ranks.critical]
-    others = [row for i, row in enumerate(rows) if i != ranks.critical]
-    waited = max((r.waiting_ms for r in others if r.waiting_ms is not None), default=None)
+    others = [row for row in rows if not row.straggler]
+    waited = max((r.waiting_ms for r in rows if r is not slow and r.waiting_ms is not None), default=None)
     if waited is not None and waited < MIN_WAIT_SHARE * m.mean_step_ms:
         return
-    mean = sum(row.compute_ms for row in others) / len(others)
+    mean = sum(row.compute_ms for row in others) / len(others) if others else slow.compute_ms
     where = f"rank {slow.rank}, per step"
     waiting = None if waited is None else waited / m.mean_step_ms
     longest = "waiting of the rank that waits longest"
     evidence = [
         Evidence(longest, waiting, "share", "of the recorded step", MIN_WAIT_SHARE),
+        *(Evidence("gain without what it is late by", one.gain_ms, "ms", f"rank {rows[one.position].rank}, as recorded")
+          for one in ranks.late),
         Evidence("compute", slow.compute_ms, "ms", where),
         Evidence("compute", mean, "ms", "mean of the other ranks, per step"),
         Evidence("idle", slow.idle_ms, "ms", where),
-    ]
-    title = f"Rank {slow.rank} holds up the others"
+    ]  # fmt: skip
+    who, why = listed([rows[one.position].rank for one in ranks.late] or [slow.rank]), why_late(m)
+    several = len(ranks.late) > 1
+    title = f"Ranks {who} hold up the others by turns" if several else f"Rank {who} holds up the others"
     excess = (slow.compute_ms - mean) * len(others) / len(rows)
-    if excess > MIN_WAIT_SHARE * m.mean_step_ms:
+    computes = excess > MIN_WAIT_SHARE * m.mean_step_ms if why is None else why in OF_COMPUTE
+    if computes and not several:
         balance = Proposal(BALANCE, "the work spread evenly over the ranks", name="fix_straggler")
-        yield Draft("straggler", "compute", f"{title}: it computes longer", "compute", excess, evidence, [balance])
+        reason = REASONS[why or "more_work"]
+        yield Draft("straggler", "compute", f"{title}: {reason}", "compute", ranks.late[0].gain_ms if ranks.late else excess, evidence, [balance])
     elif _idles(m):
-        find = everywhere(UNBLOCK.format(rank=slow.rank))
+        find = everywhere(UNBLOCK.format(rank=who))
         unblock = Proposal(find, "counted in the findings on idle time", name="fix_straggler")
-        yield Draft("straggler", "host", f"{title}: its GPU idles", "none", None, evidence, [unblock])
+        reason = "" if several else ": its input is late" if why == "input" else ": its GPU idles"
+        yield Draft(
+            "straggler", "input" if why == "input" else "host", f"{title}{reason}", "none", None, evidence, [unblock]
+        )
 
 
 def _idles(m: Measurements) -> bool:
