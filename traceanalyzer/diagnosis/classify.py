@@ -52,6 +52,8 @@ RATED_SHARE = 0.9
 
 LEAST_GAIN = 0.05
 """What gains less of the step when it is removed is not clearly its cause."""
+NOTED_WAITING = 0.1
+"""Share of a part that is waiting for other ranks, not idle time of this one, from which the headline says so."""
 UNCLEAR = 0.7
 """Confidence of such a verdict at most."""
 REMOVES = {
@@ -120,7 +122,8 @@ def _verdict(parts: dict[str, float], idle: set[str], best: list[str | None]) ->
     if order[0][0] in idle:
         order.sort(key=lambda item: item[0] in idle or item[1] < LARGE)
     (top, share), (second, beside) = order[:2]
-    large = [part for part in best if part is not None and part != top == "device" and parts[part] >= LARGE]
+    other = [part for part in best if part is not None and part not in (top, *idle)]
+    large = [part for part in other if top == "device" and parts[part] >= LARGE]
     if large:
         return _Verdict(large[0], top, 0.0)
     margin = max(share - beside, 0.0)
@@ -204,6 +207,8 @@ def _reason(m: Measurements, part: str, shares: Shares, *, brief: bool = False) 
     text = _REASONS["unexplained" if part == "unexplained" else _name(part, shares)]
     if brief:
         return text.partition(",")[0].format(time)
+    if (waits := getattr(m.step.waiting, part, 0.0)) >= NOTED_WAITING * share * m.step.step_ms:
+        text = text.replace("idle for {}", f"idle, or waits for other ranks ({digits(waits)} ms), for {{}}")
     more = main_detail(m.causes) if part == "host" else ""
     return text.format(f"{time} of {_whole(m)}") + (f", mostly {more}" if more else "")
 

@@ -82,7 +82,7 @@ if TYPE_CHECKING:
 
     from traceanalyzer.analysis.memory.measure import MemoryOfDevice
     from traceanalyzer.analysis.memory.stats import MemoryStats
-    from traceanalyzer.analysis.ranks.compare import RankComparison
+    from traceanalyzer.analysis.ranks.compare import RankComparison, RankRow
     from traceanalyzer.analysis.time.regularity import Regularity
     from traceanalyzer.trace import Condition, Trace
 
@@ -188,7 +188,16 @@ class Measurements(Memo):
     @cached_property
     def communication(self) -> CommunicationTime | None:
         """Communication of a step on the device with the most work."""
-        return None if self.timed.device is None else communication_time(self.timed, self.timed.device, self.phases)
+        if self.timed.device is None:
+            return None
+        time, row = communication_time(self.timed, self.timed.device, self.phases), self.rank_row
+        return time if row is None else replace(time, transfer_ms=row.transfer_ms, waiting_ms=row.waiting_ms)
+
+    @property
+    def rank_row(self) -> RankRow | None:
+        """Its row among the ranks that it was compared with."""
+        rows = () if self.ranks is None else self.ranks.rows
+        return next((row for row in rows if row.rank == self.trace.rank), None)
 
     @cached_property
     def launches(self) -> LaunchStats | None:

@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.intervals import contains
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.replay.changes.capture import GRAPH_GAP_NS
 from traceanalyzer.replay.changes.communication.buckets import MB, BucketSize, rebucketed
-from traceanalyzer.replay.changes.edits import Change, parametric, with_dispatch, without, without_reads
+from traceanalyzer.replay.changes.edits import Change, parametric, with_dispatch, without, without_launches, without_reads
 from traceanalyzer.replay.changes.fusion import (
     ELEMENTWISE,
     LEAST_KERNEL_NS,
@@ -24,6 +25,7 @@ from traceanalyzer.replay.changes.optimizer import optimizer_by_lists, optimizer
 from traceanalyzer.replay.hiding import Chosen
 from traceanalyzer.replay.on_tape import events_of
 from traceanalyzer.replay.patterns.named import ops_named
+from traceanalyzer.replay.recorded import calling
 from traceanalyzer.replay.spreads import GAIN_SPREAD, OF_KERNELS
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.together import apart
@@ -98,8 +100,11 @@ def all_copies(tape: Tape) -> Bool:
 
 
 def communication_free(tape: Tape) -> Tape:
-    """No collective at all: nobody waits for another rank, and compute that ran beside one is no longer slowed."""
-    return without(replace(apart(tape), duration=tape.alone), tape.communication)
+    """The program without its collectives: nobody waits for another rank, compute that ran beside one is no longer
+    slowed, and the host neither calls them nor waits in them."""
+    free = without_launches(replace(apart(tape), duration=tape.alone), tape.communication)
+    inside = contains(calling(tape.source.linked), tape.source.trace.api_calls.start[tape.call])
+    return with_dispatch(replace(free, waits=free.waits & ~inside), np.maximum(free.dispatch - tape.sending, 0))
 
 
 def communication_overlapped(tape: Tape) -> Tape:

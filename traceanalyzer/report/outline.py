@@ -30,6 +30,12 @@ SHOWN_SHARE = 0.01
 """Parts of the step below this are not on the first screen."""
 LONGEST_NAME = 40
 """Characters of GPUs' names on the first screen."""
+WAITING = "waiting for ranks"
+OF_COMMUNICATION = {
+    "transfer": "time in collectives at which all ranks had arrived",
+    WAITING: "time in collectives of which another rank had not arrived yet",
+}
+"""What the parts of exposed communication mean."""
 CLEAR, LIKELY = 0.75, 0.5
 """From here on a verdict is clear, likely; below it is a close call."""
 IN_HEADER = ("Without the profiler a step takes", "Tables show the recorded step", "Profiling slowed the step")
@@ -71,12 +77,25 @@ GLOSSARY = (
 
 @dataclass(frozen=True)
 class Share:
-    """A part of the step's wall-clock time. `within` marks a part of the part above it."""
+    """A part of the step's wall-clock time. `of` is the part that it is a part of, where it is one."""
 
     label: str
     ms: float
     share: float
-    within: bool = False
+    of: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its label, with what it is a part of."""
+        return f"{self.of}: {self.label}" if self.of else self.label
+
+    @property
+    def colour(self) -> str:
+        """The CSS variable's name."""
+        name = self.label.partition(" for ")[0].replace(" ", "-")
+        return {"waiting": "idle-communication", "transfer": "communication"}.get(
+            name, f"{self.of}-{name}" if self.of else name
+        )
 
 
 def whole(report: Report) -> str:
@@ -212,15 +231,40 @@ def budget(report: Report) -> list[Share]:
     (spent, idle), total = _parts(report), step_ms(report)
     if spent is None or not total:
         return []
-    parts = [_share(f.name, getattr(spent, f.name), total) for f in dataclasses.fields(Budget)]
+    parts = []
+    for f in dataclasses.fields(Budget):
+        parts.append(_share(f.name, getattr(spent, f.name), total))
+        if f.name == "exposed_communication" and (waiting := waiting_ms(report)):
+            times = (parts[-1].ms - waiting, waiting)
+            named = zip(OF_COMMUNICATION, times, strict=True)
+            parts += [_share(name, max(ms, 0.0), total, "communication") for name, ms in named]
     if idle is not None:
-        causes = [_share(f.name, getattr(idle, f.name), total, True) for f in dataclasses.fields(Idle)]
+        causes = [_share(f.name, getattr(idle, f.name), total, "idle") for f in dataclasses.fields(Idle)]
         parts += sorted((c for c in causes if c.ms > 0), key=lambda c: -c.ms)
     return parts
 
 
-def _share(name: str, ms: float, total: float, within: bool = False) -> Share:
-    return Share(label(name), ms, ms / total, within)
+def finest(parts: list[Share]) -> list[Share]:
+    """Those that are not shown by their own parts."""
+    split = {part.of for part in parts}
+    return [part for part in parts if part.of or not any(part.label.endswith(of) for of in split if of)]
+
+
+def waiting_ms(report: Report) -> float | None:
+    """What of the exposed communication of the step that the report speaks of is waiting for other ranks, ms; None
+    where that is not known."""
+    metrics = report.metrics
+    if report.summary.basis == "unprofiled":
+        waiting = metrics.unprofiled.waiting_ms if metrics.unprofiled else None
+        return None if waiting is None else waiting.total
+    time, spent = metrics.communication, metrics.budget_ms
+    if time is None or spent is None or time.waiting_ms is None or not time.total_ms:
+        return None
+    return spent.exposed_communication * min(time.waiting_ms / time.total_ms, 1.0)
+
+
+def _share(name: str, ms: float, total: float, of: str = "") -> Share:
+    return Share(label(name), ms, ms / total, of)
 
 
 def headroom(report: Report, finding: Finding) -> str:

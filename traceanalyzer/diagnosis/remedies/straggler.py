@@ -199,7 +199,7 @@ def _by_speed(tapes: Sequence[Tape]) -> Iterator[tuple[Tape, float]]:
 def _of_its_stage(m: Measurements, rows: Sequence[RankRow]) -> Offer | None:
     """Where ranks only send to each other, as stages of a pipeline do, and so cannot be replayed together: the one that
     the report speaks of computes for longer than they do on average."""
-    replay, own = m.replay, next((row for row in rows if row.rank == m.trace.rank), None)
+    replay, own = m.replay, m.rank_row
     kinds = {row.collective for row in m.collectives}
     if replay is None or own is None or not own.straggler or not kinds or not kinds <= POINT_TO_POINT:
         return None

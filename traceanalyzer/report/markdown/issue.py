@@ -76,7 +76,7 @@ def _budget(report: Report) -> list[str]:
         [f"Where the {whole} goes", f"Time ({scale.label})", f"Share of {whole}"],
         [False, True, True],
         [
-            (f"idle: {p.label}" if p.within else p.label, number(scaled(p.ms, scale)), figure(p.share, "share"))
+            (p.name, number(scaled(p.ms, scale)), figure(p.share, "share"))
             for p in parts
         ],
     )
