@@ -29,7 +29,6 @@ from traceanalyzer.analysis.groups.bounds import memory_bound_share
 from traceanalyzer.diagnosis.classify import REMOVES, classify
 from traceanalyzer.diagnosis.measurements import Measurements, measure_ranks
 from traceanalyzer.diagnosis.selection import measured
-from traceanalyzer.replay import scenarios
 from traceanalyzer.replay.host_speed import step_ms
 from traceanalyzer.replay.scenarios import SCENARIOS, Scenario, buckets_of, combined
 from traceanalyzer.replay.whatif import Replay

@@ -452,9 +452,9 @@ def unprofiled_step(m: Measurements) -> Unprofiled | None:
     if m.budget is None or m.idle is None or m.timed.device is None:
         return None
     if replay is not None and replay.faithful:
-        parts = partition(replay, m.budget, m.timed.device)
+        budget, idle, waiting = partition(replay, m.budget, m.timed.device)
         source: Literal["measured", "estimated"] = "estimated" if timed is None else "measured"
-        return Unprofiled(replay.base_ms, *replay.range_ms, source, *parts)
+        return Unprofiled(replay.base_ms, *replay.range_ms, source, budget, idle, waiting)
     if timed is None:
         return None
     low, high = timed.step_ms * (1.0 - MEASURED_SPREAD), timed.step_ms * (1.0 + MEASURED_SPREAD)

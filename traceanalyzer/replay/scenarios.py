@@ -13,7 +13,14 @@ from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.replay.changes.capture import GRAPH_GAP_NS
 from traceanalyzer.replay.changes.communication.buckets import MB, BucketSize, rebucketed
-from traceanalyzer.replay.changes.edits import Change, parametric, with_dispatch, without, without_launches, without_reads
+from traceanalyzer.replay.changes.edits import (
+    Change,
+    parametric,
+    with_dispatch,
+    without,
+    without_launches,
+    without_reads,
+)
 from traceanalyzer.replay.changes.fusion import (
     ELEMENTWISE,
     LEAST_KERNEL_NS,

@@ -9,6 +9,7 @@ to the causes that do.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -62,13 +63,7 @@ def partition(replay: Replay, recorded: Budget, device: int) -> tuple[Budget, Id
     waited = _waited(tapes, passes, exposed) if len(tapes) > 1 else {}
     exposed_ms = ms(exposed.total / tape.steps)
     beyond = max(exposed_ms - recorded.exposed_communication, 0.0)
-    waits = sum(waited.values())
-    share = min(beyond / waits, 1.0) if waits else 0.0
-    for part, spent in waited.items():
-        cause = part if isinstance(part, IdleCause) else IdleCause.COMMUNICATION
-        charged[cause] += share * spent
-        waited[part] = (1.0 - share) * spent
-    charged[IdleCause.COMMUNICATION] += beyond - share * waits
+    _as_idle(charged, waited, beyond)
     busy = Budget(
         compute=recorded.compute,
         exposed_communication=exposed_ms - beyond,
@@ -82,6 +77,16 @@ def partition(replay: Replay, recorded: Budget, device: int) -> tuple[Budget, Id
     scale = budget.exposed_communication / busy.exposed_communication if busy.exposed_communication else 1.0
     waiting = Waiting(**{_label(part): spent * scale for part, spent in others.items()}) if len(tapes) > 1 else None
     return budget, idle_of(own, budget.idle), waiting
+
+
+def _as_idle(charged: Causes, waited: Waited, time: float) -> None:
+    """Counts so much of the communication as idle time (in place): of the waiting, by its causes."""
+    waits = sum(waited.values())
+    share = min(time / waits, 1.0) if waits else 0.0
+    for part, spent in waited.items():
+        charged[part if isinstance(part, IdleCause) else IdleCause.COMMUNICATION] += share * spent
+        waited[part] = (1.0 - share) * spent
+    charged[IdleCause.COMMUNICATION] += time - share * waits
 
 
 def _label(part: IdleCause | str) -> str:
@@ -114,12 +119,12 @@ def _both_held_against(replay: Replay, own: Causes, waited: Waited) -> tuple[Cau
     kept = {cause: min(after[cause] / before[cause], 1.0) if before[cause] else 0.0 for cause in IdleCause}
     gained = {cause: max(after[cause] - before[cause], 0.0) for cause in IdleCause}
 
-    def checked(part: Mapping[IdleCause | str, float]) -> Waited:
+    def checked(part: Mapping[Any, float]) -> Causes:
         lost = sum(part[cause] * (1.0 - kept[cause]) for cause in IdleCause)
-        to = {cause: lost * gained[cause] / (sum(gained.values()) or 1.0) for cause in IdleCause}
-        return {**part, **{cause: part[cause] * kept[cause] + to[cause] for cause in IdleCause}}
+        share = lost / (sum(gained.values()) or 1.0)
+        return {cause: part[cause] * kept[cause] + share * gained[cause] for cause in IdleCause}
 
-    return {cause: checked(own)[cause] for cause in IdleCause}, checked(waited) if waited else waited
+    return checked(own), {**waited, **checked(waited)} if waited else waited
 
 
 def with_recorded_causes(budget: Budget, idle: Idle, step_ms: float) -> tuple[Budget, Idle]:

@@ -60,8 +60,8 @@ class RankRow:
     )
     idle_ms: float | None = metric("time a step without work on the device; null without device work", "ms")
     straggler: bool = metric(
-        "whether it holds up the run: the others wait for it, recurrently, for 5 % of the step or more; its step is the "
-        "longest where ranks share no collectives"
+        "whether it holds up the run: without what it is late by, again and again, the run would gain 5 % of the step "
+        "or more; where ranks share no collectives its step is the longest"
     )
 
 
@@ -95,9 +95,9 @@ def compare_ranks(recordings: Sequence[Timed]) -> RankComparison:
     """Compare the ranks of one run (at least one recording).
 
     The critical rank is the one without which the run would gain most, else the one that waits least for the others in
-    matched collectives, where they wait markedly longer; where none are matched the one with the longest mean step, where it differs from the shortest by more than
-    noise, or else the one that computes markedly longer than the others (stages of a pipeline have equal steps); else
-    the first with work on a device.
+    matched collectives, where they wait markedly longer; where none are matched the one with the longest mean step,
+    where it differs from the shortest by more than noise, or else the one that computes markedly longer than the others
+    (stages of a pipeline have equal steps); else the first with work on a device.
     """
     doubt = why_not_one_run([timed.trace for timed in recordings])
     if doubt:

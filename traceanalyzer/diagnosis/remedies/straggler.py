@@ -89,8 +89,8 @@ def fix_straggler(m: Measurements) -> Offer | None:
     tapes, work, named = replay.typical, _work(replay.typical), late_tapes(m)
     names = [_rank(tape) for tape in tapes]
     if len(named) > 1:
-        action = BY_TURNS.format(ranks=listed([names[i] for i in named]), first=names[named[0]])
-        return Offer(everywhere(action), without_ranks(tapes, named))
+        turns = BY_TURNS.format(ranks=listed([names[i] for i in named]), first=names[named[0]])
+        return Offer(everywhere(turns), without_ranks(tapes, named))
     if named and why_late(m) == "slow_gpu":
         more = digits((work.compute_ms[named[0]] - np.median(np.delete(work.compute_ms, named[0]))) * replay.scale)
         action = everywhere(f"Fix rank {names[named[0]]}: {CLOCKS.format(more=more)}.")
@@ -107,8 +107,8 @@ def fix_straggler(m: Measurements) -> Offer | None:
 
 
 BY_TURNS = (
-    "Fix ranks {ranks}: the others wait for them by turns. Look for what holds up their CPUs (other processes, too many "
-    "threads, garbage collection; pin each process to cores): traceanalyzer gaps --rank {first} shows where."
+    "Fix ranks {ranks}: the others wait for them by turns. Look for what holds up their CPUs (other processes, too "
+    "many threads, garbage collection; pin each process to cores): traceanalyzer gaps --rank {first} shows where."
 )
 
 
@@ -119,7 +119,7 @@ def listed(ranks: Sequence[int | None]) -> str:
 
 
 def late_tapes(m: Measurements) -> list[int]:
-    """Positions of the tapes of ranks that hold up the run, by what it would gain, where ranks are replayed together."""
+    """Positions of the tapes of ranks that hold up the run, by what it would gain; none of ranks replayed alone."""
     if m.replay is None or m.ranks is None or len(m.replay.typical) < 2:
         return []
     of_rank = {_rank(tape): i for i, tape in enumerate(m.replay.typical)}
@@ -140,7 +140,9 @@ def why_late(m: Measurements) -> Cause | None:
         return None
     if compute_ms < max(host_ms, loading_ms):
         return "input" if loading_ms > host_ms else "slow_host"
-    alike = all(abs(one[slow] / np.median(np.delete(one, slow)) - 1.0) <= SAME_WORK for one in (work.launches, work.threads))
+    alike = all(
+        abs(one[slow] / np.median(np.delete(one, slow)) - 1.0) <= SAME_WORK for one in (work.launches, work.threads)
+    )
     return "slow_gpu" if alike and (work.threads > 0).all() else "more_work"
 
 
@@ -174,7 +176,9 @@ def _times_of_kernels(tapes: Sequence[Tape]) -> dict[tuple[str | None, int], lis
     for tape in tapes:
         rows = tape.source.linked.is_matrix[tape.row] & (tape.duration > 0)
         ops = tape.source.trace.device_ops.take(tape.row[rows])
-        for name, blocks, time in zip(ops.name.tolist(), ops.blocks.tolist(), tape.duration[rows].tolist(), strict=True):
+        for name, blocks, time in zip(
+            ops.name.tolist(), ops.blocks.tolist(), tape.duration[rows].tolist(), strict=True
+        ):
             found.setdefault((tape.source.trace.text(name), blocks), []).append(time)
     return found
 
@@ -311,8 +315,7 @@ def _evened(tapes: Sequence[Tape]) -> Scenario:
     """All ranks compute for as long as they do on average."""
     compute_ms = _work(tapes).compute_ms
     shares = {
-        _rank(tape): float(compute_ms.mean() / own) if own else 1.0
-        for tape, own in zip(tapes, compute_ms, strict=True)
+        _rank(tape): float(compute_ms.mean() / own) if own else 1.0 for tape, own in zip(tapes, compute_ms, strict=True)
     }
 
     def change(tape: Tape) -> Tape:

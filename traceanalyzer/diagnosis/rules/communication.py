@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from traceanalyzer.diagnosis.draft import Draft, Proposal, share
-from traceanalyzer.diagnosis.finding import Evidence
+from traceanalyzer.diagnosis.draft import Draft, Part, Proposal, share
+from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import MOSTLY_WAITING, by_links_ms, program, waiting_share
 from traceanalyzer.diagnosis.remedies.straggler import REASONS, listed, why_late
@@ -32,7 +32,8 @@ BY_LINK = (
     "all its messages, without waiting for other ranks and without start-up; recordings of all ranks tell how much of "
     "the rest is waiting"
 )
-ALL_HIDDEN = "all exposed communication hidden; it includes waiting for slower ranks, which overlap does not remove"
+ALL_HIDDEN = "all transfers hidden"
+MAY_WAIT = f"{ALL_HIDDEN}; they include waiting for slower ranks, which overlap does not remove"
 REDUCTIONS = ("all_reduce", "reduce_scatter", "all_gather", "reduce")
 """How gradients, or parameters in shards, travel."""
 BALANCE = everywhere(
@@ -52,8 +53,9 @@ def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
     if budget is None or m.communication is None or budget.exposed_communication <= 0:
         return
     exposed, overlap = budget.exposed_communication, m.communication.overlap_share
+    waits_ms = waiting_ms(m)
     evidence = [
-        share(m, exposed, "communication that does not overlap with compute"),
+        share(m, exposed - waits_ms, "communication that does not overlap with compute"),
         Evidence("overlap of communication", overlap, "share", "share of its time that overlaps with compute"),
         *_collectives(m),
     ]
@@ -65,12 +67,19 @@ def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
     action = OF_GRADIENTS if _of_gradients(m) else OF_ANYTHING
     # What messages need is known and what of the rest is waiting is not: then nothing tells what overlap would save.
     bound = waiting is None and by_link is not None
-    hide = Proposal(action, ALL_HIDDEN, bound=bound, name="overlap_communication")
+    hide = Proposal(action, MAY_WAIT if waiting is None else ALL_HIDDEN, bound=bound, name="overlap_communication")
     proposals = [] if waiting is not None and waiting > MOSTLY_WAITING else [hide]
     yield Draft(
         "exposed-communication", "communication", "Communication does not overlap with compute",
-        "exposed_communication", exposed, evidence, proposals, words=OF_GRADIENTS,
+        "exposed_communication", exposed - waits_ms, evidence, proposals, words=OF_GRADIENTS,
     )  # fmt: skip
+
+
+def waiting_ms(m: Measurements) -> float:
+    """What of the step's exposed communication is waiting for other ranks, as far as that is known, ms."""
+    if m.step.waiting is not None:
+        return m.step.waiting.total
+    return (waiting_share(m) or 0.0) * m.step.budget.exposed_communication if m.step.budget is not None else 0.0
 
 
 def _collectives(m: Measurements) -> Iterator[Evidence]:
@@ -119,14 +128,17 @@ def straggler(m: Measurements, _free: Bool) -> Iterator[Draft]:
     if computes and not several:
         balance = Proposal(BALANCE, "the work spread evenly over the ranks", name="fix_straggler")
         reason = REASONS[why or "more_work"]
-        yield Draft("straggler", "compute", f"{title}: {reason}", "compute", ranks.late[0].gain_ms if ranks.late else excess, evidence, [balance])
+        gain = ranks.late[0].gain_ms if ranks.late else excess
+        yield Draft("straggler", "compute", f"{title}: {reason}", "compute", gain, evidence, [balance])
     elif _idles(m):
         find = everywhere(UNBLOCK.format(rank=who))
         unblock = Proposal(find, "counted in the findings on idle time", name="fix_straggler")
         reason = "" if several else ": its input is late" if why == "input" else ": its GPU idles"
-        yield Draft(
-            "straggler", "input" if why == "input" else "host", f"{title}{reason}", "none", None, evidence, [unblock]
-        )
+        cls: BottleneckClass = "input" if why == "input" else "host"
+        waits_ms = waiting_ms(m)
+        waits = several and waits_ms >= MIN_WAIT_SHARE * m.step.step_ms
+        part: Part = "exposed_communication" if waits else "none"
+        yield Draft("straggler", cls, f"{title}{reason}", part, waits_ms if waits else None, evidence, [unblock])
 
 
 def _idles(m: Measurements) -> bool:

@@ -71,7 +71,9 @@ def _budget_bar(report: Report) -> Markup | None:
     # Idle time is shown by its causes, in the colours that they have everywhere on the page.
     parts = [share for share in outline.finest(shares) if share.share > 0]
     bar = (
-        tag("span", class_="part", style=f"width:{part.share:.3%};background:var(--{part.colour})", data_def=_hint(part))
+        tag(
+            "span", class_="part", style=f"width:{part.share:.3%};background:var(--{part.colour})", data_def=_hint(part)
+        )
         for part in parts
     )
     items = (tag("li", *_entry(share), class_="within" if share.of else None) for share in shares)

@@ -75,10 +75,7 @@ def _budget(report: Report) -> list[str]:
     head, rows = table(
         [f"Where the {whole} goes", f"Time ({scale.label})", f"Share of {whole}"],
         [False, True, True],
-        [
-            (p.name, number(scaled(p.ms, scale)), figure(p.share, "share"))
-            for p in parts
-        ],
+        [(p.name, number(scaled(p.ms, scale)), figure(p.share, "share")) for p in parts],
     )
     drawn = [f"{row} {text_bar(part.share)} |" for row, part in zip(rows, parts, strict=True)]
     total = f"| **{whole}** | **{number(scaled(outline.step_ms(report) or 0.0, scale))}** | **100%** | |"

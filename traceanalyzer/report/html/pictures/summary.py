@@ -111,7 +111,9 @@ def budget(report: Report) -> Plot | None:
         if not measured(share.share) or share.share < NEGLIGIBLE:
             continue
         text = f"{share.name} {figure(share.share, 'share')}"
-        marks.append(Rects(text, share.colour, [Box(at, at + share.ms, 0.0, 1.0, f"{text}, {figure(share.ms, 'ms')}", text)]))
+        marks.append(
+            Rects(text, share.colour, [Box(at, at + share.ms, 0.0, 1.0, f"{text}, {figure(share.ms, 'ms')}", text)])
+        )
         at += share.ms
     if not marks:
         return None
