@@ -23,9 +23,10 @@ from traceanalyzer.replay.scenarios import INPUT_READY, LAUNCHES_FREE, NO_HOST_S
 from traceanalyzer.replay.simulate import repetitions, run
 from traceanalyzer.replay.stretches import Pass
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.replay.waiting import followed, waits_of, work_of
+from traceanalyzer.replay.waiting import in_last_repetition, waits_of, work_of
 from traceanalyzer.replay.whatif import Replay
 from traceanalyzer.trace import F64, I64, Bool
+from traceanalyzer.trace.distinct import distinct
 
 REMOVED = {
     IdleCause.INPUT: INPUT_READY,
@@ -40,6 +41,7 @@ NOTHING = 0.05
 
 DEVICE_PARTS = ("compute", "transfer", "copy")
 """What the device of a rank does that another one waits for, while it does not idle."""
+WAITING = "waiting"
 
 Causes = dict[IdleCause, float]
 """Idle time by cause, ms."""
@@ -94,22 +96,58 @@ def _label(part: IdleCause | str) -> str:
 
 
 def _waited(tapes: Sequence[Tape], passes: Sequence[Pass], exposed: IntervalSet) -> Waited:
-    """What the ranks that the first one waits for do meanwhile, ms a step; its own transfers are left out."""
-    devices = [tape.source.timed.device or 0 for tape in tapes]
-    works = [work_of(*one) for one in zip(tapes, passes, devices, strict=True)]
-    waits = waits_of(tapes, passes)
-    period = passes[0].done[-1] - passes[0].done[-2]
-    spent: Waited = dict.fromkeys((*DEVICE_PARTS, *IdleCause), 0.0)
-    waiting = intersect(exposed, union(*waits[0][:2]))
-    for rank, piece in followed(waits, works, [one.done[-2] for one in passes], period, waiting):
-        tape, work = tapes[rank], works[rank]
-        left = piece
-        for part, busy in zip(DEVICE_PARTS, (work.compute, work.communication, work.copies), strict=True):
-            spent[part] += ms(intersect(left, busy).total / tape.steps)
+    """What the ranks that the first one waits for do more than it, ms a step; its own transfers are left out."""
+    run_ = _Run(tapes, passes)
+    whole = run_.followed(0, (0,))
+    waiting = ms(intersect(exposed, union(run_.waits[0].start, run_.waits[0].end)).total / tapes[0].steps)
+    total = sum(whole.values())
+    return {part: waiting * time / total if total else 0.0 for part, time in whole.items()}
+
+
+class _Run:
+    """The last repetition of ranks that were replayed together."""
+
+    def __init__(self, tapes: Sequence[Tape], passes: Sequence[Pass]) -> None:
+        self.tapes, self.passes = tapes, passes
+        self.period = passes[0].done[-1] - passes[0].done[-2]
+        self.waits = waits_of(tapes, passes, self.period)
+        self.devices = [tape.source.timed.device or 0 for tape in tapes]
+        self.works = [work_of(*one) for one in zip(tapes, passes, self.devices, strict=True)]
+
+    def followed(self, rank: int, trail: tuple[int, ...]) -> Waited:
+        """What others do more than a rank while it waits for them, ms a step."""
+        found: Waited = dict.fromkeys((*DEVICE_PARTS, *IdleCause), 0.0)
+        waits = self.waits[rank]
+        for other in distinct(waits.rank).tolist():
+            mine = waits.rank == other
+            since = waits.since[mine]
+            own, theirs = (
+                self._spent(one, union(since, times[mine])) for one, times in ((rank, waits.start), (other, waits.end))
+            )
+            more = {part: max(time - own[part], 0.0) for part, time in theirs.items()}
+            waited = more.pop(WAITING)
+            if waited and other not in trail:
+                behind = self.followed(other, (*trail, other))
+                scale = waited / (sum(behind.values()) or 1.0)
+                more = {part: time + scale * behind[part] for part, time in more.items()}
+            late = ms((waits.end - waits.start)[mine].sum() / self.tapes[rank].steps)
+            scale = late / (sum(more.values()) or 1.0)
+            for part, time in more.items():
+                found[part] += scale * time
+        return found
+
+    def _spent(self, rank: int, when: IntervalSet) -> Waited:
+        """What a rank did in these times, ms a step."""
+        tape, work, times = self.tapes[rank], self.works[rank], self.passes[rank]
+        left, spent = in_last_repetition(when, times.done[-2], self.period), dict.fromkeys(IdleCause, 0.0)
+        result: Waited = {}
+        waiting = union(self.waits[rank].start, self.waits[rank].end)
+        sets = (work.compute, subtract(work.communication, waiting), work.copies, waiting)
+        for part, busy in zip((*DEVICE_PARTS, WAITING), sets, strict=True):
+            result[part] = ms(intersect(left, busy).total / tape.steps)
             left = subtract(left, busy)
-        for cause, time in _charged(tape, passes[rank], left, devices[rank]).items():
-            spent[cause] += time
-    return spent
+        result.update(_charged(tape, times, left, self.devices[rank]).items() if len(left.start) else spent.items())
+        return result
 
 
 def _both_held_against(replay: Replay, own: Causes, waited: Waited) -> tuple[Causes, Waited]:
@@ -124,7 +162,9 @@ def _both_held_against(replay: Replay, own: Causes, waited: Waited) -> tuple[Cau
         share = lost / (sum(gained.values()) or 1.0)
         return {cause: part[cause] * kept[cause] + share * gained[cause] for cause in IdleCause}
 
-    return checked(own), {**waited, **checked(waited)} if waited else waited
+    left = dict(waited)
+    left.update(checked(waited).items() if waited else ())
+    return checked(own), left
 
 
 def with_recorded_causes(budget: Budget, idle: Idle, step_ms: float) -> tuple[Budget, Idle]:

@@ -1,17 +1,18 @@
-"""What a rank waits for in collectives: what the rank that comes last does meanwhile, followed from rank to rank.
+"""What a rank waits for in collectives: what the rank that comes last does more than it, since both last met.
 
-A rank that waits in a collective waits for the one that comes last to it. Where that one waits in another collective
-itself, whoever comes last there is followed, until a rank is found that works, or idles for a cause of its own.
+A collective ends on all its ranks at once, so two ranks set out together from the last one that they share, and what
+one comes later to the next is what it does longer. Where that is waiting in other collectives, it is followed to the
+rank that comes last there, until one is found that works, or idles for a cause of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import EMPTY, IntervalSet, clip, intersect, join, subtract, union
+from traceanalyzer.analysis.algebra.intervals import IntervalSet, clip, join, subtract, union
 from traceanalyzer.replay.stretches import Pass
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I64
@@ -38,52 +39,40 @@ def work_of(tape: Tape, times: Pass, device: int) -> Work:
 
 
 class Waits(NamedTuple):
-    """Waiting of a rank in shared collectives, each with the rank that it waited for."""
+    """Waiting of a rank in shared collectives, in the last repetition of a replay."""
 
+    since: I64
+    """When it and the rank that it waited for had last met."""
     start: I64
     end: I64
     rank: I64
+    """The rank that it waited for."""
 
 
-def waits_of(tapes: Sequence[Tape], passes: Sequence[Pass]) -> list[Waits]:
-    """Of each rank, in the last repetition."""
+def waits_of(tapes: Sequence[Tape], passes: Sequence[Pass], period: int) -> list[Waits]:
+    """Of each rank."""
     shared = max(int(tape.meeting.max(initial=-1)) for tape in tapes) + 1
-    came = np.full((shared, len(tapes)), np.iinfo(np.int64).min)
+    came, ended = np.full((2, shared, len(tapes)), np.iinfo(np.int64).min)
     for rank, (tape, times) in enumerate(zip(tapes, passes, strict=True)):
-        meets = tape.meeting >= 0
-        came[tape.meeting[meets], rank] = np.array(times.came, np.int64)[meets]
+        ops = np.flatnonzero(tape.meeting >= 0)
+        came[tape.meeting[ops], rank] = np.array(times.came, np.int64)[ops]
+        ended[tape.meeting[ops], rank] = np.array(times.end, np.int64)[ops]
     last = came.argmax(axis=1) if shared else np.empty(0, np.int64)
-    found = []
-    for rank, tape in enumerate(tapes):
-        here = distinct(tape.meeting[tape.meeting >= 0]).astype(np.int64)
-        here = here[last[here] != rank]
-        found.append(Waits(came[here, rank], came[here, last[here]], last[here]))
-    return found
+    return [_waits(came, ended, last, rank, period) for rank in range(len(tapes))]
 
 
-def followed(
-    waits: Sequence[Waits], works: Sequence[Work], begun: Sequence[int], period: int, waiting: IntervalSet
-) -> Iterator[tuple[int, IntervalSet]]:
-    """The `waiting` of the first rank as parts of what others did: a rank, and when. What a rank did before its last
-    repetition `begun` is what it does one `period` later."""
-    parts = {0: waiting}
-    for _ in range(2 * len(waits)):
-        after: dict[int, IntervalSet] = {}
-        for rank, piece in parts.items():
-            own = _in_last_repetition(piece, begun[rank], period) if rank else piece
-            waited = subtract(union(*waits[rank][:2]), works[rank].compute)
-            yield rank, subtract(own, waited)
-            left = intersect(own, waited)
-            for other in distinct(waits[rank].rank).tolist():
-                rows = waits[rank].rank == other
-                mine = intersect(left, union(waits[rank].start[rows], waits[rank].end[rows]))
-                after[other], left = join(after.get(other, EMPTY), mine), subtract(left, mine)
-        parts = {rank: piece for rank, piece in after.items() if len(piece.start)}
-        if not parts:
-            return
-    yield from parts.items()
+def _waits(came: I64, ended: I64, last: I64, rank: int, period: int) -> Waits:
+    here = np.flatnonzero((came[:, rank] > np.iinfo(np.int64).min) & (last != rank))
+    since = np.empty(len(here), np.int64)
+    for other in distinct(last[here]).tolist():
+        both = np.sort(ended[(came[:, [rank, other]] > np.iinfo(np.int64).min).all(axis=1), rank])
+        met = np.append(both, both[-1] - period)
+        mine = last[here] == other
+        since[mine] = met[np.searchsorted(both, came[here[mine], rank], side="right") - 1]
+    return Waits(since, came[here, rank], came[here, last[here]], last[here])
 
 
-def _in_last_repetition(of: IntervalSet, begun: int, period: int) -> IntervalSet:
+def in_last_repetition(of: IntervalSet, begun: int, period: int) -> IntervalSet:
+    """The times, those before the last repetition had `begun` one `period` later: there the same happens."""
     before = clip(of, (begun - period, begun))
     return join(subtract(of, before), IntervalSet(before.start + period, before.end + period))
