@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from traceanalyzer.diagnosis.measurements import Measurements
 
 
-
 def test_ranks_set_out_together_from_the_last_collective_that_they_share() -> None:
     """Two collectives a step of 1,000; rank 1 comes last to both, the first of them begins 100 after the last step's
     second one has ended."""

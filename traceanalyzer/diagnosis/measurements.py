@@ -100,8 +100,8 @@ def measure_ranks(
     measured = [measure(trace, knowledge, only_step) for trace in traces]
     if why_not_one_run(traces):
         return measured
-    rated = [one.rated for one in measured]
-    return [replace(one, peers=(*rated[:i], *rated[i + 1 :])) for i, one in enumerate(measured)]
+    rated = tuple(one.rated for one in measured)
+    return [replace(one, together=rated) for one in measured]
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,10 +109,15 @@ class Measurements(Memo):
     """The measurements of a process, each made when first asked for. Lists of rows are in display order."""
 
     rated: Rated
-    peers: tuple[Rated, ...] = ()
-    """The other ranks of its run."""
+    together: tuple[Rated, ...] = ()
+    """The ranks of its run, itself among them; one tuple for all of them."""
     ranks: RankComparison | None = None
     """The ranks that it is reported with, compared; None where it was measured alone."""
+
+    @cached_property
+    def peers(self) -> tuple[Rated, ...]:
+        """The other ranks of its run."""
+        return tuple(one for one in self.together if one is not self.rated)
 
     @property
     def trace(self) -> Trace:

@@ -67,6 +67,8 @@ class Scenario:
     """The scenarios that it combines."""
     spread: float = GAIN_SPREAD
     """Share of what it gains by which its prediction may be off."""
+    baseline: Change | None = None
+    """The recorded program as the model behind `change` has it: what a prediction gains is its difference from that."""
     most_slowed: float = math.inf
     """How many times longer lower clocks can make matrix kernels at most, where the recordings show it."""
 
@@ -239,9 +241,14 @@ def buckets(name: str, size: BucketSize) -> Scenario:
         name,
         rebucketed(size),
         f"gradients are reduced in messages {size}; what one takes is fitted to those recorded",
-        missing="sizes and times of the collectives do not tell what one of another size would take",
+        missing="sizes and times of the collectives do not tell what one of another size would take: a recording with "
+        "two bucket sizes, or with short messages (a barrier) in its steps, would",
         may_cost=True,
+        baseline=AS_RECORDED,
     )
+
+
+AS_RECORDED = rebucketed(None)
 
 
 def buckets_of(megabytes: float) -> Scenario:

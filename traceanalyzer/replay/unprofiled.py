@@ -42,6 +42,8 @@ NOTHING = 0.05
 DEVICE_PARTS = ("compute", "transfer", "copy")
 """What the device of a rank does that another one waits for, while it does not idle."""
 WAITING = "waiting"
+DEEPEST = 3
+"""Ranks that are followed one after the other: what is behind more of them is hardly anything."""
 
 Causes = dict[IdleCause, float]
 """Idle time by cause, ms."""
@@ -126,7 +128,7 @@ class _Run:
             )
             more = {part: max(time - own[part], 0.0) for part, time in theirs.items()}
             waited = more.pop(WAITING)
-            if waited and other not in trail:
+            if waited and other not in trail and len(trail) < DEEPEST:
                 behind = self.followed(other, (*trail, other))
                 scale = waited / (sum(behind.values()) or 1.0)
                 more = {part: time + scale * behind[part] for part, time in more.items()}

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from traceanalyzer.diagnosis.draft import Draft, Part, Proposal, share
 from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence
 from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.remedies.communication import untold_buckets
 from traceanalyzer.diagnosis.remedies.program import MOSTLY_WAITING, by_links_ms, program, waiting_share
 from traceanalyzer.diagnosis.remedies.straggler import REASONS, listed, why_late
 from traceanalyzer.diagnosis.words import Words, everywhere
@@ -34,6 +35,7 @@ BY_LINK = (
 )
 ALL_HIDDEN = "all transfers hidden"
 MAY_WAIT = f"{ALL_HIDDEN}; they include waiting for slower ranks, which overlap does not remove"
+WOULD_TELL = "a recording with bucket_cap_mb=25, or with short messages (a barrier) in its steps, would tell"
 REDUCTIONS = ("all_reduce", "reduce_scatter", "all_gather", "reduce")
 """How gradients, or parameters in shards, travel."""
 BALANCE = everywhere(
@@ -64,6 +66,8 @@ def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
         evidence.append(Evidence("waiting for other ranks", waiting, "share", "of the communication of this rank"))
     elif by_link is not None:
         evidence.append(Evidence("time at the rate of the links", by_link, "ms", BY_LINK))
+    if untold_buckets(m):
+        evidence.append(Evidence("time of larger buckets", "not known", "", WOULD_TELL))
     action = OF_GRADIENTS if _of_gradients(m) else OF_ANYTHING
     # What messages need is known and what of the rest is waiting is not: then nothing tells what overlap would save.
     bound = waiting is None and by_link is not None
