@@ -77,24 +77,24 @@ GLOSSARY = (
 
 @dataclass(frozen=True)
 class Share:
-    """A part of the step's wall-clock time. `of` is the part that it is a part of, where it is one."""
+    """A part of the step's wall-clock time. `within` is the part that it is a part of, where it is one."""
 
     label: str
     ms: float
     share: float
-    of: str = ""
+    within: str = ""
 
     @property
     def name(self) -> str:
         """Its label, with what it is a part of."""
-        return f"{self.of}: {self.label}" if self.of else self.label
+        return f"{self.within}: {self.label}" if self.within else self.label
 
     @property
     def colour(self) -> str:
         """The CSS variable's name."""
         name = self.label.partition(" for ")[0].replace(" ", "-")
         return {"waiting": "idle-communication", "transfer": "communication"}.get(
-            name, f"{self.of}-{name}" if self.of else name
+            name, f"{self.within}-{name}" if self.within else name
         )
 
 
@@ -161,6 +161,8 @@ def screen_caveats(report: Report) -> list[str]:
     return [text for text in caveats(report) if not text.startswith(IN_HEADER)]
 
 
+ONE_BY_ONE = 8
+"""Recordings of one kind that are listed one by one where nothing is wrong with them."""
 STEPS_FOR_P95, STEPS_FOR_P99 = 20, 100
 """Of fewer a percentile is the slowest step in other words: people are not shown it."""
 
@@ -246,8 +248,8 @@ def budget(report: Report) -> list[Share]:
 
 def finest(parts: list[Share]) -> list[Share]:
     """Those that are not shown by their own parts."""
-    split = {part.of for part in parts}
-    return [part for part in parts if part.of or not any(part.label.endswith(of) for of in split if of)]
+    split = {part.within for part in parts}
+    return [part for part in parts if part.within or not any(part.label.endswith(of) for of in split if of)]
 
 
 def waiting_ms(report: Report) -> float | None:
@@ -263,8 +265,8 @@ def waiting_ms(report: Report) -> float | None:
     return spent.exposed_communication * min(time.waiting_ms / time.total_ms, 1.0)
 
 
-def _share(name: str, ms: float, total: float, of: str = "") -> Share:
-    return Share(label(name), ms, ms / total, of)
+def _share(name: str, ms: float, total: float, within: str = "") -> Share:
+    return Share(label(name), ms, ms / total, within)
 
 
 def headroom(report: Report, finding: Finding) -> str:
@@ -400,6 +402,29 @@ def damage(item: Input) -> str:
     }
     parts = [f"{figure(health.events)} events", *(f"{figure(n)} {what}" for what, n in counts.items() if n)]
     return ", ".join(parts) + ("; cut off before its end: copy or export it again" if health.truncated else "")
+
+
+def files(report: Report) -> list[tuple[str, str, str, str, Input]]:
+    """What was read: path, kind, rank, what of it, and one of the inputs meant. Of many the whole ones of a kind are
+    one entry."""
+    whole: dict[str, list[Input]] = {}
+    for item in report.inputs:
+        whole.setdefault("" if is_damaged(item) else item.kind, []).append(item)
+    found = []
+    for kind, items in whole.items():
+        together = [items] if kind and len(items) > ONE_BY_ONE else [[item] for item in items]
+        found += [_file(some) for some in together]
+    return found
+
+
+def _file(some: list[Input]) -> tuple[str, str, str, str, Input]:
+    first, ranks = some[0], sorted(item.rank for item in some if item.rank is not None)
+    if len(some) == 1:
+        return first.path, first.kind, "-" if first.rank is None else str(first.rank), damage(first), first
+    events, skipped = (sum(getattr(item.health, name) for item in some) for name in ("events", "skipped"))
+    what = f"whole, {figure(events)} events in all" + (f", {figure(skipped)} left out on purpose" if skipped else "")
+    rank = f"{ranks[0]} to {ranks[-1]}" if ranks else "-"
+    return f"{first.path} and {len(some) - 1} more", first.kind, rank, what, first
 
 
 def all_notes(report: Report) -> list[str]:

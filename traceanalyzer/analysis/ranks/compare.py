@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice, pairwise
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import measure, union
-from traceanalyzer.analysis.ranks.late import LateRank, late_ranks
+from traceanalyzer.analysis.ranks.late import LateRank, gains_ms, late_ranks
 from traceanalyzer.analysis.ranks.matches import Matches, match_collectives
 from traceanalyzer.analysis.ranks.skew import Arrivals, CollectiveSkew, arrivals, skew_rows
 from traceanalyzer.analysis.time.extent import extent
@@ -63,6 +64,12 @@ class RankRow:
         "whether it holds up the run: without what it is late by, again and again, the run would gain 5 % of the step "
         "or more; where ranks share no collectives its step is the longest"
     )
+    gain_ms: float | None = metric(
+        "what the run would gain a step if the rank came to no collective later than the last but one; null where none "
+        "were matched",
+        "ms",
+        default=None,
+    )
 
 
 CLOCK_TOLERANCE_NS = 10 * 10**9
@@ -90,9 +97,18 @@ class RankComparison:
     waited_ns: tuple[tuple[int, ...] | None, ...] = ()
     """What each recording waited in each of its steps, in matched collectives; None where none were matched."""
 
+    @property
+    def worst_first(self) -> list[int]:
+        """Positions of the recordings: the critical one, then by what the run would gain, then by what they wait."""
 
-def compare_ranks(recordings: Sequence[Timed]) -> RankComparison:
-    """Compare the ranks of one run (at least one recording).
+        def key(i: int) -> tuple[bool, float, float]:
+            return i != self.critical, -(self.rows[i].gain_ms or 0.0), self.rows[i].waiting_ms or 0.0
+
+        return sorted(range(len(self.rows)), key=key)
+
+
+def compare_ranks(recordings: Sequence[Timed], unread: Sequence[int] = ()) -> RankComparison:
+    """Compare the ranks of one run (at least one recording); `unread` are ranks whose files could not be read.
 
     The critical rank is the one without which the run would gain most, else the one that waits least for the others in
     matched collectives, where they wait markedly longer; where none are matched the one with the longest mean step,
@@ -110,11 +126,13 @@ def compare_ranks(recordings: Sequence[Timed]) -> RankComparison:
     by_step: list[tuple[I64, I64] | None] = [None] * len(recordings)
     skew: list[CollectiveSkew] = []
     late: tuple[LateRank, ...] = ()
+    gains: F64 | None = None
     if matches is not None and len(matches):
         came, steps = arrivals(matches), max(timed.steps.steady_count for timed in recordings)
         by_step = [_waiting_and_transfer(timed, matches, came, i) for i, timed in enumerate(recordings)]
         skew = skew_rows(matches, came, labels, steps)
-        late = late_ranks(matches, came, steps, max(_mean_step_ms(timed) for timed in recordings))
+        gains = gains_ms(matches, came, steps)
+        late = late_ranks(matches, came, gains, max(_mean_step_ms(timed) for timed in recordings))
     spent = [_in_a_steady_step(timed, spent) for timed, spent in zip(recordings, by_step, strict=True)]
     if not any(by_step):
         spent = _of_different_steps(recordings) or spent
@@ -126,7 +144,9 @@ def compare_ranks(recordings: Sequence[Timed]) -> RankComparison:
     critical = late[0].position if late else critical
     holding = {one.position for one in late} if any(by_step) else {critical}
     rows = [_row(timed, labels[i], *spent[i], i in holding) for i, timed in enumerate(recordings)]
-    notes = [*_missing(recordings, labels), *(_clock_notes(matches, labels) if matches is not None else [])]
+    if gains is not None:
+        rows = [replace(row, gain_ms=gain) for row, gain in zip(rows, gains.tolist(), strict=True)]
+    notes = [*_missing(recordings, labels, unread), *(_clock_notes(matches, labels) if matches is not None else [])]
     return RankComparison(
         tuple(rows),
         _first_with_work(recordings) if critical is None else critical,
@@ -289,17 +309,22 @@ def _awaited(recordings: Sequence[Timed], waiting: Sequence[float | None]) -> in
     return least if others - known[least] > WAITING_SHARE * _mean_step_ms(recordings[least]) else None
 
 
-def _missing(recordings: Sequence[Timed], labels: list[int]) -> list[str]:
+def _missing(recordings: Sequence[Timed], labels: list[int], unread: Sequence[int]) -> list[str]:
     notes = []
     twice = sorted(label for label, claims in Counter(labels).items() if claims > 1)
     if twice:
         notes.append(f"More than one recording says it is rank {_listed(twice)}; they may not be of one run.")
     world = max(timed.trace.process.world_size or 0 for timed in recordings)
-    count = world - len({label for label in labels if 0 <= label < world})
-    if count and len(recordings) > 1:
+    known = {label for label in labels if 0 <= label < world}
+    broken = sorted({rank for rank in unread if 0 <= rank < world} - known)
+    count = world - len(known) - len(broken)
+    if (count or broken) and len(recordings) > 1:
+        first = _first_missing(world, {*known, *broken}, count)
+        gone = [f"{count} of {world} ranks are missing ({first})"] if count else []
+        gone += [f"the files of {len(broken)} of {world} ranks could not be read ({_listed(broken)})"] if broken else []
+        text = ", and ".join(gone)
         notes.append(
-            f"{count} of {world} ranks are missing ({_first_missing(world, set(labels), count)}): who is waited for, "
-            "and for how long, is known among the others only."
+            f"{text[0].upper()}{text[1:]}: who is waited for, and for how long, is known among the others only."
         )
     elif count:
         notes.append(

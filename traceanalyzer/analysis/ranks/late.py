@@ -12,6 +12,7 @@ from traceanalyzer.analysis.ranks.matches import Matches
 from traceanalyzer.analysis.ranks.skew import Arrivals
 from traceanalyzer.base.figures import NS_PER_MS
 from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import F64, I64
 
 MIN_GAIN_SHARE = 0.05
 """Share of the step that the run must gain without a rank's excess before the rank is named: GPUs and hosts that are
@@ -31,12 +32,21 @@ class LateRank:
     """What it comes later than the last but one, a steady step."""
 
 
-def late_ranks(matches: Matches, came: Arrivals, steps: int, step_ms: float) -> tuple[LateRank, ...]:
+def gains_ms(matches: Matches, came: Arrivals, steps: int) -> F64:
+    """For each rank what it comes later than the last but one, a steady step."""
+    late, excess = _excess(matches, came)
+    return np.bincount(late, excess, minlength=matches.start.shape[1]) / NS_PER_MS / steps
+
+
+def late_ranks(matches: Matches, came: Arrivals, gain_ms: F64, step_ms: float) -> tuple[LateRank, ...]:
     """Those that hold up the run, by gain; several where they take turns, none where all are late alike."""
-    count = matches.start.shape[1]
-    late, excess = came.late[matches.steady], (came.last - came.second)[matches.steady].astype(np.float64)
-    total = np.bincount(late, excess, minlength=count)
-    squares = np.bincount(late, excess**2, minlength=count)
-    named = (total >= MIN_GAIN_SHARE * step_ms * NS_PER_MS * steps) & (total**2 >= MIN_TIMES * squares) & (total > 0)
-    order = np.flatnonzero(named)[np.argsort(-total[named], kind="stable")]
-    return tuple(LateRank(rank, float(total[rank]) / NS_PER_MS / steps) for rank in order.tolist())
+    late, excess = _excess(matches, came)
+    total, squares = (np.bincount(late, excess**power, minlength=len(gain_ms)) for power in (1, 2))
+    named = (gain_ms >= MIN_GAIN_SHARE * step_ms) & (total**2 >= MIN_TIMES * squares) & (total > 0)
+    order = np.flatnonzero(named)[np.argsort(-gain_ms[named], kind="stable")]
+    return tuple(LateRank(rank, float(gain_ms[rank])) for rank in order.tolist())
+
+
+def _excess(matches: Matches, came: Arrivals) -> tuple[I64, F64]:
+    """Who came last to each steady collective, and how much later than the last but one, ns."""
+    return came.late[matches.steady], (came.last - came.second)[matches.steady].astype(np.float64)

@@ -76,7 +76,7 @@ def _budget_bar(report: Report) -> Markup | None:
         )
         for part in parts
     )
-    items = (tag("li", *_entry(share), class_="within" if share.of else None) for share in shares)
+    items = (tag("li", *_entry(share), class_="within" if share.within else None) for share in shares)
     return join(
         tag("div", *bar, class_="bar", aria_hidden="true"),
         tag("ul", *items, class_="legend", aria_label=f"Where the {outline.whole(report)} goes"),
@@ -86,7 +86,7 @@ def _budget_bar(report: Report) -> Markup | None:
 def _entry(share: Share) -> Iterator[str]:
     """A line of the bar's legend."""
     yield tag("span", class_="key", style=f"background:var(--{share.colour})", aria_hidden="true")
-    meanings = {label(d.name): d.definition for d in definitions(Idle if share.of == "idle" else Budget)}
+    meanings = {label(d.name): d.definition for d in definitions(Idle if share.within == "idle" else Budget)}
     yield term(share.name, {**meanings, **outline.OF_COMMUNICATION}.get(share.label, ""))
     yield tag("b", f" {figure(share.share, 'share')}")
     yield f" {figure(share.ms, 'ms')}"

@@ -110,7 +110,7 @@ def _metrics(report: Report) -> list[Section]:
 
 
 def _health(report: Report) -> list[Section]:
-    inputs = [(i.path, i.kind, "-" if i.rank is None else str(i.rank), outline.damage(i)) for i in report.inputs]
+    inputs = [row[:-1] for row in outline.files(report)]
     heads = ("Recording", "Kind", "Rank", "What was read"), (False, False, True, False)
     read = TextTable(*heads, inputs, noun="recordings") if inputs else "No recording was read."
     notes = outline.all_notes(report)

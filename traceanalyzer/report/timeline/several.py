@@ -53,7 +53,8 @@ def _of_ranks(of: Measured) -> Iterator[Timeline]:
     # Recordings need not begin with the same step: the one at the same time is meant.
     begun = int(of.critical.timed.steps.start[step]) - offsets[of.ranks.critical]
     parts = []
-    for i, m in list(enumerate(of.each))[:MAX_RANKS]:
+    for i in of.ranks.worst_first[:MAX_RANKS]:
+        m = of.each[i]
         nearest = int(np.abs(m.timed.steps.start - offsets[i] - begun).argmin())
         drawn = step_timeline(m, None, nearest, device_alone=True)
         if drawn is not None:
@@ -61,7 +62,8 @@ def _of_ranks(of: Measured) -> Iterator[Timeline]:
             parts.append((f"rank {rank} ", drawn, drawn.origin_ns - offsets[i] - begun))
     if len(parts) > 1:
         which = f"step {of.critical.timed.steps.first + step}" if of.critical.timed.steps.found else "everything"
-        yield joined(parts, f"{len(parts)} ranks, {which}")
+        some = "" if len(parts) == len(of.each) else f" of {len(of.each)}, those that hold up the run most"
+        yield joined(parts, f"{len(parts)} ranks{some}, {which}")
 
 
 def joined(parts: Sequence[tuple[str, Timeline, int]], title: str) -> Timeline:

@@ -154,7 +154,11 @@ def _with_buckets(tape: Tape, runs: list[I64], size: I64, target: float | None, 
     parts = []
     for run in runs:
         total = int(size[run].sum())
-        bounds = np.cumsum(size[run]) if target is None else np.append(np.arange(target, total, target), total)
+        bounds = (
+            np.cumsum(size[run], dtype=np.float64)
+            if target is None
+            else np.append(np.arange(target, total, target), total)
+        )
         after = _produced(tape, run, size[run], bounds, compute)
         parts.append((np.maximum(after, 0), run[0] + np.zeros(len(after), np.int64), np.diff(bounds, prepend=0.0)))
         duration[run], meeting[run], gap[run], latency[run] = 0, -1, 0, 0
