@@ -47,6 +47,13 @@ class RankRow:
 
     rank: int | None = metric("rank of the process; where no rank was recorded its position among the inputs")
     device: int | None = metric("CUDA ordinal of the device; null without device work")
+    gain_ms: float | None = metric(
+        "what the run would gain a step if the rank came to no collective later than the last but one; null where none "
+        "were matched",
+        "ms",
+        default=None,
+        kw_only=True,
+    )
     step_mean_ms: float | None = metric("mean step time; null without steps", "ms")
     step_median_ms: float | None = metric("median step time; null without steps", "ms")
     compute_ms: float = metric("time with compute on the device a step (0 without device work)", "ms")
@@ -63,12 +70,6 @@ class RankRow:
     straggler: bool = metric(
         "whether it holds up the run: without what it is late by, again and again, the run would gain 5 % of the step "
         "or more; where ranks share no collectives its step is the longest"
-    )
-    gain_ms: float | None = metric(
-        "what the run would gain a step if the rank came to no collective later than the last but one; null where none "
-        "were matched",
-        "ms",
-        default=None,
     )
 
 

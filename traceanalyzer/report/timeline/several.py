@@ -12,13 +12,15 @@ from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.selection import Measured
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.timeline.compile_spans import compile_spans
-from traceanalyzer.report.timeline.lanes import Events, Lane, Shown, Timeline, representative, shown_steps
+from traceanalyzer.report.timeline.lanes import Category, Events, Lane, Shown, Timeline, representative, shown_steps
 from traceanalyzer.report.timeline.step_timeline import step_timeline
 from traceanalyzer.trace import I32, I64
 from traceanalyzer.trace.compile_log import CompileLog
 
 MAX_RANKS = 16
 """Ranks drawn below each other: more lanes than a screen has room for say nothing."""
+PIXELS = 2_000
+"""As many as a wide screen has."""
 
 
 def timelines(of: Measured, logs: Sequence[CompileLog] = ()) -> list[Timeline]:
@@ -59,11 +61,30 @@ def _of_ranks(of: Measured) -> Iterator[Timeline]:
         drawn = step_timeline(m, None, nearest, device_alone=True)
         if drawn is not None:
             rank = i if m.trace.rank is None else m.trace.rank
-            parts.append((f"rank {rank} ", drawn, drawn.origin_ns - offsets[i] - begun))
+            parts.append((f"rank {rank} ", in_blocks(drawn), drawn.origin_ns - offsets[i] - begun))
     if len(parts) > 1:
         which = f"step {of.critical.timed.steps.first + step}" if of.critical.timed.steps.found else "everything"
         some = "" if len(parts) == len(of.each) else f" of {len(of.each)}, those that hold up the run most"
         yield joined(parts, f"{len(parts)} ranks{some}, {which}")
+
+
+def in_blocks(one: Timeline) -> Timeline:
+    """Events that are shorter than a pixel, and nearer than that to the next of their lane and kind, as one block: a
+    device that is busy with short kernels looks busy."""
+    events, least = one.events, (one.window[1] - one.window[0]) // PIXELS
+    events = events.take(np.lexsort((events.start, events.category, events.lane)))
+    short = events.end - events.start < least
+    follows = short[1:] & short[:-1] & (events.start[1:] - events.end[:-1] < least)
+    follows &= (events.lane[1:] == events.lane[:-1]) & (events.category[1:] == events.category[:-1])
+    first = np.flatnonzero(np.append(True, ~follows))[: len(events)]
+    count = np.diff(np.append(first, len(events)))
+    several = zip(count[count > 1].tolist(), events.category[first[count > 1]].tolist(), strict=True)
+    names = [f"{n:,} short {Category(kind).label}" for n, kind in several]
+    blocks = events.take(first)
+    name = blocks.name.copy()
+    name[count > 1] = len(one.names) + np.arange(len(names))
+    end = np.maximum.reduceat(events.end, first) if len(first) else events.end
+    return replace(one, names=[*one.names, *names], events=replace(blocks, end=end, name=name))
 
 
 def joined(parts: Sequence[tuple[str, Timeline, int]], title: str) -> Timeline:
