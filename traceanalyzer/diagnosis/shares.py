@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceanalyzer.analysis.groups.bounds import memory_bound_share, unknown_share
-from traceanalyzer.analysis.tables.step_metrics import Waiting
+from traceanalyzer.analysis.tables.budget import Waiting
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
 

@@ -275,7 +275,7 @@ def _work(tapes: Sequence[Tape]) -> _Work:
 
     return _Work(
         a_step([_compute_ms(tape) for tape in tapes]),
-        a_step([_host_ms(tape) for tape in tapes]),
+        a_step([(float((tape.work + tape.loading).sum()) / NS_PER_MS) for tape in tapes]),
         a_step([float(len(tape.row)) for tape in tapes]),
         a_step([float(is_read(tape).sum()) for tape in tapes]),
         a_step([float(tape.loading.sum()) / NS_PER_MS for tape in tapes]),
@@ -287,10 +287,6 @@ def _threads(tape: Tape) -> float:
     ops = tape.source.trace.device_ops.take(tape.row[tape.compute & tape.source.linked.is_kernel[tape.row]])
     known = (ops.blocks > 0) & (ops.threads > 0)
     return float((ops.blocks[known].astype(np.float64) * ops.threads[known]).sum()) if known.all() else -1.0
-
-
-def _host_ms(tape: Tape) -> float:
-    return float((tape.work + tape.loading).sum()) / NS_PER_MS
 
 
 def _compute_ms(tape: Tape) -> float:
