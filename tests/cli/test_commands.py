@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -286,7 +287,20 @@ def test_a_scenario_of_ones_own_is_redacted(asked, run, monkeypatch):
 
     own = Prediction("AcmeModel=2", 1.0, 1.0, 1.0, 2.0, "AcmeModel 2 times faster")
     result = known(WhatIf, scenarios=[own], fidelity_error=0.0)
-    monkeypatch.setattr("traceanalyzer.report.kept_predictions.predictions", lambda *_, **__: result)
+    monkeypatch.setattr("traceanalyzer.report.scenarios.predictions", lambda *_, **__: result)
     out = run("whatif", "t.json", "--speedup", "AcmeModel=2", "--redact-name", "Acme", "--format", "json")[1]
     assert "Acme" not in out
     assert json.loads(out)["scenarios"][0]["basis"] == "name-2 2 times faster"
+
+
+def test_gaps_begin_with_their_sum_and_come_by_worth(run):
+    def starts(*options):
+        status, out, err = run("gaps", SAMPLE, "--format", "markdown", "--columns", "duration_ns", *options)
+        assert (status, err) == (0, "")
+        return [float(line.strip("| ")) for line in out.splitlines() if re.fullmatch(r"\| *[\d.,]+ *\|", line)]
+
+    assert starts() == sorted(starts(), reverse=True)
+    assert starts("--by", "time") != starts()
+    assert sorted(starts("--by", "time"), reverse=True) == starts()
+    first = run("gaps", SAMPLE)[1].splitlines()[0]
+    assert re.match(r"[\d,.]+ gaps a step, [\d.]+ .s idle: sync \d+", first)

@@ -47,6 +47,8 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("check", PATH, "--max", "gpu_idle_share=0.5", "--min", "step_time_ms.mean=0.1"),
     ("check", PATH, "--baseline", "BESIDE", "--max", "step_time_ms.mean=+5%", "--format", "json"),
     ("attach", PATH, "--issue", "o/r#1"),
+    ("export", PATH, "-o", f"{OUT}.sqlite"),
+    ("reproduce", PATH, "aten::mm"),
 )
 """What is done with a recording, or with a saved report where that is one."""
 
@@ -82,7 +84,7 @@ def run(command: Sequence[str], path: Path) -> None:
     assert "Traceback" not in said.getvalue()
 
 
-CACHED = ("analyze", *BY_COMMAND, "overlay", "whatif", "compare", "hang")
+CACHED = ("analyze", *BY_COMMAND, "export", "overlay", "whatif", "compare", "hang")
 
 
 def _is_sound(value: Any) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from traceanalyzer.report import outline
+
 if TYPE_CHECKING:
     from traceanalyzer.diagnosis.measurements import Measurements
     from traceanalyzer.report.model import Report
@@ -34,11 +36,13 @@ def unknowns(report: Report, m: Measurements) -> list[Unknown]:
             Unknown("why the GPU is idle", "launches and waits of the CPU were not recorded", _TORCH),
         ),
         (
-            report.metrics.step_time_ms is None,
+            outline.whole(report) == "recording",
             Unknown("how long a step takes", "no steps were found", "call profiler.step() once per step, or " + _TORCH),
         ),
         (
-            report.metrics.step_time_ms is not None and report.metrics.step_time_ms.count < FEW_STEPS,
+            report.metrics.step_time_ms is not None
+            and outline.whole(report) == "step"
+            and report.metrics.step_time_ms.count < FEW_STEPS,
             Unknown("how much steps vary", "too few steps were recorded", _with("--active 5")),
         ),
         (

@@ -237,16 +237,21 @@ def _steps(report: Report) -> dict[str, Any]:
     how = {"measured": "stopwatch, without the profiler", "estimated": REPLAYED}.get(
         source or "", "cannot be known: record with collect torch, which times steps without the profiler first"
     )
-    steps = f"{RECORDED}, {time.count} of them" if time else "cannot be known: no steps were found"
+    marked = f"{RECORDED}, {time.count} of them" if time else "cannot be known: no steps were found"
+    steps = marked if outline.whole(report) == "step" else "the whole recording: nothing marks a step"
     return {
-        "recorded": figure(time.mean if time else None, "ms per step", steps),
-        "without_profiler": figure(metrics.unprofiled_step_time_ms, "ms per step", how),
+        "recorded": figure(time.mean if time else None, _unit(report), steps),
+        "without_profiler": figure(metrics.unprofiled_step_time_ms, _unit(report), how),
     }
+
+
+def _unit(report: Report) -> str:
+    return "ms per step" if outline.whole(report) == "step" else "ms in the recording"
 
 
 def _budget(report: Report) -> dict[str, Any]:
     parts = {p.name: rounded(p.ms) for p in outline.budget(report) if p.ms}
-    return {"parts": parts, "unit": "ms per step", "how": PARTITION}
+    return {"parts": parts, "unit": _unit(report), "how": PARTITION}
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def classify(m: Measurements, best: Iterable[BottleneckClass | None] = ()) -> Su
         return timing_summary(m)
     if m.profiled is not None:
         return profiled_summary(m.profiled, m.trace.source)
-    step_ms = m.step.step_ms if m.timed.steps.found else None
+    step_ms = m.step.step_ms if m.timed.steps.known else None
     shares = step_shares(m)
     reason = _too_thin(m, shares)
     if shares is None or reason:
@@ -214,10 +214,9 @@ def _reason(m: Measurements, part: str, shares: Shares, *, brief: bool = False) 
 
 
 def _whole(m: Measurements) -> str:
-    if not m.timed.steps.found:
-        return f"the {digits(m.step.step_ms)} ms recording"
     without = " (without the profiler)" if m.step.basis == "unprofiled" else ""
-    return f"each {digits(m.step.step_ms)} ms step{without}"
+    which = "each" if m.timed.steps.found else "the"
+    return f"{which} {digits(m.step.step_ms)} ms {m.timed.steps.unit}{without}"
 
 
 def _headline(m: Measurements, verdict: _Verdict, shares: Shares) -> str:

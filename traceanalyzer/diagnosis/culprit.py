@@ -100,7 +100,7 @@ def _of_sync(m: Measurements) -> str | None:
     where = top.python or (f"{top.op.split(' > ')[0]}" if top.op else top.call)
     when = "" if top.phase is None else f" {top.phase}" if top.phase.startswith("between") else f" in {top.phase}"
     idle = sum(row.gpu_idle_ms for row in costly)
-    who = f"{top.calls:.4g} waits per step{when}, at {where}"
+    who = f"{top.calls:.4g} waits {m.timed.steps.per}{when}, at {where}"
     share = f"{top.gpu_idle_ms / idle:.0%}" if idle else None
     return share and f"{'All' if share == '100%' else share} of that idle time: {who}"
 

@@ -75,7 +75,8 @@ def _of_remedy(m: Measurements, advice: Advice, drafts: list[Draft]) -> Recommen
         return None
     basis = f"replayed without the profiler: {p.basis}"
     if offer.qualifier and p.step_ms is not None:
-        basis = f"{digits(p.step_ms)} ms for {offer.qualifier}; {basis}"
+        one = "a step" if m.timed.steps.found else "the recording"
+        basis = f"{digits(p.step_ms)} ms for {offer.qualifier.format(one)}; {basis}"
     if offer.single:
         return Recommendation(
             against.id, against.cls, action, p.step_ms, p.speedup, basis, remedy.id, p.low_ms, p.high_ms
@@ -148,7 +149,7 @@ def _of_proposal(m: Measurements, draft: Draft, proposal: Proposal, headroom: fl
         prediction = m.replay.predict(scenario)
         step, low, high = prediction.step_ms, prediction.low_ms, prediction.high_ms
         basis = f"replayed without the profiler: {prediction.basis}{_beyond(base, step, headroom)}"
-    elif headroom is not None and m.timed.steps.found:
+    elif headroom is not None and m.timed.steps.known:
         step = max(base - headroom, proposal.least_ms) if headroom < base else None
         basis = f"not replayed; gains at most this: {basis}" if len(m.trace.api_calls) else basis
     if step is not None and low is None:

@@ -12,6 +12,7 @@ import numpy as np
 from traceanalyzer.analysis.tables.ops import OpStats, op_stats
 from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.report.format import plain
 
 TORCH_TYPES = {
     "double": "float64", "float": "float32", "c10::Half": "float16", "c10::BFloat16": "bfloat16",
@@ -21,8 +22,8 @@ TORCH_TYPES = {
 }  # fmt: skip
 """How `torch` spells the types of recorded inputs."""
 LISTS = ("TensorList", "GenericList")
-_QUALIFIED = re.compile(r"\w+::\w+")
-_BARE = re.compile(r"\b(?!inf\b|nan\b|True\b|False\b|None\b)[A-Za-z_][\w:.]*")
+_QUALIFIED = re.compile(r"\w{1,80}+::\w{1,200}+")
+_BARE = re.compile(r"\b(?!inf\b|nan\b|True\b|False\b|None\b)[A-Za-z_][\w:.]{0,200}+")
 _SCRIPT = '''"""{name} as recorded in {path}: {calls:g} calls per step{took}.
 
 {shapes}
@@ -95,7 +96,7 @@ def timed_us(run):
     return statistics.median(times)
 
 
-print(f"{name}: {{timed_us(call()):.1f}} us per call on {{DEVICE}}{recorded}")
+print(f"{name}: {{timed_us(call()):.1f}} us per call on {{DEVICE}}", end={recorded!r} + "\\n")
 '''
 
 
@@ -117,11 +118,11 @@ def reproduction(m: Measurements, operator: str) -> str:
     gpu = next((device.name for device in m.trace.devices if device.name), None) or "the GPU"
     return _SCRIPT.format(
         name=operator,
-        path=m.trace.path.replace("\\", "/").rpartition("/")[2],
+        path=_told(m.trace.path.replace("\\", "/").rpartition("/")[2]),
         calls=chosen.calls,
         took=f", {each_us:.1f} us of device time each" if each_us else "",
         recorded=f"; recorded {each_us:.1f} us on {gpu}" if each_us else "",
-        shapes=f"Inputs {chosen.shapes}.",
+        shapes=f"Inputs {_told(str(chosen.shapes))}.",
         inputs="\n".join(f"    {one}," for one in _inputs(m, operator, str(chosen.shapes))),
         namespace=namespace,
         operator=name,
@@ -141,14 +142,17 @@ def _inputs(m: Measurements, operator: str, shapes: str) -> list[str]:
     if row is None:
         raise TraceAnalyzerError(f"{m.trace.path}: the types of {operator}'s inputs were not recorded")
     texts = [strings[code] if code >= 0 else "[]" for code in (ranges.strides[row], ranges.concrete[row])]
-    sizes, types = json.loads(shapes), json.loads(strings[ranges.dtypes[row]])
-    strides, numbers = (json.loads(text) or [None] * len(sizes) for text in texts)
-    return [_expression(operator, *one) for one in zip(sizes, types, strides, numbers, strict=True)]
+    try:
+        sizes, types = json.loads(shapes), json.loads(strings[ranges.dtypes[row]])
+        strides, numbers = (json.loads(text) or [None] * len(sizes) for text in texts)
+        return [_expression(operator, *one) for one in zip(sizes, types, strides, numbers, strict=True)]
+    except (ValueError, TypeError, RecursionError) as error:
+        raise TraceAnalyzerError(f"{m.trace.path}: the inputs of {operator} are damaged ({error})") from error
 
 
 def _expression(operator: str, size: Any, kind: str, stride: Any, number: Any) -> str:
     if kind in TORCH_TYPES:
-        return f"tensor({size}, {stride or contiguous(size)}, torch.{TORCH_TYPES[kind]})"
+        return f"tensor({_whole(size)}, {_whole(stride or contiguous(size))}, torch.{TORCH_TYPES[kind]})"
     if kind in LISTS:
         raise TraceAnalyzerError(f"{operator} takes a list of tensors, whose sizes are not recorded")
     if not number:
@@ -157,6 +161,18 @@ def _expression(operator: str, size: Any, kind: str, stride: Any, number: Any) -
         return repr(ast.literal_eval(number))
     except (ValueError, SyntaxError):
         return repr(_BARE.search(number)[0]) if _BARE.fullmatch(number) else "None"  # type: ignore[index]
+
+
+def _whole(numbers: Any) -> list[int]:
+    """The list of integers: what stands in a recording becomes no code. Raises TypeError."""
+    if not isinstance(numbers, list) or any(type(one) is not int for one in numbers):
+        raise TypeError("sizes are no integers")
+    return numbers
+
+
+def _told(text: str) -> str:
+    """A text of the recording that can stand in a string of the script."""
+    return plain(text).replace("\\", "/").replace('"', "'")
 
 
 def contiguous(size: list[int]) -> list[int]:

@@ -22,7 +22,7 @@ from traceanalyzer.replay.changes.edits import (
     without_reads,
 )
 from traceanalyzer.replay.changes.fusion import ELEMENTWISE, LEAST_KERNEL_NS, Reading, elementwise_fused, fusing
-from traceanalyzer.replay.changes.kernels import GRAPH_GAP_NS
+from traceanalyzer.replay.changes.kernels import in_graph
 from traceanalyzer.replay.changes.optimizer import optimizer_by_lists, optimizer_fused
 from traceanalyzer.replay.limits import GAIN_SPREAD, OF_KERNELS, Chosen
 from traceanalyzer.replay.on_tape import events_of
@@ -68,6 +68,8 @@ class Scenario:
     """The recorded program as the model behind `change` has it: what a prediction gains is its difference from that."""
     most_slowed: float = math.inf
     """How many times longer lower clocks can make matrix kernels at most, where the recordings show it."""
+    least: float = 0.0
+    """Share of the step that is left whatever the change gains."""
 
 
 def no_host_syncs(tape: Tape) -> Tape:
@@ -81,7 +83,7 @@ def launches_free(tape: Tape) -> Tape:
         with_dispatch(tape, np.zeros_like(tape.dispatch)),
         tail=tape.tail._replace(dispatch=0),
         latency=np.zeros_like(tape.latency),
-        gap=np.minimum(tape.gap, GRAPH_GAP_NS),
+        gap=in_graph(tape.gap),
     )
 
 
@@ -204,7 +206,7 @@ LAUNCHES_FREE = Scenario(
 )
 NO_HOST_SYNCS_LAUNCHES_FREE = replace(
     combined(NO_HOST_SYNCS, LAUNCHES_FREE),
-    basis="no waits, and dispatch and launches cost nothing: the step in a CUDA graph",
+    basis="no waits, and dispatch and launches cost nothing: a CUDA graph",
 )
 FUSED_ELEMENTWISE = Scenario(
     "fused_elementwise",
@@ -233,14 +235,14 @@ NO_HOST_WORK = Scenario("no_host_work", no_host_work, "no host work between laun
 COPIES_HIDDEN = Scenario(
     "copies_hidden",
     copies_hidden,
-    "copies run beside the rest of the step and block nobody: the step takes the longer of its copies and the rest",
+    "copies run beside the rest and block nobody: the whole takes the longer of its copies and the rest",
     hides=all_copies,
 )
 COMMUNICATION_FREE = Scenario(
     "communication_free", communication_free, "collectives are free, and no rank waits for another"
 )
 COMMUNICATION_OVERLAPPED = Scenario(
-    "communication_overlapped", communication_overlapped, "collectives run beside the compute as far as the step lasts"
+    "communication_overlapped", communication_overlapped, "collectives run beside the compute as far as that lasts"
 )
 
 

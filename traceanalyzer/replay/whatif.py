@@ -38,6 +38,9 @@ about nine in ten stopwatch medians are in their ranges (docs/accuracy.md)."""
 LEAST_OF_STEP = 0.25
 """No prediction is so far off that the step is shorter than this share of it for what a scenario leaves out."""
 
+MOST_SPEEDUP = 100.0
+"""What would leave less of the step than this is the step itself: there is nothing to predict."""
+NOTHING_ELSE = "hardly anything of the step would be left: it is nothing but what this removes"
 LONGEST_MS = 86.4e6
 """A step of more than a day is damage, and a replay of several would leave 64 bits."""
 COMBINED_GAIN = 0.01
@@ -121,12 +124,12 @@ class Replay:
 
     @classmethod
     def of(cls, rated: Rated, measured: UnprofiledTime | None = None, peers: Sequence[Rated] = ()) -> Replay | None:
-        """The replay of a process; None where launches or device work were not recorded, or there are no steps.
+        """The replay of a process; None where launches or device work were not recorded.
 
         Where the step was `measured` without a profiler, the host is made as fast as that says. `peers` are the
         other ranks of its run, replayed with it.
         """
-        tapes = make_tapes(rated, peers) if rated.timed.steps.found else ()
+        tapes = make_tapes(rated, peers) if rated.timed.steps.known else ()
         if not tapes:
             return None
         steps = typical_steps(*(tape.source.causes for tape in tapes))
@@ -250,6 +253,8 @@ class Replay:
         step = self.step_under_ms(scenario)
         if step is None:
             return Prediction(scenario.id, None, None, None, None, scenario.missing)
+        if self.base_ms > MOST_SPEEDUP * step:
+            return Prediction(scenario.id, None, None, None, None, NOTHING_ELSE)
         low = self._step_ms(scenario, scenario.optimistic, self.fast_host, ALWAYS) or step
         high = self._step_ms(scenario, scenario.pessimistic, self.slow_host, PESSIMISTIC_DUTY) or step
         spread = math.hypot(SCENARIO_SPREAD * step, scenario.spread * (self.base_ms - step))
@@ -258,7 +263,7 @@ class Replay:
         return Prediction(
             id=scenario.id,
             step_ms=step,
-            low_ms=max(step - math.hypot(max(step - low, 0.0), spread), 0.0),
+            low_ms=max(step - math.hypot(max(step - low, 0.0), spread), min(step, self.base_ms * scenario.least)),
             high_ms=high if scenario.may_cost else min(high, self.range_ms[1]),
             speedup=self.base_ms / step if step else 1.0,
             basis=scenario.basis,

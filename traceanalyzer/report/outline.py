@@ -25,7 +25,7 @@ from traceanalyzer.report.grid import FOR_PROGRAMS, TIMESTAMPS
 from traceanalyzer.report.model import Input, Metrics, Report
 from traceanalyzer.report.table_entries import BY_NAME
 
-NO_STEPS = "none"
+NO_STEPS = ("none", "recording")
 SHOWN_SHARE = 0.01
 """Parts of the step below this are not on the first screen."""
 LONGEST_NAME = 40
@@ -38,7 +38,12 @@ OF_COMMUNICATION = {
 """What the parts of exposed communication mean."""
 CLEAR, LIKELY = 0.75, 0.5
 """From here on a verdict is clear, likely; below it is a close call."""
-IN_HEADER = ("Without the profiler a step takes", "Tables show the recorded step", "Profiling slowed the step")
+IN_HEADER = (
+    "Without the profiler a step takes",
+    "Tables show the recorded step",
+    "Profiling slowed the step",
+    "Without the profiler the recording takes",
+)
 """How notes begin that the first line of the first screen makes superfluous: it has both step times."""
 STEP_GROUPS = {
     "throughput": "Throughput",
@@ -100,7 +105,7 @@ class Share:
 
 def whole(report: Report) -> str:
     """What the figures are of: `step`, or `recording` where no steps were found."""
-    return "recording" if report.metrics.step_source == NO_STEPS else "step"
+    return "recording" if report.metrics.step_source in NO_STEPS else "step"
 
 
 def verdict(report: Report) -> str:
@@ -128,11 +133,11 @@ def step_times(report: Report) -> str:
         total = recorded_ms(report)
         return "no steps" if total is None else f"no steps in {figure(total, 'ms')} of recording"
     if plainly is None:
-        return f"step {figure(time.mean, 'ms')} as recorded"
+        return f"{whole(report)} {figure(time.mean, 'ms')}{' as recorded' * (whole(report) == 'step')}"
     about = "about " if report.metrics.unprofiled_source == "estimated" else ""
     alike = figure(plainly, "ms") == figure(time.mean, "ms")
     profiled = " with and without" if alike else f", {figure(time.mean, 'ms')} with"
-    return f"step {about}{figure(plainly, 'ms')}{profiled} the profiler"
+    return f"{whole(report)} {about}{figure(plainly, 'ms')}{profiled} the profiler"
 
 
 def hardware(report: Report) -> str:
@@ -140,7 +145,7 @@ def hardware(report: Report) -> str:
     known = [d.name for i in report.inputs for d in i.devices]
     used = [d.name for d in report.devices] or known
     names, count = sorted({plain(name) for name in used if name}), len(used)
-    steps = report.metrics.step_time_ms
+    steps = report.metrics.step_time_ms if whole(report) == "step" else None
     named = shorten(", ".join(name.removeprefix("NVIDIA ").removeprefix("AMD ") for name in names), LONGEST_NAME)
     what = f"{count} x {named}" if count > 1 and names else named
     return ", ".join(part for part in (what, f"{steps.count} step{'s' * (steps.count != 1)}" if steps else "") if part)
@@ -181,7 +186,10 @@ def step_sentence(report: Report) -> str:
         if total is None:
             return "n/a: no steps and no GPU work in the recording"
         return f"no steps found; figures are for the whole recording of {figure(total, 'ms')}"
-    text = f"{figure(time.mean, 'ms')} mean of {figure(time.count)} steps"
+    marked = whole(report) == "step"
+    text = f"{figure(time.mean, 'ms')} " + (
+        f"mean of {figure(time.count)} steps" if marked else "of recording, no steps"
+    )
     if time.count > 1:
         high = f" p95 {figure(time.p95, 'ms')}," if time.count >= STEPS_FOR_P95 else ""
         text += f" (median {figure(time.median, 'ms')},{high} std {figure(time.std, 'ms')})"
@@ -310,7 +318,9 @@ def prediction(report: Report, advice: Recommendation) -> str:
     if advice.predicted_step_ms is None:
         return advice.basis.partition("; ")[0] if advice.basis[:1].isdigit() else "gain unknown"
     likely = (advice.predicted_step_ms, advice.low_ms, advice.high_ms)
-    return _arrow(report, likely, "per step", advice.predicted_speedup)
+    return _arrow(
+        report, likely, "per step" if whole(report) == "step" else "for the recording", advice.predicted_speedup
+    )
 
 
 def _arrow(report: Report, likely: tuple[float, float | None, float | None], what: str, speedup: float | None) -> str:
@@ -321,7 +331,8 @@ def _arrow(report: Report, likely: tuple[float, float | None, float | None], wha
     arrow = " → ".join(number(scaled(ms, scale)) for ms in (before, after))
     known = [number(scaled(ms, scale)) for ms in ends if ms is not None]
     between = f" ({' to '.join(known)})" if len(known) == len(ends) else ""
-    faster = f", {figure(speedup, 'x')}" if speedup is not None else ""
+    limit = "up to " * bool(ends and ends[0] is not None and ends[0] >= after and after < before)
+    faster = f", {limit}{figure(speedup, 'x')}" if speedup is not None else ""
     return f"{arrow} {scale.label}{between} {what}{faster}"
 
 
@@ -367,7 +378,6 @@ def _group(f: dataclasses.Field[Any], value: Any) -> list[Fact]:
 
 
 def _phase(f: dataclasses.Field[Any], time: Any) -> Fact:
-    """A phase in a line."""
     waits = f", {figure(time.waits)} waits" if time.waits else ""
     return Fact(
         f.name, f"{figure(time.device_ms, 'ms')} GPU, {figure(time.host_ms, 'ms')} CPU{waits}", f.metadata["definition"]

@@ -96,6 +96,8 @@ class Rows(Result):
     shown: Sequence[Row] | None = None
     remarks: Sequence[str] = field(default_factory=tuple)
     """Sentences below the table, for people."""
+    heads: Sequence[str] = field(default_factory=tuple)
+    """Sentences above it, for people."""
     columns: Sequence[str] | None = None
     """The columns that people are shown, in order; None: as many as there is room for."""
     totals: Rows | None = None
@@ -107,7 +109,8 @@ class Rows(Result):
         """The table with its remarks, and what sums it up."""
         people = self.rows if self.shown is None else self.shown
         table = Table(people, chosen=self.columns, remarks=self.remarks, defined=True)
-        sections = [Section(self.title, [table if self.rows else Line(self.none)], is_minor=True)]
+        blocks = [*map(Line, self.heads), table] if self.rows else [Line(self.none)]
+        sections = [Section(self.title, blocks, is_minor=True)]
         if self.rows and self.totals and self.totals.rows:
             sections += self.totals.document.sections
         return Document(self.title, sections)

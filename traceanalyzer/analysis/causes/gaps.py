@@ -20,12 +20,13 @@ from numpy.typing import NDArray
 from traceanalyzer.analysis.algebra.blocks import blocks, blockwise, in_blocks
 from traceanalyzer.analysis.algebra.intervals import complement, measure, union
 from traceanalyzer.analysis.algebra.lookup import at, one_of, places, stretch
-from traceanalyzer.analysis.causes.details import IdleDetail, host_details, lost_launches, migrates
+from traceanalyzer.analysis.causes.details import IdleDetail, host_details, migrates
 from traceanalyzer.analysis.causes.started import Started
 from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
 from traceanalyzer.analysis.joined.joined import Joined
+from traceanalyzer.analysis.joined.launched import last_launch, lost_launches
 from traceanalyzer.analysis.time.host_timeline import HostState
-from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
+from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS, UNEXPLAINED_NS
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import I32, I64, U8, Bool, Table, alike, column, narrowed
@@ -86,7 +87,7 @@ class Gaps(Table):
     """Step of the op that ends the gap, else the step whose window holds the gap's start; -1 outside."""
     cause: U8 = column(np.uint8, fill=IdleCause.OTHER)
     queued: U8 = column(np.uint8, fill=0)
-    """1 if the op that ends it had been launched before the gap began."""
+    """1 if the op that ends it had been launched before the gap began, or long before it ended."""
     sync: I32 = column(np.int32)
     """For cause SYNC the API call that had drained the device."""
     side: U8 = column(np.uint8, fill=0)
@@ -183,6 +184,9 @@ def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 
     named = one_of(cause, (IdleCause.HOST, IdleCause.LAUNCH)) | ((cause == IdleCause.SYNC) & ~blocked)
     detail[~(late & named)] = IdleDetail.NONE
     cause[detail > 0] = IdleCause.HOST
+    waited = end - np.maximum(returned, start)
+    stuck = late & (next_op >= 0) & (waited >= np.maximum(UNEXPLAINED_NS, DOMINANT * duration))
+    cause[stuck], detail[stuck], queued = IdleCause.OTHER, IdleDetail.NONE, queued | stuck
     moved = ~late & ~queued & migrates(timed.timed, next_op)
     cause[moved], detail[moved] = IdleCause.HOST, IdleDetail.PAGE_MIGRATION
     lost = _lost(timed.timed, start, arrival) & one_of(cause, (IdleCause.LAUNCH, IdleCause.HOST, IdleCause.OTHER))
@@ -197,7 +201,8 @@ def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 
 
 def _lost(timed: Timed, start: I64, arrival: I64) -> Bool:
     """In which gaps kernels were launched that are not in the recording: the device may have run them."""
-    lost = timed.memo(lost_launches)
+    lost = timed.linked.memo(lost_launches)
+    lost = lost[: np.searchsorted(lost, last_launch(timed.linked), side="right")]
     return np.searchsorted(lost, arrival, side="left") > np.searchsorted(lost, start, side="left")
 
 

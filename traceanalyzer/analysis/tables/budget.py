@@ -14,7 +14,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import measure
 from traceanalyzer.analysis.causes.gaps import Gaps, IdleCause, idle_by_cause
-from traceanalyzer.analysis.time.launch_queue import is_launch
+from traceanalyzer.analysis.joined.launched import is_launch
 from traceanalyzer.analysis.time.sampled import MIN_STEP_SAMPLES, samples_of
 from traceanalyzer.analysis.time.steps import Steps
 from traceanalyzer.analysis.time.timed import Timed
@@ -126,7 +126,7 @@ class Step:
 
 def step_time(steps: Steps) -> StepTime | None:
     """Distribution over the steady-state steps; None where the recording has no steps."""
-    if not steps.found:
+    if not steps.known:
         return None
     times = steps.duration[steps.steady] / NS_PER_MS
     return StepTime(

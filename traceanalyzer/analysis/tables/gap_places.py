@@ -13,7 +13,7 @@ from traceanalyzer.analysis.algebra.blocks import RowNumbers, blockwise, scatter
 from traceanalyzer.analysis.algebra.columns import lean
 from traceanalyzer.analysis.algebra.grouping import Groups, counts, sums
 from traceanalyzer.analysis.algebra.lookup import at, one_of, where
-from traceanalyzer.analysis.causes.details import IdleDetail
+from traceanalyzer.analysis.causes.details import OF_NO_CALL, IdleDetail
 from traceanalyzer.analysis.causes.frames import python_frames
 from traceanalyzer.analysis.causes.gaps import Gaps, IdleCause
 from traceanalyzer.analysis.joined.linked import Linked
@@ -24,13 +24,11 @@ from traceanalyzer.analysis.time.dominant import dominant_nodes
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base.figures import NS_PER_US, cut, metric, ms
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I32, I64
+from traceanalyzer.trace import I32, I64, Bool
 from traceanalyzer.trace.distinct import ranked
 
 LONGEST_NAME = 60
 """Characters of an op's name in a sentence."""
-OF_NO_CALL = (int(IdleDetail.PAGE_MIGRATION), int(IdleDetail.LOST))
-"""Details that say all, whatever the host did."""
 
 
 def gap_details(timed: Timed, gaps: Gaps, chosen: I64) -> list[str]:
@@ -114,7 +112,8 @@ def _within(linked: Linked, node: int, name: int, launching: bool) -> str:
     return f"host in {linked.trace.strings[name]}" + (f" (in {path})" if path else "")
 
 
-NOWHERE = "(launch not recorded, or outside operators and calls)"
+NOWHERE = "(launch not recorded)"
+OUTSIDE = "(outside operators and calls)"
 
 
 @dataclass(frozen=True)
@@ -123,7 +122,10 @@ class GapPlaceRow:
 
     rank: int | None = metric("rank of the process")
     cause: str = metric("what the device was waiting for", text="own")
-    name: str = metric("call that had drained the device (cause sync), else operator that launched the next op")
+    name: str = metric(
+        "where the host was: in the call that had drained the device (cause sync), the operator that launched the next "
+        "op (cause launch), else the operator or call in which it was for longest"
+    )
     within: str | None = metric("outermost operator or annotation around the longest of them")
     python: str | None = metric("line of the program at the longest of them, where stacks were recorded")
     gaps: float = metric("gaps a step")
@@ -132,22 +134,27 @@ class GapPlaceRow:
     longest_us: float = metric("the longest of them", "us")
 
 
-def gap_places(timed: Timed, gaps: Gaps) -> list[GapPlaceRow]:
-    """A row for each cause and place of the steady state's gaps on the step's device, by idle time."""
+def gap_places(timed: Timed, gaps: Gaps, min_us: float = 0.0) -> list[GapPlaceRow]:
+    """A row for each cause and place of the steady state's gaps, of at least that length, on the step's device, by idle
+    time."""
     steps, trace, tree = timed.steps, timed.trace, timed.linked.tree
     window = (int(steps.start[steps.warmup]), int(steps.end[-1]))
     length = np.minimum(gaps.end, window[1])
     length -= np.maximum(gaps.start, window[0])
-    chosen = where((length > 0) & (gaps.device == (-1 if timed.device is None else timed.device)))
+    here = gaps.device == (-1 if timed.device is None else timed.device)
+    chosen = where((length > 0) & (gaps.duration >= min_us * NS_PER_US) & here)
     if not len(chosen):
         return []
     length, cause = lean(length[chosen]), gaps.cause[chosen]
     node = nodes_behind(timed, gaps, chosen)
     nowhere = len(trace.strings)
     name = names_at(timed, node, nowhere)
+    name[(name == nowhere) & ((node >= 0) | on_host(timed, gaps, chosen))] = nowhere + 1
     sync = gaps.sync[chosen]
     waits = (cause == IdleCause.SYNC) & (sync >= 0)
     name[waits] = trace.api_calls.name[sync[waits]]
+    of_no_call = one_of(gaps.detail[chosen], OF_NO_CALL)
+    name[of_no_call] = nowhere + 2 + gaps.detail[chosen][of_no_call].astype(np.int64)
     del chosen, sync, waits
     what = np.multiply(name, len(IdleCause), dtype=np.int64)
     what += cause
@@ -167,7 +174,7 @@ def gap_places(timed: Timed, gaps: Gaps) -> list[GapPlaceRow]:
         GapPlaceRow(
             rank=trace.rank,
             cause=IdleCause(int(keys[g]) % len(IdleCause)).label,
-            name=NOWHERE if keys[g] // len(IdleCause) == nowhere else trace.strings[keys[g] // len(IdleCause)],
+            name=_name(timed, int(keys[g]) // len(IdleCause)),
             within=within(timed.linked, outermost, int(node[longest[g]])),
             python=_line(timed, int(node[longest[g]])),
             gaps=float(count[g]) / steps.steady_count,
@@ -179,16 +186,37 @@ def gap_places(timed: Timed, gaps: Gaps) -> list[GapPlaceRow]:
     ]
 
 
+def _name(timed: Timed, code: int) -> str:
+    strings, special = timed.trace.strings, (NOWHERE, OUTSIDE, *(f"({detail.label})" for detail in IdleDetail))
+    return strings[code] if code < len(strings) else special[code - len(strings)]
+
+
 def nodes_behind(timed: Timed, gaps: Gaps, chosen: I32 | I64) -> I32:
-    """For each gap the node of the host tree that stands behind it: the wait, else the next op's launch; -1: none."""
+    """For each gap the node of the host tree that stands behind it: the wait, the next op's launch, or what the host
+    was in for longest until then; -1: none."""
 
     def behind(gap: I32 | I64) -> I32:
         sync = gaps.sync[gap]
         node, waits = at(timed.joined.launch_node, gaps.next_op[gap], -1).astype(np.int32, copy=False), sync >= 0
         node[waits] = timed.linked.tree.node_of_call[sync[waits]]
+        host = on_host(timed, gaps, gap)
+        some = gaps.take(gap[host])
+        issued = np.where(some.next_op >= 0, timed.linked.launch_times_of(np.maximum(some.next_op, 0)), some.end)
+        call = at(timed.linked.launch, some.next_op, -1)
+        until, thread = np.maximum(issued, some.start + 1), at(timed.trace.api_calls.thread, call, -1)
+        node[host] = dominant_nodes(timed.timeline, some.start, until, thread)[0]
         return node
 
     return blockwise(behind, chosen)
+
+
+def on_host(timed: Timed, gaps: Gaps, rows: I32 | I64) -> Bool:
+    """In which of these gaps the host did something else than launch or wait, until it launched what ended it."""
+    cause, next_op = gaps.cause[rows], gaps.next_op[rows]
+    known = (next_op < 0) | (timed.linked.launch_times_of(np.maximum(next_op, 0)) >= 0)
+    other = ~one_of(cause, (IdleCause.LAUNCH, IdleCause.SYNC)) & (gaps.queued[rows] == 0)
+    result: Bool = other & known & (gaps.sync[rows] < 0)
+    return result
 
 
 def _line(timed: Timed, node: int) -> str | None:

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.lookup import texts_where
+from traceanalyzer.analysis.joined.launched import is_cut
 from traceanalyzer.analysis.joined.linked import Linked
-from traceanalyzer.analysis.names.pytorch import MODULE_PREFIX, PROFILER_STEP
+from traceanalyzer.analysis.names.phase_names import Role, role_of
+from traceanalyzer.analysis.names.pytorch import LAYER_LIKE, LIBRARY_MARK, MODULE_PREFIX, PROFILER_STEP
 from traceanalyzer.analysis.names.serving import iteration
-from traceanalyzer.analysis.time.step_evidence import MIN_COVERAGE, MIN_WORK_SHARE, HostSteps, held
+from traceanalyzer.analysis.time.step_evidence import (
+    MIN_COVERAGE,
+    MIN_WORK_SHARE,
+    STEP_LIKE,
+    HostSteps,
+    held,
+    without_numbers,
+)
 from traceanalyzer.trace import I64, Bool, RangeKind
 
 JAX_STEP = re.compile(r" step_num=-?\d+$")
@@ -75,6 +85,36 @@ def module_calls(linked: Linked) -> HostSteps | None:
     return None
 
 
+def one_marked_step(linked: Linked) -> HostSteps | None:
+    """The annotation, in no other one and called a step, that holds nearly all launches and device work; it need not
+    repeat."""
+    return _one_marked(linked, lambda text: bool(STEP_LIKE.search(text)))
+
+
+def one_marked_range(linked: Linked) -> HostSteps | None:
+    """The same of any other name but those of phases of a step and of parts of a model."""
+    return _one_marked(linked, lambda text: role_of(text) is Role.NONE)
+
+
+def _one_marked(linked: Linked, usable: Callable[[str], bool]) -> HostSteps | None:
+    """None where the recording was cut while the device was behind: a part of a step then holds all that is left."""
+    own = texts_where(linked.trace.strings, lambda text: not (LIBRARY_MARK.search(text) or LAYER_LIKE.search(text)))
+    rows, tree = outermost_ranges(linked, own, RangeKind.ANNOTATION), linked.tree
+    around = tree.parent[tree.node_of_range[rows]]
+    rows = rows[(around < 0) | (tree.kind[around] != RangeKind.OP)]
+    if not len(rows) or is_cut(linked):
+        return None
+    ranges, strings = linked.trace.host_ranges, linked.trace.strings
+    kind, texts = without_numbers(strings, ranges.name[rows])
+    for which in np.flatnonzero([usable(text) for text in texts]).tolist():
+        group = rows[kind == which]
+        share = held(linked, ranges.start[group], ranges.end[group])
+        if min(share) >= MIN_COVERAGE:
+            names = tuple(strings[code] for code in ranges.name[group])
+            return HostSteps(linked.trace.annotated_with, names, ranges.start[group], ranges.end[group])
+    return None
+
+
 def outermost_modules(linked: Linked) -> I64:
     """Rows of host ranges that are calls of a module and lie in no other one."""
     named = texts_where(linked.trace.strings, lambda text: text.startswith(MODULE_PREFIX))
@@ -106,16 +146,18 @@ def _all_launches(linked: Linked, start: I64, end: I64) -> tuple[I64, I64]:
 
 
 def _projected(linked: Linked, named: Bool, source: str) -> HostSteps | None:
-    """Steps from ranges that the recorder projected on the device, where it recorded no host."""
+    """Steps from ranges that the recorder projected on the device, where it recorded none of the host."""
     projected, ops = linked.trace.device_ranges, linked.trace.device_ops
     rows = np.flatnonzero(named[projected.name])
-    if not len(rows) or not len(ops):
+    if not len(rows) or not len(ops) or len(linked.trace.host_ranges):
         return None
     start, end, codes = _one_a_step(projected.start[rows], projected.end[rows], projected.name[rows].astype(np.int64))
     of_op = np.searchsorted(start, ops.start, side="right") - 1
     of_op[ops.start >= end[np.maximum(of_op, 0)]] = -1
     texts = tuple(linked.trace.strings[c] for c in codes)
-    return HostSteps(source, texts, start, end, of_op.astype(np.int32), unlike=source != "profiler_step")
+    return HostSteps(
+        source, texts, start, end, of_op.astype(np.int32), unlike=source != "profiler_step", projected=True
+    )
 
 
 def _one_a_step(start: I64, end: I64, code: I64) -> tuple[I64, I64, I64]:

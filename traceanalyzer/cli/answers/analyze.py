@@ -22,7 +22,6 @@ from traceanalyzer.cli.options import (
     top_option,
 )
 from traceanalyzer.cli.scope import Scope, amount_options, selection_options
-from traceanalyzer.ingest.side_files import COMPILED
 
 if TYPE_CHECKING:
     from traceanalyzer.report.model import Report
@@ -140,6 +139,8 @@ def _check_together(output: Output, max_chars: int | None, store: Path | None, t
 
 def _logs_beside(recordings: list[str]) -> list[CompileLog]:
     """The logs of torch.compile in the capture. Most have none: what reads them is not even loaded then."""
+    from traceanalyzer.ingest.side_files import COMPILED
+
     if not any((Path(recording).parent / COMPILED).is_dir() for recording in recordings):
         return []
     from traceanalyzer.ingest.torch_log import logs_beside

@@ -21,8 +21,8 @@ from traceanalyzer.replay.tape import Tape
 CALLS = Scenario(
     "batch_calls",
     batched,
-    "the calls of a step are one: kernels that do not fill the GPU take as long for all of them as for one",
-    missing="no small calls of one kind repeat within the step",
+    "the calls are one: kernels that do not fill the GPU take as long for all of them as for one",
+    missing="no small calls of one kind repeat",
     spread=OF_MOVES,
 )
 OVER_STEPS = Scenario(
@@ -86,7 +86,7 @@ fused_rnn = Remedy(
     "launch",
     "launch-bound",
     wherever(
-        "a recurrent cell is called many times a step",
+        "a recurrent cell is called many times",
         Words("Call the layer once: nn.LSTM or nn.GRU on the whole sequence instead of cells in a loop."),
         Scenario(
             "fused_rnn",

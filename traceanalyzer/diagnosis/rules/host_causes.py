@@ -19,7 +19,7 @@ from traceanalyzer.replay.scenarios import Scenario
 from traceanalyzer.trace import Bool
 
 BASIS = "this idle time gone, an upper bound"
-ONCE = "this idle time gone, an upper bound; if it is the program's start, later steps do not have it"
+ONCE = "this idle time gone, an upper bound; the program's start alone may have it"
 CUDNN_BENCHMARK = "cudnn.benchmark"
 """The condition that says whether each new convolution is tried with all algorithms, or a heuristic is asked."""
 
@@ -44,7 +44,7 @@ CAUSES = {
         "allocation",
         "The GPU waits while memory is allocated or freed",
         "idle during calls that allocate or free memory",
-        "Do not allocate in the step: keep buffers and reuse them, through a caching allocator (the framework's, "
+        "Do not allocate in the loop: keep buffers and reuse them, through a caching allocator (the framework's, "
         "or cudaMallocAsync with its pool's release threshold raised). Where a library allocates its workspace in each "
         "call, give it one (cuDNN, MIOpen: workspace limit or find mode).",
         BASIS,
@@ -72,8 +72,7 @@ CAUSES = {
         "compilation",
         "The GPU waits while code is compiled",
         "idle during compilation",
-        "Compile ahead of the step: warm up each shape, keep the compiler's cache between runs, mark sizes that change "
-        "as dynamic.",
+        "Compile ahead: warm up each shape, keep the compiler's cache between runs, mark sizes that change as dynamic.",
         ONCE,
         "warm_up",
     ),
@@ -88,7 +87,7 @@ CAUSES = {
     ),
 }
 SCENARIOS = {
-    IdleDetail.GRAPHS: Scenario("graphs_kept", graphs_kept, "graphs are captured and updated before the steps"),
+    IdleDetail.GRAPHS: Scenario("graphs_kept", graphs_kept, "graphs are captured and updated ahead"),
     IdleDetail.PAGE_MIGRATION: None,
 }
 """What is replayed for remedies that the list of remedies does not have for these causes."""

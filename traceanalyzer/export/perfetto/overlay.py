@@ -14,7 +14,7 @@ import orjson
 from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.causes.critical_path import PathKind
 from traceanalyzer.analysis.causes.gaps import GapSide, IdleCause
-from traceanalyzer.analysis.causes.start import stream_numbers
+from traceanalyzer.analysis.joined.launched import stream_numbers
 from traceanalyzer.analysis.tables.gap_places import gap_details
 from traceanalyzer.analysis.tables.path_rows import segment_names
 from traceanalyzer.analysis.time.timed import Timed

@@ -39,7 +39,15 @@ def plain_values(data: bytes) -> Any:
     _check(data)
     try:
         return _Plain(io.BytesIO(data)).load()
-    except (pickle.UnpicklingError, ValueError, TypeError, LookupError, AttributeError, EOFError) as error:
+    except (
+        pickle.UnpicklingError,
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        EOFError,
+        OverflowError,
+    ) as error:
         raise UnreadableInputError(f"damaged ({error})") from error
 
 
@@ -59,7 +67,7 @@ def _check(data: bytes) -> None:
                 at += 2
             else:
                 raise UnreadableInputError(f"the pickle opcode {OPCODES.get(op, f'{op:#x}')}, which no dump has")
-    except IndexError:
+    except (IndexError, OverflowError):
         raise UnreadableInputError("it is cut off") from None
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.groups import layout, products
 from traceanalyzer.analysis.groups.ops import Group
+from traceanalyzer.analysis.time.launch_queue import UNEXPLAINED_NS
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base.figures import NS_PER_S
 from traceanalyzer.replay.changes.edits import (
@@ -151,6 +152,11 @@ GRAPH_CALL_NS = 15_000
 """What the host takes to launch a graph."""
 
 
+def in_graph(gap: I64) -> I64:
+    """Pauses between kernels of one CUDA graph; an op that waited for what is not recorded waits in a graph, too."""
+    return np.where(gap >= UNEXPLAINED_NS, gap, np.minimum(gap, GRAPH_GAP_NS))
+
+
 def captured(tape: Tape) -> Tape:
     """Each step's launches are one CUDA graph: no dispatch, and none of the host's work between them."""
     first = where_changed(step_of_event(tape))
@@ -160,7 +166,7 @@ def captured(tape: Tape) -> Tape:
         work=np.where(outside, tape.work, 0),
         tail=tape.tail._replace(dispatch=0),
         latency=np.where(first[tape.event], tape.latency, 0),
-        gap=np.minimum(tape.gap, GRAPH_GAP_NS),
+        gap=in_graph(tape.gap),
     )
     return with_dispatch(graph, np.where(first, GRAPH_CALL_NS, 0))
 

@@ -56,7 +56,7 @@ def explorer(several: Sequence[Timeline]) -> Markup:
 
 def _what(timeline: Timeline, of_ranks: bool) -> str:
     if timeline.step is None:
-        return "Everything recorded: no steps were found"
+        return "Everything recorded: nothing marks a step"
     of_rank = " of the critical rank" if of_ranks else ""
     return f"Step {timeline.step}{of_rank}, the steady step whose time is closest to the median"
 
@@ -103,7 +103,6 @@ def _tools(several: Sequence[Timeline]) -> Markup:
 
 
 def _legend(several: Sequence[Timeline]) -> Markup:
-    """The colours, each with a box that hides its events."""
     used = sorted({code for one in several for code in distinct(one.events.category).tolist()})
     keys = [
         tag(
