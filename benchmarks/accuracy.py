@@ -26,10 +26,9 @@ from benchmarks.unprofiled import (
     steps_sentence,
 )
 from traceanalyzer.analysis.groups.bounds import memory_bound_share
-from traceanalyzer.diagnosis.classify import classify
+from traceanalyzer.diagnosis.classify import REMOVES, classify
 from traceanalyzer.diagnosis.measurements import Measurements, measure_ranks
 from traceanalyzer.diagnosis.selection import measured
-from traceanalyzer.replay import scenarios
 from traceanalyzer.replay.host_speed import step_ms
 from traceanalyzer.replay.scenarios import SCENARIOS, Scenario, buckets_of, combined
 from traceanalyzer.replay.whatif import Replay
@@ -65,16 +64,6 @@ KNOWN_PAIRS = {
 ORDINARY = (ROOT.parent / "shared" / "more" / "real",)
 """Captures of ordinary programs."""
 NEAR_IDLE = 0.1
-CLASS_REMOVED = {
-    "launch": scenarios.LAUNCHES_FREE,
-    "sync": scenarios.NO_HOST_SYNCS,
-    "input": scenarios.INPUT_READY,
-    "host": scenarios.NO_HOST_WORK,
-    "communication": scenarios.COMMUNICATION_FREE,
-    "transfer": scenarios.COPIES_HIDDEN,
-    "device": Scenario("", scenarios.less_compute(1.0), ""),
-}
-"""What takes a class of bottleneck away."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +148,7 @@ def class_by_replay(m: Measurements, replay: Replay) -> str:
     """The class of bottleneck without which the step would be shortest."""
     steps = {
         name: step_ms([tape for tape in map(scenario.change, replay.typical) if tape is not None])
-        for name, scenario in CLASS_REMOVED.items()
+        for name, scenario in REMOVES.items()
     }
     best = min(steps, key=steps.__getitem__)
     return best if best != "device" else "memory" if memory_bound_share(m.rated) > 0.5 else "compute"

@@ -154,3 +154,35 @@ def test_work_of_one_host_alone_is_no_loading_of_all(other: float, advised: bool
     assert m.replay is not None
     assert m.replay.typical[0].loading.any()
     assert (data_loader_workers.offer(m) is not None) == advised
+
+
+def grids(*blocks: int) -> list[Measurements]:
+    """Ranks with the same launches, the last of which computes for three times as long; grids of so many blocks."""
+    each = []
+    for rank, size in enumerate(blocks):
+        b, us = Ranked(), 600.0 if rank == len(blocks) - 1 else 200.0
+        for step in range(6):
+            at = 1000.0 * step
+            b.annotation(f"ProfilerStep#{step}", at, at + 1000)
+            b.launched(GEMM, at + 20, at + 20 + us, at + 5, blocks=size, threads=256)
+            b.collective(at + 21 + us, at + 950, at + 10, ranks=len(blocks))
+            b.call("cudaStreamSynchronize", at + 20, at + 950)
+        each.append(b.trace(rank, len(blocks), epoch_ns=EPOCH_NS))
+    measured = measure_ranks(each)
+    compared = compare_ranks([one.timed for one in measured])
+    return [replace(one, ranks=compared) for one in measured]
+
+
+def test_the_same_kernels_that_take_longer_are_a_slow_gpu() -> None:
+    m = grids(80, 80, 80)[2]
+    offer = fix_straggler.offer(m)
+    assert offer is not None
+    assert m.replay is not None
+    assert "Fix rank 2: its kernels take 0.4 ms a step longer for the same work" in offer.action.pytorch
+    assert m.replay.gain_ms(offer.scenario) == pytest.approx(0.4, rel=0.02)
+
+
+def test_larger_grids_are_more_work_to_deal_out() -> None:
+    offer = fix_straggler.offer(grids(80, 80, 240)[2])
+    assert offer is not None
+    assert "Deal out the work evenly: kernels of rank 2" in offer.action.pytorch

@@ -250,7 +250,7 @@ def _unit(report: Report) -> str:
 
 
 def _budget(report: Report) -> dict[str, Any]:
-    parts = {f"idle: {p.label}" if p.within else p.label: rounded(p.ms) for p in outline.budget(report) if p.ms}
+    parts = {p.name: rounded(p.ms) for p in outline.budget(report) if p.ms}
     return {"parts": parts, "unit": _unit(report), "how": PARTITION}
 
 

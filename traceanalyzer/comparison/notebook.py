@@ -97,10 +97,8 @@ class Plots:
         """The step's wall-clock time by what the device did, idle time by cause."""
         import plotly.graph_objects as go
 
-        parts = [p for p in outline.budget(self.report) if p.within or p.label != "idle" or not self._has_causes]
-        labels = [f"idle: {p.label}" if p.within else p.label for p in parts]
-        named = zip(labels, parts, strict=True)
-        bars = [go.Bar(name=name, x=[part.ms], y=["step"], orientation="h") for name, part in named]
+        parts = outline.finest(outline.budget(self.report))
+        bars = [go.Bar(name=part.name, x=[part.ms], y=["step"], orientation="h") for part in parts]
         return go.Figure(bars, {"barmode": "stack", "xaxis_title": "ms", "height": 220})
 
     def kernels(self, top: int = 15) -> go.Figure:
@@ -150,10 +148,6 @@ class Plots:
             )
         lanes = {"categoryorder": "array", "categoryarray": titles[::-1]}
         return go.Figure(bars, {"barmode": "overlay", "xaxis_title": "ms", "yaxis": lanes, "bargap": 0.05})
-
-    @property
-    def _has_causes(self) -> bool:
-        return any(part.within for part in outline.budget(self.report))
 
 
 def shown(report: Report, of: Measured | None = None) -> NotebookReport:

@@ -22,6 +22,8 @@ from traceanalyzer.diagnosis.no_device import instead
 from traceanalyzer.diagnosis.profiled import profiled_summary
 from traceanalyzer.diagnosis.shares import Shares, missing_kernels, step_shares
 from traceanalyzer.diagnosis.timing import timing_summary
+from traceanalyzer.replay.scenarios import COMMUNICATION_FREE, COPIES_HIDDEN, Scenario, less_compute
+from traceanalyzer.replay.unprofiled import REMOVED
 
 MIN_DEVICE_OPS = 10
 """A recording without repeated steps and with fewer device ops than this is not classified."""
@@ -49,6 +51,19 @@ BY_CLASS_FACTOR = 0.9
 RATED_SHARE = 0.9
 """Share of the compute time from which the roofline, not the names, tells compute from memory."""
 
+LEAST_GAIN = 0.05
+"""What gains less of the step when it is removed is not clearly its cause."""
+NOTED_WAITING = 0.1
+"""Share of a part that is waiting for other ranks, not idle time of this one, from which the headline says so."""
+UNCLEAR = 0.7
+"""Confidence of such a verdict at most."""
+REMOVES = {
+    "device": Scenario("no_compute", less_compute(1.0), "kernels take no time"),
+    "communication": COMMUNICATION_FREE,
+    "transfer": COPIES_HIDDEN,
+} | {cause.label: scenario for cause, scenario in REMOVED.items()}
+"""What the step would be without each part of it."""
+
 
 class _Verdict(NamedTuple):
     """Parts of the step by name: the cause, the one named beside it, and the margin."""
@@ -69,7 +84,9 @@ def classify(m: Measurements, best: Iterable[BottleneckClass | None] = ()) -> Su
     reason = _too_thin(m, shares)
     if shares is None or reason:
         return Summary("inconclusive", 0.0, f"Inconclusive: {reason}", m.step.basis, step_ms)
-    verdict = _verdict(_parts(shares), [_part(cls) for cls in best if cls is not None])
+    parts = _parts(shares)
+    idle = {part for part in parts if _gain_share(m, part) < LEAST_GAIN}
+    verdict = _verdict(parts, idle, [_part(cls) for cls in best if cls is not None])
     if verdict.cause == "unexplained":
         text = f"Inconclusive: {_reason(m, 'unexplained', shares)}."
         return Summary("inconclusive", 0.0, text, m.step.basis, step_ms)
@@ -79,6 +96,8 @@ def classify(m: Measurements, best: Iterable[BottleneckClass | None] = ()) -> Su
     confidence = min(MAX_CONFIDENCE, BASE_CONFIDENCE + verdict.margin) * _evidence_factor(m)
     if verdict.cause == "device":
         confidence *= (1 - shares.doubt) * (BY_CLASS_FACTOR if rated_share(m.rated) < RATED_SHARE else 1.0)
+    if verdict.cause in idle:
+        confidence = min(confidence, UNCLEAR)
     beside = None if verdict.beside in (None, "unexplained") else _name(verdict.beside, shares)
     headline = _headline(m, verdict, shares)
     return Summary(bottleneck, round(confidence, 2), headline, m.step.basis, step_ms, beside=beside)
@@ -89,13 +108,26 @@ def _parts(shares: Shares) -> dict[str, float]:
     return {name: getattr(shares, name) for name in names}
 
 
-def _verdict(parts: dict[str, float], best: list[str | None]) -> _Verdict:
-    """The largest part. The device's own work gives way to a large part that can be changed."""
-    (top, share), (second, beside) = sorted(parts.items(), key=lambda item: -item[1])[:2]
-    large = [part for part in best if part is not None and part != top == "device" and parts[part] >= LARGE]
+def _gain_share(m: Measurements, part: str) -> float:
+    """Share of the step that is gained without a part of it, in the same replay as all predictions; all of it where
+    that is not known."""
+    if part not in REMOVES or m.replay is None or not m.replay.faithful or not m.replay.base_ms:
+        return 1.0
+    return m.replay.gain_ms(REMOVES[part]) / m.replay.base_ms
+
+
+def _verdict(parts: dict[str, float], idle: set[str], best: list[str | None]) -> _Verdict:
+    """The largest part. The device's own work gives way to a large part that can be changed, and what holds nothing up
+    (`idle`) to a large part that does."""
+    order = sorted(parts.items(), key=lambda item: -item[1])
+    if order[0][0] in idle:
+        order.sort(key=lambda item: item[0] in idle or item[1] < LARGE)
+    (top, share), (second, beside) = order[:2]
+    other = [part for part in best if part is not None and part not in (top, *idle)]
+    large = [part for part in other if top == "device" and parts[part] >= LARGE]
     if large:
         return _Verdict(large[0], top, 0.0)
-    margin = share - beside
+    margin = max(share - beside, 0.0)
     return _Verdict(top, second if margin < CLOSE else None, margin)
 
 
@@ -178,6 +210,8 @@ def _reason(m: Measurements, part: str, shares: Shares, *, brief: bool = False) 
     text = _REASONS["small" if small else "unexplained" if part == "unexplained" else _name(part, shares)]
     if brief:
         return text.partition(",")[0].format(time)
+    if (waits := getattr(m.step.waiting, part, 0.0)) >= NOTED_WAITING * share * m.step.step_ms:
+        text = text.replace("idle for {}", f"idle, or waits for other ranks ({digits(waits)} ms), for {{}}")
     more = main_detail(m.causes) if part == "host" else ""
     return text.format(f"{time} of {_whole(m)}") + (f", mostly {more}" if more else "")
 

@@ -28,7 +28,7 @@ from traceanalyzer.analysis.tables.budget import (
     step_rows,
     step_time,
 )
-from traceanalyzer.analysis.tables.collectives import collective_stats, communication_time
+from traceanalyzer.analysis.tables.collectives import CommunicationTime, collective_stats, communication_time
 from traceanalyzer.analysis.tables.copies import copy_stats
 from traceanalyzer.analysis.tables.devices import counter_stats, device_totals, gpu_counters
 from traceanalyzer.analysis.tables.gap_places import gap_places
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 
     from traceanalyzer.analysis.memory.measure import MemoryOfDevice
     from traceanalyzer.analysis.memory.stats import MemoryStats
-    from traceanalyzer.analysis.ranks.compare import RankComparison
+    from traceanalyzer.analysis.ranks.compare import RankComparison, RankRow
     from traceanalyzer.trace import Trace
 
 Made = TypeVar("Made")
@@ -87,8 +87,8 @@ def measure_ranks(
     measured = [measure(trace, knowledge, only_step) for trace in traces]
     if why_not_one_run(traces):
         return measured
-    rated = [one.rated for one in measured]
-    return [replace(one, peers=(*rated[:i], *rated[i + 1 :])) for i, one in enumerate(measured)]
+    rated = tuple(one.rated for one in measured)
+    return [replace(one, together=rated) for one in measured]
 
 
 def made(make: Callable[[Measurements], Made]) -> cached_property[Made]:
@@ -101,10 +101,15 @@ class Measurements(OfTimed):
     """The measurements of a process, each made when first asked for. Lists of rows are in display order."""
 
     rated: Rated
-    peers: tuple[Rated, ...] = ()
-    """The other ranks of its run."""
+    together: tuple[Rated, ...] = ()
+    """The ranks of its run, itself among them; one tuple for all of them."""
     ranks: RankComparison | None = None
     """The ranks that it is reported with, compared; None where it was measured alone."""
+
+    @cached_property
+    def peers(self) -> tuple[Rated, ...]:
+        """The other ranks of its run."""
+        return tuple(one for one in self.together if one is not self.rated)
 
     @property
     def timed(self) -> Timed:
@@ -149,10 +154,20 @@ class Measurements(OfTimed):
         steps = self.timed.steps
         return float(steps.duration[steps.steady].mean()) / NS_PER_MS
 
-    communication = made(
-        lambda m: None if m.timed.device is None else communication_time(m.timed, m.timed.device, m.phases)
-    )
-    """Communication of a step on the device with the most work."""
+    @cached_property
+    def communication(self) -> CommunicationTime | None:
+        """Communication of a step on the device with the most work."""
+        if self.timed.device is None:
+            return None
+        time, row = communication_time(self.timed, self.timed.device, self.phases), self.rank_row
+        return time if row is None else replace(time, transfer_ms=row.transfer_ms, waiting_ms=row.waiting_ms)
+
+    @property
+    def rank_row(self) -> RankRow | None:
+        """Its row among the ranks that it was compared with."""
+        rows = () if self.ranks is None else self.ranks.rows
+        return next((row for row in rows if row.rank == self.trace.rank), None)
+
     launches = made(lambda m: measure_launches(m.timed))
     """Launching of device work."""
 
@@ -188,7 +203,7 @@ class Measurements(OfTimed):
         known = self.unprofiled
         if known is None:
             return Step("recorded", self.mean_step_ms, self.budget, self.idle)
-        return Step("unprofiled", known.step_time_ms, known.budget_ms, known.idle_ms)
+        return Step("unprofiled", known.step_time_ms, known.budget_ms, known.idle_ms, known.waiting_ms)
 
     path_time = made(lambda m: m.path_tables[0])
     """The critical path of a step by kind; None without device work."""
@@ -290,9 +305,9 @@ def unprofiled_step(m: Measurements) -> Unprofiled | None:
     if m.budget is None or m.idle is None or m.timed.device is None:
         return None
     if replay is not None and replay.faithful:
-        budget, idle = partition(replay, m.budget, m.timed.device)
+        budget, idle, waiting = partition(replay, m.budget, m.timed.device)
         source: Literal["measured", "estimated"] = "estimated" if timed is None else "measured"
-        return Unprofiled(replay.base_ms, *replay.range_ms, source, budget, idle)
+        return Unprofiled(replay.base_ms, *replay.range_ms, source, budget, idle, waiting)
     if timed is None:
         return None
     low, high = timed.step_ms * (1.0 - MEASURED_SPREAD), timed.step_ms * (1.0 + MEASURED_SPREAD)

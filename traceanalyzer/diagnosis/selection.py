@@ -74,7 +74,8 @@ def measured(run: Run, selection: Selection | None = None, knowledge: Knowledge 
     every = measure_ranks(traces, knowledge, selection.step)
     each = [every[i] for i in chosen]
     refuse_several_runs([one.trace for one in each])
-    ranks = compare_ranks([one.timed for one in each])
+    unread = [failure.rank for failure in run.failures if failure.rank is not None]
+    ranks = compare_ranks([one.timed for one in each], unread)
     return Measured(run, [replace(one, ranks=ranks) for one in each], ranks)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from traceanalyzer.analysis.groups.bounds import memory_bound_share, small_share, unknown_share
+from traceanalyzer.analysis.tables.budget import Waiting
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
 
@@ -10,6 +11,7 @@ MOST_DOUBT = 0.25
 """With more of the computation in kernels of which nothing tells the limit, there is no saying compute or memory."""
 WITHIN = "device to device"
 """Direction of copies that never leave the device."""
+NO_WAITING = Waiting(*[0.0] * 10)
 
 
 @dataclass(frozen=True)
@@ -57,23 +59,24 @@ def step_shares(m: Measurements) -> Shares | None:
     step, budget, idle = m.step.step_ms, m.step.budget, m.step.idle
     if budget is None or idle is None or step <= 0:
         return None
-    memory, small, unknown = (
-        budget.compute * share(m.rated) for share in (memory_bound_share, small_share, unknown_share)
-    )
+    # What this rank waits for others is what these do meanwhile: they compute as it does.
+    waits = m.step.waiting or NO_WAITING
+    computed = budget.compute + waits.compute
+    memory, small, unknown = (computed * share(m.rated) for share in (memory_bound_share, small_share, unknown_share))
     # Copies within the device are traffic of its memory.
     within = min(copied_within_ms(m), budget.exposed_copy)
     return Shares(
-        compute=max(budget.compute - memory - small - unknown, 0.0) / step,
+        compute=max(computed - memory - small - unknown, 0.0) / step,
         memory=(memory + within) / step,
         small=small / step,
         unknown=unknown / step,
-        communication=(budget.exposed_communication + idle.communication) / step,
-        transfer=(budget.exposed_copy - within) / step,
-        launch=idle.launch / step,
-        sync=idle.sync / step,
-        input=idle.input / step,
-        host=idle.host / step,
-        unexplained=(idle.profiler + idle.other) / step,
+        communication=(budget.exposed_communication - waits.total + waits.transfer + idle.communication) / step,
+        transfer=(budget.exposed_copy - within + waits.copy) / step,
+        launch=(idle.launch + waits.launch) / step,
+        sync=(idle.sync + waits.sync) / step,
+        input=(idle.input + waits.input) / step,
+        host=(idle.host + waits.host) / step,
+        unexplained=(idle.profiler + idle.other + waits.communication + waits.profiler + waits.other) / step,
     )
 
 

@@ -9,6 +9,7 @@ one: traces and errors are those of reading one file after the other.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -37,6 +38,7 @@ MOST_FOLDERS = 200
 MOST_PROBED = 20
 """Files that are opened in each of them to find one recording."""
 NAMED = 6
+_DIGITS = re.compile(r"\d+")
 
 
 def recordings_in(folder: Path, pattern: str | None = None) -> list[Path]:
@@ -46,6 +48,12 @@ def recordings_in(folder: Path, pattern: str | None = None) -> list[Path]:
         for file in sorted(folder.iterdir())
         if file.is_file() and not is_neighbour(file) and is_recording(file, pattern)
     ]
+
+
+def broken_in(folder: Path, recordings: Sequence[Path]) -> list[Path]:
+    """Files of a folder that are called like its recordings, but for numbers, and are none. Raises OSError."""
+    names, known = {_DIGITS.sub("#", one.name) for one in recordings}, set(recordings)
+    return [file for file in sorted(folder.iterdir()) if file not in known and _DIGITS.sub("#", file.name) in names]
 
 
 def nothing_in(folder: Path) -> str:

@@ -14,13 +14,14 @@ from traceanalyzer.ingest import mangled
 from traceanalyzer.ingest.cache.models import read_once
 from traceanalyzer.ingest.capture import join
 from traceanalyzer.ingest.detect import detect
-from traceanalyzer.ingest.folders import nothing_in, read_files, recordings_in
+from traceanalyzer.ingest.folders import broken_in, nothing_in, read_files, recordings_in
 from traceanalyzer.ingest.stream import cannot_open
 from traceanalyzer.trace import Failure, Run, Trace
 
 _RANK_IN_NAME = re.compile(r"(?:^|[^a-z])(?:rank|r)[-_=.]?(\d+)(?![a-z0-9])", re.IGNORECASE)
 """`rank0`, `rank_1`, `rank-2`, `r3` as a word of a file name."""
 
+NOT_ONE = "it begins like no known recording: damaged, or something else; copy or export it again"
 _UNRANKED = 1 << 62
 _WITHOUT_RANKS = ("nsys", "rocpd", "rocprofv3", "rocprofv3_csv", "rpd", "unitrace", "xplane")
 """Sources that write a file a process, as a rule, and do not say which rank it is."""
@@ -43,7 +44,7 @@ def load(
     for path, found in zip(files, outcomes, strict=True):
         if isinstance(found, TraceAnalyzerError):
             errors.append(found)
-            failures.append(Failure(str(path), " ".join(str(found).split())))
+            failures.append(Failure(str(path), " ".join(str(found).split()), _rank_in_name(path)))
         else:
             traces += [_ranked(trace, path) for trace in found] if len(files) > 1 and len(found) == 1 else found
     if not traces:
@@ -61,6 +62,7 @@ def _files(paths: list[Path], pattern: str | None) -> tuple[list[Path], list[Fai
             continue
         try:
             inside = recordings_in(path, pattern)
+            failures += [Failure(str(file), NOT_ONE, _rank_in_name(file)) for file in broken_in(path, inside)]
         except OSError as error:
             failures.append(Failure(str(path), str(cannot_open(path, error))))
             continue
@@ -91,10 +93,15 @@ def _legible(trace: Trace) -> Trace:
 
 def _ranked(trace: Trace, path: Path) -> Trace:
     """The trace with the rank that its file's name tells, where the recording itself does not."""
-    found = _RANK_IN_NAME.findall(path.name)
-    if trace.rank is not None or not found:
+    rank = _rank_in_name(path)
+    if trace.rank is not None or rank is None:
         return trace
-    return replace(trace, process=replace(trace.process, rank=int(found[-1])))
+    return replace(trace, process=replace(trace.process, rank=rank))
+
+
+def _rank_in_name(path: Path) -> int | None:
+    found = _RANK_IN_NAME.findall(path.name)
+    return int(found[-1]) if found else None
 
 
 def _numbered(traces: list[Trace]) -> list[Trace]:

@@ -15,6 +15,7 @@ each direction, and the rest of a step needs as long as it does without them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -51,9 +52,13 @@ def duties(tapes: Sequence[Tape], times_ns: Sequence[float]) -> list[float]:
     ]
 
 
-def slowed(tapes: Sequence[Tape], before: Sequence[float], after: Sequence[float], limited: float) -> list[Tape] | None:
-    """The tapes with the clocks that these duties, after those of the recording, lead to; None where they stay."""
-    factors = [max(max(b, limited, a) / max(b, limited), 1.0) ** 0.5 for b, a in zip(before, after, strict=True)]
+def slowed(
+    tapes: Sequence[Tape], before: Sequence[float], after: Sequence[float], limited: float, most: float = math.inf
+) -> list[Tape] | None:
+    """The tapes with the clocks that these duties, after those of the recording, lead to, kernels at `most` so many
+    times longer; None where they stay."""
+    ratios = (max(max(b, limited, a) / max(b, limited), 1.0) for b, a in zip(before, after, strict=True))
+    factors = [min(ratio**0.5, most) for ratio in ratios]
     if max(factors) < NOTICEABLE:
         return None
     return [

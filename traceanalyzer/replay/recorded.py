@@ -228,7 +228,7 @@ def _host_time(timed: Started, rows: I64, kept: IntervalSet) -> _HostTime:
     brings = np.append(timed.call_brings_input[rows], False)
     loading, work = np.where(brings, loading + work, loading), np.where(brings, 0, work)
     reading = np.clip(measure(_reading(timed.joined), start, end) - waited, 0, dispatch)
-    sending = np.minimum(measure(_sending(timed.linked), start, end), dispatch - reading)
+    sending = np.minimum(measure(calling(timed.linked), start, end), dispatch - reading)
     return _HostTime(dispatch, work, loading, reading, sending, profiling)
 
 
@@ -249,7 +249,8 @@ def _waits(timed: Timed, rows: I64, chosen: I64) -> tuple[Bool, I64]:
     return waits & (~early | (result >= 0)), result
 
 
-def _sending(linked: Linked) -> IntervalSet:
+def calling(linked: Linked) -> IntervalSet:
+    """Host time in calls of collectives."""
     ranges = linked.trace.host_ranges
     rows = texts_where(linked.trace.strings, CALLS.match)[ranges.name]
     return union(ranges.start[rows], ranges.end[rows])

@@ -9,16 +9,25 @@ from dataclasses import replace
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.intervals import contains
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.replay.changes.communication.buckets import MB, BucketSize, rebucketed
-from traceanalyzer.replay.changes.edits import Change, parametric, with_dispatch, without, without_reads
+from traceanalyzer.replay.changes.edits import (
+    Change,
+    parametric,
+    with_dispatch,
+    without,
+    without_launches,
+    without_reads,
+)
 from traceanalyzer.replay.changes.fusion import ELEMENTWISE, LEAST_KERNEL_NS, Reading, elementwise_fused, fusing
 from traceanalyzer.replay.changes.kernels import in_graph
 from traceanalyzer.replay.changes.optimizer import optimizer_by_lists, optimizer_fused
 from traceanalyzer.replay.limits import GAIN_SPREAD, OF_KERNELS, Chosen
 from traceanalyzer.replay.on_tape import events_of
 from traceanalyzer.replay.patterns.named import ops_named
+from traceanalyzer.replay.recorded import calling
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.together import apart
 from traceanalyzer.trace import Bool
@@ -55,6 +64,10 @@ class Scenario:
     """The scenarios that it combines."""
     spread: float = GAIN_SPREAD
     """Share of what it gains by which its prediction may be off."""
+    baseline: Change | None = None
+    """The recorded program as the model behind `change` has it: what a prediction gains is its difference from that."""
+    most_slowed: float = math.inf
+    """How many times longer lower clocks can make matrix kernels at most, where the recordings show it."""
     least: float = 0.0
     """Share of the step that is left whatever the change gains."""
 
@@ -95,8 +108,11 @@ def all_copies(tape: Tape) -> Bool:
 
 
 def communication_free(tape: Tape) -> Tape:
-    """No collective at all: nobody waits for another rank, and compute that ran beside one is no longer slowed."""
-    return without(replace(apart(tape), duration=tape.alone), tape.communication)
+    """The program without its collectives: nobody waits for another rank, compute that ran beside one is no longer
+    slowed, and the host neither calls them nor waits in them."""
+    free = without_launches(replace(apart(tape), duration=tape.alone), tape.communication)
+    inside = contains(calling(tape.source.linked), tape.source.trace.api_calls.start[tape.call])
+    return with_dispatch(replace(free, waits=free.waits & ~inside), np.maximum(free.dispatch - tape.sending, 0))
 
 
 def communication_overlapped(tape: Tape) -> Tape:
@@ -236,9 +252,14 @@ def buckets(name: str, size: BucketSize) -> Scenario:
         name,
         rebucketed(size),
         f"gradients are reduced in messages {size}; what one takes is fitted to those recorded",
-        missing="sizes and times of the collectives do not tell what one of another size would take",
+        missing="sizes and times of the collectives do not tell what one of another size would take: a recording with "
+        "two bucket sizes, or with short messages (a barrier) in its steps, would",
         may_cost=True,
+        baseline=AS_RECORDED,
     )
+
+
+AS_RECORDED = rebucketed(None)
 
 
 def buckets_of(megabytes: float) -> Scenario:

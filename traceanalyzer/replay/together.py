@@ -12,16 +12,20 @@ from dataclasses import replace
 
 import numpy as np
 
+from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.ranks.matches import Matches, match_collectives
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.replay.recorded import make_tape
-from traceanalyzer.replay.tape import Tape
+from traceanalyzer.replay.tape import Tail, Tape
 from traceanalyzer.replay.typical_steps import typical_steps
 from traceanalyzer.trace import I64
 
 MAX_RANKS = 8
 """Of more, those that spend least in collectives are replayed: they arrive last, so the others wait for them."""
+
+OF_TIME = ("dispatch", "work", "loading", "reading", "sending", "profiling", "duration", "alone", "latency", "gap")
+"""Columns of a tape that say how long something takes."""
 
 
 def make_tapes(rated: Rated, peers: Sequence[Rated] = ()) -> tuple[Tape, ...]:
@@ -80,3 +84,9 @@ def _with_meetings(tape: Tape, position: I64, transfer: I64) -> Tape:
 def apart(tape: Tape) -> Tape:
     """Nobody waits for another rank: collectives only transfer."""
     return replace(tape, meeting=np.full_like(tape.meeting, -1))
+
+
+def nothing(tape: Tape) -> Tape:
+    """A rank that does nothing and meets nobody."""
+    idle = {name: np.zeros_like(getattr(tape, name)) for name in OF_TIME}
+    return replace(apart(tape), tail=Tail(0, 0, 0, 0), dependencies=Dependencies.none(len(tape.row)), **idle)

@@ -8,13 +8,14 @@ to the causes that do.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import IntervalSet, complement, measure, subtract, union
+from traceanalyzer.analysis.algebra.intervals import IntervalSet, clip, complement, intersect, measure, subtract, union
 from traceanalyzer.analysis.causes.gaps import REFILL_LAUNCHES, IdleCause, could_be_ahead, keeps_waiting
-from traceanalyzer.analysis.tables.budget import Budget, Idle
+from traceanalyzer.analysis.tables.budget import Budget, Idle, Waiting
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
 from traceanalyzer.base.figures import ms
 from traceanalyzer.replay.replayed_path import HostClock
@@ -22,8 +23,10 @@ from traceanalyzer.replay.scenarios import INPUT_READY, LAUNCHES_FREE, NO_HOST_S
 from traceanalyzer.replay.simulate import repetitions, run
 from traceanalyzer.replay.stretches import Pass
 from traceanalyzer.replay.tape import Tape
+from traceanalyzer.replay.waiting import in_last_repetition, waits_of, work_of
 from traceanalyzer.replay.whatif import Replay
 from traceanalyzer.trace import F64, I64, Bool
+from traceanalyzer.trace.distinct import distinct
 
 REMOVED = {
     IdleCause.INPUT: INPUT_READY,
@@ -36,38 +39,134 @@ REMOVED = {
 NOTHING = 0.05
 """A cause without which less than this share of its idle time is gone is none."""
 
+DEVICE_PARTS = ("compute", "transfer", "copy")
+"""What the device of a rank does that another one waits for, while it does not idle."""
+WAITING = "waiting"
+DEEPEST = 3
+"""Ranks that are followed one after the other: what is behind more of them is hardly anything."""
+
 Causes = dict[IdleCause, float]
 """Idle time by cause, ms."""
+Waited = dict[IdleCause | str, float]
+"""What a rank waits for others by what they do, ms: causes of their idle time, and `DEVICE_PARTS`."""
 
 
-class _Work(NamedTuple):
-    """What a device did within a window."""
+def partition(replay: Replay, recorded: Budget, device: int) -> tuple[Budget, Idle, Waiting | None]:
+    """Budget and causes of idle time of the step without the profiler, on a device; they sum to `replay.base_ms`. And
+    what of its exposed communication is waiting for other ranks, by what these do; None where one rank is replayed.
 
-    compute: IntervalSet
-    communication: IntervalSet
-    copies: IntervalSet
-    busy: IntervalSet
-
-
-def partition(replay: Replay, recorded: Budget, device: int) -> tuple[Budget, Idle]:
-    """Budget and causes of idle time of the step without the profiler, on a device; they sum to `replay.base_ms`.
-
-    `recorded` is the budget of the recorded step: its computation is this step's, too.
+    `recorded` is the budget of the recorded step: its computation is this step's, too, and it has no less communication
+    exposed: where ranks meet at another pace than they recorded, the rest is idle time for the same causes.
     """
-    tape, times = replay.typical[0], run(replay.typical, repetitions(replay.typical))[0]
-    window = (times.done[-2], times.done[-1])
-    work = _work(tape, times, device)
+    tapes = replay.typical
+    passes = run(tapes, repetitions(tapes))
+    tape, times, window = tapes[0], passes[0], (passes[0].done[-2], passes[0].done[-1])
+    work = work_of(tape, times, device)
     charged = _charged(tape, times, complement(window, work.busy), device)
+    exposed = clip(subtract(work.communication, work.compute), window)
+    waited = _waited(tapes, passes, exposed) if len(tapes) > 1 else {}
+    exposed_ms = ms(exposed.total / tape.steps)
+    beyond = max(exposed_ms - recorded.exposed_communication, 0.0)
+    _as_idle(charged, waited, beyond)
     busy = Budget(
         compute=recorded.compute,
-        exposed_communication=_per_step(tape, subtract(work.communication, work.compute), window),
+        exposed_communication=exposed_ms - beyond,
         exposed_copy=recorded.exposed_copy
         if not tape.communication.any()
         else _per_step(tape, subtract(subtract(work.copies, work.compute), work.communication), window),
         idle=0.0,
     )
     budget = fitted_to(busy, replay.base_ms)
-    return budget, idle_of(held_against(replay, charged), budget.idle)
+    own, others = _both_held_against(replay, charged, waited)
+    scale = budget.exposed_communication / busy.exposed_communication if busy.exposed_communication else 1.0
+    waiting = Waiting(**{_label(part): spent * scale for part, spent in others.items()}) if len(tapes) > 1 else None
+    return budget, idle_of(own, budget.idle), waiting
+
+
+def _as_idle(charged: Causes, waited: Waited, time: float) -> None:
+    """Counts so much of the communication as idle time (in place): of the waiting, by its causes."""
+    waits = sum(waited.values())
+    share = min(time / waits, 1.0) if waits else 0.0
+    for part, spent in waited.items():
+        charged[part if isinstance(part, IdleCause) else IdleCause.COMMUNICATION] += share * spent
+        waited[part] = (1.0 - share) * spent
+    charged[IdleCause.COMMUNICATION] += time - share * waits
+
+
+def _label(part: IdleCause | str) -> str:
+    return part.label if isinstance(part, IdleCause) else part
+
+
+def _waited(tapes: Sequence[Tape], passes: Sequence[Pass], exposed: IntervalSet) -> Waited:
+    """What the ranks that the first one waits for do more than it, ms a step; its own transfers are left out."""
+    run_ = _Run(tapes, passes)
+    whole = run_.followed(0, (0,))
+    waiting = ms(intersect(exposed, union(run_.waits[0].start, run_.waits[0].end)).total / tapes[0].steps)
+    total = sum(whole.values())
+    return {part: waiting * time / total if total else 0.0 for part, time in whole.items()}
+
+
+class _Run:
+    """The last repetition of ranks that were replayed together."""
+
+    def __init__(self, tapes: Sequence[Tape], passes: Sequence[Pass]) -> None:
+        self.tapes, self.passes = tapes, passes
+        self.period = passes[0].done[-1] - passes[0].done[-2]
+        self.waits = waits_of(tapes, passes, self.period)
+        self.devices = [tape.source.timed.device or 0 for tape in tapes]
+        self.works = [work_of(*one) for one in zip(tapes, passes, self.devices, strict=True)]
+
+    def followed(self, rank: int, trail: tuple[int, ...]) -> Waited:
+        """What others do more than a rank while it waits for them, ms a step."""
+        found: Waited = dict.fromkeys((*DEVICE_PARTS, *IdleCause), 0.0)
+        waits = self.waits[rank]
+        for other in distinct(waits.rank).tolist():
+            mine = waits.rank == other
+            since = waits.since[mine]
+            own, theirs = (
+                self._spent(one, union(since, times[mine])) for one, times in ((rank, waits.start), (other, waits.end))
+            )
+            more = {part: max(time - own[part], 0.0) for part, time in theirs.items()}
+            waited = more.pop(WAITING)
+            if waited and other not in trail and len(trail) < DEEPEST:
+                behind = self.followed(other, (*trail, other))
+                scale = waited / (sum(behind.values()) or 1.0)
+                more = {part: time + scale * behind[part] for part, time in more.items()}
+            late = ms((waits.end - waits.start)[mine].sum() / self.tapes[rank].steps)
+            scale = late / (sum(more.values()) or 1.0)
+            for part, time in more.items():
+                found[part] += scale * time
+        return found
+
+    def _spent(self, rank: int, when: IntervalSet) -> Waited:
+        """What a rank did in these times, ms a step."""
+        tape, work, times = self.tapes[rank], self.works[rank], self.passes[rank]
+        left, spent = in_last_repetition(when, times.done[-2], self.period), dict.fromkeys(IdleCause, 0.0)
+        result: Waited = {}
+        waiting = union(self.waits[rank].start, self.waits[rank].end)
+        sets = (work.compute, subtract(work.communication, waiting), work.copies, waiting)
+        for part, busy in zip((*DEVICE_PARTS, WAITING), sets, strict=True):
+            result[part] = ms(intersect(left, busy).total / tape.steps)
+            left = subtract(left, busy)
+        result.update(_charged(tape, times, left, self.devices[rank]).items() if len(left.start) else spent.items())
+        return result
+
+
+def _both_held_against(replay: Replay, own: Causes, waited: Waited) -> tuple[Causes, Waited]:
+    """The causes of a rank's idle time, and of what it waits for others, held against the replay together."""
+    before = {cause: own[cause] + waited.get(cause, 0.0) for cause in IdleCause}
+    after = held_against(replay, before)
+    kept = {cause: min(after[cause] / before[cause], 1.0) if before[cause] else 0.0 for cause in IdleCause}
+    gained = {cause: max(after[cause] - before[cause], 0.0) for cause in IdleCause}
+
+    def checked(part: Mapping[Any, float]) -> Causes:
+        lost = sum(part[cause] * (1.0 - kept[cause]) for cause in IdleCause)
+        share = lost / (sum(gained.values()) or 1.0)
+        return {cause: part[cause] * kept[cause] + share * gained[cause] for cause in IdleCause}
+
+    left = dict(waited)
+    left.update(checked(waited).items() if waited else ())
+    return checked(own), left
 
 
 def with_recorded_causes(budget: Budget, idle: Idle, step_ms: float) -> tuple[Budget, Idle]:
@@ -115,15 +214,6 @@ def held_against(replay: Replay, charged: Causes) -> Causes:
             result[most] += result[cause]
             result[cause] = 0.0
     return result
-
-
-def _work(tape: Tape, times: Pass, device: int) -> _Work:
-    here = tape.source.trace.device_ops.device[tape.row] == device
-    start, end = np.array(times.came, np.int64), np.array(times.end, np.int64)
-    runs = here & (end > start)
-    kinds = (tape.compute, tape.communication, tape.copy)
-    compute, communication, copies = (union(start[runs & kind], end[runs & kind]) for kind in kinds)
-    return _Work(compute, communication, copies, union(start[runs], end[runs]))
 
 
 def _per_step(tape: Tape, intervals: IntervalSet, window: tuple[int, int]) -> float:

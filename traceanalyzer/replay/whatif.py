@@ -279,12 +279,14 @@ class Replay:
 
     def _changed_ms(self, scenario: Scenario, changed: Sequence[Tape], tapes: Sequence[Tape], limited: float) -> float:
         times = step_times_ns(changed)
-        lower = slowed(changed, self.duty, duties(changed, times), limited)
+        lower = slowed(changed, self.duty, duties(changed, times), limited, scenario.most_slowed)
         times = times if lower is None else step_times_ns(lower)
         if scenario.hides is not None:
             least = least_times_ns(tapes, changed, scenario.hides, rest=not scenario.parts)
             times = [max(pair) for pair in zip(times, least, strict=True)]
-        return scenario.step_of_run(times) / NS_PER_MS * self.scale
+        step = scenario.step_of_run(times) / NS_PER_MS * self.scale
+        as_modelled = None if scenario.baseline is None else _changed(scenario.baseline, tapes)
+        return step if as_modelled is None else step * step_ms(tapes) / step_ms(as_modelled)
 
     @cached_property
     def duty(self) -> list[float]:

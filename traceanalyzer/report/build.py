@@ -26,18 +26,20 @@ from traceanalyzer.trace.hardware import GIGA
 from traceanalyzer.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from traceanalyzer.analysis.tables.path_rows import PathRow, PathTime
     from traceanalyzer.diagnosis.diagnose import Diagnosis
     from traceanalyzer.diagnosis.finding import Finding, Recommendation
     from traceanalyzer.diagnosis.measurements import Measurements
     from traceanalyzer.diagnosis.selection import Knowledge, Measured, Selection
-    from traceanalyzer.trace import Run, Trace
+    from traceanalyzer.trace import Failure, Run, Trace
 
 NOT_KNOWN = "The {} without the profiler, which slows the host, is not known"
 
 
+NAMED_FAILURES = 8
+"""Files that could not be read, named one by one."""
 NOTED_MISSING = 0.001
 """Share of launches without their kernels that is worth a note."""
 
@@ -190,9 +192,18 @@ def _roofline_notes(m: Measurements) -> list[str]:
     return notes
 
 
+def _unreadable(failures: Sequence[Failure]) -> str:
+    """The files that could not be read, in a sentence, and why that is so of the first."""
+    if len(failures) == 1:
+        return f"{failures[0].path} could not be read: {failures[0].message}"
+    shown = ", ".join(failure.path for failure in failures[:NAMED_FAILURES])
+    more = f" and {len(failures) - NAMED_FAILURES} more" if len(failures) > NAMED_FAILURES else ""
+    return f"{len(failures)} files could not be read, {shown}{more}: {failures[0].message}"
+
+
 def _notes(run: Run, m: Measurements) -> list[str]:
     steps, collected = m.timed.steps, m.trace.collected
-    notes = [f"{failure.path} could not be read: {failure.message}" for failure in run.failures]
+    notes = [_unreadable(run.failures)] if run.failures else []
     if m.profiled is not None:
         return [*notes, *profiled_notes(m.profiled)]
     notes += recording_notes(m)

@@ -30,6 +30,12 @@ SHOWN_SHARE = 0.01
 """Parts of the step below this are not on the first screen."""
 LONGEST_NAME = 40
 """Characters of GPUs' names on the first screen."""
+WAITING = "waiting for ranks"
+OF_COMMUNICATION = {
+    "transfer": "time in collectives at which all ranks had arrived",
+    WAITING: "time in collectives of which another rank had not arrived yet",
+}
+"""What the parts of exposed communication mean."""
 CLEAR, LIKELY = 0.75, 0.5
 """From here on a verdict is clear, likely; below it is a close call."""
 IN_HEADER = (
@@ -76,12 +82,25 @@ GLOSSARY = (
 
 @dataclass(frozen=True)
 class Share:
-    """A part of the step's wall-clock time. `within` marks a part of the part above it."""
+    """A part of the step's wall-clock time. `within` is the part that it is a part of, where it is one."""
 
     label: str
     ms: float
     share: float
-    within: bool = False
+    within: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its label, with what it is a part of."""
+        return f"{self.within}: {self.label}" if self.within else self.label
+
+    @property
+    def colour(self) -> str:
+        """The CSS variable's name."""
+        name = self.label.partition(" for ")[0].replace(" ", "-")
+        return {"waiting": "idle-communication", "transfer": "communication"}.get(
+            name, f"{self.within}-{name}" if self.within else name
+        )
 
 
 def whole(report: Report) -> str:
@@ -147,6 +166,8 @@ def screen_caveats(report: Report) -> list[str]:
     return [text for text in caveats(report) if not text.startswith(IN_HEADER)]
 
 
+ONE_BY_ONE = 8
+"""Recordings of one kind that are listed one by one where nothing is wrong with them."""
 STEPS_FOR_P95, STEPS_FOR_P99 = 20, 100
 """Of fewer a percentile is the slowest step in other words: people are not shown it."""
 
@@ -220,14 +241,39 @@ def budget(report: Report) -> list[Share]:
     (spent, idle), total = _parts(report), step_ms(report)
     if spent is None or not total:
         return []
-    parts = [_share(f.name, getattr(spent, f.name), total) for f in dataclasses.fields(Budget)]
+    parts = []
+    for f in dataclasses.fields(Budget):
+        parts.append(_share(f.name, getattr(spent, f.name), total))
+        if f.name == "exposed_communication" and (waiting := waiting_ms(report)):
+            times = (parts[-1].ms - waiting, waiting)
+            named = zip(OF_COMMUNICATION, times, strict=True)
+            parts += [_share(name, max(ms, 0.0), total, "communication") for name, ms in named]
     if idle is not None:
-        causes = [_share(f.name, getattr(idle, f.name), total, True) for f in dataclasses.fields(Idle)]
+        causes = [_share(f.name, getattr(idle, f.name), total, "idle") for f in dataclasses.fields(Idle)]
         parts += sorted((c for c in causes if c.ms > 0), key=lambda c: -c.ms)
     return parts
 
 
-def _share(name: str, ms: float, total: float, within: bool = False) -> Share:
+def finest(parts: list[Share]) -> list[Share]:
+    """Those that are not shown by their own parts."""
+    split = {part.within for part in parts}
+    return [part for part in parts if part.within or not any(part.label.endswith(of) for of in split if of)]
+
+
+def waiting_ms(report: Report) -> float | None:
+    """What of the exposed communication of the step that the report speaks of is waiting for other ranks, ms; None
+    where that is not known."""
+    metrics = report.metrics
+    if report.summary.basis == "unprofiled":
+        waiting = metrics.unprofiled.waiting_ms if metrics.unprofiled else None
+        return None if waiting is None else waiting.total
+    time, spent = metrics.communication, metrics.budget_ms
+    if time is None or spent is None or time.waiting_ms is None or not time.total_ms:
+        return None
+    return spent.exposed_communication * min(time.waiting_ms / time.total_ms, 1.0)
+
+
+def _share(name: str, ms: float, total: float, within: str = "") -> Share:
     return Share(label(name), ms, ms / total, within)
 
 
@@ -368,6 +414,29 @@ def damage(item: Input) -> str:
     }
     parts = [f"{figure(health.events)} events", *(f"{figure(n)} {what}" for what, n in counts.items() if n)]
     return ", ".join(parts) + ("; cut off before its end: copy or export it again" if health.truncated else "")
+
+
+def files(report: Report) -> list[tuple[str, str, str, str, Input]]:
+    """What was read: path, kind, rank, what of it, and one of the inputs meant. Of many the whole ones of a kind are
+    one entry."""
+    whole: dict[str, list[Input]] = {}
+    for item in report.inputs:
+        whole.setdefault("" if is_damaged(item) else item.kind, []).append(item)
+    found = []
+    for kind, items in whole.items():
+        together = [items] if kind and len(items) > ONE_BY_ONE else [[item] for item in items]
+        found += [_file(some) for some in together]
+    return found
+
+
+def _file(some: list[Input]) -> tuple[str, str, str, str, Input]:
+    first, ranks = some[0], sorted(item.rank for item in some if item.rank is not None)
+    if len(some) == 1:
+        return first.path, first.kind, "-" if first.rank is None else str(first.rank), damage(first), first
+    events, skipped = (sum(getattr(item.health, name) for item in some) for name in ("events", "skipped"))
+    what = f"whole, {figure(events)} events in all" + (f", {figure(skipped)} left out on purpose" if skipped else "")
+    rank = f"{ranks[0]} to {ranks[-1]}" if ranks else "-"
+    return f"{first.path} and {len(some) - 1} more", first.kind, rank, what, first
 
 
 def all_notes(report: Report) -> list[str]:

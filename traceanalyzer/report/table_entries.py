@@ -106,7 +106,7 @@ def _traffic(of: Measured, _: Measurements, __: RowFilter) -> list[Any]:
 TABLES = (
     Table(
         "ranks", "Ranks", "analysis.ranks.compare.RankRow",
-        lambda of, _, __: list(of.ranks.rows) if len(of.ranks.rows) > 1 else [],
+        lambda of, _, __: [of.ranks.rows[i] for i in of.ranks.worst_first] if len(of.ranks.rows) > 1 else [],
         "One rank was recorded.",
     ),
     Table(

@@ -86,6 +86,8 @@ def _bandwidth(used: Utilisation | None) -> str:
 
 TABLE_ROWS = 5
 """Rows of a table within the report in a terminal; the table's own command prints all."""
+LONGER = {"Ranks": 11}
+"""Tables with more: the critical rank and the ten that hold up the run most."""
 OPEN_ROWS = 8
 """The table of devices stays open up to this long; others are folded."""
 SEVERITY_STYLES = {"high": "bold red", "medium": "yellow", "low": "", "info": "dim"}
@@ -165,5 +167,5 @@ def _table(
     title: str, rows: Sequence[Any], report: Report, weight: Weight = Weight.FIGURES, *, folded: bool = False,
     **of_table: Any,
 ) -> Section:  # fmt: skip
-    table = Table(rows, origin_ns=outline.moments_origin(report), limit=TABLE_ROWS, **of_table)
+    table = Table(rows, origin_ns=outline.moments_origin(report), limit=LONGER.get(title, TABLE_ROWS), **of_table)
     return Section(title, [table], is_minor=True, folded=folded, weight=weight)

@@ -136,6 +136,8 @@ class Failure:
 
     path: str
     message: str
+    rank: int | None = None
+    """Whose recording it is, as far as its name tells."""
 
 
 @dataclass(frozen=True)

@@ -287,3 +287,38 @@ def test_collectives_that_carry_their_number_are_matched_by_it():
     matches = match_collectives([measure(trace).timed for trace in traces])
     assert len(matches) == 11
     assert np.all(np.abs(matches.end[:, 0] - matches.end[:, 1]) < 1000)
+
+
+def by_turns(rank: int, late: tuple[float, ...], world: int = 3) -> Trace:
+    """A step for each of these delays: so long after 100 us the rank is at the collective."""
+    builder = Ranked()
+    for i, delay in enumerate(late):
+        at = STEP * i
+        builder.annotation(f"ProfilerStep#{i}", at, at + STEP)
+        builder.launched(GEMM, at + 20, at + 100 + delay, at + 5)
+        builder.collective(at + 100 + delay, at + 950, at + 10, ranks=world)
+    return builder.trace(rank, world, epoch_ns=EPOCH)
+
+
+def test_ranks_that_take_turns_are_all_named_with_what_each_costs() -> None:
+    result = compare(by_turns(0, (400, 0) * 4), by_turns(1, (0, 300) * 4), by_turns(2, (50, 50) * 4))
+    assert [row.straggler for row in result.rows] == [True, True, False]
+    assert [(one.position, one.gain_ms) for one in result.late] == [
+        (0, pytest.approx(0.175, rel=0.01)),
+        (1, pytest.approx(0.125, rel=0.01)),
+    ]
+    assert result.critical == 0
+
+
+def test_one_hiccup_is_no_straggler() -> None:
+    result = compare(by_turns(0, (0, 0, 800, 0)), by_turns(1, (5, 0, 0, 5)), by_turns(2, (0, 5, 0, 0)))
+    assert result.late == ()
+    assert not any(row.straggler for row in result.rows)
+
+
+def test_a_rank_costs_what_it_comes_later_than_the_last_but_one() -> None:
+    """Two slow ranks hold up the third alike: without one of them nothing is gained."""
+    slow = (400,) * 4
+    assert compare(by_turns(0, slow), by_turns(1, slow), by_turns(2, (0,) * 4)).late == ()
+    (late,) = compare(by_turns(0, (600,) * 4), by_turns(1, slow), by_turns(2, (0,) * 4)).late
+    assert (late.position, late.gain_ms) == (0, pytest.approx(0.2, rel=0.01))

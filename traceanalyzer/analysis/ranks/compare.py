@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice, pairwise
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import measure, union
+from traceanalyzer.analysis.ranks.late import LateRank, gains_ms, late_ranks
 from traceanalyzer.analysis.ranks.matches import Matches, match_collectives
-from traceanalyzer.analysis.ranks.skew import CollectiveSkew, arrivals, skew_rows
+from traceanalyzer.analysis.ranks.skew import Arrivals, CollectiveSkew, arrivals, skew_rows
 from traceanalyzer.analysis.time.extent import extent
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base.figures import NS_PER_US, metric, ms
@@ -45,6 +47,13 @@ class RankRow:
 
     rank: int | None = metric("rank of the process; where no rank was recorded its position among the inputs")
     device: int | None = metric("CUDA ordinal of the device; null without device work")
+    gain_ms: float | None = metric(
+        "what the run would gain a step if the rank came to no collective later than the last but one; null where none "
+        "were matched",
+        "ms",
+        default=None,
+        kw_only=True,
+    )
     step_mean_ms: float | None = metric("mean step time; null without steps", "ms")
     step_median_ms: float | None = metric("median step time; null without steps", "ms")
     compute_ms: float = metric("time with compute on the device a step (0 without device work)", "ms")
@@ -58,7 +67,10 @@ class RankRow:
         "time a step in collectives at which all ranks had arrived; null where none were matched", "ms"
     )
     idle_ms: float | None = metric("time a step without work on the device; null without device work", "ms")
-    straggler: bool = metric("whether it holds up the run: its step is the longest, or the others wait for it")
+    straggler: bool = metric(
+        "whether it holds up the run: without what it is late by, again and again, the run would gain 5 % of the step "
+        "or more; where ranks share no collectives its step is the longest"
+    )
 
 
 CLOCK_TOLERANCE_NS = 10 * 10**9
@@ -81,17 +93,28 @@ class RankComparison:
     offset_ns: tuple[int, ...] | None = None
     """What to subtract from each recording's times to have them on the first one's clock; None where that is not
     known."""
+    late: tuple[LateRank, ...] = ()
+    """The ranks that hold up the run at matched collectives, by what it would gain; several take turns."""
     waited_ns: tuple[tuple[int, ...] | None, ...] = ()
     """What each recording waited in each of its steps, in matched collectives; None where none were matched."""
 
+    @property
+    def worst_first(self) -> list[int]:
+        """Positions of the recordings: the critical one, then by what the run would gain, then by what they wait."""
 
-def compare_ranks(recordings: Sequence[Timed]) -> RankComparison:
-    """Compare the ranks of one run (at least one recording).
+        def key(i: int) -> tuple[bool, float, float]:
+            return i != self.critical, -(self.rows[i].gain_ms or 0.0), self.rows[i].waiting_ms or 0.0
 
-    The critical rank is the one that waits least for the others in matched collectives, where they wait markedly
-    longer; where none are matched the one with the longest mean step, where it differs from the shortest by more than
-    noise, or else the one that computes markedly longer than the others (stages of a pipeline have equal steps); else
-    the first with work on a device.
+        return sorted(range(len(self.rows)), key=key)
+
+
+def compare_ranks(recordings: Sequence[Timed], unread: Sequence[int] = ()) -> RankComparison:
+    """Compare the ranks of one run (at least one recording); `unread` are ranks whose files could not be read.
+
+    The critical rank is the one without which the run would gain most, else the one that waits least for the others in
+    matched collectives, where they wait markedly longer; where none are matched the one with the longest mean step,
+    where it differs from the shortest by more than noise, or else the one that computes markedly longer than the others
+    (stages of a pipeline have equal steps); else the first with work on a device.
     """
     doubt = why_not_one_run([timed.trace for timed in recordings])
     if doubt:
@@ -103,9 +126,14 @@ def compare_ranks(recordings: Sequence[Timed]) -> RankComparison:
     matches = match_collectives(recordings) if len(recordings) > 1 else None
     by_step: list[tuple[I64, I64] | None] = [None] * len(recordings)
     skew: list[CollectiveSkew] = []
+    late: tuple[LateRank, ...] = ()
+    gains: F64 | None = None
     if matches is not None and len(matches):
-        by_step = [_waiting_and_transfer(timed, matches, i) for i, timed in enumerate(recordings)]
-        skew = skew_rows(matches, labels, max(timed.steps.steady_count for timed in recordings))
+        came, steps = arrivals(matches), max(timed.steps.steady_count for timed in recordings)
+        by_step = [_waiting_and_transfer(timed, matches, came, i) for i, timed in enumerate(recordings)]
+        skew = skew_rows(matches, came, labels, steps)
+        gains = gains_ms(matches, came, steps)
+        late = late_ranks(matches, came, gains, max(_mean_step_ms(timed) for timed in recordings))
     spent = [_in_a_steady_step(timed, spent) for timed, spent in zip(recordings, by_step, strict=True)]
     if not any(by_step):
         spent = _of_different_steps(recordings) or spent
@@ -114,14 +142,19 @@ def compare_ranks(recordings: Sequence[Timed]) -> RankComparison:
     critical = _awaited(recordings, waiting) if any(waiting) else _slowest(recordings)
     if critical is None and not any(waiting):
         critical = _busiest(recordings)
-    rows = [_row(timed, labels[i], *spent[i], i == critical) for i, timed in enumerate(recordings)]
-    notes = [*_missing(recordings, labels), *(_clock_notes(matches, labels) if matches is not None else [])]
+    critical = late[0].position if late else critical
+    holding = {one.position for one in late} if any(by_step) else {critical}
+    rows = [_row(timed, labels[i], *spent[i], i in holding) for i, timed in enumerate(recordings)]
+    if gains is not None:
+        rows = [replace(row, gain_ms=gain) for row, gain in zip(rows, gains.tolist(), strict=True)]
+    notes = [*_missing(recordings, labels, unread), *(_clock_notes(matches, labels) if matches is not None else [])]
     return RankComparison(
         tuple(rows),
         _first_with_work(recordings) if critical is None else critical,
         tuple(skew),
         tuple(notes),
         _offsets(recordings, matches),
+        late,
         tuple(None if one is None else tuple(one[0].tolist()) for one in by_step),
     )
 
@@ -172,15 +205,18 @@ def _row(timed: Timed, label: int | None, waiting: float | None, transfer: float
     )
 
 
-def _waiting_and_transfer(timed: Timed, matches: Matches, rank: int) -> tuple[I64, I64] | None:
+def _mean_step_ms(timed: Timed) -> float:
+    return ms(float(timed.steps.duration[timed.steps.steady].mean()))
+
+
+def _waiting_and_transfer(timed: Timed, matches: Matches, came: Arrivals, rank: int) -> tuple[I64, I64] | None:
     """Time of each step that a rank waited in matched collectives, and that they transferred, ns."""
     here, steps = matches.present[:, rank], timed.steps
     if not here.any():
         return None
-    _, last = arrivals(matches)
     offset = matches.clocks.offset[rank]
     start, end = matches.start[here, rank] + offset, matches.end[here, rank] + offset
-    moving = measure(union(np.minimum(last[here] + offset, end), end), steps.start, steps.end)
+    moving = measure(union(np.minimum(came.last[here] + offset, end), end), steps.start, steps.end)
     return measure(union(start, end), steps.start, steps.end) - moving, moving
 
 
@@ -271,21 +307,25 @@ def _awaited(recordings: Sequence[Timed], waiting: Sequence[float | None]) -> in
         return None
     least = min(known, key=known.__getitem__)
     others = float(np.median([w for i, w in known.items() if i != least]))
-    step = float(recordings[least].steps.duration[recordings[least].steps.steady].mean())
-    return least if others - known[least] > WAITING_SHARE * ms(step) else None
+    return least if others - known[least] > WAITING_SHARE * _mean_step_ms(recordings[least]) else None
 
 
-def _missing(recordings: Sequence[Timed], labels: list[int]) -> list[str]:
+def _missing(recordings: Sequence[Timed], labels: list[int], unread: Sequence[int]) -> list[str]:
     notes = []
     twice = sorted(label for label, claims in Counter(labels).items() if claims > 1)
     if twice:
         notes.append(f"More than one recording says it is rank {_listed(twice)}; they may not be of one run.")
     world = max(timed.trace.process.world_size or 0 for timed in recordings)
-    count = world - len({label for label in labels if 0 <= label < world})
-    if count and len(recordings) > 1:
+    known = {label for label in labels if 0 <= label < world}
+    broken = sorted({rank for rank in unread if 0 <= rank < world} - known)
+    count = world - len(known) - len(broken)
+    if (count or broken) and len(recordings) > 1:
+        first = _first_missing(world, {*known, *broken}, count)
+        gone = [f"{count} of {world} ranks are missing ({first})"] if count else []
+        gone += [f"the files of {len(broken)} of {world} ranks could not be read ({_listed(broken)})"] if broken else []
+        text = ", and ".join(gone)
         notes.append(
-            f"{count} of {world} ranks are missing ({_first_missing(world, set(labels), count)}): who is waited for, "
-            "and for how long, is known among the others only."
+            f"{text[0].upper()}{text[1:]}: who is waited for, and for how long, is known among the others only."
         )
     elif count:
         notes.append(

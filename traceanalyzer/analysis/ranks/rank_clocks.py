@@ -65,17 +65,27 @@ def align_clocks(epochs: Sequence[int], end: I64, present: Bool) -> Clocks:
 def _most_shared_first(present: Bool) -> Iterator[tuple[int, int, int]]:
     """Each recording but the first, with the one before it (or the first) that it shares most collectives with, and
     how many: a spanning tree, grown by its strongest edge (Prim)."""
-    shared = present.T.astype(np.int64) @ present.astype(np.int64)
-    reference, most = np.zeros(len(shared), np.int64), shared[0].copy()
-    left = np.ones(len(shared), bool)
-    left[0] = False
-    while left.any():
+    _, first, times = np.unique(np.packbits(present, axis=1), axis=0, return_index=True, return_counts=True)
+    groups = [np.flatnonzero(row) for row in present[first]]
+    of_rank: list[list[int]] = [[] for _ in range(present.shape[1])]
+    for group, ranks in enumerate(groups):
+        for rank in ranks.tolist():
+            of_rank[rank].append(group)
+    count = present.shape[1]
+    reference, most, left = np.zeros(count, np.int64), np.zeros(count, np.int64), np.ones(count, bool)
+    rank = 0
+    while True:
+        left[rank] = False
+        shared = np.zeros(count, np.int64)
+        for group in of_rank[rank]:
+            shared[groups[group]] += times[group]
+        closer = left & ((shared > most) | ((shared == most) & (rank < reference)))
+        reference[closer], most[closer] = rank, shared[closer]
+        if not left.any():
+            return
         best = np.flatnonzero(left & (most == most[left].max()))
         rank = int(best[reference[best].argmin()])
         yield int(reference[rank]), rank, int(most[rank])
-        left[rank] = False
-        closer = left & ((shared[rank] > most) | ((shared[rank] == most) & (rank < reference)))
-        reference[closer], most[closer] = rank, shared[rank][closer]
 
 
 def _median(values: I64) -> tuple[int, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,15 +43,32 @@ class CollectiveSkew:
     )
 
 
-def arrivals(matches: Matches) -> tuple[I64, I64]:
-    """When the first and when the last rank arrived at each collective, ns on the common clock."""
-    limits = np.iinfo(np.int64)
-    first = np.where(matches.present, matches.start, limits.max).min(axis=1)
-    last = np.where(matches.present, matches.start, limits.min).max(axis=1)
-    return first, last
+class Arrivals(NamedTuple):
+    """Who came when to each matched collective, ns on the common clock."""
+
+    first: I64
+    second: I64
+    """When the last but one came; where one rank takes part that one."""
+    last: I64
+    late: I64
+    """Position of the rank that came last, the first of several."""
 
 
-def skew_rows(matches: Matches, labels: Sequence[int], steps: int) -> list[CollectiveSkew]:
+def arrivals(matches: Matches) -> Arrivals:
+    """Of all collectives, in one pass."""
+    limits, there = np.iinfo(np.int64), matches.present
+    first = np.where(there, matches.start, limits.max).min(axis=1, initial=limits.max)
+    came = np.where(there, matches.start, limits.min)
+    if not len(came):
+        return Arrivals(first, first, first, first)
+    late, index = came.argmax(axis=1), np.arange(len(came))
+    last = came[index, late]
+    came[index, late] = limits.min
+    second = came.max(axis=1)
+    return Arrivals(first, np.where(second > limits.min, second, last), last, late)
+
+
+def skew_rows(matches: Matches, came: Arrivals, labels: Sequence[int], steps: int) -> list[CollectiveSkew]:
     """A row for each sort of matched collective, by transfer plus skew; `labels` name the ranks."""
     groups = {name: i for i, name in enumerate(dict.fromkeys(matches.group))}
     group = np.array([groups[name] for name in matches.group], np.int64)
@@ -58,17 +76,16 @@ def skew_rows(matches: Matches, labels: Sequence[int], steps: int) -> list[Colle
     _, members = np.unique(matches.present, axis=0, return_inverse=True)
     chosen = np.flatnonzero(matches.steady)
     keys = (matches.kind, group, matches.bytes, matches.group_size, members.reshape(-1))
-    rows = [_row(matches, labels, steps, chosen[part]) for part in Groups.of(*(key[chosen] for key in keys)).rows]
+    rows = [_row(matches, came, labels, steps, chosen[part]) for part in Groups.of(*(key[chosen] for key in keys)).rows]
     return sorted(rows, key=lambda row: -(row.transfer_ms + row.skew_ms))
 
 
-def _row(matches: Matches, labels: Sequence[int], steps: int, chosen: I64) -> CollectiveSkew:
-    first, last = (arrival[chosen] for arrival in arrivals(matches))
+def _row(matches: Matches, came: Arrivals, labels: Sequence[int], steps: int, chosen: I64) -> CollectiveSkew:
+    first, last = came.first[chosen], came.last[chosen]
     present, one = matches.present[chosen], int(chosen[0])
     end = np.where(present, matches.end[chosen], np.iinfo(np.int64).min).max(axis=1)
     transfer, skew = np.maximum(end - last, 0), last - first
-    late = np.where(present, matches.start[chosen], np.iinfo(np.int64).min).argmax(axis=1)
-    often = np.bincount(late)
+    often = np.bincount(came.late[chosen])
     members, size = int(present[0].sum()), int(matches.group_size[one])
     return CollectiveSkew(
         collective=KINDS[matches.kind[one]],

@@ -7,6 +7,7 @@ partition, so the parts sum to the step.
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from typing import Literal
 
 import numpy as np
@@ -71,6 +72,28 @@ class Idle:
 
 
 @dataclass(frozen=True)
+class Waiting:
+    """What of `Budget.exposed_communication` is waiting for other ranks, by what the rank that came last was doing, or,
+    where that one waited itself, the one that it waited for."""
+
+    compute: float = metric("it computed", "ms")
+    transfer: float = metric("it transferred in another collective", "ms")
+    copy: float = metric("it copied memory", "ms")
+    launch: float = metric("its host issued work too slowly", "ms")
+    sync: float = metric("its host had waited for its device, so nothing was queued", "ms")
+    input: float = metric("its host was waiting for or preparing input data", "ms")
+    host: float = metric("its host did other work between launches (Python, allocation, I/O)", "ms")
+    communication: float = metric("it waited for communication on the host", "ms")
+    profiler: float = metric("the profiler's own work", "ms")
+    other: float = metric("the recordings do not tell", "ms")
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return float(sum(astuple(self)))
+
+
+@dataclass(frozen=True)
 class Unprofiled:
     """The mean steady-state step without the profiler, in the same parts as the recorded one."""
 
@@ -82,6 +105,12 @@ class Unprofiled:
     )
     budget_ms: Budget = metric("the step's wall-clock time by what the device did, summing to it", "ms")
     idle_ms: Idle = metric("its idle time by cause, summing to `budget_ms.idle`", "ms")
+    waiting_ms: Waiting | None = metric(
+        "what of `budget_ms.exposed_communication` is waiting for other ranks, by cause; the rest is transfer; null "
+        "where ranks were not replayed together",
+        "ms",
+        default=None,
+    )
 
 
 @dataclass(frozen=True)
@@ -92,6 +121,7 @@ class Step:
     step_ms: float
     budget: Budget | None
     idle: Idle | None
+    waiting: Waiting | None = None
 
 
 def step_time(steps: Steps) -> StepTime | None:

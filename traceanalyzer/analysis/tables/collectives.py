@@ -32,6 +32,14 @@ class CommunicationTime:
     total_ms: float = metric("time with at least one collective on the device (union of intervals)", "ms")
     exposed_ms: float = metric("part of it without compute beside it", "ms")
     overlap_share: float | None = metric("share of communication time hidden by compute; null without any", "share")
+    transfer_ms: float | None = metric(
+        "part of `total_ms` at which all ranks had arrived; null where the ranks were not compared", "ms", default=None
+    )
+    waiting_ms: float | None = metric(
+        "part of `total_ms` in which another rank had not arrived yet; null where the ranks were not compared",
+        "ms",
+        default=None,
+    )
     tail_ms: float | None = metric(
         "part of `exposed_ms` behind the backward pass: after its last kernel, before the optimizer or the next "
         "forward pass begins; null where no backward pass is known",

@@ -16,7 +16,7 @@ from traceanalyzer.diagnosis.remedies.program import (
 )
 from traceanalyzer.diagnosis.remedies.remedy import Offer, remedy
 from traceanalyzer.diagnosis.words import Words, everywhere
-from traceanalyzer.replay.changes.communication.buckets import BucketSize, rebucketed
+from traceanalyzer.replay.changes.communication.buckets import BucketSize, cost_of, rebucketed, reduced_bytes
 from traceanalyzer.replay.changes.communication.collectives import (
     MOST_OVERLAP_COST,
     OVERLAP_COST,
@@ -62,6 +62,7 @@ LARGER = Scenario(
     "recorded, else as fast as the fastest of them",
     missing="sizes and times of the collectives do not tell",
     may_cost=True,
+    baseline=rebucketed(None, at_recorded_rate=True),
     spread=OF_MOVES,
 )
 CAP_LARGER = everywhere("Reduce larger buckets: DistributedDataParallel(..., bucket_cap_mb=25) or more.")
@@ -73,10 +74,19 @@ WRAP = everywhere(
 @remedy("larger_buckets", "communication", EXPOSED, LEAST_OF_MESSAGES)
 def larger_buckets(m: Measurements) -> Offer | None:
     """Where gradients are reduced in buckets that are smaller than DDP's usual ones, or each by itself."""
+    return Offer(CAP_LARGER if program(m).ddp else WRAP, LARGER) if small_buckets(m) else None
+
+
+def small_buckets(m: Measurements) -> bool:
+    """Whether gradients are reduced in buckets that are smaller than DDP's usual ones."""
     size = median_bucket(m)
-    if size is None or size >= USUAL_BUCKET_BYTES or not reduced_by_hooks(m):
-        return None
-    return Offer(CAP_LARGER if program(m).ddp else WRAP, LARGER)
+    return size is not None and size < USUAL_BUCKET_BYTES and reduced_by_hooks(m)
+
+
+def untold_buckets(m: Measurements) -> bool:
+    """Whether buckets are small, and nothing tells how much of their time is latency."""
+    tape = tape_of(m)
+    return tape is not None and small_buckets(m) and cost_of(tape, reduced_bytes(tape)) is None
 
 
 SMALLER = Scenario(

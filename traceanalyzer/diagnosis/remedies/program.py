@@ -110,7 +110,7 @@ def median_bucket(m: Measurements) -> int | None:
 
 def waiting_share(m: Measurements) -> float | None:
     """Share of this rank's communication in which another rank had not arrived; None where ranks were not compared."""
-    row = None if m.ranks is None else next((r for r in m.ranks.rows if r.rank == m.trace.rank), None)
+    row = m.rank_row
     if row is None or row.waiting_ms is None or row.transfer_ms is None or not row.waiting_ms + row.transfer_ms:
         return None
     return row.waiting_ms / (row.waiting_ms + row.transfer_ms)

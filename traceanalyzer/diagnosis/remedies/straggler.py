@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -19,10 +20,10 @@ from traceanalyzer.replay.changes.data.loading import not_faster_than
 from traceanalyzer.replay.changes.edits import Change, retimed
 from traceanalyzer.replay.changes.syncs.syncs import is_read
 from traceanalyzer.replay.host_speed import SAME_PROGRAM, evenly_fast, host_scaled
-from traceanalyzer.replay.scenarios import NO_STRAGGLER, Scenario, lower_median, nobody_waited_for
+from traceanalyzer.replay.scenarios import Scenario, lower_median
 from traceanalyzer.replay.simulate import step_times_ns
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.replay.together import apart
+from traceanalyzer.replay.together import apart, nothing
 from traceanalyzer.replay.whatif import Replay
 from traceanalyzer.trace import F64
 
@@ -36,12 +37,29 @@ LATE_SHARE = 0.08
 percent, in what their hosts work, or in kernels that collectives slow."""
 MORE_WORK_SHARE = 0.1
 """Share of the step that its host must work longer to be why: equal ones differ by up to six percent there, too."""
+EQUAL_GPUS = 1.05
+"""The same kernels of equal GPUs differ by less."""
 EXPLAINED = 0.5
 """Share of what the others wait that a rank's host must work longer, to be why."""
 HOST_WORKS = (
     "Fix rank {rank}: its host is late: it works {more} ms a step longer than the others', in Python or on data. Take "
     "what only this rank does (logging, checkpoints, larger or packed files) to another thread, do it seldom, or share "
     "it out; traceanalyzer gaps --rank {rank} shows where."
+)
+
+
+Cause = Literal["slow_gpu", "more_work", "slow_host", "input"]
+SAME_WORK = 0.02
+"""Ranks whose launches, or threads of their kernels, differ by less have the same work to do."""
+REASONS: dict[Cause, str] = {
+    "slow_gpu": "its kernels take longer for the same work",
+    "more_work": "it computes longer",
+    "slow_host": "its host is late",
+    "input": "its input is late",
+}
+CLOCKS = (
+    "its kernels take {more} ms a step longer for the same work: check its clocks, its temperature and what else runs "
+    "there (nvidia-smi -q -d CLOCK,PERFORMANCE)"
 )
 
 
@@ -54,6 +72,10 @@ class _Work(NamedTuple):
     profiler makes more of it."""
     launches: F64
     waits: F64
+    loading_ms: F64
+    """Part of `host_ms` on input data."""
+    threads: F64
+    """That its kernels are launched with; less than 0 where those of one are not known."""
 
 
 @remedy("fix_straggler", "communication", "straggler")
@@ -64,17 +86,105 @@ def fix_straggler(m: Measurements) -> Offer | None:
         return None
     if len(replay.typical) < 2:
         return _of_its_host(m, ranks.rows[ranks.critical]) or _of_its_stage(m, ranks.rows)
-    tapes, least_ms = replay.typical, MIN_SHARE * replay.base_ms
-    names, work = [tape.source.trace.process.rank for tape in tapes], _work(tapes)
+    tapes, work, named = replay.typical, _work(replay.typical), late_tapes(m)
+    names = [_rank(tape) for tape in tapes]
+    if len(named) > 1:
+        turns = BY_TURNS.format(ranks=listed([names[i] for i in named]), first=names[named[0]])
+        return Offer(everywhere(turns), without_ranks(tapes, named))
+    if named and why_late(m) == "slow_gpu":
+        more = digits((work.compute_ms[named[0]] - np.median(np.delete(work.compute_ms, named[0]))) * replay.scale)
+        action = everywhere(f"Fix rank {names[named[0]]}: {CLOCKS.format(more=more)}.")
+        return Offer(action, without_ranks(tapes, named, 1.0), against=("straggler", "compute"))
     most = int(work.compute_ms.argmax())
     more_ms = float(work.compute_ms[most] - work.compute_ms.mean())
-    if more_ms >= least_ms and work.launches.max() <= SAME_PROGRAM * work.launches.min():
+    if more_ms >= MIN_SHARE * replay.base_ms and work.launches.max() <= SAME_PROGRAM * work.launches.min():
         how = f"kernels of rank {names[most]} take {digits(more_ms)} ms more than on average"
         deal = f"Deal out the work evenly: {how}: even out batches, lengths, stages or experts."
         return Offer(everywhere(deal), _evened(tapes))
     slow, late_ms = latest(replay)
     reason = _more_to_do(work, slow, names[slow], replay.base_ms) if late_ms >= LATE_SHARE * replay.base_ms else None
-    return None if reason is None else Offer(reason, _like_the_middle_one(tapes))
+    return None if reason is None else Offer(reason, without_ranks(tapes, [slow]))
+
+
+BY_TURNS = (
+    "Fix ranks {ranks}: the others wait for them by turns. Look for what holds up their CPUs (other processes, too "
+    "many threads, garbage collection; pin each process to cores): traceanalyzer gaps --rank {first} shows where."
+)
+
+
+def listed(ranks: Sequence[int | None]) -> str:
+    """Ranks in a sentence."""
+    names = [str(rank) for rank in ranks]
+    return " and ".join([", ".join(names[:-1])] * (len(names) > 1) + names[-1:])
+
+
+def late_tapes(m: Measurements) -> list[int]:
+    """Positions of the tapes of ranks that hold up the run, by what it would gain; none of ranks replayed alone."""
+    if m.replay is None or m.ranks is None or len(m.replay.typical) < 2:
+        return []
+    of_rank = {_rank(tape): i for i, tape in enumerate(m.replay.typical)}
+    ranks = (m.ranks.rows[one.position].rank for one in m.ranks.late)
+    return [of_rank[rank] for rank in ranks if rank in of_rank]
+
+
+def why_late(m: Measurements) -> Cause | None:
+    """Why the rank that holds up the run is late: what it has, or takes, most more of than the middle one of the others
+    that are replayed with it. None where its own work does not tell, as where ranks take turns."""
+    named = late_tapes(m)
+    if m.replay is None or m.ranks is None or not named:
+        return None
+    slow, work = named[0], _work(m.replay.recorded)
+    more = [float(one[slow] - np.median(np.delete(one, slow))) for one in work]
+    compute_ms, host_ms, loading_ms = more[0], more[1] - more[4], more[4]
+    if max(compute_ms, host_ms, loading_ms) < EXPLAINED * m.ranks.late[0].gain_ms:
+        return None
+    if compute_ms < max(host_ms, loading_ms):
+        return "input" if loading_ms > host_ms else "slow_host"
+    alike = all(
+        abs(one[slow] / np.median(np.delete(one, slow)) - 1.0) <= SAME_WORK for one in (work.launches, work.threads)
+    )
+    return "slow_gpu" if alike and (work.threads > 0).all() else "more_work"
+
+
+def without_ranks(tapes: Sequence[Tape], late: Sequence[int], slower: float | None = None) -> Scenario:
+    """Nobody waits for these ranks: collectives begin when the last of the others is there (leave one out). Without
+    pauses the others' clocks make their matrix kernels at most so many times `slower`: as those of the late ranks,
+    unless their GPUs are slow themselves."""
+    ranks = {_rank(tapes[i]) for i in late}
+    if slower is None:
+        slower = _without_pauses([tapes[i] for i in late], [tape for i, tape in enumerate(tapes) if i not in late])
+
+    def change(tape: Tape) -> Tape:
+        return nothing(tape) if _rank(tape) in ranks else tape
+
+    basis = "each collective begins when the last of the other ranks has arrived"
+    return Scenario("fix_straggler", change, basis, most_slowed=slower)
+
+
+def _without_pauses(late: Sequence[Tape], others: Sequence[Tape]) -> float:
+    """How many times longer the same kernels take on GPUs that do not pause to wait, at the median: that is what their
+    clocks do to the others once these do not wait either."""
+    there, here = _times_of_kernels(late), _times_of_kernels(others)
+    ratios = [float(np.median(there[one]) / np.median(here[one])) for one in there.keys() & here.keys()]
+    slower = float(np.median(ratios)) if ratios else math.inf
+    return slower if slower > EQUAL_GPUS else 1.0
+
+
+def _times_of_kernels(tapes: Sequence[Tape]) -> dict[tuple[str | None, int], list[int]]:
+    """Times of matrix kernels by name and grid, ns."""
+    found: dict[tuple[str | None, int], list[int]] = {}
+    for tape in tapes:
+        rows = tape.source.linked.is_matrix[tape.row] & (tape.duration > 0)
+        ops = tape.source.trace.device_ops.take(tape.row[rows])
+        for name, blocks, time in zip(
+            ops.name.tolist(), ops.blocks.tolist(), tape.duration[rows].tolist(), strict=True
+        ):
+            found.setdefault((tape.source.trace.text(name), blocks), []).append(time)
+    return found
+
+
+def _rank(tape: Tape) -> int | None:
+    return tape.source.trace.process.rank
 
 
 def latest(replay: Replay) -> tuple[int, float]:
@@ -90,21 +200,10 @@ def _by_speed(tapes: Sequence[Tape]) -> Iterator[tuple[Tape, float]]:
     return zip(tapes, evenly_fast(tapes), strict=True)
 
 
-def _like_the_middle_one(tapes: Sequence[Tape]) -> Scenario:
-    """Every rank takes as long as the middle one."""
-    shares = {tape.source.trace.process.rank: share for tape, share in _by_speed(tapes)}
-
-    def change(tape: Tape) -> Tape | None:
-        (even,) = host_scaled((tape,), shares.get(tape.source.trace.process.rank, 1.0))
-        return nobody_waited_for(even)
-
-    return replace(NO_STRAGGLER, id="fix_straggler", change=change)
-
-
 def _of_its_stage(m: Measurements, rows: Sequence[RankRow]) -> Offer | None:
     """Where ranks only send to each other, as stages of a pipeline do, and so cannot be replayed together: the one that
     the report speaks of computes for longer than they do on average."""
-    replay, own = m.replay, next((row for row in rows if row.rank == m.trace.rank), None)
+    replay, own = m.replay, m.rank_row
     kinds = {row.collective for row in m.collectives}
     if replay is None or own is None or not own.straggler or not kinds or not kinds <= POINT_TO_POINT:
         return None
@@ -179,7 +278,15 @@ def _work(tapes: Sequence[Tape]) -> _Work:
         a_step([(float((tape.work + tape.loading).sum()) / NS_PER_MS) for tape in tapes]),
         a_step([float(len(tape.row)) for tape in tapes]),
         a_step([float(is_read(tape).sum()) for tape in tapes]),
+        a_step([float(tape.loading.sum()) / NS_PER_MS for tape in tapes]),
+        a_step([_threads(tape) for tape in tapes]),
     )
+
+
+def _threads(tape: Tape) -> float:
+    ops = tape.source.trace.device_ops.take(tape.row[tape.compute & tape.source.linked.is_kernel[tape.row]])
+    known = (ops.blocks > 0) & (ops.threads > 0)
+    return float((ops.blocks[known].astype(np.float64) * ops.threads[known]).sum()) if known.all() else -1.0
 
 
 def _compute_ms(tape: Tape) -> float:
@@ -189,7 +296,7 @@ def _compute_ms(tape: Tape) -> float:
 
 def _more_to_do(work: _Work, slow: int, rank: int | None, step_ms: float) -> Words | None:
     """What to do about what the slow rank does and the others do not; None where its host is merely slower."""
-    compute_ms, host_ms, _, waits = (float(one[slow] - np.delete(one, slow).mean()) for one in work)
+    compute_ms, host_ms, _, waits, *_ = (float(one[slow] - np.delete(one, slow).mean()) for one in work)
     if compute_ms >= MIN_SHARE * step_ms:
         more = f"its kernels take {digits(compute_ms)} ms more: look for extra work there; check its clocks"
         return everywhere(f"Fix rank {rank}: {more}.")
@@ -204,11 +311,10 @@ def _evened(tapes: Sequence[Tape]) -> Scenario:
     """All ranks compute for as long as they do on average."""
     compute_ms = _work(tapes).compute_ms
     shares = {
-        tape.source.trace.process.rank: float(compute_ms.mean() / own) if own else 1.0
-        for tape, own in zip(tapes, compute_ms, strict=True)
+        _rank(tape): float(compute_ms.mean() / own) if own else 1.0 for tape, own in zip(tapes, compute_ms, strict=True)
     }
 
     def change(tape: Tape) -> Tape:
-        return _with_kernels(tape, shares.get(tape.source.trace.process.rank, 1.0))
+        return _with_kernels(tape, shares.get(_rank(tape), 1.0))
 
     return Scenario("fix_straggler", change, "every rank computes for as long as they do on average")

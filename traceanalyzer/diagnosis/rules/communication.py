@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from traceanalyzer.diagnosis.draft import Draft, Proposal, share
-from traceanalyzer.diagnosis.finding import Evidence
+from traceanalyzer.diagnosis.draft import Draft, Part, Proposal, share
+from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence
 from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.remedies.communication import untold_buckets
 from traceanalyzer.diagnosis.remedies.program import MOSTLY_WAITING, by_links_ms, program, waiting_share
+from traceanalyzer.diagnosis.remedies.straggler import REASONS, listed, why_late
 from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.trace import Bool
 
@@ -31,7 +33,9 @@ BY_LINK = (
     "all its messages, without waiting for other ranks and without start-up; recordings of all ranks tell how much of "
     "the rest is waiting"
 )
-ALL_HIDDEN = "all exposed communication hidden; it includes waiting for slower ranks, which overlap does not remove"
+ALL_HIDDEN = "all transfers hidden"
+MAY_WAIT = f"{ALL_HIDDEN}; they include waiting for slower ranks, which overlap does not remove"
+WOULD_TELL = "a recording with bucket_cap_mb=25, or with short messages (a barrier) in its steps, would tell"
 REDUCTIONS = ("all_reduce", "reduce_scatter", "all_gather", "reduce")
 """How gradients, or parameters in shards, travel."""
 BALANCE = everywhere(
@@ -39,6 +43,8 @@ BALANCE = everywhere(
     "measured cost; rule out a slower GPU (clocks, temperature, other processes)."
 )
 UNBLOCK = "Find what holds up the CPU of rank {rank} (its idle gaps say where): the other ranks pay for it, too."
+OF_COMPUTE = ("slow_gpu", "more_work")
+"""Causes of a late rank that are on its device."""
 MIN_WAIT_SHARE = 0.05
 """Share of the step that another rank must wait before one rank is said to hold up the run."""
 
@@ -49,8 +55,9 @@ def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
     if budget is None or m.communication is None or budget.exposed_communication <= 0:
         return
     exposed, overlap = budget.exposed_communication, m.communication.overlap_share
+    waits_ms = waiting_ms(m)
     evidence = [
-        share(m, exposed, "communication that does not overlap with compute"),
+        share(m, exposed - waits_ms, "communication that does not overlap with compute"),
         Evidence("overlap of communication", overlap, "share", "share of its time that overlaps with compute"),
         *_collectives(m),
     ]
@@ -59,15 +66,24 @@ def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
         evidence.append(Evidence("waiting for other ranks", waiting, "share", "of the communication of this rank"))
     elif by_link is not None:
         evidence.append(Evidence("time at the rate of the links", by_link, "ms", BY_LINK))
+    if untold_buckets(m):
+        evidence.append(Evidence("time of larger buckets", "not known", "", WOULD_TELL))
     action = OF_GRADIENTS if _of_gradients(m) else OF_ANYTHING
     # What messages need is known and what of the rest is waiting is not: then nothing tells what overlap would save.
     bound = waiting is None and by_link is not None
-    hide = Proposal(action, ALL_HIDDEN, bound=bound, name="overlap_communication")
+    hide = Proposal(action, MAY_WAIT if waiting is None else ALL_HIDDEN, bound=bound, name="overlap_communication")
     proposals = [] if waiting is not None and waiting > MOSTLY_WAITING else [hide]
     yield Draft(
         "exposed-communication", "communication", "Communication does not overlap with compute",
-        "exposed_communication", exposed, evidence, proposals, words=OF_GRADIENTS,
+        "exposed_communication", exposed - waits_ms, evidence, proposals, words=OF_GRADIENTS,
     )  # fmt: skip
+
+
+def waiting_ms(m: Measurements) -> float:
+    """What of the step's exposed communication is waiting for other ranks, as far as that is known, ms."""
+    if m.step.waiting is not None:
+        return m.step.waiting.total
+    return (waiting_share(m) or 0.0) * m.step.budget.exposed_communication if m.step.budget is not None else 0.0
 
 
 def _collectives(m: Measurements) -> Iterator[Evidence]:
@@ -86,34 +102,47 @@ def _of_gradients(m: Measurements) -> bool:
 
 
 def straggler(m: Measurements, _free: Bool) -> Iterator[Draft]:
-    """One rank is late at the collectives: because it computes longer, or because its device idles."""
+    """One rank is late at the collectives, or a few by turns: because they compute longer, or because their devices
+    idle."""
     ranks = m.ranks
     if ranks is None or len(ranks.rows) < 2 or not ranks.rows[ranks.critical].straggler:
         return
     rows, slow = ranks.rows, ranks.rows[ranks.critical]
-    others = [row for i, row in enumerate(rows) if i != ranks.critical]
-    waited = max((r.waiting_ms for r in others if r.waiting_ms is not None), default=None)
+    others = [row for row in rows if not row.straggler]
+    waited = max((r.waiting_ms for r in rows if r is not slow and r.waiting_ms is not None), default=None)
     if waited is not None and waited < MIN_WAIT_SHARE * m.mean_step_ms:
         return
-    mean = sum(row.compute_ms for row in others) / len(others)
+    mean = sum(row.compute_ms for row in others) / len(others) if others else slow.compute_ms
     where = f"rank {slow.rank}, {m.timed.steps.per}"
     waiting = None if waited is None else waited / m.mean_step_ms
     longest = "waiting of the rank that waits longest"
     evidence = [
         Evidence(longest, waiting, "share", f"of the recorded {m.timed.steps.unit}", MIN_WAIT_SHARE),
+        *(Evidence("gain without what it is late by", one.gain_ms, "ms", f"rank {rows[one.position].rank}, as recorded")
+          for one in ranks.late),
         Evidence("compute", slow.compute_ms, "ms", where),
         Evidence("compute", mean, "ms", f"mean of the other ranks, {m.timed.steps.per}"),
         Evidence("idle", slow.idle_ms, "ms", where),
-    ]
-    title = f"Rank {slow.rank} holds up the others"
+    ]  # fmt: skip
+    who, why = listed([rows[one.position].rank for one in ranks.late] or [slow.rank]), why_late(m)
+    several = len(ranks.late) > 1
+    title = f"Ranks {who} hold up the others by turns" if several else f"Rank {who} holds up the others"
     excess = (slow.compute_ms - mean) * len(others) / len(rows)
-    if excess > MIN_WAIT_SHARE * m.mean_step_ms:
+    computes = excess > MIN_WAIT_SHARE * m.mean_step_ms if why is None else why in OF_COMPUTE
+    if computes and not several:
         balance = Proposal(BALANCE, "the work spread evenly over the ranks", name="fix_straggler")
-        yield Draft("straggler", "compute", f"{title}: it computes longer", "compute", excess, evidence, [balance])
+        reason = REASONS[why or "more_work"]
+        gain = ranks.late[0].gain_ms if ranks.late else excess
+        yield Draft("straggler", "compute", f"{title}: {reason}", "compute", gain, evidence, [balance])
     elif _idles(m):
-        find = everywhere(UNBLOCK.format(rank=slow.rank))
+        find = everywhere(UNBLOCK.format(rank=who))
         unblock = Proposal(find, "counted in the findings on idle time", name="fix_straggler")
-        yield Draft("straggler", "host", f"{title}: its GPU idles", "none", None, evidence, [unblock])
+        reason = "" if several else ": its input is late" if why == "input" else ": its GPU idles"
+        cls: BottleneckClass = "input" if why == "input" else "host"
+        waits_ms = waiting_ms(m)
+        waits = several and waits_ms >= MIN_WAIT_SHARE * m.step.step_ms
+        part: Part = "exposed_communication" if waits else "none"
+        yield Draft("straggler", cls, f"{title}{reason}", part, waits_ms if waits else None, evidence, [unblock])
 
 
 def _idles(m: Measurements) -> bool:

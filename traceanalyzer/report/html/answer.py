@@ -69,10 +69,11 @@ def _budget_bar(report: Report) -> Markup | None:
     if not shares:
         return None
     # Idle time is shown by its causes, in the colours that they have everywhere on the page.
-    causes = any(share.within for share in shares)
-    parts = [share for share in shares if share.share > 0 and not (causes and share.label == "idle")]
+    parts = [share for share in outline.finest(shares) if share.share > 0]
     bar = (
-        tag("span", class_="part", style=f"width:{part.share:.3%};background:{_colour(part)}", data_def=_hint(part))
+        tag(
+            "span", class_="part", style=f"width:{part.share:.3%};background:var(--{part.colour})", data_def=_hint(part)
+        )
         for part in parts
     )
     items = (tag("li", *_entry(share), class_="within" if share.within else None) for share in shares)
@@ -83,21 +84,16 @@ def _budget_bar(report: Report) -> Markup | None:
 
 
 def _entry(share: Share) -> Iterator[str]:
-    yield tag("span", class_="key", style=f"background:{_colour(share)}", aria_hidden="true")
-    meanings = {label(d.name): d.definition for d in definitions(Idle if share.within else Budget)}
-    yield term(f"idle: {share.label}" if share.within else share.label, meanings.get(share.label, ""))
+    """A line of the bar's legend."""
+    yield tag("span", class_="key", style=f"background:var(--{share.colour})", aria_hidden="true")
+    meanings = {label(d.name): d.definition for d in definitions(Idle if share.within == "idle" else Budget)}
+    yield term(share.name, {**meanings, **outline.OF_COMMUNICATION}.get(share.label, ""))
     yield tag("b", f" {figure(share.share, 'share')}")
     yield f" {figure(share.ms, 'ms')}"
 
 
 def _hint(share: Share) -> str:
-    name = f"idle: {share.label}" if share.within else share.label
-    return f"{name} {figure(share.share, 'share')}, {figure(share.ms, 'ms')}"
-
-
-def _colour(share: Share) -> str:
-    name = share.label.replace(" ", "-")
-    return f"var(--idle-{name})" if share.within else f"var(--{name})"
+    return f"{share.name} {figure(share.share, 'share')}, {figure(share.ms, 'ms')}"
 
 
 def _advice(report: Report) -> Markup:

@@ -149,6 +149,7 @@ def ranks_by_step(details: Details) -> Chart | None:
         return None
     plot, low, high = made
     caption = f"Step times of the ranks, {figure(low, 'ms')} to {figure(high, 'ms')}: the darker, the longer."
+    caption += _together(details.by_rank)
     return Chart("rank-steps", "Step time by rank and step", caption, plot, _map_px(details.by_rank))
 
 
@@ -167,8 +168,14 @@ def waiting_by_step(details: Details) -> Chart | None:
     caption = (
         f"Time that each rank waits in collectives for the others, {figure(low, 'ms')} to {figure(high, 'ms')}: the "
         "darker, the longer. The rank that is pale while others are dark holds them up."
-    )
+    ) + _together(rows)
     return Chart("rank-waiting", "Waiting by rank and step", caption, plot, _map_px(rows))
+
+
+def _together(rows: Sequence[StepsOfRank]) -> str:
+    """That there are rows of several ranks, where there are."""
+    several = any(row.others for row in rows)
+    return " First the ranks that hold up the run most; a row of several shows their longest times." if several else ""
 
 
 def _map_px(rows: Sequence[StepsOfRank]) -> int:
@@ -189,12 +196,12 @@ def _by_step(
     if len(rows) < 2 or steps < 2:
         return None
     cells = [
-        (row.first - first + j, i, value, f"rank {row.rank}, step {row.first + j}: {words(value, row.times_ms[j])}")
+        (row.first - first + j, i, value, f"{row.name}, step {row.first + j}: {words(value, row.times_ms[j])}")
         for i, row in enumerate(rows)
         for j, value in enumerate(values(row))
     ]
     across = Axis("step", names=[str(first + j) for j in range(steps)])
-    down = Axis(names=[f"rank {row.rank}" for row in rows])
+    down = Axis(names=[row.name for row in rows])
     known = [value for _, _, value, _ in cells]
     return Plot([_cells(cells, colour, ends)], across, down, down=True), min(known), max(known)
 

@@ -204,9 +204,7 @@ def _ranks(page: Page) -> list[Part | None]:
 
 def _recording(page: Page) -> list[Part | None]:
     report = page.report
-    inputs = [
-        (i.path, i.kind, "-" if i.rank is None else str(i.rank), _gpus(i), outline.damage(i)) for i in report.inputs
-    ]
+    inputs = [(path, kind, rank, _gpus(item), what) for path, kind, rank, what, item in outline.files(report)]
     heads = ["Recording", "Kind", "Rank", "GPUs", "What was read"]
     notes = outline.all_notes(report)
     left = len(notes) - MAX_NOTES

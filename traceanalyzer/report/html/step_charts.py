@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any
 
 from traceanalyzer.report.format import figure, label, measured, number
 from traceanalyzer.report.html.charts import Chart, Series, height_of, means, side_by_side, stacked  # fmt: skip
@@ -10,6 +12,7 @@ from traceanalyzer.report.html.charts import rows as rows_of
 from traceanalyzer.report.html.pictures.plot import Axis, Box, Dot, Dots, Rects
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import recorded_ms
+from traceanalyzer.report.timeline.distributions import WORST, in_groups
 
 MAX_BARS = 200
 """Steps drawn one by one; of more, each bar is the mean of a few that follow each other. Also of ranks."""
@@ -89,10 +92,13 @@ def gap_lengths(report: Report) -> Chart | None:
 
 def ranks(report: Report) -> Chart | None:
     """Ranks side by side."""
-    rows = report.tables.get("ranks", [])[:MAX_BARS]
-    if not rows:
+    every = report.tables.get("ranks", [])
+    if not every:
         return None
-    names = [f"rank {row.rank}" + (" ⚠" if row.straggler else "") for row in rows]
+    several = list(in_groups(every[WORST:], MAX_BARS - WORST))
+    rows = [*every[:WORST], *(_mean(some) for some in several)]
+    names = [f"rank {row.rank}" + (" ⚠" if row.straggler else "") for row in rows[:WORST]]
+    names += [f"rank {some[0].rank}" + (f" and {len(some) - 1} more" if len(some) > 1 else "") for some in several]
     matched = any(row.transfer_ms is not None for row in rows)
     parts = [("compute_ms", "compute", "compute")]
     parts += (
@@ -110,6 +116,15 @@ def ranks(report: Report) -> Chart | None:
     )
     if any(row.straggler for row in rows):
         caption += " ⚠ marks the rank that holds up the others."
+    if len(every) > len(rows):
+        caption += f" First the {WORST} that hold up the run most; the others are put together, as their means."
     return Chart(
         "ranks", "Ranks side by side", caption, replace(plot, marks=[*plot.marks, Dots("mean step", "text", dots)])
     )
+
+
+def _mean(some: Sequence[Any]) -> Any:
+    """The mean of several ranks' rows."""
+    times = {f.name: [getattr(row, f.name) for row in some] for f in fields(some[0]) if f.name.endswith("_ms")}
+    known = {name: [value for value in values if value is not None] for name, values in times.items()}
+    return replace(some[0], **{name: sum(v) / len(v) if v else None for name, v in known.items()})

@@ -74,10 +74,7 @@ def _budget(report: Report) -> list[str]:
     head, rows = table(
         [f"Where the {whole} goes", f"Time ({scale.label})", f"Share of {whole}"],
         [False, True, True],
-        [
-            (f"idle: {p.label}" if p.within else p.label, number(scaled(p.ms, scale)), figure(p.share, "share"))
-            for p in parts
-        ],
+        [(p.name, number(scaled(p.ms, scale)), figure(p.share, "share")) for p in parts],
     )
     drawn = [f"{row} {text_bar(part.share)} |" for row, part in zip(rows, parts, strict=True)]
     total = f"| **{whole}** | **{number(scaled(outline.step_ms(report) or 0.0, scale))}** | **100%** | |"
@@ -112,7 +109,7 @@ def _metrics(report: Report) -> list[Section]:
 
 
 def _health(report: Report) -> list[Section]:
-    inputs = [(i.path, i.kind, "-" if i.rank is None else str(i.rank), outline.damage(i)) for i in report.inputs]
+    inputs = [row[:-1] for row in outline.files(report)]
     heads = ("Recording", "Kind", "Rank", "What was read"), (False, False, True, False)
     read = TextTable(*heads, inputs, noun="recordings") if inputs else "No recording was read."
     notes = outline.all_notes(report)

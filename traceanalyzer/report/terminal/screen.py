@@ -103,7 +103,7 @@ def _budget(page: Page, report: Report) -> None:
         return
     page.line("")
     scale = scale_for(outline.step_ms(report) or 0.0, "ms")
-    widest = max(cell_len(part.label) + 2 * part.within for part in parts)
+    widest = max(cell_len(part.label) + 2 * bool(part.within) for part in parts)
     for part in parts:
         name = f"  {part.label}" if part.within else part.label
         numbers = f"{with_unit(number(scaled(part.ms, scale)), scale.label):>10} {figure(part.share, 'share'):>6}  "
@@ -188,8 +188,7 @@ def sections(report: Report) -> list[Section]:
 
 def _health(report: Report) -> Section:
     lines = []
-    for item in report.inputs:
-        rank = "" if item.rank is None else f", rank {item.rank}"
-        text = f"{item.path} ({item.kind}{rank}): {outline.damage(item)}"
+    for path, kind, rank, what, item in outline.files(report):
+        text = f"{path} ({kind}{'' if rank == '-' else f', rank {rank}'}): {what}"
         lines.append(Line(text, "yellow" if outline.is_damaged(item) else ""))
     return Section("Recording health", [*lines, Bullets(outline.all_notes(report))])

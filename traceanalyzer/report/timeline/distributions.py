@@ -6,7 +6,10 @@ Of bounded size whatever the recording: events are counted in bins, or those of 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import field
+from collections.abc import Iterator, Sequence
+from dataclasses import field, replace
+from itertools import zip_longest
+from typing import TypeVar
 
 import numpy as np
 
@@ -23,6 +26,9 @@ from traceanalyzer.trace.distinct import distinct
 BINS_A_DECADE = 6
 MAX_QUEUE_POINTS = 500
 MAX_RANKS, MAX_STEPS = 32, 60
+WORST = 11
+"""Ranks that have a row or a bar of their own at any number of ranks: the critical one and the ten worst."""
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +57,17 @@ class StepsOfRank:
 
     rank: int
     first: int
+    """Its first step."""
     times_ms: list[float]
     waiting_ms: list[float] = field(default_factory=list)
     """Empty where no collectives were matched across ranks."""
+    others: int = 0
+    """So many more ranks are in this row: of all of them the longest times."""
+
+    @property
+    def name(self) -> str:
+        """What the row is called."""
+        return f"rank {self.rank}" + (f" and {self.others} more" if self.others else "")
 
 
 @dataclass(frozen=True)
@@ -99,20 +113,44 @@ def launch_queue(m: Measurements) -> Queue | None:
 
 
 def steps_of_ranks(of: Measured) -> list[StepsOfRank]:
-    """The first steps of the first ranks; empty for one rank."""
+    """The first steps of the ranks; of more than there is room for those that hold up the run first, the others put
+    together by their longest times. Empty for one rank."""
     waited = of.ranks.waited_ns or (None,) * len(of.each)
-    timed = [(m, ns) for m, ns in zip(of.each, waited, strict=True) if m.timed.steps.found]
-    if len(timed) < 2:
+    order = of.ranks.worst_first if len(of.each) > MAX_RANKS else range(len(of.each))
+    found = [_steps_of(of, i, waited[i]) for i in order if of.each[i].timed.steps.found]
+    if len(found) < 2:
         return []
-    return [
-        StepsOfRank(
-            i if m.trace.rank is None else m.trace.rank,
-            m.timed.steps.first,
-            (m.timed.steps.duration[:MAX_STEPS] / NS_PER_MS).tolist(),
-            [] if ns is None else [time / NS_PER_MS for time in ns[:MAX_STEPS]],
-        )
-        for i, (m, ns) in enumerate(timed[:MAX_RANKS])
-    ]
+    if len(found) <= MAX_RANKS:
+        return found
+    return [*found[:WORST], *(_longest(some) for some in in_groups(found[WORST:], MAX_RANKS - WORST))]
+
+
+def _steps_of(of: Measured, i: int, ns: tuple[int, ...] | None) -> StepsOfRank:
+    steps, rank = of.each[i].timed.steps, of.ranks.rows[i].rank
+    return StepsOfRank(
+        i if rank is None else rank,
+        steps.first,
+        (steps.duration[:MAX_STEPS] / NS_PER_MS).tolist(),
+        [] if ns is None else [time / NS_PER_MS for time in ns[:MAX_STEPS]],
+    )
+
+
+def in_groups(rows: Sequence[Row], most: int) -> Iterator[Sequence[Row]]:
+    """The rows in at most so many groups of neighbours."""
+    size = -(-len(rows) // most)
+    return (rows[i : i + size] for i in range(0, len(rows), size)) if rows else iter(())
+
+
+def _longest(some: Sequence[StepsOfRank]) -> StepsOfRank:
+    def most(rows: list[list[float]]) -> list[float]:
+        return [max(times) for times in zip_longest(*rows, fillvalue=0.0)]
+
+    return replace(
+        some[0],
+        times_ms=most([row.times_ms for row in some]),
+        waiting_ms=most([row.waiting_ms for row in some]),
+        others=len(some) - 1,
+    )
 
 
 def logged_steps(m: Measurements) -> list[Logged]:

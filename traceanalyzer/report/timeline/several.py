@@ -12,6 +12,7 @@ from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.selection import Measured
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.timeline.lanes import (
+    Category,
     Events,
     Lane,
     Shown,
@@ -26,6 +27,8 @@ from traceanalyzer.trace.compile_log import CompileLog
 
 MAX_RANKS = 16
 """Ranks drawn below each other: more lanes than a screen has room for say nothing."""
+PIXELS = 2_000
+"""As many as a wide screen has."""
 
 
 def timelines(of: Measured, logs: Sequence[CompileLog] = ()) -> list[Timeline]:
@@ -60,15 +63,36 @@ def _of_ranks(of: Measured) -> Iterator[Timeline]:
     # Recordings need not begin with the same step: the one at the same time is meant.
     begun = int(of.critical.timed.steps.start[step]) - offsets[of.ranks.critical]
     parts = []
-    for i, m in list(enumerate(of.each))[:MAX_RANKS]:
+    for i in of.ranks.worst_first[:MAX_RANKS]:
+        m = of.each[i]
         nearest = int(np.abs(m.timed.steps.start - offsets[i] - begun).argmin())
         drawn = step_timeline(m, None, nearest, device_alone=True)
         if drawn is not None:
             rank = i if m.trace.rank is None else m.trace.rank
-            parts.append((f"rank {rank} ", drawn, drawn.origin_ns - offsets[i] - begun))
+            parts.append((f"rank {rank} ", in_blocks(drawn), drawn.origin_ns - offsets[i] - begun))
     if len(parts) > 1:
         which = f"step {of.critical.timed.steps.first + step}" if of.critical.timed.steps.found else "everything"
-        yield joined(parts, f"{len(parts)} ranks, {which}")
+        some = "" if len(parts) == len(of.each) else f" of {len(of.each)}, those that hold up the run most"
+        yield joined(parts, f"{len(parts)} ranks{some}, {which}")
+
+
+def in_blocks(one: Timeline) -> Timeline:
+    """Events that are shorter than a pixel, and nearer than that to the next of their lane and kind, as one block: a
+    device that is busy with short kernels looks busy."""
+    events, least = one.events, (one.window[1] - one.window[0]) // PIXELS
+    events = events.take(np.lexsort((events.start, events.category, events.lane)))
+    short = events.end - events.start < least
+    follows = short[1:] & short[:-1] & (events.start[1:] - events.end[:-1] < least)
+    follows &= (events.lane[1:] == events.lane[:-1]) & (events.category[1:] == events.category[:-1])
+    first = np.flatnonzero(np.append(True, ~follows))[: len(events)]
+    count = np.diff(np.append(first, len(events)))
+    several = zip(count[count > 1].tolist(), events.category[first[count > 1]].tolist(), strict=True)
+    names = [f"{n:,} short {Category(kind).label}" for n, kind in several]
+    blocks = events.take(first)
+    name = blocks.name.copy()
+    name[count > 1] = len(one.names) + np.arange(len(names))
+    end = np.maximum.reduceat(events.end, first) if len(first) else events.end
+    return replace(one, names=[*one.names, *names], events=replace(blocks, end=end, name=name))
 
 
 def joined(parts: Sequence[tuple[str, Timeline, int]], title: str) -> Timeline:

@@ -1,7 +1,9 @@
 """Gradient buckets of another size: the same bytes in collectives that begin when their last gradient is there.
 
 What a collective of a size would take comes from those recorded: time = latency + bytes / bandwidth, fitted to the
-shortest time of each size (the alpha-beta model of communication). Between two buckets gradients come evenly.
+shortest time of each size (the alpha-beta model of communication); where the buckets are of one size the latency is
+what the recording's own short messages take. Between two buckets gradients come evenly. All of it is compared with what
+the same model makes of the recorded buckets.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.causes.dependencies import Dependencies
+from traceanalyzer.analysis.names.collectives import SYNCHRONISING
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.replay.changes.communication.collectives import REDUCTIONS, of_kind, sizes
 from traceanalyzer.replay.changes.edits import parametric, with_dispatch
@@ -26,6 +29,8 @@ MAX_BUCKETS = 10_000
 """Of one backward pass: PyTorch makes tens. A recording that claims more has damaged message sizes."""
 AS_RECORDED = ("stream", "alone", "latency", "gap", "communication", "copy", "row")
 """What an inserted op has of the one that it replaces."""
+SHORT_BYTES = 2**16
+"""Messages up to this size take as long as one without content: links move so much in a microsecond or two."""
 SIZE_RATIO = 2.0
 """The largest message must be so many times the smallest for a line through their times to mean something."""
 
@@ -60,17 +65,36 @@ class BucketSize:
 
 
 @parametric
-def rebucketed(tape: Tape, wanted: BucketSize, *, at_recorded_rate: bool = False) -> Tape | None:
-    """Buckets of another size; None where recorded sizes and times do not tell what they would take, unless larger ones
-    `at_recorded_rate` are meant."""
-    size = np.where(of_kind(tape, *REDUCTIONS), sizes(tape), -1)
+def rebucketed(tape: Tape, wanted: BucketSize | None, *, at_recorded_rate: bool = False) -> Tape | None:
+    """Buckets of another size, or those recorded (None), as the model has them; None where recorded sizes and times do
+    not tell what they would take, unless larger ones `at_recorded_rate` are meant."""
+    size = reduced_bytes(tape)
     runs = _runs(tape, size)
-    cost = fit_cost(size, tape.duration) or (_same_rate(tape, size, wanted) if at_recorded_rate else None)
+    cost = cost_of(tape, size) or (_same_rate(tape, size, wanted) if at_recorded_rate else None)
     if cost is None or not runs:
         return None
-    if max(size[run].sum() for run in runs) > MAX_BUCKETS * wanted.of(size[np.concatenate(runs)]):
+    target = None if wanted is None else wanted.of(size[np.concatenate(runs)])
+    if target is not None and max(size[run].sum() for run in runs) > MAX_BUCKETS * target:
         return None
-    return _with_buckets(tape, runs, size, wanted.of(size[np.concatenate(runs)]), cost)
+    return _with_buckets(tape, runs, size, target, cost)
+
+
+def reduced_bytes(tape: Tape) -> I64:
+    """For each op the bytes that it reduces, -1: none."""
+    return np.where(of_kind(tape, *REDUCTIONS), sizes(tape), -1)
+
+
+def cost_of(tape: Tape, size: I64) -> Cost | None:
+    """The cost of collectives of these sizes (-1: none), from their own times, else with the latency of other, short
+    ones; None where neither tells."""
+    short = tape.communication & (size < 0) & (sizes(tape) <= SHORT_BYTES) & (of_kind(tape, *SYNCHRONISING))
+    known = size > 0
+    fitted = fit_cost(size, tape.duration)
+    if fitted is not None or not short.any() or not known.any():
+        return fitted
+    latency = float(tape.duration[short].min())
+    slope = float(((tape.duration[known] - latency) / size[known]).min())
+    return Cost(latency, slope) if slope > 0 else None
 
 
 def fit_cost(size: I64, duration: I64) -> Cost | None:
@@ -89,17 +113,18 @@ def fit_cost(size: I64, duration: I64) -> Cost | None:
     return Cost(max(latency, 0.0), slope)
 
 
-def _same_rate(tape: Tape, size: I64, wanted: BucketSize) -> Cost | None:
+def _same_rate(tape: Tape, size: I64, wanted: BucketSize | None) -> Cost | None:
     """The cost of larger messages where those recorded are all about as large: no higher rate than the best of them
     reached. None for smaller ones, whose cost nothing tells."""
     known = size > 0
-    if not known.any() or wanted.of(size[known]) <= np.median(size[known]):
+    if not known.any() or (wanted is not None and wanted.of(size[known]) <= np.median(size[known])):
         return None
     return Cost(0.0, float((tape.duration[known] / size[known]).min()))
 
 
 def _runs(tape: Tape, size: I64) -> list[I64]:
-    """Reductions on one stream one after the other, none of which anything waits for before the last is launched."""
+    """Reductions on one stream one after the other, none of which anything waits for before the last is launched. What
+    waits in one step and not in another that reduces the same does so by chance."""
     buckets = np.flatnonzero(size > 0)
     needed = np.full(len(tape.row), len(tape.row), np.int64)
     index = np.arange(len(tape.row))
@@ -111,10 +136,16 @@ def _runs(tape: Tape, size: I64) -> list[I64]:
     new = ~for_compute[buckets]
     for one in (tape.stream, tape.step_of_op, waited):
         new |= where_changed(one[buckets])
-    return split_where(buckets, new[1:] | (needed[buckets[:-1]] < buckets[1:]))
+    new[1:] |= needed[buckets[:-1]] < buckets[1:]
+    alike: dict[tuple[int, ...], list[I64]] = {}
+    for rows in split_where(np.arange(len(buckets)), where_changed(tape.step_of_op[buckets])[1:]):
+        alike.setdefault(tuple(size[buckets[rows]].tolist()), []).append(rows)
+    for steps in alike.values():
+        new[np.stack(steps)] = new[np.stack(steps)].all(axis=0)
+    return split_where(buckets, new[1:])
 
 
-def _with_buckets(tape: Tape, runs: list[I64], size: I64, target: float, cost: Cost) -> Tape:
+def _with_buckets(tape: Tape, runs: list[I64], size: I64, target: float | None, cost: Cost) -> Tape:
     """The recorded buckets stay as marks that take no time; what they did is done by inserted ones, and where these
     are fewer the host has fewer to launch."""
     compute = np.flatnonzero(~tape.communication & ~tape.copy)
@@ -123,7 +154,11 @@ def _with_buckets(tape: Tape, runs: list[I64], size: I64, target: float, cost: C
     parts = []
     for run in runs:
         total = int(size[run].sum())
-        bounds = np.append(np.arange(target, total, target), total)
+        bounds = (
+            np.cumsum(size[run], dtype=np.float64)
+            if target is None
+            else np.append(np.arange(target, total, target), total)
+        )
         after = _produced(tape, run, size[run], bounds, compute)
         parts.append((np.maximum(after, 0), run[0] + np.zeros(len(after), np.int64), np.diff(bounds, prepend=0.0)))
         duration[run], meeting[run], gap[run], latency[run] = 0, -1, 0, 0

@@ -105,16 +105,14 @@ def picture(report: Report, timeline: Timeline | None = None) -> str:
 
 def budget(report: Report) -> Plot | None:
     """The step's budget as one bar, idle time by cause; None without device work."""
-    shares = outline.budget(report)
-    causes = any(share.within for share in shares)
     marks, at = [], 0.0
-    for share in shares:
-        if not measured(share.share) or share.share < NEGLIGIBLE or (causes and share.label == "idle"):
+    for share in outline.finest(outline.budget(report)):
+        if not measured(share.share) or share.share < NEGLIGIBLE:
             continue
-        name = f"idle: {share.label}" if share.within else share.label
-        colour = ("idle-" if share.within else "") + share.label.replace(" ", "-")
-        text = f"{name} {figure(share.share, 'share')}"
-        marks.append(Rects(text, colour, [Box(at, at + share.ms, 0.0, 1.0, f"{text}, {figure(share.ms, 'ms')}", text)]))
+        text = f"{share.name} {figure(share.share, 'share')}"
+        marks.append(
+            Rects(text, share.colour, [Box(at, at + share.ms, 0.0, 1.0, f"{text}, {figure(share.ms, 'ms')}", text)])
+        )
         at += share.ms
     if not marks:
         return None

@@ -1,0 +1,70 @@
+"""What a rank waits for, followed to who works; and the run without a rank."""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from tests.replay.ranks import Rank, run
+from traceanalyzer.analysis.algebra.intervals import IntervalSet
+from traceanalyzer.analysis.ranks.compare import compare_ranks
+from traceanalyzer.diagnosis.measurements import measure_ranks
+from traceanalyzer.diagnosis.remedies.straggler import without_ranks
+from traceanalyzer.replay.waiting import _waits, in_last_repetition
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.tables.budget import Waiting
+    from traceanalyzer.diagnosis.measurements import Measurements
+
+
+def test_ranks_set_out_together_from_the_last_collective_that_they_share() -> None:
+    """Two collectives a step of 1,000; rank 1 comes last to both, the first of them begins 100 after the last step's
+    second one has ended."""
+    never = np.iinfo(np.int64).min
+    came = np.array([[1100, 1200, never], [1300, 1500, 1250]])
+    ended = np.array([[1210, 1210, never], [1510, 1510, 1510]])
+    last = came.argmax(axis=1)
+    found = _waits(came, ended, last, 0, 1000)
+    assert [column.tolist() for column in found] == [[510, 1210], [1100, 1300], [1200, 1500], [1, 1]]
+    assert _waits(came, ended, last, 2, 1000).since.tolist() == [510]
+
+
+def test_what_a_rank_did_before_its_last_repetition_is_what_it_does_a_period_later() -> None:
+    moved = in_last_repetition(IntervalSet(np.array([100]), np.array([200])), 150, 1000)
+    assert (moved.start.tolist(), moved.end.tolist()) == ([150, 1100], [200, 1150])
+
+
+def of_run(*ranks: Rank) -> list[Measurements]:
+    return measure_ranks([one.trace for one in run(*ranks)])
+
+
+def waiting(*ranks: Rank) -> Waiting:
+    found = of_run(*ranks)[0].step.waiting
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("late", "part"), [(Rank(compute=900.0), "compute"), (Rank(host=900.0), "host"), (Rank(work=900.0), "host")]
+)
+def test_waiting_is_what_the_late_rank_does(late: Rank, part: str) -> None:
+    found = waiting(Rank(), late, Rank())
+    assert found.total > 0.3
+    assert getattr(found, part) > 0.8 * sum(astuple(found))
+
+
+def test_ranks_of_one_pace_wait_for_nothing() -> None:
+    assert waiting(Rank(), Rank()).total == pytest.approx(0.0, abs=1e-3)
+
+
+def test_a_run_without_its_slowest_rank_is_as_slow_as_the_second() -> None:
+    each = of_run(Rank(compute=900.0), Rank(compute=400.0), Rank())
+    replay = each[0].replay
+    assert replay is not None
+    gain = replay.gain_ms(without_ranks(replay.typical, [0]))
+    assert gain == pytest.approx(0.5, rel=0.02)
+    (late,) = compare_ranks([one.timed for one in each]).late
+    assert (late.position, late.gain_ms) == (0, pytest.approx(0.5, rel=0.02))

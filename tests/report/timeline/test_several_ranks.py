@@ -1,0 +1,58 @@
+"""Many ranks in charts, tables and timelines: the worst first, the others together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.recorded import ROOT
+from tests.replay.ranks import Rank, run
+from traceanalyzer.analysis.ranks.compare import compare_ranks
+from traceanalyzer.diagnosis.measurements import measure_ranks
+from traceanalyzer.diagnosis.selection import Measured, measured
+from traceanalyzer.ingest import load
+from traceanalyzer.report.build import report_of
+from traceanalyzer.report.html import step_charts
+from traceanalyzer.report.timeline.distributions import MAX_RANKS, WORST, steps_of_ranks
+from traceanalyzer.report.timeline.several import PIXELS, in_blocks
+from traceanalyzer.report.timeline.step_timeline import step_timeline
+from traceanalyzer.trace import Run
+
+LATE = 37
+
+
+def many() -> Measured:
+    """Forty ranks, one of which computes for longer."""
+    traces = tuple(m.trace for m in run(*(Rank(compute=900.0 if i == LATE else 300.0) for i in range(40))))
+    each = measure_ranks(traces)
+    ranks = compare_ranks([m.timed for m in each])
+    return Measured(Run(traces), [replace(m, ranks=ranks) for m in each], ranks)
+
+
+def test_the_late_rank_is_first_in_every_table_and_chart() -> None:
+    of = many()
+    rows = steps_of_ranks(of)
+    assert rows[0].rank == LATE
+    assert len(rows) <= MAX_RANKS
+    assert sum(1 + row.others for row in rows) == 40
+    assert not any(row.others for row in rows[:WORST])
+    report = report_of(of)
+    assert report.tables["ranks"][0].rank == LATE
+    assert report.tables["ranks"][0].straggler
+    chart = step_charts.ranks(report)
+    assert chart is not None
+    assert f"rank {LATE} ⚠" in chart.plot.x.names[0]
+
+
+def test_short_kernels_near_each_other_are_one_block() -> None:
+    m = measured(load([ROOT / "sample_traces" / "launch_bound"])).critical
+    plain = step_timeline(m, None, None, device_alone=True)
+    assert plain is not None
+    wide = replace(plain, window=(0, plain.window[1] * 200))
+    blocks = in_blocks(wide)
+    assert len(blocks.events) < len(plain.events)
+    least = wide.window[1] // PIXELS
+    assert blocks.events.start.min() == plain.events.start.min()
+    assert blocks.events.end.max() == plain.events.end.max()
+    assert any("short" in name for name in blocks.names)
+    longer = plain.events.end - plain.events.start >= least
+    assert (blocks.events.end - blocks.events.start >= least).sum() >= longer.sum()
