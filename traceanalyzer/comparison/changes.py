@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from traceanalyzer.analysis.tables.step_parts import StepPart
+from traceanalyzer.comparison.evidence import SAME_CALLS
 from traceanalyzer.comparison.matching import MOSTLY, Group, How, Link, match_parts, name_of
 from traceanalyzer.comparison.model import Change, Detail
 from traceanalyzer.comparison.work import WHOLE, Whole, Work, figures
@@ -14,8 +15,6 @@ NAMED = 3
 """Names of a group that are written out; the rest is a number."""
 KERNEL_LENGTH = 60
 """Characters of a kernel's name within a title."""
-SAME_CALLS = 0.005
-"""Numbers of calls that differ by less are the same: an op now and then falls into the neighbouring step."""
 IDLE_TITLES = {
     "launch": "launching",
     "sync": "the host waits for the GPU",

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import field
+from typing import Literal
 
 from traceanalyzer.base.figures import metric
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
 from traceanalyzer.report.memory.model import LineChange
+
+Word = Literal["faster", "likely_faster", "no_change", "likely_slower", "slower", "not_comparable"]
+Basis = Literal["unprofiled", "recorded"]
 
 
 @dataclass(frozen=True)
@@ -129,6 +133,16 @@ class Comparison:
 
     a: Side
     b: Side
+    verdict: Word
+    """Of the step of `basis`, with the speed of both hosts and GPUs taken out; `not_comparable` also where the
+    recordings cannot tell."""
+    basis: Basis
+    could_see: float
+    """The least change of the step that the recordings would have shown, as a share."""
+    host_factor: float | None
+    """Time of B's host over A's for the same calls; None where it is not known."""
+    gpu_factor: float | None
+    """Time of B's GPU over A's for the same kernels."""
     headline: str
     step: Difference
     conditions: list[Condition]

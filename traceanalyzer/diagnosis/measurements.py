@@ -73,6 +73,7 @@ from traceanalyzer.analysis.time.repeats import Repeats, repeats
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base.figures import NS_PER_MS
 from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.replay.host_parts import HostPart, host_parts
 from traceanalyzer.replay.replayed_path import replayed_path_time
 from traceanalyzer.replay.unprofiled import partition, with_recorded_causes
 from traceanalyzer.replay.whatif import MEASURED_SPREAD, Replay
@@ -173,6 +174,11 @@ class Measurements(Memo):
     def step_parts(self) -> list[StepPart]:
         """The mean steady step in its smallest named parts."""
         return step_parts(self.timed, self.causes.gaps)
+
+    @cached_property
+    def host_parts(self) -> list[HostPart]:
+        """The host's time in a step by what it issues; empty without a replay."""
+        return [] if self.replay is None else host_parts(self.replay.recorded[0], self.replay.typical[0])
 
     @cached_property
     def idle(self) -> Idle | None:
@@ -445,7 +451,7 @@ def unprofiled_step(m: Measurements) -> Unprofiled | None:
     if replay is not None and replay.faithful:
         budget, idle = partition(replay, m.budget, m.timed.device)
         source: Literal["measured", "estimated"] = "estimated" if timed is None else "measured"
-        return Unprofiled(replay.base_ms, *replay.range_ms, source, budget, idle)
+        return Unprofiled(replay.base_ms, *replay.range_ms, source, budget, idle, *replay.host_slopes)
     if timed is None:
         return None
     low, high = timed.step_ms * (1.0 - MEASURED_SPREAD), timed.step_ms * (1.0 + MEASURED_SPREAD)

@@ -35,6 +35,7 @@ from traceanalyzer.diagnosis.finding import (
     Recommendation,
     Summary,
 )
+from traceanalyzer.replay.host_parts import HostPart
 
 TOP_ROWS = 30
 """Rows of the long tables (kernels, operators, gaps, ...) that go into a report; the commands give all."""
@@ -193,6 +194,11 @@ class Report:
     )
     step_parts: list[StepPart] = metric(
         "the steady step in its smallest named parts, a partition: what a comparison subtracts",
+        default_factory=list,
+        kw_only=True,
+    )
+    host_parts: list[HostPart] = metric(
+        "the host's time in a step without the profiler by what it issues: what tells hosts of two runs apart",
         default_factory=list,
         kw_only=True,
     )

@@ -74,6 +74,15 @@ class Unprofiled:
     )
     budget_ms: Budget = metric("the step's wall-clock time by what the device did, summing to it", "ms")
     idle_ms: Idle = metric("its idle time by cause, summing to `budget_ms.idle`", "ms")
+    if_host_slower: float | None = metric(
+        "by which share it grows for each 100 % that the host takes longer: 0 where the GPU bounds it, 1 where the "
+        "host does; null where it was not replayed",
+        "share",
+        default=None,
+    )
+    if_host_faster: float | None = metric(
+        "by which share it shrinks for each 100 % less; likewise", "share", default=None
+    )
 
 
 @dataclass(frozen=True)
