@@ -165,6 +165,7 @@ def test_the_json_has_everything_under_plain_names():
         "verdict",
         "basis",
         "could_see",
+        "per",
         "host_factor",
         "gpu_factor",
     }

@@ -20,6 +20,7 @@ from traceanalyzer.comparison.model import (
     Side,
     Word,
 )
+from traceanalyzer.comparison.units import of_one, unit_of
 from traceanalyzer.comparison.work import WHOLE, Whole, Work, figures, parts_of_both
 from traceanalyzer.diagnosis.finding import Recommendation
 from traceanalyzer.report.memory.model import LineChange, line_changes
@@ -33,10 +34,13 @@ LEAST_SHARE = 0.01
 
 def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -> Comparison:
     """What changed from A to B. Raises EmptyRecordingError where one of them has neither steps nor device work."""
+    unit = unit_of(a, b)
+    a, b = of_one(a, unit.of_a), of_one(b, unit.of_b)
     sides = _side(a, names[0]), _side(b, names[1])
     parts = parts_of_both(a, b)
     steps = Work.of(parts[0]), Work.of(parts[1])
-    whole = Whole((steps[0].batch_ms, steps[1].batch_ms), (a.metrics.launches_per_step, b.metrics.launches_per_step))
+    launches = a.metrics.launches_per_step, b.metrics.launches_per_step
+    whole = Whole((steps[0].batch_ms, steps[1].batch_ms), launches, unit.each)
     step = Difference(**figures(*steps, whole))
     changes, conditions, each = changes_between(*parts, whole), conditions_between(a, b), per_unit(a, b)
     evidence = evidence_of(a, b, parts, step.a_ms)
@@ -44,14 +48,15 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
     could_see = resolution(b, times, step, evidence)
     unlike = any(c.incomparable and c.name != INPUT_SHAPES for c in conditions)
     word: Word = "not_comparable" if unlike else word_of(times, step, evidence, could_see)
-    why = "" if unlike else reason(word, times, evidence, could_see)
-    told = [_unlike(conditions), each.sentence if each else "", sentence(word, times, step, unlike=unlike), why]
-    told.append(_largest(step, changes, conditions))
+    why = "" if unlike else reason(word, times, evidence, could_see, unit.per)
+    answer = sentence(word, times, step, unit.per, unlike=unlike)
+    told = [_unlike(conditions), each.sentence if each else "", answer, why, _largest(step, changes, conditions)]
     return Comparison(
         a=sides[0],
         b=sides[1],
         verdict=word,
         basis=times.basis,
+        per=unit.per,
         could_see=could_see,
         host_factor=evidence.host and evidence.host.factor,
         gpu_factor=evidence.gpu and evidence.gpu.factor,

@@ -105,10 +105,10 @@ def same_calls(a: float, b: float) -> bool:
 
 def _device(a: list[StepPart], b: list[StepPart]) -> tuple[Speed | None, float, list[float]]:
     """The GPU's factor, B's time in what both run alike, and the other differences, ms."""
-    pairs = _paired(a, b, lambda p: (p.part, p.op, p.shapes, p.dtypes, p.kernel) if p.part != "idle" else None)
+    pairs = paired(a, b, lambda p: (p.part, p.op, p.shapes, p.dtypes, p.kernel) if p.part != "idle" else None)
     sums = [[(sum(p.calls for p in side), sum(p.ms for p in side)) for side in pair] for pair in pairs]
     alike = [(x[1], y[1]) for x, y in sums if same_calls(x[0], y[0]) and x[1] and y[1]]
-    speed = _speed([(y / x, min(x, y)) for x, y in alike])
+    speed = speed_of([(y / x, min(x, y)) for x, y in alike])
     usual = usual_gpu(speed)
     odd = [y - x for x, y in alike if _is_apart(x * usual, y)]
     changed = [y[1] - x[1] for x, y in sums if not same_calls(x[0], y[0])]
@@ -118,11 +118,11 @@ def _device(a: list[StepPart], b: list[StepPart]) -> tuple[Speed | None, float, 
 def _host(a: Report, b: Report, step_ms: float) -> tuple[Speed | None, list[float]]:
     """The host's factor, and what changed on it in certain places, ms of A's host."""
     named = all(any(p.op for p in side.host_parts) for side in (a, b))
-    pairs = _paired(a.host_parts, b.host_parts, lambda p: (p.op if named else None, p.call))
+    pairs = paired(a.host_parts, b.host_parts, lambda p: (p.op if named else None, p.call))
     sums = [[(sum(p.calls for p in side), sum(p.dispatch_ms for p in side)) for side in pair] for pair in pairs]
     alike = [(x, y) for x, y in pairs if len(x) == len(y) == 1 and same_calls(x[0].calls, y[0].calls)]
     timed = [(x[0], y[0]) for x, y in alike if x[0].dispatch_us and y[0].dispatch_us]
-    speed = _speed([(y.dispatch_us / x.dispatch_us, min(x.dispatch_ms, y.dispatch_ms)) for x, y in timed])
+    speed = speed_of([(y.dispatch_us / x.dispatch_us, min(x.dispatch_ms, y.dispatch_ms)) for x, y in timed])
     factor = speed.factor if speed else 1.0
     changed = [y[1] / factor - x[1] for x, y in sums if not same_calls(x[0], y[0])]
     waits = [sum(p.waits for p in side.host_parts) for side in (a, b)]
@@ -137,7 +137,7 @@ def _host(a: Report, b: Report, step_ms: float) -> tuple[Speed | None, list[floa
 
 def _idle(a: list[StepPart], b: list[StepPart], step_ms: float) -> list[float]:
     """Idle time by cause that differs by more than hosts do, ms: all that is known of hosts without their parts."""
-    pairs = _paired(a, b, lambda p: p.cls if p.part == "idle" else None)
+    pairs = paired(a, b, lambda p: p.cls if p.part == "idle" else None)
     sums = [[sum(p.ms for p in side) for side in pair] for pair in pairs]
     return [y - x for x, y in sums if abs(y - x) > LEAST_STRETCH * step_ms + APART * min(x, y)]
 
@@ -174,7 +174,7 @@ def _is_apart(a: float, b: float) -> bool:
     return abs(b - a) > APART * max(a, b)
 
 
-def _paired(a: Iterable[T], b: Iterable[T], key: Callable[[T], Hashable]) -> list[tuple[list[T], list[T]]]:
+def paired(a: Iterable[T], b: Iterable[T], key: Callable[[T], Hashable]) -> list[tuple[list[T], list[T]]]:
     """Those of both sides with equal keys; without a key in none."""
     found: dict[Hashable, tuple[list[T], list[T]]] = {}
     for index, side in enumerate((a, b)):
@@ -184,12 +184,13 @@ def _paired(a: Iterable[T], b: Iterable[T], key: Callable[[T], Hashable]) -> lis
     return list(found.values())
 
 
-def _speed(ratios: list[tuple[float, float]]) -> Speed | None:
+def speed_of(ratios: list[tuple[float, float]]) -> Speed | None:
     """The quartiles of ratios, each with its weight; None without any."""
     ratios, whole = sorted(ratios), sum(weight for _, weight in ratios)
     if not whole:
         return None
-    found, below = [], 0.0
+    found: list[float] = []
+    below = 0.0
     for ratio, weight in ratios:
         below += weight / whole
         found += [ratio] * (sum(below >= q for q in (0.25, 0.5, 0.75)) - len(found))

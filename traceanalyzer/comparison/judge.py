@@ -110,40 +110,39 @@ def resolution(b: Report, times: Times, step: Difference, evidence: Evidence) ->
     return max(SEEN, math.hypot(steps, _slopes(b)[0] * (host.high - host.low) / 2 / host.factor))
 
 
-def sentence(word: Word, times: Times, step: Difference, *, unlike: bool) -> str:
+def sentence(word: Word, times: Times, step: Difference, per: str, *, unlike: bool) -> str:
     """The verdict with its figures. `unlike`: the two are of other kinds."""
     without = " without the profiler" if times.basis == "unprofiled" else ""
-    text = f"{'Not comparable' if unlike else WORDS[word]}{without}: {from_to(times.a_ms, times.b_ms)}"
+    text = f"{'Not comparable' if unlike else WORDS[word]}{without}: {from_to(times.a_ms, times.b_ms, per)}"
     if not without:
         return f"{text}."
-    text += f", {times.source}; with the profiler {from_to(step.a_ms, step.b_ms)}"
+    text += f", {times.source}; with the profiler {from_to(step.a_ms, step.b_ms, per)}"
     if times.source == "measured" and word == "no_change" and step.significant:
         text += "; what was recorded makes the difference"
     return f"{text}."
 
 
-def from_to(a_ms: float, b_ms: float) -> str:
-    """Two step times and their difference."""
+def from_to(a_ms: float, b_ms: float, per: str) -> str:
+    """Two times and their difference."""
     share = (b_ms - a_ms) / a_ms if a_ms else 0.0
-    return f"{digits(a_ms, 4)} → {digits(b_ms, 4)} ms per step ({share:+z.1%})"
+    return f"{digits(a_ms, 4)} → {digits(b_ms, 4)} {f'ms {per}'.strip()} ({share:+z.1%})"
 
 
-def reason(word: Word, times: Times, evidence: Evidence, could_see: float) -> str:
+def reason(word: Word, times: Times, evidence: Evidence, could_see: float, per: str) -> str:
     """Why the verdict is not what the times say, or what would settle it; empty where they speak for themselves."""
     raw, fair = times.changes
     machines = _machines(evidence, raw if word == "no_change" else 0.0)
     if word == "no_change":
         if max(abs(raw), abs(fair)) < SEEN or not (evidence.is_same_work or machines):
             return ""
-        same = (
-            SAME_WORK if evidence.most < LEAST_TOLD else f"What differs in their work is {evidence.most:.1%} of a step"
-        )
-        return f"{same}: {machines or UNKNOWN_CAUSE}."
+        other = f"What differs in their work is {evidence.most:.1%} of the time"
+        return f"{SAME_WORK if evidence.most < LEAST_TOLD else other}: {machines or UNKNOWN_CAUSE}."
     speed = f"{machines[0].upper()}{machines[1:]}" if machines else ""
     if word == "not_comparable":
         blame = f"{speed}; a" if speed else "A"
         return f"{blame} change below {could_see:.0%} would not be seen. {SETTLE}"
-    shown = f"{speed}: at A's speed {from_to(times.a_ms, times.fair_ms)}." if speed and abs(raw - fair) >= SEEN else ""
+    fair_step = f"{speed}: at A's speed {from_to(times.a_ms, times.fair_ms, per)}."
+    shown = fair_step if speed and abs(raw - fair) >= SEEN else ""
     return " ".join(text for text in (shown, SETTLE if word.startswith("likely") else "") if text)
 
 

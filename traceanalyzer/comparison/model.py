@@ -137,6 +137,8 @@ class Comparison:
     """Of the step of `basis`, with the speed of both hosts and GPUs taken out; `not_comparable` also where the
     recordings cannot tell."""
     basis: Basis
+    per: str
+    """What times are of: `per step`; without steps `per repeat`, `for as much work` or `for the recording`."""
     could_see: float
     """The least change of the step that the recordings would have shown, as a share."""
     host_factor: float | None

@@ -165,15 +165,16 @@ def changes_shown(comparison: Comparison) -> list[Change]:
 
 
 def _answer(comparison: Comparison) -> Verdict:
-    sides = [_side(name, side) for name, side in (("A", comparison.a), ("B", comparison.b))]
+    sides = [_side(name, side, comparison.per) for name, side in (("A", comparison.a), ("B", comparison.b))]
     step, sure = comparison.step, []
     if step.low_ms is not None:
         sure = [f"Difference {signed(step.difference_ms)} ms, 95 % interval over steps {interval(step)} ms"]
     return Verdict(comparison.headline, [*sides, *sure, *_predicted(comparison)])
 
 
-def _side(name: str, side: Side) -> str:
-    steps = f"mean of {side.steps} steps" if side.steps else "the whole recording"
+def _side(name: str, side: Side, per: str) -> str:
+    whole = "the mean repeat" if per == "per repeat" else "the whole recording"
+    steps = f"mean of {side.steps} steps" if side.steps else whole
     text = f"{name}: {side.name} ({side.kind}), {figure(side.step_ms, 'ms')}, {steps}, {side.bottleneck}"
     if side.unprofiled_step_ms is None:
         return text

@@ -42,6 +42,8 @@ class Whole(NamedTuple):
     """Their times in batches of steps, as `Work` has them."""
     launches: tuple[float | None, float | None] = (None, None)
     """Launch calls a step."""
+    each: str = " a step"
+    """What calls are counted in."""
 
 
 def parts_of_both(a: Report, b: Report) -> tuple[list[StepPart], list[StepPart]]:
