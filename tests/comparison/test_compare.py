@@ -166,6 +166,7 @@ def test_the_json_has_everything_under_plain_names():
         "basis",
         "could_see",
         "per",
+        "rows",
         "host_factor",
         "gpu_factor",
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from traceanalyzer.analysis.memory.site import Site
 from traceanalyzer.analysis.tables.step_parts import BUDGET, StepPart
 from traceanalyzer.base.errors import EmptyRecordingError
+from traceanalyzer.comparison.by_row import rows_between
 from traceanalyzer.comparison.changes import changes_between
 from traceanalyzer.comparison.conditions import INPUT_SHAPES, RANK, conditions_between
 from traceanalyzer.comparison.evidence import evidence_of
@@ -68,6 +69,7 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
         metrics=metrics_between(a, b),
         notes=_notes(a, b, step),
         memory=_memory(a.tables.get("memory", []), b.tables.get("memory", [])),
+        rows=rows_between(a, b, step.a_ms),
         predicted=predicted_for(a, b, sides, changes),
         per_unit=each,
     )

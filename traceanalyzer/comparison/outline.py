@@ -8,6 +8,7 @@ from typing import Any
 
 from traceanalyzer.base.figures import metric
 from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.comparison.by_row import SHOWN
 from traceanalyzer.comparison.model import Change, Comparison, Difference, MetricDifference, Side
 from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
 from traceanalyzer.report.document import Drawing, Section, Table, Verdict, Weight
@@ -21,6 +22,7 @@ from traceanalyzer.report.html.pictures.summary import waterfall
 ANSWER, UNLIKE, CHANGES, NOTES = "Comparison", "Not like for like", "Where the difference comes from", "Notes"
 """Titles of the sections that a first screen has."""
 WATERFALL = "From A to B"
+BY_ROW = {"ops": "By operator", "modules": "By module", "kernels": "By kernel"}
 SHOWN_SHARE = 0.005
 """Changes below this share of the longer step are shown together."""
 SHOWN_CHANGES = 15
@@ -133,6 +135,7 @@ def sections(comparison: Comparison) -> list[Section]:
         _rows(CHANGES, _changes(comparison, shown)),
         *(_explained(comparison, change) for change in explained),
         _rows("The step's budget", budget, Weight.HEALTH),
+        *(_rows(title, comparison.rows.get(name, [])[:SHOWN], Weight.TABLE) for name, title in BY_ROW.items()),
         _rows("GPU memory at the peak, by line", comparison.memory[:SHOWN_CHANGES], Weight.TABLE),
         _rows("Other figures", _figures(comparison), Weight.TABLE),
         _rows("Conditions that differ", _conditions(comparison, incomparable=False), Weight.CHART),

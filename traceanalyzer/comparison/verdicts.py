@@ -137,7 +137,8 @@ class Checked(Result):
 
 def _message(verdict: Verdict, row: LimitRow) -> str:
     """What a figure is and may be."""
-    return f"{row.figure} is {row.measured} ({OF[verdict.is_recorded]}), allowed is {AT[verdict.limit.bound]} {row.allowed}"
+    allowed = f"{AT[verdict.limit.bound]} {row.allowed}"
+    return f"{row.figure} is {row.measured} ({OF[verdict.is_recorded]}), allowed is {allowed}"
 
 
 def _command(level: str, title: str, message: str) -> str:
