@@ -24,6 +24,7 @@ from traceanalyzer.comparison.model import (
 from traceanalyzer.comparison.units import of_one, unit_of
 from traceanalyzer.comparison.work import WHOLE, Whole, Work, figures, parts_of_both
 from traceanalyzer.diagnosis.finding import Recommendation
+from traceanalyzer.report.format import figure
 from traceanalyzer.report.memory.model import LineChange, line_changes
 from traceanalyzer.report.model import TOP_ROWS, Report
 from traceanalyzer.report.outline import recorded_ms
@@ -51,7 +52,8 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
     word: Word = "not_comparable" if unlike else word_of(times, step, evidence, could_see)
     why = "" if unlike else reason(word, times, evidence, could_see, unit.per)
     answer = sentence(word, times, step, unit.per, unlike=unlike)
-    told = [_unlike(conditions), each.sentence if each else "", answer, why, _largest(step, changes, conditions)]
+    causes = _largest(step, changes, conditions), _peak(a, b)
+    told = [_unlike(conditions), each.sentence if each else "", answer, why, *causes]
     return Comparison(
         a=sides[0],
         b=sides[1],
@@ -120,6 +122,15 @@ def _largest(step: Difference, changes: list[Change], conditions: list[Condition
     largest = [c for c in changes if c.significant is not False and abs(c.difference_ms) >= LEAST_SHARE * step.a_ms]
     text = [f"Largest part: {largest[0].title} ({largest[0].difference_ms:+.3g} ms)."] if largest else []
     return " ".join([*text, *(f"A is {c.a}; B is {c.b}." for c in conditions if c.name == RANK)])
+
+
+def _peak(a: Report, b: Report) -> str:
+    """How much GPU memory both take at most, where it differs."""
+    peaks = [report.metrics.memory.peak if report.metrics.memory else None for report in (a, b)]
+    if not peaks[0] or not peaks[1] or abs(peaks[1] / peaks[0] - 1.0) < LEAST_SHARE:
+        return ""
+    sizes = " → ".join(figure(peak, "bytes") for peak in peaks)
+    return f"GPU memory at the peak: {sizes} ({peaks[1] / peaks[0] - 1.0:+.1%})."
 
 
 def _notes(a: Report, b: Report, step: Difference) -> list[str]:

@@ -49,6 +49,10 @@ SHOWN_METRICS = (
     "memory.peak",
     "memory.reserved",
     "memory.growth_per_step",
+    "compile.compile_s",
+    "compile.graphs",
+    "compile.graph_breaks",
+    "compile.recompiles",
 )
 """Figures besides the step time that show what the program does; `--format json` has all."""
 WHOLE = 0.005

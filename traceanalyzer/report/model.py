@@ -36,6 +36,7 @@ from traceanalyzer.diagnosis.finding import (
     Summary,
 )
 from traceanalyzer.replay.host_parts import HostPart
+from traceanalyzer.report.compile.figures import CompileStats
 
 TOP_ROWS = 30
 """Rows of the long tables (kernels, operators, gaps, ...) that go into a report; the commands give all."""
@@ -175,6 +176,9 @@ class Metrics:
     )
     memory: MemoryStats | None = metric(
         "GPU memory; null where neither a snapshot nor allocator events were recorded", default=None, kw_only=True
+    )
+    compile: CompileStats | None = metric(
+        "what torch.compile did; null without its log in the capture", default=None, kw_only=True
     )
 
 

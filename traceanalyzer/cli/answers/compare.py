@@ -41,6 +41,9 @@ def compare(
 ) -> None:
     """Say what changed in the step time from A to B, and where it came from.
 
+    A and B may also be two memory snapshots, or two logs of torch.compile (or folders of them): then it says what
+    changed in memory or compilation.
+
     A and B are anything that `analyze` reads (a trace, a capture or the folder of several ranks; a quoted pattern
     such as 'base.rank*.json.gz' too), a report saved by `analyze --format json`, or a stored run (runs.db#42,
     runs.db#latest). They may come from different recorders.
@@ -67,6 +70,7 @@ def compare(
     from traceanalyzer.comparison.compare import compare_reports
     from traceanalyzer.comparison.document import ComparisonPage
     from traceanalyzer.comparison.metrics import with_amounts
+    from traceanalyzer.comparison.other_kinds import compared_kinds
 
     names = [name for run in runs for name in runs_in(run)]
     if len(names) < 2:
@@ -75,6 +79,12 @@ def compare(
         if samples or tokens or output.format == "svg":
             raise click.UsageError("`--samples`, `--tokens` and pictures are of two runs")
         emit(_several(names, scope, hidden), output)
+        return
+    other = compared_kinds(names[0], names[1])
+    if other is not None:
+        if output.format == "svg":
+            raise click.UsageError("pictures are of two recordings")
+        emit(other, output)
         return
     sides = sides_of(names[0], names[1], *scope, drawn=output.format == "html")
     before, after = (
