@@ -98,6 +98,7 @@ class KernelStats(MeasuredRow, RatedRow, KernelTimes):
     )
     launch_shape: str | None = metric(
         "grid, block, registers of a thread and shared memory of a block of the first of them; null where not recorded",
+        text="own",
         default=None,
         kw_only=True,
     )
