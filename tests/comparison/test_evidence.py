@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.comparison.build import idle, part, report
-from traceanalyzer.analysis.tables.step_metrics import Unprofiled
+from traceanalyzer.analysis.tables.budget import Unprofiled
 from traceanalyzer.comparison.compare import compare_reports
 from traceanalyzer.comparison.several import Several
 from traceanalyzer.replay.host_parts import HostPart

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from traceanalyzer.analysis.tables.step_metrics import Budget, Idle, StepTime
+from traceanalyzer.analysis.tables.budget import Budget, Idle, StepTime
 from traceanalyzer.base.figures import definitions
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.finding import Evidence, Finding, Recommendation
@@ -235,8 +235,8 @@ def headroom(report: Report, finding: Finding) -> str:
 def no_advice(report: Report) -> str:
     """Why nothing is recommended."""
     if report.findings and report.summary.bottleneck == "inconclusive":
-        return "No recommendation: the bottleneck is inconclusive. traceanalyzer explain ID says what findings ask for."
-    return "No recommendation: it needs a finding with evidence for its cause."
+        return "No recommendation: not enough data. Next: traceanalyzer collect torch -- python train.py"
+    return "No recommendation: nothing in this recording shows what would help. To go on: traceanalyzer kernels PATH"
 
 
 def without_gain(report: Report) -> str | None:
@@ -349,7 +349,6 @@ def damage(item: Input) -> str:
     """What the reader met in an input, in a sentence."""
     health = item.health
     counts = {
-        "left out on purpose": health.skipped,
         "repaired": health.repaired,
         "lost": health.lost,
         "clipped": health.clipped,

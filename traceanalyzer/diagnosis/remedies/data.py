@@ -32,8 +32,8 @@ from traceanalyzer.replay.changes.data.loading import (
     round_trips,
     waited_less,
 )
+from traceanalyzer.replay.limits import OF_MOVES
 from traceanalyzer.replay.scenarios import Scenario, input_ready
-from traceanalyzer.replay.spreads import OF_MOVES
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import Bool
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from traceanalyzer.base.figures import metric
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.ingest.beside import COMPILED
+from traceanalyzer.ingest.side_files import COMPILED
 
 if TYPE_CHECKING:
     from traceanalyzer.report.model import Report
