@@ -74,7 +74,10 @@ def _memory(a: str, b: str) -> Printed:
     answer = f"{word}: peak {_bytes(before.peak_bytes)} → {_bytes(after.peak_bytes)} ({share:+.1%}){phase}."
     if lines and abs(share) >= LEAST_SHARE:
         answer += f" Largest part: {lines[0].site} ({lines[0].category}), {_signed(lines[0].change_bytes)}."
-    figures = [("peak", before.peak_bytes, after.peak_bytes), ("reserved", before.reserved_bytes, after.reserved_bytes)]
+    figures: list[tuple[str, float | None, float | None]] = [
+        ("peak", before.peak_bytes, after.peak_bytes),
+        ("reserved", before.reserved_bytes, after.reserved_bytes),
+    ]
     figures += [(f"peak in {name}", before.phase_peaks.get(name), after.phase_peaks.get(name)) for name in PHASES]
     growth = before.growth.bytes_per_step, after.growth.bytes_per_step
     rows = [_row(name, x, y, "bytes") for name, x, y in (*figures, ("growth per step", *growth))]

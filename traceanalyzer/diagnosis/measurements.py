@@ -59,7 +59,7 @@ from traceanalyzer.analysis.time.repeats import repeats
 from traceanalyzer.analysis.time.timed import OfTimed, Timed
 from traceanalyzer.base.figures import NS_PER_MS
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.replay.host_parts import host_parts
+from traceanalyzer.replay.host_parts import HostPart, host_parts
 from traceanalyzer.replay.replayed_path import replayed_path_time
 from traceanalyzer.replay.unprofiled import partition, with_recorded_causes
 from traceanalyzer.replay.whatif import MEASURED_SPREAD, Replay
@@ -141,10 +141,13 @@ class Measurements(OfTimed):
     """Mean budget of a steady-state step."""
     step_parts = made(lambda m: step_parts(m.timed, m.causes.gaps))
     """The mean steady step in its smallest named parts."""
-    host_parts = made(lambda m: [] if m.replay is None else host_parts(m.replay.recorded[0], m.replay.typical[0]))
-    """The host's time in a step by what it issues; empty without a replay."""
     idle = made(lambda m: None if m.budgets is None else mean_idle(m.budgets, m.timed.steps.steady))
     """Mean idle time of a steady-state step by cause."""
+
+    @cached_property
+    def host_parts(self) -> list[HostPart]:
+        """The host's time in a step by what it issues; empty without a replay."""
+        return [] if self.replay is None else host_parts(self.replay.recorded[0], self.replay.typical[0])
 
     @cached_property
     def mean_step_ms(self) -> float:

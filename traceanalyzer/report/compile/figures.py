@@ -7,25 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from traceanalyzer.base.figures import metric
-from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.ingest.side_files import COMPILED
+from traceanalyzer.replay.compile.model import CompileStats
 
 if TYPE_CHECKING:
     from traceanalyzer.report.model import Report
     from traceanalyzer.trace.compile_log import CompileLog
-
-
-@dataclass(frozen=True)
-class CompileStats:
-    """Of the process that compiled longest, from the log of torch.compile."""
-
-    compile_s: float | None = metric("time in compilations", "s")
-    graphs: int | None = metric("graphs compiled")
-    graph_breaks: int = metric("graph breaks met while compiling")
-    recompiles: int | None = metric("functions compiled again because a guard failed")
-    cache_hits: int | None = metric("graphs found in inductor's cache")
-    cache_misses: int | None = metric("graphs not found in it")
 
 
 def stats_of_logs(logs: list[CompileLog]) -> CompileStats:
