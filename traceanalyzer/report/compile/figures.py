@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from traceanalyzer.ingest.side_files import COMPILED
+from traceanalyzer.ingest.torch_log import logs_beside
+from traceanalyzer.replay.compile.measure import measure_logs
 from traceanalyzer.replay.compile.model import CompileStats
 
 if TYPE_CHECKING:
@@ -17,8 +19,6 @@ if TYPE_CHECKING:
 
 def stats_of_logs(logs: list[CompileLog]) -> CompileStats:
     """The figures of logs."""
-    from traceanalyzer.replay.compile.measure import measure_logs
-
     of = measure_logs(logs)
     breaks, cache = sum(row.count for row in of.graph_breaks), of.cache
     hits, misses = (cache.hits, cache.misses) if cache else (None, None)
@@ -26,12 +26,10 @@ def stats_of_logs(logs: list[CompileLog]) -> CompileStats:
 
 
 def logs_of(recordings: Iterable[str]) -> list[CompileLog]:
-    """The logs of torch.compile in the capture. Most have none: what reads them is not even loaded then."""
+    """The logs of torch.compile in the capture. Most have none."""
     recordings = list(recordings)
     if not any((Path(recording).parent / COMPILED).is_dir() for recording in recordings):
         return []
-    from traceanalyzer.ingest.torch_log import logs_beside
-
     return logs_beside(recordings)
 
 
