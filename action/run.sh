@@ -4,19 +4,42 @@ set -euo pipefail
 
 mkdir -p "$OUTPUT"
 report="$OUTPUT/report.json"
-traceanalyzer analyze "$TRACE" --format json -o "$report"
-# A saved report has no timeline, so the page is made where there is a recording.
-traceanalyzer analyze "$TRACE" -o "$OUTPUT/report.html" || echo "::warning::no page: $TRACE is no recording"
-
 base=()
-if [ -n "$BASELINE" ]; then
-  if [ -e "${BASELINE%%#*}" ]; then base=("$BASELINE"); else echo "::notice::no baseline yet: $BASELINE"; fi
+[ -z "$BASELINE" ] || [ ! -e "${BASELINE%%#*}" ] || base=("$BASELINE")
+
+comment() { # the one comment on the pull request: made, or edited
+  [ "$COMMENT" = true ] && [ -n "${PULL_REQUEST:-}" ] || return 0
+  words=(--issue "$PULL_REQUEST" --publish)
+  [ -z "$NAME" ] || words+=(--name "$NAME")
+  [ -z "$REDACT_NAME" ] || words+=(--redact-name "$REDACT_NAME")
+  [ -z "${PAGES:-}" ] || words+=(--link "$PAGES")
+  [ ${#base[@]} = 0 ] || words+=(--compare "${base[0]}")
+  # Pull requests from forks get a token that may not comment: the summary has it all.
+  traceanalyzer attach "$report" "${words[@]}" || echo "::warning::no comment was made; the job's summary has the report"
+}
+if [ "${1:-}" = link ]; then
+  comment
+  exit 0
 fi
+
+traces=()
+while IFS= read -r line; do
+  [ -n "$line" ] || continue
+  # A pattern that matches nothing is a name as it stands: a stored run, or one line of what is wrong.
+  mapfile -t found < <(compgen -G "$line" || printf '%s\n' "$line")
+  traces+=("${found[@]}")
+done <<< "$TRACE"
+
+traceanalyzer analyze "${traces[@]}" --format json -o "$report"
+# A saved report has no timeline, so the page is made where there is a recording.
+traceanalyzer analyze "${traces[@]}" -o "$OUTPUT/report.html" || echo "::warning::no page: $TRACE is no recording"
+[ -z "$BASELINE" ] || [ ${#base[@]} -gt 0 ] || echo "::notice::no baseline yet: $BASELINE"
 
 if [ ${#base[@]} -gt 0 ]; then
   traceanalyzer compare "${base[0]}" "$report" --format markdown -o "$OUTPUT/report.md"
+  traceanalyzer compare "${base[0]}" "$report" -o "$OUTPUT/compare.html"
 else
-  traceanalyzer analyze "$TRACE" --format markdown -o "$OUTPUT/report.md"
+  traceanalyzer analyze "${traces[@]}" --format markdown -o "$OUTPUT/report.md"
 fi
 cat "$OUTPUT/report.md" >> "$GITHUB_STEP_SUMMARY"
 
@@ -43,18 +66,11 @@ if printf '%s\n' "${limits[@]-}" | grep -qE '^--(max|min|policy)$'; then
 fi
 [ $status = 0 ] || [ $status = 3 ] || exit $status
 
-if [ "$COMMENT" = true ] && [ -n "${PULL_REQUEST:-}" ]; then
-  words=(--issue "$PULL_REQUEST" --publish)
-  [ -z "$NAME" ] || words+=(--name "$NAME")
-  [ -z "$REDACT_NAME" ] || words+=(--redact-name "$REDACT_NAME")
-  [ ${#base[@]} = 0 ] || words+=(--compare "${base[0]}")
-  # Pull requests from forks get a token that may not comment: the summary has it all.
-  traceanalyzer attach "$report" "${words[@]}" || echo "::warning::no comment was made; the job's summary has the report"
-fi
+comment
 
 {
   echo "passed=$([ $status = 0 ] && echo true || echo false)"
-  echo "headline=$(traceanalyzer analyze "$TRACE" -q | tr '\n' ' ' | cut -c1-400)"
+  echo "headline=$(traceanalyzer analyze "${traces[@]}" -q | tr '\n' ' ' | cut -c1-400)"
   echo "report=$OUTPUT"
 } >> "$GITHUB_OUTPUT"
 [ "$FAIL" = true ] || status=0

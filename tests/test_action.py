@@ -34,13 +34,13 @@ class Job:
         (programs / "traceanalyzer").chmod(0o755)
         self.path = f"{programs}:{os.environ['PATH']}"
 
-    def run(self, **inputs):
+    def run(self, *arguments, **inputs):
         given = dict.fromkeys(re.findall(r"^ {8}([A-Z_]+): ", ACTION, re.MULTILINE), "")
         given |= {"COMMENT": "true", "FAIL": "true", "OUTPUT": "out"} | inputs
         files = {name: str(self.folder / name) for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")}
         environment = {**os.environ, **given, **files, "PATH": self.path}
         return subprocess.run(
-            [str(shutil.which("bash")), str(ROOT / "action" / "run.sh")],
+            [str(shutil.which("bash")), str(ROOT / "action" / "run.sh"), *arguments],
             cwd=self.folder,
             env=environment,
             capture_output=True,
@@ -124,3 +124,23 @@ def test_what_cannot_be_analyzed_fails_the_job(job):
 def test_text_of_inputs_is_never_run(job):
     job.run(TRACE="$(touch hacked); `touch hacked`", BASELINE="; touch hacked", NAME="$(touch hacked)")
     assert not (job.folder / "hacked").exists()
+
+
+def test_ranks_are_given_by_a_pattern_and_pages_are_linked_from_the_comment(job):
+    for rank in (0, 1):
+        shutil.copy(SAMPLES / "straggler" / f"trace.rank{rank}.json.gz", job.folder / f"rank{rank}.json.gz")
+    assert job.run(TRACE="rank*.json.gz", BASELINE=str(SAMPLES / "straggler")).returncode == 0
+    assert (job.folder / "out" / "compare.html").stat().st_size > 50_000
+    assert '"rank": 1' in (job.folder / "out" / "report.json").read_text(encoding="utf-8")
+    job.gh.answers["api"] = comments((True, "<!-- traceanalyzer -->\nold"))
+    job.gh.install()
+    given = {
+        "COMMENT": "true",
+        "OUTPUT": "out",
+        "PULL_REQUEST": PULL_REQUEST,
+        "PAGES": "https://github.com/o/r/pages/1",
+    }
+    done = job.run("link", **given)
+    assert done.returncode == 0, done.stderr
+    _, edit = job.gh.calls()
+    assert edit["body"].rstrip().endswith("[The pages of this report](https://github.com/o/r/pages/1)")

@@ -32,7 +32,7 @@ def test_nothing_is_sent_by_default(saved, run, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     status, out, err = run("attach", saved, "--issue", "o/r#7")
     assert status == 0
-    assert out == f"<!-- traceanalyzer -->\n{render_markdown(redact(full()))}"
+    assert out == f"<!-- traceanalyzer -->\n{render_markdown(redact(full()), advice_first=True)}"
     assert "alice" not in out
     assert f"nothing was published; --publish makes these {len(out):,} characters a comment on" in err
     assert "https://github.com/o/r/issues/7 (gh issue comment 7 --repo o/r --body-file -), or edits" in err
@@ -54,7 +54,7 @@ def test_a_stored_run_and_a_recording_can_be_attached(asked, run, tmp_path):
     path = tmp_path / "runs.db"
     store_report(path, full())
     shown = run("attach", f"{path}#latest", "--issue", "o/r#7")[1]
-    assert shown == f"<!-- traceanalyzer -->\n{render_markdown(redact(full()))}"
+    assert shown == f"<!-- traceanalyzer -->\n{render_markdown(redact(full()), advice_first=True)}"
 
 
 def test_the_comment_is_as_long_as_it_may_be(saved, run):
@@ -121,3 +121,11 @@ def test_a_picture_is_written_beside(run, tmp_path):
     assert "sync- and compute-bound" in file.read_text()
     status, _, error = run("attach", sample, "--issue", "a/b#1", "--picture", tmp_path / "report.png")
     assert (status, "does not end in .svg" in error) == (2, True)
+
+
+def test_advice_stands_before_evidence_and_a_link_ends_the_comment(run):
+    sample = Path(__file__).resolve().parents[2] / "sample_traces" / "sync_bound"
+    text = run("attach", sample, "--issue", "o/r#1", "--link", "https://example.org/pages")[1]
+    assert text.index("## Recommendations") < text.index("## Findings")
+    assert text.rstrip().endswith("[The pages of this report](https://example.org/pages)")
+    assert run("attach", sample, "--issue", "o/r#1", "--link", "javascript:alert(1)")[0] == 2

@@ -64,7 +64,8 @@ def test_a_single_step_decides_nothing():
     one = replace(A, step_parts=[replace(p, batch_ms=[p.ms]) for p in A.step_parts])
     result = compare_reports(one, B)
     assert result.step.significant is None
-    assert result.headline.startswith("Not known to be more than noise")
+    assert result.verdict == "likely_faster"
+    assert "Record 20 steps of both" in result.headline
     assert "at least three steps" in result.notes[0]
 
 
@@ -161,6 +162,13 @@ def test_the_json_has_everything_under_plain_names():
         "notes",
         "memory",
         "predicted",
+        "verdict",
+        "basis",
+        "could_see",
+        "per",
+        "rows",
+        "host_factor",
+        "gpu_factor",
     }
     change = said["changes"][0]
     assert (change["part"], change["class"], change["kind"]) == ("idle", "sync", "less_idle")

@@ -55,6 +55,23 @@ def test_a_metrics_page_says_run_time_and_tags_and_where_it_changed():
     assert len(text) < 60_000
 
 
+def test_programs_are_drawn_apart_and_a_change_names_its_commit():
+    rows = [
+        MetricValue(i, "2026-01-01", Tags(case=case), value, None, f"case={case}", f"c0ffee{i}")
+        for i, (case, value) in enumerate([*[("a", 10.0)] * 6, ("a", 5.0), ("a", 5.0), *[("b", 100.0)] * 4], 1)
+    ]
+    text = metric_page(MetricSeries("step_time_ms.mean", "ms", rows))
+    assert "Step time, mean: case=a" in text
+    assert "Step time, mean: case=b" in text
+    assert "-50.0% c0ffee7" in text
+    assert text.count("changed with") == text.count("changed with c0ffee7") > 0
+
+
+def test_fewer_than_five_runs_have_no_band():
+    four, five = (metric_page(series([10.0] * count)).count("<rect") for count in (4, 5))
+    assert five > four
+
+
 def test_a_history_without_runs_has_a_page():
     assert "No run matches." in metric_page(series([]))
     assert "No run matches." in runs_page([], [])

@@ -20,6 +20,7 @@ def test_keys_are_those_of_the_contract():
         "notes",
         "tables",
         "step_parts",
+        "host_parts",
     ]
     assert report["schema_version"] == 2
     assert report["tool"] == {"name": "traceanalyzer", "version": "0.1.0"}

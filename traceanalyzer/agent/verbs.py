@@ -156,6 +156,7 @@ def compare(sources: Sources, a: str, b: str) -> str:
     return fitted(
         {
             "answer": quoted_sentence(told.headline),
+            "verdict": told.verdict,
             "step": _difference(told.step),
             "predicted": None if told.predicted is None else {
                 "finding": told.predicted.id,

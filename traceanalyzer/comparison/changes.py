@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from traceanalyzer.analysis.tables.step_parts import StepPart
+from traceanalyzer.comparison.evidence import SAME_CALLS
 from traceanalyzer.comparison.matching import MOSTLY, Group, How, Link, match_parts, name_of
 from traceanalyzer.comparison.model import Change, Detail
 from traceanalyzer.comparison.work import WHOLE, Whole, Work, figures
@@ -14,8 +15,6 @@ NAMED = 3
 """Names of a group that are written out; the rest is a number."""
 KERNEL_LENGTH = 60
 """Characters of a kernel's name within a title."""
-SAME_CALLS = 0.005
-"""Numbers of calls that differ by less are the same: an op now and then falls into the neighbouring step."""
 IDLE_TITLES = {
     "launch": "launching",
     "sync": "the host waits for the GPU",
@@ -102,9 +101,9 @@ def _title(group: Group, kind: str, whole: Whole) -> str:
     if kind == "other_shapes" and not group.label:
         return f"the same operators on other shapes ({_names(group.a)})"
     if kind == "other_shapes" and group.part == "exposed_communication":
-        return f"{group.label}: other sizes{_from_to(group, 'more_calls')}"
+        return f"{group.label}: other sizes{_from_to(group, 'more_calls', whole.each)}"
     names = group.label or _names([*group.a, *group.b]) or PART_TITLES.get(group.part, group.part)
-    return f"{names}: {PHRASES[kind]}{_from_to(group, kind)}"
+    return f"{names}: {PHRASES[kind]}{_from_to(group, kind, whole.each)}"
 
 
 def _launches(whole: Whole) -> str:
@@ -112,7 +111,7 @@ def _launches(whole: Whole) -> str:
     a, b = whole.launches
     if a is None or b is None or abs(b - a) <= SAME_CALLS * max(a, b):
         return ""
-    return f" ({a:.4g} → {b:.4g} launches a step)"
+    return f" ({a:.4g} → {b:.4g} launches{whole.each})"
 
 
 def _place(group: Group) -> str:
@@ -123,14 +122,14 @@ def _place(group: Group) -> str:
     return f" ({_what(group, largest)})" if call and mostly else ""
 
 
-def _from_to(group: Group, kind: str) -> str:
+def _from_to(group: Group, kind: str, each: str) -> str:
     """What most of a change goes from and to, in brackets."""
     largest = max(group.links, key=lambda link: abs(link.difference_ms))
     sides = largest.a, largest.b
     if kind in ("more_calls", "fewer_calls"):
         # An operator may launch several kernels; this is how often the one runs that matters.
         calls_a, calls_b = (sum(p.calls for p in side) for side in sides)
-        return f" ({calls_a:.4g} → {calls_b:.4g} a step)"
+        return f" ({calls_a:.4g} → {calls_b:.4g}{each})"
     if kind == "other_types":
         return f" ({' → '.join(', '.join(dict.fromkeys(p.dtypes or '?' for p in side)) for side in sides)})"
     if kind == "other_kernels":

@@ -5,50 +5,65 @@ from __future__ import annotations
 from traceanalyzer.analysis.memory.site import Site
 from traceanalyzer.analysis.tables.step_parts import BUDGET, StepPart
 from traceanalyzer.base.errors import EmptyRecordingError
-from traceanalyzer.base.figures import digits
-from traceanalyzer.comparison.changes import SAME_CALLS, changes_between
-from traceanalyzer.comparison.conditions import RANK, conditions_between
+from traceanalyzer.comparison.by_row import rows_between
+from traceanalyzer.comparison.changes import changes_between
+from traceanalyzer.comparison.conditions import INPUT_SHAPES, RANK, conditions_between
+from traceanalyzer.comparison.evidence import evidence_of
+from traceanalyzer.comparison.judge import reason, resolution, sentence, times_of, word_of
 from traceanalyzer.comparison.metrics import figures_by_path, metrics_between, per_unit
-from traceanalyzer.comparison.model import Change, Comparison, Condition, Difference, PartDifference, Predicted, Side
-from traceanalyzer.comparison.noise import RUN_NOISE_SHARE, is_significant
+from traceanalyzer.comparison.model import (
+    Change,
+    Comparison,
+    Condition,
+    Difference,
+    PartDifference,
+    Predicted,
+    Side,
+    Word,
+)
+from traceanalyzer.comparison.units import of_one, unit_of
 from traceanalyzer.comparison.work import WHOLE, Whole, Work, figures, parts_of_both
 from traceanalyzer.diagnosis.finding import Recommendation
+from traceanalyzer.report.format import figure
 from traceanalyzer.report.memory.model import LineChange, line_changes
 from traceanalyzer.report.model import TOP_ROWS, Report
 from traceanalyzer.report.outline import recorded_ms
 
 ORDER = (*BUDGET, WHOLE)
-SAME_SHARE = 0.005
-"""Steps with and without the profiler that differ by less are the same in three digits."""
 LEAST_SHARE = 0.01
 """Changes below this share of the step are not worth a sentence."""
-SAME_WORK = (
-    "Both do the same GPU work (operators, shapes, kernels, launches, waits): the cause is on the host or in the "
-    "machine (clocks, other load); record both again to be sure."
-)
-"""Of 30 programs recorded twice on one machine, the steps of seven differed by far more than they vary within a
-recording: up to 65 % where launches bound them."""
-COUNTS = ("launches_per_step", "launches.copy_calls", "syncs.calls")
-"""A difference of less than one a step is the edge of the recording."""
-SPEED_ALONE = frozenset(("slower", "faster", "unchanged", "more_idle", "less_idle"))
-"""Kinds of changes that other work does not show in."""
 
 
 def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -> Comparison:
     """What changed from A to B. Raises EmptyRecordingError where one of them has neither steps nor device work."""
+    unit = unit_of(a, b)
+    a, b = of_one(a, unit.of_a), of_one(b, unit.of_b)
     sides = _side(a, names[0]), _side(b, names[1])
     parts = parts_of_both(a, b)
     steps = Work.of(parts[0]), Work.of(parts[1])
-    whole = Whole((steps[0].batch_ms, steps[1].batch_ms), (a.metrics.launches_per_step, b.metrics.launches_per_step))
+    launches = a.metrics.launches_per_step, b.metrics.launches_per_step
+    whole = Whole((steps[0].batch_ms, steps[1].batch_ms), launches, unit.each)
     step = Difference(**figures(*steps, whole))
-    changes = changes_between(*parts, whole)
-    conditions = conditions_between(a, b)
-    each = per_unit(a, b)
-    headline = _headline(*sides, step, changes, conditions)
+    changes, conditions, each = changes_between(*parts, whole), conditions_between(a, b), per_unit(a, b)
+    evidence = evidence_of(a, b, parts, step.a_ms)
+    times = times_of(a, b, step, evidence)
+    could_see = resolution(b, times, step, evidence)
+    unlike = any(c.incomparable and c.name != INPUT_SHAPES for c in conditions)
+    word: Word = "not_comparable" if unlike else word_of(times, step, evidence, could_see)
+    why = "" if unlike else reason(word, times, evidence, could_see, unit.per)
+    answer = sentence(word, times, step, unit.per, unlike=unlike)
+    causes = _largest(step, changes, conditions), _peak(a, b)
+    told = [_unlike(conditions), each.sentence if each else "", answer, why, *causes]
     return Comparison(
         a=sides[0],
         b=sides[1],
-        headline=" ".join([*([each.sentence] if each else []), headline, *_doubt(a, b, step, changes)]),
+        verdict=word,
+        basis=times.basis,
+        per=unit.per,
+        could_see=could_see,
+        host_factor=evidence.host and evidence.host.factor,
+        gpu_factor=evidence.gpu and evidence.gpu.factor,
+        headline=" ".join(text for text in told if text),
         step=step,
         conditions=conditions,
         changes=changes,
@@ -56,6 +71,7 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
         metrics=metrics_between(a, b),
         notes=_notes(a, b, step),
         memory=_memory(a.tables.get("memory", []), b.tables.get("memory", [])),
+        rows=rows_between(a, b, step.a_ms),
         predicted=predicted_for(a, b, sides, changes),
         per_unit=each,
     )
@@ -95,68 +111,26 @@ def _budget(a: list[StepPart], b: list[StepPart], whole: Whole) -> list[PartDiff
     return rows
 
 
-def _headline(a: Side, b: Side, step: Difference, changes: list[Change], conditions: list[Condition]) -> str:
-    """The answer in a few sentences."""
-    text = _unprofiled_verdict(a, b, step) or f"{_verdict(step)}: {_from_to(step.a_ms, step.b_ms)}{_estimated(a, b)}."
+def _unlike(conditions: list[Condition]) -> str:
+    """What makes the two other work, named first."""
+    names = [c.name for c in conditions if c.incomparable]
+    return f"Not like for like: other {', other '.join(names)}." if names else ""
+
+
+def _largest(step: Difference, changes: list[Change], conditions: list[Condition]) -> str:
+    """Where most of the difference comes from, and which ranks are compared."""
     largest = [c for c in changes if c.significant is not False and abs(c.difference_ms) >= LEAST_SHARE * step.a_ms]
-    if largest:
-        text += f" Largest part: {largest[0].title} ({largest[0].difference_ms:+.3g} ms)."
-    incomparable = [c.name for c in conditions if c.incomparable]
-    if incomparable:
-        text += f" Not like for like: other {', other '.join(incomparable)}."
-    text += "".join(f" A is {c.a}; B is {c.b}." for c in conditions if c.name == RANK)
-    return text
+    text = [f"Largest part: {largest[0].title} ({largest[0].difference_ms:+.3g} ms)."] if largest else []
+    return " ".join([*text, *(f"A is {c.a}; B is {c.b}." for c in conditions if c.name == RANK)])
 
 
-def _from_to(a_ms: float, b_ms: float) -> str:
-    share = (b_ms - a_ms) / a_ms if a_ms else 0.0
-    return f"{digits(a_ms, 4)} → {digits(b_ms, 4)} ms per step ({share:+z.1%})"
-
-
-def _unprofiled_verdict(a: Side, b: Side, step: Difference) -> str:
-    """The verdict by steps that were timed without the profiler; empty where one side has none."""
-    before, after = a.unprofiled_step_ms, b.unprofiled_step_ms
-    if a.unprofiled_source != "measured" or b.unprofiled_source != "measured" or before is None or after is None:
+def _peak(a: Report, b: Report) -> str:
+    """How much GPU memory both take at most, where it differs."""
+    peaks = [report.metrics.memory.peak if report.metrics.memory else None for report in (a, b)]
+    if not peaks[0] or not peaks[1] or abs(peaks[1] / peaks[0] - 1.0) < LEAST_SHARE:
         return ""
-    recorded = f"with the profiler {_from_to(step.a_ms, step.b_ms)}"
-    if is_significant(before, after, None) is False:
-        verdict = "No significant change without the profiler"
-        if step.significant:
-            recorded += "; what was recorded makes the difference"
-    else:
-        verdict = "Slower without the profiler" if after > before else "Faster without the profiler"
-    return f"{verdict}: {_from_to(before, after)}, measured; {recorded}."
-
-
-def _estimated(a: Side, b: Side) -> str:
-    """The steps without the profiler where not both were measured, but each is known."""
-    if a.unprofiled_step_ms is None or b.unprofiled_step_ms is None:
-        return ""
-    if all(abs(s.step_ms - (s.unprofiled_step_ms or 0.0)) < SAME_SHARE * s.step_ms for s in (a, b)):
-        return ""
-    return f"; without the profiler about {_from_to(a.unprofiled_step_ms, b.unprofiled_step_ms)}"
-
-
-def _verdict(step: Difference) -> str:
-    if step.significant is None:
-        return "Not known to be more than noise (a single step has no spread)"
-    if not step.significant:
-        within = abs(step.difference_ms) > RUN_NOISE_SHARE * max(step.a_ms, step.b_ms)
-        return "No significant change" + (", the steps vary by as much" if within else "")
-    return "Slower" if step.difference_ms > 0 else "Faster"
-
-
-def _doubt(a: Report, b: Report, step: Difference, changes: list[Change]) -> list[str]:
-    """Whether the machine may be what differs."""
-    return [SAME_WORK] if step.significant and _same_work(a, b, changes) else []
-
-
-def _same_work(a: Report, b: Report, changes: list[Change]) -> bool:
-    """Whether both steps run the same operators, shapes and kernels, launch and wait for the device equally often."""
-    figures_a, figures_b = figures_by_path(a), figures_by_path(b)
-    counts = [(figures_a[name].value, figures_b[name].value) for name in COUNTS]
-    equal = all(x is not None and y is not None and abs(y - x) < max(SAME_CALLS * max(x, y), 1.0) for x, y in counts)
-    return bool(a.step_parts and b.step_parts) and equal and all(c.kind in SPEED_ALONE for c in changes)
+    sizes = " → ".join(figure(peak, "bytes") for peak in peaks)
+    return f"GPU memory at the peak: {sizes} ({peaks[1] / peaks[0] - 1.0:+.1%})."
 
 
 def _notes(a: Report, b: Report, step: Difference) -> list[str]:

@@ -10,6 +10,7 @@ from traceanalyzer.comparison.model import Condition
 from traceanalyzer.report.format import shorten
 from traceanalyzer.report.model import Report
 
+INPUT_SHAPES = "input shapes"
 RANK = "rank"
 """Which rank the figures are of."""
 SHOWN_LENGTH = 60
@@ -113,7 +114,7 @@ def _shapes(a: Report, b: Report) -> Condition | None:
     factor = _factor(largest.a[0].shapes or "", largest.b[0].shapes or "")
     times = f"; sizes that differ are {factor:.4g} times A's" if factor else ""
     shown_a, shown_b = (shorten(f"{side[0].op} {side[0].shapes}", SHOWN_LENGTH) for side in (largest.a, largest.b))
-    return Condition("input shapes", shown_a, shown_b, OTHER_WORK + times, True)
+    return Condition(INPUT_SHAPES, shown_a, shown_b, OTHER_WORK + times, True)
 
 
 def _compute(report: Report) -> list[StepPart]:

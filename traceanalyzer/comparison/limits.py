@@ -1,13 +1,15 @@
 """Limits on the figures of a report, absolute or against a baseline, and whether they hold.
 
-A limit against a baseline on the step time or a part of it is breached only by a change that is more than noise (see
-`noise`), unless it is strict; other figures do not carry a spread and are held against their limit as they are.
+Figures are those of the step without the profiler, as the report shows them, unless those recorded are asked for. A
+limit against a baseline on the step time is breached only where the comparison's verdict is a change, on a part of it
+only by more than steps vary, unless it is strict; other figures do not carry a spread.
 
 A policy file has the limits of a project, in TOML, to be kept with its code:
 
 baseline = "main.json"          # what `--baseline` takes; relative to this file
 allow_missing = false           # what `--allow-missing` and `--strict` say
 strict = false
+recorded = false                # what `--recorded` says
 
 [max]
 step_time_ms.median = "+3%"
@@ -31,18 +33,19 @@ import msgspec
 from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.base.files import read_whole
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.comparison.metrics import Figure, figures_by_path
-from traceanalyzer.comparison.model import Comparison, Difference
+from traceanalyzer.comparison.metrics import Figure, absent, figures_by_path, shown_figures
+from traceanalyzer.comparison.model import Comparison
 from traceanalyzer.report.model import Report
 
 Bound = Literal["max", "min"]
 Outcome = Literal["ok", "breach", "noise", "missing"]
 
-LIMIT = re.compile(r"(?P<sign>[+-]?)(?P<number>\d+(?:\.\d*)?|\.\d+)(?P<percent>%?)")
+LIMIT = re.compile(r"(?P<sign>[+-]?)(?P<number>\d+(?:\.\d*)?|\.\d+)(?P<percent>%?)(?: ?(?P<bytes>[MG]i?B))?")
+BYTES = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
 NEAR = 3
 """Names that are offered for one that does not exist."""
-WITH_SPREAD = {"step_time_ms.mean": "step", "step_time_ms.median": "step"}
-"""Figures of the step time that its interval speaks for."""
+WITH_VERDICT = ("step_time_ms.mean", "step_time_ms.median")
+"""Figures that the comparison's verdict speaks for."""
 PARTS = ("budget_ms.", "idle_ms.")
 
 
@@ -68,8 +71,10 @@ class Limit:
         written = str(text).strip()
         parts = LIMIT.fullmatch(written)
         if isinstance(text, bool) or parts is None:
-            raise LimitError(f"{metric}={written}: a limit is a number (5.2), or a percentage (+3%)")
-        number = float(f"{parts['sign']}{parts['number']}")
+            raise LimitError(f"{metric}={written}: a limit is a number (5.2, 24 GB), or a percentage (+3%)")
+        number = float(f"{parts['sign']}{parts['number']}") * BYTES.get(parts["bytes"] or "", 1)
+        if parts["percent"] and parts["bytes"]:
+            raise LimitError(f"{metric}={written}: a percentage has no unit")
         if not parts["percent"]:
             if parts["sign"] == "+":
                 raise LimitError(f"{metric}={written}: against a baseline say +3%; an absolute limit has no sign")
@@ -88,6 +93,8 @@ class Verdict:
     allowed: float | None
     """The limit in the figure's own unit."""
     outcome: Outcome
+    is_recorded: bool = True
+    """Whether the figure is as recorded; else it is of the step without the profiler."""
 
     def holds(self, allow_missing: bool) -> bool:
         """Whether this lets the check pass."""
@@ -101,59 +108,58 @@ def check_limits(
     comparison: Comparison | None,
     *,
     strict: bool = False,
+    recorded: bool = False,
 ) -> list[Verdict]:
-    """A verdict for each limit. `comparison` is of the baseline with the report; `strict` takes noise for a change.
+    """A verdict for each limit. `comparison` is of the baseline with the report; `strict` takes noise for a change;
+    `recorded` asks for the figures of the recorded step.
 
     Raises LimitError for a figure that no report has, and for a limit against a baseline without one.
     """
-    figures, before = figures_by_path(report), figures_by_path(baseline) if baseline else {}
+    of = figures_by_path if recorded else shown_figures
+    figures, before = of(report), of(baseline) if baseline else {}
     verdicts = []
     for limit in limits:
-        _check_name(limit, figures)
+        figure = _figure(limit, figures.get(limit.metric) or absent(report, limit.metric), figures)
         if limit.relative and baseline is None:
             raise LimitError(f"{limit.metric}={limit.text}: a limit against a baseline needs --baseline")
-        spread = None if strict or not limit.relative else _spread(limit.metric, comparison)
-        verdicts.append(_verdict(limit, figures[limit.metric], before.get(limit.metric), spread))
+        noisy = limit.relative and not strict and comparison is not None and _is_noise(limit, comparison)
+        verdicts.append(_verdict(limit, figure, before.get(limit.metric), noisy=noisy))
     return verdicts
 
 
-def _check_name(limit: Limit, figures: Mapping[str, Figure]) -> None:
-    if limit.metric not in figures:
+def _figure(limit: Limit, figure: Figure | None, figures: Mapping[str, Figure]) -> Figure:
+    if figure is None:
         near = get_close_matches(limit.metric, figures, NEAR, cutoff=0.5)
         meant = f"did you mean {', '.join(near)}?" if near else "their names are those of `analyze --format json`"
         raise LimitError(f"no figure is called {limit.metric}; {meant}")
-    percentage = limit.text.endswith("%") and not limit.relative
-    if percentage and figures[limit.metric].unit != "share":
+    if limit.text.endswith("%") and not limit.relative and figure.unit != "share":
         raise LimitError(
             f"{limit.metric}={limit.text}: it is no share; say +{limit.text} for a limit against a baseline"
         )
+    return figure
 
 
-def _verdict(limit: Limit, figure: Figure, before: Figure | None, spread: Difference | None) -> Verdict:
+def _verdict(limit: Limit, figure: Figure, before: Figure | None, *, noisy: bool) -> Verdict:
     baseline = before.value if before else None
-    allowed = limit.value
-    if limit.relative:
-        if baseline is None:
-            return Verdict(limit, figure.unit, figure.value, None, None, "missing")
+    allowed = None if limit.relative and baseline is None else limit.value
+    if limit.relative and baseline is not None:
         allowed = baseline * (1 + limit.value)
-    if figure.value is None:
-        return Verdict(limit, figure.unit, None, baseline, allowed, "missing")
+    if figure.value is None or allowed is None:
+        return Verdict(limit, figure.unit, figure.value, baseline, allowed, "missing", figure.is_recorded)
     beyond = figure.value > allowed if limit.bound == "max" else figure.value < allowed
-    noise = beyond and spread is not None and spread.significant is False
-    outcome: Outcome = "noise" if noise else "breach" if beyond else "ok"
-    return Verdict(limit, figure.unit, figure.value, baseline, allowed, outcome)
+    outcome: Outcome = "noise" if beyond and noisy else "breach" if beyond else "ok"
+    return Verdict(limit, figure.unit, figure.value, baseline, allowed, outcome, figure.is_recorded)
 
 
-def _spread(metric: str, comparison: Comparison | None) -> Difference | None:
-    """What is known of the spread of a figure's difference, None for figures without one."""
-    if comparison is None:
-        return None
-    if metric in WITH_SPREAD:
-        return comparison.step
-    if not metric.startswith(PARTS):
-        return None
-    part = metric.removeprefix("budget_ms.").replace("idle_ms.", "idle.")
-    return next((p for p in comparison.budget if p.name == part), None)
+def _is_noise(limit: Limit, comparison: Comparison) -> bool:
+    """Whether a change of the figure is no more than machines and steps vary by; False for figures without a spread."""
+    if limit.metric in WITH_VERDICT:
+        return comparison.verdict in ("no_change", "not_comparable")
+    if not limit.metric.startswith(PARTS):
+        return False
+    part = limit.metric.removeprefix("budget_ms.").replace("idle_ms.", "idle.")
+    found = next((p for p in comparison.budget if p.name == part), None)
+    return found is not None and found.significant is False
 
 
 @dataclass(frozen=True)
@@ -164,12 +170,14 @@ class Policy:
     baseline: str | None = None
     allow_missing: bool = False
     strict: bool = False
+    recorded: bool = False
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
     baseline: str | None = None
     allow_missing: bool = False
     strict: bool = False
+    recorded: bool = False
     max: dict[str, Any] = msgspec.field(default_factory=dict)
     min: dict[str, Any] = msgspec.field(default_factory=dict)
 
@@ -183,7 +191,7 @@ def read_policy(path: Path) -> Policy:
         raise UnreadableInputError(f"{path}: not a policy: {error}") from error
     baseline = None if file.baseline is None else str(path.parent / file.baseline)
     limits = (*_limits("max", file.max), *_limits("min", file.min))
-    return Policy(limits, baseline, file.allow_missing, file.strict)
+    return Policy(limits, baseline, file.allow_missing, file.strict, file.recorded)
 
 
 def _limits(bound: Bound, table: dict[str, Any], prefix: str = "") -> list[Limit]:

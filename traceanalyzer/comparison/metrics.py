@@ -11,7 +11,7 @@ from traceanalyzer.analysis.tables.throughput import Throughput
 from traceanalyzer.base.figures import MS_PER_S
 from traceanalyzer.comparison.model import MetricDifference, PerUnit
 from traceanalyzer.report.format import measured
-from traceanalyzer.report.model import Metrics, Report
+from traceanalyzer.report.model import TOP_ROWS, Metrics, Report
 from traceanalyzer.report.outline import step_ms
 
 PARTS = ("step_time_ms.", "budget_ms.", "idle_ms.")
@@ -24,11 +24,32 @@ class Figure:
 
     value: float | None
     unit: str
+    is_recorded: bool = True
+    """Whether it is of the step as recorded, or of nothing that a profiler changes."""
+
+
+def shown_figures(report: Report) -> dict[str, Figure]:
+    """The figures by path as the report shows them: those of the step without the profiler where that is known."""
+    found = figures_by_path(report)
+    of = report.metrics.unprofiled
+    if report.summary.basis != "unprofiled" or of is None:
+        return found
+    shown = {f"step_time_ms.{name}": of.step_time_ms for name in ("mean", "median")}
+    for part in ("budget_ms", "idle_ms"):
+        shown |= {f"{part}.{name}": ms for name, ms in vars(getattr(of, part)).items()}
+    if of.step_time_ms:
+        idle = of.budget_ms.idle / of.step_time_ms
+        shown |= {"gpu_idle_share": idle, "gpu_busy_share": 1.0 - idle}
+    use = report.metrics.utilisation
+    if use is not None and use.mfu is not None:
+        shown["roofline.mfu"] = use.mfu
+    return found | {name: Figure(value, found[name].unit, is_recorded=False) for name, value in shown.items()}
 
 
 def figures_by_path(report: Report) -> dict[str, Figure]:
-    """Every figure of `metrics` by its path (`step_time_ms.median`), with `syncs.calls`, `syncs.gpu_idle_ms` and
-    `headroom_ms.CLASS` (the findings' headroom by class) as well."""
+    """Every figure of `metrics` as recorded by its path (`step_time_ms.median`), with `syncs.calls`,
+    `syncs.gpu_idle_ms`, `headroom_ms.CLASS` (the findings' headroom by class), and those of rows: classes of kernels,
+    kernels, operators and modules (`kernels.gemm.device_ms`, `ops.aten::mm.calls`)."""
     found = dict(_walk("", Metrics, report.metrics))
     for name in ("calls", "gpu_idle_ms"):
         waits = report.tables.get("syncs")
@@ -37,7 +58,39 @@ def figures_by_path(report: Report) -> dict[str, Figure]:
     for cls in CLASSES:
         claimed = [f.headroom_ms for f in report.findings if f.cls == cls and f.headroom_ms is not None]
         found[f"headroom_ms.{cls}"] = Figure(float(sum(claimed)), "ms")
+    for prefix, name, row in _rows(report):
+        for figure, column in ROW_FIGURES[prefix].items():
+            path, value = f"{prefix}.{name}.{figure}", getattr(row, column)
+            before = found.get(path, Figure(0.0, ""))
+            found[path] = Figure((before.value or 0.0) + value, "ms" if figure.endswith("_ms") else "")
     return found
+
+
+ROW_FIGURES = {
+    "kernels": {"device_ms": "total_ms", "calls": "calls"},
+    "ops": {"device_ms": "device_self_ms", "host_ms": "host_self_ms", "calls": "calls"},
+    "modules": {"device_ms": "device_ms", "host_ms": "host_ms", "calls": "calls"},
+}
+"""Figures of rows that limits can be on, and the columns that have them."""
+
+
+def _rows(report: Report) -> list[tuple[str, str, Any]]:
+    """Rows with the first and the second part of their path: of classes before kernels of the same name."""
+    tables = report.tables
+    classes = [("kernels", row.cls, row) for row in tables.get("kernel_classes", [])]
+    known = {name for _, name, _ in classes}
+    kernels = [("kernels", row.name, row) for row in tables.get("kernels", []) if row.name not in known]
+    named = [(prefix, row.name, row) for prefix in ("ops", "modules") for row in tables.get(prefix, [])]
+    return [*classes, *kernels, *named]
+
+
+def absent(report: Report, path: str) -> Figure | None:
+    """The figure of a row that the report does not have: 0, unless its table is cut; None for no such figure."""
+    prefix, figure = path.partition(".")[0], path.rpartition(".")[2]
+    if figure not in ROW_FIGURES.get(prefix, {}):
+        return None
+    is_whole = len(report.tables.get(prefix, [])) < TOP_ROWS
+    return Figure(0.0 if is_whole and report.tables.get(prefix) else None, "ms" if figure.endswith("_ms") else "")
 
 
 CLASSES = ("compute", "memory", "launch", "communication", "sync", "input", "host", "transfer")
@@ -67,7 +120,7 @@ def metrics_between(a: Report, b: Report) -> list[MetricDifference]:
     of_a, of_b = figures_by_path(a), figures_by_path(b)
     rows = []
     for name in dict.fromkeys((*of_a, *of_b)):
-        if name.startswith(PARTS):
+        if name.startswith((*PARTS, *(f"{prefix}." for prefix in ROW_FIGURES))):
             continue
         left, right = of_a.get(name), of_b.get(name)
         x, y = left.value if left else None, right.value if right else None

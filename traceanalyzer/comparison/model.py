@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import field
+from typing import Literal
 
 from traceanalyzer.base.figures import metric
 from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.comparison.by_row import RowChange
 from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
 from traceanalyzer.report.memory.model import LineChange
+
+Word = Literal["faster", "likely_faster", "no_change", "likely_slower", "slower", "not_comparable"]
+Basis = Literal["unprofiled", "recorded"]
 
 
 @dataclass(frozen=True)
@@ -129,6 +134,18 @@ class Comparison:
 
     a: Side
     b: Side
+    verdict: Word
+    """Of the step of `basis`, with the speed of both hosts and GPUs taken out; `not_comparable` also where the
+    recordings cannot tell."""
+    basis: Basis
+    per: str
+    """What times are of: `per step`; without steps `per repeat`, `for as much work` or `for the recording`."""
+    could_see: float
+    """The least change of the step that the recordings would have shown, as a share."""
+    host_factor: float | None
+    """Time of B's host over A's for the same calls; None where it is not known."""
+    gpu_factor: float | None
+    """Time of B's GPU over A's for the same kernels."""
     headline: str
     step: Difference
     conditions: list[Condition]
@@ -139,6 +156,8 @@ class Comparison:
     notes: list[str] = field(default_factory=list)
     memory: list[LineChange] = field(default_factory=list)
     """GPU memory at the peak by line of the program, where both have a snapshot: as far as both reports list it."""
+    rows: dict[str, list[RowChange]] = field(default_factory=dict)
+    """Operators, modules and kernels whose device time differs, as far as both reports list them."""
     predicted: Predicted | None = None
     """What A's report predicted for this change; None where it is unknown which of its predictions that is."""
     per_unit: PerUnit | None = None

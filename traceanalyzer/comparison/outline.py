@@ -8,6 +8,7 @@ from typing import Any
 
 from traceanalyzer.base.figures import metric
 from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.comparison.by_row import SHOWN
 from traceanalyzer.comparison.model import Change, Comparison, Difference, MetricDifference, Side
 from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
 from traceanalyzer.report.document import Drawing, Section, Table, Verdict, Weight
@@ -21,6 +22,7 @@ from traceanalyzer.report.html.pictures.summary import waterfall
 ANSWER, UNLIKE, CHANGES, NOTES = "Comparison", "Not like for like", "Where the difference comes from", "Notes"
 """Titles of the sections that a first screen has."""
 WATERFALL = "From A to B"
+BY_ROW = {"ops": "By operator", "modules": "By module", "kernels": "By kernel"}
 SHOWN_SHARE = 0.005
 """Changes below this share of the longer step are shown together."""
 SHOWN_CHANGES = 15
@@ -47,6 +49,10 @@ SHOWN_METRICS = (
     "memory.peak",
     "memory.reserved",
     "memory.growth_per_step",
+    "compile.compile_s",
+    "compile.graphs",
+    "compile.graph_breaks",
+    "compile.recompiles",
 )
 """Figures besides the step time that show what the program does; `--format json` has all."""
 WHOLE = 0.005
@@ -133,6 +139,7 @@ def sections(comparison: Comparison) -> list[Section]:
         _rows(CHANGES, _changes(comparison, shown)),
         *(_explained(comparison, change) for change in explained),
         _rows("The step's budget", budget, Weight.HEALTH),
+        *(_rows(title, comparison.rows.get(name, [])[:SHOWN], Weight.TABLE) for name, title in BY_ROW.items()),
         _rows("GPU memory at the peak, by line", comparison.memory[:SHOWN_CHANGES], Weight.TABLE),
         _rows("Other figures", _figures(comparison), Weight.TABLE),
         _rows("Conditions that differ", _conditions(comparison, incomparable=False), Weight.CHART),
@@ -165,15 +172,16 @@ def changes_shown(comparison: Comparison) -> list[Change]:
 
 
 def _answer(comparison: Comparison) -> Verdict:
-    sides = [_side(name, side) for name, side in (("A", comparison.a), ("B", comparison.b))]
+    sides = [_side(name, side, comparison.per) for name, side in (("A", comparison.a), ("B", comparison.b))]
     step, sure = comparison.step, []
     if step.low_ms is not None:
         sure = [f"Difference {signed(step.difference_ms)} ms, 95 % interval over steps {interval(step)} ms"]
     return Verdict(comparison.headline, [*sides, *sure, *_predicted(comparison)])
 
 
-def _side(name: str, side: Side) -> str:
-    steps = f"mean of {side.steps} steps" if side.steps else "the whole recording"
+def _side(name: str, side: Side, per: str) -> str:
+    whole = "the mean repeat" if per == "per repeat" else "the whole recording"
+    steps = f"mean of {side.steps} steps" if side.steps else whole
     text = f"{name}: {side.name} ({side.kind}), {figure(side.step_ms, 'ms')}, {steps}, {side.bottleneck}"
     if side.unprofiled_step_ms is None:
         return text

@@ -15,6 +15,7 @@ from traceanalyzer.base.limits import MIB, limits
 from traceanalyzer.diagnosis.selection import Asked, Knowledge, Selection
 from traceanalyzer.history.stored import is_reference, stored_report
 from traceanalyzer.ingest.detect import is_recording
+from traceanalyzer.report.compile.figures import logs_of, with_compile
 from traceanalyzer.report.kept_report import kept_report
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.read import is_report, report_from_json
@@ -53,7 +54,7 @@ def named(
     if saved is not None:
         return Named(report_from_json(saved, reference))
     asked = Asked(read(_paths(reference)), selection, knowledge)
-    return Named(kept_report(asked), asked)
+    return Named(with_compile(kept_report(asked), logs_of(trace.path for trace in asked.run.traces)), asked)
 
 
 def report_named(

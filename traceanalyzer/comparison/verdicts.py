@@ -22,6 +22,7 @@ OUTCOMES = {
     "noise": "holds: beyond the limit, but within noise",
     "missing": "not measured",
 }
+OF = {True: "recorded", False: "without the profiler"}
 AT = {"max": "at most", "min": "at least"}
 
 
@@ -49,10 +50,12 @@ class Checked(Result):
 
     @property
     def notes(self) -> list[str]:
-        """What the baseline has to do with it."""
-        if self.comparison is None:
-            return []
-        return [f"Against {self.comparison.a.name}: {self.comparison.headline}"]
+        """What step the figures are of, and what the baseline has to do with it."""
+        shown = [v.limit.metric for v in self.verdicts if not v.is_recorded]
+        notes = [f"Without the profiler, as the report shows them: {', '.join(shown)}."] if shown else []
+        if self.comparison is not None:
+            notes.append(f"Against {self.comparison.a.name}: {self.comparison.headline}")
+        return notes
 
     @property
     def printed(self) -> Printed:
@@ -83,7 +86,7 @@ class Checked(Result):
         for verdict, row in zip(self.verdicts, limit_rows(self), strict=True):
             named = {"classname": plain(self.name), "name": f"{row.figure} {row.limit}"}
             case = ElementTree.SubElement(suite, "testcase", named)
-            message = f"{row.figure} is {row.measured}, allowed is {AT[verdict.limit.bound]} {row.allowed}"
+            message = _message(verdict, row)
             if verdict in broken:
                 ElementTree.SubElement(case, "failure", {"message": message}).text = f"{message}: {row.outcome}"
             elif verdict in skipped:
@@ -99,10 +102,7 @@ class Checked(Result):
         for verdict, row in zip(self.verdicts, limit_rows(self), strict=True):
             if not verdict.holds(self.allow_missing) or verdict.outcome != "ok":
                 level = "warning" if verdict.holds(self.allow_missing) else "error"
-                message = (
-                    f"{row.figure} is {row.measured}, allowed is {AT[verdict.limit.bound]} {row.allowed}: {row.outcome}"
-                )
-                lines.append(_command(level, row.figure, message))
+                lines.append(_command(level, row.figure, f"{_message(verdict, row)}: {row.outcome}"))
         lines += [_command("notice", "traceanalyzer", text) for text in (self.headline, *self.notes)]
         return "".join(lines)
 
@@ -121,6 +121,7 @@ class Checked(Result):
                     "allowed": v.allowed,
                     "value": v.value,
                     "baseline": v.baseline,
+                    "of": OF[v.is_recorded],
                     "outcome": v.outcome,
                     "holds": v.holds(self.allow_missing),
                 }
@@ -132,6 +133,12 @@ class Checked(Result):
     def json(self) -> str:
         """The verdicts for programs."""
         return dump(self.values())
+
+
+def _message(verdict: Verdict, row: LimitRow) -> str:
+    """What a figure is and may be."""
+    allowed = f"{AT[verdict.limit.bound]} {row.allowed}"
+    return f"{row.figure} is {row.measured} ({OF[verdict.is_recorded]}), allowed is {allowed}"
 
 
 def _command(level: str, title: str, message: str) -> str:

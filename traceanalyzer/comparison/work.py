@@ -42,15 +42,27 @@ class Whole(NamedTuple):
     """Their times in batches of steps, as `Work` has them."""
     launches: tuple[float | None, float | None] = (None, None)
     """Launch calls a step."""
+    each: str = " a step"
+    """What calls are counted in."""
 
 
 def parts_of_both(a: Report, b: Report) -> tuple[list[StepPart], list[StepPart]]:
     """Parts of both steps, as fine as both reports have them: by operator, by budget, or the step as a whole."""
     if a.step_parts and b.step_parts:
-        return _alike(a.step_parts, b.step_parts)
+        shapes = [{row.name: row.launch_shape for row in reversed(r.tables.get("kernels", []))} for r in (a, b)]
+        other = {name for name, shape in shapes[0].items() if shape and shapes[1].get(name, shape) not in (shape, None)}
+        return _alike(*(_shown(r.step_parts, known, other) for r, known in zip((a, b), shapes, strict=True)))
     if a.metrics.budget_ms is not None and b.metrics.budget_ms is not None:
         return _of_budget(a), _of_budget(b)
     return _whole(a), _whole(b)
+
+
+def _shown(parts: list[StepPart], launch_shapes: dict[str, str | None], other: set[str]) -> list[StepPart]:
+    """The parts, kernels that the sides launch in other shapes with theirs: they are other work."""
+    return [
+        dataclasses.replace(p, kernel=f"{p.kernel} ({launch_shapes[p.kernel]})") if p.kernel in other else p
+        for p in parts
+    ]
 
 
 class Figures(TypedDict):
@@ -80,14 +92,18 @@ def figures(a: Work, b: Work, whole: Whole) -> Figures:
 
 def _alike(a: list[StepPart], b: list[StepPart]) -> tuple[list[StepPart], list[StepPart]]:
     """Parts under names that both sides have: a kernel that either side launched outside any operator (from a CUDA
-    graph) goes by its own name on both, and everything does where one side recorded no operators."""
+    graph) goes by its own name on both, and everything does where one side recorded no operators; shapes count where
+    both recorded them."""
     bare = {p.kernel for p in (*a, *b) if p.op is None and p.part != "idle"}
     without = not all(any(p.op for p in side) for side in (a, b))
+    unshaped = not all(any(p.shapes for p in side) for side in (a, b))
 
     def named(parts: list[StepPart]) -> list[StepPart]:
         return [
             dataclasses.replace(p, op=None, shapes=None, dtypes=None)
             if without or (p.kernel in bare and p.part != "idle")
+            else dataclasses.replace(p, shapes=None, dtypes=None)
+            if unshaped
             else p
             for p in parts
         ]

@@ -59,6 +59,7 @@ from traceanalyzer.analysis.time.repeats import repeats
 from traceanalyzer.analysis.time.timed import OfTimed, Timed
 from traceanalyzer.base.figures import NS_PER_MS
 from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.replay.host_parts import HostPart, host_parts
 from traceanalyzer.replay.replayed_path import replayed_path_time
 from traceanalyzer.replay.unprofiled import partition, with_recorded_causes
 from traceanalyzer.replay.whatif import MEASURED_SPREAD, Replay
@@ -147,6 +148,11 @@ class Measurements(OfTimed):
     """The mean steady step in its smallest named parts."""
     idle = made(lambda m: None if m.budgets is None else mean_idle(m.budgets, m.timed.steps.steady))
     """Mean idle time of a steady-state step by cause."""
+
+    @cached_property
+    def host_parts(self) -> list[HostPart]:
+        """The host's time in a step by what it issues; empty without a replay."""
+        return [] if self.replay is None else host_parts(self.replay.recorded[0], self.replay.typical[0])
 
     @cached_property
     def mean_step_ms(self) -> float:
@@ -307,7 +313,7 @@ def unprofiled_step(m: Measurements) -> Unprofiled | None:
     if replay is not None and replay.faithful:
         budget, idle, waiting = partition(replay, m.budget, m.timed.device)
         source: Literal["measured", "estimated"] = "estimated" if timed is None else "measured"
-        return Unprofiled(replay.base_ms, *replay.range_ms, source, budget, idle, waiting)
+        return Unprofiled(replay.base_ms, *replay.range_ms, source, budget, idle, waiting, *replay.host_slopes)
     if timed is None:
         return None
     low, high = timed.step_ms * (1.0 - MEASURED_SPREAD), timed.step_ms * (1.0 + MEASURED_SPREAD)

@@ -7,7 +7,7 @@ from typing import Any
 
 from traceanalyzer.history.runs import MetricSeries, MetricValue, StoredRun
 from traceanalyzer.history.shifts import levels
-from traceanalyzer.report.format import figure, label, scale_for, scaled
+from traceanalyzer.report.format import figure, label, scale_for, scaled, shorten
 from traceanalyzer.report.html.charts import Chart, Series, stacked
 from traceanalyzer.report.html.frame import chart_place, framed, page_scripts
 from traceanalyzer.report.html.markup import Markup, tag
@@ -18,6 +18,9 @@ from traceanalyzer.version import __version__
 MAX_RUNS = 200
 """Runs that are drawn, the last ones."""
 ROWS = 300
+LEAST_RUNS = 5
+"""Fewer runs do not tell what runs vary by."""
+COMMIT_LENGTH = 12
 LINE = 0.001
 """Half the width of a line that marks a change, of the picture's."""
 BUDGET = ("budget_ms.compute", "budget_ms.exposed_communication", "budget_ms.exposed_copy")
@@ -31,14 +34,15 @@ DRAWN = (*BUDGET, *IDLE, *OVER_RUNS)
 
 def metric_page(series: MetricSeries) -> str:
     """The page of one metric."""
-    return _page(series.metric, [_line(series)] if series.values else [], series.values)
+    return _page(series.metric, _lines(series), series.values)
 
 
 def runs_page(runs: Sequence[StoredRun], series: Sequence[MetricSeries]) -> str:
     """The page of all runs: their budgets, then some metrics; `series` are those of `BUDGET`, `IDLE`, `OVER_RUNS`
     that there are."""
     by_name = {one.metric: one for one in series}
-    charts = [_budgets(runs, by_name), *(_line(by_name[name]) for name in OVER_RUNS if name in by_name)]
+    drawn = [chart for name in OVER_RUNS if name in by_name for chart in _lines(by_name[name])]
+    charts = [_budgets(runs, by_name), *drawn]
     return _page("Runs", [chart for chart in charts if chart is not None], runs)
 
 
@@ -79,32 +83,39 @@ def _run(number: int, stored_at: str, tags: dict[str, str]) -> str:
     return " ".join(part for part in (f"#{number}", stored_at, str(tags) if tags else "") if part)
 
 
-def _line(series: MetricSeries) -> Chart:
-    """A metric over the runs, what it varies by, and where it changed."""
+def _lines(series: MetricSeries) -> list[Chart]:
+    """A metric over the runs of each program."""
+    programs = series.by_program
+    return [_line(one, one.values[0].program if len(programs) > 1 else "", i) for i, one in enumerate(programs)]
+
+
+def _line(series: MetricSeries, program: str, number: int) -> Chart:
+    """A metric over the runs of a program, what it varies by, and where it changed."""
     shown = series.values[-MAX_RUNS:]
     scale = scale_for(max(abs(v.value) for v in shown), series.unit)
     values = [scaled(v.value, scale) for v in shown]
     places, found = [float(i) for i in range(len(shown))], levels(values)
-    levels_of_runs = [Box(one.first - 0.5, one.end - 0.5, one.low, one.high, strength=0.35) for one in found]
+    known = [one for one in found if one.end - one.first >= LEAST_RUNS]
+    levels_of_runs = [Box(one.first - 0.5, one.end - 0.5, one.low, one.high, strength=0.35) for one in known]
     bands = Rects("what runs vary by", "neutral", levels_of_runs)
-    top = max([*values, *(one.high for one in found)])
+    top = max([*values, *(one.high for one in known)])
     changes = [one.first for one in found[1:]]
     wide = LINE * len(shown)
-    lines = [Box(at - 0.5 - wide, at - 0.5 + wide, 0.0, top, f"changed with run #{shown[at].run}") for at in changes]
+    lines = [Box(at - 0.5 - wide, at - 0.5 + wide, 0.0, top, f"changed with {_first(shown[at])}") for at in changes]
     marks = Rects("change", "more", lines)
     by = Words([(at - 0.5, top, _change(shown, values, at, found)) for at in changes])
     hints = [f"{_run(v.run, v.stored_at, v.tags)}: {figure(v.value, series.unit)}" for v in shown]
     dots = Dots("", "compute", [Dot(x, y, 4.0, hint) for x, y, hint in zip(places, values, hints, strict=True)])
     names = [f"#{v.run}" for v in shown]
     words = label(series.metric.replace(".", ", ").replace("_ms", ""), series.unit)
-    title = words[:1].upper() + words[1:]
+    title = words[:1].upper() + words[1:] + (f": {program}" if program else "")
     line = Lines(title, "compute", places, values)
     plot = Plot([bands, marks, line, dots, by], Axis("run", names=names), Axis(scale.label, range=_ends(values, top)))
     caption = (
-        "A value for each run. The grey band is what runs of the same program vary by; a line marks where two runs in "
-        "a row, or the last, leave it."
+        "A value for each run. The grey band is what runs of the same program vary by, from five runs on; a line marks "
+        "where two runs in a row, or the last, leave it, with the first commit that shows it."
     )
-    return Chart(series.metric.replace(".", "-"), title, caption, plot, 300)
+    return Chart(f"{series.metric.replace('.', '-')}{f'-{number}' if number else ''}", title, caption, plot, 300)
 
 
 def _ends(values: Sequence[float], top: float) -> tuple[float, float]:
@@ -117,4 +128,10 @@ def _change(shown: Sequence[MetricValue], values: Sequence[float], at: int, foun
     before = next(one for one in found if one.end == at)
     after = next(one for one in found if one.first == at)
     middle = [(one.low + one.high) / 2 for one in (before, after)]
-    return f"{middle[1] / middle[0] - 1:+.1%}" if middle[0] else f"#{shown[at].run}"
+    share = f"{middle[1] / middle[0] - 1:+.1%} " if middle[0] else ""
+    return f"{share}{_first(shown[at])}"
+
+
+def _first(value: MetricValue) -> str:
+    """The run where a change shows first: by its commit."""
+    return shorten(value.commit, COMMIT_LENGTH) if value.commit else f"run #{value.run}"

@@ -24,6 +24,10 @@ SHORTHANDS = {"step_time_ms": "step_time_ms.mean"}
 SUGGESTIONS = 3
 
 
+OF_A_RUN = frozenset(("commit", "revision", "rev", "sha", "git", "pr", "build", "run", "date", "time", "version"))
+"""Tags that say which run it is; the others say of which program."""
+
+
 class Tags(dict[str, str]):
     """Tags by key; as text `key=value key=value`."""
 
@@ -47,6 +51,8 @@ class StoredRun:
     recordings: int = defined("recordings read")
     selection: str | None = defined("options that narrowed the report; null for all of the recording")
     same_recording_as: int | None = defined("first run of the very same recording; null where this is the first")
+    program: str = defined("what runs are grouped by: tags but those of a commit, GPU, selection", default="")
+    commit: str | None = defined("commit by its tag; null without", default=None)
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,9 @@ class MetricValue:
     stored_at: str = defined("when it was stored, UTC")
     tags: dict[str, str] = defined("what the run was stored with")
     value: float = defined("the metric in this run")
-    change_share: float | None = defined("change against the run before it in this list; null for the first", "share")
+    change_share: float | None = defined("change against the program's run before it; null for the first", "share")
+    program: str = defined("what runs are grouped by", default="")
+    commit: str | None = defined("commit of the run; null where it is not known", default=None)
 
 
 @dataclass(frozen=True)
@@ -76,6 +84,12 @@ class MetricSeries:
     metric: str = defined("its place in the report's metrics")
     unit: str = defined("unit of the values")
     values: list[MetricValue] = defined("its value in each run that has it")
+
+    @property
+    def by_program(self) -> list[MetricSeries]:
+        """A series of each program, in the order of their first runs."""
+        programs = dict.fromkeys(v.program for v in self.values)
+        return [replace(self, values=[v for v in self.values if v.program == one]) for one in programs]
 
 
 def stored_runs(
@@ -115,12 +129,13 @@ def metric_series(db: Database, name: str, runs: Sequence[StoredRun]) -> MetricS
     if not found:
         raise UnreadableInputError(_no_metric(db, name))
     values: list[MetricValue] = []
+    last: dict[str, float] = {}
     for run in runs:
         if run.run in found:
-            value = _checked(found[run.run]["value"], float)
-            before = values[-1].value if values else None
+            value, before = _checked(found[run.run]["value"], float), last.get(run.program)
             change = value / before - 1 if before else None
-            values.append(MetricValue(run.run, run.stored_at, run.tags, value, change))
+            last[run.program] = value
+            values.append(MetricValue(run.run, run.stored_at, run.tags, value, change, run.program, run.commit))
     return MetricSeries(name, str(next(iter(found.values()))["unit"]), values)
 
 
@@ -147,10 +162,14 @@ def _checked(value: Any, kind: type[Row]) -> Row:
 
 
 def _stored_run(row: dict[str, Any], tags: Tags) -> StoredRun:
-    same = {name: row[name] for name in StoredRun.__dataclass_fields__ if name not in ("run", "stored_at", "tags")}
+    same = {name: row[name] for name in StoredRun.__dataclass_fields__ if name in row and name != "stored_at"}
+    of_program = Tags({key: value for key, value in tags.items() if key.lower() not in OF_A_RUN})
+    program = " · ".join(str(part) for part in (of_program, row["gpu"], row["selection"]) if part)
+    commit = next((value for key, value in tags.items() if key.lower() in OF_A_RUN), None)
     # Seconds are enough to read.
     stored_at = str(row["stored_at"])[:19] + "Z"
-    run = _checked({"run": row["run_id"], "stored_at": stored_at, "tags": tags, **same}, StoredRun)
+    known = {"run": row["run_id"], "stored_at": stored_at, "tags": tags, "program": program, "commit": commit}
+    run = _checked({**same, **known}, StoredRun)
     return replace(run, tags=tags)
 
 

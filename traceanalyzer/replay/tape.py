@@ -128,6 +128,11 @@ class Tape(Memo):
         return self.source.timed.steps.of_op[self.row]
 
     @property
+    def host_ns(self) -> int:
+        """Time of the host between its waits."""
+        return int((self.dispatch + self.work + self.loading).sum()) + self.tail.dispatch + self.tail.work
+
+    @property
     def compute(self) -> Bool:
         """Which ops are computation."""
         return ~(self.communication | self.copy)

@@ -177,9 +177,19 @@ class Replay:
         """The 90 % range of the step without the profiler."""
         base, stopwatch = self.base_ms, self.measured
         spread = (ESTIMATED_SPREAD if stopwatch is None else MEASURED_SPREAD) * base
-        fast, slow = (step_ms(tapes) * self.scale for tapes in (self.fast_host, self.slow_host))
-        low, high = base - math.hypot(max(base - fast, 0.0), spread), base + math.hypot(max(slow - base, 0.0), spread)
+        low = base - math.hypot(max(base - self.fast_host_ms, 0.0), spread)
+        high = base + math.hypot(max(self.slow_host_ms - base, 0.0), spread)
         return (low, high) if stopwatch is None else (min(low, stopwatch.low_ms), max(high, stopwatch.high_ms))
+
+    @cached_property
+    def host_slopes(self) -> tuple[float, float]:
+        """By which share the step grows for each 100 % that the host takes longer, and shrinks for each 100 % less."""
+        base, usual = self.base_ms, self.typical[0].host_ns
+        known = (self.slow_host_ms, self.slow_host[0].host_ns), (self.fast_host_ms, self.fast_host[0].host_ns)
+        slower, faster = (
+            (time - base) / base * usual / (host - usual) if base and host != usual else 0.0 for time, host in known
+        )
+        return slower, faster
 
     def gain_ms(self, scenario: Scenario) -> float:
         """What a scenario saves of the step without the profiler, ms; 0 where it is not predicted."""
@@ -203,6 +213,11 @@ class Replay:
     def fast_host_ms(self) -> float:
         """The step without the profiler where the host is as fast as it may be."""
         return step_ms(self.fast_host) * self.scale
+
+    @cached_property
+    def slow_host_ms(self) -> float:
+        """The same where the host is as slow as it may be."""
+        return step_ms(self.slow_host) * self.scale
 
     def step_under_ms(self, scenario: Scenario) -> float | None:
         """The step time under a scenario; None where the recording does not say what it needs."""

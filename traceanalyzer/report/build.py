@@ -73,6 +73,7 @@ def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
         tables=in_order({**facts.tables, PATH: path[:top]}),
         notes=[*_notes(of.run, critical), *of.ranks.notes],
         step_parts=critical.step_parts,
+        host_parts=critical.host_parts,
     )
 
 

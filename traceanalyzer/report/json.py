@@ -26,6 +26,7 @@ KEYS = (
     "notes",
     "tables",
     "step_parts",
+    "host_parts",
 )
 """In order of interest to someone who opens the file."""
 

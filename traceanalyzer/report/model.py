@@ -29,6 +29,8 @@ from traceanalyzer.analysis.time.repeats import Repeats
 from traceanalyzer.base.figures import metric
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.finding import Finding, Recommendation, Summary
+from traceanalyzer.replay.compile.model import CompileStats
+from traceanalyzer.replay.host_parts import HostPart
 
 TOP_ROWS = 30
 """Rows of the long tables (kernels, operators, gaps, ...) that go into a report; the commands give all."""
@@ -167,6 +169,9 @@ class Metrics:
     memory: MemoryStats | None = metric(
         "GPU memory; null where neither a snapshot nor allocator events were recorded", default=None, kw_only=True
     )
+    compile: CompileStats | None = metric(
+        "what torch.compile did; null without its log in the capture", default=None, kw_only=True
+    )
 
 
 @dataclass(frozen=True)
@@ -185,6 +190,11 @@ class Report:
     )
     step_parts: list[StepPart] = metric(
         "the steady step in its smallest named parts, a partition: what a comparison subtracts",
+        default_factory=list,
+        kw_only=True,
+    )
+    host_parts: list[HostPart] = metric(
+        "the host's time in a step without the profiler by what it issues: what tells hosts of two runs apart",
         default_factory=list,
         kw_only=True,
     )

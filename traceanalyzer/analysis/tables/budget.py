@@ -111,6 +111,13 @@ class Unprofiled:
         "ms",
         default=None,
     )
+    if_host_slower: float | None = metric(
+        "by which share it grows for each 100 % that the host takes longer: 0 where the GPU bounds it, 1 where the "
+        "host does; null where it was not replayed",
+        "share",
+        default=None,
+    )
+    if_host_faster: float | None = metric("by which share it shrinks for each 100 % less", "share", default=None)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from traceanalyzer.analysis.tables.roofline_rows import RatedRow, RooflineSums, 
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base.figures import NS_PER_US, metric, ms
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import F64, I32, I64, DeviceOpKind, OccupancyLimit
+from traceanalyzer.trace import F64, I32, I64, DeviceOpKind, DeviceOps, OccupancyLimit
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,12 @@ class KernelStats(MeasuredRow, RatedRow, KernelTimes):
         default=None,
         kw_only=True,
     )
+    launch_shape: str | None = metric(
+        "grid, block, registers of a thread and shared memory of a block of the first of them; null where not recorded",
+        text="own",
+        default=None,
+        kw_only=True,
+    )
 
 
 @dataclass(frozen=True)
@@ -157,6 +163,7 @@ def kernel_stats(rated: Rated) -> list[KernelStats]:
             occupancy_limit=_limit(int(limits[g])),
             graph_nodes=int(nodes[g]) or None,
             launch_options=rated.trace.text(int(options[g])),
+            launch_shape=_launch_shape(ops, int(rows[groups.first[g]])),
             **sums.columns(int(g)),
             **measures.columns(int(g)),
         )
@@ -217,6 +224,18 @@ def _graph_nodes(linked: Linked, rows: I32 | I64, groups: Groups) -> I64:
     group = groups.index[inside]
     nodes = Groups.of(group, ops.graph[rows[inside]], ops.graph_node[rows[inside]])
     return np.bincount(group[nodes.first], minlength=len(groups)).astype(np.int64)
+
+
+def _launch_shape(ops: DeviceOps, row: int) -> str | None:
+    """How a kernel was launched, None where that was not recorded."""
+    blocks, threads, registers, shared = (
+        int(column[row]) for column in (ops.blocks, ops.threads, ops.registers, ops.shared_bytes)
+    )
+    if blocks < 1 or threads < 1:
+        return None
+    more = [f"{registers} registers"] if registers > 0 else []
+    more += [f"{shared:,} B shared"] if shared > 0 else []
+    return ", ".join([f"{blocks:,} block{'s' * (blocks > 1)} of {threads:,} threads", *more])
 
 
 def _launch_options(joined: Joined, rows: I32 | I64) -> I32:

@@ -25,7 +25,6 @@ from traceanalyzer.cli.scope import Scope, amount_options, selection_options
 
 if TYPE_CHECKING:
     from traceanalyzer.report.model import Report
-    from traceanalyzer.trace.compile_log import CompileLog
 
 
 @click.command(short_help="Say where the time went, why, and what to change.")
@@ -95,6 +94,7 @@ def analyze(
     _check_together(output, max_chars, store, tags)
     run = opened(paths, pattern)
     from traceanalyzer.diagnosis.selection import Asked
+    from traceanalyzer.report.compile.figures import logs_of, with_compile
     from traceanalyzer.report.kept_report import kept_report
     from traceanalyzer.report.model import PAGE_ROWS, TOP_ROWS
     from traceanalyzer.report.page import ReportPage
@@ -104,8 +104,8 @@ def analyze(
         report = kept_report(asked, top or (PAGE_ROWS if output.format == "html" else TOP_ROWS))
         recordings_read = [item.path for item in report.inputs]
         # Its texts are the program's own: none of it is in a report that is to be published or cut to a size.
-        logs = [] if hidden is not None or max_chars or is_quiet() else _logs_beside(recordings_read)
-        details = None
+        logs = [] if hidden is not None or max_chars or is_quiet() else logs_of(recordings_read)
+        report, details = with_compile(report, logs), None
         if output.format in PICTURED:
             from traceanalyzer.report.html import Details
 
@@ -135,17 +135,6 @@ def _check_together(output: Output, max_chars: int | None, store: Path | None, t
         from traceanalyzer.history.database import check_storable
 
         check_storable(store)
-
-
-def _logs_beside(recordings: list[str]) -> list[CompileLog]:
-    """The logs of torch.compile in the capture. Most have none: what reads them is not even loaded then."""
-    from traceanalyzer.ingest.side_files import COMPILED
-
-    if not any((Path(recording).parent / COMPILED).is_dir() for recording in recordings):
-        return []
-    from traceanalyzer.ingest.torch_log import logs_beside
-
-    return logs_beside(recordings)
 
 
 def _store(file: Path, report: Report, tags: dict[str, str], recordings: list[str], part: str) -> None:

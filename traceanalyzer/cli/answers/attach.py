@@ -33,6 +33,12 @@ def _name(_: click.Context, __: click.Parameter, text: str) -> str:
     return text
 
 
+def _address(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+    if text and not re.fullmatch(r"https?://[^\s()<>\[\]]+", text):
+        raise click.BadParameter(f"{text!r} is no address")
+    return text
+
+
 @click.command(short_help="Attach a report to a GitHub issue.")
 @click.argument("report", metavar="REPORT")
 @click.option(
@@ -54,6 +60,7 @@ def _name(_: click.Context, __: click.Parameter, text: str) -> str:
     help="Also write the report (with --compare the waterfall) as a picture, FILE.svg, to be dragged into the comment: "
     "gh cannot upload files.",
 )
+@click.option("--link", metavar="URL", callback=_address, help="End the comment with a link to uploaded pages.")
 @redact_options(by_default=True)
 @max_chars_option
 @limit_option
@@ -64,6 +71,7 @@ def attach(
     name: str,
     publish: bool,
     picture: Path | None,
+    link: str | None,
     hidden: Sequence[re.Pattern[str]] | None,
     max_chars: int | None,
 ) -> None:
@@ -102,6 +110,8 @@ def attach(
     text, drawn = _alone(value, max_chars) if before is None else _compared(before, value, names, max_chars)
     if picture is not None:
         write(drawn.svg(), picture)
+    if link:
+        text = f"{text.rstrip()}\n\n[The pages of this report]({link})\n"
     text = github.marked(text, name)
     if publish:
         write(f"{github.publish(issue, text)}\n", None)
@@ -117,11 +127,10 @@ def attach(
 
 def _alone(report: Report, max_chars: int | None) -> tuple[str, Result]:
     """The comment on a report, and what its picture shows."""
-    from traceanalyzer.report.markdown.issue import render_markdown
+    from traceanalyzer.report.markdown.issue import BRIEF, render_markdown
     from traceanalyzer.report.page import ReportPage
 
-    text = render_markdown(report) if max_chars is None else render_markdown(report, max_chars)
-    return text, ReportPage(report)
+    return render_markdown(report, max_chars or BRIEF, advice_first=True), ReportPage(report)
 
 
 def _compared(before: Report, report: Report, names: tuple[str, str], max_chars: int | None) -> tuple[str, Result]:

@@ -34,6 +34,7 @@ BREACHED = 3
     help="Limits and baseline from a TOML file; options go before it.",
 )  # fmt: skip
 @click.option("--allow-missing", is_flag=True, help="A figure that was not measured breaches no limit.")
+@click.option("--recorded", is_flag=True, help="Hold the recorded figures, not those of the step without the profiler.")
 @click.option("--strict", is_flag=True, help="Also breach limits against the baseline by changes within noise.")
 @output_options(FORMATS, "baseline", "policy_file")
 @limit_option
@@ -46,6 +47,7 @@ def check(
     least: tuple[str, ...],
     policy_file: str | None,
     allow_missing: bool,
+    recorded: bool,
     strict: bool,
     output: Output,
 ) -> None:
@@ -61,15 +63,19 @@ def check(
       traceanalyzer check run.json --policy policy.toml --format junit -o check.xml
       traceanalyzer check run.json --policy policy.toml --format github
 
-    A limit on the step time, or on a part of it, against the baseline is breached only by a change that is more
-    than noise; --strict drops that. A figure that the recording cannot support breaches its limit, unless
-    --allow-missing. `headroom_ms.sync` (and the other classes) is what findings of that class could save.
+    Figures are those of the step without the profiler, as the report shows them; --recorded takes those of the
+    recording. A limit on the step time against the baseline is breached only where `compare` finds a change, on a part
+    of it only by more than steps vary; --strict drops that. A figure that the recording cannot support breaches its
+    limit, unless --allow-missing. `headroom_ms.sync` (and the other classes) is what findings of that class could
+    save; `kernels.gemm.device_ms`, `ops.aten::mm.calls` and `modules.NAME.host_ms` are of a class of kernels or a
+    kernel, an operator and a module; `memory.peak` takes 24 GB or 24 GiB.
     """
     from traceanalyzer.cli.io.output import emit
-    from traceanalyzer.comparison.limits import LimitError
+    from traceanalyzer.comparison.limits import LimitError, Policy
 
     try:
-        policy = _policy(policy_file, baseline, most, least, allow_missing, strict)
+        limits = (*_limits("max", most), *_limits("min", least))
+        policy = _policy(policy_file, Policy(limits, baseline, allow_missing, strict, recorded))
         result = _checked(report, policy, scope)
     except LimitError as error:
         raise click.UsageError(str(error)) from error
@@ -77,26 +83,23 @@ def check(
     click.get_current_context().exit(0 if result.passed else BREACHED)
 
 
-def _policy(
-    file: str | None,
-    baseline: str | None,
-    most: tuple[str, ...],
-    least: tuple[str, ...],
-    allow_missing: bool,
-    strict: bool,
-) -> Policy:
+def _policy(file: str | None, given: Policy) -> Policy:
     """What the file and the options say together; options win."""
     from pathlib import Path
 
     from traceanalyzer.comparison.limits import Policy, read_policy
 
     stated = read_policy(Path(file)) if file else Policy()
-    limits = {(limit.metric, limit.bound): limit for limit in stated.limits}
-    limits |= {(limit.metric, limit.bound): limit for limit in (*_limits("max", most), *_limits("min", least))}
+    limits = {(limit.metric, limit.bound): limit for limit in (*stated.limits, *given.limits)}
     if not limits:
         raise click.UsageError("nothing to check: give --max, --min or --policy")
-    lenient, strict = allow_missing or stated.allow_missing, strict or stated.strict
-    return Policy(tuple(limits.values()), baseline or stated.baseline, lenient, strict)
+    return Policy(
+        tuple(limits.values()),
+        given.baseline or stated.baseline,
+        given.allow_missing or stated.allow_missing,
+        given.strict or stated.strict,
+        given.recorded or stated.recorded,
+    )
 
 
 def _limits(bound: Bound, texts: tuple[str, ...]) -> list[Limit]:
@@ -120,5 +123,5 @@ def _checked(name: str, policy: Policy, scope: Scope) -> Checked:
     report = report_named(name, *scope)
     baseline = report_named(policy.baseline, knowledge=scope.knowledge) if policy.baseline else None
     comparison = compare_reports(baseline, report, (policy.baseline or "", name)) if baseline else None
-    verdicts = check_limits(policy.limits, report, baseline, comparison, strict=policy.strict)
+    verdicts = check_limits(policy.limits, report, baseline, comparison, strict=policy.strict, recorded=policy.recorded)
     return Checked(name, verdicts, policy.allow_missing, comparison)

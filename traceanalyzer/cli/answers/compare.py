@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,11 +13,13 @@ from traceanalyzer.cli.io.formats import PICTURED, TABLE_FORMATS, Output
 from traceanalyzer.cli.options import Pair, limit_option, output_options, reading_options, redact_options
 from traceanalyzer.cli.scope import Scope, selection_options
 
+if TYPE_CHECKING:
+    from traceanalyzer.comparison.several import Several
+
 
 @click.command(short_help="Say what changed between two runs, and where it came from.")
 @prints_again
-@click.argument("a")
-@click.argument("b")
+@click.argument("runs", nargs=-1, required=True, metavar="A B...")
 @selection_options
 @redact_options()
 @output_options((*TABLE_FORMATS, *PICTURED))
@@ -29,8 +31,7 @@ from traceanalyzer.cli.scope import Scope, selection_options
 @limit_option
 @reading_options
 def compare(
-    a: str,
-    b: str,
+    runs: tuple[str, ...],
     samples: tuple[float, float] | None,
     tokens: tuple[float, float] | None,
     full: bool,
@@ -39,6 +40,9 @@ def compare(
     output: Output,
 ) -> None:
     """Say what changed in the step time from A to B, and where it came from.
+
+    A and B may also be two memory snapshots, or two logs of torch.compile (or folders of them): then it says what
+    changed in memory or compilation.
 
     A and B are anything that `analyze` reads (a trace, a capture or the folder of several ranks; a quoted pattern
     such as 'base.rank*.json.gz' too), a report saved by `analyze --format json`, or a stored run (runs.db#42,
@@ -50,31 +54,65 @@ def compare(
       traceanalyzer compare main.json trace.json.gz --format markdown -o change.md
       traceanalyzer compare base.json.gz fix.json.gz -o change.html
       traceanalyzer compare small.json.gz large.json.gz --samples 2,64
+      traceanalyzer compare base try1 try2 try3
 
-    The difference of the mean steps is taken apart by what the time was spent on: operators and kernels (matched by
-    operator, shapes and position in the step), exposed communication and copies, idle time by cause. The parts sum
-    to the whole difference. Each has a 95 % interval over the steps (Welch); differences within it, or under 2 %,
-    are called noise. Other GPUs, shapes, numbers of ranks and recorder options are named first. A page (.html) and a
-    picture (.svg) show the parts as a waterfall from A to B, and the page a step of both on one time axis. Where the
-    samples (or tokens) of a step are known of both and differ, the answer is the time for each.
+    The verdict is of the step without the profiler where both sides have it, with the speed of both hosts and GPUs
+    taken out: what both call tells by which factor they differ, what changed in certain places is the program's. The
+    difference is taken apart by what the time was spent on: operators and kernels (matched by operator, shapes and
+    position in the step), exposed communication and copies, idle time by cause. The parts sum to the whole
+    difference, each with a 95 % interval over the steps (Welch). Other GPUs, shapes and numbers of ranks are named
+    first. A page (.html) and a picture (.svg) show the parts as a waterfall, the page also a step of both on one time
+    axis. Where the samples (or tokens) of a step are known of both and differ, the answer is the time for each. Of
+    more than two runs, or a folder of captures, each is compared with the first: a table with the best marked.
     """
     from traceanalyzer.cli.io.output import emit
-    from traceanalyzer.cli.io.sides import sides_of
+    from traceanalyzer.cli.io.sides import runs_in, sides_of
     from traceanalyzer.comparison.compare import compare_reports
     from traceanalyzer.comparison.document import ComparisonPage
     from traceanalyzer.comparison.metrics import with_amounts
+    from traceanalyzer.comparison.other_kinds import compared_kinds
 
-    sides = sides_of(a, b, *scope, drawn=output.format == "html")
+    names = [name for run in runs for name in runs_in(run)]
+    if len(names) < 2:
+        raise click.UsageError(f"Missing argument 'B': what {runs[0]} is compared with")
+    if len(names) > 2:
+        if samples or tokens or output.format == "svg":
+            raise click.UsageError("`--samples`, `--tokens` and pictures are of two runs")
+        emit(_several(names, scope, hidden), output)
+        return
+    other = compared_kinds(names[0], names[1])
+    if other is not None:
+        if output.format == "svg":
+            raise click.UsageError("pictures are of two recordings")
+        emit(other, output)
+        return
+    sides = sides_of(names[0], names[1], *scope, drawn=output.format == "html")
     before, after = (
         with_amounts(side.report, samples and samples[i], tokens and tokens[i]) for i, side in enumerate(sides)
     )
-    names, steps = (a, b), [side.step for side in sides]
+    shown, steps = (names[0], names[1]), [side.step for side in sides]
     if hidden is not None:
         from traceanalyzer.report.privacy.redact import redact_with
 
         both: list[Any] = [after, steps]
         before, cleaned = redact_with(before, both, hidden)
         after, steps = cleaned
-        names = ("A", "B")
+        shown = ("A", "B")
     full = full or output.file is not None
-    emit(ComparisonPage(compare_reports(before, after, names), steps, full), output)
+    emit(ComparisonPage(compare_reports(before, after, shown), steps, full), output)
+
+
+def _several(names: list[str], scope: Scope, hidden: Sequence[re.Pattern[str]] | None) -> Several:
+    """Each run but the first compared with it."""
+    from traceanalyzer.cli.io.reports import report_named
+    from traceanalyzer.comparison.compare import compare_reports
+    from traceanalyzer.comparison.several import Several
+
+    reports = [report_named(name, *scope) for name in names]
+    if hidden is not None:
+        from traceanalyzer.report.privacy.redact import redact_with
+
+        first, others = redact_with(reports[0], reports[1:], hidden)
+        reports, names = [first, *others], [f"run {number}" for number in range(1, len(names) + 1)]
+    pairs = zip(reports[1:], names[1:], strict=True)
+    return Several([compare_reports(reports[0], report, (names[0], name)) for report, name in pairs])

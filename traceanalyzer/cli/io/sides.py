@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from traceanalyzer.report.timeline.lanes import Timeline
 
 
+CAPTURE = "environment.json"
+"""What every capture holds."""
+
+
 class Side(NamedTuple):
     """The report, and a step of it event by event where a page shows that; what else was measured is let go."""
 
@@ -43,6 +47,15 @@ def sides_of(a: str, b: str, selection: Selection, knowledge: Knowledge, *, draw
     if isinstance(second, Exception):
         raise second
     return first, second
+
+
+def runs_in(reference: str) -> list[str]:
+    """The captures in a folder that holds nothing else to read, else what was named."""
+    folder = Path(reference)
+    if not folder.is_dir() or (folder / CAPTURE).exists():
+        return [reference]
+    captures = sorted(path.parent for path in folder.glob(f"*/{CAPTURE}"))
+    return [str(path) for path in captures] if len(captures) > 1 else [reference]
 
 
 def _side(reference: str, selection: Selection, knowledge: Knowledge, drawn: bool) -> Side:

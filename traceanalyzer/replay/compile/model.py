@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
+from traceanalyzer.base.figures import metric
 from traceanalyzer.base.frozen import dataclass
 
 
@@ -262,3 +263,15 @@ class Compiled:
 
 EMPTY = Compiled("trace")
 """No log was read: what is not known is null or empty."""
+
+
+@dataclass(frozen=True)
+class CompileStats:
+    """Of the process that compiled longest, from the log of torch.compile."""
+
+    compile_s: float | None = metric("time in compilations", "s")
+    graphs: int | None = metric("graphs compiled")
+    graph_breaks: int = metric("graph breaks met while compiling")
+    recompiles: int | None = metric("functions compiled again because a guard failed")
+    cache_hits: int | None = metric("graphs found in inductor's cache")
+    cache_misses: int | None = metric("graphs not found in it")

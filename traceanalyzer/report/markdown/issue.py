@@ -19,15 +19,16 @@ ROOM = 4_096
 """Left for the words of the person who posts it."""
 
 
-def render_markdown(report: Report, max_chars: int = BRIEF) -> str:
+def render_markdown(report: Report, max_chars: int = BRIEF, *, advice_first: bool = False) -> str:
     """The report as GitHub Markdown of at most `max_chars` characters (4,000 or more: the answer always stays).
 
-    Rows of the longest tables go first, then whole sections from the least important on, and it says so.
+    `advice_first`: recommendations stand before the evidence for them. Rows of the longest tables go first, then
+    whole sections from the least important on, and it says so.
     """
     made_by = f"*Made by {report.tool.name} {report.tool.version} from files alone.*"
     sections = [
         *_summary(report),
-        *_advice(report),
+        *_advice(report, first=advice_first),
         *_metrics(report),
         *_health(report),
         Section("", [Drawing(markdown=[made_by])]),
@@ -81,17 +82,20 @@ def _budget(report: Report) -> list[str]:
     return [f"{head[0]} |", f"{head[1]} --- |", *drawn, total]
 
 
-def _advice(report: Report) -> list[Section]:
+def _advice(report: Report, *, first: bool) -> list[Section]:
     advised, without_gain = report.recommendations, outline.without_gain(report)
-    return [
+    found = [
         Section("Findings"),
         _untitled("Findings", whole.findings(report)) if report.findings else Section("", [whole.NO_FINDING]),
+    ]
+    advice = [
         Section("Recommendations"),
         _untitled("Recommendations", whole.recommendations(report, against=True))
         if advised
         else Section("", [outline.no_advice(report)]),
         *([Section("", [without_gain])] if without_gain else []),
     ]
+    return [*advice, *found] if first else [*found, *advice]
 
 
 def _metrics(report: Report) -> list[Section]:

@@ -1,0 +1,198 @@
+"""What tells a change of the program from a host or a GPU that was faster in one of two recordings.
+
+Hosts run 10 to 60 % faster or slower from one recording to the next, and GPUs at other clocks. Both are so everywhere
+alike: the median over what both sides call tells by which factor. A change of the program shows in certain places:
+another number of calls or waits, other kernels, a stretch of other work that is gone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable
+from typing import NamedTuple, TypeVar
+
+from traceanalyzer.analysis.tables.step_parts import StepPart
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.comparison.metrics import figures_by_path
+from traceanalyzer.replay.host_parts import HostPart
+from traceanalyzer.report.model import Report
+
+T = TypeVar("T")
+
+US_TO_MS = 1e-3
+
+COUNTS = ("launches_per_step", "launches.copy_calls", "syncs.calls")
+"""A difference of less than one a step is the edge of the recording."""
+SAME_CALLS = 0.005
+"""Numbers of calls that differ by less are the same: an op now and then falls into the neighbouring step."""
+EDGE = 0.51
+"""Likewise calls a step: the edges of a recording cut one off in every other step."""
+APART = 0.25
+"""Work that differs by more than the median factor and this is another's doing than the machine's: programs recorded
+twice, minutes apart on one machine, differ by up to a quarter."""
+PYTHON_APART = 1 / 3
+"""Likewise Python between operators and calls, next to these: in programs recorded twice it differed by a quarter."""
+LEAST_STRETCH = 0.03
+"""Stretches of host work that changed by less than this share of the step: some are now above, now below 0.1 ms."""
+EVERY_STEP = 0.9
+"""Stretches that come less than this often are hiccups."""
+
+
+class Speed(NamedTuple):
+    """How long B takes over A for the same, and within what half of the time lies."""
+
+    factor: float = 1.0
+    low: float = 1.0
+    high: float = 1.0
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Factors of both machines, and what changed in certain places: shares of A's step."""
+
+    host: Speed | None
+    """None where the host's time was not recorded in parts."""
+    gpu: Speed | None
+    on_host: float
+    on_gpu: float
+    common_ms: float
+    """Time of B's step in kernels that both run alike."""
+    dispatch_share: float
+    """Of B's host time, that on operators and calls: what is as fast as its host."""
+    known: bool
+    """Whether both hosts were recorded in parts: without, changed work cannot be told in time."""
+    is_same_work: bool
+    """Whether nothing changed in certain places."""
+
+    @property
+    def most(self) -> float:
+        """The larger of what changed on the host and on the GPU."""
+        return max(abs(self.on_host), abs(self.on_gpu))
+
+    def towards(self, change: float) -> float:
+        """How much of what was found in certain places has the sign of a change of the step."""
+        sign = math.copysign(1.0, change)
+        return max(sign * self.on_host, sign * self.on_gpu, sign * (self.on_host + self.on_gpu), 0.0)
+
+
+def evidence_of(a: Report, b: Report, parts: tuple[list[StepPart], list[StepPart]], step_ms: float) -> Evidence:
+    """What is known of both, the device work by `parts`; `step_ms` is A's."""
+    gpu, common_ms, on_gpu = _device(*parts)
+    known = bool(a.host_parts and b.host_parts)
+    host, on_host = _host(a, b, step_ms) if known else (None, _idle(*parts, step_ms))
+    alike = not on_gpu and not on_host and (known or bool(a.step_parts and b.step_parts and _counts_alike(a, b)))
+    dispatch, other = (sum(getattr(p, name) for p in b.host_parts) for name in ("dispatch_ms", "stretch_ms"))
+    share = dispatch / (dispatch + other) if dispatch else 0.0
+    return Evidence(host, gpu, sum(on_host) / step_ms, sum(on_gpu) / step_ms, common_ms, share, known, alike)
+
+
+def usual_gpu(gpu: Speed | None) -> float:
+    """The factor between two GPUs, 1 where it is more than clocks can be: then it is the program's."""
+    return gpu.factor if gpu and not _is_apart(1.0, gpu.factor) else 1.0
+
+
+def _counts_alike(a: Report, b: Report) -> bool:
+    """Whether both launch, copy and wait for the device equally often."""
+    of_a, of_b = figures_by_path(a), figures_by_path(b)
+    counts = [(of_a[name].value, of_b[name].value) for name in COUNTS]
+    return all(x is not None and y is not None and abs(y - x) < max(SAME_CALLS * max(x, y), 1.0) for x, y in counts)
+
+
+def same_calls(a: float, b: float) -> bool:
+    """Whether both sides make as many calls a step."""
+    return bool(a and b) and abs(b - a) <= max(SAME_CALLS * max(a, b), EDGE)
+
+
+def _device(a: list[StepPart], b: list[StepPart]) -> tuple[Speed | None, float, list[float]]:
+    """The GPU's factor, B's time in what both run alike, and the other differences, ms."""
+    pairs = paired(a, b, lambda p: (p.part, p.op, p.shapes, p.dtypes, p.kernel) if p.part != "idle" else None)
+    sums = [[(sum(p.calls for p in side), sum(p.ms for p in side)) for side in pair] for pair in pairs]
+    alike = [(x[1], y[1]) for x, y in sums if same_calls(x[0], y[0]) and x[1] and y[1]]
+    speed = speed_of([(y / x, min(x, y)) for x, y in alike])
+    usual = usual_gpu(speed)
+    odd = [y - x for x, y in alike if _is_apart(x * usual, y)]
+    changed = [y[1] - x[1] for x, y in sums if not same_calls(x[0], y[0])]
+    return speed, sum(y for x, y in alike if not _is_apart(x * usual, y)), [*changed, *odd]
+
+
+def _host(a: Report, b: Report, step_ms: float) -> tuple[Speed | None, list[float]]:
+    """The host's factor, and what changed on it in certain places, ms of A's host."""
+    named = all(any(p.op for p in side.host_parts) for side in (a, b))
+    pairs = paired(a.host_parts, b.host_parts, lambda p: (p.op if named else None, p.call))
+    sums = [[(sum(p.calls for p in side), sum(p.dispatch_ms for p in side)) for side in pair] for pair in pairs]
+    alike = [(x, y) for x, y in pairs if len(x) == len(y) == 1 and same_calls(x[0].calls, y[0].calls)]
+    timed = [(x[0], y[0]) for x, y in alike if x[0].dispatch_us and y[0].dispatch_us]
+    speed = speed_of([(y.dispatch_us / x.dispatch_us, min(x.dispatch_ms, y.dispatch_ms)) for x, y in timed])
+    factor = speed.factor if speed else 1.0
+    changed = [y[1] / factor - x[1] for x, y in sums if not same_calls(x[0], y[0])]
+    waits = [sum(p.waits for p in side.host_parts) for side in (a, b)]
+    if abs(waits[1] - waits[0]) > EDGE and not same_calls(*waits):
+        changed.append(_sync_ms(b) - _sync_ms(a))
+    least = LEAST_STRETCH * step_ms
+    for x, y in ((_stretch_ms(a), _stretch_ms(b)), (_allocate_ms(a), _allocate_ms(b) / factor)):
+        if abs(y - x) > least + APART * min(x, y):
+            changed.append(y - x)
+    return speed, [*changed, *_python(a, b, timed, least)]
+
+
+def _idle(a: list[StepPart], b: list[StepPart], step_ms: float) -> list[float]:
+    """Idle time by cause that differs by more than hosts do, ms: all that is known of hosts without their parts."""
+    pairs = paired(a, b, lambda p: p.cls if p.part == "idle" else None)
+    sums = [[sum(p.ms for p in side) for side in pair] for pair in pairs]
+    return [y - x for x, y in sums if abs(y - x) > LEAST_STRETCH * step_ms + APART * min(x, y)]
+
+
+def _python(a: Report, b: Report, alike: list[tuple[HostPart, HostPart]], least: float) -> list[float]:
+    """What short Python before the calls that both make became longer by, next to the rest of the host's time, ms. Not
+    told where only one side recorded operators, or stacks: their cost is part of it."""
+    recorded = [
+        (any(p.op for p in r.host_parts), any("stacks" in (i.collected or ()) for i in r.inputs)) for r in (a, b)
+    ]
+    if not alike or recorded[0] != recorded[1]:
+        return []
+    python = [sum(p.calls * p.between_us for p in side) * US_TO_MS for side in zip(*alike, strict=True)]
+    rest = [sum(p.calls * (p.dispatch_us - p.between_us) for p in side) for side in zip(*alike, strict=True)]
+    now = python[1] * rest[0] / rest[1] if rest[1] else python[1]
+    change = now - python[0]
+    return [change] if abs(change) > least + PYTHON_APART * max(now, python[0]) else []
+
+
+def _stretch_ms(report: Report) -> float:
+    return sum(p.stretch_ms for p in report.host_parts if p.stretches >= EVERY_STEP)
+
+
+def _allocate_ms(report: Report) -> float:
+    return report.metrics.host.allocate_ms if report.metrics.host else 0.0
+
+
+def _sync_ms(report: Report) -> float:
+    idle = report.metrics.unprofiled.idle_ms if report.metrics.unprofiled else report.metrics.idle_ms
+    return idle.sync if idle else 0.0
+
+
+def _is_apart(a: float, b: float) -> bool:
+    return abs(b - a) > APART * max(a, b)
+
+
+def paired(a: Iterable[T], b: Iterable[T], key: Callable[[T], Hashable]) -> list[tuple[list[T], list[T]]]:
+    """Those of both sides with equal keys; without a key in none."""
+    found: dict[Hashable, tuple[list[T], list[T]]] = {}
+    for index, side in enumerate((a, b)):
+        for one in side:
+            if (named := key(one)) is not None:
+                found.setdefault(named, ([], []))[index].append(one)
+    return list(found.values())
+
+
+def speed_of(ratios: list[tuple[float, float]]) -> Speed | None:
+    """The quartiles of ratios, each with its weight; None without any."""
+    ratios, whole = sorted(ratios), sum(weight for _, weight in ratios)
+    if not whole:
+        return None
+    found: list[float] = []
+    below = 0.0
+    for ratio, weight in ratios:
+        below += weight / whole
+        found += [ratio] * (sum(below >= q for q in (0.25, 0.5, 0.75)) - len(found))
+    low, middle, high = (found + [ratios[-1][0]] * 3)[:3]
+    return Speed(middle, low, high)

@@ -1,0 +1,156 @@
+"""The verdict: by the best evidence of the step, with the speed of both machines taken out.
+
+The step without the profiler where both sides have it, else the recorded one. Two readings of its change count: as it
+is, and at A's speed of host and GPU. What is neither seen in both nor found in certain places is the machine's.
+"""
+
+from __future__ import annotations
+
+import math
+
+from traceanalyzer.base.figures import digits
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.comparison.evidence import Evidence, Speed, usual_gpu
+from traceanalyzer.comparison.model import Basis, Difference, Word
+from traceanalyzer.report.model import Report
+
+SEEN = 0.03
+"""A change of the step by less is none: the rounds of one program differ by as much."""
+SUPPORT = 0.25
+"""Share of a change of the step that must be found in certain places; less is the machine's."""
+LEAST_TOLD = 0.005
+"""Changed work that is a smaller share of the step is not worth a word."""
+WORDS: dict[Word, str] = {
+    "faster": "Faster",
+    "likely_faster": "Likely faster",
+    "no_change": "No significant change",
+    "likely_slower": "Likely slower",
+    "slower": "Slower",
+    "not_comparable": "Cannot tell",
+}
+SETTLE = "Record 20 steps of both, one after the other, to be sure."
+SAME_WORK = "Both do the same GPU work (operators, shapes, kernels, launches, waits)"
+UNKNOWN_CAUSE = "the cause is on the host or in the machine (clocks, other load); record both again to be sure"
+
+
+@dataclass(frozen=True)
+class Times:
+    """The step of both, ms, and what is known of it."""
+
+    a_ms: float
+    b_ms: float
+    fair_ms: float
+    """B's at the speed of A's host and GPU."""
+    source: str
+    """`measured`, `estimated` or `recorded`."""
+
+    @property
+    def basis(self) -> Basis:
+        """Whether they are without the profiler."""
+        return "recorded" if self.source == "recorded" else "unprofiled"
+
+    @property
+    def changes(self) -> tuple[float, float]:
+        """The change as it is and at A's speed, shares of A's step."""
+        return self.b_ms / self.a_ms - 1.0, self.fair_ms / self.a_ms - 1.0
+
+
+def times_of(a: Report, b: Report, step: Difference, evidence: Evidence) -> Times:
+    """The best that is known of the step of both."""
+    before, after = (r.metrics.unprofiled_step_time_ms for r in (a, b))
+    if not before or not after:
+        return Times(step.a_ms, step.b_ms, _at_speed_of_a(b, step.b_ms, evidence), "recorded")
+    measured = all(r.metrics.unprofiled_source == "measured" for r in (a, b))
+    return Times(before, after, _at_speed_of_a(b, after, evidence), "measured" if measured else "estimated")
+
+
+def _at_speed_of_a(b: Report, step_ms: float, evidence: Evidence) -> float:
+    """B's step if its host and its GPU had been as fast as A's."""
+    slower, faster = _slopes(b)
+    longer = (1.0 / evidence.host.factor - 1.0) * evidence.dispatch_share if evidence.host else 0.0
+    by_host = (slower if longer > 0 else faster) * longer
+    by_gpu = evidence.common_ms * (1.0 / usual_gpu(evidence.gpu) - 1.0) * max(1.0 - slower, 0.0)
+    return max(step_ms * (1.0 + by_host) + by_gpu, 0.0)
+
+
+def _slopes(report: Report) -> tuple[float, float]:
+    """By which share the step grows and shrinks with the host's time; 0 where that is not known."""
+    of = report.metrics.unprofiled
+    return (of.if_host_slower or 0.0, of.if_host_faster or 0.0) if of else (0.0, 0.0)
+
+
+def word_of(times: Times, step: Difference, evidence: Evidence, could_see: float) -> Word:
+    """The verdict. `could_see`: the least change that the recordings would have shown."""
+    large = [change for change in times.changes if abs(change) >= SEEN]
+    found = [change for change in large if _is_found(change, step, times, evidence)]
+    if found and len({change > 0 for change in large}) == 1:
+        sure = len(found) == 2 and (times.source == "measured" or bool(step.significant))
+        faster = found[0] < 0
+        if sure:
+            return "faster" if faster else "slower"
+        return "likely_faster" if faster else "likely_slower"
+    if evidence.is_same_work or (evidence.known and evidence.most < SEEN):
+        return "no_change"
+    return "not_comparable" if large or could_see > SEEN else "no_change"
+
+
+def _is_found(change: float, step: Difference, times: Times, evidence: Evidence) -> bool:
+    """Whether enough of a change was found in certain places; where these are not known, whether steps show it."""
+    if not evidence.known:
+        return not evidence.is_same_work and (times.source == "measured" or step.significant is not False)
+    return evidence.towards(change) >= SUPPORT * abs(change)
+
+
+def resolution(b: Report, times: Times, step: Difference, evidence: Evidence) -> float:
+    """The least change of the step that would have been seen, a share: what steps and hosts vary by."""
+    steps = 0.0
+    if times.source != "measured" and step.low_ms is not None and step.high_ms is not None and step.a_ms:
+        steps = (step.high_ms - step.low_ms) / 2 / step.a_ms
+    host = evidence.host or Speed()
+    return max(SEEN, math.hypot(steps, _slopes(b)[0] * (host.high - host.low) / 2 / host.factor))
+
+
+def sentence(word: Word, times: Times, step: Difference, per: str, *, unlike: bool) -> str:
+    """The verdict with its figures. `unlike`: the two are of other kinds."""
+    without = " without the profiler" if times.basis == "unprofiled" else ""
+    text = f"{'Not comparable' if unlike else WORDS[word]}{without}: {from_to(times.a_ms, times.b_ms, per)}"
+    if not without:
+        return f"{text}."
+    text += f", {times.source}; with the profiler {from_to(step.a_ms, step.b_ms, per)}"
+    if times.source == "measured" and word == "no_change" and step.significant:
+        text += "; what was recorded makes the difference"
+    return f"{text}."
+
+
+def from_to(a_ms: float, b_ms: float, per: str) -> str:
+    """Two times and their difference."""
+    share = (b_ms - a_ms) / a_ms if a_ms else 0.0
+    return f"{digits(a_ms, 4)} → {digits(b_ms, 4)} {f'ms {per}'.strip()} ({share:+z.1%})"
+
+
+def reason(word: Word, times: Times, evidence: Evidence, could_see: float, per: str) -> str:
+    """Why the verdict is not what the times say, or what would settle it; empty where they speak for themselves."""
+    raw, fair = times.changes
+    machines = _machines(evidence, raw if word == "no_change" else 0.0)
+    if word == "no_change":
+        if max(abs(raw), abs(fair)) < SEEN or not (evidence.is_same_work or machines):
+            return ""
+        other = f"What differs in their work is {evidence.most:.1%} of the time"
+        return f"{SAME_WORK if evidence.most < LEAST_TOLD else other}: {machines or UNKNOWN_CAUSE}."
+    speed = f"{machines[0].upper()}{machines[1:]}" if machines else ""
+    if word == "not_comparable":
+        blame = f"{speed}; a" if speed else "A"
+        return f"{blame} change below {could_see:.0%} would not be seen. {SETTLE}"
+    fair_step = f"{speed}: at A's speed {from_to(times.a_ms, times.fair_ms, per)}."
+    shown = fair_step if speed and abs(raw - fair) >= SEEN else ""
+    return " ".join(text for text in (shown, SETTLE if word.startswith("likely") else "") if text)
+
+
+def _machines(evidence: Evidence, change: float) -> str:
+    """Whose host or GPU was faster, and by how much: where the step's `change` is theirs, those that explain it."""
+    known = (("host", evidence.host), ("GPU", evidence.gpu))
+    return " and ".join(
+        f"the {name} of B was {abs(1.0 / of.factor - 1.0):.0%} {'faster' if of.factor < 1 else 'slower'}"
+        for name, of in known
+        if of is not None and abs(1.0 / of.factor - 1.0) >= SEEN and (of.factor - 1.0) * change >= 0.0
+    )

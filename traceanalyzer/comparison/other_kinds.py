@@ -1,0 +1,136 @@
+"""Two memory snapshots, or two logs of torch.compile: the figures of both, and what accounts for their difference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from traceanalyzer.analysis.memory.measure import MemoryOfDevice, measured
+from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base.figures import metric
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.comparison.outline import FigureRow
+from traceanalyzer.ingest.memory.snapshot import read_snapshot
+from traceanalyzer.ingest.stream import head_of
+from traceanalyzer.ingest.torch_log import is_log, read_logs
+from traceanalyzer.replay.compile.measure import measure_logs
+from traceanalyzer.replay.compile.model import Compiled
+from traceanalyzer.report.compile.figures import stats_of_logs
+from traceanalyzer.report.document import Document, Section, Table, Verdict
+from traceanalyzer.report.format import figure
+from traceanalyzer.report.memory.model import line_changes
+from traceanalyzer.report.printed import Printed, Rows
+
+PICKLES = (b"\x80", b"PK")
+"""How pickles, and torch.save's archives, begin."""
+LEAST_SHARE = 0.01
+"""A peak that differs by less is the same."""
+SHOWN = 15
+PHASES = ("forward", "backward", "optimizer")
+
+
+@dataclass(frozen=True)
+class BreakChange:
+    """Graph breaks of one reason at one line."""
+
+    location: str = metric("line of the program")
+    reason: str = metric("why")
+    a: int = metric("breaks in A")
+    b: int = metric("breaks in B")
+
+
+def kind_of(reference: str) -> str | None:
+    """`memory` of a memory snapshot, `compile` of a log of torch.compile or a folder of them; None of anything else.
+
+    Raises UnreadableInputError where it cannot be opened."""
+    path = Path(reference)
+    if path.is_file():
+        if head_of(path).startswith(PICKLES):
+            return "memory"
+        return "compile" if is_log(path) else None
+    files = [file for file in path.iterdir() if file.is_file()] if path.is_dir() else []
+    return "compile" if files and all(file.suffix in (".log", ".gz") and is_log(file) for file in files) else None
+
+
+def compared_kinds(a: str, b: str) -> Printed | None:
+    """The comparison of two snapshots or logs; None where neither is one. Raises UnreadableInputError, and
+    TraceAnalyzerError where the two are of other kinds."""
+    kinds = kind_of(a), kind_of(b)
+    if kinds == (None, None):
+        return None
+    if kinds[0] != kinds[1]:
+        names = {None: "a recording", "memory": "a memory snapshot", "compile": "a log of torch.compile"}
+        raise TraceAnalyzerError(f"{a} is {names[kinds[0]]}, {b} is {names[kinds[1]]}: compare two of one kind")
+    return _memory(a, b) if kinds[0] == "memory" else _compiled(a, b)
+
+
+def _memory(a: str, b: str) -> Printed:
+    before, after = (_fullest(name) for name in (a, b))
+    change, share = after.peak_bytes - before.peak_bytes, after.peak_bytes / max(before.peak_bytes, 1) - 1.0
+    lines = line_changes(before.sites, after.sites)
+    word = "No change of the peak" if abs(share) < LEAST_SHARE else "More memory" if change > 0 else "Less memory"
+    phase = f", in the {after.peak_phase}" if after.peak_phase in PHASES else ""
+    answer = f"{word}: peak {_bytes(before.peak_bytes)} → {_bytes(after.peak_bytes)} ({share:+.1%}){phase}."
+    if lines and abs(share) >= LEAST_SHARE:
+        answer += f" Largest part: {lines[0].site} ({lines[0].category}), {_signed(lines[0].change_bytes)}."
+    figures: list[tuple[str, float | None, float | None]] = [
+        ("peak", before.peak_bytes, after.peak_bytes),
+        ("reserved", before.reserved_bytes, after.reserved_bytes),
+    ]
+    figures += [(f"peak in {name}", before.phase_peaks.get(name), after.phase_peaks.get(name)) for name in PHASES]
+    growth = before.growth.bytes_per_step, after.growth.bytes_per_step
+    rows = [_row(name, x, y, "bytes") for name, x, y in (*figures, ("growth per step", *growth))]
+    return _printed(answer, rows, "GPU memory at the peak, by line", lines)
+
+
+def _fullest(name: str) -> MemoryOfDevice:
+    """The GPU of a snapshot that holds the most. Raises TraceAnalyzerError where it holds none."""
+    devices = measured(read_snapshot(Path(name)))
+    if not devices:
+        raise TraceAnalyzerError(f"{name}: the snapshot holds no GPU memory")
+    return max(devices, key=lambda device: device.peak_bytes)
+
+
+def _compiled(a: str, b: str) -> Printed:
+    logs = [read_logs(Path(name)) for name in (a, b)]
+    before, after = map(stats_of_logs, logs)
+    times = f"{figure(before.compile_s, 's')} → {figure(after.compile_s, 's')}"
+    answer = (
+        f"Compilation {times}, {before.graphs} → {after.graphs} graphs, {before.graph_breaks} → {after.graph_breaks} "
+        f"graph breaks, {before.recompiles} → {after.recompiles} recompilations."
+    )
+    units = {"compile_s": "s"}
+    rows = [_row(name, x, getattr(after, name), units.get(name, "")) for name, x in vars(before).items()]
+    return _printed(answer, rows, "Graph breaks that differ", _breaks(*map(measure_logs, logs)))
+
+
+def _breaks(a: Compiled, b: Compiled) -> list[BreakChange]:
+    counts: dict[tuple[str, str], list[int]] = {}
+    for side, of in enumerate((a, b)):
+        for row in of.graph_breaks:
+            counts.setdefault((row.location, row.reason), [0, 0])[side] += row.count
+    changed = [BreakChange(*key, *both) for key, both in counts.items() if both[0] != both[1]]
+    return sorted(changed, key=lambda row: -abs(row.b - row.a))
+
+
+def _printed(answer: str, figures: list[FigureRow], title: str, parts: Sequence[Any]) -> Printed:
+    sections = [Section("Comparison", [Verdict(answer), "", Table(figures)], untitled=True)]
+    if parts:
+        sections.append(Section(title, [Table(parts[:SHOWN])]))
+    values = {"headline": answer, "figures": figures, "parts": list(parts)}
+    return Printed(Document(answer, sections), values, Rows("figures", figures, FigureRow))
+
+
+def _row(name: str, a: float | None, b: float | None, unit: str) -> FigureRow:
+    difference = None if a is None or b is None else b - a
+    sign = "+" if difference is not None and difference > 0 else ""
+    return FigureRow(name, figure(a, unit), figure(b, unit), sign + figure(difference, unit))
+
+
+def _bytes(value: float) -> str:
+    return figure(value, "bytes")
+
+
+def _signed(value: float) -> str:
+    return f"{'+' if value > 0 else ''}{_bytes(value)}"

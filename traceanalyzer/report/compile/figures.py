@@ -1,0 +1,38 @@
+"""What torch.compile did, in single figures of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from traceanalyzer.ingest.side_files import COMPILED
+from traceanalyzer.ingest.torch_log import logs_beside
+from traceanalyzer.replay.compile.measure import measure_logs
+from traceanalyzer.replay.compile.model import CompileStats
+
+if TYPE_CHECKING:
+    from traceanalyzer.report.model import Report
+    from traceanalyzer.trace.compile_log import CompileLog
+
+
+def stats_of_logs(logs: list[CompileLog]) -> CompileStats:
+    """The figures of logs."""
+    of = measure_logs(logs)
+    breaks, cache = sum(row.count for row in of.graph_breaks), of.cache
+    hits, misses = (cache.hits, cache.misses) if cache else (None, None)
+    return CompileStats(of.compile_s, of.graphs, breaks, of.recompiles, hits, misses)
+
+
+def logs_of(recordings: Iterable[str]) -> list[CompileLog]:
+    """The logs of torch.compile in the capture. Most have none."""
+    recordings = list(recordings)
+    if not any((Path(recording).parent / COMPILED).is_dir() for recording in recordings):
+        return []
+    return logs_beside(recordings)
+
+
+def with_compile(report: Report, logs: list[CompileLog]) -> Report:
+    """The report with the figures of the logs; as it is without any."""
+    return replace(report, metrics=replace(report.metrics, compile=stats_of_logs(logs))) if logs else report
