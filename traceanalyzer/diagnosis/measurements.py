@@ -16,7 +16,8 @@ from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.joined.memo import Memo
-from traceanalyzer.analysis.memory.stats import stats_of_events, stats_of_snapshot
+from traceanalyzer.analysis.memory.stats import stats_of_snapshot
+from traceanalyzer.analysis.memory.traced import TracedMemory, memory_of_events
 from traceanalyzer.analysis.phases.roles import Phases, PhaseTimes, find_phases, phase_times
 from traceanalyzer.analysis.phases.training import ProgramStats, program_stats
 from traceanalyzer.analysis.ranks.compare import why_not_one_run
@@ -210,7 +211,12 @@ class Measurements(Memo):
         """GPU memory in single figures; None where none was recorded."""
         if self.memory_of_devices:
             return stats_of_snapshot(self.memory_of_devices)
-        return stats_of_events(self.trace.memory_events)
+        return self.traced_memory.stats if self.traced_memory else None
+
+    @cached_property
+    def traced_memory(self) -> TracedMemory | None:
+        """GPU memory as the trace alone tells; None without allocator events."""
+        return memory_of_events(self.timed, self.phases)
 
     @cached_property
     def op_memory(self) -> list[OpMemory]:

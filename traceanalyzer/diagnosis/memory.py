@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from traceanalyzer.analysis.memory.growth import Growth
 from traceanalyzer.analysis.memory.measure import MemoryOfDevice
 from traceanalyzer.analysis.memory.oom import Oom
 from traceanalyzer.analysis.memory.site import Site
+from traceanalyzer.analysis.memory.traced import TracedMemory
 from traceanalyzer.analysis.memory.whatif import Scenario
 from traceanalyzer.base.figures import metric
 from traceanalyzer.base.frozen import dataclass
@@ -21,6 +23,9 @@ LEAST_HOLES = 256 << 20
 LARGE_SHARE = 0.1
 """Share of the peak from which one part of it is worth a finding of its own."""
 MAX_EVIDENCE = 6
+LEAST_GROWTH, FAST_GROWTH = 1e-4, 1e-2
+"""Growth a step, of the peak, from which it fills a GPU in some ten thousand steps, and in some hundred."""
+MIB = 1 << 20
 ADVISED = ("fused-optimizer", "set-to-none", "chunked-loss", "checkpoint")
 """Scenarios that change the program alone, not the model's numbers, its batch or its machines: in this order where
 they are equal."""
@@ -158,22 +163,56 @@ def _oom(device: MemoryOfDevice, oom: Oom) -> MemoryFinding:
 
 def _growth(device: MemoryOfDevice) -> Iterator[MemoryFinding]:
     growth = device.growth
-    if growth.verdict not in ("leak", "growth") or growth.bytes_per_step is None:
-        return
-    evidence = [
-        Evidence("growth", round(growth.bytes_per_step), "bytes", f"a step, over {growth.steps:,} steps"),
+    if growth.verdict in ("leak", "growth"):
+        kept = sum(site.live_bytes for site in growth.sites)
+        yield _finding(device, *GROWTHS[growth.verdict], kept, _growing(growth))
+
+
+GROWTHS = {
+    "leak": ("memory-leak", "Memory leaks: a line's allocations pile up step by step"),
+    "growth": ("memory-growth", "A tensor grows from step to step"),
+}
+
+
+def _growing(growth: Growth) -> list[Evidence]:
+    per_step = round(growth.bytes_per_step or 0.0)
+    return [
+        Evidence("growth", per_step, "bytes", f"a step, over {growth.steps:,} steps"),
         *(
-            Evidence(
-                "of it", round(site.bytes_per_step), "bytes", f"{site.site}, {site.allocations_per_step:g} more a step"
-            )
-            for site in growth.sites
+            Evidence("of it", round(s.bytes_per_step), "bytes", f"{s.site}, {s.allocations_per_step:g} more a step")
+            for s in growth.sites
         ),
     ]
-    kept = sum(site.live_bytes for site in growth.sites)
+
+
+def _against_growth(growth: Growth) -> tuple[str, str]:
+    """Remedy and what to do."""
+    site = growth.sites[0].site if growth.sites else "the growing line"
     if growth.verdict == "leak":
-        yield _finding(device, "memory-leak", "Memory leaks: a line's allocations pile up step by step", kept, evidence)
-    else:
-        yield _finding(device, "memory-growth", "A tensor grows from step to step", kept, evidence)
+        return "free_tensors", f"keep no tensor of {site} across steps: store .item() or .detach().cpu()"
+    return (
+        "avoid_allocations",
+        f"allocate what grows at {site} once, at its final size, and write into it: torch.cat copies all of it in each "
+        "step, and holds it twice meanwhile",
+    )
+
+
+def of_a_trace(traced: TracedMemory, capacity: int | None) -> tuple[list[Finding], list[Recommendation]]:
+    """What grows in a trace without a snapshot, and the remedy. `capacity` is the GPU's, bytes."""
+    growth, peak, per_step = traced.growth, traced.stats.peak or 0, traced.growth.bytes_per_step or 0.0
+    if growth.verdict not in GROWTHS or per_step < LEAST_GROWTH * peak:
+        return [], []
+    id_, title = GROWTHS[growth.verdict]
+    evidence = _growing(growth)
+    if capacity and capacity > peak:
+        evidence.append(Evidence("steps until the GPU is full", int((capacity - peak) / per_step), "", "at this rate"))
+    severity: Severity = "high" if per_step >= FAST_GROWTH * peak else "medium"
+    remedy, action = _against_growth(growth)
+    basis = f"no growth of {per_step / MIB:,.3g} MiB per step; what one step needs stays"
+    return (
+        [Finding(id_, "memory", title, severity, None, evidence[:MAX_EVIDENCE])],
+        [Recommendation(id_, "memory", action, None, None, basis, remedy)],
+    )
 
 
 def _fragmentation(device: MemoryOfDevice) -> Iterator[MemoryFinding]:
@@ -234,15 +273,14 @@ def _advice(device: MemoryOfDevice, forward_ms: float | None, step_ms: float | N
             if against.startswith("oom") or less >= max(FRAGMENTED * device.reserved_bytes, LEAST_HOLES):
                 yield _recommendation(device, scenario, against, less, None, None)
     growth = device.growth
-    if growth.verdict == "leak" and growth.sites:
-        kept = sum(
-            site.live_bytes - round(site.bytes_per_step) for site in growth.sites if site.allocations_per_step > 0
-        )
+    if growth.verdict in GROWTHS and growth.sites:
+        kept = sum(site.live_bytes - round(site.bytes_per_step) for site in growth.sites)
+        remedy, action = _against_growth(growth)
         yield MemoryRecommendation(
-            "memory-leak-free_tensors", "free_tensors", "memory",
-            f"keep no tensor of {growth.sites[0].site} across steps: store .item() or .detach().cpu()",
+            f"{GROWTHS[growth.verdict][0]}-{remedy}", remedy, "memory", action,
             device.device, device.peak_bytes - max(kept, 0), None, max(kept, 0), None, None, None, None,
-            "what the growing lines hold at the end, less one step's",
+            "what the growing lines hold at the end, less one step's" if growth.verdict == "leak" else
+            "room for what the recording ends with: one copy in place of two",
         )  # fmt: skip
 
 

@@ -90,11 +90,14 @@ def _diagnosis_and_path(m: Measurements) -> tuple[Diagnosis, tuple[PathTime | No
 
 
 def _on_memory(m: Measurements) -> tuple[list[Finding], list[Recommendation]]:
-    if not m.memory_of_devices:
+    traced = None if m.memory_of_devices else m.traced_memory
+    if not m.memory_of_devices and traced is None:
         return [], []
-    from traceanalyzer.diagnosis.memory import in_a_report
+    from traceanalyzer.diagnosis.memory import in_a_report, of_a_trace
 
-    return in_a_report(m.memory_of_devices)
+    if traced is None:
+        return in_a_report(m.memory_of_devices)
+    return of_a_trace(traced, next((d.memory_bytes for d in m.trace.devices if d.id == m.timed.device), None))
 
 
 def _input(trace: Trace) -> Input:

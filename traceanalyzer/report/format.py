@@ -26,10 +26,13 @@ def _ladder(base: float, steps: dict[str, float]) -> tuple[Scale, ...]:
 
 
 TIME = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+MEMORY = "GiB"
+"""The unit of GPU memory, as PyTorch writes it; figures of it are recorded in bytes, as others of `bytes` are."""
 BYTES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 SCALES: dict[str, tuple[Scale, ...]] = {
     **{unit: _ladder(size, TIME) for unit, size in TIME.items()},
     "bytes": _ladder(1.0, BYTES),
+    MEMORY: _ladder(1.0, {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40}),
     "share": (Scale("%", 100.0),),
 }
 """Units that are shown in another one, smallest first."""

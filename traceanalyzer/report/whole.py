@@ -10,7 +10,7 @@ from typing import Any
 from traceanalyzer.analysis.tables.throughput import Throughput, Utilisation
 from traceanalyzer.report import outline
 from traceanalyzer.report.document import Fact, Facts, Item, Items, Section, Table, Weight
-from traceanalyzer.report.format import NOT_AVAILABLE, figure, plain
+from traceanalyzer.report.format import MEMORY, NOT_AVAILABLE, figure, number, plain, scale_for, scaled
 from traceanalyzer.report.model import Report
 
 TITLE = "Key figures"
@@ -43,6 +43,25 @@ def brief(report: Report) -> str:
         parts += [f"{_light(used)} of speed of light"] if not used.mfu and used.sol is not None else []
         parts += [f"GPU busy {_busy(used)}"] if used.gpu_busy_share is not None else []
     return " · ".join(part for part in parts if part)
+
+
+def memory(report: Report) -> str:
+    """GPU memory on a line or two; empty where it was not recorded."""
+    of = report.metrics.memory
+    if of is None or of.peak is None:
+        return ""
+    scale = scale_for(of.peak, MEMORY)
+    sizes = {name: getattr(of, name) for name in ("forward", "backward", "optimizer")}
+    parts = [f"{name} {number(scaled(size, scale))}" for name, size in sizes.items() if size is not None]
+    parts = [f"{part} (peak)" if part.startswith(f"{of.peak_phase} ") else part for part in parts]
+    if not any(part.endswith("(peak)") for part in parts):
+        parts.insert(0, f"peak {number(scaled(of.peak, scale))}")
+    parts += [f"{number(scaled(of.reserved, scale))} reserved"] if of.reserved else []
+    text = f"GPU memory ({scale.label}): {', '.join(parts)}."
+    if of.growth not in ("leak", "growth"):
+        return text
+    what, where = "Leaks" if of.growth == "leak" else "Grows", f": {of.growth_at}" if of.growth_at else ""
+    return f"{text} {what} {figure(of.growth_per_step, MEMORY)} per step{where}."
 
 
 def _rates(work: Throughput) -> str:

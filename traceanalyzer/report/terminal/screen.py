@@ -95,6 +95,8 @@ def _culprit(page: Page, report: Report) -> None:
     for line in [both] if cell_len(both) <= page.width else [hardware, key]:
         if line:
             page.line(line)
+    if of_memory := whole.memory(report):
+        page.line(brief(of_memory))
 
 
 def _budget(page: Page, report: Report) -> None:
