@@ -23,8 +23,10 @@ LEAST_HOLES = 256 << 20
 LARGE_SHARE = 0.1
 """Share of the peak from which one part of it is worth a finding of its own."""
 MAX_EVIDENCE = 6
-LEAST_GROWTH, FAST_GROWTH = 1e-4, 1e-2
-"""Growth a step, of the peak, from which it fills a GPU in some ten thousand steps, and in some hundred."""
+LEAST_GROWTH = 1e-4
+"""Growth a step, of the peak, below which a trace's is no finding: it doubles in ten thousand steps."""
+FAST_GROWTH = 1e-2
+"""The same from which it is of high severity: it doubles in a hundred."""
 MIB = 1 << 20
 ADVISED = ("fused-optimizer", "set-to-none", "chunked-loss", "checkpoint")
 """Scenarios that change the program alone, not the model's numbers, its batch or its machines: in this order where
