@@ -216,7 +216,9 @@ def _notes(run: Run, m: Measurements) -> list[str]:
         from traceanalyzer.report.memory.build import headline
 
         notes.append(f"Memory: {headline(m.memory_of_devices)} `traceanalyzer memory` has the ledger and the remedies.")
-    if m.timed.device is None:
+    if m.trace.only_step_times:
+        notes += m.trace.health.notes
+    elif m.timed.device is None:
         notes.append("The recording holds no GPU work: nothing is said about the GPU.")
     elif not collected.api:
         notes.append("API calls were not recorded: launches, waits and the causes of idle time cannot be told.")

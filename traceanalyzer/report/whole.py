@@ -66,7 +66,8 @@ def memory(report: Report) -> str:
 
 def _rates(work: Throughput) -> str:
     rates = ((work.samples_per_s, "samples/s"), (work.tokens_per_s, "tokens/s"), (work.steps_per_s, "steps/s"))
-    return ", ".join(f"{figure(rate)} {name}" for rate, name in rates if rate is not None)
+    given = [(work.tflops_per_s, "TFLOP/s")] if work.flops_source == "given" else []
+    return ", ".join(f"{figure(rate)} {name}" for rate, name in (*rates, *given) if rate is not None)
 
 
 def _throughput(work: Throughput | None) -> str:

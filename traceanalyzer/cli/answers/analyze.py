@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 @click.option(
     "--pattern",
     metavar="REGEX",
-    help="What lines of a timing log of no known kind look like, with named groups: iter_ms or iter_s, data_ms, step, "
-    "samples_per_s, tokens_per_s, mfu.",
+    help="What lines of a timing log of no known kind look like, with named groups: iter_ms or iter_s "
+    "(compute_ms: without its data), data_ms, step, samples_per_s, tokens_per_s, mfu.",
 )
 @click.option(
     "-v", "--full", is_flag=True, help="All of the report; without it a terminal shows the answer on one screen."
