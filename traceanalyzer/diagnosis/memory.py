@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from traceanalyzer.analysis.memory.growth import Growth
@@ -10,7 +11,7 @@ from traceanalyzer.analysis.memory.oom import Oom
 from traceanalyzer.analysis.memory.site import Site
 from traceanalyzer.analysis.memory.traced import TracedMemory
 from traceanalyzer.analysis.memory.whatif import Scenario
-from traceanalyzer.base.figures import metric
+from traceanalyzer.base.figures import MEMORY, digits, metric
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Finding, Recommendation, Severity
 
@@ -31,6 +32,17 @@ MIB = 1 << 20
 ADVISED = ("fused-optimizer", "set-to-none", "chunked-loss", "checkpoint")
 """Scenarios that change the program alone, not the model's numbers, its batch or its machines: in this order where
 they are equal."""
+OOM_CAUSES = {
+    "fragmentation": "fragmentation",
+    "leak": "a leak",
+    "optimizer_state": "the optimizer state of the first step",
+    "large_allocation": "one large allocation",
+    "activations": "the activations of this batch",
+    "parameters": "the parameters",
+    "gradients": "the gradients",
+    "too_large": "what lives across steps",
+    "unknown": "what was allocated before the history begins",
+}
 OOM_TITLES = {
     "fragmentation": "Out of memory because of fragmentation: enough was free, in holes too small",
     "leak": "Out of memory because of a leak: allocations of one line are never freed",
@@ -53,7 +65,7 @@ class MemoryFinding:
     title: str = metric("the finding in a sentence", text="sentence")
     severity: Severity = metric("by its share of the peak", text="own")
     headroom_ms: float | None = metric("null: a snapshot says nothing of time", "ms")
-    headroom_bytes: int | None = metric("bytes that removing the cause would save at most", "bytes")
+    headroom_bytes: int | None = metric("bytes that removing the cause would save at most", MEMORY)
     device: int = metric("CUDA ordinal of the GPU")
     evidence: list[Evidence] = metric("what supports it")
 
@@ -67,14 +79,60 @@ class MemoryRecommendation:
     cls: BottleneckClass = metric("class of bottleneck of that finding", text="own")
     action: str = metric("what to do", text="sentence")
     device: int = metric("CUDA ordinal of the GPU")
-    predicted_peak_bytes: int = metric("most bytes allocated with it", "bytes")
-    predicted_reserved_bytes: int | None = metric("most bytes reserved with it; null where that is not known", "bytes")
-    saved_bytes: int = metric("bytes that the peak, or what is reserved, goes down by", "bytes")
+    predicted_peak_bytes: int = metric("most bytes allocated with it", MEMORY)
+    predicted_reserved_bytes: int | None = metric("most bytes reserved with it; null where that is not known", MEMORY)
+    saved_bytes: int = metric("bytes that the peak, or what is reserved, goes down by", MEMORY)
     predicted_step_ms: float | None = metric("step time with it; null without a trace, or where it is unknown", "ms")
     low_ms: float | None = metric("low end of that; null where it is unknown", "ms")
     high_ms: float | None = metric("high end of that; null where it is unknown", "ms")
     predicted_speedup: float | None = metric("step time before it over the one after it; null where it is unknown")
     basis: str = metric("how that was estimated", text="sentence")
+
+
+def headline(devices: Sequence[MemoryOfDevice]) -> str:
+    """The answer in a sentence or two."""
+    if not devices:
+        return "The snapshot holds no GPU memory."
+    failed = next((d for d in devices if d.oom is not None), None)
+    if failed is not None and failed.oom is not None:
+        return _out_of_memory(failed, failed.oom)
+    top = max(devices, key=lambda device: device.peak_bytes)
+    where = f" in the {top.peak_phase} phase" if top.peak_phase else ""
+    largest = max(top.at_peak, key=lambda name: top.at_peak[name])
+    text = (
+        f"{binary(top.peak_bytes)} allocated at the peak of GPU {top.device}{where}, "
+        f"{binary(top.at_peak[largest])} of it {largest.replace('_', ' ')}; {binary(top.reserved_bytes)} reserved."
+    )
+    growth = top.growth
+    if growth.verdict in GROWTHS and growth.bytes_per_step:
+        what = "Leaks" if growth.verdict == "leak" else "Grows by"
+        site = f" at {growth.sites[0].site}" if growth.sites else ""
+        text += f" {what} {binary(growth.bytes_per_step)} per step{site}."
+    return text
+
+
+def _out_of_memory(device: MemoryOfDevice, oom: Oom) -> str:
+    """Why it ran out, by what frees most; then what was asked for, and how long it would have gone on otherwise."""
+    growth, culprit = device.growth, oom.culprits[0].site if oom.culprits else ""
+    if oom.verdict == "leak" and growth.bytes_per_step:
+        held = f"{binary(oom.leaked_bytes)} of {binary(oom.usable_bytes)}"
+        cause = f"{culprit or 'a line'} leaks {binary(growth.bytes_per_step)} per step ({held})"
+    else:
+        cause = OOM_CAUSES[oom.verdict] + (f", most of it {culprit}" if culprit else "")
+    when = "" if oom.step is None else f" in step {oom.step}"
+    asked = f"{binary(oom.requested_bytes)} ({oom.requested_bytes:,} bytes)"
+    text = f"Out of memory on GPU {device.device}: {cause}. {asked} did not fit{when}; "
+    text += f"the largest hole was {binary(oom.largest_free_block_bytes)}."
+    if oom.steps_left is not None:
+        step = "" if oom.step is None else f", in step {oom.step + oom.steps_left}"
+        text += f" Without fragmentation it fails {oom.steps_left:,} steps later{step}."
+    return text
+
+
+def binary(size: float) -> str:
+    """Bytes as PyTorch's messages have them."""
+    unit = max(0, min(int(math.log2(size)) // 10, 4)) if size >= 1 else 0
+    return f"{digits(size / 2 ** (10 * unit))} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[unit]}"
 
 
 def findings_of(devices: Sequence[MemoryOfDevice]) -> list[MemoryFinding]:
@@ -93,7 +151,7 @@ def _of_device(device: MemoryOfDevice) -> Iterator[MemoryFinding]:
         scenario = scenarios.get(cured_by)
         gain = device.peak_bytes - scenario.peak_bytes if scenario else 0
         if scenario and gain >= LEAST_GAIN * device.peak_bytes:
-            without = Evidence("peak predicted", scenario.peak_bytes, "bytes", scenario.change)
+            without = Evidence("peak predicted", scenario.peak_bytes, MEMORY, scenario.change)
             yield _finding(device, id_, title, gain, [_peak(device), without, *_parts(device, _PARTS.get(id_, ()))])
     activations = device.at_peak["activations"]
     if activations >= LARGE_SHARE * device.peak_bytes:
@@ -103,7 +161,7 @@ def _of_device(device: MemoryOfDevice) -> Iterator[MemoryFinding]:
         )
     before = device.at_peak["before_recording"]
     if before >= LARGE_SHARE * device.peak_bytes:
-        evidence = [Evidence("before recording", before, "bytes", "of the peak, without a stack")]
+        evidence = [Evidence("before recording", before, MEMORY, "of the peak, without a stack")]
         yield _finding(
             device, "memory-before-recording", "Much was allocated before the recording began", None, evidence
         )
@@ -134,12 +192,12 @@ def _finding(
 
 def _peak(device: MemoryOfDevice) -> Evidence:
     where = f"in the {device.peak_phase} phase" if device.peak_phase else "over the recorded history"
-    return Evidence("peak allocated", device.peak_bytes, "bytes", where)
+    return Evidence("peak allocated", device.peak_bytes, MEMORY, where)
 
 
 def _parts(device: MemoryOfDevice, categories: Sequence[str]) -> list[Evidence]:
     sites = [site for site in device.sites if site.category in categories]
-    return [Evidence(site.category.replace("_", " "), site.bytes, "bytes", _place(site)) for site in sites]
+    return [Evidence(site.category.replace("_", " "), site.bytes, MEMORY, _place(site)) for site in sites]
 
 
 def _place(site: Site) -> str:
@@ -150,12 +208,12 @@ def _place(site: Site) -> str:
 def _oom(device: MemoryOfDevice, oom: Oom) -> MemoryFinding:
     under = "the limit that was set" if oom.is_limited else "the GPU"
     evidence = [
-        Evidence("asked for", oom.requested_bytes, "bytes", oom.site or "no stack"),
-        Evidence("largest hole", oom.largest_free_block_bytes, "bytes", "in the reserved segments"),
-        Evidence("inactive", oom.inactive_bytes, "bytes", f"of {oom.reserved_bytes:,} bytes reserved"),
-        Evidence("usable", oom.usable_bytes, "bytes", f"at most, under {under}"),
-        Evidence("missing", oom.missing_bytes, "bytes", "without any fragmentation"),
-        *(Evidence(f"held: {c.category.replace('_', ' ')}", c.bytes, "bytes", c.site) for c in oom.culprits),
+        Evidence("asked for", oom.requested_bytes, MEMORY, oom.site or "no stack"),
+        Evidence("largest hole", oom.largest_free_block_bytes, MEMORY, "in the reserved segments"),
+        Evidence("inactive", oom.inactive_bytes, MEMORY, f"of {oom.reserved_bytes:,} bytes reserved"),
+        Evidence("usable", oom.usable_bytes, MEMORY, f"at most, under {under}"),
+        Evidence("missing", oom.missing_bytes, MEMORY, "without any fragmentation"),
+        *(Evidence(f"held: {c.category.replace('_', ' ')}", c.bytes, MEMORY, c.site) for c in oom.culprits),
     ]
     return MemoryFinding(
         f"oom-{oom.verdict.replace('_', '-')}", "memory", OOM_TITLES[oom.verdict], "high", None,
@@ -179,9 +237,9 @@ GROWTHS = {
 def _growing(growth: Growth) -> list[Evidence]:
     per_step = round(growth.bytes_per_step or 0.0)
     return [
-        Evidence("growth", per_step, "bytes", f"a step, over {growth.steps:,} steps"),
+        Evidence("growth", per_step, MEMORY, f"a step, over {growth.steps:,} steps"),
         *(
-            Evidence("of it", round(s.bytes_per_step), "bytes", f"{s.site}, {s.allocations_per_step:g} more a step")
+            Evidence("of it", round(s.bytes_per_step), MEMORY, f"{s.site}, {s.allocations_per_step:g} more a step")
             for s in growth.sites
         ),
     ]
@@ -225,10 +283,10 @@ def _fragmentation(device: MemoryOfDevice) -> Iterator[MemoryFinding]:
     ):
         return
     evidence = [
-        Evidence("reserved", held.reserved_bytes, "bytes", f"at the {held.at}"),
-        Evidence("inactive in segments in use", holes, "bytes", "cannot be given back"),
-        Evidence("largest hole", held.largest_free_block_bytes, "bytes", "what fits without a new segment"),
-        *(Evidence("pinned by", pin.inactive_bytes, "bytes", f"{pin.site} ({pin.category})") for pin in held.pins),
+        Evidence("reserved", held.reserved_bytes, MEMORY, f"at the {held.at}"),
+        Evidence("inactive in segments in use", holes, MEMORY, "cannot be given back"),
+        Evidence("largest hole", held.largest_free_block_bytes, MEMORY, "what fits without a new segment"),
+        *(Evidence("pinned by", pin.inactive_bytes, MEMORY, f"{pin.site} ({pin.category})") for pin in held.pins),
     ]
     yield _finding(device, "memory-fragmentation", "Holes in segments in use cannot be given back", holes, evidence)
 

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from traceanalyzer.ingest.capture import is_neighbour
-from traceanalyzer.ingest.detect import is_recording
+from traceanalyzer.ingest.detect import is_companion, is_recording
 
 DEEPEST = 6
 """TensorBoard keeps its traces three folders down (`RUN/plugins/profile/TIME`)."""
@@ -20,12 +20,11 @@ NAMED = 6
 
 
 def recordings_in(folder: Path, pattern: str | None = None) -> list[Path]:
-    """The recordings that lie in a folder itself, by name. Raises OSError."""
-    return [
-        file
-        for file in sorted(folder.iterdir())
-        if file.is_file() and not is_neighbour(file) and is_recording(file, pattern)
-    ]
+    """The recordings that lie in a folder itself, else its snapshots and logs of torch.compile, by name. Raises
+    OSError."""
+    files = [file for file in sorted(folder.iterdir()) if file.is_file()]
+    found = [file for file in files if not is_neighbour(file) and is_recording(file, pattern)]
+    return found or list(filter(is_companion, files))
 
 
 def nothing_in(folder: Path) -> str:

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from traceanalyzer.base.cut import ELLIPSIS
+from traceanalyzer.base.figures import MEMORY
 from traceanalyzer.base.frozen import dataclass
 
 NOT_AVAILABLE = "n/a"
@@ -26,8 +27,6 @@ def _ladder(base: float, steps: dict[str, float]) -> tuple[Scale, ...]:
 
 
 TIME = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
-MEMORY = "GiB"
-"""The unit of GPU memory, as PyTorch writes it; figures of it are recorded in bytes, as others of `bytes` are."""
 BYTES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 SCALES: dict[str, tuple[Scale, ...]] = {
     **{unit: _ladder(size, TIME) for unit, size in TIME.items()},
@@ -137,7 +136,7 @@ def label(name: str, unit: str = "") -> str:
     if name in LABELS:
         return LABELS[name]
     stem = name
-    for suffix in ("_ms", "_us", "_ns", "_share", "_gbs", f"_{unit.lower()}"):
+    for suffix in ("_ms", "_us", "_ns", "_share", "_gbs", "_bytes" if unit == MEMORY else f"_{unit.lower()}"):
         if len(suffix) > 1 and stem.endswith(suffix):
             stem = stem.removesuffix(suffix)
             break

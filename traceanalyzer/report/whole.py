@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from traceanalyzer.analysis.tables.throughput import Throughput, Utilisation
+from traceanalyzer.base.figures import MEMORY
 from traceanalyzer.report import outline
 from traceanalyzer.report.document import Fact, Facts, Item, Items, Section, Table, Weight
-from traceanalyzer.report.format import MEMORY, NOT_AVAILABLE, figure, number, plain, scale_for, scaled
+from traceanalyzer.report.format import NOT_AVAILABLE, figure, number, plain, scale_for, scaled
 from traceanalyzer.report.model import Report
 
 TITLE = "Key figures"

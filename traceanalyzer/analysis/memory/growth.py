@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from traceanalyzer.analysis.memory.lives import Lives, Rows, at_moments
 from traceanalyzer.analysis.memory.phases import Timeline, site_of
-from traceanalyzer.base.figures import metric
+from traceanalyzer.base.figures import MEMORY, metric
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace.snapshot import I64, Stack
 
@@ -39,11 +39,11 @@ class GrowthSite:
     """A line whose bytes grow."""
 
     site: str = metric("innermost line of the program on the stack of the allocations")
-    bytes_per_step: float = metric("growth of what is alive at each step's end", "bytes")
-    low: float = metric("low end of its 90 % interval", "bytes")
-    high: float = metric("high end of it", "bytes")
+    bytes_per_step: float = metric("growth of what is alive at each step's end", MEMORY)
+    low: float = metric("low end of its 90 % interval", MEMORY)
+    high: float = metric("high end of it", MEMORY)
     allocations_per_step: float = metric("how many more allocations are alive after each step")
-    live_bytes: int = metric("bytes alive at the last step's end", "bytes")
+    live_bytes: int = metric("bytes alive at the last step's end", MEMORY)
     live_allocations: int = metric("allocations alive there")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from traceanalyzer.analysis.memory.growth import Verdict
 from traceanalyzer.analysis.memory.measure import MemoryOfDevice
-from traceanalyzer.base.figures import metric
+from traceanalyzer.base.figures import MEMORY, metric
 from traceanalyzer.base.frozen import dataclass
 
 _NO_PHASES = "; null where neither steps nor autograd tell the phases"
@@ -14,20 +14,20 @@ _NO_PHASES = "; null where neither steps nor autograd tell the phases"
 class MemoryStats:
     """GPU memory of the device that holds the most."""
 
-    peak: int | None = metric("most bytes allocated; null where totals were not recorded", "bytes")
-    reserved: int | None = metric("most bytes reserved by the allocator; null where not recorded", "bytes")
-    forward: int | None = metric(f"most bytes allocated in the forward pass{_NO_PHASES}", "bytes")
-    backward: int | None = metric(f"most bytes allocated in the backward pass{_NO_PHASES}", "bytes")
-    optimizer: int | None = metric(f"most bytes allocated in the optimizer{_NO_PHASES}", "bytes")
-    other: int | None = metric(f"most bytes allocated outside of these{_NO_PHASES}", "bytes", default=None)
+    peak: int | None = metric("most bytes allocated; null where totals were not recorded", MEMORY)
+    reserved: int | None = metric("most bytes reserved by the allocator; null where not recorded", MEMORY)
+    forward: int | None = metric(f"most bytes allocated in the forward pass{_NO_PHASES}", MEMORY)
+    backward: int | None = metric(f"most bytes allocated in the backward pass{_NO_PHASES}", MEMORY)
+    optimizer: int | None = metric(f"most bytes allocated in the optimizer{_NO_PHASES}", MEMORY)
+    other: int | None = metric(f"most bytes allocated outside of these{_NO_PHASES}", MEMORY, default=None)
     peak_phase: str | None = metric(f"the phase with the peak{_NO_PHASES}", text="own", default=None)
     growth_per_step: float | None = metric(
         "growth of what is allocated at a step's end; null with fewer than three steady steps (five in a snapshot)",
-        "bytes",
+        MEMORY,
         default=None,
     )
-    growth_low: float | None = metric("low end of its 90 % range; null where it is", "bytes", default=None)
-    growth_high: float | None = metric("high end of its 90 % range; null where it is", "bytes", default=None)
+    growth_low: float | None = metric("low end of its 90 % range; null where it is", MEMORY, default=None)
+    growth_high: float | None = metric("high end of its 90 % range; null where it is", MEMORY, default=None)
     growth: Verdict = metric(
         "leak: steps leave allocations behind; growth: one allocation gets larger; steady; or unknown",
         text="own",

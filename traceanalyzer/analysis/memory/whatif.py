@@ -22,7 +22,7 @@ from traceanalyzer.analysis.memory.categories import (
 from traceanalyzer.analysis.memory.checkpointing import Block, checkpointed, repeated_block
 from traceanalyzer.analysis.memory.lives import Lives, highest
 from traceanalyzer.analysis.memory.phases import BACKWARD, FORWARD, OPTIMIZER, Timeline, site_of
-from traceanalyzer.base.figures import metric
+from traceanalyzer.base.figures import MEMORY, metric
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace.distinct import distinct
 from traceanalyzer.trace.snapshot import I8, I64, DeviceMemory, Stack
@@ -56,13 +56,13 @@ class Scenario:
     id: str = metric("name of the scenario", text="own")
     remedy: str = metric("the change of the program")
     change: str = metric("what is different")
-    peak_bytes: int = metric("predicted most bytes allocated", "bytes")
+    peak_bytes: int = metric("predicted most bytes allocated", MEMORY)
     basis: str = metric("what the prediction assumes", text="sentence")
     extra_forward_share: float = metric(
         "part of the forward pass that runs a second time: what the memory costs in time", "share", default=0.0
     )
     reserved_bytes: int | None = metric(
-        "predicted most bytes reserved; null where that is not known", "bytes", default=None
+        "predicted most bytes reserved; null where that is not known", MEMORY, default=None
     )
 
 

@@ -15,7 +15,7 @@ from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.algebra.nesting import still_open
 from traceanalyzer.analysis.joined.allocations import events_of
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import metric
+from traceanalyzer.base.figures import MEMORY, metric
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import I64, Bool, MemoryEvents, RangeKind
 from traceanalyzer.trace.distinct import distinct
@@ -39,10 +39,10 @@ class OpMemory:
     name: str = metric("operator or annotation that runs innermost; in brackets what belongs to none")
     device: int = metric("CUDA ordinal of the GPU")
     allocations: float = metric("allocations a step")
-    allocated_bytes: float = metric("bytes allocated a step", "bytes")
-    freed_bytes: float = metric("bytes of what they allocated that are freed a step", "bytes")
-    net_bytes: float = metric("bytes allocated less bytes freed, a step", "bytes")
-    held_at_peak_bytes: int = metric("bytes of it that are allocated when most is; these sum to that peak", "bytes")
+    allocated_bytes: float = metric("bytes allocated a step", MEMORY)
+    freed_bytes: float = metric("bytes of what they allocated that are freed a step", MEMORY)
+    net_bytes: float = metric("bytes allocated less bytes freed, a step", MEMORY)
+    held_at_peak_bytes: int = metric("bytes of it that are allocated when most is; these sum to that peak", MEMORY)
 
 
 def op_memory(timed: Timed) -> list[OpMemory]:

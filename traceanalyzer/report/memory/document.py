@@ -9,23 +9,26 @@ from typing import Any
 from traceanalyzer.analysis.memory.measure import MemoryOfDevice
 from traceanalyzer.analysis.memory.oom import Oom
 from traceanalyzer.analysis.memory.phases import PHASES
+from traceanalyzer.base.figures import MEMORY
 from traceanalyzer.diagnosis.memory import MemoryFinding, MemoryRecommendation
+from traceanalyzer.report.brief import Screen
 from traceanalyzer.report.document import Document, Drawing, Facts, Item, Items, Part, Section, Table
-from traceanalyzer.report.format import figure
+from traceanalyzer.report.format import figure, plain
 from traceanalyzer.report.memory.curves import drawn_curves
 from traceanalyzer.report.memory.model import UNTRACED, Compared, MemoryReport, as_document
 from traceanalyzer.report.outline import EXPLAINED
 from traceanalyzer.report.printed import Printed
 
 TOP_LINES = 12
+TOP_PARTS = 4
 NO_OPERATORS = (
     "unknown: the trace has no allocator events, and the snapshot's history is not of the same time. `collect torch "
     "--memory-snapshot` records both at once; `--memory` (profile_memory=True of torch.profiler) the events."
 )
 
 
-def memory_document(report: MemoryReport) -> Printed:
-    """The report in order of interest."""
+def memory_document(report: MemoryReport, full: bool = True) -> Printed:
+    """The report in order of interest; unless it is full a terminal gets one screen of it."""
     found = [_summary(report)]
     for device in report.memory:
         found += _of_device(device, f" on GPU {device.device}" if len(report.memory) > 1 else "")
@@ -39,7 +42,53 @@ def memory_document(report: MemoryReport) -> Printed:
         found.append(Section("Findings", [Items([_finding(f) for f in report.findings])]))
     if report.recommendations:
         found.append(Section("Recommendations", [Items([_advice(a) for a in report.recommendations])]))
-    return Printed(Document(f"GPU memory: {report.headline}", found), as_document(report))
+    screen = None if full else _screen(report)
+    return Printed(Document(f"GPU memory: {report.headline}", found), as_document(report), screen=screen)
+
+
+def _screen(report: MemoryReport) -> Screen:
+    lines = [line for device in report.memory for line in _brief(device)]
+    for pair in report.compared:
+        sign = "+" if pair.change_bytes >= 0 else "-"
+        lines.append(
+            f"{report.other_path}: peak {_bytes(pair.other_peak_bytes)}, {sign}{_bytes(abs(pair.change_bytes))}"
+        )
+        top = [f"{line.site} {_bytes(line.bytes)} → {_bytes(line.other_bytes)}" for line in pair.lines[:TOP_PARTS]]
+        lines += [f"  {', '.join(top)}"] if top else []
+    path = plain(report.path)
+    more = [f"memory {path} --full"] + ([f"explain {report.findings[0].id}"] if report.findings else [])
+    more += [f"memory {path} TRACE"] if report.traced == UNTRACED else []
+    advice = [_change(one) for one in report.recommendations]
+    return Screen(report.headline, lines, advice, report.notes, [*more, "-o memory.html"])
+
+
+def _brief(device: MemoryOfDevice) -> Iterator[str]:
+    """A GPU in two lines: what is allocated at the peak, and the peak of each phase."""
+    total = max(device.peak_bytes, 1)
+    parts = sorted(((size, name) for name, size in device.at_peak.items() if size), reverse=True)
+    shown = ", ".join(
+        f"{name.replace('_', ' ')} {_bytes(size)} ({size / total:.0%})" for size, name in parts[:TOP_PARTS]
+    )
+    yield f"At the peak of {_bytes(device.peak_bytes)}: {shown}."
+    if device.phase_peaks:
+        peaks = sorted(device.phase_peaks.items(), key=lambda item: PHASES.index(item[0]))
+        yield "Peaks: " + ", ".join(f"{name.replace('_', ' ')} {_bytes(size)}" for name, size in peaks) + "."
+
+
+def _change(advice: MemoryRecommendation) -> str:
+    """A remedy with what it frees, and what it costs in time."""
+    after, when = _after(advice)
+    text = f"{_bytes(after + advice.saved_bytes)} → {_bytes(after)} {when}"
+    if advice.predicted_step_ms is not None and advice.predicted_speedup:
+        now = advice.predicted_step_ms * advice.predicted_speedup
+        text += f", step {figure(now, 'ms')} → {figure(advice.predicted_step_ms, 'ms')}"
+    return f"{text}  {advice.action}"
+
+
+def _after(advice: MemoryRecommendation) -> tuple[int, str]:
+    if advice.predicted_reserved_bytes is not None:
+        return advice.predicted_reserved_bytes, "reserved"
+    return advice.predicted_peak_bytes, "at the peak"
 
 
 def _rows(rows: Sequence[Any]) -> Part | None:
@@ -47,7 +96,7 @@ def _rows(rows: Sequence[Any]) -> Part | None:
 
 
 def _bytes(size: float) -> str:
-    return figure(round(size), "bytes")
+    return figure(round(size), MEMORY)
 
 
 def _summary(report: MemoryReport) -> Section:
@@ -114,7 +163,7 @@ def _larger_batch(device: MemoryOfDevice, on: str) -> Section:
     text = f"{batch.largest_times:g} times this batch would fit, with {figure(batch.peak_bytes, 'bytes')} at the peak."
     if batch.sample_speedup is not None:
         text += f" Samples would be {batch.sample_speedup:.3g}x as fast (priced for at most 8 times the batch)."
-    return Section(title, [text, Facts.of(("usable by tensors", figure(batch.usable_bytes, "bytes")))])
+    return Section(title, [text, Facts.of(("usable by tensors", figure(batch.usable_bytes, MEMORY)))])
 
 
 def _steps_found(device: MemoryOfDevice) -> str:
@@ -150,7 +199,7 @@ def _oom(oom: Oom, on: str) -> Section:
         ("allocated", _bytes(oom.allocated_bytes)),
         ("reserved", _bytes(oom.reserved_bytes)),
         ("largest hole", _bytes(oom.largest_free_block_bytes)),
-        ("free outside", figure(oom.device_free_bytes, "bytes")),
+        ("free outside", figure(oom.device_free_bytes, MEMORY)),
         ("usable", f"{figure(oom.usable_bytes, 'bytes')} {limit}"),
         ("would have fitted with", ", ".join(fits) or "none of the remedies alone"),
     )
@@ -177,9 +226,7 @@ def _finding(finding: MemoryFinding) -> Item:
 
 
 def _advice(advice: MemoryRecommendation) -> Item:
-    after, when = advice.predicted_peak_bytes, "at the peak"
-    if advice.predicted_reserved_bytes is not None:
-        after, when = advice.predicted_reserved_bytes, "reserved"
+    after, when = _after(advice)
     details = [f"Basis: {advice.basis}."]
     if advice.predicted_step_ms is not None:
         details.append(f"The step would take {figure(advice.predicted_step_ms, 'ms')}.")
