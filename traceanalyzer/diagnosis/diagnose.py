@@ -12,6 +12,7 @@ import numpy as np
 
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.classify import classify, too_few_ops
+from traceanalyzer.diagnosis.compile.measured import IN_EACH_STEP, on_compile
 from traceanalyzer.diagnosis.culprit import culprit
 from traceanalyzer.diagnosis.draft import Draft
 from traceanalyzer.diagnosis.finding import BottleneckClass, Finding, Recommendation, Severity, Summary
@@ -60,9 +61,12 @@ def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
     if not m.timed.steps.found and not m.trace.only_step_times:
         findings, advice = [finding_without_steps(f) for f in findings], [advice_without_steps(a) for a in advice]
     advice = [] if summary.bottleneck == "inconclusive" else in_front(advice, summary.bottleneck)
+    found, compiling = m.memo(on_compile)[1:]
+    first = [one for one in compiling if one.id.startswith(IN_EACH_STEP)]
+    findings, advice = [*findings, *found], [*first, *advice, *(one for one in compiling if one not in first)]
     whole = "the step" if m.timed.steps.found else "the recording"
-    apart = other_kind(summary, step_shares(m), advice[0] if advice else None, whole)
-    across = [f"{f.title}." for f in findings if f.id == "straggler"]
+    apart = "" if first else other_kind(summary, step_shares(m), advice[0] if advice else None, whole)
+    across = [f"{f.title}." for f in findings if f.id in ("straggler", *IN_EACH_STEP)]
     headline = " ".join(text for text in (summary.headline, apart, *across) if text)
     return Diagnosis(replace(summary, headline=headline, culprit=culprit(m, summary.bottleneck)), findings, advice)
 

@@ -305,7 +305,7 @@ def in_a_report(devices: Sequence[MemoryOfDevice]) -> tuple[list[Finding], list[
     advice = [
         Recommendation(
             a.id.removesuffix(f"-{a.remedy}"), a.cls, a.action, None, None, a.basis, a.remedy,
-            predicted_peak_bytes=a.predicted_peak_bytes,
+            predicted_peak_bytes=a.predicted_peak_bytes, predicted_reserved_bytes=a.predicted_reserved_bytes,
         )
         for a in recommendations_of(devices)
     ]  # fmt: skip

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.report.document import Bullets, Document, Item, Items, Line, Part, Section, Verdict
+from traceanalyzer.report.format import plain
 
 SHOWN_CHANGES, SHOWN_NOTES = 3, 2
+LONGEST_PATH = 26
+"""Characters, a third of a terminal's width."""
 
 
 @dataclass(frozen=True)
@@ -33,3 +36,9 @@ class Screen:
         parts += ["", Bullets(notes, "!", "yellow")] if notes else []
         parts += ["", Line(f"Next: traceanalyzer {' | '.join(self.next)}", "dim")]
         return Document("", [Section("", parts)])
+
+
+def shown_path(path: str, instead: str) -> str:
+    """A path to type, or a word in its place where there is no room for it."""
+    path = plain(path)
+    return path if len(path) <= LONGEST_PATH and " " not in path else instead

@@ -194,43 +194,56 @@ def _roofline_notes(m: Measurements) -> list[str]:
 
 
 def _notes(run: Run, m: Measurements) -> list[str]:
-    steps, collected = m.timed.steps, m.trace.collected
     notes = [f"{failure.path} could not be read: {failure.message}" for failure in run.failures]
     if m.profiled is not None:
         return [*notes, *profiled_notes(m.profiled)]
+    if m.trace.is_companion:
+        return [*notes, *m.trace.health.notes]
+    return [*notes, *_out_of_memory(m), *_step_notes(m), *_device_notes(m)]
+
+
+def _out_of_memory(m: Measurements) -> Iterator[str]:
+    if any(device.oom for device in m.memory_of_devices):
+        from traceanalyzer.diagnosis.memory import headline
+
+        yield headline(m.memory_of_devices)
+
+
+def _step_notes(m: Measurements) -> Iterator[str]:
+    """Which steps there are, and which are left out."""
+    steps = m.timed.steps
     if not steps.found:
-        notes.append("No steps were found: every figure is for the time from the first GPU work to the last.")
-    notes += recording_notes(m)
+        yield "No steps were found: every figure is for the time from the first GPU work to the last."
+    yield from recording_notes(m)
     if steps.warmup:
-        notes.append(f"{steps.warmup} slow leading step{'s' * (steps.warmup > 1)} left out as warm-up.")
+        yield f"{steps.warmup} slow leading step{'s' * (steps.warmup > 1)} left out as warm-up."
     if steps.incomplete:
-        notes.append(
-            f"The recording is cut off: its last {steps.incomplete} step(s) miss device work and are left out."
-        )
+        yield f"The recording is cut off: its last {steps.incomplete} step(s) miss device work and are left out."
     if m.program is not None and m.program.skipped_optimizer_steps:
-        notes.append(
+        yield (
             f"{m.program.skipped_optimizer_steps} of {steps.steady_count} steps skipped their optimizer: "
             "the GradScaler met infinite gradients. Such a step is shorter than one that learns."
         )
-    if m.memory_of_devices:
-        from traceanalyzer.report.memory.build import headline
 
-        notes.append(f"Memory: {headline(m.memory_of_devices)} `traceanalyzer memory` has the ledger and the remedies.")
+
+def _device_notes(m: Measurements) -> Iterator[str]:
+    """What is known of the GPU's work and of the step without the profiler."""
     if m.trace.only_step_times:
-        notes += m.trace.health.notes
+        yield from m.trace.health.notes
     elif m.timed.device is None:
-        notes.append("The recording holds no GPU work: nothing is said about the GPU.")
-    elif not collected.api:
-        notes.append("API calls were not recorded: launches, waits and the causes of idle time cannot be told.")
-    notes += _roofline_notes(m)
+        yield "The recording holds no GPU work: nothing is said about the GPU."
+    elif not m.trace.collected.api:
+        yield "API calls were not recorded: launches, waits and the causes of idle time cannot be told."
+    yield from _roofline_notes(m)
     if not m.trace.only_step_times:
-        notes += [*([note] if (note := profiler_note(m)) else []), *_unprofiled_notes(m), *_left_out_notes(m)]
+        yield from [note] if (note := profiler_note(m)) else []
+        yield from _unprofiled_notes(m)
+        yield from _left_out_notes(m)
     if missing_kernels(m) > NOTED_MISSING:
-        notes.append(
+        yield (
             f"The kernels of {missing_kernels(m):.1%} of the launches are missing (lost, or cut off): "
             "idle time is overstated by them."
         )
-    return notes
 
 
 def _unprofiled_notes(m: Measurements) -> Iterator[str]:

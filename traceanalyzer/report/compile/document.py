@@ -7,11 +7,11 @@ from functools import partial
 
 from traceanalyzer.diagnosis.compile.pairs import CompileDiagnosis
 from traceanalyzer.replay.compile.model import Compiled, StepsUse
-from traceanalyzer.report.brief import Screen
+from traceanalyzer.report.brief import Screen, shown_path
 from traceanalyzer.report.compile.model import CompileReport
 from traceanalyzer.report.compile.strip import STAGE_NAMES, strip_svg
 from traceanalyzer.report.document import Document, Drawing, Line, Part, Section, TextTable
-from traceanalyzer.report.format import figure, plain
+from traceanalyzer.report.format import figure
 from traceanalyzer.report.printed import Printed
 from traceanalyzer.version import __version__
 
@@ -43,10 +43,14 @@ def compile_document(report: CompileReport, full: bool = True) -> Printed:
 
 def _screen(report: CompileReport) -> Screen:
     compiled, diagnosis = report.compiled, report.diagnosis
-    use, paths = compiled.trace, " ".join(dict.fromkeys(plain(one["path"]) for one in report.inputs))
+    use, kinds = (
+        compiled.trace,
+        [(one["path"], "LOG" if one["kind"] == "torch_log" else "TRACE") for one in report.inputs],
+    )
+    paths = " ".join(dict.fromkeys(shown_path(*one) for one in kinds))
     lines = [*map(str, _answer(compiled, diagnosis)[1:])]
     lines += [f"{number}. {one.title}" for number, one in enumerate(diagnosis.findings[:MOST_FOUND], 1)]
-    times = [line for line in _step_times(compiled.steps) if isinstance(line, str)]
+    times = [line for line in _step_times(compiled.steps) if isinstance(line, str) and line != compiled.steps.basis]
     lines += [" ".join(times)] if times else []
     notes = [*(use.notes if use is not None else []), *compiled.notes]
     more = [f"compile {paths} --full", *(f"explain {one.id}" for one in diagnosis.findings[:1])]

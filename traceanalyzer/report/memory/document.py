@@ -11,9 +11,9 @@ from traceanalyzer.analysis.memory.oom import Oom
 from traceanalyzer.analysis.memory.phases import PHASES
 from traceanalyzer.base.figures import MEMORY
 from traceanalyzer.diagnosis.memory import MemoryFinding, MemoryRecommendation
-from traceanalyzer.report.brief import Screen
+from traceanalyzer.report.brief import Screen, shown_path
 from traceanalyzer.report.document import Document, Drawing, Facts, Item, Items, Part, Section, Table
-from traceanalyzer.report.format import figure, plain
+from traceanalyzer.report.format import figure
 from traceanalyzer.report.memory.curves import drawn_curves
 from traceanalyzer.report.memory.model import UNTRACED, Compared, MemoryReport, as_document
 from traceanalyzer.report.outline import EXPLAINED
@@ -55,7 +55,7 @@ def _screen(report: MemoryReport) -> Screen:
         )
         top = [f"{line.site} {_bytes(line.bytes)} → {_bytes(line.other_bytes)}" for line in pair.lines[:TOP_PARTS]]
         lines += [f"  {', '.join(top)}"] if top else []
-    path = plain(report.path)
+    path = shown_path(report.path, "SNAPSHOT")
     more = [f"memory {path} --full"] + ([f"explain {report.findings[0].id}"] if report.findings else [])
     more += [f"memory {path} TRACE"] if report.traced == UNTRACED else []
     advice = [_change(one) for one in report.recommendations]

@@ -31,6 +31,7 @@ TABLES = {
     "transfer": "copies",
 }
 """The command whose table shows a bottleneck's places."""
+OF_COMPILE = ("mark_dynamic", "remove_graph_breaks", "warm_cache", "fix_compile_error")
 STYLES = {"compute": "green", "exposed communication": "magenta", "exposed copy": "blue", "idle": "red"}
 
 
@@ -78,6 +79,8 @@ def _verdict(page: Page, report: Report) -> None:
 def _title(report: Report) -> str:
     """The verdict with both step times."""
     cls, bracket, sure = outline.verdict(report).partition(" (")
+    if outline.companion(report):
+        return cls.upper()
     return f"{cls.upper()}{bracket}{sure}   {outline.step_times(report)}"
 
 
@@ -153,6 +156,9 @@ def _next(page: Page, report: Report) -> None:
     path = path if 0 < len(path) <= page.width // 3 and " " not in path else "PATH"
     table = TABLES.get(report.summary.bottleneck) if report.devices else None
     more = [f"{table} {path}"] if table else []
+    compiled = any(one.remedy in OF_COMPILE for one in report.recommendations[:1])
+    alone = {"GPU memory": "memory", "torch.compile": "compile"}.get(outline.companion(report))
+    more = [f"{alone or 'compile'} {path}", *more] if alone or compiled else more
     more += [f"explain {report.findings[0].id}"] if report.findings else []
     more += [f"analyze {path} --full", "-o report.html"]
     text = f"Next: traceanalyzer {' | '.join(more)}"
