@@ -16,7 +16,7 @@ from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.joined.memo import Memo
-from traceanalyzer.analysis.memory.stats import stats_of_snapshot
+from traceanalyzer.analysis.memory.stats import stats_of_printed, stats_of_snapshot
 from traceanalyzer.analysis.memory.traced import TracedMemory, memory_of_events
 from traceanalyzer.analysis.phases.roles import Phases, PhaseTimes, find_phases, phase_times
 from traceanalyzer.analysis.phases.training import ProgramStats, program_stats
@@ -211,7 +211,7 @@ class Measurements(Memo):
         """GPU memory in single figures; None where none was recorded."""
         if self.memory_of_devices:
             return stats_of_snapshot(self.memory_of_devices)
-        return self.traced_memory.stats if self.traced_memory else None
+        return self.traced_memory.stats if self.traced_memory else stats_of_printed(self.trace.printed_memory)
 
     @cached_property
     def traced_memory(self) -> TracedMemory | None:

@@ -116,12 +116,12 @@ def _out_of_memory(device: MemoryOfDevice, oom: Oom) -> str:
     growth, culprit = device.growth, oom.culprits[0].site if oom.culprits else ""
     if oom.verdict == "leak" and growth.bytes_per_step:
         held = f"{binary(oom.leaked_bytes)} of {binary(oom.usable_bytes)}"
-        cause = f"{culprit or 'a line'} leaks {binary(growth.bytes_per_step)} per step ({held})"
+        cause = f": {culprit or 'a line'} leaks {binary(growth.bytes_per_step)} per step ({held})"
     else:
-        cause = OOM_CAUSES[oom.verdict] + (f", most of it {culprit}" if culprit else "")
+        cause = f" because of {OOM_CAUSES[oom.verdict]}" + (f", most of it {culprit}" if culprit else "")
     when = "" if oom.step is None else f" in step {oom.step}"
     asked = f"{binary(oom.requested_bytes)} ({oom.requested_bytes:,} bytes)"
-    text = f"Out of memory on GPU {device.device}: {cause}. {asked} did not fit{when}; "
+    text = f"Out of memory on GPU {device.device}{cause}. {asked} did not fit{when}; "
     text += f"the largest hole was {binary(oom.largest_free_block_bytes)}."
     if oom.steps_left is not None:
         step = "" if oom.step is None else f", in step {oom.step + oom.steps_left}"

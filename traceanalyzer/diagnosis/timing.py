@@ -13,6 +13,8 @@ from traceanalyzer.diagnosis.measurements import Measurements
 INPUT_SHARE = 1 / 6
 """Above this share of the step, which is a fifth of the iteration without its data, waiting for data is an input
 bottleneck. A loader that keeps up costs a few percent (taking a batch from its queue)."""
+DRIFT_SHARE = 0.05
+"""A smaller trend is that of clocks and temperature."""
 OUTLIER_SHARE = 0.01
 """Outliers that cost less of the time are within the spread of steps."""
 INPUT_CONFIDENCE = 0.5
@@ -46,7 +48,9 @@ def _steps(m: Measurements, stats: TimingStats) -> str:
     if stats.outlier_excess_share >= OUTLIER_SHARE and stats.median_ms is not None:
         slow = f"{stats.outliers} of {stats.steps} take much longer ({stats.outlier_excess_share:.0%} of the time)"
         return f"Steps take {digits(stats.median_ms)} ms, and {slow}"
-    return f"A step takes {digits(m.mean_step_ms)} ms"
+    times = ((name, getattr(stats, f"{name}_ms")) for name in ("forward", "backward", "optimizer"))
+    phases = ", ".join(f"{name} {digits(time)}" for name, time in times if time is not None)
+    return f"A step takes {digits(m.mean_step_ms)} ms" + (f" ({phases} ms)" if phases else "")
 
 
 def _throughput(stats: TimingStats | None) -> str:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from traceanalyzer.base.cut import ELLIPSIS
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.report.document import Bullets, Document, Item, Items, Line, Part, Section, Verdict
 from traceanalyzer.report.format import plain
 
 SHOWN_CHANGES, SHOWN_NOTES = 3, 2
+LONGEST, LONGEST_OF_MORE, LONGEST_HEADLINE = 180, 150, 320
+"""Characters of a text on the screen; the page, Markdown and `--full` have all of it."""
 LONGEST_PATH = 26
 """Characters, a third of a terminal's width."""
 
@@ -26,8 +29,6 @@ class Screen:
     @property
     def document(self) -> Document:
         """The screen to draw."""
-        from traceanalyzer.report.terminal.screen import LONGEST, LONGEST_HEADLINE, brief
-
         shown = [Item(brief(text)) for text in self.advice[:SHOWN_CHANGES]]
         of = f" ({len(shown)} of {len(self.advice)})" if len(shown) < len(self.advice) else ""
         notes = [brief(note, LONGEST) for note in self.notes[:SHOWN_NOTES]]
@@ -42,3 +43,18 @@ def shown_path(path: str, instead: str) -> str:
     """A path to type, or a word in its place where there is no room for it."""
     path = plain(path)
     return path if len(path) <= LONGEST_PATH and " " not in path else instead
+
+
+def brief(text: str, longest: int = LONGEST) -> str:
+    """The whole sentences, else the whole clauses of the text that there is room for."""
+    text = plain(text)
+    if len(text) <= longest:
+        return text
+    for end in (". ", "; ", ", "):
+        at = text.rfind(end, 0, longest)
+        while at > 0 and text.count("(", 0, at) != text.count(")", 0, at):
+            at = text.rfind(end, 0, at)
+        if at > 0:
+            return f"{text[:at]}."
+    cut = text[: longest - 1]
+    return (cut.rpartition(" ")[0] or cut) + ELLIPSIS

@@ -13,6 +13,7 @@ from traceanalyzer.trace.circumstances import (
     Health,
     LightRecording,
     Load,
+    PrintedMemory,
     Process,
     ProfilerRow,
     StepAmounts,
@@ -88,6 +89,7 @@ class Trace:
     """The CUDA memory snapshot of the same process, where the capture carries it."""
     compile_logs: tuple[CompileLog, ...] = ()
     """The logs of torch.compile of its run, one a process."""
+    printed_memory: tuple[PrintedMemory, ...] = ()
     profiler_rows: tuple[ProfilerRow, ...] = ()
     """All there is where `source` is `key_averages`: a printed table of sums."""
     window: tuple[int, int] | None = None

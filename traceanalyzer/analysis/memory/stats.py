@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from traceanalyzer.analysis.memory.growth import Verdict
 from traceanalyzer.analysis.memory.measure import MemoryOfDevice
 from traceanalyzer.base.figures import MEMORY, metric
 from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import PrintedMemory
 
 _NO_PHASES = "; null where neither steps nor autograd tell the phases"
 
@@ -58,4 +61,21 @@ def stats_of_snapshot(devices: tuple[MemoryOfDevice, ...]) -> MemoryStats | None
         growth.high,
         growth.verdict,
         growth.sites[0].site if growth.sites else None,
+    )
+
+
+def stats_of_printed(rows: Sequence[PrintedMemory]) -> MemoryStats | None:
+    """The most that a program printed, of all and after each phase; None where it printed nothing."""
+    if not rows:
+        return None
+    after: dict[str, int] = {}
+    for row in rows:
+        after[row.after] = max(after.get(row.after, 0), row.allocated)
+    return MemoryStats(
+        peak=max(after.values()),
+        reserved=max((row.reserved for row in rows if row.reserved is not None), default=None),
+        forward=after.get("forward"),
+        backward=after.get("backward"),
+        optimizer=after.get("optimizer"),
+        other=after.get(""),
     )

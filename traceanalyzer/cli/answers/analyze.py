@@ -145,7 +145,7 @@ def _check_together(output: Output, max_chars: int | None, store: Path | None, t
 def _with_logs(run: Run, recordings: list[str], *, leave_out: bool) -> tuple[Run, Sequence[CompileLog]]:
     """The run with the logs of torch.compile that were given, else of the capture; and those logs. Most have none: what
     reads them is not even loaded then."""
-    given = run.traces[0].compile_logs
+    given = next((trace.compile_logs for trace in run.traces), ())
     alone = all(trace.is_companion for trace in run.traces)
     if not alone and not given and not leave_out and any(map(_has_logs, recordings)):
         from traceanalyzer.ingest.torch_log import logs_beside

@@ -63,7 +63,9 @@ def _screen(report: MemoryReport) -> Screen:
 
 
 def _brief(device: MemoryOfDevice) -> Iterator[str]:
-    """A GPU in two lines: what is allocated at the peak, and the peak of each phase."""
+    """A GPU in a few lines: why it ran out, what is allocated at the peak, and the peak of each phase."""
+    if device.oom is not None:
+        yield f"Asked for at {device.oom.site or 'a place without a stack'}; it fits with {_fits(device.oom)}."
     total = max(device.peak_bytes, 1)
     parts = sorted(((size, name) for name, size in device.at_peak.items() if size), reverse=True)
     shown = ", ".join(
@@ -186,11 +188,6 @@ def _growth(device: MemoryOfDevice, on: str) -> Section:
 
 def _oom(oom: Oom, on: str) -> Section:
     limit = "under the limit that was set" if oom.is_limited else "on this GPU"
-    fits = ["expandable segments"] if oom.fits_with_expandable_segments else []
-    if oom.fits_without_top_culprit and oom.culprits:
-        fits.append(f"no {oom.culprits[0].site or 'top culprit'}")
-    if oom.fits_with_batch_share is not None and oom.fits_with_batch_share < 1:
-        fits.append(f"{figure(oom.fits_with_batch_share, 'share')} of the batch")
     text = (
         f"{_bytes(oom.requested_bytes)} asked for at {oom.site or 'a place without a stack'}; "
         f"{_bytes(oom.missing_bytes)} missing even without fragmentation."
@@ -201,9 +198,19 @@ def _oom(oom: Oom, on: str) -> Section:
         ("largest hole", _bytes(oom.largest_free_block_bytes)),
         ("free outside", figure(oom.device_free_bytes, MEMORY)),
         ("usable", f"{figure(oom.usable_bytes, 'bytes')} {limit}"),
-        ("would have fitted with", ", ".join(fits) or "none of the remedies alone"),
+        ("would have fitted with", _fits(oom)),
     )
     return Section(f"Out of memory{on}: {oom.verdict.replace('_', ' ')}", [text, facts, _rows(oom.culprits)])
+
+
+def _fits(oom: Oom) -> str:
+    """What would have made room."""
+    fits = ["expandable segments"] if oom.fits_with_expandable_segments else []
+    if oom.fits_without_top_culprit and oom.culprits:
+        fits.append(f"no {oom.culprits[0].site or 'top culprit'}")
+    if oom.fits_with_batch_share is not None and oom.fits_with_batch_share < 1:
+        fits.append(f"{figure(oom.fits_with_batch_share, 'share')} of the batch")
+    return ", ".join(fits) or "none of the remedies alone"
 
 
 def _compared(pair: Compared, report: MemoryReport) -> Section:

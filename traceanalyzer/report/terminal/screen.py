@@ -9,6 +9,7 @@ from rich.text import Text
 
 from traceanalyzer.base.cut import ELLIPSIS
 from traceanalyzer.report import outline, whole
+from traceanalyzer.report.brief import LONGEST, LONGEST_HEADLINE, LONGEST_OF_MORE, brief
 from traceanalyzer.report.document import Bullets, Document, Line, Section
 from traceanalyzer.report.format import figure, number, plain, scale_for, scaled, with_unit
 from traceanalyzer.report.model import Report
@@ -18,8 +19,6 @@ from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH, Page
 SHOWN_CHANGES = 3
 SHOWN_CAVEATS = 3
 BAR_WIDTH = 40
-LONGEST, LONGEST_OF_MORE, LONGEST_HEADLINE = 180, 150, 320
-"""Characters of a text on the screen; the page, Markdown and `--full` have all of it."""
 TABLES = {
     "sync": "syncs",
     "launch": "gaps",
@@ -53,21 +52,6 @@ def render_verdict(report: Report, width: int = DEFAULT_WIDTH, colour: bool = Fa
     page = Page(width, colour)
     _verdict(page, report)
     return page.text()
-
-
-def brief(text: str, longest: int = LONGEST) -> str:
-    """The whole sentences, else the whole clauses of the text that there is room for."""
-    text = plain(text)
-    if len(text) <= longest:
-        return text
-    for end in (". ", "; ", ", "):
-        at = text.rfind(end, 0, longest)
-        while at > 0 and text.count("(", 0, at) != text.count(")", 0, at):
-            at = text.rfind(end, 0, at)
-        if at > 0:
-            return f"{text[:at]}."
-    cut = text[: longest - 1]
-    return (cut.rpartition(" ")[0] or cut) + ELLIPSIS
 
 
 def _verdict(page: Page, report: Report) -> None:
