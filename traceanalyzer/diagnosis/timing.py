@@ -48,8 +48,8 @@ def _steps(m: Measurements, stats: TimingStats) -> str:
     if stats.outlier_excess_share >= OUTLIER_SHARE and stats.median_ms is not None:
         slow = f"{stats.outliers} of {stats.steps} take much longer ({stats.outlier_excess_share:.0%} of the time)"
         return f"Steps take {digits(stats.median_ms)} ms, and {slow}"
-    times = ((name, getattr(stats, f"{name}_ms")) for name in ("forward", "backward", "optimizer"))
-    phases = ", ".join(f"{name} {digits(time)}" for name, time in times if time is not None)
+    timed = {"forward": stats.forward_ms, "backward": stats.backward_ms, "optimizer": stats.optimizer_ms}
+    phases = ", ".join(f"{name} {digits(time)}" for name, time in timed.items() if time is not None)
     return f"A step takes {digits(m.mean_step_ms)} ms" + (f" ({phases} ms)" if phases else "")
 
 

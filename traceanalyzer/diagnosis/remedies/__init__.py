@@ -17,6 +17,7 @@ REMEDIES = (
     data.copy_ahead,
     data.pinned_memory,
     data.keep_on_device,
+    data.copy_less,
     kernels.tf32,
     kernels.low_precision,
     kernels.fused_attention,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
 from traceanalyzer.ingest.timing.entry import UNITS, Entry, number
 
@@ -42,7 +43,7 @@ _WHERE = re.compile(r"\b(forward|fwd|backward|bwd|optimizer|optim|update)", re.I
 
 def phase_line(line: str) -> Entry | None:
     """The phases that a line times; None where it times none, or only all of them."""
-    found: dict[str, float] = {}
+    found: dict[str, Any] = {}
     for name, value, unit in _TIME.findall(line):
         found.setdefault(_NAMES[name.lower()], (number(value) or 0.0) * UNITS[unit.lower()])
     total = found.pop("total_s", None)
