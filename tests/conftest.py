@@ -17,6 +17,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.enviro
 
 EXPECTED_SKIPS = (
     *(() if os.environ.get("WITH_TORCH") else ("could not import 'torch'",)),
+    "could not import 'jax'",
     "no Chromium is installed",
     "root may read everything",
     "the rows of steps do not say which of several devices they are of",

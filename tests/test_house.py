@@ -16,7 +16,10 @@ from tests.recorded import ROOT
 
 PACKAGE = ROOT / "traceanalyzer"
 FILES = sorted(PACKAGE.rglob("*.py"))
-HEAVY = {"torch", "plotly", "pandas", "rich", "sqlite_utils", "pynvml", "isal", "sitecustomize", "detect_secrets"}
+HEAVY = {
+    "torch", "jax", "pyarrow", "plotly", "pandas", "rich", "sqlite_utils", "pynvml", "isal", "sitecustomize",
+    "detect_secrets",
+}  # fmt: skip
 """What a function may import when it is called: slow to load, or not installed everywhere."""
 LATE = (
     "cli",

@@ -1,4 +1,4 @@
-# ruff: noqa: E501, S608 long lists of odd values; statements on a file made for the purpose
+# ruff: noqa: E501 long lists of odd values; statements on a file made for the purpose
 """Mutations: of bytes, of JSON values by their structure, of lines, of rows and schemas of SQLite files."""
 
 from __future__ import annotations

@@ -59,8 +59,8 @@ def _draw(report: Report, number: int) -> None:
 
 def _table(run: Run, number: int) -> None:
     from traceanalyzer.diagnosis.predictions import predictions
-    from traceanalyzer.perfetto.overlay import build_overlay
-    from traceanalyzer.perfetto.overlay_json import render_overlay
+    from traceanalyzer.export.perfetto.overlay import build_overlay
+    from traceanalyzer.export.perfetto.overlay_json import render_overlay
     from traceanalyzer.report.printed import Rows
     from traceanalyzer.report.table_entries import TABLES
     from traceanalyzer.report.tables import table

@@ -19,7 +19,7 @@ from traceanalyzer.base.errors import EmptyRecordingError, TraceAnalyzerError, U
 from traceanalyzer.base.limits import raised
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.xplane.host import UNNAMED_LAUNCH
-from traceanalyzer.ingest.xplane.trace import MOST_EVENTS
+from traceanalyzer.ingest.xplane.reader import MOST_EVENTS
 from traceanalyzer.report.build import build_report
 from traceanalyzer.trace import CopyKind, DeviceOpKind, MemoryKind, RangeKind
 
@@ -118,19 +118,27 @@ def test_what_the_host_says(tmp_path):
     assert (trace.threads[0].tid, trace.threads[0].name, trace.process.host) == ("70", "python", "node1")
 
 
+def replay(node):
+    return {"cuda_graph_id": 10, "cuda_graph_node_id": 50 + node}
+
+
 def test_a_replayed_graph_is_of_its_module(tmp_path):
     """One launch with kernels of two operators: no one of them is the launch's."""
     gpu = Plane("/device:GPU:1").line(
         5,
         "Stream #5(Kernel)",
         [
-            (f"k{i}", i * US, US, {"correlation_id": 9, "kernel_details": KERNEL, **hlo(f"fusion.{i}")})
+            (f"k{i}", i * US, US, {"correlation_id": 9, "kernel_details": KERNEL, **replay(i), **hlo(f"fusion.{i}")})
             for i in range(2)
         ],
     )
-    host = Plane("/host:CPU").line(1, "python", [("cuGraphLaunch", 0, US, {"correlation_id": 9})])
+    gpu.stats |= {"device_vendor": "Nvidia", "gpu_device_name": "NVIDIA H200"}
+    host = Plane("/host:CPU").line(1, "python", [("cuGraphLaunch (CudaGraph:10)", 0, US, {"correlation_id": 9})])
     trace = read(tmp_path, space(gpu, host))
     assert names(trace, trace.host_ranges) == ["jit_train_step"]
+    assert names(trace, trace.api_calls) == ["cuGraphLaunch"]
+    assert (trace.device_ops.graph.tolist(), trace.device_ops.graph_node.tolist()) == ([10, 10], [50, 51])
+    assert trace.devices[0].name == "NVIDIA H200"
 
 
 def test_rows_of_xlas_own_analysis_are_no_work(tmp_path):
@@ -372,5 +380,5 @@ def test_an_empty_profile_and_one_converted_to_text(tmp_path):
 
 def test_a_profile_at_the_recorders_limit_says_so(tmp_path, monkeypatch):
     assert MOST_EVENTS == 1_000_000
-    monkeypatch.setattr("traceanalyzer.ingest.xplane.trace.MOST_EVENTS", 10)
+    monkeypatch.setattr("traceanalyzer.ingest.xplane.reader.MOST_EVENTS", 10)
     assert any("stops at" in note for note in read(tmp_path, space(*small())).health.notes)

@@ -24,10 +24,7 @@ def unknowns(report: Report, m: Measurements) -> list[Unknown]:
     """The open questions of a measured recording, the most important first."""
     trace, collected = m.trace, m.trace.collected
     found: list[tuple[bool, Unknown]] = [
-        (
-            trace.only_step_times,
-            Unknown("where the time of a step goes", "a log of step times has no events", _TORCH),
-        ),
+        (trace.only_step_times, Unknown("where the time of a step goes", "a log of step times has no events", _TORCH)),
         (
             not trace.only_step_times and not collected.device,
             Unknown("what the GPU does", "device activities were not recorded", _TORCH),

@@ -1,4 +1,4 @@
-"""Ties a recorder to the steps of the script in this process, once the script has imported torch.
+"""Ties a recorder to the steps of the script in this process, once the script has imported torch (or JAX).
 
 Nothing here may change what the script does: a failure of ours is reported and ends the recording, no more.
 """
@@ -59,7 +59,7 @@ class Attached:
         self._steps = 0
         self._phase = "attached"
         self._notes: list[str] = []
-        self._finder = _finder(plan, self._step, self._start_over)
+        self._finder = self._new_finder()
         self._recorder = self._new_recorder()
 
     def begin(self) -> None:
@@ -94,6 +94,23 @@ class Attached:
             self._recorder.record_now()
         self._steps = 0
         self._enter("attached")
+
+    def _new_finder(self) -> Finder:
+        if self._plan.step_on:
+            from traceanalyzer.collect.steps.step_function import FunctionCalls
+
+            return FunctionCalls(self._plan.step_on, self._step)
+        if self._plan.recorder == "jax":
+            from traceanalyzer.collect.profilers.jax_trace import JaxSteps
+
+            return JaxSteps(self._step, self._begin_now, lambda: self._recorder.close())
+        from traceanalyzer.collect.steps.step_finder import StepFinder
+
+        return StepFinder(self._step, self._start_over)
+
+    def _begin_now(self) -> None:
+        self._recorder.record_now()
+        self._step()
 
     def _new_recorder(self) -> Recorder:
         return _recorder(self._plan, self._enter, self._note, lambda: self._finder.unit)
@@ -138,30 +155,27 @@ def _recorder(
         from traceanalyzer.collect.profilers.profiler_range import ProfilerRange
 
         return ProfilerRange(plan, on_phase, unit)
+    if plan.recorder == "jax":
+        from traceanalyzer.collect.profilers.jax_trace import JaxProfiler
+        from traceanalyzer.collect.profilers.profiler_range import ProfilerRange
+
+        profiler = JaxProfiler(plan)
+        return ProfilerRange(plan, on_phase, unit, profiler, profiler.drain)
     from traceanalyzer.collect.torch_recording import TorchRecording
 
     return TorchRecording(plan, on_phase, on_note, unit)
 
 
-def _finder(plan: Plan, on_step: Callable[[], None], on_training: Callable[[], None]) -> Finder:
-    if plan.step_on:
-        from traceanalyzer.collect.steps.step_function import FunctionCalls
+class _Import:
+    """A finder for `sys.meta_path` that lets the others find a package and runs `after` when it has been imported."""
 
-        return FunctionCalls(plan.step_on, on_step)
-    from traceanalyzer.collect.steps.step_finder import StepFinder
-
-    return StepFinder(on_step, on_training)
-
-
-class _TorchImport:
-    """A finder for `sys.meta_path` that lets the others find torch and runs `after` when it has been imported."""
-
-    def __init__(self, after: Callable[[], None]) -> None:
+    def __init__(self, package: str, after: Callable[[], None]) -> None:
+        self._package = package
         self._after = after
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Find torch itself with the other finders; nothing else."""
-        if name != "torch" or self not in sys.meta_path:
+        """Find the package itself with the other finders; nothing else."""
+        if name != self._package or self not in sys.meta_path:
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
@@ -180,7 +194,7 @@ class _TorchImport:
 
 
 def attach_on_import() -> None:
-    """Attach this process as its environment says, as soon as it has imported torch."""
+    """Attach this process as its environment says, as soon as it has imported torch, or JAX where that is recorded."""
     plan = Plan.from_environment()
     if plan is not None:
-        sys.meta_path.insert(0, _TorchImport(lambda: Attached(plan).begin()))
+        sys.meta_path.insert(0, _Import(plan.library, lambda: Attached(plan).begin()))

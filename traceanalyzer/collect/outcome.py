@@ -16,11 +16,15 @@ if TYPE_CHECKING:
 
 MADE_BY = {
     "torch": "trace.rank*.json.gz", "timing": "timings.rank*.jsonl", "nsys": "nsys.sqlite", "ncu": "ncu.csv",
-    "rocprofv3": "rocprofv3.*.db",
+    "rocprofv3": "rocprofv3.*.db", "jax": "trace.rank*.xplane.pb",
 }  # fmt: skip
 KIB = 1024
 MISSING, PATIENCE_S = 77, 30
-FIND_TORCH = f"import importlib.util, sys; sys.exit(0 if importlib.util.find_spec('torch') else {MISSING})"
+NO_STEP_OF_JAX = (
+    "it has no jax.profiler.StepTraceAnnotation and ended within seconds of compiling; mark its steps, name the "
+    "function that is one (--step-on REGEX), or run longer"
+)
+FIND = "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec(sys.argv[1]) else int(sys.argv[2]))"
 
 
 def describe(plan: Plan, returned: int, command: Sequence[str] = ()) -> list[str]:
@@ -66,7 +70,7 @@ def _file(file: Path) -> str:
 
 
 def _unprofiled(trace: Path) -> str:
-    process = trace.name.split(".", 1)[1].split(".part")[0].removesuffix(".json.gz")
+    process = trace.name.split(".", 1)[1].split(".part")[0].removesuffix(".json.gz").removesuffix(".xplane.pb")
     timed = trace.parent / f"unprofiled.{process}.json"
     if not timed.exists():
         return ""
@@ -76,16 +80,18 @@ def _unprofiled(trace: Path) -> str:
 
 
 def _reason(plan: Plan, seen: list[processes.Progress], command: Sequence[str]) -> str:
-    if not seen and _is_without_torch(command):
-        return f"`import torch` fails in {command[0]}: install PyTorch there, or name the Python that has it"
+    if not seen and _is_without(plan.library, command):
+        return f"`import {plan.library}` fails in {command[0]}: install it there, or name the Python that has it"
     if not seen:
-        return "no process of the command imported torch (or Python ran with -I, -E or -S)"
+        return f"no process of the command imported {plan.library} (or Python ran with -I, -E or -S)"
     furthest = max(seen, key=lambda p: p.steps)
     if furthest.steps == 0 and plan.on_signal:
         return "no SIGUSR2 came, or no step after it"
     if furthest.steps == 0:
         if plan.step_on:
             return f"no function that matches --step-on {plan.step_on!r} was called"
+        if plan.recorder == "jax":
+            return NO_STEP_OF_JAX
         return "no step was found (no optimizer step, no module called repeatedly); name the step: --step-on REGEX"
     if furthest.notes:
         return "the script's own profiler, or its threads, left no room for it"
@@ -99,13 +105,14 @@ def _reason(plan: Plan, seen: list[processes.Progress], command: Sequence[str]) 
     )
 
 
-def _is_without_torch(command: Sequence[str]) -> bool:
-    """Whether the command is a Python interpreter that has no PyTorch."""
+def _is_without(library: str, command: Sequence[str]) -> bool:
+    """Whether the command is a Python interpreter that has no such library."""
     if not command or not Path(command[0]).name.startswith("python"):
         return False
     try:
         # Its output is not the command's: a sitecustomize may print.
-        done = subprocess.run([command[0], "-c", FIND_TORCH], capture_output=True, timeout=PATIENCE_S, check=False)  # noqa: S603
+        find = [command[0], "-c", FIND, library, str(MISSING)]
+        done = subprocess.run(find, capture_output=True, timeout=PATIENCE_S, check=False)  # noqa: S603
         return done.returncode == MISSING
     except (OSError, subprocess.SubprocessError):
         return False

@@ -41,7 +41,7 @@ class Plan:
 
     folder: str
     recorder: str = "torch"
-    """`torch`, `timing`, `nsys`, `ncu` or `rocprofv3`."""
+    """`torch`, `timing`, `nsys`, `ncu`, `rocprofv3` or `jax`."""
     wait: int = WAIT
     unprofiled_steps: int = UNPROFILED_STEPS
     light_steps: int = LIGHT_STEPS
@@ -68,6 +68,11 @@ class Plan:
     git_revision: str | None = None
     ceilings: dict[str, Any] | None = None
     """What the GPU was measured to reach before the command, as `ceilings.measure` has it."""
+
+    @property
+    def library(self) -> str:
+        """The package whose import begins the recording."""
+        return "jax" if self.recorder == "jax" else "torch"
 
     @property
     def steps_needed(self) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from traceanalyzer.analysis.groups.bounds import rated_share
-from traceanalyzer.analysis.groups.host_details import main_detail
+from traceanalyzer.analysis.groups.idle import main_detail
 from traceanalyzer.base.figures import digits
 from traceanalyzer.diagnosis.compile.measured import on_compile
 from traceanalyzer.diagnosis.finding import BottleneckClass, Summary

@@ -14,11 +14,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.base.files import note_read
-from traceanalyzer.ingest.amounts import batch_size, stated_amounts
-from traceanalyzer.ingest.beside import ENVIRONMENT, LIGHT, MEMORY, NVML, UNPROFILED
-from traceanalyzer.ingest.conditions import environment_conditions, measured_ceilings, sampled_conditions
-from traceanalyzer.ingest.loads import loads_of
-from traceanalyzer.ingest.side_files import json_lines, json_object
+from traceanalyzer.ingest.conditions import (
+    batch_size,
+    environment_conditions,
+    loads_of,
+    measured_ceilings,
+    sampled_conditions,
+    stated_amounts,
+)
+from traceanalyzer.ingest.side_files import ENVIRONMENT, LIGHT, MEMORY, NVML, UNPROFILED, json_lines, json_object
 from traceanalyzer.ingest.unprofiled import contradiction, light_of, stopwatch_of, unsettled
 from traceanalyzer.trace import StepAmounts
 
@@ -26,7 +30,7 @@ if TYPE_CHECKING:
     from traceanalyzer.trace import Ceilings, Condition, Run, Trace
     from traceanalyzer.trace.snapshot import Snapshot
 
-_RANK = re.compile(r"\.(rank(\d+)(?:\.\w+)*?)\.(?:json|jsonl|sqlite)(?:\.gz)?$")
+_RANK = re.compile(r"\.(rank(\d+)(?:\.\w+)*?)\.(?:json|jsonl|sqlite|xplane\.pb)(?:\.gz)?$")
 """The middle of a capture's file names: `rank0`, `rank0.part2`, `rank0.pid123`."""
 MAX_SNAPSHOT_BYTES = 64 << 20
 """Larger memory snapshots take longer than the analysis of a trace; they have a command of their own."""

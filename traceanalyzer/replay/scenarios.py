@@ -9,21 +9,14 @@ import numpy as np
 
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.replay.changes.capture import GRAPH_GAP_NS
 from traceanalyzer.replay.changes.communication.buckets import MB, BucketSize, rebucketed
 from traceanalyzer.replay.changes.edits import Change, parametric, with_dispatch, without, without_reads
-from traceanalyzer.replay.changes.fusion import (
-    ELEMENTWISE,
-    LEAST_KERNEL_NS,
-    Reading,
-    elementwise_fused,
-    fusing,
-)
+from traceanalyzer.replay.changes.fusion import ELEMENTWISE, LEAST_KERNEL_NS, Reading, elementwise_fused, fusing
+from traceanalyzer.replay.changes.kernels import GRAPH_GAP_NS
 from traceanalyzer.replay.changes.optimizer import optimizer_by_lists, optimizer_fused
-from traceanalyzer.replay.hiding import Chosen
+from traceanalyzer.replay.limits import GAIN_SPREAD, OF_KERNELS, Chosen
 from traceanalyzer.replay.on_tape import events_of
 from traceanalyzer.replay.patterns.named import ops_named
-from traceanalyzer.replay.spreads import GAIN_SPREAD, OF_KERNELS
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.together import apart
 from traceanalyzer.trace import Bool

@@ -14,7 +14,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, complement, measure, subtract, union
 from traceanalyzer.analysis.causes.gaps import REFILL_LAUNCHES, IdleCause, could_be_ahead, keeps_waiting
-from traceanalyzer.analysis.tables.step_metrics import Budget, Idle
+from traceanalyzer.analysis.tables.budget import Budget, Idle
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
 from traceanalyzer.base.figures import ms
 from traceanalyzer.replay.replayed_path import HostClock

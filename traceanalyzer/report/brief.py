@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from traceanalyzer.base.cut import ELLIPSIS
+from traceanalyzer.base.figures import ELLIPSIS
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.report.document import Bullets, Document, Item, Items, Line, Part, Section, Verdict
 from traceanalyzer.report.format import plain

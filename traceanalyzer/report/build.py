@@ -249,8 +249,7 @@ def _device_notes(m: Measurements) -> Iterator[str]:
 def _unprofiled_notes(m: Measurements) -> Iterator[str]:
     """Where the step without the profiler comes from, or why it is not known."""
     replay, known, said = m.replay, m.unprofiled, m.said_unprofiled
-    stopwatch = m.trace.stopwatch
-    fed = m.trace.fed_by_workers
+    stopwatch, fed = m.trace.stopwatch, m.trace.fed_by_workers
     against = contradiction(stopwatch, m.trace.light, fed=fed) if stopwatch is not None else None
     if against is not None:
         yield against

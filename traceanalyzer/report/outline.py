@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from traceanalyzer.analysis.tables.step_metrics import Budget, Idle, StepTime
+from traceanalyzer.analysis.tables.budget import Budget, Idle, StepTime
 from traceanalyzer.base.figures import MEMORY, definitions
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.finding import Evidence, Finding, Recommendation

@@ -251,7 +251,7 @@ TABLES = (
         ),
     ),
     Table(
-        "counters", "Sampled counters of the GPU", "analysis.tables.counter_rows.CounterStats",
+        "counters", "Sampled counters of the GPU", "analysis.tables.devices.CounterStats",
         lambda _, m, __: m.counter_rows,
         "No counters were sampled (nsys profile --gpu-metrics-devices=all does).",
         command=Command(
@@ -319,7 +319,7 @@ TABLES = (
         "No send or receive that says its peer in this recording.",
     ),
     Table(
-        "nvtx", "NVTX ranges by domain and category", "analysis.tables.range_rows.RangeRow",
+        "nvtx", "NVTX ranges by domain and category", "analysis.tables.modules.RangeRow",
         lambda _, m, __: m.range_rows,
         "No NVTX range has a domain, a category or a payload.",
         long=True,

@@ -11,8 +11,7 @@ import re
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, measure, union
-from traceanalyzer.analysis.algebra.lookup import at, one_of
-from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.algebra.lookup import at, one_of, texts_where
 from traceanalyzer.analysis.joined.captures import building_time, captured_calls
 from traceanalyzer.analysis.time.first_use import loading_calls
 from traceanalyzer.analysis.time.host_timeline import HostState

@@ -6,8 +6,7 @@ import re
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import at, look_up
-from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.algebra.lookup import at, look_up, texts_where
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.pytorch import AUTOGRAD_PREFIX
 from traceanalyzer.trace import I32, I64, Bool, RangeKind

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traceanalyzer.analysis.algebra.blocks import Rows, blockwise
-from traceanalyzer.analysis.algebra.coded import Coded, coded
-from traceanalyzer.analysis.algebra.lean import flat, lean
+from traceanalyzer.analysis.algebra.columns import Coded, coded, flat, lean
 from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.roofline.bounds import Bound, Reached, bounds

@@ -8,13 +8,12 @@ from functools import partial
 import numpy as np
 
 from traceanalyzer.analysis.algebra.blocks import blockwise
+from traceanalyzer.analysis.algebra.columns import lean
 from traceanalyzer.analysis.algebra.grouping import Groups, mostly
-from traceanalyzer.analysis.algebra.lean import lean
 from traceanalyzer.analysis.algebra.lookup import where
-from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.joined.joined import Joined
-from traceanalyzer.analysis.joined.linked import Linked
-from traceanalyzer.analysis.joined.places import places_of
+from traceanalyzer.analysis.joined.linked import Linked, owner_nodes
+from traceanalyzer.analysis.joined.origins import places_of
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.roofline.measured_kernels import KernelMeasures, MeasuredRow
 from traceanalyzer.analysis.roofline.rated import Rated

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.algebra.lookup import texts_where
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.pytorch import MODULE_PREFIX, PROFILER_STEP
 from traceanalyzer.analysis.names.serving import iteration

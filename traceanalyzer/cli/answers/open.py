@@ -31,9 +31,9 @@ def open_(paths: tuple[str, ...], scope: Scope) -> None:
     from traceanalyzer.cli.io.output import write_pieces
     from traceanalyzer.cli.io.progress import working
     from traceanalyzer.cli.io.read import opened
-    from traceanalyzer.perfetto.overlay import build_overlay
-    from traceanalyzer.perfetto.overlay_json import overlay_pieces
-    from traceanalyzer.perfetto.serve import OneFile
+    from traceanalyzer.export.perfetto.overlay import build_overlay
+    from traceanalyzer.export.perfetto.overlay_json import overlay_pieces
+    from traceanalyzer.export.perfetto.serve import OneFile
 
     run = opened(paths)
     with tempfile.TemporaryDirectory(prefix="traceanalyzer-") as folder, OneFile(Path(folder) / "trace.json") as server:

@@ -36,10 +36,9 @@ def cache(action: str) -> None:
         raise click.ClickException(f"{folder}: not used, because {why}")
     found = clear(folder) if action == "clear" else entries(folder)
     total = sum(entry.bytes for entry in found)
-    done = " removed" if action == "clear" else ""
     answers = sum(entry.path.suffix == ANSWER for entry in found)
     counted = f"{_counted(len(found) - answers, 'model')}, {_counted(answers, 'answer')}"
-    click.echo(f"{folder}: {counted}, {total / MB:,.1f} MB{done}")
+    click.echo(f"{folder}: {counted}, {total / MB:,.1f} MB{' removed' * (action == 'clear')}")
 
 
 def _counted(number: int, what: str) -> str:

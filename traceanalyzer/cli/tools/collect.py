@@ -36,6 +36,7 @@ def collect() -> None:
       traceanalyzer collect timing --step-on 'Engine.step$' -- -m serve
       traceanalyzer collect nsys -- python train.py
       traceanalyzer collect rocprofv3 -- python train.py
+      traceanalyzer collect jax -- python train.py
       traceanalyzer collect ncu --trace run1 -- python train.py
 
     Steps are found by themselves: the optimizer's, or for inference the calls of the outermost module. The
@@ -199,6 +200,21 @@ def collect_rocprofv3(words: tuple[str, ...], output: str | None, **options: Any
 
     marked = {"unprofiled_steps": 0, "warmup": 0, "active": EVERY_STEP}
     _record("rocprofv3", words, output, options | marked)
+
+
+@collect.command("jax", short_help="Record some steps of a JAX program.", context_settings=COMMAND)
+@_common
+@_count("--unprofiled-steps", UNPROFILED_STEPS, "Least steps timed without profiler; more until steady.", least=0)
+@_count("--warmup", WARMUP, "Steps recorded before those that count.", least=0)
+@_count("--active", ACTIVE, "Steps recorded.", least=1)
+def collect_jax(words: tuple[str, ...], output: str | None, **options: Any) -> None:
+    """Record JAX's profiler: collect jax -- python train.py.
+
+    Steps are the program's own jax.profiler.StepTraceAnnotation, or the calls of --step-on; some are timed without
+    the profiler first. A program without either is recorded for 1 s, 5 s after it last compiled. The recording names
+    the host, functions and source files.
+    """
+    _record("jax", words, output, options)
 
 
 def _record(

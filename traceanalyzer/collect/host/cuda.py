@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any
 
 
 def in_use() -> bool:
-    """Whether this process has a CUDA context. Never creates one: that would break a later fork."""
-    import torch
-
-    return bool(torch.cuda.is_initialized())
+    """Whether PyTorch has a CUDA context in this process. Never creates one: that would break a later fork."""
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.cuda.is_initialized())
 
 
 def capturing() -> bool:
     """Whether a CUDA graph is being captured: recording an event or waiting would end the capture with an error."""
-    import torch
-
-    return bool(torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
+    return in_use() and bool(sys.modules["torch"].cuda.is_current_stream_capturing())
 
 
 def synchronize() -> None:
     """Wait for the device, if there is one in use."""
-    import torch
-
     if in_use():
-        torch.cuda.synchronize()
+        sys.modules["torch"].cuda.synchronize()
 
 
 def wait_at_most(seconds: float) -> bool:
     """Wait for the device, but not for ever: a collective whose peer died never ends. True if it is idle."""
-    import torch
-
     if not in_use():
         return True
+    torch = sys.modules["torch"]
     # a thread, because CUDA can be asked without waiting for a stream but not for the device
     waiting = threading.Thread(target=torch.cuda.synchronize, args=(torch.cuda.current_device(),), daemon=True)
     try:
@@ -46,9 +41,7 @@ def wait_at_most(seconds: float) -> bool:
 
 def new_events(count: int) -> list[Any]:
     """CUDA events for timing, empty without CUDA. The first `record` of each creates it on the device."""
-    import torch
-
-    return [torch.cuda.Event(enable_timing=True) for _ in range(count)] if in_use() else []
+    return [sys.modules["torch"].cuda.Event(enable_timing=True) for _ in range(count)] if in_use() else []
 
 
 def timing_events(count: int) -> list[Any]:

@@ -15,10 +15,10 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.collect.host import nvml, program
-from traceanalyzer.collect.host.export import write_json
 from traceanalyzer.collect.host.loader import describe as describe_loader
 from traceanalyzer.collect.host.ranks import current_rank
-from traceanalyzer.trace.variables import ALLOWED_VARIABLES
+from traceanalyzer.collect.host.rescue import write_json
+from traceanalyzer.trace.circumstances import ALLOWED_VARIABLES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FILE = "environment.json"
 
-PACKAGES = ("torch", "triton", "transformers", "lightning", "deepspeed", "vllm", "flash-attn", "numpy")
+PACKAGES = ("torch", "jax", "triton", "transformers", "lightning", "deepspeed", "vllm", "flash-attn", "numpy")
 
 
 def describe(plan: Plan) -> dict[str, Any]:

@@ -1,13 +1,14 @@
-"""Marks the chosen steps for NVIDIA's profilers (`collect nsys`, `ncu`): switches them on and off, a range a step."""
+"""Switches a profiler on and off around the chosen steps, and marks each: NVIDIA's from inside (`collect nsys`, `ncu`),
+AMD's (`collect rocprofv3`) and JAX's (`collect jax`)."""
 
 from __future__ import annotations
 
 import atexit
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from traceanalyzer.collect.host import cuda, environment
-from traceanalyzer.collect.host.export import write_json
 from traceanalyzer.collect.host.ranks import own_file
+from traceanalyzer.collect.host.rescue import write_json
 from traceanalyzer.collect.steps.step_clock import StepClock
 
 if TYPE_CHECKING:
@@ -16,19 +17,71 @@ if TYPE_CHECKING:
     from traceanalyzer.collect.plan import Plan
 
 
+class Switch(Protocol):
+    """A profiler that is switched from within the program."""
+
+    def start(self) -> None:
+        """Switch on. Raises RuntimeError where there is nothing to record."""
+
+    def stop(self) -> None:
+        """Switch off, and keep what there is."""
+
+    def push(self, number: int) -> None:
+        """A step begins."""
+
+    def pop(self) -> None:
+        """It has ended."""
+
+
+class CudaProfiler:
+    """`cudaProfilerStart` and `cudaProfilerStop`, which nsys and ncu wait for; steps are ranges of NVTX."""
+
+    def start(self) -> None:
+        """Switch on. Raises RuntimeError in a program that does not use CUDA."""
+        if not cuda.in_use():
+            raise RuntimeError("the script does not use CUDA, there is nothing to capture (--whole-run captures all)")
+        import torch
+
+        cuda.synchronize()
+        torch.cuda.cudart().cudaProfilerStart()
+
+    def stop(self) -> None:
+        """Switch off."""
+        import torch
+
+        cuda.synchronize()
+        torch.cuda.cudart().cudaProfilerStop()
+
+    def push(self, number: int) -> None:
+        """A step begins."""
+        import torch
+
+        torch.cuda.nvtx.range_push(f"step {number}")
+
+    def pop(self) -> None:
+        """It has ended."""
+        import torch
+
+        torch.cuda.nvtx.range_pop()
+
+
 class ProfilerRange:
-    """Wait, time without capture, then `cudaProfilerStart`, `warmup + active` steps, `cudaProfilerStop`."""
+    """Wait, time without capture, then on, `warmup + active` steps, off."""
 
     def __init__(
         self,
         plan: Plan,
         on_phase: Callable[[str], None] = lambda phase: None,
         unit: Callable[[], str] = lambda: "call of step()",
+        switch: Switch | None = None,
+        drain: Callable[[], None] | None = None,
     ) -> None:
         self._plan = plan
+        self._switch = switch or CudaProfiler()
         self._on_phase = on_phase
         self._unit = unit
-        self._clock = StepClock(plan.unprofiled_steps, plan.unprofiled_most) if plan.unprofiled_steps else None
+        clock = StepClock(plan.unprofiled_steps, plan.unprofiled_most, drain=drain)
+        self._clock = clock if plan.unprofiled_steps else None
         self._step = 0
         self._timing = False
         self._now = False
@@ -70,7 +123,7 @@ class ProfilerRange:
         self.finished = True
         if self._range_open:
             self._range_open = False
-            self._switch(on=False)
+            self._switch.stop()
             atexit.unregister(self.close)
             self._on_phase("recorded")
 
@@ -84,33 +137,17 @@ class ProfilerRange:
         atexit.unregister(self.close)
 
     def _start(self) -> None:
-        if not cuda.in_use():
-            raise RuntimeError("the script does not use CUDA, there is nothing to capture (--whole-run captures all)")
-        self._on_phase("recording")
         environment.write(self._plan)
+        self._switch.start()
+        self._on_phase("recording")
         self._range_open = True
         self._capture_from = self._step
         atexit.register(self.close)
-        self._switch(on=True)
-        self._push()
+        self._switch.push(self._step)
 
     def _next_range(self) -> None:
-        import torch
-
-        torch.cuda.nvtx.range_pop()
+        self._switch.pop()
         if self._step - self._capture_from >= self._plan.warmup + self._plan.active:
             self.close()
         else:
-            self._push()
-
-    def _push(self) -> None:
-        import torch
-
-        torch.cuda.nvtx.range_push(f"step {self._step}")
-
-    def _switch(self, *, on: bool) -> None:
-        import torch
-
-        cuda.synchronize()
-        runtime = torch.cuda.cudart()
-        runtime.cudaProfilerStart() if on else runtime.cudaProfilerStop()
+            self._switch.push(self._step)

@@ -6,6 +6,7 @@ The device is waited for at the beginning and at the end, never between.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -26,14 +27,17 @@ MIN_INTERVALS = 8
 
 class StepClock:
     """Times at least `steps` consecutive steps, and up to `most` where they are not steady before; `exactly` so many,
-    steady or not, where other ranks must stop at the same step.
+    steady or not, where other ranks must stop at the same step. `drain` waits for a device that is not PyTorch's.
 
     Call `start` at the end of a step, then `lap` at the end of each.
     """
 
-    def __init__(self, steps: int, most: int | None = None, *, exactly: bool = False) -> None:
+    def __init__(
+        self, steps: int, most: int | None = None, *, exactly: bool = False, drain: Callable[[], None] | None = None
+    ) -> None:
         self._least = steps
         self._exactly = exactly
+        self._drain = drain
         self._most = max(steps, most or steps)
         self._walls: list[int] = []
         self._spare: list[Any] = []
@@ -44,6 +48,7 @@ class StepClock:
 
     def start(self) -> None:
         """Wait for the device, then take the first reading."""
+        self._wait()
         self._spare = cuda.timing_events(self._most + 1)
         self._read(mark=True)
 
@@ -58,10 +63,13 @@ class StepClock:
         self._from = self._steady_from()
         if self._from is None and laps < self._most:
             return False
-        cuda.synchronize()
+        self._wait()
         self._finished_ns = time.perf_counter_ns()
         self._from = self._steady_from()
         return True
+
+    def _wait(self) -> None:
+        (self._drain or cuda.synchronize)()
 
     def _read(self, *, mark: bool) -> None:
         now = time.perf_counter_ns()
@@ -100,16 +108,18 @@ class StepClock:
     def measured(self) -> dict[str, Any]:
         """What was timed, ms a step. `step_time_ms` is the figure to trust, where it is `steady`.
 
-        It is the median between CUDA events where there are any: the host runs ahead of a busy GPU, so its own
-        readings say when work was queued. Steps that share an event count with their mean. `low_ms` and `high_ms`
-        are its 90 % interval. `wall_mean_ms` is a stopwatch from first to last reading. All of them are of the
-        `steps` at the end of the series that are steady, of all `timed_steps` where there are none.
+        It is the median between CUDA events where there are any: the host runs ahead of a busy GPU, so its own readings
+        say when work was queued. Steps that share an event count with their mean. With a `drain` it is the stopwatch's
+        mean: there are no events, and the host runs ahead. `low_ms` and `high_ms` are its 90 % interval. `wall_mean_ms`
+        is a stopwatch from first to last reading. All of them are of the `steps` at the end of the series that are
+        steady, of all `timed_steps` where there are none.
         """
         first = self._from or 0
         host_series, (device_series, _) = self._host_ms(), self._device_ms()
         host, device = host_series[first:], device_series[first:]
         variation = self._variation()[0][first:]
-        step_time_ms = median(device or host)
+        wall_mean_ms = (self._finished_ns - self._walls[first]) / len(host) / NS_PER_MS
+        step_time_ms = median(device or host) if self._drain is None else wall_mean_ms
         scale = step_time_ms / (median(variation) or 1.0)
         low, high = median_interval(variation)
         return {
@@ -119,7 +129,7 @@ class StepClock:
             "low_ms": low * scale,
             "high_ms": high * scale,
             "clock": "cuda_events" if device else "host",
-            "wall_mean_ms": (self._finished_ns - self._walls[first]) / len(host) / NS_PER_MS,
+            "wall_mean_ms": wall_mean_ms,
             "host_ms": summarize(host),
             "cuda_ms": summarize(device) or None,
             "timed_steps": len(host_series),

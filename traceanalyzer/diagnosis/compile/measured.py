@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from traceanalyzer.base.figures import digits
 from traceanalyzer.diagnosis.compile.verdict import diagnose_compile
 from traceanalyzer.diagnosis.finding import Finding, Recommendation
-from traceanalyzer.replay.compile.bare import EMPTY
 from traceanalyzer.replay.compile.measure import headline_log, measure_logs
+from traceanalyzer.replay.compile.model import EMPTY
 from traceanalyzer.replay.compile.regions import REGION
 from traceanalyzer.replay.compile.shares import with_trace
 from traceanalyzer.replay.compile.steps import Stopwatch, with_steps, with_stopwatch

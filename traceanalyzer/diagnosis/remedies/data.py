@@ -34,8 +34,8 @@ from traceanalyzer.replay.changes.data.loading import (
     round_trips,
     waited_less,
 )
+from traceanalyzer.replay.limits import OF_MOVES
 from traceanalyzer.replay.scenarios import Scenario, input_ready
-from traceanalyzer.replay.spreads import OF_MOVES
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import Bool
 
@@ -152,7 +152,7 @@ def copy_less(m: Measurements) -> Offer | None:
         Words(
             "Copy results to the CPU less often: keep outputs on the GPU, .cpu() every N steps, or only what is used "
             "(a metric, argmax); else into pinned memory with non_blocking=True.",
-            "Copy results to the host less often, or only what is used of them; else into pinned memory, asynchronously.",
+            "Copy results to the host less often, or only what is used of them; else asynchronously, to pinned memory.",
         ),
         RESULTS_KEPT,
     )

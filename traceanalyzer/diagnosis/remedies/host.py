@@ -6,8 +6,7 @@ import re
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import one_of
-from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.algebra.lookup import one_of, texts_where
 from traceanalyzer.analysis.groups.new_shapes import new_shapes
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -15,10 +14,8 @@ from traceanalyzer.diagnosis.remedies.program import may_load, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy, remedy, wherever
 from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.replay.changes.data.loading import no_allocations, worked_on_device
-from traceanalyzer.replay.changes.syncs.masks import masks_spread
-from traceanalyzer.replay.changes.syncs.read_runs import after_first_read
-from traceanalyzer.replay.changes.syncs.scalars_reuploaded import scalars_reuploaded
 from traceanalyzer.replay.changes.syncs.syncs import all_kept, is_read, syncs_removed, values_gone
+from traceanalyzer.replay.changes.syncs.values import after_first_read, masks_spread, scalars_reuploaded
 from traceanalyzer.replay.changes.warmup import (
     made_on_device,
     no_work_of_its_own,

@@ -9,15 +9,15 @@ from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import program, reduced_by_hooks, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy, remedy
 from traceanalyzer.diagnosis.words import Words, everywhere
-from traceanalyzer.replay.changes.capture import captured, captured_after_reads, captured_but_work
 from traceanalyzer.replay.changes.communication.collectives import repeated_reductions
 from traceanalyzer.replay.changes.compiling import compiled, compiled_badly, compiled_well
+from traceanalyzer.replay.changes.kernels import captured, captured_after_reads, captured_but_work
 from traceanalyzer.replay.changes.loops.batch_size import GREATER_BATCH, enlarged, enlarged_at_full_cost
 from traceanalyzer.replay.changes.recompute import recomputed
 from traceanalyzer.replay.changes.syncs.syncs import follows_pageable_copy, is_read
+from traceanalyzer.replay.limits import OF_KERNELS, OF_MOVES
 from traceanalyzer.replay.on_tape import events_of, step_of_event
 from traceanalyzer.replay.scenarios import Scenario
-from traceanalyzer.replay.spreads import OF_KERNELS, OF_MOVES
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import Bool
 from traceanalyzer.trace.distinct import distinct
@@ -140,7 +140,8 @@ ENLARGED = Scenario(
 LARGER_BATCH = everywhere(
     f"Raise the batch size (up to {GREATER_BATCH} times, as memory allows), and the learning rate with it."
 )
-SERVE_TOGETHER = everywhere("Serve several requests as one batch, as latency allows.")
+_TOGETHER = "Serve several requests as one batch, as latency allows."
+SERVE_TOGETHER = Words(_TOGETHER, _TOGETHER, "Raise the batch size, as memory and latency allow.")
 LEAST_IDLE = 0.3
 """Share of the step that the GPU must idle for launches: less is not worth another batch size."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from traceanalyzer.analysis.causes.details import IdleDetail
-from traceanalyzer.analysis.groups.host_details import detail_ms, longest_of
+from traceanalyzer.analysis.groups.idle import detail_ms, longest_gaps
 from traceanalyzer.analysis.groups.new_shapes import new_shapes as find_new_shapes
 from traceanalyzer.diagnosis.draft import Draft, Proposal, share
 from traceanalyzer.diagnosis.finding import Evidence
@@ -129,7 +129,7 @@ def lost_kernels(m: Measurements, _free: Bool) -> Iterator[Draft]:
 
 
 def _longest(m: Measurements, detail: IdleDetail) -> Iterator[Evidence]:
-    for length, text in longest_of(m.causes, detail):
+    for length, text in longest_gaps(m.causes, detail=detail):
         yield Evidence("longest gap", length, "ms", text)
 
 

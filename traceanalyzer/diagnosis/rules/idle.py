@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from traceanalyzer.analysis.causes.details import IdleDetail
 from traceanalyzer.analysis.causes.gaps import IdleCause
-from traceanalyzer.analysis.groups.host_details import longest_of, named_host_share
-from traceanalyzer.analysis.groups.idle import longest_gaps, queued_idle_ms
+from traceanalyzer.analysis.groups.idle import longest_gaps, named_host_share, queued_idle_ms
 from traceanalyzer.diagnosis import loader_advice
 from traceanalyzer.diagnosis.draft import Draft, Proposal, share
 from traceanalyzer.diagnosis.finding import Evidence
@@ -46,7 +45,7 @@ WORK_ELSEWHERE = Words(
     "loop; record stacks (with_stack=True) to see the lines.",
     "Take CPU work out of the loop: run it on another thread or on the GPU, or queue the next GPU work before it; "
     "record CPU samples (nsys profile --sample=process-tree) to see the functions.",
-    "Take CPU work out of the loop: jit the whole step; logging and metrics on another thread.",
+    "Take CPU work out of the loop: read results every many steps only; logging on another thread; jit what is not.",
 )
 ONE_GRAPH = 1.0
 """CUDA graphs that a step launches where it has been captured whole."""
@@ -136,7 +135,7 @@ def host_work(m: Measurements, _free: Bool) -> Iterator[Draft]:
             Evidence("CPU work without API calls", m.host.work_ms, "ms", "stretches from 0.1 ms on, per step")
         )
     evidence += [
-        Evidence("longest gap", d, "ms", text) for d, text in longest_of(m.causes, IdleDetail.NONE, IdleCause.HOST)
+        Evidence("longest gap", d, "ms", text) for d, text in longest_gaps(m.causes, IdleCause.HOST, IdleDetail.NONE)
     ]
     move = Proposal(WORK_ELSEWHERE, ALL_GONE, name="move_host_work")
     title = "The GPU waits for other CPU work between launches"

@@ -8,8 +8,8 @@ import numpy as np
 
 from traceanalyzer.analysis.groups import layout
 from traceanalyzer.analysis.groups.attention import written_out_attention as find_attention
+from traceanalyzer.analysis.groups.layout import SECTOR_BYTES, strided_work
 from traceanalyzer.analysis.groups.ops import group, per_step, steady
-from traceanalyzer.analysis.groups.strided import SECTOR_BYTES, strided_work
 from traceanalyzer.diagnosis.draft import Draft, Proposal, share, times
 from traceanalyzer.diagnosis.finding import Evidence
 from traceanalyzer.diagnosis.measurements import Measurements

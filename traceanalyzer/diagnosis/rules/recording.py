@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.algebra.lookup import texts_where
 from traceanalyzer.analysis.joined.framework import Framework
 from traceanalyzer.analysis.names.pytorch import LIBRARY_RANGE, PROFILER_STEP
 from traceanalyzer.analysis.names.serving import Iteration, iteration
-from traceanalyzer.analysis.tables.step_metrics import StepTime
+from traceanalyzer.analysis.tables.budget import StepTime
 from traceanalyzer.analysis.time.coverage import WHOLE_SHARE
 from traceanalyzer.analysis.time.repeats import coinciding_range
 from traceanalyzer.base.figures import NS_PER_MS

@@ -15,8 +15,8 @@ from traceanalyzer.trace.distinct import ranked
 
 UNNAMED_LAUNCH = "LaunchKernel (call not named)"
 """ROCm's recorder of old gives a launch the name of its kernel."""
-_API = re.compile(r"^(?:cu|cuda|hip)[A-Z]\w*$")
-_VERSION = re.compile(r"_v\d{4,5}$")
+_API = re.compile(r"^(?:cu|cuda|hip)[A-Z]\w*(?: \(CudaGraph:\d+\))?$")
+_VERSION = re.compile(r"_v\d{4,5}$| \(CudaGraph:\d+\)$")
 _FRAME = re.compile(r"^\$(\S+\.\w+):(\d+) (.+)$")
 _PYTHON = re.compile(r"\$")
 _MARK = re.compile(r"^(?:ThreadpoolListener::|end: )")
@@ -101,7 +101,8 @@ class Host:
 
 
 def _shown(name: str) -> str:
-    """The name of a host event: versions of entry points left out, Python functions as other recorders name them."""
+    """The name of a host event: versions of entry points and ids of graphs left out, Python functions as other
+    recorders name them."""
     if name.startswith("$"):
         frame = _FRAME.match(name)
         return f"{frame[1]}({frame[2]}): {frame[3]}" if frame else f"<built-in function {name[1:].rpartition(' ')[2]}>"

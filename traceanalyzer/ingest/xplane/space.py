@@ -13,9 +13,11 @@ from traceanalyzer.trace import I64, Bool
 from traceanalyzer.trace.distinct import ranked
 
 NUMBERS = ("correlation_id", "step_num", "bytes_allocated", "bytes_reserved", "allocation_bytes", "addr")
+GRAPH, NODE = "cuda_graph_id", "cuda_graph_node_id"
+"""Of a kernel that a replayed CUDA graph (XLA's command buffer) launched."""
 TEXTS = ("kernel_details", "memcpy_details", "memset_details", "hlo_op", "hlo_module", "allocator_name")
 """What is read of an event's stats: -1 where it has no such stat; texts are codes."""
-STATS = (*NUMBERS, *TEXTS)
+STATS = (*NUMBERS, GRAPH, NODE, *TEXTS)
 COLUMNS = ("name", "start", "end", *STATS)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from traceanalyzer.base.figures import NS_PER_MS
 from traceanalyzer.replay.compile.model import KernelRow
-from traceanalyzer.replay.compile.traced import Traced
+from traceanalyzer.replay.compile.regions import Traced
 from traceanalyzer.trace.compile_log import CompileLog, GraphCode
 
 NS_PER_US = US_PER_MS = 1e3

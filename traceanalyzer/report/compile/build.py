@@ -42,10 +42,7 @@ def compile_report(logs: Sequence[CompileLog], run: Run | None = None, stopwatch
 
 
 def joined(
-    logs: Sequence[CompileLog],
-    m: Measurements,
-    stopwatch: Stopwatch = UNTIMED,
-    inputs: Sequence[dict[str, Any]] = (),
+    logs: Sequence[CompileLog], m: Measurements, stopwatch: Stopwatch = UNTIMED, inputs: Sequence[dict[str, Any]] = ()
 ) -> CompileReport:
     """What logs and a trace say together."""
     compiled, chosen, step_ms = compiled_by(m, logs, stopwatch)

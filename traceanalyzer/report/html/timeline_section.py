@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.html.data import colour, first_view, timelines_block
 from traceanalyzer.report.html.markup import Markup, join, tag
-from traceanalyzer.report.html.pictures.step_strip import strip
+from traceanalyzer.report.html.pictures.standalone import strip
 from traceanalyzer.report.html.pictures.svg import drawn
 from traceanalyzer.report.timeline.lanes import Category, Timeline
 from traceanalyzer.trace.distinct import distinct

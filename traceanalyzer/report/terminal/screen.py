@@ -7,7 +7,7 @@ from __future__ import annotations
 from rich.cells import cell_len
 from rich.text import Text
 
-from traceanalyzer.base.cut import ELLIPSIS
+from traceanalyzer.base.figures import ELLIPSIS
 from traceanalyzer.report import outline, whole
 from traceanalyzer.report.brief import LONGEST, LONGEST_HEADLINE, LONGEST_OF_MORE, brief
 from traceanalyzer.report.document import Bullets, Document, Line, Section
