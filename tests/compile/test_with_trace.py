@@ -222,3 +222,19 @@ def test_the_environment_of_a_capture_asks_for_the_log_only_where_it_is_wanted(t
     plan = Plan(str(tmp_path))
     assert variables(plan) == {}
     assert variables(replace(plan, compile_log=True)) == {"TORCH_TRACE": str(tmp_path / "compile")}
+
+
+@pytest.mark.parametrize(("region", "found"), [("0/1", []), ("0/2", ["medium"]), ("0/7", ["high"])])
+def test_a_trace_alone_says_how_often_a_function_was_compiled(region: str, found: list[str], tmp_path: Path) -> None:
+    """The second compilation is PyTorch's own way to sizes that change; a third says that it did not help."""
+    trace = KinetoTrace()
+    for step in range(STEPS):
+        t = step * STEP_US
+        trace.step(step, t, STEP_US - 1)
+        trace.op(f"Torch-Compiled Region: {region}", t + 50, 800)
+        launch_and_run(trace, "triton_poi_fused_relu_0", t + 101)
+    result = CliRunner().invoke(cli, ["analyze", str(written(tmp_path, trace)), "--format", "json"])
+    report = json.loads(result.output)
+    assert [one["severity"] for one in report["findings"] if one["id"] == "recompilation"] == found
+    if found:
+        assert report["recommendations"][0]["remedy"] == "mark_dynamic"

@@ -105,6 +105,8 @@ def _bandwidth(used: Utilisation | None) -> str:
     return f"at least {figure(used.least_bandwidth_gbs, 'GB/s')}{peak}"
 
 
+CONDITIONS = "conditions"
+"""A table without a command of its own, all of which a reader of a report has to see."""
 TABLE_ROWS = 5
 """Rows of a table within the report in a terminal; the table's own command prints all."""
 OPEN_ROWS = 8
@@ -172,6 +174,7 @@ def tables(
         _table(
             outline.table_title(name), rows, report, Weight.TABLE, folded=True,
             command=outline.table_command(name), chart=chart(name, rows) if chart else (),
+            limit=None if name == CONDITIONS else TABLE_ROWS,
         )
         for name, rows in report.tables.items()
         if rows and name not in left_out
@@ -186,5 +189,5 @@ def _table(
     title: str, rows: Sequence[Any], report: Report, weight: Weight = Weight.FIGURES, *, folded: bool = False,
     **of_table: Any,
 ) -> Section:  # fmt: skip
-    table = Table(rows, origin_ns=outline.moments_origin(report), limit=TABLE_ROWS, **of_table)
+    table = Table(rows, origin_ns=outline.moments_origin(report), **{"limit": TABLE_ROWS, **of_table})
     return Section(title, [table], is_minor=True, folded=folded, weight=weight)

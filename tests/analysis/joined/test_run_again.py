@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from traceanalyzer.analysis.joined.knowledge import Knowledge
 
 from tests.analysis.build import TraceBuilder
 from traceanalyzer.analysis.joined.joined import Joined
-from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.joined.linked import Knowledge, Linked
 
 NODE = "autograd::engine::evaluate_function: AddmmBackward0"
 
