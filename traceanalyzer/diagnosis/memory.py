@@ -29,7 +29,7 @@ LEAST_GROWTH = 1e-4
 FAST_GROWTH = 1e-2
 """The same from which it is of high severity: it doubles in a hundred."""
 MIB = 1 << 20
-ADVISED = ("fused-optimizer", "set-to-none", "chunked-loss", "checkpoint")
+ADVISED = ("fused-optimizer", "set-to-none", "chunked-loss", "checkpoint", "accumulate")
 """Scenarios that change the program alone, not the model's numbers, its batch or its machines: in this order where
 they are equal."""
 OOM_CAUSES = {
@@ -314,6 +314,7 @@ _AGAINST = {
     "set-to-none": "memory-kept-gradients",
     "chunked-loss": "memory-large-loss",
     "checkpoint": "memory-activations",
+    "accumulate": "memory-activations",
 }
 
 

@@ -230,7 +230,22 @@ def _batches(subject: Subject, peak: int) -> list[Scenario]:
                 "activations and temporaries go with the batch; weights, gradients and state do not",
             )
         )
-    return result
+    return [*result, _accumulated(subject, rows)]
+
+
+def _accumulated(subject: Subject, rows: I64) -> Scenario:
+    """Half the batch, twice: the second pass runs while the first one's gradients are there."""
+    lives, steps, size = subject.lives, subject.timeline.steps, subject.lives.size.copy()
+    size[rows] //= 2
+    gradients = np.flatnonzero((subject.categories == GRADIENTS) & (lives.born >= 0))
+    begins, born = np.array([steps.start, *steps.ends], np.int64), lives.born.copy()
+    step = np.clip(steps.of(born[gradients]), 0, len(steps.ends))
+    born[gradients] = np.minimum(born[gradients], begins[step])
+    return Scenario(
+        "accumulate", "accumulate_gradients", "half the batch, twice for each update (gradient accumulation)",
+        highest((born, lives.freed, size)),
+        "activations and temporaries at half their size, gradients there from the step's start",
+    )  # fmt: skip
 
 
 def _set_to_none(subject: Subject, peak: int) -> Scenario | None:

@@ -42,8 +42,8 @@ REMEDIES = (
 """In the order in which `whatif` has those of equal gain."""
 
 NOT_REPLAYED = (
-    "faster_kernels", "chunked_loss", "checkpoint", "expandable_segments", "free_tensors", "mark_dynamic",
-    "remove_graph_breaks", "warm_cache", "fix_compile_error",
+    "faster_kernels", "chunked_loss", "checkpoint", "expandable_segments", "free_tensors", "accumulate_gradients",
+    "mark_dynamic", "remove_graph_breaks", "warm_cache", "fix_compile_error",
 )  # fmt: skip
 """Changes that rules propose by name: of kernels that nobody has a better one of, of memory, and of torch.compile."""
 NAMES = tuple(sorted([*(remedy.id for remedy in REMEDIES), *NOT_REPLAYED]))
