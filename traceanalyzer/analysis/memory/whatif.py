@@ -238,7 +238,7 @@ def _accumulated(subject: Subject, rows: I64) -> Scenario:
     lives, steps, size = subject.lives, subject.timeline.steps, subject.lives.size.copy()
     size[rows] //= 2
     gradients = np.flatnonzero((subject.categories == GRADIENTS) & (lives.born >= 0))
-    begins, born = np.array([steps.start, *steps.ends], np.int64), lives.born.copy()
+    begins, born = np.array([steps.start, *steps.ends], np.int64), lives.born.astype(np.int64)
     step = np.clip(steps.of(born[gradients]), 0, len(steps.ends))
     born[gradients] = np.minimum(born[gradients], begins[step])
     return Scenario(
