@@ -91,7 +91,7 @@ def _print(
     from traceanalyzer.report.printed import Rows
 
     sums = any(trace.profiler_rows for trace in run.traces)
-    if sums and name == "kernels":
+    if sums and name in ("kernels", "ops"):
         name = "profiled"
     if name == "ops" and _of_memory(sort, columns):
         name, sort, wanted = "op_memory", None if sort == MEMORY else sort, {}
