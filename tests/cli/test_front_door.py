@@ -83,3 +83,12 @@ def test_a_damaged_snapshot_is_refused_in_one_line(data: bytes, tmp_path: Path) 
     result = CliRunner().invoke(cli, ["analyze", str(tmp_path / "snapshot.pickle")])
     assert result.exit_code == 1
     assert "not a CUDA memory snapshot that can be read safely" in str(result.exception or result.output)
+
+
+@pytest.mark.parametrize("command", ["gaps", "syncs", "ops", "whatif"])
+def test_what_tells_no_times_is_not_said_to_have_none(command: str) -> None:
+    result = CliRunner().invoke(cli, [command, str(SNAPSHOT)])
+    assert result.exit_code == 1
+    assert "which tells no times; give its trace, or ask `traceanalyzer memory" in str(
+        result.exception or result.output
+    )

@@ -97,7 +97,7 @@ def analyze(
     from traceanalyzer.cli.io.read import opened
 
     _check_together(output, max_chars, store, tags)
-    run = opened(paths, pattern)
+    run = opened(paths, pattern, timeless=True)
     from traceanalyzer.diagnosis.selection import Asked
     from traceanalyzer.report.kept_report import kept_report
     from traceanalyzer.report.model import PAGE_ROWS, TOP_ROWS

@@ -55,7 +55,8 @@ def _points(report: Report) -> list[str]:
     if known := brief(report):
         lines.append(f"- **Throughput and utilisation:** {known}")
     if used := memory(report):
-        lines.append(f"- **Memory:** {prose(used.removeprefix('GPU memory '))}")
+        name, _, figures = used.partition(": ")
+        lines.append(f"- **{name}:** {prose(figures)}")
     if report.findings:
         top = report.findings[0]
         lines.append(f"- **Top finding:** {prose(top.title)} ({outline.headroom(report, top)})")
