@@ -122,6 +122,7 @@ def test_a_recording_is_not_overwritten_under_another_name_or_in_its_folder(aske
         ("whatif", "--bucket-mb", "inf"),
         ("whatif", "--bucket-mb", "1e-9"),
         ("whatif", "--speedup", "mm=nan"),
+        ("whatif", "--speedup", "mm=inf"),
         ("whatif", "--speedup", "mm=1e-300"),
         ("gaps", "--min-us", "nan"),
     ],

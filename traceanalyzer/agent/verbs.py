@@ -15,7 +15,6 @@ from traceanalyzer.comparison.verdicts import Checked
 from traceanalyzer.diagnosis.predictions import predictions
 from traceanalyzer.fleet.hang.document import values
 from traceanalyzer.fleet.hang.model import hang_of
-from traceanalyzer.ingest.flight_recorder.folder import read_flight
 from traceanalyzer.report import outline
 from traceanalyzer.report.explain import explained, finding_page, finding_pages
 from traceanalyzer.report.json import RENAMED
@@ -213,7 +212,7 @@ def limits(sources: Sources, path: str) -> str:
 
 def hang(sources: Sources, path: str) -> str:
     """Which rank a hung job waits for, at which collective, and why."""
-    found = values(hang_of(read_flight(sources.allowed(path))))
+    found = values(hang_of(sources.flight(path)))
     verdict = found["verdict"]
     return fitted(
         {

@@ -17,8 +17,8 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from traceanalyzer.base.errors import TraceAnalyzerError
-from traceanalyzer.base.files import note_read
+from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.base.files import may_read, note_read
 from traceanalyzer.base.parallel import LEAST_BYTES
 from traceanalyzer.base.parallel.children import Child, Numbers, children, shared_numbers
 from traceanalyzer.base.parallel.memory import free_bytes, most_at_once
@@ -160,8 +160,8 @@ def readers_of(paths: Iterable[Path]) -> int:
 def needed_bytes(path: Path, text: int, share: Share = READ) -> int:
     """The memory that a process needs for a file of so many bytes of text."""
     try:
-        with path.open("rb") as file:
+        with may_read(path).open("rb") as file:
             is_export = file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
-    except OSError:
+    except (OSError, UnreadableInputError):
         return 0
     return _STARTED_BYTES + int((share.export if is_export else share.text) * text)

@@ -42,7 +42,7 @@ def load(
     for path, found in zip(files, outcomes, strict=True):
         if isinstance(found, TraceAnalyzerError):
             errors.append(found)
-            failures.append(Failure(str(path), _one_line(found)))
+            failures.append(Failure(str(path), " ".join(str(found).split())))
         else:
             traces += [_ranked(trace, path) for trace in found] if len(files) > 1 and len(found) == 1 else found
     if not traces:
@@ -135,7 +135,3 @@ def _nothing_read(
         return errors[0]
     more = f" (and {len(failures) - 1} more inputs that cannot be read)" if len(failures) > 1 else ""
     return UnreadableInputError(failures[0].message + more)
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())

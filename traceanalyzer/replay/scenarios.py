@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -20,6 +22,9 @@ from traceanalyzer.replay.patterns.named import ops_named
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.together import apart
 from traceanalyzer.trace import Bool
+
+LEAST_SPEEDUP = 1e-3
+"""Work that takes longer than a thousand times its own is no question about this step."""
 
 
 def lower_median(times: Sequence[float]) -> float:
@@ -113,8 +118,20 @@ def at_roofline(tape: Tape) -> Tape | None:
     return replace(tape, duration=np.where(known, np.minimum(tape.duration, reached), tape.duration).astype(np.int64))
 
 
+def check_speedup(pattern: str, factor: float) -> None:
+    """Raises ValueError where it is no question about a step."""
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+    if not pattern or not LEAST_SPEEDUP <= factor < math.inf:
+        raise ValueError(f"{pattern}={factor:g} is not REGEX=N with a finite N of at least {LEAST_SPEEDUP:g}")
+
+
 def faster(pattern: str, factor: float) -> Scenario:
-    """The device work that a name (regular expression, see `ops_named`) stands for takes 1/factor of its time."""
+    """The device work that a name (regular expression, see `ops_named`) stands for takes 1/factor of its time. Raises
+    ValueError."""
+    check_speedup(pattern, factor)
 
     def change(tape: Tape) -> Tape | None:
         chosen = ops_named(tape.source.linked, pattern)[tape.row]

@@ -247,8 +247,8 @@ def no_advice(report: Report) -> str:
     if companion(report):
         return "Nothing to change."
     if report.findings and report.summary.bottleneck == "inconclusive":
-        return "No recommendation: the bottleneck is inconclusive. traceanalyzer explain ID says what findings ask for."
-    return "No recommendation: it needs a finding with evidence for its cause."
+        return "No recommendation: not enough data. Next: traceanalyzer collect torch -- python train.py"
+    return "No recommendation: nothing in this recording shows what would help. To go on: traceanalyzer kernels PATH"
 
 
 def without_gain(report: Report) -> str | None:
@@ -370,7 +370,6 @@ def damage(item: Input) -> str:
     """What the reader met in an input, in a sentence."""
     health = item.health
     counts = {
-        "left out on purpose": health.skipped,
         "repaired": health.repaired,
         "lost": health.lost,
         "clipped": health.clipped,

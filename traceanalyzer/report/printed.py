@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import functools
 import io
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.report.brief import Screen
 from traceanalyzer.report.document import Document, Line, Row, Section, Table
+from traceanalyzer.report.format import plain
 from traceanalyzer.report.json import RENAMED, dump, plain_columns
 
 
@@ -142,8 +144,13 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 (https://owasp.org/www-community/attacks/CSV_Injection)."""
 
 
+_CONTROL = re.compile(r"[^\n\t -~]+")
+
+
 def defused(value: str) -> str:
-    """A text that would begin a formula with an apostrophe before it, which spreadsheets do not show."""
+    """The text without control characters but tabs and ends of lines; one that would begin a formula with an
+    apostrophe before it, which spreadsheets do not show."""
     begins = value.lstrip(" \n").startswith(FORMULA)
     # The csv module leaves a carriage return without quotation marks, which no reader takes.
-    return ("'" if begins else "") + value.replace("\r", "\n")
+    text = value if value.isprintable() else _CONTROL.sub(lambda found: plain(found[0]), value.replace("\r", "\n"))
+    return ("'" if begins else "") + text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import threading
 import time
 
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 from tests.recorded import ROOT
 from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.cli import cli
+from traceanalyzer.export.perfetto import serve
 from traceanalyzer.export.perfetto.serve import HOST, VIEWER, OneFile
 
 
@@ -75,6 +77,19 @@ def test_nobody_else_gets_anything(server, path, headers):
     assert "Access-Control-Allow-Origin" not in answered
     assert b"[][]" not in body
     assert not server.fetched
+
+
+def test_who_asks_slowly_keeps_nobody_waiting(server):
+    with socket.create_connection((HOST, server.server_port)) as slow:
+        slow.sendall(b"GET /")
+        assert ask(server)[0] == 200
+
+
+def test_it_ends_where_nobody_fetches(tmp_path, monkeypatch):
+    monkeypatch.setattr(serve, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(serve, "WAIT_S", 0.01)
+    with OneFile(tmp_path / "trace.json", 0) as server, pytest.raises(TraceAnalyzerError, match="has not read"):
+        server.until_fetched()
 
 
 def test_the_link_names_the_file_at_the_address_that_the_viewer_reads_from(server):

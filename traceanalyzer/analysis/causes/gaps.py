@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import enum
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.analysis.algebra.blocks import blockwise
+from traceanalyzer.analysis.algebra.blocks import blocks, blockwise, in_blocks
 from traceanalyzer.analysis.algebra.intervals import complement, measure, union
 from traceanalyzer.analysis.algebra.lookup import at, one_of, places, stretch
 from traceanalyzer.analysis.causes.details import IdleDetail, host_details, lost_launches, migrates
@@ -113,9 +114,8 @@ def _gaps_by_themselves(started: Started) -> Gaps:
         columns = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
     columns["step"] = _step_of(started.timed, columns["next_op"], columns["start"])
     asked = [columns[name] for name in ("start", "end", "next_op")]
-    parts_asked = [[column[i : i + AT_ONCE] for column in asked] for i in range(0, len(asked[0]), AT_ONCE)]
-    causes = [_causes(started, *block) for block in parts_asked]
-    columns |= {name: np.concatenate([block.pop(name) for block in causes]) for name in [*causes[0]]} if causes else {}
+    causes = in_blocks(partial(_causes, started), *asked, at_once=AT_ONCE)
+    columns |= {name: np.concatenate([block.pop(name) for block in causes]) for name in [*causes[0]]}
     return Gaps.from_columns(columns)
 
 
@@ -299,7 +299,7 @@ def idle_by_cause(timed: Timed, gaps: Gaps, device: int) -> dict[IdleCause, I64]
 def _within(gaps: Gaps, rows: Bool, start: I64, end: I64) -> I64:
     """How much of these gaps of one device, which do not overlap, lies in each window, ns."""
     result = np.zeros(len(start), np.int64)
-    for first in range(0, len(rows), AT_ONCE):
-        here = first + np.flatnonzero(rows[first : first + AT_ONCE])
+    for part in blocks(len(rows), AT_ONCE):
+        here = part.start + np.flatnonzero(rows[part])
         result += measure(union(gaps.start[here], gaps.end[here]), start, end)
     return result

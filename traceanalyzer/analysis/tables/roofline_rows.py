@@ -124,12 +124,8 @@ def _utilisation(rated: Rated, gpu: Hardware | None, chosen: Bool, time_ns: floa
         peak = gpu.matrix_peak(Precision(code).name.lower())
         if peak is None:
             return None
-        needed += float(_sum(r.flops, matrix & (r.precision == code))) / peak
+        needed += float(float(r.flops[matrix & (r.precision == code)].sum())) / peak
     return needed / (time_ns / 1e9)
-
-
-def _sum(values: F64 | Coded, chosen: Bool) -> float:
-    return float(values[chosen].sum())
 
 
 Figures = Callable[[Any], NDArray[Any]]

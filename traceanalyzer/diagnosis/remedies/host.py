@@ -152,8 +152,8 @@ EXPANDABLE = (
     "sizes change."
 )
 LIBRARY = (
-    "Allocate once: a library's workspace should outlive the call: fixed shapes, so that cuDNN's or MIOpen's search "
-    "runs once (AMD: MIOPEN_FIND_MODE=FAST); no torch.cuda.empty_cache() in the loop."
+    "Allocate once: keep input shapes fixed, so that cuDNN or MIOpen search and allocate once (AMD: "
+    "MIOPEN_FIND_MODE=FAST); no torch.cuda.empty_cache() in the loop."
 )
 POOL = "Allocate once: a memory pool (cudaMallocAsync), or buffers made before the loop."
 

@@ -60,7 +60,7 @@ LEARNING = (
     " Where each item's own gradient is needed: torch.func.vmap(torch.func.grad(loss), (None, 0, 0))(weights, x, y)."
 )
 REQUESTS = Words(
-    "Batch requests: collect the inputs of several steps, if none needs what another gives (pad them to one length), "
+    "Batch requests: collect the inputs of several steps, if they are independent (pad them to one length), "
     "and call the model once."
 )
 

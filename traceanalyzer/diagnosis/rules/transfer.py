@@ -42,7 +42,7 @@ ONE_COPY = Scenario(
     "copied_together",
     copied_together,
     "the small copies of a step are one: the others, and what the host does to launch and await them, are gone; "
-    "packing the tensors on the host is not counted",
+    "excludes packing the tensors on the host",
 )
 TOGETHER = Words(
     "Send them together: have collate_fn put the batch into few tensors (torch.stack, padded or nested), or pack them "

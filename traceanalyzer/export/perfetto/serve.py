@@ -8,7 +8,8 @@ within the browser.
 from __future__ import annotations
 
 import secrets
-from http.server import BaseHTTPRequestHandler, HTTPServer
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from traceanalyzer.base.errors import TraceAnalyzerError
@@ -18,15 +19,16 @@ VIEWER = "https://ui.perfetto.dev"
 PIECE_BYTES = 1 << 20
 WAIT_S = 0.5
 """How long a fetch is waited for before it is asked again whether to go on."""
+PATIENCE_S = 900.0
+"""The server ends when nothing has been fetched for so long."""
 
 
-class OneFile(HTTPServer):
-    """A server that gives one file to Perfetto's page. Raises TraceAnalyzerError where the port is taken."""
-
-    allow_reuse_address = True
+class OneFile(ThreadingHTTPServer):
+    """A server that gives one file to Perfetto's page: who asks slowly keeps nobody else waiting. Raises
+    TraceAnalyzerError where the port is taken."""
 
     def __init__(self, file: Path, port: int = PORT) -> None:
-        self.file, self.fetched, self.timeout = file, False, WAIT_S
+        self.file, self.fetched, self.timeout, self.fetched_at = file, False, WAIT_S, time.monotonic()
         # Not to be guessed: other programs of the machine can ask, too.
         self.path = f"/{secrets.token_urlsafe(16)}/{file.name}"
         try:
@@ -43,8 +45,11 @@ class OneFile(HTTPServer):
         return f"{VIEWER}/#!/?url=http://{HOST}:{self.server_port}{self.path}"
 
     def until_fetched(self) -> None:
-        """Answer until the file has been given once."""
+        """Answer until the file has been given once. Raises TraceAnalyzerError where nobody fetches it."""
+        self.fetched_at = time.monotonic()
         while not self.fetched:
+            if time.monotonic() - self.fetched_at > PATIENCE_S:
+                raise TraceAnalyzerError(f"the page has not read the trace for {PATIENCE_S / 60:g} minutes")
             self.handle_request()
 
     def handle_error(self, *_: object) -> None:
@@ -77,6 +82,7 @@ class _Handler(BaseHTTPRequestHandler):
         with self.server.file.open("rb") as file:
             while piece := file.read(PIECE_BYTES):
                 self.wfile.write(piece)
+                self.server.fetched_at = time.monotonic()
         self.server.fetched = True
 
     def _allowed(self) -> bool:

@@ -82,7 +82,7 @@ def measured_kernels(rows: list[KernelRow], traced: Traced) -> tuple[list[Kernel
         if place is None:
             place = seen.setdefault((key, name), len(rows) + len(extra))
             if place == len(rows) + len(extra):
-                extra.append(_unknown(name, region, key))
+                extra.append(KernelRow(name, region, key, "", [], [], 0, None, None, ""))
         duration = float(ops.end[op] - ops.start[op])
         time[place] += duration
         count[place] += 1
@@ -112,10 +112,6 @@ def _places(rows: list[KernelRow]) -> dict[tuple[str, str], int]:
         if names[row.name] == 1:
             result["", row.name] = index
     return result
-
-
-def _unknown(name: str, region: str, key: str) -> KernelRow:
-    return KernelRow(name, region, key, "", [], [], 0, None, None, "")
 
 
 def _measured(row: KernelRow, traced: Traced, time: float, count: int, attainable: float, busy: float) -> KernelRow:
