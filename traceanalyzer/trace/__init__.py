@@ -76,6 +76,6 @@ __all__ = [
     "CopyKind", "Device", "DeviceOpKind", "DeviceOps", "DeviceRanges", "Failure", "GpuMetrics", "GraphEdges",
     "Health", "HostRanges", "LightRecording", "Load", "MemoryEvents", "MemoryKind", "OccupancyLimit", "OverheadKind",
     "Overheads", "PrintedMemory", "Process", "ProfilerRow", "RangeDetails", "RangeKind", "Run", "StepAmounts",
-    "StepTimings", "Stopwatch", "Table", "Thread", "Trace", "WaitKind", "Waits", "alike", "column", "is_constant", "is_sorted",
-    "narrowed", "order_of", "ordered", "reordered",
+    "StepTimings", "Stopwatch", "Table", "Thread", "Trace", "WaitKind", "Waits", "alike", "column", "is_constant",
+    "is_sorted", "narrowed", "order_of", "ordered", "reordered",
 ]  # fmt: skip
