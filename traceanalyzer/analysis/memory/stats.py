@@ -25,7 +25,7 @@ class MemoryStats:
     other: int | None = metric(f"most bytes allocated outside of these{_NO_PHASES}", MEMORY, default=None)
     peak_phase: str | None = metric(f"the phase with the peak{_NO_PHASES}", text="own", default=None)
     growth_per_step: float | None = metric(
-        "growth of what is allocated at a step's end; null with fewer than three steady steps (five in a snapshot)",
+        "growth of what is allocated at a step's end; null with fewer than three steps (five in a snapshot)",
         MEMORY,
         default=None,
     )

@@ -27,7 +27,7 @@ from traceanalyzer.trace import I64, MemoryEvents
 from traceanalyzer.trace.distinct import distinct
 
 LEAST_STEPS = 3
-"""Steady steps that a slope needs."""
+"""Steps that a slope needs."""
 CLOSE = 0.2
 """Width of the range over the slope below which a level that grows without leftovers is believed."""
 OTHER = Role.NONE
@@ -131,17 +131,19 @@ def _filled(edges: list[int], labels: list[int], allocates: I64, steps: I64) -> 
 
 
 def _growth(timed: Timed, phases: Phases, events: MemoryEvents) -> Growth:
-    """What stays allocated at the ends of the steady steps. It is a leak where every one of them but the last, whose
-    results may still be in use, leaves something for good."""
+    """What stays allocated at the ends of the steady steps, of all where these are too few: what a first step makes
+    is there at its end. It is a leak where every one of them but the last, whose results may still be in use, leaves
+    something for good."""
     steps = timed.steps
-    ends = np.searchsorted(events.start, steps.host_end[steps.steady])
+    chosen = steps.steady if steps.steady_count >= LEAST_STEPS else slice(None)
+    ends = np.searchsorted(events.start, steps.host_end[chosen])
     if not steps.found or len(ends) < LEAST_STEPS:
         return UNKNOWN
     levels = _level(events)[ends]
     slope, low, high = slope_of(levels)
     piece = _lives(events)
     born, freed, size = piece
-    left = (freed == len(events)) & (born >= np.searchsorted(events.start, steps.host_start[steps.steady][0]))
+    left = (freed == len(events)) & (born >= np.searchsorted(events.start, steps.host_start[chosen][0]))
     step = np.searchsorted(ends, born[left], side="right")
     kept = np.bincount(step, size[left], len(ends) + 1)[: len(ends) - 1]
     leaks = kept.min() >= LEAST_BYTES and levels[-1] > levels[0]
