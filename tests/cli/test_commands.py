@@ -286,7 +286,7 @@ def test_a_scenario_of_ones_own_is_redacted(asked, run, monkeypatch):
 
     own = Prediction("AcmeModel=2", 1.0, 1.0, 1.0, 2.0, "AcmeModel 2 times faster")
     result = known(WhatIf, scenarios=[own], fidelity_error=0.0)
-    monkeypatch.setattr("traceanalyzer.report.kept_predictions.predictions", lambda *_, **__: result)
+    monkeypatch.setattr("traceanalyzer.report.scenarios.predictions", lambda *_, **__: result)
     out = run("whatif", "t.json", "--speedup", "AcmeModel=2", "--redact-name", "Acme", "--format", "json")[1]
     assert "Acme" not in out
     assert json.loads(out)["scenarios"][0]["basis"] == "name-2 2 times faster"

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import inspect
 import pkgutil
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 import traceanalyzer as ta
 import traceanalyzer.diagnosis.rules as room
 from traceanalyzer.diagnosis.diagnose import settle
+from traceanalyzer.diagnosis.draft import Draft
+from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.rules import RULES
 from traceanalyzer.diagnosis.selection import measured
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from traceanalyzer.trace import Bool
 
 SAMPLES = sorted(p for p in (Path(__file__).resolve().parents[2] / "sample_traces").iterdir() if p.is_dir())
-SIGNATURE = ("Measurements", "Bool")
+SIGNATURE = (Measurements, Bool)
 
 
 def is_rule(function: object, module: str) -> bool:
@@ -40,9 +40,9 @@ def functions() -> list[Callable[..., object]]:
 @pytest.mark.parametrize("rule", functions(), ids=lambda rule: rule.__name__)
 def test_every_rule_is_listed_and_has_the_one_signature(rule: Callable[..., object]) -> None:
     assert rule in RULES
-    parameters = inspect.signature(rule).parameters.values()
-    assert tuple(str(p.annotation) for p in parameters) == SIGNATURE
-    assert str(inspect.signature(rule).return_annotation) == "Iterator[Draft]"
+    signature = inspect.signature(rule, eval_str=True)
+    assert tuple(p.annotation for p in signature.parameters.values()) == SIGNATURE
+    assert signature.return_annotation == Iterator[Draft]
 
 
 def test_no_rule_stands_in_the_list_twice() -> None:

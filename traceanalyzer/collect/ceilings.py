@@ -59,7 +59,6 @@ def _product(name: str, side: int, device: str) -> float:
 
 
 def _seconds(run: Callable[[], object]) -> float:
-    """Median time of a run on the device."""
     import torch
 
     for _ in range(WARM_UPS):

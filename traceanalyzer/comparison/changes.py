@@ -140,7 +140,6 @@ def _from_to(group: Group, kind: str) -> str:
 
 
 def _names(parts: Iterable[StepPart]) -> str:
-    """The longest-running names, longest first."""
     time: dict[str, float] = {}
     for p in parts:
         time[name_of(p)] = time.get(name_of(p), 0.0) + p.ms

@@ -180,7 +180,6 @@ def _link(how: How, a: Iterable[StepPart], b: Iterable[StepPart]) -> Link:
 def _buckets(
     a: list[StepPart], b: list[StepPart], key: Callable[[StepPart], Hashable]
 ) -> list[tuple[list[StepPart], list[StepPart]]]:
-    """Parts of both sides with equal keys, in order."""
     found: dict[Hashable, tuple[list[StepPart], list[StepPart]]] = {}
     for index, side in enumerate((a, b)):
         for p in side:

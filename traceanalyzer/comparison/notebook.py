@@ -206,7 +206,6 @@ def as_frame(rows: Sequence[Any], row: type[Any]) -> pd.DataFrame:
 
 
 def _shown(name: str) -> str:
-    """What a frame calls a column."""
     return f"{name.removesuffix(NS)}_ms" if name.endswith(NS) else RENAMED.get(name, name)
 
 

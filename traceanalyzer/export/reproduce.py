@@ -21,8 +21,8 @@ TORCH_TYPES = {
 }  # fmt: skip
 """How `torch` spells the types of recorded inputs."""
 LISTS = ("TensorList", "GenericList")
-_QUALIFIED = re.compile(r"\w+::\w+")
-_BARE = re.compile(r"\b(?!inf\b|nan\b|True\b|False\b|None\b)[A-Za-z_][\w:.]*")
+_QUALIFIED = re.compile(r"\w{1,80}+::\w{1,200}+")
+_BARE = re.compile(r"\b(?!inf\b|nan\b|True\b|False\b|None\b)[A-Za-z_][\w:.]{0,200}+")
 _SCRIPT = '''"""{name} as recorded in {path}: {calls:g} calls per step{took}.
 
 {shapes}

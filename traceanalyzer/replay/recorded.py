@@ -237,7 +237,6 @@ def _waits(timed: Timed, rows: I64, chosen: I64) -> tuple[Bool, I64]:
 
 
 def _sending(linked: Linked) -> IntervalSet:
-    """Host time in calls of collectives."""
     ranges = linked.trace.host_ranges
     rows = texts_where(linked.trace.strings, CALLS.match)[ranges.name]
     return union(ranges.start[rows], ranges.end[rows])

@@ -342,7 +342,6 @@ def _group(f: dataclasses.Field[Any], value: Any) -> list[Fact]:
 
 
 def _phase(f: dataclasses.Field[Any], time: Any) -> Fact:
-    """A phase in a line."""
     waits = f", {figure(time.waits)} waits" if time.waits else ""
     return Fact(
         f.name, f"{figure(time.device_ms, 'ms')} GPU, {figure(time.host_ms, 'ms')} CPU{waits}", f.metadata["definition"]

@@ -1,14 +1,23 @@
-"""Predictions as a document: step times under each scenario, what each assumes, and why there is none of the others."""
+"""Predictions as a document: step times under each scenario, what each assumes, and why there is none of the others;
+and predictions that were kept.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+
+import msgspec
 
 from traceanalyzer.base.figures import digits
 from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.diagnosis.predictions import predictions
+from traceanalyzer.diagnosis.selection import Asked
+from traceanalyzer.ingest.cache.answers import answered_once
 from traceanalyzer.replay.whatif import Prediction, WhatIf
 from traceanalyzer.report.document import Document, Facts, Line, Part, Section, Table
 from traceanalyzer.report.json import dump
+from traceanalyzer.report.kept import question_of, text_of
 from traceanalyzer.report.printed import Printed, Result, Rows
 
 COLUMNS = [f.name for f in dataclasses.fields(Prediction) if f.name != "basis"]
@@ -96,3 +105,16 @@ class ScenariosPage(Result):
         if of.replayed_step_ms is None:
             text += ". The replay of the unchanged recording is too far from it: nothing is predicted"
         return " ".join([f"{text}.", *of.notes])
+
+
+_WHAT_IF = msgspec.json.Decoder(WhatIf)
+
+
+def kept_predictions(asked: Asked, speedups: Sequence[tuple[str, float]], bucket_mb: Sequence[float]) -> WhatIf:
+    """What the step would take under each scenario. Raises as `predictions` does."""
+
+    def make() -> WhatIf:
+        return predictions(asked.run, asked.selection, asked.knowledge, speedups=speedups, bucket_mb=bucket_mb)
+
+    question = question_of(asked, "whatif", list(speedups), list(bucket_mb))
+    return make() if question is None else answered_once(asked.run, question, make, text_of, _WHAT_IF.decode)

@@ -79,6 +79,5 @@ def _most_shared_first(present: Bool) -> Iterator[tuple[int, int, int]]:
 
 
 def _median(values: I64) -> tuple[int, float]:
-    """Median and robust standard deviation."""
     median = round(float(np.median(values)))
     return median, robust_sigma(values, median)

@@ -23,7 +23,6 @@ from traceanalyzer.cli.options import (
     top_option,
 )
 from traceanalyzer.cli.scope import Scope, amount_options, selection_options
-from traceanalyzer.ingest.side_files import COMPILED
 
 if TYPE_CHECKING:
     from traceanalyzer.report.model import Report
@@ -157,6 +156,8 @@ def _with_logs(run: Run, recordings: list[str], *, leave_out: bool) -> tuple[Run
 
 
 def _has_logs(recording: str) -> bool:
+    from traceanalyzer.ingest.side_files import COMPILED
+
     return (Path(recording).parent / COMPILED).is_dir()
 
 

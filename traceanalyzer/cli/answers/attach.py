@@ -13,13 +13,13 @@ import click
 from traceanalyzer.cli.options import limit_option, max_chars_option, redact_options
 
 if TYPE_CHECKING:
-    from traceanalyzer.report.github import Issue
+    from traceanalyzer.cli.io.github import Issue
     from traceanalyzer.report.model import Report
     from traceanalyzer.report.printed import Result
 
 
 def _issue(_: click.Context, __: click.Parameter, text: str) -> Issue:
-    from traceanalyzer.report.github import parse_issue
+    from traceanalyzer.cli.io.github import parse_issue
 
     try:
         return parse_issue(text)
@@ -83,9 +83,9 @@ def attach(
     --no-redact is given; look at the names of your kernels and modules, which stay. The comment fits GitHub's limit
     of 65,536 characters.
     """
+    from traceanalyzer.cli.io import github
     from traceanalyzer.cli.io.output import check_writable, write
     from traceanalyzer.cli.io.reports import report_named
-    from traceanalyzer.report import github
     from traceanalyzer.report.privacy.redact import redact as redacted
     from traceanalyzer.report.privacy.redact import redact_with
 

@@ -80,7 +80,6 @@ def _print(
     output: Output,
     **wanted: Any,
 ) -> None:
-    """Print the table of that name."""
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.cli.io.progress import working
     from traceanalyzer.cli.io.read import opened

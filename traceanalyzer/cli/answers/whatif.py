@@ -66,8 +66,7 @@ def whatif(
     wanted = [_speedup(text) for text in speedups]
     run = opened(paths)
     from traceanalyzer.diagnosis.selection import Asked
-    from traceanalyzer.report.kept_predictions import kept_predictions
-    from traceanalyzer.report.scenarios import ScenariosPage
+    from traceanalyzer.report.scenarios import ScenariosPage, kept_predictions
 
     with working("Replaying"):
         result = kept_predictions(Asked(run, *scope), wanted, bucket_mb)

@@ -45,12 +45,10 @@ def collect() -> None:
 
 
 def _count(name: str, default: int, text: str, *, least: int) -> Callable[[F], F]:
-    """An option that counts steps."""
     return click.option(name, type=click.IntRange(min=least), default=default, show_default=True, help=text)
 
 
 def _common(command: F) -> F:
-    """Options of every recorder."""
     options = [
         click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND..."),
         click.option("-o", "--output", metavar="DIR", help="Capture directory; by default capture-DATE-TIME."),

@@ -58,7 +58,6 @@ def between(before: Reading, after: Reading) -> dict[str, Any] | None:
 
 
 def _descendants(root: int, proc: Path) -> list[int]:
-    """The processes below this one."""
     found: list[int] = []
     waiting = [root]
     while waiting and len(found) < MOST_PROCESSES:

@@ -218,5 +218,4 @@ def keep_on_device(m: Measurements) -> Offer | None:
 
 
 def _bytes_a_step(tape: Tape, copies: Bool) -> float:
-    """What these copies move."""
     return float(tape.source.trace.device_ops.bytes[tape.row[copies]].sum()) / tape.steps

@@ -214,7 +214,6 @@ def _allowed(one: Read, rank: int | None) -> bool:
 
 
 def _numbers(name: str) -> dict[int | str, int]:
-    """The numbers of a name by where they stand."""
     every = [int(text) for text in re.findall(r"\d{1,9}", name)]
     found: dict[int | str, int] = {-i: number for i, number in enumerate(reversed(every), 1)}
     if match := NUMBERED.search(name):

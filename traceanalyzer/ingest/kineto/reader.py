@@ -59,7 +59,6 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
 
 
 def _read(path: Path, progress: Callable[[float], None] | None) -> tuple[KinetoFile, Rows, str]:
-    """The file's rows, and why it ended early, if it did."""
     found = read_in_parallel(path, progress)
     if found is not None:
         return *found, ""

@@ -235,7 +235,6 @@ class Rows:
         )
 
     def _launch_columns(self, args: list[Args]) -> dict[str, list[int]]:
-        """How the kernels were launched."""
         occupancy = [self._occupancies[text] for text in copied([a.occupancy_limits for a in args])]
         return {
             "blocks": self._sizes.of([a.grid for a in args]),
@@ -323,7 +322,6 @@ class Rows:
 
 
 def _memory(args: list[MemoryArgs]) -> dict[str, Any]:
-    """What the allocator's events say."""
     return {
         "device": [-1 if a.device_type == _CPU_DEVICE_TYPE else a.device for a in args],
         "bytes": [a.bytes for a in args],

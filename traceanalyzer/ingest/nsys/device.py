@@ -80,7 +80,6 @@ def _kernels(database: Database, strings: Strings, tally: Tally) -> list[Events]
 
 
 def _kernel_rows(rows: dict[str, I64]) -> Events:
-    """Kernels with the ids of their names."""
     name = np.where(rows["demangledName"] >= 0, rows["demangledName"], rows["shortName"])
     rows.update(_launch(rows))
     return _events(rows, DeviceOpKind.KERNEL, small(name))

@@ -79,7 +79,6 @@ class RangeNames:
         return is_operator[name] | (sequence >= 0)
 
     def _code(self, name: bytes) -> int:
-        """The code of a name."""
         if name not in self._codes:
             self._codes[name] = self._strings.code(name.decode("utf-8", "replace"))
         return self._codes[name]

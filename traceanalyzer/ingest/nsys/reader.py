@@ -60,7 +60,6 @@ def export(path: Path, target: Path) -> None:
 
 
 def _run(command: list[str]) -> bool:
-    """Whether the command succeeded."""
     try:
         done = subprocess.run(command, capture_output=True, timeout=_EXPORT_TIMEOUT_S, check=False)  # noqa: S603 no shell, and a program found on the user's own PATH
     except (OSError, subprocess.TimeoutExpired):
@@ -98,7 +97,7 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     with sqlite_file(path, export) as (file, there), open_database(file, str(path)) as database:
         if not _is_export(database):
             raise _damaged(path, there) if there < 1 else _foreign(path)
-        tables = Tables.read(database, progress or _ignore)
+        tables = Tables.read(database, progress or (lambda _: None))
         if not tables.processes():
             raise _damaged(path, there) if database.damaged or there < 1 else _nothing(path, tables.about, database)
         return make_traces(path, database, tables, there=there)
@@ -109,10 +108,6 @@ def _cuda_began(database: Database) -> bool:
     rows = database.integers("PROFILER_OVERHEAD", {"nameId": -1})["nameId"]
     names = database.texts(int(i) for i in distinct(rows) if i >= 0)
     return any(CUDA_BEGAN in name for name in names.values())
-
-
-def _ignore(share: float) -> None:
-    """Nobody watches the progress."""
 
 
 def _is_export(database: Database) -> bool:

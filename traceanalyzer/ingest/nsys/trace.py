@@ -112,7 +112,6 @@ def _ranks(
 
 
 def _trace(path: Path, rows: Tables, key: int, process: Process, known: Gpus, names: ThreadNames) -> Trace:
-    """The trace of one process."""
     lanes = _Threads(rows, key, names)
     devices, collected = _devices(rows, key, known), _collected(rows)
     messages, rows.nvtx.columns["collective"] = collectives(rows.nvtx, rows.payloads, key, rows.strings)
@@ -156,13 +155,11 @@ def _collected(rows: Tables) -> Collected:
 
 
 def _devices(rows: Tables, key: int, known: Gpus) -> tuple[Device, ...]:
-    """The GPUs that the process worked on."""
     used = distinct(rows.ops.columns["device"])
     return tuple(known.device(pid_of(key), int(ordinal)) for ordinal in used if ordinal >= 0)
 
 
 def _joined(parts: list[Columns], threads: list[I32]) -> Columns:
-    """The columns of ranges of several kinds."""
     columns: Columns = {"thread": joined(threads)}
     for name in ("kind", "name", "start", "end"):
         columns[name] = joined([part.pop(name) for part in parts])

@@ -246,7 +246,6 @@ class Events:
         self._span(_STAGES.get(stage, b""), name, (found.value(11), -1), (time, time + found.value(2)), carried)
 
     def _launch(self, raw: bytes) -> bytes:
-        """Grid, block and registers of a kernel."""
         parts = []
         for number, _, start, end in fields(raw):
             inner = Message(raw, start, end)
@@ -258,7 +257,6 @@ class Events:
         return b",".join(parts)
 
     def _sample(self, raw: bytes, time: int) -> None:
-        """Samples of a device's counters."""
         found = Message(raw)
         device, names = self._counters.get(found.value(4), (found.value(3), {}))
         for sample in [Message(raw, start, end) for number, _, start, end in fields(raw) if number == 2]:

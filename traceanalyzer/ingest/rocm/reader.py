@@ -43,7 +43,7 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     """
     head = head_of(path)
     if head.startswith(SQLITE_MAGIC):
-        traces = _of_database(path, progress or _ignore)
+        traces = _of_database(path, progress or (lambda _: None))
     elif is_json(head):
         traces = read_json(path, progress)
     else:
@@ -71,7 +71,3 @@ def _of_database(path: Path, progress: Callable[[float], None]) -> list[Trace]:
 
 def _refuse(path: Path, _: Path) -> None:
     raise UnreadableInputError(f"{path}: neither a database nor a compressed one")
-
-
-def _ignore(share: float) -> None:
-    """Nobody watches the progress."""

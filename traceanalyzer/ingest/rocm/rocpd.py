@@ -99,7 +99,6 @@ def _suffixes(database: Database) -> list[str]:
 
 
 def _processes(part: _Part, texts: Texts, tally: Tally) -> list[Recorded]:
-    """The rows of each process of a database."""
     events = part.database.integers(f"rocpd_event{part.suffix}", _EVENT)
     numbers, devices = _agents(part)
     ops = together([_kernels(part, events, numbers, texts), _copies(part, events, numbers, texts)])

@@ -134,7 +134,6 @@ def read_json(path: Path, progress: Callable[[float], None] | None) -> list[Trac
 
 
 def _recorded(process: _Process, texts: Texts, tally: Tally) -> Recorded:
-    """The rows of a process."""
     arrays = process.buffer_records
     tally.skipped += sum(len(rows) for name, rows in arrays.items() if name not in _READ)
     numbers, devices = _agents(process.agents)

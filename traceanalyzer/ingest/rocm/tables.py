@@ -179,7 +179,6 @@ def _copies(rows: Columns | None, numbers: Mapping[int, int], texts: Texts) -> C
 
 
 def _host(rows: Columns | None, kind: int = 0) -> Columns:
-    """Calls, or ranges of a kind."""
     if rows is None:
         return {}
     made = _times(rows) | {"name": rows["name"], "thread": rows["thread_id"]}

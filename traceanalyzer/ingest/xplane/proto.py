@@ -75,7 +75,6 @@ class _Reader:
         return Plane(name, lines, stats)
 
     def _name(self, start: int, end: int) -> tuple[int, str]:
-        """Id and name of an entry of a plane's metadata."""
         entry = {number: (value, a, b) for number, value, a, b in self.fields(start, end)}
         inner = {number: (a, b) for number, _, a, b in self.fields(*entry[2][1:])} if 2 in entry else {}
         return signed(entry.get(1, (0,))[0]), self.text(*inner.get(2, (0, 0)))
@@ -145,7 +144,6 @@ class _Events:
         return {key: tight(column if good.all() else column[good]) for key, column in columns.items()}
 
     def _of_stats(self, events: Fields, count: int) -> dict[str, I64]:
-        """The stats of the events, by name."""
         stats = events.take(events.number == _STAT)
         found, _ = fields_of(self._data, stats.start, stats.end)
         which = _looked_up(self._stats, _scattered(found, _ID, len(stats.message)))

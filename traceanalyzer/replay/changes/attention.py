@@ -223,5 +223,4 @@ def _multiplies(shapes: list[Shape]) -> bool:
 
 
 def _shapes(tape: Tape, op: int) -> list[Shape]:
-    """The shapes of the tensors of an op's operator."""
     return operators_of(tape.source.linked).of_rows(tape.source.roofline.row[tape.row[[op]]])[0].shapes

@@ -64,7 +64,6 @@ def sorts_of_few(joined: Joined) -> TopFew:
 
 
 def _first(one: Operator) -> Tensor | None:
-    """The first tensor of an operator."""
     return one.typed[0] if one.typed and isinstance(one.typed[0], Tensor) else None
 
 

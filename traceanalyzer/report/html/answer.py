@@ -83,7 +83,6 @@ def _budget_bar(report: Report) -> Markup | None:
 
 
 def _entry(share: Share) -> Iterator[str]:
-    """A line of the bar's legend."""
     yield tag("span", class_="key", style=f"background:{_colour(share)}", aria_hidden="true")
     meanings = {label(d.name): d.definition for d in definitions(Idle if share.within else Budget)}
     yield term(f"idle: {share.label}" if share.within else share.label, meanings.get(share.label, ""))

@@ -103,7 +103,6 @@ def _tools(several: Sequence[Timeline]) -> Markup:
 
 
 def _legend(several: Sequence[Timeline]) -> Markup:
-    """The colours, each with a box that hides its events."""
     used = sorted({code for one in several for code in distinct(one.events.category).tolist()})
     keys = [
         tag(

@@ -49,7 +49,6 @@ def _untitled(title: str, part: Part, weight: Weight = Weight.ADVICE) -> Section
 
 
 def _points(report: Report) -> list[str]:
-    """The answer in a list."""
     lines = [f"- **Culprit:** {prose(report.summary.culprit)}"] if report.summary.culprit else []
     lines.append(f"- **Step time:** {outline.step_sentence(report)}")
     if known := brief(report):

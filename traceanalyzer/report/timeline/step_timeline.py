@@ -185,7 +185,6 @@ def _critical_path(d: _Drawing) -> Iterator[_Part]:
 
 
 def _gaps(d: _Drawing) -> Iterator[_Part]:
-    """Idle gaps of each device, by cause."""
     gaps = d.m.causes.gaps
     rows = d.longest("idle gaps", np.arange(len(gaps)), gaps.start, gaps.end, MAX_GAPS)
     longest = rows[np.argsort(-gaps.duration[rows], kind="stable")[:EXPLAINED_GAPS]]
@@ -204,7 +203,6 @@ def _gaps(d: _Drawing) -> Iterator[_Part]:
 
 
 def _streams(d: _Drawing) -> Iterator[_Part]:
-    """Work of each stream of each device."""
     ops = d.m.trace.device_ops
     rows = d.longest("device ops", np.arange(len(ops)), ops.start, ops.end, MAX_DEVICE_OPS)
     category = np.where(

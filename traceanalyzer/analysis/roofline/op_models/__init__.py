@@ -11,7 +11,6 @@ from collections.abc import Callable
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.roofline.op_models import (
     attention,
-    collectives,
     convolution,
     elementwise,
     indexing,
@@ -24,7 +23,6 @@ from traceanalyzer.analysis.roofline.op_models import (
     pooling,
     reduction,
     softmax,
-    sorting,
 )
 from traceanalyzer.analysis.roofline.op_models.call import Call, Work
 from traceanalyzer.analysis.roofline.op_models.tensors import BOOL, Precision
@@ -217,9 +215,9 @@ MODELS = Models(
         **_aten("binary_cross_entropy", loss.compared(7.0)),
         **_aten("binary_cross_entropy_backward", loss.compared_backward(6.0)),
         # Sorting
-        **_aten("sort", sorting.sort),
-        **_aten("topk", sorting.topk),
-        **_aten("bucketize searchsorted", sorting.bucketize),
+        **_aten("sort", indexing.sort),
+        **_aten("topk", indexing.topk),
+        **_aten("bucketize searchsorted", indexing.bucketize),
         # Lists of tensors and fused optimizers
         **_aten(
             "_foreach_add _foreach_sub _foreach_mul _foreach_div _foreach_sqrt _foreach_pow _foreach_neg _foreach_abs"
@@ -237,7 +235,7 @@ MODELS = Models(
         **_aten("_fused_sgd", optimizer.sgd),
         **_aten("_fused_adagrad", optimizer.adagrad),
         # Communication
-        "record_param_comms": collectives.on_the_link,
+        "record_param_comms": layout.on_the_link,
     },
     composite={
         **_aten("linear", matmul.linear),

@@ -1,8 +1,11 @@
-"""Copies, casts, joins: what is read and written, no FLOPs. Views cost nothing and have no model."""
+"""What only moves: copies, casts, joins, and collectives (the bytes each rank moves over its link). No FLOPs; views
+cost nothing and have no model.
+"""
 
 from __future__ import annotations
 
-from traceanalyzer.analysis.roofline.op_models.call import Call, Work, read
+from traceanalyzer.analysis.names.collectives import bus_factor, collective_kind, element_bytes, message_bytes
+from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read
 
 
 def copy(call: Call) -> Work:
@@ -36,3 +39,16 @@ def pad(call: Call) -> Work:
     for position, size in enumerate(reversed(x.shape)):
         elements *= max(size + sum(amounts[2 * position : 2 * position + 2]), 0)
     return Work(0.0, read(x) + elements * x.dtype.bytes, x.dtype.precision)
+
+
+def on_the_link(call: Call) -> Work:
+    """`record_param_comms`: the message times the bus factor of nccl-tests (all-reduce 2·(n-1)/n, gathers (n-1)/n)."""
+    link = call.link
+    if link is None:
+        raise UnmodelledError("no record of a collective")
+    kind = collective_kind(link.name)
+    size = message_bytes(kind, link.in_elements, link.out_elements, link.group_size, element_bytes(link.dtype))
+    factor = bus_factor(kind, link.group_size)
+    if size < 0 or factor is None:
+        raise UnmodelledError("its size or its kind is not known")
+    return Work(0.0, size * factor)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.github_stand_in import FINE, URL, StandIn
 from traceanalyzer.base.errors import TraceAnalyzerError
-from traceanalyzer.report.github import Issue, comment_command, parse_issue, publish
+from traceanalyzer.cli.io.github import Issue, comment_command, parse_issue, publish
 
 
 @pytest.fixture
