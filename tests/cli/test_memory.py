@@ -89,6 +89,24 @@ def test_another_file_is_refused_in_one_line(tmp_path: Path) -> None:
 
 
 def test_operators_are_spoken_of_only_with_a_trace() -> None:
-    assert "Operators by memory" not in run(BASE)
-    assert "Operators by memory" not in run(BASE, "--redact")
-    assert "the trace has no allocator events" in " ".join(run(BASE, str(SAMPLES / "memory_bound")).split())
+    assert "Operators by memory" not in run(BASE, "--full")
+    assert "Operators by memory" not in run(BASE, "--redact", "--full")
+    assert "the trace has no allocator events" in " ".join(run(BASE, str(SAMPLES / "memory_bound"), "--full").split())
+
+
+@pytest.mark.parametrize("file", sorted(DATA.glob("*.snapshot.pickle.gz")), ids=lambda file: file.name)
+def test_the_answer_is_one_screen_and_analyze_has_one_too(file: Path) -> None:
+    text = run(str(file))
+    assert len(text.splitlines()) <= 24
+    assert "Next: traceanalyzer memory" in text
+    same = CliRunner().invoke(cli, ["analyze", str(file)], catch_exceptions=False).stdout
+    assert same.startswith("GPU MEMORY\n")
+    assert len(same.splitlines()) <= 24
+    assert len(run(str(file), "--full").splitlines()) > 24
+
+
+def test_the_headline_of_a_failure_is_what_frees_most() -> None:
+    assert "leaks 126 MiB per step (3.94 GiB of 5.88 GiB)" in " ".join(run(LEAK).split())
+    assert "125 MiB (131,072,000 bytes) did not fit in step 32" in " ".join(run(LEAK).split())
+    fragmented = " ".join(run(FRAGMENTED).split())
+    assert "Without fragmentation it fails 3 steps later, in step 9" in fragmented

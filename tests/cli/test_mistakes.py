@@ -155,11 +155,6 @@ def test_a_speedup_of_nothing_is_warned_of_with_names(here, run):
         ("model.pt", b"PK\x03\x04" + bytes(26) + b"archive/data.pkl" + bytes(40), "weights saved by torch.save"),
         ("old.pt", b"\x80\x02}q\x00.", "traceanalyzer memory FILE"),
         ("cut.json.gz", gzip.compress(b"{}", mtime=0)[:10], "damaged or empty; copy or record it again"),
-        (
-            "dedicated_log.txt",
-            b'V1121 21:38:16.518000 979 torch/_dynamo/utils.py:2126] {"chromium_event": {}}\n',
-            "traceanalyzer compile FILE",
-        ),
     ],
 )
 def test_other_files_of_a_project_are_told_what_they_are(here, run, name, content, said):

@@ -198,7 +198,9 @@ def test_a_capture_with_the_log_has_a_compile_part(tmp_path: Path) -> None:
     report = json.loads(result.output)
     assert report["compile"]["compile_s"] == 2.0
     assert [one["id"] for one in report["compile"]["findings"]] == ["graph-break"]
-    assert "graph-break" not in [one["id"] for one in report["findings"]]
+    (own,) = [one for one in report["findings"] if one["id"] == "graph-break"]
+    assert own["headroom_ms"] is None, "it is part of what the others have"
+    assert report["recommendations"][0]["remedy"] == "remove_graph_breaks"
 
 
 def test_compile_work_is_laid_onto_the_clock_of_the_trace(tmp_path: Path) -> None:
@@ -220,3 +222,19 @@ def test_the_environment_of_a_capture_asks_for_the_log_only_where_it_is_wanted(t
     plan = Plan(str(tmp_path))
     assert variables(plan) == {}
     assert variables(replace(plan, compile_log=True)) == {"TORCH_TRACE": str(tmp_path / "compile")}
+
+
+@pytest.mark.parametrize(("region", "found"), [("0/1", []), ("0/2", ["medium"]), ("0/7", ["high"])])
+def test_a_trace_alone_says_how_often_a_function_was_compiled(region: str, found: list[str], tmp_path: Path) -> None:
+    """The second compilation is PyTorch's own way to sizes that change; a third says that it did not help."""
+    trace = KinetoTrace()
+    for step in range(STEPS):
+        t = step * STEP_US
+        trace.step(step, t, STEP_US - 1)
+        trace.op(f"Torch-Compiled Region: {region}", t + 50, 800)
+        launch_and_run(trace, "triton_poi_fused_relu_0", t + 101)
+    result = CliRunner().invoke(cli, ["analyze", str(written(tmp_path, trace)), "--format", "json"])
+    report = json.loads(result.output)
+    assert [one["severity"] for one in report["findings"] if one["id"] == "recompilation"] == found
+    if found:
+        assert report["recommendations"][0]["remedy"] == "mark_dynamic"

@@ -215,3 +215,15 @@ def test_what_autograd_saves_on_the_host_stays_with_its_small_parts() -> None:
     assert left is not None
     assert left.duration.sum() / tape.steps == (100 + 100 + 2 + 2) * 1000, "products, the loss and a number"
     assert left.waits.sum() == tape.steps, "one, for the loss"
+
+
+@pytest.mark.parametrize(("us", "offered"), [(4000, True), (100, False)])
+def test_results_that_take_most_of_the_step_to_copy_can_stay(us: float, offered: bool) -> None:
+    def step(p: Program) -> None:
+        p.spend(20).launch(GEMM, 300)
+        within(p, "aten::to", lambda p: copy(p, us, CopyKind.DEVICE_TO_HOST, 1 << 26).sync())
+
+    left = step_us(program(step), "copy_less")
+    assert (left is not None) == offered
+    if left is not None:
+        assert 300 < left < 420

@@ -3,9 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tests.recorded import recording
 from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.cli import cli
 from traceanalyzer.ingest import load
 from traceanalyzer.report.build import build_report
 from traceanalyzer.report.model import Report
@@ -110,3 +112,11 @@ def test_what_pytorch_prints_today(tmp_path: Path) -> None:
     for event in averages:
         assert rows[event.key].calls == event.count
         assert rows[event.key].self_cpu_ms == pytest.approx(event.self_cpu_time_total / 1e3, rel=1e-3, abs=1e-6)
+
+
+@pytest.mark.parametrize("command", ["kernels", "ops"])
+def test_the_commands_of_operators_and_kernels_print_its_rows(command: str, tmp_path: Path) -> None:
+    (tmp_path / "t").write_text(table())
+    result = CliRunner().invoke(cli, [command, str(tmp_path / "t"), "--format", "csv"], catch_exceptions=False)
+    assert "aten::addmm" in result.stdout
+    assert "cudaLaunchKernel" in result.stdout

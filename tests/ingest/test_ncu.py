@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -171,3 +172,10 @@ def test_a_kernel_that_keeps_the_tensor_cores_busy_is_bound_by_arithmetic() -> N
     assert measure(b.build(), Knowledge(counters=(found,))).rated.roofline.bound.tolist() == [Bound.COMPUTE]
     other = KernelCounters("unheard_of", 16, 128, compute_share=0.8, memory_share=0.2, tensor_share=0.05)
     assert measure(b.build(), Knowledge(counters=(other,))).rated.roofline.bound.tolist() == [Bound.INSTRUCTIONS]
+
+
+def test_a_report_may_be_compressed(tmp_path: Path) -> None:
+    file = next((Path(__file__).parents[1] / "data" / "ncu").glob("*.csv"))
+    packed = tmp_path / f"{file.name}.gz"
+    packed.write_bytes(gzip.compress(file.read_bytes()))
+    assert read_counters(packed) == read_counters(file)

@@ -341,3 +341,46 @@ def test_the_collectors_own_logs_are_known_to_include_it(tmp_path):
 def test_little_data_time_is_not_worth_a_word(tmp_path):
     path = log(tmp_path, stamped(62, clock=False, form="[{i:04d}]: iter 50.0 ms, data 1.0 ms"))
     assert not any("include" in note for note in notes_of(path))
+
+
+def test_numbered_iterations(tmp_path):
+    path = tmp_path / "a.log"
+    path.write_text("".join(f"Iteration {i}: 12{i}.5 ms, data 3 ms\n" for i in range(4)))
+    steps = steps_of(path)
+    assert steps.step.tolist() == [0, 1, 2, 3]
+    assert steps.duration.tolist() == [120_500_000, 121_500_000, 122_500_000, 123_500_000]
+    assert steps.data.tolist() == [3_000_000] * 4
+
+
+PHASES = ("forward: 20.5 ms", "Backward time: 41 ms", "optimizer step: 3.5 ms", "data 5 ms")
+
+
+@pytest.mark.parametrize("separator", ["\n", ", "])
+def test_printed_phases_are_a_step_on_one_line_or_on_several(tmp_path, separator):
+    path = tmp_path / "phases.log"
+    path.write_text("".join(f"Epoch 1\n{separator.join(PHASES)}\n" for _ in range(4)))
+    steps = steps_of(path)
+    assert steps.duration.tolist() == [70_000_000] * 4
+    assert steps.forward.tolist() == [20_500_000] * 4
+    assert steps.backward.tolist() == [41_000_000] * 4
+    assert steps.optimizer.tolist() == [3_500_000] * 4
+    assert steps.data.tolist() == [5_000_000] * 4
+
+
+def test_a_total_stands_for_the_sum(tmp_path):
+    path = tmp_path / "phases.log"
+    path.write_text("forward: 20 ms, backward: 40 ms, total: 65 ms\n" * 3)
+    assert steps_of(path).duration.tolist() == [65_000_000] * 3
+
+
+def test_printed_memory_alone_and_beside_steps(tmp_path):
+    lines = "After forward - Allocated: 1.50 GB, Reserved: 2.00 GB\nAfter backward - Allocated: 512.0 MB\n"
+    path = tmp_path / "memory.log"
+    path.write_text(lines * 2)
+    (trace,) = read_timing_log(path)
+    assert trace.printed_memory[:2] == (("forward", 3 << 29, 2 << 30), ("backward", 512 << 20, None))
+    assert not (trace.step_timings.duration > 0).any()
+    path.write_text("".join(f"iter {i}0.0 ms\n{lines}" for i in range(1, 5)))
+    (trace,) = read_timing_log(path)
+    assert len(trace.printed_memory) == 8
+    assert trace.step_timings.duration.tolist() == [i * 10_000_000 for i in range(1, 5)]

@@ -19,6 +19,9 @@ OWN: Mapping[str, Text] = {"text": "own"}
 SENTENCE: Mapping[str, Text] = {"text": "sentence"}
 """The same as metadata of a field that needs no definition."""
 
+MEMORY = "bytes of GPU memory"
+"""The unit of figures that people are shown in GiB and MiB, as PyTorch's messages have them."""
+
 
 def metric(definition: str, unit: str = "", text: Text = "name", **options: Any) -> Any:
     """A dataclass field for a measured figure. `unit` is `ms`, `us`, `share`, `bytes`, `GB/s`, ... or empty; `text`

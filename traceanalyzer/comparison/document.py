@@ -18,6 +18,7 @@ from traceanalyzer.comparison.outline import (
     sections,
     waterfall_of,
 )
+from traceanalyzer.report.brief import brief
 from traceanalyzer.report.document import Bullets, Document, Drawing, Line, Part, Section, Table
 from traceanalyzer.report.html.pictures.standalone import Panel, standalone
 from traceanalyzer.report.html.timeline_section import SCRIPTS, explorer
@@ -26,7 +27,6 @@ from traceanalyzer.report.markdown.issue import render_markdown
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.printed import Printed, Result, Rows
 from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH
-from traceanalyzer.report.terminal.screen import brief
 from traceanalyzer.report.timeline.lanes import Timeline
 from traceanalyzer.report.timeline.several import joined
 

@@ -16,8 +16,10 @@ from typing import NamedTuple
 from traceanalyzer.analysis.groups.bounds import rated_share
 from traceanalyzer.analysis.groups.idle import main_detail
 from traceanalyzer.base.figures import digits
+from traceanalyzer.diagnosis.compile.measured import on_compile
 from traceanalyzer.diagnosis.finding import BottleneckClass, Summary
 from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.memory import headline as memory_headline
 from traceanalyzer.diagnosis.no_device import instead
 from traceanalyzer.diagnosis.profiled import profiled_summary
 from traceanalyzer.diagnosis.shares import Shares, missing_kernels, step_shares
@@ -77,6 +79,9 @@ def classify(m: Measurements, best: Iterable[BottleneckClass | None] = ()) -> Su
     """The verdict on a process; `best` are the classes of what there is most to win by, first the surest."""
     if m.trace.only_step_times:
         return timing_summary(m)
+    if m.trace.is_companion:
+        text = memory_headline(m.memory_of_devices) if m.trace.memory is not None else m.memo(on_compile)[0]
+        return Summary("inconclusive", 0.0, text, "recorded", None)
     if m.profiled is not None:
         return profiled_summary(m.profiled, m.trace.source)
     step_ms = m.step.step_ms if m.timed.steps.known else None

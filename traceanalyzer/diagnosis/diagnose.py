@@ -12,6 +12,7 @@ import numpy as np
 
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.classify import classify, too_few_ops
+from traceanalyzer.diagnosis.compile.measured import IN_EACH_STEP, on_compile
 from traceanalyzer.diagnosis.culprit import culprit
 from traceanalyzer.diagnosis.draft import Draft
 from traceanalyzer.diagnosis.finding import BottleneckClass, Finding, Recommendation, Severity, Summary
@@ -57,8 +58,12 @@ def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
     summary = classify(m, [_worth_most(advice), _largest(m, settled)])
     findings = _findings(m, settled, summary.bottleneck)
     advice = [] if summary.bottleneck == "inconclusive" else in_front(advice, summary.bottleneck)
-    apart = other_kind(summary, step_shares(m), advice[0] if advice else None, f"the {m.timed.steps.unit}")
-    across = [f"{f.title}." for f in findings if f.id == "straggler"]
+    found, compiling = m.memo(on_compile)[1:]
+    first = [one for one in compiling if one.id.startswith(IN_EACH_STEP)]
+    findings, advice = [*findings, *found], [*first, *advice, *(one for one in compiling if one not in first)]
+    whole = f"the {m.timed.steps.unit}"
+    apart = "" if first else other_kind(summary, step_shares(m), advice[0] if advice else None, whole)
+    across = [f"{f.title}." for f in findings if f.id in ("straggler", *IN_EACH_STEP)]
     headline = " ".join(text for text in (summary.headline, apart, *across) if text)
     return Diagnosis(replace(summary, headline=headline, culprit=culprit(m, summary.bottleneck)), findings, advice)
 

@@ -77,6 +77,11 @@ class Recommendation:
     predicted_peak_bytes: int | None = defined(
         "most bytes of GPU memory allocated with it; null where it is not about memory", "bytes", default=None
     )
+    predicted_reserved_bytes: int | None = defined(
+        "most bytes that the allocator reserves with it; null where it does not change them alone",
+        "bytes",
+        default=None,
+    )
     as_much_work: AsMuchWork | None = defined(
         "what it leads to where a step would do more work, as a larger batch does; null otherwise", default=None
     )

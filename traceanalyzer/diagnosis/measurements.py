@@ -14,7 +14,8 @@ from traceanalyzer.analysis.groups.seen_conditions import seen_conditions
 from traceanalyzer.analysis.groups.step_times import latency, recorded_regularity
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.linked import Knowledge, Linked
-from traceanalyzer.analysis.memory.stats import stats_of_events, stats_of_snapshot
+from traceanalyzer.analysis.memory.stats import stats_of_printed, stats_of_snapshot
+from traceanalyzer.analysis.memory.traced import TracedMemory, memory_of_events
 from traceanalyzer.analysis.phases.roles import find_phases, phase_times
 from traceanalyzer.analysis.phases.training import program_stats
 from traceanalyzer.analysis.ranks.compare import why_not_one_run
@@ -192,7 +193,12 @@ class Measurements(OfTimed):
         """GPU memory in single figures; None where none was recorded."""
         if self.memory_of_devices:
             return stats_of_snapshot(self.memory_of_devices)
-        return stats_of_events(self.trace.memory_events)
+        return self.traced_memory.stats if self.traced_memory else stats_of_printed(self.trace.printed_memory)
+
+    @cached_property
+    def traced_memory(self) -> TracedMemory | None:
+        """GPU memory as the trace alone tells; None without allocator events."""
+        return memory_of_events(self.timed, self.phases)
 
     op_memory = made(lambda m: op_memory(m.timed))
     """Operators by the GPU memory that they allocate; empty without allocator events."""

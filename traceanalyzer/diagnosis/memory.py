@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
+from traceanalyzer.analysis.memory.growth import Growth
 from traceanalyzer.analysis.memory.measure import MemoryOfDevice
 from traceanalyzer.analysis.memory.oom import Oom
 from traceanalyzer.analysis.memory.site import Site
+from traceanalyzer.analysis.memory.traced import TracedMemory
 from traceanalyzer.analysis.memory.whatif import Scenario
-from traceanalyzer.base.figures import metric
+from traceanalyzer.base.figures import MEMORY, digits, metric
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Finding, Recommendation, Severity
 
@@ -21,9 +24,25 @@ LEAST_HOLES = 256 << 20
 LARGE_SHARE = 0.1
 """Share of the peak from which one part of it is worth a finding of its own."""
 MAX_EVIDENCE = 6
-ADVISED = ("fused-optimizer", "set-to-none", "chunked-loss", "checkpoint")
+LEAST_GROWTH = 1e-4
+"""Growth a step, of the peak, below which a trace's is no finding: it doubles in ten thousand steps."""
+FAST_GROWTH = 1e-2
+"""The same from which it is of high severity: it doubles in a hundred."""
+MIB = 1 << 20
+ADVISED = ("fused-optimizer", "set-to-none", "chunked-loss", "checkpoint", "accumulate")
 """Scenarios that change the program alone, not the model's numbers, its batch or its machines: in this order where
 they are equal."""
+OOM_CAUSES = {
+    "fragmentation": "fragmentation",
+    "leak": "a leak",
+    "optimizer_state": "the optimizer state of the first step",
+    "large_allocation": "one large allocation",
+    "activations": "the activations of this batch",
+    "parameters": "the parameters",
+    "gradients": "the gradients",
+    "too_large": "what lives across steps",
+    "unknown": "what was allocated before the history begins",
+}
 OOM_TITLES = {
     "fragmentation": "Out of memory because of fragmentation: enough was free, in holes too small",
     "leak": "Out of memory because of a leak: allocations of one line are never freed",
@@ -46,7 +65,7 @@ class MemoryFinding:
     title: str = metric("the finding in a sentence", text="sentence")
     severity: Severity = metric("by its share of the peak", text="own")
     headroom_ms: float | None = metric("null: a snapshot says nothing of time", "ms")
-    headroom_bytes: int | None = metric("bytes that removing the cause would save at most", "bytes")
+    headroom_bytes: int | None = metric("bytes that removing the cause would save at most", MEMORY)
     device: int = metric("CUDA ordinal of the GPU")
     evidence: list[Evidence] = metric("what supports it")
 
@@ -60,14 +79,60 @@ class MemoryRecommendation:
     cls: BottleneckClass = metric("class of bottleneck of that finding", text="own")
     action: str = metric("what to do", text="sentence")
     device: int = metric("CUDA ordinal of the GPU")
-    predicted_peak_bytes: int = metric("most bytes allocated with it", "bytes")
-    predicted_reserved_bytes: int | None = metric("most bytes reserved with it; null where that is not known", "bytes")
-    saved_bytes: int = metric("bytes that the peak, or what is reserved, goes down by", "bytes")
+    predicted_peak_bytes: int = metric("most bytes allocated with it", MEMORY)
+    predicted_reserved_bytes: int | None = metric("most bytes reserved with it; null where that is not known", MEMORY)
+    saved_bytes: int = metric("bytes that the peak, or what is reserved, goes down by", MEMORY)
     predicted_step_ms: float | None = metric("step time with it; null without a trace, or where it is unknown", "ms")
     low_ms: float | None = metric("low end of that; null where it is unknown", "ms")
     high_ms: float | None = metric("high end of that; null where it is unknown", "ms")
     predicted_speedup: float | None = metric("step time before it over the one after it; null where it is unknown")
     basis: str = metric("how that was estimated", text="sentence")
+
+
+def headline(devices: Sequence[MemoryOfDevice]) -> str:
+    """The answer in a sentence or two."""
+    if not devices:
+        return "The snapshot holds no GPU memory."
+    failed = next((d for d in devices if d.oom is not None), None)
+    if failed is not None and failed.oom is not None:
+        return _out_of_memory(failed, failed.oom)
+    top = max(devices, key=lambda device: device.peak_bytes)
+    where = f" in the {top.peak_phase} phase" if top.peak_phase else ""
+    largest = max(top.at_peak, key=lambda name: top.at_peak[name])
+    text = (
+        f"{binary(top.peak_bytes)} allocated at the peak of GPU {top.device}{where}, "
+        f"{binary(top.at_peak[largest])} of it {largest.replace('_', ' ')}; {binary(top.reserved_bytes)} reserved."
+    )
+    growth = top.growth
+    if growth.verdict in GROWTHS and growth.bytes_per_step:
+        what = "Leaks" if growth.verdict == "leak" else "Grows by"
+        site = f" at {growth.sites[0].site}" if growth.sites else ""
+        text += f" {what} {binary(growth.bytes_per_step)} per step{site}."
+    return text
+
+
+def _out_of_memory(device: MemoryOfDevice, oom: Oom) -> str:
+    """Why it ran out, by what frees most; then what was asked for, and how long it would have gone on otherwise."""
+    growth, culprit = device.growth, oom.culprits[0].site if oom.culprits else ""
+    if oom.verdict == "leak" and growth.bytes_per_step:
+        held = f"{binary(oom.leaked_bytes)} of {binary(oom.usable_bytes)}"
+        cause = f": {culprit or 'a line'} leaks {binary(growth.bytes_per_step)} per step ({held})"
+    else:
+        cause = f" because of {OOM_CAUSES[oom.verdict]}" + (f", most of it {culprit}" if culprit else "")
+    when = "" if oom.step is None else f" in step {oom.step}"
+    asked = f"{binary(oom.requested_bytes)} ({oom.requested_bytes:,} bytes)"
+    text = f"Out of memory on GPU {device.device}{cause}. {asked} did not fit{when}; "
+    text += f"the largest hole was {binary(oom.largest_free_block_bytes)}."
+    if oom.steps_left is not None:
+        step = "" if oom.step is None else f", in step {oom.step + oom.steps_left}"
+        text += f" Without fragmentation it fails {oom.steps_left:,} steps later{step}."
+    return text
+
+
+def binary(size: float) -> str:
+    """Bytes as PyTorch's messages have them."""
+    unit = max(0, min(int(math.log2(size)) // 10, 4)) if size >= 1 else 0
+    return f"{digits(size / 2 ** (10 * unit))} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[unit]}"
 
 
 def findings_of(devices: Sequence[MemoryOfDevice]) -> list[MemoryFinding]:
@@ -86,7 +151,7 @@ def _of_device(device: MemoryOfDevice) -> Iterator[MemoryFinding]:
         scenario = scenarios.get(cured_by)
         gain = device.peak_bytes - scenario.peak_bytes if scenario else 0
         if scenario and gain >= LEAST_GAIN * device.peak_bytes:
-            without = Evidence("peak predicted", scenario.peak_bytes, "bytes", scenario.change)
+            without = Evidence("peak predicted", scenario.peak_bytes, MEMORY, scenario.change)
             yield _finding(device, id_, title, gain, [_peak(device), without, *_parts(device, _PARTS.get(id_, ()))])
     activations = device.at_peak["activations"]
     if activations >= LARGE_SHARE * device.peak_bytes:
@@ -96,7 +161,7 @@ def _of_device(device: MemoryOfDevice) -> Iterator[MemoryFinding]:
         )
     before = device.at_peak["before_recording"]
     if before >= LARGE_SHARE * device.peak_bytes:
-        evidence = [Evidence("before recording", before, "bytes", "of the peak, without a stack")]
+        evidence = [Evidence("before recording", before, MEMORY, "of the peak, without a stack")]
         yield _finding(
             device, "memory-before-recording", "Much was allocated before the recording began", None, evidence
         )
@@ -124,12 +189,12 @@ def _finding(
 
 def _peak(device: MemoryOfDevice) -> Evidence:
     where = f"in the {device.peak_phase} phase" if device.peak_phase else "over the recorded history"
-    return Evidence("peak allocated", device.peak_bytes, "bytes", where)
+    return Evidence("peak allocated", device.peak_bytes, MEMORY, where)
 
 
 def _parts(device: MemoryOfDevice, categories: Sequence[str]) -> list[Evidence]:
     sites = [site for site in device.sites if site.category in categories]
-    return [Evidence(site.category.replace("_", " "), site.bytes, "bytes", _place(site)) for site in sites]
+    return [Evidence(site.category.replace("_", " "), site.bytes, MEMORY, _place(site)) for site in sites]
 
 
 def _place(site: Site) -> str:
@@ -140,12 +205,12 @@ def _place(site: Site) -> str:
 def _oom(device: MemoryOfDevice, oom: Oom) -> MemoryFinding:
     under = "the limit that was set" if oom.is_limited else "the GPU"
     evidence = [
-        Evidence("asked for", oom.requested_bytes, "bytes", oom.site or "no stack"),
-        Evidence("largest hole", oom.largest_free_block_bytes, "bytes", "in the reserved segments"),
-        Evidence("inactive", oom.inactive_bytes, "bytes", f"of {oom.reserved_bytes:,} bytes reserved"),
-        Evidence("usable", oom.usable_bytes, "bytes", f"at most, under {under}"),
-        Evidence("missing", oom.missing_bytes, "bytes", "without any fragmentation"),
-        *(Evidence(f"held: {c.category.replace('_', ' ')}", c.bytes, "bytes", c.site) for c in oom.culprits),
+        Evidence("asked for", oom.requested_bytes, MEMORY, oom.site or "no stack"),
+        Evidence("largest hole", oom.largest_free_block_bytes, MEMORY, "in the reserved segments"),
+        Evidence("inactive", oom.inactive_bytes, MEMORY, f"of {oom.reserved_bytes:,} bytes reserved"),
+        Evidence("usable", oom.usable_bytes, MEMORY, f"at most, under {under}"),
+        Evidence("missing", oom.missing_bytes, MEMORY, "without any fragmentation"),
+        *(Evidence(f"held: {c.category.replace('_', ' ')}", c.bytes, MEMORY, c.site) for c in oom.culprits),
     ]
     return MemoryFinding(
         f"oom-{oom.verdict.replace('_', '-')}", "memory", OOM_TITLES[oom.verdict], "high", None,
@@ -155,22 +220,56 @@ def _oom(device: MemoryOfDevice, oom: Oom) -> MemoryFinding:
 
 def _growth(device: MemoryOfDevice) -> Iterator[MemoryFinding]:
     growth = device.growth
-    if growth.verdict not in ("leak", "growth") or growth.bytes_per_step is None:
-        return
-    evidence = [
-        Evidence("growth", round(growth.bytes_per_step), "bytes", f"a step, over {growth.steps:,} steps"),
+    if growth.verdict in ("leak", "growth"):
+        kept = sum(site.live_bytes for site in growth.sites)
+        yield _finding(device, *GROWTHS[growth.verdict], kept, _growing(growth))
+
+
+GROWTHS = {
+    "leak": ("memory-leak", "Memory leaks: a line's allocations pile up step by step"),
+    "growth": ("memory-growth", "A tensor grows from step to step"),
+}
+
+
+def _growing(growth: Growth) -> list[Evidence]:
+    per_step = round(growth.bytes_per_step or 0.0)
+    return [
+        Evidence("growth", per_step, MEMORY, f"a step, over {growth.steps:,} steps"),
         *(
-            Evidence(
-                "of it", round(site.bytes_per_step), "bytes", f"{site.site}, {site.allocations_per_step:g} more a step"
-            )
-            for site in growth.sites
+            Evidence("of it", round(s.bytes_per_step), MEMORY, f"{s.site}, {s.allocations_per_step:g} more a step")
+            for s in growth.sites
         ),
     ]
-    kept = sum(site.live_bytes for site in growth.sites)
+
+
+def _against_growth(growth: Growth) -> tuple[str, str]:
+    """Remedy and what to do."""
+    site = growth.sites[0].site if growth.sites else "the growing line"
     if growth.verdict == "leak":
-        yield _finding(device, "memory-leak", "Memory leaks: a line's allocations pile up step by step", kept, evidence)
-    else:
-        yield _finding(device, "memory-growth", "A tensor grows from step to step", kept, evidence)
+        return "free_tensors", f"keep no tensor of {site} across steps: store .item() or .detach().cpu()"
+    return (
+        "avoid_allocations",
+        f"allocate what grows at {site} once, at its final size, and write into it: torch.cat copies all of it in each "
+        "step, and holds it twice meanwhile",
+    )
+
+
+def of_a_trace(traced: TracedMemory, capacity: int | None) -> tuple[list[Finding], list[Recommendation]]:
+    """What grows in a trace without a snapshot, and the remedy. `capacity` is the GPU's, bytes."""
+    growth, peak, per_step = traced.growth, traced.stats.peak or 0, traced.growth.bytes_per_step or 0.0
+    if growth.verdict not in GROWTHS or per_step < LEAST_GROWTH * peak:
+        return [], []
+    id_, title = GROWTHS[growth.verdict]
+    evidence = _growing(growth)
+    if capacity and capacity > peak:
+        evidence.append(Evidence("steps until the GPU is full", int((capacity - peak) / per_step), "", "at this rate"))
+    severity: Severity = "high" if per_step >= FAST_GROWTH * peak else "medium"
+    remedy, action = _against_growth(growth)
+    basis = f"no growth of {per_step / MIB:,.3g} MiB per step; what one step needs stays"
+    return (
+        [Finding(id_, "memory", title, severity, None, evidence[:MAX_EVIDENCE])],
+        [Recommendation(id_, "memory", action, None, None, basis, remedy)],
+    )
 
 
 def _fragmentation(device: MemoryOfDevice) -> Iterator[MemoryFinding]:
@@ -181,10 +280,10 @@ def _fragmentation(device: MemoryOfDevice) -> Iterator[MemoryFinding]:
     ):
         return
     evidence = [
-        Evidence("reserved", held.reserved_bytes, "bytes", f"at the {held.at}"),
-        Evidence("inactive in segments in use", holes, "bytes", "cannot be given back"),
-        Evidence("largest hole", held.largest_free_block_bytes, "bytes", "what fits without a new segment"),
-        *(Evidence("pinned by", pin.inactive_bytes, "bytes", f"{pin.site} ({pin.category})") for pin in held.pins),
+        Evidence("reserved", held.reserved_bytes, MEMORY, f"at the {held.at}"),
+        Evidence("inactive in segments in use", holes, MEMORY, "cannot be given back"),
+        Evidence("largest hole", held.largest_free_block_bytes, MEMORY, "what fits without a new segment"),
+        *(Evidence("pinned by", pin.inactive_bytes, MEMORY, f"{pin.site} ({pin.category})") for pin in held.pins),
     ]
     yield _finding(device, "memory-fragmentation", "Holes in segments in use cannot be given back", holes, evidence)
 
@@ -203,7 +302,7 @@ def in_a_report(devices: Sequence[MemoryOfDevice]) -> tuple[list[Finding], list[
     advice = [
         Recommendation(
             a.id.removesuffix(f"-{a.remedy}"), a.cls, a.action, None, None, a.basis, a.remedy,
-            predicted_peak_bytes=a.predicted_peak_bytes,
+            predicted_peak_bytes=a.predicted_peak_bytes, predicted_reserved_bytes=a.predicted_reserved_bytes,
         )
         for a in recommendations_of(devices)
     ]  # fmt: skip
@@ -215,6 +314,7 @@ _AGAINST = {
     "set-to-none": "memory-kept-gradients",
     "chunked-loss": "memory-large-loss",
     "checkpoint": "memory-activations",
+    "accumulate": "memory-activations",
 }
 
 
@@ -231,15 +331,14 @@ def _advice(device: MemoryOfDevice, forward_ms: float | None, step_ms: float | N
             if against.startswith("oom") or less >= max(FRAGMENTED * device.reserved_bytes, LEAST_HOLES):
                 yield _recommendation(device, scenario, against, less, None, None)
     growth = device.growth
-    if growth.verdict == "leak" and growth.sites:
-        kept = sum(
-            site.live_bytes - round(site.bytes_per_step) for site in growth.sites if site.allocations_per_step > 0
-        )
+    if growth.verdict in GROWTHS and growth.sites:
+        kept = sum(site.live_bytes - round(site.bytes_per_step) for site in growth.sites)
+        remedy, action = _against_growth(growth)
         yield MemoryRecommendation(
-            "memory-leak-free_tensors", "free_tensors", "memory",
-            f"keep no tensor of {growth.sites[0].site} across steps: store .item() or .detach().cpu()",
+            f"{GROWTHS[growth.verdict][0]}-{remedy}", remedy, "memory", action,
             device.device, device.peak_bytes - max(kept, 0), None, max(kept, 0), None, None, None, None,
-            "what the growing lines hold at the end, less one step's",
+            "what the growing lines hold at the end, less one step's" if growth.verdict == "leak" else
+            "room for what the recording ends with: one copy in place of two",
         )  # fmt: skip
 
 

@@ -10,9 +10,13 @@ from traceanalyzer.base.figures import digits
 from traceanalyzer.diagnosis.finding import Summary
 from traceanalyzer.diagnosis.measurements import Measurements
 
-INPUT_SHARE = 0.2
-"""Above this share of the iteration, waiting for data is an input bottleneck. A loader that keeps up costs a few
-percent (taking a batch from its queue), and a fifth of the step is more than most remedies elsewhere bring."""
+INPUT_SHARE = 1 / 6
+"""Above this share of the step, which is a fifth of the iteration without its data, waiting for data is an input
+bottleneck. A loader that keeps up costs a few percent (taking a batch from its queue)."""
+DRIFT_SHARE = 0.05
+"""A smaller trend is that of clocks and temperature."""
+OUTLIER_SHARE = 0.01
+"""Outliers that cost less of the time are within the spread of steps."""
 INPUT_CONFIDENCE = 0.5
 """At the threshold. The host may wait for data while the GPU still works, which a log does not show."""
 MAX_CONFIDENCE = 0.8
@@ -31,9 +35,22 @@ def timing_summary(m: Measurements) -> Summary:
         confidence = INPUT_CONFIDENCE + (MAX_CONFIDENCE - INPUT_CONFIDENCE) * min(stats.data_share, 1.0)
         text = f"Input-bound: the step ({digits(m.mean_step_ms)} ms) waits {stats.data_share:.0%} of its time for data."
         return Summary("input", round(confidence, 2), text, "recorded", m.mean_step_ms)
-    data = "" if stats.data_share is None else f", {stats.data_share:.0%} of it waiting for data"
-    text = f"Inconclusive: a step takes {digits(m.mean_step_ms)} ms{data}; step times alone do not tell why. {FIND_OUT}"
+    loader = "" if stats.data_share is None else f"; not the data loader ({stats.data_share:.0%})"
+    text = f"{_steps(m, stats)}{loader}. Step times alone do not tell why. {FIND_OUT}"
     return Summary("inconclusive", 0.0, text, "recorded", m.mean_step_ms if m.timed.steps.found else None)
+
+
+def _steps(m: Measurements, stats: TimingStats) -> str:
+    """What the steps take, with what sets some of them apart."""
+    if stats.slow_steps_share is not None and stats.fast_mode_ms is not None and stats.slow_mode_ms is not None:
+        times = f"{digits(stats.fast_mode_ms)} or {digits(stats.slow_mode_ms)} ms"
+        return f"Steps take {times} ({stats.slow_steps_share:.0%} slow)"
+    if stats.outlier_excess_share >= OUTLIER_SHARE and stats.median_ms is not None:
+        slow = f"{stats.outliers} of {stats.steps} take much longer ({stats.outlier_excess_share:.0%} of the time)"
+        return f"Steps take {digits(stats.median_ms)} ms, and {slow}"
+    timed = {"forward": stats.forward_ms, "backward": stats.backward_ms, "optimizer": stats.optimizer_ms}
+    phases = ", ".join(f"{name} {digits(time)}" for name, time in timed.items() if time is not None)
+    return f"A step takes {digits(m.mean_step_ms)} ms" + (f" ({phases} ms)" if phases else "")
 
 
 def _throughput(stats: TimingStats | None) -> str:

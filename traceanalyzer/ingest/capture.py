@@ -47,14 +47,37 @@ class Environment(NamedTuple):
 
 
 def join(run: Run) -> Run:
-    """The run with its timing logs and what lies beside its recordings. A run of timing logs alone stays as it is."""
+    """The run with its timing logs, and what lies beside its recordings or is given with them. A run of timing logs
+    alone stays as it is, and so does one of snapshots; logs of torch.compile alone are one."""
+    given = [trace for trace in run.traces if trace.is_companion]
     logs = [trace for trace in run.traces if trace.only_step_times]
-    recordings = [trace for trace in run.traces if not trace.only_step_times]
+    recordings = [trace for trace in run.traces if not (trace.only_step_times or trace.is_companion)]
     environments: dict[Path, Environment] = {}
     if not recordings:
-        return replace(run, traces=tuple(_with_neighbours(log, environments) for log in logs))
-    joined = [_with_log(_with_neighbours(trace, environments), logs) for trace in recordings]
-    return replace(run, traces=tuple(joined), logs=tuple(logs))
+        made = [_with_neighbours(log, environments) for log in logs]
+    else:
+        made = [_with_log(_with_neighbours(trace, environments), logs) for trace in recordings]
+    traces, more = with_companions(made, given) if given else (made, ())
+    return replace(run, traces=tuple(traces), logs=(*(logs if recordings else ()), *more))
+
+
+def with_companions(traces: list[Trace], given: list[Trace]) -> tuple[list[Trace], tuple[Trace, ...]]:
+    """The traces with the snapshot of their rank and all logs of torch.compile, and those that were joined. Without
+    traces the snapshots are, without these the logs."""
+    compiled = [trace for trace in given if trace.compile_logs]
+    every = tuple(log for trace in compiled for log in trace.compile_logs)
+    snapshots = [trace for trace in given if not trace.compile_logs]
+    alone = not traces
+    made = traces or snapshots or compiled[:1]
+    left = [trace for trace in given if trace not in made]
+    joined = [trace if alone else _with_snapshot(trace, snapshots) for trace in made]
+    return [replace(trace, compile_logs=every) for trace in joined], tuple(left)
+
+
+def _with_snapshot(trace: Trace, snapshots: list[Trace]) -> Trace:
+    """The trace with the snapshot of its rank; the only one of a run with one trace is its own."""
+    mine = [one for one in snapshots if one.rank == trace.rank or None in (one.rank, trace.rank)]
+    return replace(trace, memory=mine[0].memory) if len(mine) == 1 else trace
 
 
 def _with_log(trace: Trace, logs: list[Trace]) -> Trace:

@@ -28,9 +28,14 @@ class Format(Protocol):
         """A trace for each process recorded; `progress` is called with the share done, 0 to 1."""
 
 
-FORMATS = ("kineto", "pftrace", "xplane", "unitrace", "proton", "rocm", "nsys", "timing", "key_averages")
+FORMATS = (
+    "kineto", "pftrace", "xplane", "unitrace", "proton", "rocm", "nsys", "memory", "torch_log", "timing",
+    "key_averages",
+)  # fmt: skip
 """Packages and modules of this one, each imported when those before it did not recognise a file, and not sooner."""
-NAMED_ALONE = "key_averages"
+COMPANIONS = ("memory", "torch_log")
+"""Looked for in a folder that holds nothing else: in a capture they lie beside the recording that they go with."""
+NAMED_ALONE = ("key_averages", *COMPANIONS)
 """Read where the file itself is named: in a folder it lies beside the recording that it was printed from."""
 
 
@@ -65,7 +70,19 @@ def is_recording(path: Path, pattern: str | None = None) -> bool:
     except UnreadableInputError:
         return False
     repeats = getattr(found, "repeats", None)
-    return not getattr(found, "__name__", "").endswith(f".{NAMED_ALONE}") and not (repeats and repeats(path))
+    return _name_of(found) not in NAMED_ALONE and not (repeats and repeats(path))
+
+
+def is_companion(path: Path) -> bool:
+    """Whether the file is a memory snapshot or a log of torch.compile."""
+    try:
+        return _name_of(detect(path)) in COMPANIONS
+    except UnreadableInputError:
+        return False
+
+
+def _name_of(found: Format) -> str:
+    return str(getattr(found, "__name__", "")).rpartition(".")[2]
 
 
 def _first_bytes(path: Path) -> bytes:

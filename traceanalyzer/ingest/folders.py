@@ -26,7 +26,7 @@ from traceanalyzer.base.parallel.memory import free_bytes, most_at_once
 from traceanalyzer.base.reading import reading, reading_as
 from traceanalyzer.ingest.cache.models import kept_traces
 from traceanalyzer.ingest.capture import is_neighbour
-from traceanalyzer.ingest.detect import is_recording
+from traceanalyzer.ingest.detect import is_companion, is_recording
 from traceanalyzer.ingest.foreign import SQLITE_MAGIC
 from traceanalyzer.ingest.stream import text_bytes
 from traceanalyzer.trace import Trace
@@ -42,12 +42,11 @@ _DIGITS = re.compile(r"\d+")
 
 
 def recordings_in(folder: Path, pattern: str | None = None) -> list[Path]:
-    """The recordings that lie in a folder itself, by name. Raises OSError."""
-    return [
-        file
-        for file in sorted(folder.iterdir())
-        if file.is_file() and not is_neighbour(file) and is_recording(file, pattern)
-    ]
+    """The recordings that lie in a folder itself, else its snapshots and logs of torch.compile, by name. Raises
+    OSError."""
+    files = [file for file in sorted(folder.iterdir()) if file.is_file()]
+    found = [file for file in files if not is_neighbour(file) and is_recording(file, pattern)]
+    return found or list(filter(is_companion, files))
 
 
 def broken_in(folder: Path, recordings: Sequence[Path]) -> list[Path]:

@@ -21,7 +21,6 @@ _MAGIC = (
       for protocol in range(2, 6)),
 )  # fmt: skip
 _CHECKPOINT = re.compile(rb"PK\x03\x04.{20,60}data\.pkl", re.DOTALL)
-_COMPILE_LOG = re.compile(rb"[VIWE]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ torch/[^\n]*\] \{")
 _PAGE = re.compile(rb"(?:<\?xml[^>]*>\s*)?<(?:!doctype html|html|head)\b", re.IGNORECASE)
 _REFUSAL = re.compile(
     rb'\{\s*"(?:message|error|detail|errors?)"\s*:\s*(?:\{[^}]{0,200}?"message"\s*:\s*)?"([^"]{1,80})'
@@ -77,8 +76,6 @@ def _known(head: bytes) -> str:
         )
     if _CHECKPOINT.match(head):
         return f"weights saved by torch.save, not a recording; {EXPECTED}"
-    if _COMPILE_LOG.match(head):
-        return "what torch.compile logged (TORCH_TRACE); `traceanalyzer compile FILE` reads it"
     for magic, said in _MAGIC:
         if head.startswith(magic):
             return said

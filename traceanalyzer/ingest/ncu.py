@@ -15,9 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from traceanalyzer.base.errors import UnreadableInputError
-from traceanalyzer.base.files import note_read, read_whole
-from traceanalyzer.base.limits import limits
+from traceanalyzer.base.files import note_read
+from traceanalyzer.base.limits import MIB, limits
 from traceanalyzer.ingest.side_files import figure
+from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.trace.kernel_counters import KernelCounters
 
 EXPORT_SECONDS = 600
@@ -96,7 +97,13 @@ def read_counters(path: Path) -> list[KernelCounters]:
 
 
 def _lines_of(path: Path) -> list[str]:
-    return read_whole(path, limits().report).decode("utf-8-sig", "replace").splitlines()
+    data, most = bytearray(), limits().report
+    with open_stream(path) as stream:
+        while len(data) <= most and (piece := stream.read()):
+            data += piece
+    if len(data) > most:
+        raise UnreadableInputError(f"{path}: larger than {most // MIB} MiB; raise --limit report=BYTES")
+    return data.decode("utf-8-sig", "replace").splitlines()
 
 
 def _exported(path: Path) -> list[str]:

@@ -93,11 +93,14 @@ def _diagnosis_and_path(m: Measurements) -> tuple[Diagnosis, tuple[PathTime | No
 
 
 def _on_memory(m: Measurements) -> tuple[list[Finding], list[Recommendation]]:
-    if not m.memory_of_devices:
+    traced = None if m.memory_of_devices else m.traced_memory
+    if not m.memory_of_devices and traced is None:
         return [], []
-    from traceanalyzer.diagnosis.memory import in_a_report
+    from traceanalyzer.diagnosis.memory import in_a_report, of_a_trace
 
-    return in_a_report(m.memory_of_devices)
+    if traced is None:
+        return in_a_report(m.memory_of_devices)
+    return of_a_trace(traced, next((d.memory_bytes for d in m.trace.devices if d.id == m.timed.device), None))
 
 
 def _input(trace: Trace) -> Input:
@@ -203,40 +206,57 @@ def _unreadable(failures: Sequence[Failure]) -> str:
 
 
 def _notes(run: Run, m: Measurements) -> list[str]:
-    steps, collected = m.timed.steps, m.trace.collected
     notes = [_unreadable(run.failures)] if run.failures else []
     if m.profiled is not None:
         return [*notes, *profiled_notes(m.profiled)]
-    notes += recording_notes(m)
+    if m.trace.is_companion:
+        return [*notes, *m.trace.health.notes]
+    return [*notes, *_out_of_memory(m), *_step_notes(m), *_device_notes(m)]
+
+
+def _out_of_memory(m: Measurements) -> Iterator[str]:
+    if any(device.oom for device in m.memory_of_devices):
+        from traceanalyzer.diagnosis.memory import headline
+
+        yield headline(m.memory_of_devices)
+
+
+def _step_notes(m: Measurements) -> Iterator[str]:
+    """Which steps there are, and which are left out."""
+    steps = m.timed.steps
+    yield from recording_notes(m)
     if steps.warmup:
-        notes.append(f"{steps.warmup} slow leading step{'s' * (steps.warmup > 1)} left out as warm-up.")
+        yield f"{steps.warmup} slow leading step{'s' * (steps.warmup > 1)} left out as warm-up."
     if steps.incomplete:
-        notes.append(
+        yield (
             f"The recording is cut off: {steps.incomplete} step{'s' * (steps.incomplete > 1)} at its ends miss"
             f"{'es' * (steps.incomplete == 1)} GPU work and {'are' if steps.incomplete > 1 else 'is'} left out."
         )
     if m.program is not None and m.program.skipped_optimizer_steps:
-        notes.append(
+        yield (
             f"{m.program.skipped_optimizer_steps} of {steps.steady_count} steps skipped their optimizer: "
             "the GradScaler met infinite gradients. Such a step is shorter than one that learns."
         )
-    if m.memory_of_devices:
-        from traceanalyzer.report.memory.build import headline
 
-        notes.append(f"Memory: {headline(m.memory_of_devices)} `traceanalyzer memory` has the ledger and the remedies.")
-    if m.timed.device is None:
-        notes.append("The recording holds no GPU work: nothing is said about the GPU.")
-    elif not collected.api:
-        notes.append("API calls were not recorded: launches, waits and the causes of idle time cannot be told.")
-    notes += _roofline_notes(m)
+
+def _device_notes(m: Measurements) -> Iterator[str]:
+    """What is known of the GPU's work and of the step without the profiler."""
+    if m.trace.only_step_times:
+        yield from m.trace.health.notes
+    elif m.timed.device is None:
+        yield "The recording holds no GPU work: nothing is said about the GPU."
+    elif not m.trace.collected.api:
+        yield "API calls were not recorded: launches, waits and the causes of idle time cannot be told."
+    yield from _roofline_notes(m)
     if not m.trace.only_step_times:
-        notes += [*([note] if (note := profiler_note(m)) else []), *_unprofiled_notes(m), *_left_out_notes(m)]
+        yield from [note] if (note := profiler_note(m)) else []
+        yield from _unprofiled_notes(m)
+        yield from _left_out_notes(m)
     if missing_kernels(m) > NOTED_MISSING:
-        notes.append(
+        yield (
             f"The kernels of {missing_kernels(m):.1%} of the launches are missing (lost, or cut off): "
             "idle time is overstated by them."
         )
-    return notes
 
 
 def _unprofiled_notes(m: Measurements) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from traceanalyzer.base.figures import ELLIPSIS
+from traceanalyzer.base.figures import ELLIPSIS, MEMORY
 from traceanalyzer.base.frozen import dataclass
 
 NOT_AVAILABLE = "n/a"
@@ -30,6 +30,7 @@ BYTES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 SCALES: dict[str, tuple[Scale, ...]] = {
     **{unit: _ladder(size, TIME) for unit, size in TIME.items()},
     "bytes": _ladder(1.0, BYTES),
+    MEMORY: _ladder(1.0, {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40}),
     "share": (Scale("%", 100.0),),
 }
 """Units that are shown in another one, smallest first."""
@@ -134,7 +135,7 @@ def label(name: str, unit: str = "") -> str:
     if name in LABELS:
         return LABELS[name]
     stem = name
-    for suffix in ("_ms", "_us", "_ns", "_share", "_gbs", f"_{unit.lower()}"):
+    for suffix in ("_ms", "_us", "_ns", "_share", "_gbs", "_bytes" if unit == MEMORY else f"_{unit.lower()}"):
         if len(suffix) > 1 and stem.endswith(suffix):
             stem = stem.removesuffix(suffix)
             break

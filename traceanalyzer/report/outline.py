@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from traceanalyzer.analysis.tables.budget import Budget, Idle, StepTime
-from traceanalyzer.base.figures import definitions
+from traceanalyzer.base.figures import MEMORY, definitions
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.finding import Evidence, Finding, Recommendation
 from traceanalyzer.report.document import Fact
@@ -26,6 +26,8 @@ from traceanalyzer.report.model import Input, Metrics, Report
 from traceanalyzer.report.table_entries import BY_NAME
 
 NO_STEPS = ("none", "recording")
+COMPANIONS = {"memory_snapshot": "GPU memory", "torch_log": "torch.compile"}
+"""What snapshots and logs are on, where they are all that was given."""
 SHOWN_SHARE = 0.01
 """Parts of the step below this are not on the first screen."""
 LONGEST_NAME = 40
@@ -110,7 +112,9 @@ def whole(report: Report) -> str:
 
 def verdict(report: Report) -> str:
     """Bottleneck, and in a word how sure that is."""
-    summary = report.summary
+    summary, alone = report.summary, companion(report)
+    if alone:
+        return alone
     if summary.bottleneck == "inconclusive":
         return "inconclusive"
     if summary.beside is not None:
@@ -138,6 +142,12 @@ def step_times(report: Report) -> str:
     alike = figure(plainly, "ms") == figure(time.mean, "ms")
     profiled = " with and without" if alike else f", {figure(time.mean, 'ms')} with"
     return f"{whole(report)} {about}{figure(plainly, 'ms')}{profiled} the profiler"
+
+
+def companion(report: Report) -> str:
+    """What a report without any recording of time is on; empty for others."""
+    kinds = {item.kind for item in report.inputs}
+    return COMPANIONS[next(iter(kinds))] if len(kinds) == 1 and kinds <= COMPANIONS.keys() else ""
 
 
 def hardware(report: Report) -> str:
@@ -288,6 +298,8 @@ def headroom(report: Report, finding: Finding) -> str:
 
 def no_advice(report: Report) -> str:
     """Why nothing is recommended, or what to record."""
+    if companion(report):
+        return "Nothing to change."
     lacking = next((e.value for f in report.findings for e in f.evidence if e.metric == "next step"), None)
     if isinstance(lacking, str) and not report.devices:
         return lacking
@@ -314,7 +326,7 @@ def without_gain(report: Report) -> str | None:
 def prediction(report: Report, advice: Recommendation) -> str:
     """What following a recommendation would bring."""
     if advice.predicted_peak_bytes is not None:
-        return f"{figure(advice.predicted_peak_bytes, 'bytes')} of GPU memory at the peak"
+        return _memory_arrow(report, advice)
     more = advice.as_much_work
     if more is not None:
         return _arrow(report, more.likely_ms, "for as much work", more.speedup)
@@ -324,6 +336,15 @@ def prediction(report: Report, advice: Recommendation) -> str:
     return _arrow(
         report, likely, "per step" if whole(report) == "step" else "for the recording", advice.predicted_speedup
     )
+
+
+def _memory_arrow(report: Report, advice: Recommendation) -> str:
+    """Today's peak of GPU memory, or what is reserved, and what it becomes."""
+    of, after, what = report.metrics.memory, advice.predicted_peak_bytes, "at the peak"
+    before = of.peak if of is not None else None
+    if advice.predicted_reserved_bytes is not None:
+        after, before, what = advice.predicted_reserved_bytes, of.reserved if of else None, "reserved"
+    return f"{figure(before, MEMORY)} → {figure(after, MEMORY)} {what}" if before else f"{figure(after, MEMORY)} {what}"
 
 
 def _arrow(report: Report, likely: tuple[float, float | None, float | None], what: str, speedup: float | None) -> str:

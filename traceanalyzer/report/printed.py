@@ -12,6 +12,7 @@ from dataclasses import field
 from typing import Any
 
 from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.report.brief import Screen
 from traceanalyzer.report.document import Document, Line, Row, Section, Table
 from traceanalyzer.report.format import plain
 from traceanalyzer.report.json import RENAMED, dump, plain_columns
@@ -47,18 +48,20 @@ class Result:
 
 @dataclass(frozen=True)
 class Printed(Result):
-    """A document: `values` is what programs get as JSON, `rows` as CSV, `picture` draws it as one SVG."""
+    """A document: `values` is what programs get as JSON, `rows` as CSV, `picture` draws it as one SVG. A terminal gets
+    the `screen`, where there is one."""
 
     document: Document
     values: Any = None
     rows: Rows | None = None
     picture: Callable[[], str] | None = None
+    screen: Screen | None = None
 
     def terminal(self, width: int, colour: bool) -> str:
-        """All of it."""
+        """All of it, or its screen."""
         from traceanalyzer.report.terminal.render import render_terminal  # rich takes as long as a small recording
 
-        return render_terminal(self.document, width, colour)
+        return render_terminal(self.screen.document if self.screen else self.document, width, colour)
 
     def markdown(self, max_chars: int | None = None) -> str:
         """All of it, or what is worth most of it."""

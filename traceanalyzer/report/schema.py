@@ -28,6 +28,8 @@ VALUES = {
         "rpd",
         "unitrace",
         "proton",
+        "memory_snapshot",
+        "torch_log",
         "timing_log",
         "key_averages",
     ),

@@ -238,10 +238,11 @@ TABLES = (
         command=Command(
             "ops", "List operators by their device and host time.",
             "List the framework's operators, with their time on the CPU and on the GPU.",
-            ("trace.json.gz --top 20", "trace.json.gz --by-shape", "trace.json.gz -o ops.csv"),
+            ("trace.json.gz --top 20", "trace.json.gz --by-shape", "trace.json.gz --sort memory -o ops.csv"),
             """A row is an operator (aten::mm, an annotation) in a mean steady step. Device time is that of the kernels
             and copies it launched: itself (self), or with the operators it calls (total). Host self time leaves out the
-            operators and API calls inside it. Kernels without a recorded operator have their own row.""",
+            operators and API calls inside it. Kernels without a recorded operator have their own row. With --sort
+            memory a row is what an operator allocates and frees in a step, and what it holds at the peak.""",
         ),
     ),
     Table(

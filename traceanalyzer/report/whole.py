@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from traceanalyzer.analysis.tables.throughput import Throughput, Utilisation
+from traceanalyzer.base.figures import MEMORY
 from traceanalyzer.report import outline
 from traceanalyzer.report.document import Fact, Facts, Item, Items, Section, Table, Weight
-from traceanalyzer.report.format import NOT_AVAILABLE, figure, plain
+from traceanalyzer.report.format import NOT_AVAILABLE, figure, number, plain, scale_for, scaled
 from traceanalyzer.report.model import Report
 
 TITLE = "Key figures"
@@ -45,9 +46,29 @@ def brief(report: Report) -> str:
     return " · ".join(part for part in parts if part)
 
 
+def memory(report: Report) -> str:
+    """GPU memory on a line or two; empty where it was not recorded."""
+    of = report.metrics.memory
+    if of is None or of.peak is None:
+        return ""
+    scale = scale_for(of.peak, MEMORY)
+    sizes = {name: getattr(of, name) for name in ("forward", "backward", "optimizer")}
+    parts = [f"{name} {number(scaled(size, scale))}" for name, size in sizes.items() if size is not None]
+    parts = [f"{part} (peak)" if part.startswith(f"{of.peak_phase} ") else part for part in parts]
+    if not any(part.endswith("(peak)") for part in parts):
+        parts.insert(0, f"peak {number(scaled(of.peak, scale))}")
+    parts += [f"{number(scaled(of.reserved, scale))} reserved"] if of.reserved else []
+    text = f"GPU memory ({scale.label}): {', '.join(parts)}."
+    if of.growth not in ("leak", "growth"):
+        return text
+    what, where = "Leaks" if of.growth == "leak" else "Grows", f": {of.growth_at}" if of.growth_at else ""
+    return f"{text} {what} {figure(of.growth_per_step, MEMORY)} per step{where}."
+
+
 def _rates(work: Throughput) -> str:
     rates = ((work.samples_per_s, "samples/s"), (work.tokens_per_s, "tokens/s"), (work.steps_per_s, "steps/s"))
-    return ", ".join(f"{figure(rate)} {name}" for rate, name in rates if rate is not None)
+    given = [(work.tflops_per_s, "TFLOP/s")] if work.flops_source == "given" else []
+    return ", ".join(f"{figure(rate)} {name}" for rate, name in (*rates, *given) if rate is not None)
 
 
 def _throughput(work: Throughput | None) -> str:
@@ -84,6 +105,8 @@ def _bandwidth(used: Utilisation | None) -> str:
     return f"at least {figure(used.least_bandwidth_gbs, 'GB/s')}{peak}"
 
 
+CONDITIONS = "conditions"
+"""A table without a command of its own, all of which a reader of a report has to see."""
 TABLE_ROWS = 5
 """Rows of a table within the report in a terminal; the table's own command prints all."""
 LONGER = {"Ranks": 11}
@@ -153,6 +176,7 @@ def tables(
         _table(
             outline.table_title(name), rows, report, Weight.TABLE, folded=True,
             command=outline.table_command(name), chart=chart(name, rows) if chart else (),
+            limit=None if name == CONDITIONS else TABLE_ROWS,
         )
         for name, rows in report.tables.items()
         if rows and name not in left_out
@@ -167,5 +191,7 @@ def _table(
     title: str, rows: Sequence[Any], report: Report, weight: Weight = Weight.FIGURES, *, folded: bool = False,
     **of_table: Any,
 ) -> Section:  # fmt: skip
-    table = Table(rows, origin_ns=outline.moments_origin(report), limit=LONGER.get(title, TABLE_ROWS), **of_table)
+    table = Table(
+        rows, origin_ns=outline.moments_origin(report), **{"limit": LONGER.get(title, TABLE_ROWS), **of_table}
+    )
     return Section(title, [table], is_minor=True, folded=folded, weight=weight)

@@ -22,6 +22,7 @@ from traceanalyzer.trace.circumstances import (
     Health,
     LightRecording,
     Load,
+    PrintedMemory,
     Process,
     ProfilerRow,
     StepAmounts,
@@ -74,7 +75,7 @@ __all__ = [
     "F64", "I16", "I32", "I64", "U8", "ApiCalls", "Bool", "Ceilings", "Collected", "Collectives", "Condition",
     "CopyKind", "Device", "DeviceOpKind", "DeviceOps", "DeviceRanges", "Failure", "GpuMetrics", "GraphEdges",
     "Health", "HostRanges", "LightRecording", "Load", "MemoryEvents", "MemoryKind", "OccupancyLimit", "OverheadKind",
-    "Overheads", "Process", "ProfilerRow", "RangeDetails", "RangeKind", "Run", "StepAmounts", "StepTimings",
-    "Stopwatch", "Table", "Thread", "Trace", "WaitKind", "Waits", "alike", "column", "is_constant", "is_sorted",
-    "narrowed", "order_of", "ordered", "reordered",
+    "Overheads", "PrintedMemory", "Process", "ProfilerRow", "RangeDetails", "RangeKind", "Run", "StepAmounts",
+    "StepTimings", "Stopwatch", "Table", "Thread", "Trace", "WaitKind", "Waits", "alike", "column", "is_constant",
+    "is_sorted", "narrowed", "order_of", "ordered", "reordered",
 ]  # fmt: skip

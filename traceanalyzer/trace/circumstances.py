@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from typing import NamedTuple
 
 from traceanalyzer.base.frozen import dataclass
 
@@ -212,3 +213,11 @@ class Health:
     """The recording stops before its end."""
     notes: tuple[str, ...] = ()
     """One plain sentence for each thing a reader of the report should know."""
+
+
+class PrintedMemory(NamedTuple):
+    """GPU memory as the program printed it: after which phase (empty: it does not say), bytes."""
+
+    after: str
+    allocated: int
+    reserved: int | None

@@ -231,6 +231,11 @@ class StepTimings(Table):
     """Time of the step, ns; where only every n-th step is logged possibly the mean over n steps."""
     data: I64 = column(np.int64)
     """Time of it spent waiting for data, ns."""
+    forward: I64 = column(np.int64)
+    """Time of its forward pass as the program timed it, ns; ..."""
+    backward: I64 = column(np.int64)
+    optimizer: I64 = column(np.int64)
+    """... and of these."""
     samples: I64 = column(np.int64)
     tokens: I64 = column(np.int64)
     """Tokens that carry content: without padding."""

@@ -13,12 +13,14 @@ from traceanalyzer.trace.circumstances import (
     Health,
     LightRecording,
     Load,
+    PrintedMemory,
     Process,
     ProfilerRow,
     StepAmounts,
     Stopwatch,
     Thread,
 )
+from traceanalyzer.trace.compile_log import CompileLog
 from traceanalyzer.trace.events import (
     ApiCalls,
     Collectives,
@@ -37,6 +39,8 @@ from traceanalyzer.trace.snapshot import Snapshot
 
 TORCH_PROFILER = ("kineto", "pftrace")
 """Formats that torch.profiler writes."""
+
+COMPANIONS = ("memory_snapshot", "torch_log")
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +87,9 @@ class Trace:
     epoch_ns: int = 0
     memory: Snapshot | None = None
     """The CUDA memory snapshot of the same process, where the capture carries it."""
+    compile_logs: tuple[CompileLog, ...] = ()
+    """The logs of torch.compile of its run, one a process."""
+    printed_memory: tuple[PrintedMemory, ...] = ()
     profiler_rows: tuple[ProfilerRow, ...] = ()
     """All there is where `source` is `key_averages`: a printed table of sums."""
     window: tuple[int, int] | None = None
@@ -104,6 +111,12 @@ class Trace:
     def only_step_times(self) -> bool:
         """Whether the recording is a timing log: how long steps took, and nothing of what happened in them."""
         return self.source == "timing_log"
+
+    @property
+    def is_companion(self) -> bool:
+        """Whether it is a memory snapshot or a log of torch.compile, which go with a recording and tell no times of
+        steps themselves."""
+        return self.source in COMPANIONS
 
     @property
     def operators_slowed(self) -> bool:
@@ -147,7 +160,7 @@ class Run:
     traces: tuple[Trace, ...]
     failures: tuple[Failure, ...] = ()
     logs: tuple[Trace, ...] = ()
-    """Timing logs that were joined with the traces of the same ranks."""
+    """Timing logs, snapshots and logs of torch.compile that were joined with the traces of the same ranks."""
 
     def __repr__(self) -> str:
         ranks = ", ".join(repr(trace) for trace in self.traces[:3])

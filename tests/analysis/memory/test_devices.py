@@ -65,7 +65,7 @@ def test_the_report_keeps_the_gpus_apart(tmp_path: Path) -> None:
     value = content(events, [segment([], 8 * MIB), segment([], 2 * MIB, device=1)])
     value["device_traces"] = [events, [event("alloc", SEGMENT, MIB, FORWARD), *freed(SEGMENT, MIB)]]
     report = memory_report(snapshot(tmp_path, value))
-    assert "8.39 MB allocated at the peak of GPU 0" in report.headline
+    assert "8 MiB allocated at the peak of GPU 0" in report.headline
     text = memory_document(report).terminal(120, colour=False)
     for device in (0, 1):
         assert f"GPU {device} peak allocated" in text

@@ -196,3 +196,11 @@ def test_without_a_history_the_state_is_all_there_is(tmp_path: Path) -> None:
     assert (device.peak_bytes, device.reserved_bytes, device.peak_phase) == (2 * MIB, 20 * MIB, None)
     assert device.at_peak["before_recording"] == 2 * MIB
     assert device.notes[0].startswith("No history was recorded")
+
+
+def test_half_the_batch_twice_is_between_half_and_all_of_it() -> None:
+    """The measured peak of half the batch, and the gradients of the first half beside it at most."""
+    base, half = (measured(read_snapshot(DATA / f"{name}.snapshot.pickle.gz"))[0] for name in ("base", "half_batch"))
+    (found,) = (scenario for scenario in base.scenarios if scenario.id == "accumulate")
+    gradients = base.at_peak["parameters"]
+    assert half.peak_bytes <= found.peak_bytes <= half.peak_bytes + gradients < base.peak_bytes + gradients

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.groups.ops import duration, steady
+from traceanalyzer.analysis.names.module_names import module_of
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 from traceanalyzer.analysis.roofline.rated import Rated
@@ -28,6 +30,28 @@ def seen_conditions(rated: Rated) -> Iterator[Condition]:
     if inputs:
         more = f", {len(inputs) - SHOWN_INPUTS} more" if len(inputs) > SHOWN_INPUTS else ""
         yield Condition("input copied to the GPU", ", ".join(inputs[:SHOWN_INPUTS]) + more)
+
+    stated = {one.name for one in rated.trace.conditions}
+    if "model" not in stated and (model := _model(rated)) is not None:
+        yield Condition("model", model)
+    if not any(name.endswith("num_workers") for name in stated):
+        yield from _workers(rated.trace.strings)
+
+
+def _model(rated: Rated) -> str | None:
+    """The class of the outermost module that is called most and calls others; None where none was recorded."""
+    calls = rated.joined.origins.calls
+    roots = calls.name[[i for i in distinct(calls.parent).tolist() if i >= 0 and calls.parent[i] < 0]]
+    kinds = Counter(named.kind for code in roots.tolist() if (named := module_of(calls.strings[code])) is not None)
+    return next((kind for kind, _ in kinds.most_common(1)), None)
+
+
+def _workers(strings: list[str]) -> Iterator[Condition]:
+    """How batches are loaded, by the iterator that PyTorch's DataLoader names."""
+    if any("_MultiProcessingDataLoaderIter" in text for text in strings):
+        yield Condition("loader num_workers", "1 or more")
+    elif any("_SingleProcessDataLoaderIter" in text for text in strings):
+        yield Condition("loader num_workers", "0")
 
 
 def _formats(rated: Rated) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from traceanalyzer.analysis.algebra.lookup import at, look_up, texts_where
@@ -12,6 +14,12 @@ from traceanalyzer.trace.distinct import distinct
 
 INTO_A_VIEW = "torch::autograd::CopySlices"
 """The autograd node of writing into a part of a tensor: it has the number after that of the operator which writes."""
+
+FORWARD_ONLY = re.compile(
+    r"^aten::(linear|addmm|conv\dd|convolution|layer_norm|native_layer_norm|batch_norm|group_norm|embedding|rms_norm"
+    r"|scaled_dot_product_attention|gelu|silu|relu|dropout|softmax|log_softmax|cross_entropy_loss)$"
+)
+"""Operators that modules call and that no derivative formula does (derivatives.yaml)."""
 
 
 def is_autograd(linked: Linked) -> Bool:
@@ -24,6 +32,32 @@ def is_autograd(linked: Linked) -> Bool:
 def in_backward(linked: Linked) -> Bool:
     """Which nodes of the host tree are, or lie inside, autograd nodes."""
     return linked.tree.innermost(linked.tree.of_ranges(is_autograd(linked), False)) >= 0
+
+
+def run_again(linked: Linked) -> Bool:
+    """Which nodes of the host tree are, or lie inside, operators of a forward pass that run again in the backward pass
+    (activation checkpointing).
+
+    Autograd numbers what makes nodes of its graph, and a backward pass makes none: its numbered operators are a forward
+    pass. One of them has to be no part of any derivative's formula, or they are the graph of a second derivative. In a
+    recording without numbers these tell alone: with what an autograd node does up to the last of them.
+    """
+    tree, table = linked.tree, linked.trace.host_ranges
+    backward = in_backward(linked)
+    forward = tree.named(texts_where(linked.trace.strings, FORWARD_ONLY.match)) & backward
+    if not forward.any():
+        return forward
+    autograd = tree.of_ranges(is_autograd(linked), False)
+    around = tree.innermost(autograd)
+    numbered = backward & ~autograd & (tree.of_ranges(table.sequence, -1) >= 0) & (tree.kind == RangeKind.OP)
+    if (forward & numbered).any():
+        again = np.zeros(len(backward), bool)
+        again[around[forward & numbered]] = True
+        return tree.innermost(numbered & again[around]) >= 0
+    last = np.full(len(backward) + 1, -1, np.int64)
+    rows = np.flatnonzero(forward)
+    np.maximum.at(last, around[rows], tree.subtree_end[rows])
+    return (np.arange(len(backward)) < last[around]) & ~autograd
 
 
 def backward_time(linked: Linked, device_own: I64, backward: Bool, node: I32 | I64) -> I64:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from functools import cached_property
 
+import numpy as np
+
 from traceanalyzer.analysis.algebra.columns import flat
 from traceanalyzer.analysis.algebra.lookup import at, texts_where
-from traceanalyzer.analysis.joined.backward import in_backward
+from traceanalyzer.analysis.joined.backward import in_backward, run_again
 from traceanalyzer.analysis.joined.blocking import blocking_calls
 from traceanalyzer.analysis.joined.framework import Framework, framework
 from traceanalyzer.analysis.joined.linked import Linked, launch_nodes
@@ -46,6 +48,12 @@ class Joined(Memo):
     def in_backward(self) -> Bool:
         """Which nodes of the host tree are, or lie inside, autograd nodes."""
         return flat(in_backward(self.linked))
+
+    @cached_property
+    def run_again(self) -> Bool:
+        """For each node of the host tree, and for none (-1), whether it is of a forward pass that runs again in the
+        backward pass."""
+        return flat(np.append(run_again(self.linked), False))
 
     @cached_property
     def blocks(self) -> Bool:

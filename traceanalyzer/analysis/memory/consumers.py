@@ -10,7 +10,7 @@ import numpy as np
 from traceanalyzer.analysis.memory.categories import CATEGORIES
 from traceanalyzer.analysis.memory.lives import Lives, at_moments
 from traceanalyzer.analysis.memory.phases import site_of
-from traceanalyzer.base.figures import metric
+from traceanalyzer.base.figures import MEMORY, metric
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace.snapshot import I8, I64, Stack
 
@@ -25,7 +25,7 @@ class Consumer:
 
     name: str = metric("the category, or the innermost line of the program on the stack")
     kind: Literal["category", "line"] = metric("`category` or `line`; either kind sums to the curve", text="own")
-    bytes: tuple[int, ...] = metric("bytes allocated at each point of the curve", "bytes")
+    bytes: tuple[int, ...] = metric("bytes allocated at each point of the curve", MEMORY)
 
 
 def consumers_of(lives: Lives, categories: I8, stacks: Sequence[Stack], moments: I64) -> tuple[Consumer, ...]:

@@ -8,9 +8,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.analysis.memory.lives import Lives, at_moments
+from traceanalyzer.analysis.memory.lives import Lives, Rows, at_moments
 from traceanalyzer.analysis.memory.phases import Timeline, site_of
-from traceanalyzer.base.figures import metric
+from traceanalyzer.base.figures import MEMORY, metric
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace.snapshot import I64, Stack
 
@@ -30,8 +30,8 @@ EXPLAINS = 0.5
 """Share of the growth that lines with ever more allocations carry in a leak."""
 LEAST_SHARE = 0.02
 """Share of the growth from which a line is named."""
-NINETY_PERCENT = 1.645
-"""Standard errors to each side of a 90 % interval."""
+NINETY_PERCENT = (6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.645)
+"""Standard errors to each side of a 90 % interval (Student's t) with 1, 2, ... and very many degrees of freedom."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class GrowthSite:
     """A line whose bytes grow."""
 
     site: str = metric("innermost line of the program on the stack of the allocations")
-    bytes_per_step: float = metric("growth of what is alive at each step's end", "bytes")
-    low: float = metric("low end of its 90 % interval", "bytes")
-    high: float = metric("high end of it", "bytes")
+    bytes_per_step: float = metric("growth of what is alive at each step's end", MEMORY)
+    low: float = metric("low end of its 90 % interval", MEMORY)
+    high: float = metric("high end of it", MEMORY)
     allocations_per_step: float = metric("how many more allocations are alive after each step")
-    live_bytes: int = metric("bytes alive at the last step's end", "bytes")
+    live_bytes: int = metric("bytes alive at the last step's end", MEMORY)
     live_allocations: int = metric("allocations alive there")
 
 
@@ -74,7 +74,7 @@ def growth_of(lives: Lives, timeline: Timeline, stacks: Sequence[Stack]) -> Grow
     ends = ends[::every]
     whole = at_moments(ends, (lives.born, lives.freed, lives.size))
     slope, low, high = (value / stride for value in slope_of(whole))
-    if slope < LEAST_BYTES or low <= 0 or not _goes_on(whole):
+    if slope < LEAST_BYTES or low <= 0 or not goes_on(whole):
         return Growth(slope, low, high, "steady", len(timeline.steps.ends), ())
     sites = _sites(lives, ends, stacks, slope, stride)
     leaking = sum(site.bytes_per_step for site in sites if site.allocations_per_step > 0 and not _is_cache(site.site))
@@ -91,10 +91,12 @@ def slope_of(values: NDArray[np.int64]) -> tuple[float, float, float]:
     slope = float((x * values).sum()) / spread
     rest = values - values.mean() - slope * x
     error = float(np.sqrt((rest * rest).sum() / max(n - 2, 1) / spread))
-    return slope, slope - NINETY_PERCENT * error, slope + NINETY_PERCENT * error
+    reach = error * NINETY_PERCENT[min(max(n - 2, 1), len(NINETY_PERCENT)) - 1]
+    return slope, slope - reach, slope + reach
 
 
-def _goes_on(values: I64) -> bool:
+def goes_on(values: I64) -> bool:
+    """Whether the later half grows, too."""
     half = values[len(values) // 2 :]
     if len(half) < 2:
         return True
@@ -118,18 +120,17 @@ def _sites(lives: Lives, ends: I64, stacks: Sequence[Stack], slope: float, strid
     site = number[lives.stack[crossing]]
     rows = crossing[np.argsort(site, kind="stable")]
     found = [
-        _site(lives, mine, ends, name, stride)
+        growth_site(lives.born[mine], lives.freed[mine], lives.size[mine], ends, name, stride)
         for name, mine in zip(of_stack, np.split(rows, np.cumsum(np.bincount(site))[:-1]), strict=True)
     ]
     kept = [one for one in found if one.bytes_per_step >= LEAST_SHARE * slope and one.low > 0]
     return tuple(sorted(kept, key=lambda one: -one.bytes_per_step))
 
 
-def _site(lives: Lives, mine: I64, ends: I64, name: str, stride: float) -> GrowthSite:
+def growth_site(born: Rows, freed: Rows, sizes: I64, ends: I64, name: str, stride: float = 1.0) -> GrowthSite:
     """A line with these lives."""
-    born, freed = lives.born[mine], lives.freed[mine]
-    size = at_moments(ends, (born, freed, lives.size[mine]))
-    count = at_moments(ends, (born, freed, np.ones(len(mine), np.int64)))
+    size = at_moments(ends, (born, freed, sizes))
+    count = at_moments(ends, (born, freed, np.ones_like(sizes)))
     slope, low, high = (value / stride for value in slope_of(size))
     more = round(slope_of(count)[0] / stride, 6) + 0.0
     return GrowthSite(name, slope, low, high, more, int(size[-1]), int(count[-1]))

@@ -18,7 +18,7 @@ from traceanalyzer.analysis.memory.room import LargerBatch, larger_batch
 from traceanalyzer.analysis.memory.segments import held_at
 from traceanalyzer.analysis.memory.site import Site
 from traceanalyzer.analysis.memory.whatif import Scenario, Subject, scaling_with_batch, scenarios_of
-from traceanalyzer.base.figures import OWN, SENTENCE, metric
+from traceanalyzer.base.figures import MEMORY, OWN, SENTENCE, metric
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace.snapshot import CODE, I8, I64, DeviceMemory, Snapshot, Stack
 
@@ -33,8 +33,8 @@ class Pin:
 
     site: str = metric("line of the largest allocation in the segment")
     category: str = metric("what that is of; inferred")
-    segment_bytes: int = metric("size of the segment", "bytes")
-    inactive_bytes: int = metric("holes in it", "bytes")
+    segment_bytes: int = metric("size of the segment", MEMORY)
+    inactive_bytes: int = metric("holes in it", MEMORY)
     allocations: int = metric("allocations in it")
 
 

@@ -12,7 +12,7 @@ from traceanalyzer.analysis.memory.growth import Growth
 from traceanalyzer.analysis.memory.lives import Lives
 from traceanalyzer.analysis.memory.phases import OPTIMIZER, PHASES, Timeline, site_of
 from traceanalyzer.analysis.memory.segments import Held, held_at, reserved_of
-from traceanalyzer.base.figures import metric
+from traceanalyzer.base.figures import MEMORY, metric
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace.snapshot import CODE, I8, I64, DeviceMemory, Stack
 
@@ -44,7 +44,7 @@ class Culprit:
 
     site: str = metric("innermost line of the program on the stack of the allocations")
     category: str = metric("what they are of; inferred")
-    bytes: int = metric("bytes that they hold, or that they pin", "bytes")
+    bytes: int = metric("bytes that they hold, or that they pin", MEMORY)
     allocations: int = metric("how many they are")
 
 
@@ -74,6 +74,11 @@ class Oom:
     """Share of this batch whose activations and temporaries fit; None where nothing scales with it."""
     culprits: tuple[Culprit, ...]
     failures: int
+    leaked_bytes: int
+    """What the leaking lines hold; 0 without a leak."""
+    steps_left: int | None
+    """Steps after which a leak or growth would have failed without any fragmentation; None where nothing grows, or
+    where fragmentation is not at fault."""
 
 
 def oom_of(
@@ -103,7 +108,18 @@ def oom_of(
     expandable = any(segment.is_expandable for segment in memory.segments)
     largest = int(lives.size[alive].max()) if len(alive) else 0
     verdict = _verdict(
-        row, asked, usable, missing, largest, lives, alive, timeline, categories, growth, fragmented=not expandable
+        row,
+        asked,
+        usable,
+        missing,
+        held.inactive,
+        largest,
+        lives,
+        alive,
+        timeline,
+        categories,
+        growth,
+        fragmented=not expandable,
     )
     return Oom(
         requested_bytes=asked,
@@ -122,6 +138,8 @@ def oom_of(
         fits_with_expandable_segments=not expandable and missing == 0,
         fits_without_top_culprit=bool(culprits) and missing <= culprits[0].bytes,
         fits_with_batch_share=_batch_share(usable, held.active + asked - variable, variable),
+        leaked_bytes=_leaked(growth),
+        steps_left=_steps_left(usable - held.active - _paged(asked), growth),
         culprits=_named(verdict, culprits, growth, held, lives, categories, stacks, site, asked),
         failures=len(failed),
     )
@@ -149,6 +167,7 @@ def _verdict(
     asked: int,
     usable: int,
     missing: int,
+    inactive: int,
     largest: int,
     lives: Lives,
     alive: I64,
@@ -158,10 +177,10 @@ def _verdict(
     *,
     fragmented: bool,
 ) -> OomVerdict:
+    if _leaked(growth) >= max(missing, inactive if fragmented else 0, 1):  # what frees more is to blame
+        return "leak"
     if missing == 0 and fragmented:
         return "fragmentation"
-    if growth.verdict == "leak" and sum(_leaked(growth)) >= missing:
-        return "leak"
     if timeline.phase[row] == OPTIMIZER and _is_first_optimizer(row, timeline, categories, lives):
         return "optimizer_state"
     if max(asked, largest) >= LARGE_SHARE * usable:
@@ -175,8 +194,13 @@ def _verdict(
     return top if top in ("parameters", "gradients", "optimizer_state") else "too_large"  # type: ignore[return-value]
 
 
-def _leaked(growth: Growth) -> list[float]:
-    return [site.bytes_per_step * growth.steps for site in growth.sites]
+def _leaked(growth: Growth) -> int:
+    return sum(site.live_bytes for site in growth.sites) if growth.verdict == "leak" else 0
+
+
+def _steps_left(room: int, growth: Growth) -> int | None:
+    grows = growth.verdict in ("leak", "growth") and growth.bytes_per_step
+    return int(room / growth.bytes_per_step) if grows and room >= 0 and growth.bytes_per_step else None
 
 
 def _is_first_optimizer(row: int, timeline: Timeline, categories: I8, lives: Lives) -> bool:

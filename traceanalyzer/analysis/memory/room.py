@@ -8,7 +8,7 @@ import numpy as np
 
 from traceanalyzer.analysis.memory.lives import after_births, at_moments
 from traceanalyzer.analysis.memory.whatif import Subject, batch_unknown, scaling_with_batch
-from traceanalyzer.base.figures import metric
+from traceanalyzer.base.figures import MEMORY, metric
 from traceanalyzer.base.frozen import dataclass
 
 USABLE_SHARE = 0.9
@@ -23,10 +23,10 @@ TOO_SMALL = "what does not go with the batch fills the GPU already"
 class LargerBatch:
     """Room for another batch size; the factor is of this batch."""
 
-    usable_bytes: int | None = metric("bytes that tensors can have; null where the GPU's size is not known", "bytes")
-    free_bytes: int | None = metric("of them not allocated at the peak; null where that is not known", "bytes")
+    usable_bytes: int | None = metric("bytes that tensors can have; null where the GPU's size is not known", MEMORY)
+    free_bytes: int | None = metric("of them not allocated at the peak; null where that is not known", MEMORY)
     largest_times: float | None = metric("largest batch that fits, as a multiple of this one; null with a reason")
-    peak_bytes: int | None = metric("most bytes allocated with it", "bytes")
+    peak_bytes: int | None = metric("most bytes allocated with it", MEMORY)
     sample_speedup: float | None = metric(
         "time of a sample now over its time with it, at most eight times the batch; null without a trace to replay",
         default=None,

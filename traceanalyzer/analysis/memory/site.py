@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceanalyzer.base.figures import metric
+from traceanalyzer.base.figures import MEMORY, metric
 from traceanalyzer.base.frozen import dataclass
 
 
@@ -13,5 +13,5 @@ class Site:
     site: str = metric("innermost line of the program on the stack of the allocation")
     category: str = metric("what it is of; inferred")
     phase: str | None = metric("the phase that allocated it; null where no stacks were recorded")
-    bytes: int = metric("bytes allocated at the peak", "bytes")
+    bytes: int = metric("bytes allocated at the peak", MEMORY)
     allocations: int = metric("how many allocations they are")

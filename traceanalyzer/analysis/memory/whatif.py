@@ -22,7 +22,7 @@ from traceanalyzer.analysis.memory.categories import (
 from traceanalyzer.analysis.memory.checkpointing import Block, checkpointed, repeated_block
 from traceanalyzer.analysis.memory.lives import Lives, highest
 from traceanalyzer.analysis.memory.phases import BACKWARD, FORWARD, OPTIMIZER, Timeline, site_of
-from traceanalyzer.base.figures import metric
+from traceanalyzer.base.figures import MEMORY, metric
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace.distinct import distinct
 from traceanalyzer.trace.snapshot import I8, I64, DeviceMemory, Stack
@@ -56,13 +56,13 @@ class Scenario:
     id: str = metric("name of the scenario", text="own")
     remedy: str = metric("the change of the program")
     change: str = metric("what is different")
-    peak_bytes: int = metric("predicted most bytes allocated", "bytes")
+    peak_bytes: int = metric("predicted most bytes allocated", MEMORY)
     basis: str = metric("what the prediction assumes", text="sentence")
     extra_forward_share: float = metric(
         "part of the forward pass that runs a second time: what the memory costs in time", "share", default=0.0
     )
     reserved_bytes: int | None = metric(
-        "predicted most bytes reserved; null where that is not known", "bytes", default=None
+        "predicted most bytes reserved; null where that is not known", MEMORY, default=None
     )
 
 
@@ -230,7 +230,22 @@ def _batches(subject: Subject, peak: int) -> list[Scenario]:
                 "activations and temporaries go with the batch; weights, gradients and state do not",
             )
         )
-    return result
+    return [*result, _accumulated(subject, rows)]
+
+
+def _accumulated(subject: Subject, rows: I64) -> Scenario:
+    """Half the batch, twice: the second pass runs while the first one's gradients are there."""
+    lives, steps, size = subject.lives, subject.timeline.steps, subject.lives.size.copy()
+    size[rows] //= 2
+    gradients = np.flatnonzero((subject.categories == GRADIENTS) & (lives.born >= 0))
+    begins, born = np.array([steps.start, *steps.ends], np.int64), lives.born.astype(np.int64)
+    step = np.clip(steps.of(born[gradients]), 0, len(steps.ends))
+    born[gradients] = np.minimum(born[gradients], begins[step])
+    return Scenario(
+        "accumulate", "accumulate_gradients", "half the batch, twice for each update (gradient accumulation)",
+        highest((born, lives.freed, size)),
+        "activations and temporaries at half their size, gradients there from the step's start",
+    )  # fmt: skip
 
 
 def _set_to_none(subject: Subject, peak: int) -> Scenario | None:

@@ -20,7 +20,7 @@ from traceanalyzer.analysis.phases.phase_ranges import PhaseRanges, phase_ranges
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base.figures import metric, ms
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I64, U8, RangeKind, Trace
+from traceanalyzer.trace import I64, U8, Bool, RangeKind, Trace
 
 NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
 """In which names of instances of one phase may differ."""
@@ -92,6 +92,11 @@ class PhaseTimes:
     data: PhaseTime | None = metric("loading of input data; null without a range of such a name")
     logging: PhaseTime | None = metric("logging; null without a range of such a name")
     checkpoint: PhaseTime | None = metric("saving of checkpoints; null without a range of such a name")
+    recomputation: PhaseTime | None = metric(
+        "the part of the backward pass in which operators of the forward pass run again (activation checkpointing); "
+        "null where none does",
+        default=None,
+    )
 
 
 def find_phases(timed: Timed) -> Phases:
@@ -120,17 +125,20 @@ def _roles(timed: Timed, ranges: PhaseRanges) -> U8:
 
 def phase_times(timed: Timed, phases: Phases) -> PhaseTimes | None:
     """The mean steady step by role; None where nothing has one."""
-    found = {role.label: _time(timed, phases, role) for role in ROLES}
+    of_node, of_op = phases.of_node, phases.of_op
+    found = {role.label: _time(timed, of_node == role, of_op == role) for role in ROLES}
+    again = timed.joined.run_again
+    found["recomputation"] = _time(timed, again[:-1], again[timed.joined.launch_node])
     return PhaseTimes(**found) if any(found.values()) else None
 
 
-def _time(timed: Timed, phases: Phases, role: Role) -> PhaseTime | None:
-    rows, ops, table = _rows(timed, phases, role), timed.trace.device_ops, timed.trace.host_ranges
-    mine = np.flatnonzero((phases.of_op == role) & timed.steady_ops & (ops.device == (timed.device or 0)))
+def _time(timed: Timed, of_node: Bool, of_op: Bool) -> PhaseTime | None:
+    rows, ops, table = _rows(timed, of_node), timed.trace.device_ops, timed.trace.host_ranges
+    mine = np.flatnonzero(of_op & timed.steady_ops & (ops.device == (timed.device or 0)))
     if not len(rows) and not len(mine):
         return None
     steps = timed.steps.steady_count
-    blocks = timed.joined.blocks & (phases.of_node[timed.linked.tree.node_of_call[:]] == role) & timed.steady_calls
+    blocks = timed.joined.blocks & of_node[timed.linked.tree.node_of_call[:]] & timed.steady_calls
     return PhaseTime(
         host_ms=ms(union(table.start[rows], table.end[rows]).total / steps),
         device_ms=None if timed.device is None else ms(union(ops.start[mine], ops.end[mine]).total / steps),
@@ -138,9 +146,8 @@ def _time(timed: Timed, phases: Phases, role: Role) -> PhaseTime | None:
     )
 
 
-def _rows(timed: Timed, phases: Phases, role: Role) -> I64:
-    """Host ranges of the steady state that have the role, or lie in one that has: annotations and operators."""
+def _rows(timed: Timed, of_node: Bool) -> I64:
+    """Host ranges of the steady state among these nodes: annotations and operators."""
     tree = timed.linked.tree
-    chosen = (phases.of_node == role) & one_of(tree.kind, (RangeKind.OP, RangeKind.ANNOTATION))
-    rows = tree.row[chosen]
+    rows = tree.row[of_node & one_of(tree.kind, (RangeKind.OP, RangeKind.ANNOTATION))]
     return rows[timed.steady_host(timed.trace.host_ranges.start[rows])]

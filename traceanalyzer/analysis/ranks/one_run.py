@@ -43,6 +43,8 @@ def _unranked(traces: Sequence[Trace]) -> str:
     """What tells that recordings without a rank are no processes of one run: they ran one after the other."""
     if any(trace.rank is not None for trace in traces):
         return ""
+    if all(trace.is_companion for trace in traces):
+        return "neither says its rank"
     if all(trace.only_step_times for trace in traces):
         return "neither says its rank, and logs of step times do not say when they were written"
     spans = [(extent(t.host_ranges, t.api_calls, t.device_ops), t.epoch_ns) for t in traces]

@@ -55,6 +55,13 @@ class ModuleTimes:
 class ModuleStats(RatedRow, ModuleTimes):
     """Modules of one class at one place of the model, compared with the roofline."""
 
+    recomputed_ms: float | None = metric(
+        "part of the backward time in which their forward pass runs again; null where it does not",
+        "ms",
+        default=None,
+        kw_only=True,
+    )
+
 
 def module_stats(rated: Rated) -> list[ModuleStats]:
     """A row for each place, in the order of the model, those inside others after them; then what no module launched.
@@ -82,6 +89,8 @@ class _Figures:
         backward = rated.joined.origins.backward
         self.device = np.bincount(group, weights=length[held], minlength=count)
         self.backward = np.bincount(group, weights=(length * backward)[held], minlength=count)
+        again = rated.joined.run_again[rated.joined.launch_node]
+        self.again = np.bincount(group, weights=(length * again)[held], minlength=count)
         self.own = np.bincount(own, weights=length[ops], minlength=count)
         self.sums = RooflineSums(rated, by_group(group, held, count))
         self.all_ns = max(float(length[ops].sum()), 1.0)
@@ -108,6 +117,7 @@ def _row(rated: Rated, places: Places, figures: _Figures, index: int) -> ModuleS
         share_of_step=share_of_step(rated.timed, figures.device[index]),
         share_of_device=float(figures.device[index]) / figures.all_ns,
         python=_line(rated, int(origins.calls.thread[first]), int(origins.calls.start[first])),
+        recomputed_ms=ms(figures.again[index] / steps) if figures.again[index] else None,
         **figures.sums.columns(index),
     )
 
@@ -129,6 +139,7 @@ def _outside(rated: Rated, figures: _Figures) -> ModuleStats:
         share_of_step=share_of_step(rated.timed, time),
         share_of_device=time / figures.all_ns,
         python=None,
+        recomputed_ms=ms(float(figures.again[-1]) / steps) if figures.again[-1] else None,
         **figures.sums.columns(len(figures.device) - 1),
     )
 

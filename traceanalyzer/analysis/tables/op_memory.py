@@ -15,7 +15,7 @@ from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.algebra.nesting import still_open
 from traceanalyzer.analysis.joined.allocations import events_of
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import metric
+from traceanalyzer.base.figures import MEMORY, metric
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import I64, Bool, MemoryEvents, RangeKind
 from traceanalyzer.trace.distinct import distinct
@@ -39,10 +39,10 @@ class OpMemory:
     name: str = metric("operator or annotation that runs innermost; in brackets what belongs to none")
     device: int = metric("CUDA ordinal of the GPU")
     allocations: float = metric("allocations a step")
-    allocated_bytes: float = metric("bytes allocated a step", "bytes")
-    freed_bytes: float = metric("bytes of what they allocated that are freed a step", "bytes")
-    net_bytes: float = metric("bytes allocated less bytes freed, a step", "bytes")
-    held_at_peak_bytes: int = metric("bytes of it that are allocated when most is; these sum to that peak", "bytes")
+    allocated_bytes: float = metric("bytes allocated a step", MEMORY)
+    freed_bytes: float = metric("bytes of what they allocated that are freed a step", MEMORY)
+    net_bytes: float = metric("bytes allocated less bytes freed, a step", MEMORY)
+    held_at_peak_bytes: int = metric("bytes of it that are allocated when most is; these sum to that peak", MEMORY)
 
 
 def op_memory(timed: Timed) -> list[OpMemory]:
@@ -50,7 +50,7 @@ def op_memory(timed: Timed) -> list[OpMemory]:
     events, ranges = _events(timed), timed.trace.host_ranges
     if not len(events):
         return []
-    node = _innermost(timed, events.start, ~_makes_room(timed))
+    node = innermost_operator(timed, events.start)
     name = np.full(len(node), -1, np.int64)
     name[node >= 0] = ranges.name[timed.linked.tree.row[node[node >= 0]]]
     steady = timed.steady_host(events.start)
@@ -91,7 +91,7 @@ def _makes_room(timed: Timed) -> Bool:
 
 
 def _of_device(timed: Timed, events: MemoryEvents, name: I64, steady: Bool, device: int) -> list[OpMemory]:
-    maker = _makers(events)
+    maker = makers(events)
     name = np.where(maker >= 0, name[maker], BEFORE_CODE)
     held, before = _held_at_peak(events, maker)
     found, group = np.unique(np.append(name, BEFORE_CODE), return_inverse=True)
@@ -113,7 +113,7 @@ def _of_device(timed: Timed, events: MemoryEvents, name: I64, steady: Bool, devi
     ]  # fmt: skip
 
 
-def _makers(events: MemoryEvents) -> I64:
+def makers(events: MemoryEvents) -> I64:
     """For each event the one that allocated its memory: itself, or of a free the allocation before it; -1 for none."""
     maker = np.arange(len(events))
     live: dict[int, int] = {}
@@ -134,6 +134,16 @@ def _held_at_peak(events: MemoryEvents, maker: I64) -> tuple[Bool, int]:
     freed = maker[: peak + 1][events.bytes[: peak + 1] <= 0]
     held[freed[freed >= 0]] = False
     return held, max(int(events.allocated[peak]) - int(events.bytes[held].sum()), 0)
+
+
+def innermost_operator(timed: Timed, time: I64) -> I64:
+    """The node of the operator or annotation that each of these times belongs to, -1 for none: the one that only
+    allocates where the program itself calls it."""
+    makes_room = _makes_room(timed)
+    node = _innermost(timed, time, ~makes_room)
+    alone = np.flatnonzero(node < 0)
+    node[alone] = _innermost(timed, time[alone], makes_room & (timed.linked.tree.kind == RangeKind.OP))
+    return node
 
 
 def _innermost(timed: Timed, time: I64, chosen: Bool) -> I64:

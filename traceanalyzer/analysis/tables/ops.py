@@ -76,6 +76,13 @@ class OpStats(RatedRow, OpTimes):
         default=None,
         kw_only=True,
     )
+    recomputed_ms: float | None = metric(
+        "device total a step, nested calls once, of forward calls that run again in the backward pass; null "
+        "where none does",
+        "ms",
+        default=None,
+        kw_only=True,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +118,8 @@ class _Sums:
     """Calls inside which something gave rise to a recorded autograd node."""
     backward_once: F64
     """Device total of these autograd nodes, without nested calls."""
+    again: F64
+    """Device total of calls that run again in the backward pass, without nested calls."""
 
 
 def op_stats(rated: Rated, *, by_shape: bool = False) -> list[OpStats]:
@@ -154,6 +163,7 @@ def _sums(timed: Timed, calls: _Calls, groups: Groups) -> _Sums:
     time = tree.subtree_sum(launched, node)
     middle, high = groups.quantiles(time, 0.5, 0.95)
     device_of_calls, device_total = groups.sum(time), groups.sum(time * outer)
+    again = groups.sum(time * (outer & timed.joined.run_again[node]))
     del time
     time = backward_time(timed.linked, launched, timed.joined.in_backward, node)
     joined, backward_once = groups.sum(time >= 0), groups.sum(np.maximum(time, 0, out=time) * outer)
@@ -170,6 +180,7 @@ def _sums(timed: Timed, calls: _Calls, groups: Groups) -> _Sums:
         backward=groups.sum(timed.joined.in_backward[node]),
         joined=joined,
         backward_once=backward_once,
+        again=again,
     )
 
 
@@ -290,6 +301,7 @@ def _rows(rated: Rated, calls: _Calls, groups: Groups, of: _Sums) -> list[OpStat
             backward_device_ms=ms(of.backward_once[g]) / steps if of.joined[g] else None,
             module=module[g],
             python=line[g],
+            recomputed_ms=ms(of.again[g]) / steps if of.again[g] else None,
             **sums.columns(g),
         )
         for g in range(len(groups))

@@ -94,7 +94,18 @@ def phase_stats(timed: Timed, phases: Phases) -> list[PhaseStats]:
     step_ns = float(timed.steps.duration[timed.steps.steady].mean())
     derived = derived_phases(timed, phases.ranges, phases.by_autograd)
     others = (_Phase((role.label,), None, rows, ops, None, role) for role, rows, ops in derived)
-    return [_row(timed, step_ns, phase) for phase in chain(_annotated(timed, phases.ranges), others)]
+    found = chain(_annotated(timed, phases.ranges), others, _recomputation(timed))
+    return [_row(timed, step_ns, phase) for phase in found]
+
+
+def _recomputation(timed: Timed) -> Iterator[_Phase]:
+    """What of the forward pass runs again in the backward pass."""
+    tree, ops, again = timed.linked.tree, timed.trace.device_ops, timed.joined.run_again
+    nodes = np.flatnonzero(again[:-1] & ~again[tree.parent[:]])
+    rows = tree.row[nodes[timed.steady_host(tree.start[nodes])]]
+    if len(rows):
+        mine = again[timed.joined.launch_node] & timed.steady_ops & (ops.device == timed.device)
+        yield _Phase((Role.BACKWARD.label, "recomputation"), None, rows, np.flatnonzero(mine), None, Role.NONE)
 
 
 def _annotated(timed: Timed, ranges: PhaseRanges) -> Iterator[_Phase]:

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from traceanalyzer.analysis.algebra.blocks import Rows, running_sums, scatter
 from traceanalyzer.analysis.algebra.columns import Coded, lean
 from traceanalyzer.analysis.algebra.grouping import sums
-from traceanalyzer.analysis.algebra.lookup import places, texts_where
-from traceanalyzer.analysis.joined.joined import Joined
+from traceanalyzer.analysis.algebra.lookup import places
 from traceanalyzer.analysis.roofline.bounds import Bound
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.rated import Rated
@@ -26,17 +25,6 @@ from traceanalyzer.trace.hardware import Hardware
 
 ENOUGH_SHARE = 0.5
 """With less of the computation modelled, figures of the whole step would speak of what is not known."""
-FORWARD_ONLY = (
-    "aten::linear",
-    "aten::conv1d",
-    "aten::conv2d",
-    "aten::conv3d",
-    "aten::scaled_dot_product_attention",
-    "aten::layer_norm",
-    "aten::batch_norm",
-)
-"""Operators that modules call and that no derivative formula does (derivatives.yaml): inside the backward pass they
-are a forward pass done again, activation checkpointing."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +83,7 @@ def roofline_step(rated: Rated) -> RooflineStep | None:
     attained = np.minimum(np.where(known_limit, r.attainable, 0), time)
     reached = np.minimum(np.where(np.isfinite(r.reachable), r.reachable, r.attainable), time)
     traffic = float(np.where(here & np.isfinite(r.bytes), r.bytes, 0).sum()) / steps
-    again = recomputed(rated.joined) & counted
+    again = rated.joined.run_again[rated.joined.launch_node] & counted
     used, repeated = (
         _utilisation(rated, gpu, counted, step_ns * steps),
         _utilisation(rated, gpu, again, step_ns * steps),
@@ -125,14 +113,6 @@ def roofline_step(rated: Rated) -> RooflineStep | None:
         traffic_gb=traffic / 1e9 if traffic else None,
         bandwidth_share=traffic / (gpu.bandwidth * step_ns / 1e9) if gpu and step_ns and traffic and enough else None,
     )
-
-
-def recomputed(joined: Joined) -> Bool:
-    """Which device ops belong to forward operators that run in the backward pass (activation checkpointing)."""
-    names = texts_where(joined.trace.strings, FORWARD_ONLY.__contains__)
-    forward = joined.linked.tree.named(names)
-    again = np.append(joined.linked.tree.innermost(forward & joined.in_backward) >= 0, False)
-    return again[joined.launch_node]
 
 
 def _utilisation(rated: Rated, gpu: Hardware | None, chosen: Bool, time_ns: float) -> float | None:

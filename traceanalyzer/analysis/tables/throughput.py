@@ -135,12 +135,15 @@ def throughput(
 
 
 def utilisation(rated: Rated, step: Step, roofline: RooflineStep | None, recorded_ms: float) -> Utilisation | None:
-    """How much of the hardware the step uses; None without steps or device work."""
-    if not rated.timed.steps.found or rated.timed.device is None or step.step_ms <= 0:
+    """How much of the hardware the step uses; None without steps, and without device work where operations and peak are
+    not given."""
+    if not rated.timed.steps.found or step.step_ms <= 0:
+        return None
+    known = _known_mfu(rated, step)
+    if rated.timed.device is None and known is None:
         return None
     slower = recorded_ms / step.step_ms
     ideal = roofline.ideal_ms if roofline is not None else None
-    known = _known_mfu(rated, step)
     modelled = None if roofline is None or roofline.mfu is None else roofline.mfu * slower
     mfu = known if known is not None else modelled
     sol = ideal / step.step_ms if ideal else None

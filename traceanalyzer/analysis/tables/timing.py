@@ -41,6 +41,9 @@ class TimingStats:
     slow_steps_share: float | None = metric("share of the steps that are of the slow kind; null with one kind", "share")
     data_time_ms: float | None = metric("mean time a step waits for data; null where it was not logged", "ms")
     data_share: float | None = metric("share of the step time spent waiting for data; null where not logged", "share")
+    forward_ms: float | None = metric("mean time of the forward pass as logged; null where not logged", "ms")
+    backward_ms: float | None = metric("mean time of the backward pass as logged; null where not logged", "ms")
+    optimizer_ms: float | None = metric("mean time of the optimizer as logged; null where not logged", "ms")
     samples_per_s: float | None = metric("samples a second; null where not logged", "1/s")
     tokens_per_s: float | None = metric("tokens a second; null where not logged", "1/s")
     mfu: float | None = metric("mean model FLOP/s utilisation as logged; null where not logged", "share")
@@ -66,7 +69,10 @@ def timing_stats(log: StepTimings) -> TimingStats | None:
         fast_mode_ms=None if modes is None else modes[0] / NS_PER_MS,
         slow_mode_ms=None if modes is None else modes[1] / NS_PER_MS,
         slow_steps_share=None if modes is None else modes[2],
-        data_time_ms=_data_time_ms(log, steady),
+        data_time_ms=_mean_ms(log.data, steady),
+        forward_ms=_mean_ms(log.forward, steady),
+        backward_ms=_mean_ms(log.backward, steady),
+        optimizer_ms=_mean_ms(log.optimizer, steady),
         data_share=_data_share(log, steady),
         samples_per_s=_rate(log, steady, log.samples_per_s, log.samples),
         tokens_per_s=_rate(log, steady, log.tokens_per_s, log.tokens),
@@ -142,8 +148,8 @@ def kinds_of_steps(time_ns: I64) -> StepKinds | None:
     return StepKinds(ms(np.median(order[:cut])), ms(np.median(order[cut:])), len(order[cut:]) / len(order))
 
 
-def _data_time_ms(log: StepTimings, steady: Bool) -> float | None:
-    known = log.data[steady]
+def _mean_ms(times: I64, steady: Bool) -> float | None:
+    known = times[steady]
     known = known[known >= 0]
     return ms(float(known.mean())) if len(known) else None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ from traceanalyzer.cli.scope import Scope, amount_options, selection_options
 
 if TYPE_CHECKING:
     from traceanalyzer.report.model import Report
+    from traceanalyzer.trace import Run
+    from traceanalyzer.trace.compile_log import CompileLog
 
 
 @click.command(short_help="Say where the time went, why, and what to change.")
@@ -37,8 +40,8 @@ if TYPE_CHECKING:
 @click.option(
     "--pattern",
     metavar="REGEX",
-    help="What lines of a timing log of no known kind look like, with named groups: iter_ms or iter_s, data_ms, step, "
-    "samples_per_s, tokens_per_s, mfu.",
+    help="What lines of a timing log of no known kind look like, with named groups: iter_ms or iter_s "
+    "(compute_ms: without its data), data_ms, step, samples_per_s, tokens_per_s, mfu.",
 )
 @click.option(
     "-v", "--full", is_flag=True, help="All of the report; without it a terminal shows the answer on one screen."
@@ -69,14 +72,15 @@ def analyze(
 
     PATH is a trace of torch.profiler (.json, .pftrace) or JAX (.xplane.pb), an nsys export (.sqlite), a recording of
     AMD's profilers (.db), a log of step times, a capture folder, or several ranks of one run: their files, or the
-    folder they are in. The kind is found from the content.
+    folder they are in. A CUDA memory snapshot and a log of torch.compile are taken alone, or with the trace that they
+    go with. The kind is found from the content.
 
     \b
     Examples:
       traceanalyzer analyze trace.json.gz
       traceanalyzer analyze rank*.json.gz --format markdown -o report.md
       traceanalyzer analyze trace.json.gz -o report.html
-      traceanalyzer analyze trace.json.gz -o picture.svg
+      traceanalyzer analyze trace.json.gz snapshot.pickle
       traceanalyzer analyze trace.json --redact --redact-name 'acme_.*'
       traceanalyzer analyze trace.json --store runs.db --tag branch=main
 
@@ -92,20 +96,24 @@ def analyze(
     from traceanalyzer.cli.io.read import opened
 
     _check_together(output, max_chars, store, tags)
-    run = opened(paths, pattern)
+    run = opened(paths, pattern, timeless=True)
     from traceanalyzer.diagnosis.selection import Asked
-    from traceanalyzer.report.compile.figures import logs_of, with_compile
     from traceanalyzer.report.kept_report import kept_report
     from traceanalyzer.report.model import PAGE_ROWS, TOP_ROWS
     from traceanalyzer.report.page import ReportPage
 
+    recordings_read = [trace.path for trace in (*run.traces, *run.logs)]
+    # Its texts are the program's own: none of it is in a report that is to be published or cut to a size.
+    own = hidden is not None or max_chars is not None or is_quiet()
+    run, logs = _with_logs(run, recordings_read, leave_out=own)
     asked = Asked(run, *scope)
     with working("Analyzing"):
         report = kept_report(asked, top or (PAGE_ROWS if output.format == "html" else TOP_ROWS))
-        recordings_read = [item.path for item in report.inputs]
-        # Its texts are the program's own: none of it is in a report that is to be published or cut to a size.
-        logs = [] if hidden is not None or max_chars or is_quiet() else logs_of(recordings_read)
-        report, details = with_compile(report, logs), None
+        details = None
+        if logs:
+            from traceanalyzer.report.compile.figures import with_compile
+
+            report = with_compile(report, logs)
         if output.format in PICTURED:
             from traceanalyzer.report.html import Details
 
@@ -135,6 +143,26 @@ def _check_together(output: Output, max_chars: int | None, store: Path | None, t
         from traceanalyzer.history.database import check_storable
 
         check_storable(store)
+
+
+def _with_logs(run: Run, recordings: list[str], *, leave_out: bool) -> tuple[Run, Sequence[CompileLog]]:
+    """The run with the logs of torch.compile that were given, else of the capture; and those logs. Most have none: what
+    reads them is not even loaded then."""
+    given = next((trace.compile_logs for trace in run.traces), ())
+    alone = all(trace.is_companion for trace in run.traces)
+    if not alone and not given and not leave_out and any(map(_has_logs, recordings)):
+        from traceanalyzer.ingest.torch_log import logs_beside
+
+        given = tuple(logs_beside(recordings))
+    given = () if leave_out and not alone else given
+    traces = (replace(trace, compile_logs=given) for trace in run.traces)
+    return replace(run, traces=tuple(traces)), given
+
+
+def _has_logs(recording: str) -> bool:
+    from traceanalyzer.ingest.side_files import COMPILED
+
+    return (Path(recording).parent / COMPILED).is_dir()
 
 
 def _store(file: Path, report: Report, tags: dict[str, str], recordings: list[str], part: str) -> None:

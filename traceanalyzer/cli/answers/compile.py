@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Also write the compile work as tracks on the trace's clock, to open beside it in Perfetto.",
 )
+@click.option("-v", "--full", is_flag=True, help="All of it; without it a terminal shows the answer on one screen.")
 @limit_option
 def compile(  # noqa: A001 (the command's name)
     log: str,
@@ -45,6 +46,7 @@ def compile(  # noqa: A001 (the command's name)
     step_ms: float | None,
     eager_step_ms: float | None,
     overlay: Path | None,
+    full: bool,
 ) -> None:
     """Say what torch.compile cost, where it broke and what it left eager.
 
@@ -72,7 +74,8 @@ def compile(  # noqa: A001 (the command's name)
         from traceanalyzer.export.perfetto.overlay import compile_tracks
 
         write(compile_tracks(logs, run), overlay)
-    emit(compile_document(compile_report(logs, run, Stopwatch(step_ms, eager_step_ms))), output)
+    report = compile_report(logs, run, Stopwatch(step_ms, eager_step_ms))
+    emit(compile_document(report, full or output.file is not None), output)
 
 
 def _read(log: Path, trace: str | None) -> tuple[list[CompileLog], Run | None]:

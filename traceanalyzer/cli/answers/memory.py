@@ -30,6 +30,7 @@ PERMILLE = 1000
     "--ranks", type=click.IntRange(min=2), default=RANKS, show_default=True, metavar="N",
     help="Ranks to predict sharding over.",
 )  # fmt: skip
+@click.option("-v", "--full", is_flag=True, help="All of it; without it a terminal shows the answer on one screen.")
 @reading_options
 @redact_options()
 @output_options(REPORT_FORMATS, "other")
@@ -38,6 +39,7 @@ def memory(
     trace: str | None,
     other: Path | None,
     ranks: int,
+    full: bool,
     hidden: Sequence[re.Pattern[str]] | None,
     output: Output,
 ) -> None:
@@ -62,7 +64,7 @@ def memory(
         from traceanalyzer.report.memory.redact import redacted
 
         report = redacted(report, hidden)
-    emit(memory_document(report), output)
+    emit(memory_document(report, full or output.file is not None), output)
 
 
 def _report(snapshot: Path, trace: str | None, other: Path | None, ranks: int) -> MemoryReport:

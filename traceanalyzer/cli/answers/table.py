@@ -18,6 +18,8 @@ from traceanalyzer.report.table_entries import BY_NAME, RowFilter, named
 SHOWN_ROWS = 20
 """Rows that people are shown unless they ask for more; programs get all."""
 SUMS_ALONE = "The recording is a table of sums by name: it does not tell. `kernels` shows its kernels."
+MEMORY = "memory"
+"""What operators are sorted by that the table of their memory is then shown for, which is in that order."""
 SHOWN_TOTALS = 10
 """Rows that sum a table up, below it."""
 
@@ -97,8 +99,10 @@ def _print(
     from traceanalyzer.report.printed import Rows
 
     sums = any(trace.profiler_rows for trace in run.traces)
-    if sums and name == "kernels":
+    if sums and name in ("kernels", "ops"):
         name = "profiled"
+    if name == "ops" and _of_memory(sort, columns):
+        name, sort, wanted = "op_memory", None if sort == MEMORY else sort, {}
     table = named(name)
     names = _columns(table.row, columns)
     _columns(table.row, sort)
@@ -141,6 +145,15 @@ def _by_cause(gaps: Sequence[Any], places: Sequence[Any]) -> list[str]:
         whose = "" if rank is None else f"Rank {rank}: "
         found.append(f"{whose}{count} gap{'s' * (count != '1')}{each}, {figure(idle, 'ms')} idle: {', '.join(shares)}.")
     return found
+
+
+def _of_memory(sort: str | None, columns: str | None) -> bool:
+    """Whether operators are asked for by what they allocate: `memory`, or a column that only that table has."""
+    from dataclasses import fields
+
+    mine, others = ({f.name for f in fields(named(name).row)} for name in ("op_memory", "ops"))
+    asked = {part.strip() for part in f"{sort or ''},{columns or ''}".split(",")}
+    return sort == MEMORY or bool(asked & (mine - others))
 
 
 def _columns(row: type[Any], text: str | None) -> list[str] | None:

@@ -23,8 +23,17 @@ def read(paths: Sequence[str], pattern: str | None = None) -> Run:
         return named_as_given(load(files, progress=report_progress, pattern=pattern), files, paths)
 
 
-def opened(paths: Sequence[str], pattern: str | None = None) -> Run:
-    """The same, with a warning for each of the files that could not be read. Raises TraceAnalyzerError."""
+def opened(paths: Sequence[str], pattern: str | None = None, *, timeless: bool = False) -> Run:
+    """The same, with a warning for each of the files that could not be read. Raises TraceAnalyzerError; also where
+    nothing given tells times, unless it may be `timeless`."""
+    from traceanalyzer.base.errors import TraceAnalyzerError
+
     run = read(paths, pattern)
+    if not timeless and run.traces and all(trace.is_companion for trace in run.traces):
+        one = run.traces[0]
+        what, command = ("a CUDA memory snapshot", "memory") if one.memory else ("a log of torch.compile", "compile")
+        raise TraceAnalyzerError(
+            f"{one.path}: {what}, which tells no times; give its trace, or ask `traceanalyzer {command} {one.path}`"
+        )
     warn_of_failures(run)
     return run

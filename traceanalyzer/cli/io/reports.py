@@ -28,7 +28,7 @@ def named(reference: str, selection: Selection | None = None, knowledge: Knowled
     with ExitStack() as analysis:
 
         def then_analyzing(paths: Sequence[str]) -> Run:
-            run = opened(paths)
+            run = opened(paths, timeless=True)
             analysis.enter_context(working(f"Analyzing {reference}"))
             return run
 

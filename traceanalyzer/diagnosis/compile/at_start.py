@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from traceanalyzer.diagnosis.compile.pairs import Pair, count, start_advice
-from traceanalyzer.diagnosis.finding import Evidence, Finding
+from traceanalyzer.diagnosis.finding import Evidence, Finding, Severity
 from traceanalyzer.replay.compile.model import Compiled
 
 AUTOTUNE_SHARE = 0.2
 """Of the compile time from which autotuning is worth a finding: a tuned start pays it back only over many steps."""
 LEAST_S = 1.0
 """Shorter compile work is not worth a change of the program."""
+MANY_TIMES, USUAL_LIMIT = 3, 8
+"""Compilations of one function: the second makes sizes dynamic that changed, a third says that this did not do; after
+the eighth PyTorch gives up, and what no guard takes runs eager."""
+DYNAMIC = (
+    "Compile once for all shapes: torch._dynamo.mark_dynamic(x, 0) before the call, or torch.compile(..., "
+    "dynamic=True); or pad to a few fixed sizes. collect torch --compile-log names the guard."
+)
 DYNAMIC_RATIO = (1.0, 1.3, 2.0)
 """One compilation for changing shapes against one for a fixed shape: least, usual, most (1.4 on an H200)."""
 WARM_AOT, WARM_INDUCTOR, WARM_AUTOTUNE = (0.2, 0.6, 1.0), (0.02, 0.06, 0.15), (0.0, 0.05, 0.2)
@@ -45,6 +52,33 @@ def recompiles(compiled: Compiled) -> Iterator[Pair]:
         yield (
             Finding(ident, "host", title, "high" if row.refused else "medium", None, evidence),
             [start_advice(ident, "mark_dynamic", action, (low, usual, high) if known else None, basis)],
+        )
+
+
+def recompiled_regions(compiled: Compiled) -> Iterator[Pair]:
+    """A finding for each function of a trace without a log whose region has a high number: PyTorch counts the
+    compilations of each (`Torch-Compiled Region: 0/7` is of the eighth)."""
+    if compiled.source != "trace" or compiled.trace is None:
+        return
+    numbers = [name.rpartition("/") for name in compiled.trace.regions_per_step]
+    most: dict[str, int] = {}
+    for function, _, number in numbers:
+        if number.isdigit():
+            most[function] = max(most.get(function, 0), int(number) + 1)
+    for index, (function, times) in enumerate(sorted(most.items(), key=lambda one: -one[1])):
+        if times < MANY_TIMES:
+            return
+        ident = "recompilation" if index == 0 else f"recompilation-{index + 1}"
+        region = f"{function}/{times - 1}"
+        title = f"Compiled at least {times} times: the function of region {region}"
+        evidence = [
+            Evidence("compilations, at least", times, "", f"Torch-Compiled Region: {region}"),
+            Evidence("its runs", compiled.trace.regions_per_step[region], "", "per step"),
+        ]
+        severity: Severity = "high" if times >= USUAL_LIMIT else "medium"
+        yield (
+            Finding(ident, "host", title, severity, None, evidence),
+            [start_advice(ident, "mark_dynamic", DYNAMIC, None, "the log of torch.compile has the guard and the line")],
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceanalyzer.diagnosis.compile.at_start import autotune, cache, failures, ranks, recompiles
+from traceanalyzer.diagnosis.compile.at_start import autotune, cache, failures, ranks, recompiled_regions, recompiles
 from traceanalyzer.diagnosis.compile.in_step import breaks, cudagraphs
 from traceanalyzer.diagnosis.compile.pairs import CompileDiagnosis, count
 from traceanalyzer.replay.compile.model import Compiled
@@ -24,6 +24,7 @@ def diagnose_compile(compiled: Compiled, step_ms: float | None) -> CompileDiagno
     pairs = [
         *breaks(compiled, step_ms),
         *recompiles(compiled),
+        *recompiled_regions(compiled),
         *cudagraphs(compiled, step_ms),
         *cache(compiled),
         *autotune(compiled),

@@ -17,6 +17,7 @@ REMEDIES = (
     data.copy_ahead,
     data.pinned_memory,
     data.keep_on_device,
+    data.copy_less,
     kernels.tf32,
     kernels.low_precision,
     kernels.fused_attention,
@@ -40,7 +41,10 @@ REMEDIES = (
 )
 """In the order in which `whatif` has those of equal gain."""
 
-NOT_REPLAYED = ("faster_kernels", "chunked_loss", "checkpoint", "expandable_segments", "free_tensors")
-"""Changes that rules propose by name: of kernels that nobody has a better one of, and of memory."""
+NOT_REPLAYED = (
+    "faster_kernels", "chunked_loss", "checkpoint", "expandable_segments", "free_tensors", "accumulate_gradients",
+    "mark_dynamic", "remove_graph_breaks", "warm_cache", "fix_compile_error",
+)  # fmt: skip
+"""Changes that rules propose by name: of kernels that nobody has a better one of, of memory, and of torch.compile."""
 NAMES = tuple(sorted([*(remedy.id for remedy in REMEDIES), *NOT_REPLAYED]))
 """What `remedy` can be in a report. The names are a contract; more may be added."""

@@ -29,6 +29,8 @@ from traceanalyzer.replay.changes.data.loading import (
     loading_ns,
     not_faster_than,
     pinned,
+    results_kept,
+    results_sent,
     round_trips,
     waited_less,
 )
@@ -127,6 +129,34 @@ pinned_memory = Remedy(
         ),
     ),
 )
+
+SENT_SHARE = 0.5
+"""Share of the recorded step that copies of results take, from which sending them is what the step does."""
+RESULTS_KEPT = Scenario(
+    "copy_less",
+    results_kept,
+    "large results are not copied to the host; what it does with them there stays",
+    missing="no large results are copied to the host",
+    spread=OF_MOVES,
+)
+
+
+@remedy("copy_less", "transfer", "exposed-copies")
+def copy_less(m: Measurements) -> Offer | None:
+    """Where copies of large results to the host take most of the step."""
+    tape = tape_of(m)
+    sent = 0 if tape is None else int(tape.duration[tape.memo(results_sent)].sum())
+    if tape is None or sent < SENT_SHARE * m.mean_step_ms * NS_PER_MS * tape.steps:
+        return None
+    return Offer(
+        Words(
+            "Copy results to the CPU less often: keep outputs on the GPU, .cpu() every N steps, or only what is used "
+            "(a metric, argmax); else into pinned memory with non_blocking=True.",
+            "Copy results to the host less often, or only what is used of them; else asynchronously, to pinned memory.",
+        ),
+        RESULTS_KEPT,
+    )
+
 
 KEPT = Scenario(
     "keep_on_device",

@@ -17,6 +17,7 @@ from traceanalyzer.analysis.time.coverage import WHOLE_SHARE
 from traceanalyzer.analysis.time.repeats import coinciding_range
 from traceanalyzer.base.figures import NS_PER_MS
 from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.timing import DRIFT_SHARE
 from traceanalyzer.trace import RangeKind
 
 MANY_STEPS, MANY_EVENTS = 30, 200_000
@@ -40,9 +41,22 @@ def recording_notes(m: Measurements) -> Iterator[str]:
         return
     yield from _steps(m) if m.timed.steps.found else _no_steps(m)
     yield from _iterations(m)
+    yield from _slowed(m)
     yield from _repeats(m)
     yield from _more_than_useful(m)
     yield from _own_markers(m)
+
+
+def _slowed(m: Measurements) -> Iterator[str]:
+    """That recorded steps get slower, where the GPU's work does not: what has no finding, and why."""
+    known = m.regularity
+    if known is None or not known.drift_share or known.busy_drift_share is None:
+        return
+    if known.drift_share >= DRIFT_SHARE > abs(known.busy_drift_share):
+        yield (
+            f"Recorded steps become {known.drift_share:.0%} slower over the recording, and the GPU's work in them does "
+            "not: the recorder slows the host the longer it records. It is no finding."
+        )
 
 
 def _more_than_useful(m: Measurements) -> Iterator[str]:

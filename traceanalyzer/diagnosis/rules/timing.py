@@ -11,14 +11,10 @@ from traceanalyzer.diagnosis import loader_advice
 from traceanalyzer.diagnosis.draft import Draft, Part, Proposal
 from traceanalyzer.diagnosis.finding import Evidence
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.timing import INPUT_SHARE
+from traceanalyzer.diagnosis.timing import DRIFT_SHARE, INPUT_SHARE, OUTLIER_SHARE
 from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.trace import Bool
 
-DRIFT_SHARE = 0.05
-"""A smaller trend is that of clocks and temperature."""
-OUTLIER_SHARE = 0.01
-"""Outliers that cost less are within the spread of steps."""
 SHOWN_STEPS = 5
 """Slow steps that are named."""
 

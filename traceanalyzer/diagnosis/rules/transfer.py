@@ -20,6 +20,7 @@ ROWS = 3
 """Kinds of copies named in the evidence."""
 TOO_LONG_TO_HIDE = 0.5
 """A step with less than this share for all but its copies cannot hide them."""
+BACK = "device to host"
 PIN = "Pin the host memory (pin_memory=True); pageable copies are slow and block the host. "
 HIDE = (
     "Copy on a side stream with non_blocking=True while earlier work computes; send less "
@@ -82,7 +83,9 @@ def _proposals(m: Measurements, between: list[CopyStats], shown: list[CopyStats]
         return [hidden]
     most = m.step.step_ms - least
     basis = f"the copies take longer than all else, which can hide at most {digits(most)} of their {digits(exposed)} ms"
-    return [Proposal(SEND_LESS, basis, suffix="-less", bound=True), hidden]
+    back = sum(row.exposed_ms for row in between if row.direction == BACK)
+    name = "copy_less" if back > exposed / 2 else None
+    return [Proposal(SEND_LESS, basis, suffix="-less", bound=True, name=name), hidden]
 
 
 def _longest_direction_ms(between: list[CopyStats]) -> float:

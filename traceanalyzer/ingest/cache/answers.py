@@ -59,7 +59,7 @@ def _key(run: Run, question: tuple[object, ...]) -> str | None:
     traces = (*run.traces, *run.logs)
     if not reading().cache or place() is None or not traces:
         return None
-    if any(trace.kept_as is None or trace.memory is not None for trace in traces):
+    if any(trace.kept_as is None or trace.memory is not None or trace.compile_logs for trace in traces):
         return None
     depends_on = (program("."), question, run.failures, len(run.traces), [_facts(trace) for trace in traces])
     timings = [trace.step_timings for trace in traces]

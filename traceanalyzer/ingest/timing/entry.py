@@ -37,6 +37,15 @@ class Entry:
     """Steps that the series has."""
     whole: bool = False
     """Whether the step's time is known to include that for data."""
+    forward_s: float | None = None
+    backward_s: float | None = None
+    optimizer_s: float | None = None
+    parts: bool = False
+    """Whether the line times phases: others of the same step may stand on lines of their own."""
+    memory_after: str | None = None
+    """The phase after which the line says how much GPU memory is allocated and reserved, bytes; empty for none."""
+    allocated: float | None = None
+    reserved: float | None = None
 
 
 MAX_COUNT = 2.0**53

@@ -20,6 +20,7 @@ from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.base.limits import limits
 from traceanalyzer.ingest.side_files import NOT_JSON
 from traceanalyzer.ingest.timing.entry import Entry, entry, meaning, number, unitless
+from traceanalyzer.ingest.timing.printed import NUMBER, memory_line, phase_line
 
 USUAL_LINES = 3
 """Fewer lines that happen to look like a format are not a log of it."""
@@ -27,7 +28,6 @@ USUAL_LINES = 3
 _RANK = re.compile(r"\[(?:default|rank ?)(\d+)\]|\brank[ =](\d+)|^\s*(\d+): ", re.IGNORECASE)
 _WHEN = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)[.,](\d{3,6})")
 """Only to the millisecond or finer: whole seconds cannot time a step."""
-_NUMBER = r"[-+]?(?:\d[\d,]*+\.?\d*+|\.\d++)(?:[eE][-+]?\d++)?"
 _TIMES = frozenset(("iter_s", "compute_s", "samples_per_s", "tokens_per_s"))
 """What a line has to say at least one of."""
 _LONG_NUMBER = re.compile(r"[\d,.]{40}")
@@ -153,7 +153,7 @@ def _mllog(line: str) -> Entry | None:
 
 
 def _regex(name: str, hint: str, pattern: str, minimum: int = USUAL_LINES, averaged: str = "") -> LineFormat:
-    return LineFormat(name, hint, _searching(re.compile(pattern.replace("NUMBER", _NUMBER))), minimum, averaged)
+    return LineFormat(name, hint, _searching(re.compile(pattern.replace("NUMBER", NUMBER))), minimum, averaged)
 
 
 def _searching(pattern: re.Pattern[str]) -> Callable[[str], Entry | None]:
@@ -178,15 +178,13 @@ def _when(line: str) -> float | None:
 
 
 _PHASES_BEGIN = "time (ms) |"
-_PHASES = re.compile(
-    rf"(?>.*?\b(?:forward|fwd): ({_NUMBER}))(?>.*?\b(?:backward|bwd): ({_NUMBER})).*\bstep: ({_NUMBER})"
-)
+_PHASES = re.compile(rf"(?>.*?\b(?:forward|fwd): ({NUMBER}))(?>.*?\b(?:backward|bwd): ({NUMBER})).*\bstep: ({NUMBER})")
 _MICRO_PHASES = re.compile(
-    rf"(?>.*?\b(?:forward|fwd)_microstep: ({_NUMBER}))(?>.*?\b(?:backward|bwd)_microstep: ({_NUMBER}))"
-    rf".*\bstep_microstep: ({_NUMBER})"
+    rf"(?>.*?\b(?:forward|fwd)_microstep: ({NUMBER}))(?>.*?\b(?:backward|bwd)_microstep: ({NUMBER}))"
+    rf".*\bstep_microstep: ({NUMBER})"
 )
-_SAMPLES = re.compile(rf"(?:/|global_step=)(?P<step>\d+), .*?(?:Curr)?SamplesPerSec=(?P<samples_per_s>{_NUMBER})")
-_CURRENT = re.compile(rf"CurrSamplesPerSec=({_NUMBER})")
+_SAMPLES = re.compile(rf"(?:/|global_step=)(?P<step>\d+), .*?(?:Curr)?SamplesPerSec=(?P<samples_per_s>{NUMBER})")
+_CURRENT = re.compile(rf"CurrSamplesPerSec=({NUMBER})")
 
 
 def _deepspeed(line: str) -> Entry | None:
@@ -209,7 +207,7 @@ def _deepspeed_micro(line: str) -> Entry | None:
 
 _BAR = re.compile(
     rf"^(?P<series>[^|]*?)(?:\d+%[| ].*?)\s(?P<step>\d+)/(?P<total>\d+) \[[\d:]+<[\d:?]+,\s*"
-    rf"(?P<rate>{_NUMBER})(?:(?P<per>(?:it|step|batch|ba)e?s?/s)|s/(?:it|step|batch|ba))"
+    rf"(?P<rate>{NUMBER})(?:(?P<per>(?:it|step|batch|ba)e?s?/s)|s/(?:it|step|batch|ba))"
 )
 _TRAINING_BAR = re.compile(r"^$|train|epoch|iter|step", re.IGNORECASE)
 """Bars of training; others (`Validation`, `Loading checkpoint shards`, `Map`) are not steps."""
@@ -226,7 +224,7 @@ def _bar(line: str, lightning: bool) -> Entry | None:
     return entry({rate: match["rate"], "step": match["step"], "total": match["total"], "series": series})
 
 
-_SUMMARY = re.compile(rf"'train_(runtime|samples_per_second|steps_per_second|tokens_per_second)': '?({_NUMBER})'?")
+_SUMMARY = re.compile(rf"'train_(runtime|samples_per_second|steps_per_second|tokens_per_second)': '?({NUMBER})'?")
 
 
 def _hf_summary(line: str) -> Entry | None:
@@ -234,8 +232,10 @@ def _hf_summary(line: str) -> Entry | None:
     return entry(values) if "runtime" in values and "steps_per_second" in values else None
 
 
+MEMORY_MEANS = "Memory is what the program printed after each phase: peaks within one are not known."
 _BAR_MEANS = "A progress bar shows a running mean of the last steps: single slow steps and the spread are smoothed."
 
+PRINTED_MEMORY = LineFormat("printed memory", "llocated", memory_line, 2, averaged=MEMORY_MEANS)
 FORMATS: tuple[LineFormat, ...] = (
     LineFormat("JSONL", "{", _json_line, 2, whole=True),
     _regex(
@@ -278,12 +278,25 @@ FORMATS: tuple[LineFormat, ...] = (
         _regex(
             "iteration lines",
             "",
-            rf"(?:\[(?P<step>\d+)\]:?\s+)?\b(?:iter|iteration|step)(?:[_ ]time)?[ :=]+(?P<iter_{unit}>NUMBER) ?{unit}\b"
+            rf"(?:\[(?P<step>\d+)\]:?\s+)?(?<![oO]ptimizer[ _])(?<!optim[ _])(?<!opt[ _])"
+            rf"\b(?:iter|iteration|step)(?:[_ ]time)?[ :=]+(?P<iter_{unit}>NUMBER) ?{unit}\b"
             rf"(?:.*?\bdata(?:[_ ]time)?[ :=]+(?P<data_{unit}>NUMBER) ?{unit}\b)?"
             r"(?:.*?\b(?:fps|samples/s|img/s|images/s)[ :=]+(?P<samples_per_s>NUMBER))?",
         )
         for unit in ("ms", "us", "s")
     ),
+    *(
+        _regex(
+            "numbered iterations",
+            ":",
+            rf"(?i)\b(?:iter|iteration|step|batch)\W{{0,3}}(?P<step>\d+)\b[^:]{{0,40}}:\s*"
+            rf"(?:(?:time|took|elapsed|duration)\W{{0,3}})?(?P<iter_{unit}>NUMBER) ?{unit}\b"
+            rf"(?:.*?\bdata(?:[_ ](?:time|loading))?\W{{0,3}}(?P<data_{unit}>NUMBER) ?{unit}\b)?",
+        )
+        for unit in ("ms", "us", "s")
+    ),
+    LineFormat("printed phases", "", phase_line),
+    PRINTED_MEMORY,
 )
 """In the order in which they are preferred where a log holds lines of several."""
 

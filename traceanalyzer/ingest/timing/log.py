@@ -16,6 +16,7 @@ from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.ingest.timing.entry import Entry
 from traceanalyzer.ingest.timing.formats import (
     FORMATS,
+    PRINTED_MEMORY,
     LineFormat,
     UnitlessError,
     csv_format,
@@ -24,7 +25,7 @@ from traceanalyzer.ingest.timing.formats import (
 )
 from traceanalyzer.ingest.timing.steps import step_timings
 from traceanalyzer.ingest.timing.text import MAX_LINE, lines_of, pieces_of
-from traceanalyzer.trace import Health, Process, Trace
+from traceanalyzer.trace import Health, PrintedMemory, Process, Trace
 
 ABILITIES = Abilities(
     name="log of step times (a trainer's log, JSON lines, CSV)",
@@ -153,10 +154,11 @@ def _parse(
 
 
 def _still_open(forms: tuple[LineFormat, ...], found: _Found) -> tuple[LineFormat, ...]:
-    """The formats that may yet be chosen: up to the first of which there are enough lines."""
+    """The formats that may yet be chosen: up to the first of which there are enough lines; and what such a log may say
+    of memory beside its steps."""
     for i, form in enumerate(forms):
         if len(found.entries.get(form, ())) >= form.minimum:
-            return forms[: i + 1]
+            return forms[: i + 1] if PRINTED_MEMORY in forms[: i + 1] else (*forms[: i + 1], PRINTED_MEMORY)
     return forms
 
 
@@ -190,9 +192,22 @@ def _traces(path: Path, found: _Found, form: LineFormat, damage: str) -> list[Tr
             truncated=found.truncated,
             notes=tuple(note for note in notes if note),
         )
-        traces.append(Trace(str(path), "timing_log", [], Process(rank=rank), step_timings=steps.table, health=health))
+        memory = _printed(found.entries.get(PRINTED_MEMORY, ()), rank)
+        process = Process(rank=rank)
+        traces.append(
+            Trace(str(path), "timing_log", [], process, step_timings=steps.table, health=health, printed_memory=memory)
+        )
         skipped = lost = 0
     return traces
+
+
+def _printed(entries: Iterable[Entry], rank: int | None) -> tuple[PrintedMemory, ...]:
+    """What a rank printed of GPU memory."""
+    return tuple(
+        PrintedMemory(one.memory_after or "", int(one.allocated), None if one.reserved is None else int(one.reserved))
+        for one in entries
+        if one.allocated is not None and one.rank in (None, rank)
+    )
 
 
 def _by_rank(entries: Iterable[Entry]) -> dict[int | None, list[Entry]]:

@@ -10,12 +10,14 @@ import numpy as np
 from traceanalyzer.base.figures import NS_PER_S
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.ingest.timing.entry import Entry
+from traceanalyzer.ingest.timing.printed import steps_of_phases
 from traceanalyzer.trace import F64, I64, StepTimings
 
 MAX_STEP_S = 7 * 86_400.0
 """No step takes a week: a longer time is damaged."""
 RATES = ("flops", "samples_per_s", "tokens_per_s", "mfu")
 """Columns that hold fractions."""
+PHASES = ("forward", "backward", "optimizer")
 CLOCK_DIGITS = 6
 """Finest digit of a log's clock; seconds since 1970 in a float are good to a quarter of a microsecond."""
 
@@ -41,6 +43,7 @@ class LoggedSteps:
 
 def step_timings(entries: Sequence[Entry]) -> LoggedSteps:
     """The steps in the order of the log. Progress bars of the same name but fewer steps (evaluation) are left out."""
+    entries = list(steps_of_phases(entries))
     kept = _without_repeats(_merged(_longest_bars(entries)))
     between = not any(e.iter_s for e in kept)
     duration = _between_lines(kept) if between else _column([e.iter_s for e in kept])
@@ -65,6 +68,7 @@ def _table(kept: Sequence[Entry], time: I64, data: I64) -> StepTimings:
             "start": np.concatenate((np.zeros(1, np.int64), np.cumsum(spent)[:-1])) if len(kept) else [],
             "duration": time,
             "data": data,
+            **{name: _ns(_column([getattr(e, f"{name}_s") for e in kept])) for name in PHASES},
             "samples": _count([e.samples for e in kept]),
             "tokens": _count([e.tokens for e in kept]),
             "padded_tokens": _count([e.padded_tokens for e in kept]),

@@ -14,7 +14,7 @@ from traceanalyzer.ingest.torch_log.fold import WANTED, Fold
 from traceanalyzer.ingest.torch_log.fusion import MARK, read_fusion
 from traceanalyzer.ingest.torch_log.lines import lines
 from traceanalyzer.ingest.torch_log.records import Record, records
-from traceanalyzer.trace.compile_log import CompileLog, Counts, NotFused
+from traceanalyzer.trace.compile_log import CompileLog, Counts
 
 RECORD_IN_HEAD = re.compile(
     rb"^(?:\[[^\]\n]{1,64}\]: ?)?[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d{3,6} +\d+ *[^\]\n]{0,1000}?:\d+\] ?\{", re.MULTILINE
@@ -64,10 +64,6 @@ def _with_fusion(logs: list[CompileLog], folder: Path) -> list[CompileLog]:
             for log in logs
         ]
     return logs
-
-
-def _left_apart(log: CompileLog, pairs: tuple[NotFused, ...]) -> CompileLog:
-    return replace(log, not_fused=(*(log.not_fused or ()), *pairs))
 
 
 def _head(file: Path) -> bytes:

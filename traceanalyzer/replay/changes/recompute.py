@@ -8,36 +8,22 @@ import numpy as np
 
 from traceanalyzer.replay.changes.edits import with_dispatch, without_launches, without_work
 from traceanalyzer.replay.on_tape import events_of, events_of_only, nodes
-from traceanalyzer.replay.patterns.named import nodes_named, operators_named, texts
+from traceanalyzer.replay.patterns.named import texts
 from traceanalyzer.replay.patterns.repeats import after_each
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import Bool
 
-FORWARD_ONLY = re.compile(
-    r"^aten::(linear|addmm|conv\dd|convolution|layer_norm|native_layer_norm|batch_norm|group_norm|embedding|rms_norm"
-    r"|scaled_dot_product_attention|gelu|silu|relu|dropout)$"
-)
-"""Operators of a forward pass that no backward pass of an operator calls."""
 REENTRANT = re.compile(r"CheckpointFunctionBackward")
 HOOKED_SHARE = 0.75
 """Of the host's time for operators whose operands are not kept that is left where they are: each saved tensor calls a
 hook in Python, forward and backward (about 10 us of 40 an operator; two programs got at least this much faster)."""
 LEAST_STRETCH_KERNELS = 3
 """Kernels that tell a stretch of the forward pass from others."""
-ENGINE = re.compile(r"^autograd::engine::evaluate_function")
 
 
 def recomputed(tape: Tape) -> Bool:
-    """Ops of forward operators that run within the backward pass: in an autograd node that also runs operators of a
-    forward pass, outside of the nodes nested in it, and before its own backward operator is all that is left."""
-    tree = tape.source.linked.tree
-    inside = tree.innermost(operators_named(tape.source.linked, ENGINE))
-    # Up to the last forward operator of the node: what follows is the backward pass it was for.
-    last = np.full(len(tree.start) + 1, -1, np.int64)
-    rows = np.flatnonzero(nodes_named(tape.source.linked, FORWARD_ONLY) & (inside >= 0))
-    np.maximum.at(last, inside[rows], tree.subtree_end[rows])
-    event = nodes(tape)
-    return (event < last[inside[event]])[tape.event] & tape.compute
+    """Ops of forward operators that run within the backward pass."""
+    return tape.source.joined.run_again[nodes(tape)][tape.event] & tape.compute
 
 
 def kept(tape: Tape) -> Tape | None:

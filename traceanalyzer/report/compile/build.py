@@ -7,19 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.diagnosis.compile.measured import UNTIMED, compiled_by
 from traceanalyzer.diagnosis.compile.verdict import diagnose_compile
 from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.diagnosis.selection import Measured
 from traceanalyzer.replay.compile.measure import headline_log, measure_logs
-from traceanalyzer.replay.compile.model import EMPTY
-from traceanalyzer.replay.compile.shares import with_trace
-from traceanalyzer.replay.compile.steps import Stopwatch, with_steps, with_stopwatch
+from traceanalyzer.replay.compile.steps import Stopwatch, with_stopwatch
 from traceanalyzer.report.compile.model import CompileReport
 from traceanalyzer.report.compile.strip import strip_of
 from traceanalyzer.trace import Run, Trace
 from traceanalyzer.trace.compile_log import CompileLog
 
-UNTIMED = Stopwatch()
 COUNTED_ONCE = (
     "What these findings would save is part of the GPU idle time that the findings above take apart by cause: it does "
     "not add to theirs."
@@ -47,17 +45,9 @@ def joined(
     logs: Sequence[CompileLog], m: Measurements, stopwatch: Stopwatch = UNTIMED, inputs: Sequence[dict[str, Any]] = ()
 ) -> CompileReport:
     """What logs and a trace say together."""
-    chosen = log_of(logs, m.trace)
-    compiled = EMPTY if chosen is None else measure_logs(logs, chosen)
-    replay = m.replay if len(m.trace.device_ops) else None
-    if len(m.trace.device_ops):
-        compiled = with_trace(compiled, chosen, m.rated, replay)
-    timed = m.unprofiled_time
-    if stopwatch.step_ms is None and timed is not None:
-        stopwatch = replace(stopwatch, step_ms=timed.step_ms)
-    step_ms = replay.base_ms if replay is not None else stopwatch.step_ms
-    compiled = with_steps(compiled, chosen, m.timed, step_ms, stopwatch)
-    return CompileReport(list(inputs), compiled, diagnose_compile(compiled, step_ms), strip_of(chosen, m.timed))
+    compiled, chosen, step_ms = compiled_by(m, logs, stopwatch)
+    timed = None if m.trace.is_companion else m.timed
+    return CompileReport(list(inputs), compiled, diagnose_compile(compiled, step_ms), strip_of(chosen, timed))
 
 
 def compile_part(logs: Sequence[CompileLog], of: Measured) -> CompileReport | None:
@@ -67,25 +57,9 @@ def compile_part(logs: Sequence[CompileLog], of: Measured) -> CompileReport | No
 
 def fitting(run: Run, logs: Sequence[CompileLog]) -> Trace:
     """The trace of a rank that has a log; the first where ranks do not tell. Raises TraceAnalyzerError."""
-    traces = [trace for trace in run.traces if not trace.only_step_times]
+    traces = [trace for trace in run.traces if not (trace.only_step_times or trace.is_companion)]
     if not traces:
         path = run.traces[0].path if run.traces else "the run"
         raise TraceAnalyzerError(f"{path}: no trace; give a Kineto trace or an Nsight Systems export of the program")
     ranks = {log.rank for log in logs}
     return next((trace for trace in traces if trace.rank in ranks), traces[0])
-
-
-def log_of(logs: Sequence[CompileLog], trace: Trace) -> CompileLog | None:
-    """The log of the trace's process: the one that has its graphs, else of its rank, else of the process that compiled
-    most."""
-    if not logs:
-        return None
-    texts = set(trace.strings)
-    graphs = [
-        sum(f"## Call CompiledFxGraph {e.key} ##" in texts for c in log.compilations for e in c.caches) for log in logs
-    ]
-    if max(graphs):
-        # Of several starts that made the same graphs the last is the one that is likely to have been recorded.
-        return max(zip(graphs, range(len(logs)), logs, strict=True), key=lambda one: one[:2])[2]
-    of_rank = [log for log in logs if log.rank == trace.rank]
-    return max(of_rank or logs, key=lambda log: len(log.compilations))

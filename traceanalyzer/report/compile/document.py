@@ -7,6 +7,7 @@ from functools import partial
 
 from traceanalyzer.diagnosis.compile.pairs import CompileDiagnosis
 from traceanalyzer.replay.compile.model import Compiled, StepsUse
+from traceanalyzer.report.brief import Screen, shown_path
 from traceanalyzer.report.compile.model import CompileReport
 from traceanalyzer.report.compile.strip import STAGE_NAMES, strip_svg
 from traceanalyzer.report.document import Document, Drawing, Line, Part, Section, TextTable
@@ -15,6 +16,7 @@ from traceanalyzer.report.printed import Printed
 from traceanalyzer.version import __version__
 
 SCHEMA_VERSION = 2
+MOST_FOUND = 4
 MAX_ROWS = 20
 """Rows of a table on paper; the JSON has all."""
 NO_FUSION = (
@@ -23,8 +25,8 @@ NO_FUSION = (
 )
 
 
-def compile_document(report: CompileReport) -> Printed:
-    """The report on torch.compile."""
+def compile_document(report: CompileReport, full: bool = True) -> Printed:
+    """The report on torch.compile; unless it is full a terminal gets one screen of it."""
     diagnosis = report.diagnosis
     values = {
         "schema_version": SCHEMA_VERSION,
@@ -35,7 +37,26 @@ def compile_document(report: CompileReport) -> Printed:
         "findings": diagnosis.findings,
         "recommendations": diagnosis.recommendations,
     }
-    return Printed(Document(f"torch.compile: {diagnosis.headline}", sections(report)), values)
+    document = Document(f"torch.compile: {diagnosis.headline}", sections(report))
+    return Printed(document, values, screen=None if full else _screen(report))
+
+
+def _screen(report: CompileReport) -> Screen:
+    compiled, diagnosis = report.compiled, report.diagnosis
+    use, kinds = (
+        compiled.trace,
+        [(one["path"], "LOG" if one["kind"] == "torch_log" else "TRACE") for one in report.inputs],
+    )
+    paths = " ".join(dict.fromkeys(shown_path(*one) for one in kinds))
+    lines = [*map(str, _answer(compiled, diagnosis)[1:])]
+    lines += [f"{number}. {one.title}" for number, one in enumerate(diagnosis.findings[:MOST_FOUND], 1)]
+    times = [line for line in _step_times(compiled.steps) if isinstance(line, str) and line != compiled.steps.basis]
+    lines += [" ".join(times)] if times else []
+    notes = [*(use.notes if use is not None else []), *compiled.notes]
+    more = [f"compile {paths} --full", *(f"explain {one.id}" for one in diagnosis.findings[:1])]
+    more += [f"compile {paths} TRACE"] if use is None else []
+    answer = diagnosis.headline or "Nothing was compiled."
+    return Screen(answer, lines, [str(line).partition(". ")[2] for line in _advice(diagnosis)], notes, more)
 
 
 def sections(report: CompileReport) -> list[Section]:

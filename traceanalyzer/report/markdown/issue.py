@@ -9,7 +9,7 @@ from traceanalyzer.report.markdown import render
 from traceanalyzer.report.markdown.escape import prose, table
 from traceanalyzer.report.markdown.mermaid import step_time_chart, table_chart, text_bar
 from traceanalyzer.report.model import Report
-from traceanalyzer.report.whole import brief
+from traceanalyzer.report.whole import brief, memory
 
 BRIEF = 8_000
 """Characters that a reader of an issue will look through; `--max-chars` for more."""
@@ -54,6 +54,9 @@ def _points(report: Report) -> list[str]:
     lines.append(f"- **Step time:** {outline.step_sentence(report)}")
     if known := brief(report):
         lines.append(f"- **Throughput and utilisation:** {known}")
+    if used := memory(report):
+        name, _, figures = used.partition(": ")
+        lines.append(f"- **{name}:** {prose(figures)}")
     if report.findings:
         top = report.findings[0]
         lines.append(f"- **Top finding:** {prose(top.title)} ({outline.headroom(report, top)})")

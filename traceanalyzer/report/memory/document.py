@@ -9,7 +9,9 @@ from typing import Any
 from traceanalyzer.analysis.memory.measure import MemoryOfDevice
 from traceanalyzer.analysis.memory.oom import Oom
 from traceanalyzer.analysis.memory.phases import PHASES
+from traceanalyzer.base.figures import MEMORY
 from traceanalyzer.diagnosis.memory import MemoryFinding, MemoryRecommendation
+from traceanalyzer.report.brief import Screen, shown_path
 from traceanalyzer.report.document import Document, Drawing, Facts, Item, Items, Part, Section, Table
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.memory.curves import drawn_curves
@@ -18,14 +20,15 @@ from traceanalyzer.report.outline import EXPLAINED
 from traceanalyzer.report.printed import Printed
 
 TOP_LINES = 12
+TOP_PARTS = 4
 NO_OPERATORS = (
     "unknown: the trace has no allocator events, and the snapshot's history is not of the same time. `collect torch "
     "--memory-snapshot` records both at once; `--memory` (profile_memory=True of torch.profiler) the events."
 )
 
 
-def memory_document(report: MemoryReport) -> Printed:
-    """The report in order of interest."""
+def memory_document(report: MemoryReport, full: bool = True) -> Printed:
+    """The report in order of interest; unless it is full a terminal gets one screen of it."""
     found = [_summary(report)]
     for device in report.memory:
         found += _of_device(device, f" on GPU {device.device}" if len(report.memory) > 1 else "")
@@ -39,7 +42,55 @@ def memory_document(report: MemoryReport) -> Printed:
         found.append(Section("Findings", [Items([_finding(f) for f in report.findings])]))
     if report.recommendations:
         found.append(Section("Recommendations", [Items([_advice(a) for a in report.recommendations])]))
-    return Printed(Document(f"GPU memory: {report.headline}", found), as_document(report))
+    screen = None if full else _screen(report)
+    return Printed(Document(f"GPU memory: {report.headline}", found), as_document(report), screen=screen)
+
+
+def _screen(report: MemoryReport) -> Screen:
+    lines = [line for device in report.memory for line in _brief(device)]
+    for pair in report.compared:
+        sign = "+" if pair.change_bytes >= 0 else "-"
+        lines.append(
+            f"{report.other_path}: peak {_bytes(pair.other_peak_bytes)}, {sign}{_bytes(abs(pair.change_bytes))}"
+        )
+        top = [f"{line.site} {_bytes(line.bytes)} → {_bytes(line.other_bytes)}" for line in pair.lines[:TOP_PARTS]]
+        lines += [f"  {', '.join(top)}"] if top else []
+    path = shown_path(report.path, "SNAPSHOT")
+    more = [f"memory {path} --full"] + ([f"explain {report.findings[0].id}"] if report.findings else [])
+    more += [f"memory {path} TRACE"] if report.traced == UNTRACED else []
+    advice = [_change(one) for one in report.recommendations]
+    return Screen(report.headline, lines, advice, report.notes, [*more, "-o memory.html"])
+
+
+def _brief(device: MemoryOfDevice) -> Iterator[str]:
+    """A GPU in a few lines: why it ran out, what is allocated at the peak, and the peak of each phase."""
+    if device.oom is not None:
+        yield f"Asked for at {device.oom.site or 'a place without a stack'}; it fits with {_fits(device.oom)}."
+    total = max(device.peak_bytes, 1)
+    parts = sorted(((size, name) for name, size in device.at_peak.items() if size), reverse=True)
+    shown = ", ".join(
+        f"{name.replace('_', ' ')} {_bytes(size)} ({size / total:.0%})" for size, name in parts[:TOP_PARTS]
+    )
+    yield f"At the peak of {_bytes(device.peak_bytes)}: {shown}."
+    if device.phase_peaks:
+        peaks = sorted(device.phase_peaks.items(), key=lambda item: PHASES.index(item[0]))
+        yield "Peaks: " + ", ".join(f"{name.replace('_', ' ')} {_bytes(size)}" for name, size in peaks) + "."
+
+
+def _change(advice: MemoryRecommendation) -> str:
+    """A remedy with what it frees, and what it costs in time."""
+    after, when = _after(advice)
+    text = f"{_bytes(after + advice.saved_bytes)} → {_bytes(after)} {when}"
+    if advice.predicted_step_ms is not None and advice.predicted_speedup:
+        now = advice.predicted_step_ms * advice.predicted_speedup
+        text += f", step {figure(now, 'ms')} → {figure(advice.predicted_step_ms, 'ms')}"
+    return f"{text}  {advice.action}"
+
+
+def _after(advice: MemoryRecommendation) -> tuple[int, str]:
+    if advice.predicted_reserved_bytes is not None:
+        return advice.predicted_reserved_bytes, "reserved"
+    return advice.predicted_peak_bytes, "at the peak"
 
 
 def _rows(rows: Sequence[Any]) -> Part | None:
@@ -47,7 +98,7 @@ def _rows(rows: Sequence[Any]) -> Part | None:
 
 
 def _bytes(size: float) -> str:
-    return figure(round(size), "bytes")
+    return figure(round(size), MEMORY)
 
 
 def _summary(report: MemoryReport) -> Section:
@@ -114,7 +165,7 @@ def _larger_batch(device: MemoryOfDevice, on: str) -> Section:
     text = f"{batch.largest_times:g} times this batch would fit, with {figure(batch.peak_bytes, 'bytes')} at the peak."
     if batch.sample_speedup is not None:
         text += f" Samples would be {batch.sample_speedup:.3g}x as fast (priced for at most 8 times the batch)."
-    return Section(title, [text, Facts.of(("usable by tensors", figure(batch.usable_bytes, "bytes")))])
+    return Section(title, [text, Facts.of(("usable by tensors", figure(batch.usable_bytes, MEMORY)))])
 
 
 def _steps_found(device: MemoryOfDevice) -> str:
@@ -137,11 +188,6 @@ def _growth(device: MemoryOfDevice, on: str) -> Section:
 
 def _oom(oom: Oom, on: str) -> Section:
     limit = "under the limit that was set" if oom.is_limited else "on this GPU"
-    fits = ["expandable segments"] if oom.fits_with_expandable_segments else []
-    if oom.fits_without_top_culprit and oom.culprits:
-        fits.append(f"no {oom.culprits[0].site or 'top culprit'}")
-    if oom.fits_with_batch_share is not None and oom.fits_with_batch_share < 1:
-        fits.append(f"{figure(oom.fits_with_batch_share, 'share')} of the batch")
     text = (
         f"{_bytes(oom.requested_bytes)} asked for at {oom.site or 'a place without a stack'}; "
         f"{_bytes(oom.missing_bytes)} missing even without fragmentation."
@@ -150,11 +196,21 @@ def _oom(oom: Oom, on: str) -> Section:
         ("allocated", _bytes(oom.allocated_bytes)),
         ("reserved", _bytes(oom.reserved_bytes)),
         ("largest hole", _bytes(oom.largest_free_block_bytes)),
-        ("free outside", figure(oom.device_free_bytes, "bytes")),
+        ("free outside", figure(oom.device_free_bytes, MEMORY)),
         ("usable", f"{figure(oom.usable_bytes, 'bytes')} {limit}"),
-        ("would have fitted with", ", ".join(fits) or "none of the remedies alone"),
+        ("would have fitted with", _fits(oom)),
     )
     return Section(f"Out of memory{on}: {oom.verdict.replace('_', ' ')}", [text, facts, _rows(oom.culprits)])
+
+
+def _fits(oom: Oom) -> str:
+    """What would have made room."""
+    fits = ["expandable segments"] if oom.fits_with_expandable_segments else []
+    if oom.fits_without_top_culprit and oom.culprits:
+        fits.append(f"no {oom.culprits[0].site or 'top culprit'}")
+    if oom.fits_with_batch_share is not None and oom.fits_with_batch_share < 1:
+        fits.append(f"{figure(oom.fits_with_batch_share, 'share')} of the batch")
+    return ", ".join(fits) or "none of the remedies alone"
 
 
 def _compared(pair: Compared, report: MemoryReport) -> Section:
@@ -177,9 +233,7 @@ def _finding(finding: MemoryFinding) -> Item:
 
 
 def _advice(advice: MemoryRecommendation) -> Item:
-    after, when = advice.predicted_peak_bytes, "at the peak"
-    if advice.predicted_reserved_bytes is not None:
-        after, when = advice.predicted_reserved_bytes, "reserved"
+    after, when = _after(advice)
     details = [f"Basis: {advice.basis}."]
     if advice.predicted_step_ms is not None:
         details.append(f"The step would take {figure(advice.predicted_step_ms, 'ms')}.")

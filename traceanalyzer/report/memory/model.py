@@ -10,7 +10,7 @@ from traceanalyzer import __version__
 from traceanalyzer.analysis.memory.measure import MemoryOfDevice
 from traceanalyzer.analysis.memory.site import Site
 from traceanalyzer.analysis.tables.op_memory import OpMemory
-from traceanalyzer.base.figures import SENTENCE, metric
+from traceanalyzer.base.figures import MEMORY, SENTENCE, metric
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.memory import MemoryFinding, MemoryRecommendation
 
@@ -23,9 +23,9 @@ class LineChange:
 
     site: str = metric("innermost line of the program on the stack of the allocations")
     category: str = metric("what it is of; inferred")
-    bytes: int = metric("bytes at the peak of the snapshot", "bytes")
-    other_bytes: int = metric("bytes at the peak of the other snapshot", "bytes")
-    change_bytes: int = metric("the other one minus this one", "bytes")
+    bytes: int = metric("bytes at the peak of the snapshot", MEMORY)
+    other_bytes: int = metric("bytes at the peak of the other snapshot", MEMORY)
+    change_bytes: int = metric("the other one minus this one", MEMORY)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,10 @@ from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.report.privacy.credentials import without_credentials
 
 USER, HOST, LINK, FILE = "<user>", "<host>", "<url>", "<path>"
-SUFFIXES = {"kineto": ".json", "nsys": ".sqlite", "pftrace": ".pftrace", "xplane": ".xplane.pb", "timing_log": ".log"}
+SUFFIXES = {
+    "kineto": ".json", "nsys": ".sqlite", "pftrace": ".pftrace", "xplane": ".xplane.pb", "timing_log": ".log",
+    "memory_snapshot": ".pickle", "torch_log": ".log",
+}  # fmt: skip
 MIN_NAME = 3
 """Shorter user and host names are not searched for outside paths: they are parts of ordinary words."""
 

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from traceanalyzer.base.figures import ELLIPSIS
 from traceanalyzer.report import outline, whole
+from traceanalyzer.report.brief import LONGEST, LONGEST_HEADLINE, LONGEST_OF_MORE, brief
 from traceanalyzer.report.document import Bullets, Document, Line, Section
 from traceanalyzer.report.format import figure, number, plain, scale_for, scaled, with_unit
 from traceanalyzer.report.model import Report
@@ -18,8 +19,6 @@ from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH, Page
 SHOWN_CHANGES = 3
 SHOWN_CAVEATS = 3
 BAR_WIDTH = 40
-LONGEST, LONGEST_OF_MORE, LONGEST_HEADLINE = 180, 150, 320
-"""Characters of a text on the screen; the page, Markdown and `--full` have all of it."""
 TABLES = {
     "sync": "syncs",
     "launch": "gaps",
@@ -31,6 +30,7 @@ TABLES = {
     "transfer": "copies",
 }
 """The command whose table shows a bottleneck's places."""
+OF_COMPILE = ("mark_dynamic", "remove_graph_breaks", "warm_cache", "fix_compile_error")
 STYLES = {"compute": "green", "exposed communication": "magenta", "exposed copy": "blue", "idle": "red"}
 
 
@@ -54,21 +54,6 @@ def render_verdict(report: Report, width: int = DEFAULT_WIDTH, colour: bool = Fa
     return page.text()
 
 
-def brief(text: str, longest: int = LONGEST) -> str:
-    """The whole sentences, else the whole clauses of the text that there is room for."""
-    text = plain(text)
-    if len(text) <= longest:
-        return text
-    for end in (". ", "; ", ", "):
-        at = text.rfind(end, 0, longest)
-        while at > 0 and text.count("(", 0, at) != text.count(")", 0, at):
-            at = text.rfind(end, 0, at)
-        if at > 0:
-            return f"{text[:at]}."
-    cut = text[: longest - 1]
-    return (cut.rpartition(" ")[0] or cut) + ELLIPSIS
-
-
 def _verdict(page: Page, report: Report) -> None:
     hardware = outline.hardware(report)
     page.line("   ".join([_title(report), *([hardware] if _fits_title(page, report) else [])]), "bold")
@@ -78,6 +63,8 @@ def _verdict(page: Page, report: Report) -> None:
 def _title(report: Report) -> str:
     """The verdict with both step times."""
     cls, bracket, sure = outline.verdict(report).partition(" (")
+    if outline.companion(report):
+        return cls.upper()
     return f"{cls.upper()}{bracket}{sure}   {outline.step_times(report)}"
 
 
@@ -95,6 +82,8 @@ def _culprit(page: Page, report: Report) -> None:
     for line in [both] if cell_len(both) <= page.width else [hardware, key]:
         if line:
             page.line(line)
+    if of_memory := whole.memory(report):
+        page.line(brief(of_memory))
 
 
 def _budget(page: Page, report: Report) -> None:
@@ -151,6 +140,9 @@ def _next(page: Page, report: Report) -> None:
     path = path if 0 < len(path) <= page.width // 3 and " " not in path else "PATH"
     table = TABLES.get(report.summary.bottleneck) if report.devices else None
     more = [f"{table} {path}"] if table else []
+    compiled = any(one.remedy in OF_COMPILE for one in report.recommendations[:1])
+    alone = {"GPU memory": "memory", "torch.compile": "compile"}.get(outline.companion(report))
+    more = [f"{alone or 'compile'} {path}", *more] if alone or compiled else more
     more += [f"explain {report.findings[0].id}"] if report.findings else []
     more += [f"analyze {path} --full", "-o report.html"]
     text = f"Next: traceanalyzer {' | '.join(more)}"

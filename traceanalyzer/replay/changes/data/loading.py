@@ -220,6 +220,20 @@ def round_trips(tape: Tape) -> Bool:
     return large | _there_and_back(tape, small_out, copies_of(tape, CopyKind.HOST_TO_DEVICE) & ~back & unread)
 
 
+def results_sent(tape: Tape) -> Bool:
+    """Large copies to the host of what does not come back."""
+    return large_copies(tape, CopyKind.DEVICE_TO_HOST) & ~tape.memo(round_trips) & ~tape.memo(away_from_device)
+
+
+def results_kept(tape: Tape) -> Tape | None:
+    """Results stay on the GPU: no copy, no launch of it, no wait for it; None where none are sent."""
+    sent = tape.memo(results_sent)
+    if not sent.any():
+        return None
+    left = without_launches(tape, sent)
+    return replace(left, waits=left.waits & ~waiting_for(tape, sent))
+
+
 def _there_and_back(tape: Tape, out: Bool, back: Bool) -> Bool:
     """Which of these copies out have one of these back of as many bytes after them in the same step, and these."""
     bytes_, step = tape.source.trace.device_ops.bytes[tape.row], tape.step_of_op

@@ -1,0 +1,202 @@
+"""GPU memory from a trace alone: its allocator events joined with the phases and steps of its host ranges."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.intervals import union
+from traceanalyzer.analysis.memory.growth import (
+    LEAST_BYTES,
+    LEAST_SHARE,
+    UNKNOWN,
+    Growth,
+    GrowthSite,
+    goes_on,
+    growth_site,
+    slope_of,
+)
+from traceanalyzer.analysis.memory.stats import MemoryStats
+from traceanalyzer.analysis.names.phase_names import Role
+from traceanalyzer.analysis.phases.roles import Phases
+from traceanalyzer.analysis.tables.op_memory import OUTSIDE, innermost_operator, makers
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.trace import I64, MemoryEvents
+from traceanalyzer.trace.distinct import distinct
+
+LEAST_STEPS = 3
+"""Steps that a slope needs."""
+CLOSE = 0.2
+"""Width of the range over the slope below which a level that grows without leftovers is believed."""
+OTHER = Role.NONE
+NEVER = int(np.iinfo(np.int64).max)
+IN_ORDER = (Role.FORWARD, Role.BACKWARD, Role.OPTIMIZER)
+"""Where ranges overlap, the last of these counts: what runs again in the backward is of the backward."""
+
+
+class TracedMemory(NamedTuple):
+    """The fullest GPU of a trace."""
+
+    stats: MemoryStats
+    growth: Growth
+
+
+def memory_of_events(timed: Timed, phases: Phases) -> TracedMemory | None:
+    """What the allocator's events tell of the GPU that holds the most; None without events that state totals."""
+    events = timed.trace.memory_events
+    on_gpu = events.take(np.flatnonzero((events.device >= 0) & (events.allocated >= 0)))
+    if not len(on_gpu) or not on_gpu.allocated.any():
+        return None
+    device = on_gpu.device[on_gpu.allocated.argmax()]
+    mine = on_gpu.take(np.flatnonzero(on_gpu.device == device))
+    peaks = _phase_peaks(timed, phases, mine)
+    growth, top = _growth(timed, phases, mine), int(mine.allocated.max())
+    at_top = next((role for role in (*IN_ORDER, OTHER) if peaks.get(role) == top), None)
+    stats = MemoryStats(
+        peak=top,
+        reserved=int(mine.reserved.max()) if mine.reserved.max() > 0 else None,
+        forward=peaks.get(Role.FORWARD),
+        backward=peaks.get(Role.BACKWARD),
+        optimizer=peaks.get(Role.OPTIMIZER),
+        other=peaks.get(OTHER),
+        peak_phase=None if at_top is None else at_top.label if at_top else "other",
+        growth_per_step=growth.bytes_per_step,
+        growth_low=growth.low,
+        growth_high=growth.high,
+        growth=growth.verdict,
+        growth_at=growth.sites[0].site if growth.sites else None,
+    )
+    return TracedMemory(stats, growth)
+
+
+def _phase_peaks(timed: Timed, phases: Phases, events: MemoryEvents) -> dict[Role, int]:
+    """The most allocated in each phase, the level that it begins with included."""
+    edges, labels = _stretches(timed, phases, events)
+    if not len(edges):
+        return {}
+    place = np.searchsorted(edges, events.start, side="right") - 1
+    inside = place >= 0
+    at_edge = _level(events)[np.searchsorted(events.start, edges)]
+    peaks = np.full(len(Role), -1, np.int64)
+    np.maximum.at(peaks, labels, at_edge)
+    np.maximum.at(peaks, np.where(inside, labels[np.maximum(place, 0)], OTHER), events.allocated)
+    return {role: int(peaks[role]) for role in (*IN_ORDER, OTHER) if peaks[role] >= 0}
+
+
+def _stretches(timed: Timed, phases: Phases, events: MemoryEvents) -> tuple[I64, I64]:
+    """When each stretch of a phase begins, and its role; empty where neither steps nor phases are known.
+
+    What no range names is the loss, of the forward, if the backward pass follows. Before a forward pass it is of it
+    from the step's first allocation on: input, and layers that learn nothing. The rest is other.
+    """
+    steps = timed.steps
+    found = {role: _ranges(timed, phases, role) for role in IN_ORDER}
+    if not len(found[Role.BACKWARD][0]) and steps.found:
+        found[Role.FORWARD] = steps.host_start, steps.host_end  # it does not train: all of a step is forward
+    edges = distinct(np.concatenate([np.concatenate(pair) for pair in found.values()]))
+    labels = np.full(len(edges), OTHER, np.int64)
+    for role, (start, end) in found.items():
+        at = np.searchsorted(start, edges, side="right") - 1
+        labels[(at >= 0) & (edges < np.append(end, 0)[at])] = int(role)
+    begins = np.concatenate(([True], labels[1:] != labels[:-1])) if len(edges) else np.empty(0, bool)
+    edges, labels = edges[begins], labels[begins]
+    return _filled(edges.tolist(), labels.tolist(), events.start[events.bytes > 0], steps.host_start)
+
+
+def _ranges(timed: Timed, phases: Phases, role: Role) -> tuple[I64, I64]:
+    nodes = np.flatnonzero(phases.of_node == role)
+    tree = timed.linked.tree
+    covered = union(tree.start[nodes], tree.end[nodes])
+    return covered.start, covered.end
+
+
+def _filled(edges: list[int], labels: list[int], allocates: I64, steps: I64) -> tuple[I64, I64]:
+    """The stretches with those without a name given to their neighbours; `steps` is when steps begin."""
+    stretches = [*zip(edges, labels, strict=True), (NEVER, int(OTHER))]
+    if edges and steps[0] < edges[0]:
+        stretches.insert(0, (int(steps[0]), int(OTHER)))
+    found, before = list[tuple[int, int]](), int(OTHER)
+    for (start, label), (end, after) in pairwise(stretches):
+        alike = before == after or (before, after) == (Role.FORWARD, Role.BACKWARD)
+        found.append((start, label or (before if alike else OTHER)))
+        if not label and not alike and after == Role.FORWARD:
+            begin = max(start, int(steps[max(int(np.searchsorted(steps, end, side="right")) - 1, 0)]))
+            first = int(np.searchsorted(allocates, begin))
+            found.append((min(int(allocates[first]), end) if first < len(allocates) else end, int(after)))
+        before = label or before
+    times, roles = np.array(found, np.int64).reshape(-1, 2).T
+    return times, roles
+
+
+def _growth(timed: Timed, phases: Phases, events: MemoryEvents) -> Growth:
+    """What stays allocated at the ends of the steady steps, of all where these are too few: what a first step makes
+    is there at its end. It is a leak where every one of them but the last, whose results may still be in use, leaves
+    something for good."""
+    steps = timed.steps
+    chosen = steps.steady if steps.steady_count >= LEAST_STEPS else slice(None)
+    ends = np.searchsorted(events.start, steps.host_end[chosen])
+    if not steps.found or len(ends) < LEAST_STEPS:
+        return UNKNOWN
+    levels = _level(events)[ends]
+    slope, low, high = slope_of(levels)
+    piece = _lives(events)
+    born, freed, size = piece
+    left = (freed == len(events)) & (born >= np.searchsorted(events.start, steps.host_start[chosen][0]))
+    step = np.searchsorted(ends, born[left], side="right")
+    kept = np.bincount(step, size[left], len(ends) + 1)[: len(ends) - 1]
+    leaks = kept.min() >= LEAST_BYTES and levels[-1] > levels[0]
+    grows = low > 0 and high - low <= CLOSE * slope and goes_on(levels)
+    if slope < LEAST_BYTES or not (leaks or grows):
+        return Growth(slope, low, high, "steady", len(ends), ())
+    sites = _sites(timed, phases, events.start, piece, ends, slope)
+    return Growth(slope, low, high, "leak" if leaks else "growth", len(ends), sites)
+
+
+def _level(events: MemoryEvents) -> I64:
+    """What is allocated before the first event and after each."""
+    return np.concatenate((events.allocated[:1] - events.bytes[:1], events.allocated))
+
+
+def _lives(events: MemoryEvents) -> tuple[I64, I64, I64]:
+    """Rows that allocate, the rows that free what they allocated (the number of events for none), and sizes."""
+    maker, freed = makers(events), np.full(len(events), len(events))
+    frees = np.flatnonzero((events.bytes <= 0) & (maker >= 0))
+    freed[maker[frees]] = frees
+    born = np.flatnonzero((events.bytes > 0) & (events.address >= 0))
+    return born, freed[born], events.bytes[born]
+
+
+def _sites(
+    timed: Timed, phases: Phases, time: I64, piece: tuple[I64, I64, I64], ends: I64, slope: float
+) -> tuple[GrowthSite, ...]:
+    """The lines (without stacks the operators) of which ever more is allocated."""
+    born, freed, size = piece
+    crossing = np.flatnonzero((born < ends[-1]) & (freed >= ends[0]))
+    nodes = innermost_operator(timed, time[born[crossing]])
+    place_of = {node: _place(timed, node) for node in set(nodes.tolist())}
+    rows: dict[str, list[int]] = {}
+    phase_of: dict[str, str] = {}
+    for row, node in zip(crossing.tolist(), nodes.tolist(), strict=True):
+        rows.setdefault(place_of[node], []).append(row)
+        phase_of.setdefault(place_of[node], _phase(timed, phases, node))
+    found = [
+        growth_site(born[mine], freed[mine], size[mine], ends, name + phase_of[name]) for name, mine in rows.items()
+    ]
+    kept = [one for one in found if one.bytes_per_step >= LEAST_SHARE * slope]
+    return tuple(sorted(kept, key=lambda one: -one.bytes_per_step))
+
+
+def _place(timed: Timed, node: int) -> str:
+    """The line of the program that a node of the host tree is of, else its name."""
+    if node < 0:
+        return OUTSIDE
+    tree = timed.linked.tree
+    line = timed.joined.python.source_line(int(tree.thread[node]), int(tree.start[node]))
+    return line or timed.trace.strings[tree.names(np.array([node]))[0]]
+
+
+def _phase(timed: Timed, phases: Phases, node: int) -> str:
+    phase = phases.name_of(timed.trace, node) if node >= 0 else None
+    return "" if phase is None else f" {phase}" if phase.startswith("between") else f" in {phase}"

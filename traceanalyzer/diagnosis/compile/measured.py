@@ -1,0 +1,104 @@
+"""What is known of torch.compile in a process: of its trace, the logs of its run, or both; and what the report says of
+it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from traceanalyzer.base.figures import digits
+from traceanalyzer.diagnosis.compile.verdict import diagnose_compile
+from traceanalyzer.diagnosis.finding import Finding, Recommendation
+from traceanalyzer.replay.compile.measure import headline_log, measure_logs
+from traceanalyzer.replay.compile.model import EMPTY
+from traceanalyzer.replay.compile.regions import REGION
+from traceanalyzer.replay.compile.shares import with_trace
+from traceanalyzer.replay.compile.steps import Stopwatch, with_steps, with_stopwatch
+
+if TYPE_CHECKING:
+    from traceanalyzer.diagnosis.compile.pairs import CompileAdvice
+    from traceanalyzer.diagnosis.measurements import Measurements
+    from traceanalyzer.replay.compile.model import Compiled
+    from traceanalyzer.trace import Trace
+    from traceanalyzer.trace.compile_log import CompileLog
+
+UNTIMED = Stopwatch()
+IN_EACH_STEP = ("graph-break", "recompilation")
+"""How the ids of findings begin whose remedy comes before all that is replayed: what they leave eager would be warmed
+up or captured, and not compiled."""
+
+
+class CompiledBy(NamedTuple):
+    """What was measured, the log of the trace's own process, and the step without the profiler, ms."""
+
+    compiled: Compiled
+    log: CompileLog | None
+    step_ms: float | None
+
+
+def compiled_by(m: Measurements, logs: Sequence[CompileLog], stopwatch: Stopwatch = UNTIMED) -> CompiledBy:
+    """What logs and a trace say together; either may be missing."""
+    if m.trace.is_companion:
+        log = headline_log(logs)
+        return CompiledBy(with_stopwatch(measure_logs(logs, log), stopwatch), log, None)
+    chosen = log_of(logs, m.trace)
+    compiled = EMPTY if chosen is None else measure_logs(logs, chosen)
+    replay = m.replay if len(m.trace.device_ops) else None
+    if len(m.trace.device_ops):
+        compiled = with_trace(compiled, chosen, m.rated, replay)
+    timed = m.unprofiled_time
+    if stopwatch.step_ms is None and timed is not None:
+        stopwatch = replace(stopwatch, step_ms=timed.step_ms)
+    step_ms = replay.base_ms if replay is not None else stopwatch.step_ms
+    return CompiledBy(with_steps(compiled, chosen, m.timed, step_ms, stopwatch), chosen, step_ms)
+
+
+def log_of(logs: Sequence[CompileLog], trace: Trace) -> CompileLog | None:
+    """The log of the trace's process: the one that has its graphs, else of its rank, else of the process that compiled
+    most."""
+    if not logs:
+        return None
+    texts = set(trace.strings)
+    graphs = [
+        sum(f"## Call CompiledFxGraph {e.key} ##" in texts for c in log.compilations for e in c.caches) for log in logs
+    ]
+    if max(graphs):
+        # Of several starts that made the same graphs the last is the one that is likely to have been recorded.
+        return max(zip(graphs, range(len(logs)), logs, strict=True), key=lambda one: one[:2])[2]
+    of_rank = [log for log in logs if log.rank == trace.rank]
+    return max(of_rank or logs, key=lambda log: len(log.compilations))
+
+
+def on_compile(m: Measurements) -> tuple[str, list[Finding], list[Recommendation]]:
+    """The answer, findings and remedies for a report on time. Their headroom is part of what other findings have."""
+    logs = m.trace.compile_logs
+    if not logs and not any(map(REGION.match, m.trace.strings)):
+        return "", [], []
+    found = compiled_by(m, logs)
+    diagnosis = diagnose_compile(found.compiled, found.step_ms)
+    now = found.compiled.compile_s or 0.0
+    advice = [
+        Recommendation(
+            a.id,
+            a.cls,
+            a.action,
+            a.predicted_step_ms,
+            a.predicted_speedup,
+            _basis(a, now),
+            a.remedy,
+            a.low_ms,
+            a.high_ms,
+        )
+        for a in diagnosis.recommendations
+    ]
+    return diagnosis.headline, [replace(one, headroom_ms=None) for one in diagnosis.findings], advice
+
+
+def _basis(advice: CompileAdvice, now_s: float) -> str:
+    """How it was estimated, behind what it saves at each start."""
+    seconds = (advice.predicted_compile_s, advice.low_s, advice.high_s)
+    if None in seconds:
+        return advice.basis
+    after, low, high = (digits(each or 0.0) for each in seconds)
+    return f"{digits(now_s)} → {after} s ({low} to {high}) of compilation; {advice.basis}"

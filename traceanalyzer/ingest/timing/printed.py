@@ -1,0 +1,91 @@
+"""What programs print of their own about phases and memory: `forward: 20.1 ms`, `After forward - Allocated: 1.2 GB`.
+
+A step's phases stand on one line, or on lines of their own until one of them comes again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from traceanalyzer.ingest.timing.entry import UNITS, Entry, number
+
+NUMBER = r"[-+]?(?:\d[\d,]*+\.?\d*+|\.\d++)(?:[eE][-+]?\d++)?"
+_NAMES = {
+    "forward": "forward_s",
+    "fwd": "forward_s",
+    "backward": "backward_s",
+    "bwd": "backward_s",
+    "optimizer": "optimizer_s",
+    "optim": "optimizer_s",
+    "update": "optimizer_s",
+    "data": "data_s",
+    "total": "total_s",
+}
+"""What a phase's name begins with, and what it is of a step."""
+_TIME = re.compile(
+    rf"\b(forward|fwd|backward|bwd|optimizer|optim|update|data|total)(?:[ _](?:pass|step|time|load(?:ing|er)?))*"
+    rf"\s*[:=]?\s*({NUMBER}) ?(ms|us|s)\b",
+    re.IGNORECASE,
+)
+_PHASES = ("forward_s", "backward_s", "optimizer_s", "data_s")
+_BYTES = {"B": 1.0, "KB": 2.0**10, "KIB": 2.0**10, "MB": 2.0**20, "MIB": 2.0**20, "GB": 2.0**30, "GIB": 2.0**30}
+"""PyTorch's own prints call 2^20 bytes MB, and so do programs that divide by 1024."""
+_MEMORY = re.compile(
+    rf"^(?P<where>.*?)\b(?:max[ _])?(?:memory[ _])?allocated\W{{0,3}}\s*({NUMBER}) ?([KMG]?i?B)\b"
+    rf"(?:.*?\b(?:reserved|cached)\W{{0,3}}\s*({NUMBER}) ?([KMG]?i?B)\b)?",
+    re.IGNORECASE,
+)
+_WHERE = re.compile(r"\b(forward|fwd|backward|bwd|optimizer|optim|update)", re.IGNORECASE)
+
+
+def phase_line(line: str) -> Entry | None:
+    """The phases that a line times; None where it times none, or only all of them."""
+    found: dict[str, Any] = {}
+    for name, value, unit in _TIME.findall(line):
+        found.setdefault(_NAMES[name.lower()], (number(value) or 0.0) * UNITS[unit.lower()])
+    total = found.pop("total_s", None)
+    if not found:
+        return None
+    return Entry(**found, iter_s=total, parts=True, whole=True)
+
+
+def memory_line(line: str) -> Entry | None:
+    """What a line says of GPU memory, and after which phase."""
+    match = _MEMORY.search(line)
+    if match is None:
+        return None
+    where = _WHERE.search(match["where"])
+    phase = _NAMES[where[1].lower()].removesuffix("_s") if where else ""
+    sizes = [None if match[i] is None else (number(match[i]) or 0.0) * _BYTES[match[i + 1].upper()] for i in (2, 4)]
+    return Entry(memory_after=phase, allocated=sizes[0], reserved=sizes[1])
+
+
+def steps_of_phases(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """An entry a step, of entries of which some are of a phase alone."""
+    step: Entry | None = None
+    for one in entries:
+        if not one.parts:
+            yield one
+            continue
+        if step is not None and _fits(step, one):
+            step = replace(step, **{name: getattr(one, name) for name in (*_PHASES, "iter_s") if getattr(one, name)})
+            continue
+        if step is not None:
+            yield _summed(step)
+        step = one
+    if step is not None:
+        yield _summed(step)
+
+
+def _fits(step: Entry, more: Entry) -> bool:
+    """Whether nothing of an entry is known of the step already."""
+    return not any(getattr(step, name) and getattr(more, name) for name in (*_PHASES, "iter_s"))
+
+
+def _summed(step: Entry) -> Entry:
+    """With the sum of its phases for a time, where it has none of its own."""
+    spent = sum(getattr(step, name) or 0.0 for name in _PHASES)
+    return replace(step, iter_s=step.iter_s or (spent if spent > (step.data_s or 0.0) else None))

@@ -1,0 +1,60 @@
+"""The first screen of a command that has more to say with `--full`: the answer, three remedies, what to run next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from traceanalyzer.base.figures import ELLIPSIS
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.report.document import Bullets, Document, Item, Items, Line, Part, Section, Verdict
+from traceanalyzer.report.format import plain
+
+SHOWN_CHANGES, SHOWN_NOTES = 3, 2
+LONGEST, LONGEST_OF_MORE, LONGEST_HEADLINE = 180, 150, 320
+"""Characters of a text on the screen; the page, Markdown and `--full` have all of it."""
+LONGEST_PATH = 26
+"""Characters, a third of a terminal's width."""
+
+
+@dataclass(frozen=True)
+class Screen:
+    """What stands on it; `next` is what may be typed behind `traceanalyzer`."""
+
+    answer: str
+    lines: Sequence[str]
+    advice: Sequence[str]
+    notes: Sequence[str]
+    next: Sequence[str]
+
+    @property
+    def document(self) -> Document:
+        """The screen to draw."""
+        shown = [Item(brief(text)) for text in self.advice[:SHOWN_CHANGES]]
+        of = f" ({len(shown)} of {len(self.advice)})" if len(shown) < len(self.advice) else ""
+        notes = [brief(note, LONGEST) for note in self.notes[:SHOWN_NOTES]]
+        parts: list[Part | None] = [Verdict(brief(self.answer, LONGEST_HEADLINE), self.lines)]
+        parts += ["", Line(f"What to change{of}", "bold"), Items(shown)] if shown else []
+        parts += ["", Bullets(notes, "!", "yellow")] if notes else []
+        parts += ["", Line(f"Next: traceanalyzer {' | '.join(self.next)}", "dim")]
+        return Document("", [Section("", parts)])
+
+
+def shown_path(path: str, instead: str) -> str:
+    """A path to type, or a word in its place where there is no room for it."""
+    path = plain(path)
+    return path if len(path) <= LONGEST_PATH and " " not in path else instead
+
+
+def brief(text: str, longest: int = LONGEST) -> str:
+    """The whole sentences, else the whole clauses of the text that there is room for."""
+    text = plain(text)
+    if len(text) <= longest:
+        return text
+    for end in (". ", "; ", ", "):
+        at = text.rfind(end, 0, longest)
+        while at > 0 and text.count("(", 0, at) != text.count(")", 0, at):
+            at = text.rfind(end, 0, at)
+        if at > 0:
+            return f"{text[:at]}."
+    cut = text[: longest - 1]
+    return (cut.rpartition(" ")[0] or cut) + ELLIPSIS
