@@ -40,3 +40,23 @@ def test_as_one_and_one_by_one(kept, chunks):
     finally:
         operands.MOST_KINDS = found
     assert texts.in_order() == single.in_order()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[[1,2],[],[[3,4]]]",
+        b"[ [1, 2],\n  [],\n  [\n    [3, 4]\n  ]\n]",
+        b"[[1, 2],\r\n\t[], [[3 ,4]]]",
+    ],
+)
+def test_the_layout_of_the_file_does_not_matter(text):
+    texts = Texts()
+    assert texts.raw_codes([msgspec.Raw(text), msgspec.Raw(b"[[1, 2], [], [[3, 4]]]")]) == [0, 0]
+    assert texts.in_order() == ["[[1, 2], [], [[3, 4]]]"]
+
+
+def test_texts_inside_stay_and_what_is_no_json_too():
+    texts = Texts()
+    assert texts.raw_codes([msgspec.Raw(b'["a,  b","c [1,2]"]'), msgspec.Raw(b"[1,")]) == [0, 1]
+    assert texts.in_order() == ['["a,  b", "c [1,2]"]', "[1,"]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
+import msgspec
 import numpy as np
 from msgspec import Raw
 from numpy.typing import NDArray
@@ -20,8 +20,6 @@ Recoded = NDArray[np.integer[Any]] | None
 
 Key = TypeVar("Key")
 
-_AFTER_COMMA, _BROKEN = re.compile(rb",\r?\n\s*+"), re.compile(rb"\r?\n\s*+")
-"""Where JSON was printed over several lines, which recorders do not do: its texts are those of one line."""
 _SAMPLES = 16
 """Most columns are seen not to be of one value from so many."""
 _LIMITS = {"B": (0, 2**8 - 1), "h": (-(2**15), 2**15 - 1), "i": (-(2**31), 2**31 - 1), "q": (-(2**63), 2**63 - 1)}
@@ -150,9 +148,17 @@ class _RawCodes(dict[bytes, int]):
         self._codes = codes
 
     def __missing__(self, text: bytes) -> int:
-        line = _BROKEN.sub(b"", _AFTER_COMMA.sub(b", ", text)) if b"\n" in text else text
-        code = self[text] = self._codes[line.decode("utf-8", "replace")]
+        code = self[text] = self._codes[_laid_out(text).decode("utf-8", "replace")]
         return code
+
+
+def _laid_out(text: bytes) -> bytes:
+    """JSON on one line with a blank after each comma, as recorders write it: what saves a trace again may lay it out
+    otherwise, and the same shapes must stay the same."""
+    try:
+        return msgspec.json.format(text, indent=0)
+    except (msgspec.DecodeError, RecursionError):
+        return text
 
 
 def copied(texts: Sequence[Raw]) -> list[bytes]:

@@ -123,3 +123,10 @@ def test_an_occupancy_of_nought_is_one_that_the_recorder_could_not_tell() -> Non
     b.kernel("other", 20, 30, occupancy=40)
     shares = {row.name: row.occupancy_share for row in kernel_stats(measure(b.build()).rated)}
     assert shares == {GEMM: None, "other": 0.4}
+
+
+def test_occupancy_counts_by_time() -> None:
+    b = TraceBuilder()
+    b.kernel(GEMM, 0, 900, occupancy=90).kernel(GEMM, 1000, 1100, occupancy=10)
+    (row,) = kernel_stats(measure(b.build()).rated)
+    assert row.occupancy_share == pytest.approx(0.82)

@@ -3,10 +3,11 @@ from __future__ import annotations
 import pytest
 
 from tests.analysis.build import TraceBuilder
+from traceanalyzer.analysis.tables.kernels import kernel_stats
 from traceanalyzer.analysis.tables.ops import STEP_NAME, UNATTRIBUTED, OpStats, op_stats
 from traceanalyzer.base.figures import definitions
 from traceanalyzer.diagnosis.measurements import measure
-from traceanalyzer.trace import RangeKind
+from traceanalyzer.trace import Device, DeviceOpKind, RangeKind
 
 
 def rows(builder: TraceBuilder, **options: bool) -> dict[str, OpStats]:
@@ -86,13 +87,13 @@ def test_an_operator_whose_only_child_has_its_name_is_one_call() -> None:
     assert (row.device_total_ms, row.device_self_ms) == pytest.approx((0.010, 0.010))
 
 
-def test_nested_calls_of_one_name_count_once_in_the_share_of_the_step() -> None:
+def test_a_call_inside_one_of_its_own_name_counts_its_device_work_once() -> None:
     b = TraceBuilder().op("f", 0, 100).op("f", 10, 60).op("g", 70, 80)
     b.call("cudaLaunchKernel", 20, 30, 1).kernel("k", 0, 100, 1)
     row = rows(b)["f"]
     assert row.calls == 2
-    assert row.device_total_ms == pytest.approx(0.200)
-    assert row.share_of_step == pytest.approx(1)
+    assert (row.device_total_ms, row.share_of_step) == pytest.approx((0.100, 1))
+    assert (row.device_mean_us, row.kernels_per_call) == pytest.approx((100, 1))
 
 
 def test_bookkeeping_is_its_parents_own_time() -> None:
@@ -170,3 +171,14 @@ def test_only_device_work() -> None:
 
 def test_every_figure_is_defined() -> None:
     assert len(definitions(OpStats)) == len(OpStats.__dataclass_fields__)
+
+
+def test_operators_and_kernels_agree_on_the_bytes_of_a_call_with_a_memset() -> None:
+    b = TraceBuilder()
+    types = b.code('["float", "float"]')
+    b.op("aten::mm", 0, 50, shapes="[[64, 32], [32, 16]]", dtypes=types)
+    b.call("cudaMemsetAsync", 5, 8, 1).kernel("Memset (Device)", 10, 20, 1, kind=DeviceOpKind.MEMSET, bytes=10**6)
+    b.call("cudaLaunchKernel", 10, 15, 2).kernel("sgemm", 20, 60, 2)
+    m = measure(b.build(devices=(Device(0, "NVIDIA H200"),)))
+    (kernel,), (op,) = kernel_stats(m.rated), op_stats(m.rated)
+    assert op.bytes == kernel.bytes == 4 * (64 * 32 + 32 * 16 + 64 * 16)

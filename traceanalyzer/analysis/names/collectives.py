@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
+
+import msgspec
 
 OTHER = "other"
 BARRIER = "barrier"
@@ -64,6 +67,7 @@ _BYTES = {
     8: "double float64 long int64 uint64 complexfloat complex64",
     16: "complexdouble complex128",
 }
+_DIMS, _TYPES = msgspec.json.Decoder(list[list[int]]), msgspec.json.Decoder(list[str])
 _ELEMENT_BYTES = {name: size for size, names in _BYTES.items() for name in names.split()}
 
 
@@ -108,6 +112,20 @@ def message_bytes(kind: str, into: int, out: int, ranks: int, size: int | None) 
     else:
         elements = into if into >= 0 else out
     return elements * size if elements >= 0 else -1
+
+
+def operand_bytes(kind: str, shapes: str, dtypes: str) -> int:
+    """Size of the message of a collective's operator from its tensors, as `message_bytes` has it; -1 if not known. The
+    largest tensor is the whole buffer; where only what a rank puts in is given, a gather's is not known."""
+    try:
+        dims, types = _DIMS.decode(shapes), _TYPES.decode(dtypes)
+    except (msgspec.DecodeError, RecursionError):
+        return -1
+    tensors = [(math.prod(d), size) for d, t in zip(dims, types, strict=False) if (size := element_bytes(t)) and d]
+    if not tensors or (kind in ("all_gather", "gather") and len(tensors) < 2):
+        return -1
+    elements, size = max(tensors)
+    return message_bytes(kind, elements, elements, -1, size)
 
 
 def _of_all(elements: int, ranks: int) -> int:

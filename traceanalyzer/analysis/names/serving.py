@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 
 from traceanalyzer.base.frozen import dataclass
 
@@ -19,30 +20,49 @@ class Iteration:
     requests: int | None = None
     tokens: int | None = None
     """New tokens that it computes."""
+    kv_tokens: int | None = None
+    """Sum of the requests' lengths: what attention reads of the cache."""
+    pairs: int | None = None
+    """Pairs of a new token and one that it sees, over all requests."""
 
 
+VLLM = "vLLM"
 _VLLM = re.compile(rf"^execute_(?:{_N}_)?context_{_N}\(([^)]*)\)_generation_{_N}\(([^)]*)\)")
 _VLLM_NEW_CACHED = re.compile(rf"^execute_new_{_N}_cached_{_N}$")
+_DIFFUSION = re.compile(rf"^execute_diffusion_{_N}_\d+x\d+")
 _SGLANG = re.compile(r"^step\[(\w+)([^\]]*)\]")
+_OF_SGLANG = re.compile(r"^step\[\w+[ \]]|\bsglang/|\bsgl_kernel::|\bsglang::")
 _ATOM = re.compile(r"^(prefill|decode)\[([^\]]*)\]")
 _TENSORRT_LLM = re.compile(
     rf"^\[Executor\] _forward_step\s*(?:\d+)?: {_N} ctx reqs(?:, {_N} ctx tokens)?, {_N} gen reqs"
 )
-_SGLANG_PHASES = {"EXTEND": "prefill", "DECODE": "decode", "MIXED": "mixed", "TARGET_VERIFY": "verify", "IDLE": "idle"}
+_SGLANG_PHASES = {
+    **dict.fromkeys(("EXTEND", "SPLIT_PREFILL", "DLLM_EXTEND", "PREBUILT"), "prefill"),
+    "DECODE": "decode",
+    "MIXED": "mixed",
+    "TARGET_VERIFY": "verify",
+    "IDLE": "idle",
+}
+_SUMS = re.compile(r"(sqsq|sqsk|sq|sk)(\d+)")
+
+Sums = dict[str, int]
+"""Sums over requests of query lengths (`sq`), key lengths (`sk`), their squares and products."""
 
 
 def iteration(name: str) -> Iteration | None:
     """What a range of this name says, None where it marks no iteration."""
     if match := _VLLM.match(name):
-        return _vllm(match)
+        context, generation = int(match[2]), int(match[4])
+        return _summed(VLLM, _phase(context, generation), context + generation, [_vllm(match[3]), _vllm(match[5])])
     if match := _VLLM_NEW_CACHED.match(name):
-        return Iteration("vLLM", "iteration", int(match[1]) + int(match[2]))
+        return Iteration(VLLM, "iteration", int(match[1]) + int(match[2]))
+    if match := _DIFFUSION.match(name):
+        return Iteration(VLLM, "iteration", int(match[1]))
     if match := _SGLANG.match(name):
-        phase = _SGLANG_PHASES.get(match[1].upper(), "iteration")
-        requests, tokens = _field(match[2], "bs"), _field(match[2], "toks")
-        return Iteration("SGLang", phase, requests, requests if tokens is None and phase == "decode" else tokens)
+        return _sglang(_SGLANG_PHASES.get(match[1].upper(), "iteration"), _fields(match[2]))
     if match := _ATOM.match(name):
-        return Iteration("ATOM", match[1], _field(match[2], "bs"), _field(match[2], "tok"))
+        fields = _fields(match[2])
+        return _summed("ATOM", match[1], fields.get("bs"), [{"sq": fields["tok"]} | fields] if "tok" in fields else [])
     if match := _TENSORRT_LLM.match(name):
         context, generation = int(match[1]), int(match[3])
         tokens = None if match[2] is None else int(match[2]) + generation
@@ -50,23 +70,55 @@ def iteration(name: str) -> Iteration | None:
     return None
 
 
-def _vllm(match: re.Match[str]) -> Iteration:
-    """Both spellings: tokens in brackets, with the sum of squares behind, or sums of query and key lengths."""
-    context, generation = int(match[2]), int(match[4])
-    tokens = [_query_tokens(match[3]), _query_tokens(match[5])]
-    known = [t for t in tokens if t is not None]
-    return Iteration("vLLM", _phase(context, generation), context + generation, sum(known) if known else None)
+def framework_of(marked: Sequence[Iteration], names: Iterable[str]) -> str:
+    """Whose iterations these are: vLLM's marks are set in other engines too, whose own marks, kernels or files (among
+    the recording's names) tell."""
+    own = next((one.framework for one in marked if one.framework != VLLM), None)
+    if own is None and any(map(_OF_SGLANG.search, names)):
+        return "SGLang"
+    return own or marked[0].framework
 
 
-def _query_tokens(text: str) -> int | None:
-    """`888_788544`, `32` or `sq32sk55086sqsq32sqsk55086`."""
-    match = re.match(r"(?:sq)?(\d+)", text)
-    return int(match[1]) if match else None
+def _sglang(phase: str, fields: Sums) -> Iteration:
+    """New tokens of prefills are `toks` or `c_sq`; a decode has one a request, unless it says otherwise."""
+    context, generation = ({k[2:]: v for k, v in fields.items() if k.startswith(of)} for of in ("c_", "g_"))
+    requests = fields.get("bs")
+    if "toks" in fields:
+        context.setdefault("sq", fields["toks"])
+    elif phase == "decode" and requests is not None and generation.get("sqsq", requests) == requests:
+        generation.setdefault("sq", requests)
+    return _summed("SGLang", phase, requests, [part for part in (context, generation) if part])
 
 
-def _field(text: str, name: str) -> int | None:
-    match = re.search(rf"(?:^|\s){name}=(\d+)", text)
-    return int(match[1]) if match else None
+def _summed(framework: str, phase: str, requests: int | None, parts: list[Sums]) -> Iteration:
+    """The iteration whose prefills and decodes these sums describe."""
+
+    def total(key: str) -> int | None:
+        return sum(part[key] for part in parts) if parts and all(key in part for part in parts) else None
+
+    queries, products, squares = total("sq"), total("sqsk"), total("sqsq")
+    visible = None
+    if queries is not None and products is not None and squares is not None and squares >= queries:
+        visible = products - (squares - queries) // 2
+    return Iteration(framework, phase, requests, queries, total("sk"), visible)
+
+
+def _vllm(text: str) -> Sums:
+    """`32`, `888_788544` (tokens and the sum of their squares, of prompts without a cache) or
+    `sq32sk55086sqsq32sqsk55086`."""
+    if text.startswith("sq"):
+        return {key: int(value) for key, value in _SUMS.findall(text)}
+    tokens, _, squares = text.partition("_")
+    if not tokens.isdigit():
+        return {}
+    sums = {"sq": int(tokens)}
+    if squares.isdigit() or tokens == "0":
+        sums |= dict.fromkeys(("sqsq", "sqsk"), int(squares or 0))
+    return sums
+
+
+def _fields(text: str) -> Sums:
+    return {key: int(value) for key, value in re.findall(r"(?:^|\s)([a-z_]+)=(\d+)", text)}
 
 
 def _phase(context: int, generation: int) -> str:

@@ -72,6 +72,8 @@ class Roofline:
     """Blocks over the blocks that the GPU holds at a time."""
     row: I32 | I64
     """Host range whose model describes it, -1 none."""
+    extra: Bool
+    """Copies and memsets of an operator whose kernels have all that its data needs (padding before a convolution)."""
     counted: Bool
     """Whether a kernel profiler measured it."""
 
@@ -95,6 +97,7 @@ def build_roofline(timed: Timed, work: OpWork | None = None) -> Roofline:
     tensor = tensor_cores_of_ops(timed.linked)
     precision = effective_precision(precision, tensor)
     waves = waves_of(timed.linked)
+    _drop_impossible(timed.linked, flops, traffic)
     expected = expected_traffic(timed.linked, work, row, (flops, traffic), passes, resident_blocks(timed.linked, waves))
     rate = timed.linked.limit("bandwidth").copy()
     for carried, carrier in (copy_traffic(timed.linked), collective_traffic(timed)):
@@ -141,6 +144,7 @@ def build_roofline(timed: Timed, work: OpWork | None = None) -> Roofline:
         tensor=flat(tensor),
         waves=coded(waves),
         row=row,
+        extra=_extra(timed.linked, work, row),
         counted=alike(0, len(row), np.bool_),
     )
 
@@ -164,6 +168,23 @@ def _share_out(linked: Linked, work: OpWork, row: I64, passes: I64) -> tuple[F64
     traffic[rows] = work.of(Figure.BYTES, row[rows]) * share_of_group(duration, rows, group)
     precision[rows] = work.of(Figure.PRECISION, row[rows])
     return flops, traffic, precision
+
+
+def _drop_impossible(linked: Linked, flops: F64, traffic: F64) -> None:
+    """Forget (in place) the work of kernels whose data could not have been moved in their time even with as much of it
+    as fits in the cache: the model does not describe them (an operator that was given one tensor twice)."""
+    ops = linked.trace.device_ops
+    moved = (traffic - np.nan_to_num(linked.limit("cache_bytes"))) / linked.limit("bandwidth") * NS_PER_S
+    wrong = moved > np.maximum(ops.end - ops.start, 1)
+    flops[wrong] = traffic[wrong] = np.nan
+
+
+def _extra(linked: Linked, work: OpWork, row: I64) -> Bool:
+    """`Roofline.extra`; `row`: the operator that each kernel is part of."""
+    of_kernels = np.zeros(len(work.kind) + 1, np.bool_)
+    of_kernels[row] = True
+    of_kernels[-1] = False
+    return flat(~linked.is_kernel & of_kernels[work.of_device_op])
 
 
 def _peaks(linked: Linked, precision: NDArray[np.int8], tensor: NDArray[np.int8], flops: F64) -> F64:

@@ -56,14 +56,14 @@ class KernelStats(MeasuredRow, RatedRow, KernelTimes):
         kw_only=True,
     )
     waves: float | None = metric(
-        "mean of blocks over the blocks that the GPU holds at a time: far below 1 it is not filled, just above a whole "
-        "number the last wave runs nearly empty",
+        "mean over their time of blocks over the blocks that the GPU holds at a time: far below 1 it is not filled, "
+        "just above a whole number the last wave runs nearly empty",
         default=None,
         kw_only=True,
     )
     occupancy_share: float | None = metric(
-        "mean share of the SMs' warps that are resident at a time: as the recorder expected it, else from the launch "
-        "configuration and the GPU's limits; null where neither tells",
+        "mean over their time of the share of the SMs' warps that are resident: as the recorder expected it, else from "
+        "the launch configuration and the GPU's limits; null where neither tells",
         "share",
         default=None,
         kw_only=True,
@@ -123,8 +123,8 @@ def kernel_stats(rated: Rated) -> list[KernelStats]:
     all_ns, steps = max(float(length.sum()), 1.0), rated.timed.steps.steady_count
     classes = rated.linked.op_class[rows][groups.first]
     sums = RooflineSums(rated, by_group(groups.index, rows, len(groups)))
-    waves = _mean(groups, rows, lambda of: rated.roofline.waves[of])
-    occupancy = _mean(groups, rows, partial(occupancy_of, rated.linked))
+    waves = _mean(groups, rows, length, lambda of: rated.roofline.waves[of])
+    occupancy = _mean(groups, rows, length, partial(occupancy_of, rated.linked))
     limits = groups.most_common(rated.linked.memo(residence_of).limits[rows])
     nodes, options = _graph_nodes(rated.linked, rows, groups), groups.most_common(_launch_options(rated.joined, rows))
     tensor = rated.roofline.tensor[rows][groups.first]
@@ -238,12 +238,12 @@ def _of_operators(joined: Joined, rows: I32 | I64, codes: I32) -> I32:
     return blockwise(of, rows)
 
 
-def _mean(groups: Groups, rows: I32 | I64, figure: Callable[[I32 | I64], F64]) -> F64:
-    """Mean of the finite figures of each group's device ops, NaN where it has none."""
-    values = blockwise(figure, rows)
+def _mean(groups: Groups, rows: I32 | I64, length: I32 | I64, figure: Callable[[I32 | I64], F64]) -> F64:
+    """Mean of the finite figures of each group's device ops by their lengths, NaN where it has none."""
+    values, weight = blockwise(figure, rows), np.maximum(length, 1)
     known = np.isfinite(values)
-    total, count = groups.sum(np.where(known, values, 0)), groups.sum(known)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    total, time = groups.sum(np.where(known, values, 0) * weight), groups.sum(known * weight)
+    return np.where(time > 0, total / np.maximum(time, 1), np.nan)
 
 
 def _known(value: float) -> float | None:

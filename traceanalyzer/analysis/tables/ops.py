@@ -45,12 +45,12 @@ class OpTimes:
     host_total_ms: float = metric("host time a step inside them (a nested call of the same name counts again)", "ms")
     host_self_ms: float = metric("host time a step inside them without the operators and API calls they make", "ms")
     device_total_ms: float = metric(
-        "sum of the durations a step of device ops launched anywhere inside them (nested ones again)", "ms"
+        "sum of the durations a step of device ops launched anywhere inside them; a call inside one of its own name "
+        "does not count again",
+        "ms",
     )
     device_self_ms: float = metric("sum of the durations a step of device ops they launch themselves", "ms")
-    share_of_step: float | None = metric(
-        "device total, nested calls once, as a share of the step; null if it has no length", "share"
-    )
+    share_of_step: float | None = metric("device total as a share of the step; null if it has no length", "share")
     device_mean_us: float | None = metric("mean device total of a call; null for calls without device work", "us")
     device_p50_us: float | None = metric("median device total of a call", "us")
     device_p95_us: float | None = metric("95th percentile of the device totals of the calls", "us")
@@ -103,8 +103,8 @@ class _Sums:
     device_self: F64
     device_p50: F64
     device_p95: F64
-    device_once: F64
-    """Device total without calls that run somewhere inside another one of the same name."""
+    device_of_calls: F64
+    """Sum of the device times of all calls, those that run somewhere inside another one of the same name too."""
     kernels: F64
     backward: F64
     """Calls made in the backward pass."""
@@ -149,12 +149,12 @@ def _sums(timed: Timed, calls: _Calls, groups: Groups) -> _Sums:
     tree, ops, node, size = timed.linked.tree, timed.trace.device_ops, calls.node, len(timed.linked.tree.start)
     launched_at = np.where(timed.steady_ops, timed.joined.launch_node, -1)
     owner, length = at(calls.around, owner_nodes(timed.linked, launched_at), -1), ops.end - ops.start
-    outer = ~_nested(calls.name, node, tree.subtree_end[node])
+    outer = _outermost(calls, tree)
     launched = _sum_at(launched_at, length, size)
     # Columns as long as all calls are let go of one by one.
     time = tree.subtree_sum(launched, node)
     middle, high = groups.quantiles(time, 0.5, 0.95)
-    device_total, device_once = groups.sum(time), groups.sum(time * outer)
+    device_of_calls, device_total = groups.sum(time), groups.sum(time * outer)
     del time
     time = backward_time(timed.linked, launched, timed.joined.in_backward, node)
     joined, backward_once = groups.sum(time >= 0), groups.sum(np.maximum(time, 0, out=time) * outer)
@@ -166,7 +166,7 @@ def _sums(timed: Timed, calls: _Calls, groups: Groups) -> _Sums:
         device_self=groups.sum(_sum_at(owner, length, size)[node]),
         device_p50=middle,
         device_p95=high,
-        device_once=device_once,
+        device_of_calls=device_of_calls,
         kernels=groups.sum(tree.subtree_sum(_sum_at(launched_at, timed.linked.is_kernel, size), node)),
         backward=groups.sum(timed.joined.in_backward[node]),
         joined=joined,
@@ -227,15 +227,15 @@ def _self_time(inner: _Inner, node: I32, call: I32) -> I64:
     return scatter(np.add, result, spent, Rows(len(call)))
 
 
-def _nested(name: I32, node: I32, subtree_end: I32) -> Bool:
-    """Which of these nodes (ascending) lie in the subtree of an earlier one with the same name."""
-    result = np.zeros(len(node), bool)
-    if not len(node):
+def _outermost(calls: _Calls, tree: HostTree) -> Bool:
+    """Which calls run inside none of the same name."""
+    result = np.ones(len(calls.node), bool)
+    if not len(result):
         return result
-    order = stable_order(name)
-    block = name[order].astype(np.int64) * (int(subtree_end.max()) + 1)
+    order, subtree_end = stable_order(calls.name), tree.subtree_end[calls.node]
+    block = calls.name[order].astype(np.int64) * (int(subtree_end.max()) + 1)
     reach = np.maximum.accumulate(block + subtree_end[order])
-    result[order[1:]] = reach[:-1] > (block + node[order])[1:]
+    result[order[1:]] = reach[:-1] <= (block + calls.node[order])[1:]
     return result
 
 
@@ -264,9 +264,11 @@ def _rows(rated: Rated, calls: _Calls, groups: Groups, of: _Sums) -> list[OpStat
     first = rated.linked.tree.row[calls.node[groups.first]]
     is_op = trace.host_ranges.kind[first] == RangeKind.OP
     shapes = groups.most_common(trace.host_ranges.shapes[rated.linked.tree.row[calls.node]])
-    last = rated.linked.tree.subtree_end[calls.node]
+    outer = _outermost(calls, rated.linked.tree)
+    node = calls.node[outer]
+    last = rated.linked.tree.subtree_end[node]
     launched_at = np.where(rated.timed.steady_ops, rated.joined.launch_node, -1)
-    sums = RooflineSums(rated, by_subtree(launched_at, calls.node, last, groups.index, len(groups)))
+    sums = RooflineSums(rated, by_subtree(launched_at, node, last, groups.index[outer], len(groups)))
     del last
     module, line = origins_of(rated.joined, groups, calls.node, alike(1, len(calls.node), np.int64))
     return [
@@ -280,8 +282,8 @@ def _rows(rated: Rated, calls: _Calls, groups: Groups, of: _Sums) -> list[OpStat
             host_self_ms=ms(of.host_self[g]) / steps,
             device_total_ms=ms(of.device_total[g]) / steps,
             device_self_ms=ms(of.device_self[g]) / steps,
-            share_of_step=share_of_step(rated.timed, of.device_once[g]),
-            device_mean_us=float(of.device_total[g] / count[g]) / NS_PER_US if of.device_total[g] else None,
+            share_of_step=share_of_step(rated.timed, of.device_total[g]),
+            device_mean_us=float(of.device_of_calls[g] / count[g]) / NS_PER_US if of.device_total[g] else None,
             device_p50_us=float(of.device_p50[g]) / NS_PER_US if of.device_total[g] else None,
             device_p95_us=float(of.device_p95[g]) / NS_PER_US if of.device_total[g] else None,
             kernels_per_call=float(of.kernels[g] / count[g]),

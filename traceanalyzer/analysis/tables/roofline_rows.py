@@ -72,22 +72,28 @@ class RooflineSums:
         def time_with(figure: F64 | Coded) -> F64:
             return total(lambda of: np.isfinite(figure[of]) * time(of))
 
+        def needed_where(known: Figures, figure: F64 | Coded) -> F64:
+            return total(lambda of: np.where(known(of) & ~roofline.extra[of], figure[of], 0))
+
+        def needed(figure: F64 | Coded) -> F64:
+            return needed_where(lambda of: np.isfinite(figure[of]), figure)
+
         def of_both(figure: F64 | Coded) -> F64:
-            return total(lambda of: np.where(np.isfinite(flops[of]) & np.isfinite(moved[of]), figure[of], 0))
+            return needed_where(lambda of: np.isfinite(flops[of]) & np.isfinite(moved[of]), figure)
 
         def time_bound(bound: Bound) -> F64:
             return total(lambda of: (roofline.bound[of] == bound) * time(of))
 
         def left(of: Any) -> F64:
-            spare = np.maximum(time(of) - np.nan_to_num(attainable[of]), 0)
+            spare = np.maximum(time(of) - np.nan_to_num(attainable[of]) * ~roofline.extra[of], 0)
             return np.where(np.isfinite(attainable[of]), spare, 0)
 
         self.steps = rated.timed.steps.steady_count
         self.time = total(time)
-        self.flops, self.flop_time = total(lambda of: _finite(flops[of])), time_with(flops)
-        self.bytes, self.byte_time = total(lambda of: _finite(moved[of])), time_with(moved)
+        self.flops, self.flop_time = needed(flops), time_with(flops)
+        self.bytes, self.byte_time = needed(moved), time_with(moved)
         self.pair = of_both(flops), of_both(moved)
-        self.attainable, self.rated_time = total(lambda of: _finite(attainable[of])), time_with(attainable)
+        self.attainable, self.rated_time = needed(attainable), time_with(attainable)
         self.headroom = total(left)
         self.by_bound = np.stack([time_bound(bound) for bound in _BOUNDS])
 
@@ -114,10 +120,6 @@ class RooflineSums:
     def _of_nearly_all(self, time: float, group: int) -> float:
         """This part of a group's device time, 0 where it is not nearly all of it."""
         return float(time) if time >= MODELLED_SHARE * self.time[group] else 0.0
-
-
-def _finite(values: F64) -> F64:
-    return np.where(np.isfinite(values), values, 0)
 
 
 def by_group(group: I32 | I64, rows: I32 | I64, count: int) -> Sum:

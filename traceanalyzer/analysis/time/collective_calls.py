@@ -3,7 +3,8 @@
 The metadata of a kernel is, in this order: the kernel's own; that of the host range (`record_param_comms`, an
 NCCL range) that encloses its launch on the same thread, also where several kernels belong to one range; that
 of the ranges before it on the thread that launched nothing themselves (a group of calls launches at its end).
-Without any the kernel's name tells the kind, and message and group are unknown.
+Without any the kernel's name tells the kind, the tensors of the operator around its launch, if that is named like the
+kind, the message, and the group is unknown.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from traceanalyzer.analysis.names.collectives import (
     collective_kind,
     element_bytes,
     message_bytes,
+    operand_bytes,
 )
 from traceanalyzer.analysis.time.steps import Steps
 from traceanalyzer.base.frozen import dataclass
@@ -88,6 +90,8 @@ def collective_calls(linked: Linked, steps: Steps) -> CollectiveCalls:
     _add_up(size, messages.bytes[of_record[claimed[grouped]]], by[grouped])
     named = np.where(one_of(named, _UNTOLD), _kinds_of_ranges(linked, kernels, named), named)
     kind = np.where(messages.kind[metadata] == _OTHER, named, messages.kind[metadata])
+    untold = np.flatnonzero(metadata < 0)
+    size[untold] = _sizes_of_operators(linked, kernels[untold], kind[untold])
 
     first, entry = _group(np.where(record >= 0, record, -2 - kernels), ops.device[kernels])
     rows = kernels[first]
@@ -140,6 +144,25 @@ def _kinds_of_ranges(linked: Linked, kernels: I64, named: I32) -> I32:
         node = at(tree.innermost(inside), call, -1)
         found[node >= 0] = told[node[node >= 0]]
     return found
+
+
+def _sizes_of_operators(linked: Linked, kernels: I64, kind: I32) -> I64:
+    """Bytes of each kernel's message by the tensors of the innermost operator around its launch that is named like its
+    kind (`symm_mem::multimem_all_reduce_`, `nccl:all_reduce`); -1 where none is."""
+    size = np.full(len(kernels), -1, np.int64)
+    if not len(kernels):
+        return size
+    trace, tree, ranges = linked.trace, linked.tree, linked.trace.host_ranges
+    told = np.array([-1 if t.startswith("aten::") else KINDS.index(collective_kind(t)) for t in (*trace.strings, "")])
+    of_node = np.where(tree.of_ranges(ranges.shapes, -1) >= 0, told[tree.of_ranges(ranges.name, -1)], _OTHER)
+    node = at(tree.innermost(of_node > _OTHER), at(tree.node_of_call, linked.launch[kernels], -1), -1)
+    inside = np.flatnonzero((node >= 0) & (at(of_node, node, -1) == kind))
+    row = tree.row[node[inside]]
+    calls = Groups.of(kind[inside], ranges.shapes[row], ranges.dtypes[row])
+    texts = [(trace.text(int(ranges.shapes[r])), trace.text(int(ranges.dtypes[r]))) for r in row[calls.first]]
+    found = [operand_bytes(KINDS[k], *map(str, t)) for k, t in zip(kind[inside[calls.first]], texts, strict=True)]
+    size[inside] = np.array(found, np.int64)[calls.index]
+    return size
 
 
 def _told_by(text: str) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.framework import Framework
 from traceanalyzer.analysis.names.pytorch import LIBRARY_RANGE, PROFILER_STEP
-from traceanalyzer.analysis.names.serving import Iteration, iteration
+from traceanalyzer.analysis.names.serving import Iteration, framework_of, iteration
 from traceanalyzer.analysis.tables.step_metrics import StepTime
 from traceanalyzer.analysis.time.coverage import WHOLE_SHARE
 from traceanalyzer.analysis.time.repeats import coinciding_range
@@ -138,7 +138,7 @@ def _iterations(m: Measurements) -> Iterator[str]:
         for phase, count in Counter(phases.tolist()).most_common()
     ]
     what = ", ".join(parts) if len(marked) > 1 else f"{marked[0].phase}{_amount(marked[0])}"
-    yield f"A step is one iteration of {marked[0].framework}: {what}."
+    yield f"A step is one iteration of {framework_of(marked, m.trace.strings)}: {what}."
 
 
 def _amount(one: Iteration) -> str:

@@ -23,18 +23,24 @@ from traceanalyzer.analysis.roofline.op_models import (
     optimizer,
     pooling,
     reduction,
+    serving,
     softmax,
     sorting,
 )
 from traceanalyzer.analysis.roofline.op_models.call import Call, Work
 from traceanalyzer.analysis.roofline.op_models.tensors import BOOL, Precision
-from traceanalyzer.analysis.roofline.op_models.work import Figure, Models, OpWork, apply_models
+from traceanalyzer.analysis.roofline.op_models.work import OVER_CACHES, Figure, Models, OpWork, apply_models
 
 Model = Callable[[Call], Work]
 
 
 def _aten(names: str, model: Model) -> dict[str, Model]:
     return {f"aten::{name}": model for name in names.split()}
+
+
+def _served(names: str, model: Model) -> dict[str, Model]:
+    """Engines have operators of one name and kind each for themselves."""
+    return {f"{engine}::{name}": model for engine in serving.ENGINES for name in names.split()}
 
 
 MODELS = Models(
@@ -236,6 +242,16 @@ MODELS = Models(
         **_aten("_fused_adam _fused_adamw", optimizer.adam),
         **_aten("_fused_sgd", optimizer.sgd),
         **_aten("_fused_adagrad", optimizer.adagrad),
+        # Serving
+        **_served("silu_and_mul mul_and_silu", serving.gated(5.0)),
+        **_served("gelu_and_mul gelu_tanh_and_mul", serving.gated(9.0)),
+        **_served("rms_norm rmsnorm rmsnorm2d_fwd rmsnorm2d_fwd_ck", serving.rms_norm),
+        **_served("fused_add_rms_norm fused_add_rmsnorm add_rmsnorm rmsnorm2d_fwd_with_add_ck", serving.add_rms_norm),
+        **_served("_groupnorm_run", serving.group_norm),
+        **_served("rotary_embedding", serving.rotary),
+        **_served("reshape_and_cache_flash", serving.store),
+        **_served("static_scaled_fp8_quant dynamic_scaled_fp8_quant", serving.quantise),
+        **_served(" ".join(OVER_CACHES), serving.attention),
         # Communication
         "record_param_comms": collectives.on_the_link,
     },

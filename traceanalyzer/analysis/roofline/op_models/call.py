@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
+from traceanalyzer.analysis.names.serving import Iteration
 from traceanalyzer.analysis.roofline.op_models.tensors import (
     SCALAR_TYPES,
     UNKNOWN,
@@ -51,6 +52,8 @@ class Call:
     values: tuple[str, ...] = ()
     """Inputs that are no tensors, as text; empty text for the others."""
     link: Link | None = None
+    iteration: Iteration | None = None
+    """Of a serving engine, that it is part of."""
 
     def tensor(self, index: int) -> Tensor:
         """The tensor at this position."""

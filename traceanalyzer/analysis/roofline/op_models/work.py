@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -18,6 +19,7 @@ from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.names.serving import iteration
 from traceanalyzer.analysis.roofline.op_models.call import Call, Link, UnmodelledError, Work
 from traceanalyzer.analysis.roofline.op_models.kernel_types import element_type
 from traceanalyzer.analysis.roofline.op_models.left_out import ON_PARAMETERS, parameters_of
@@ -50,6 +52,8 @@ class Figure(enum.IntEnum):
 UNKNOWN_ROW: Row = (NAN, NAN, 0.0, NAN, 1.0, NAN, NAN)
 BATCHED = ("aten::bmm", "aten::baddbmm")
 NO_TENSOR = Tensor((0,))
+OVER_CACHES = frozenset(("unified_attention", "unified_attention_with_output", "mha_batch_prefill"))
+"""Attention of serving engines: its shapes do not say how long the requests are."""
 MOST = 0.5
 """Of a composite operator's FLOPs: below this share its children are its preparation, not its work."""
 
@@ -118,6 +122,7 @@ def apply_models(joined: Joined, models: Models) -> OpWork:
     del groups
     composite[rows] = np.isin(ranges.name[rows], [code for code, (_, of_others) in found.items() if of_others])
     _fill_lists(joined, table, found)
+    _fill_iterations(joined, table, found)
     counts, of_device_op = _cover(joined, table.figure(Figure.FLOPS)[table.kind], composite)
     _type_lists(joined.trace, table, of_device_op, found)
     return OpWork(np.array(table.rows), table.kind, counts, of_device_op)
@@ -157,6 +162,25 @@ def _fill_lists(joined: Joined, table: _Table, found: Found) -> None:
         if key not in known:
             known[key] = _work(trace, row, found, partial(Call.with_lists, tensors=parameters))
         table.set(row, known[key])
+
+
+def _fill_iterations(joined: Joined, table: _Table, found: Found) -> None:
+    """Model attention over a cache by the lengths that the marker of the iteration around it says."""
+    trace, tree = joined.trace, joined.linked.tree
+    said = {code: one for code, text in enumerate(trace.strings) if (one := iteration(text)) and one.pairs is not None}
+    codes = [code for code in found if trace.strings[code].partition("::")[2] in OVER_CACHES]
+    if not said or not codes:
+        return
+    rows = np.flatnonzero(np.isin(trace.host_ranges.name, codes))
+    marked = tree.innermost(np.isin(tree.names(np.arange(len(tree.start))), list(said)))
+    mark = tree.names(at(marked, tree.node_of_range[rows], -1))
+    rows, mark = rows[mark >= 0], mark[mark >= 0]
+    if not len(rows):
+        return
+    groups = Groups.of(_distinct_calls(trace, rows).index, mark)
+    for group, i in enumerate(groups.first.tolist()):
+        within = partial(replace, iteration=said[int(mark[i])])
+        table.set(rows[groups.index == group], _work(trace, int(rows[i]), found, within))
 
 
 def _type_lists(trace: Trace, table: _Table, of_device_op: I64, found: Found) -> None:
