@@ -58,7 +58,7 @@ def _processes(report: Report) -> str:
 
 
 def _steps(report: Report) -> str:
-    return "none" if report.metrics.step_source == "none" else "found"
+    return "none" if report.metrics.step_source in ("none", "recording") else "found"
 
 
 def _mode(report: Report) -> str:

@@ -63,7 +63,7 @@ def classify(m: Measurements, best: Iterable[BottleneckClass | None] = ()) -> Su
         return timing_summary(m)
     if m.profiled is not None:
         return profiled_summary(m.profiled, m.trace.source)
-    step_ms = m.step.step_ms if m.timed.steps.found else None
+    step_ms = m.step.step_ms if m.timed.steps.known else None
     shares = step_shares(m)
     reason = _too_thin(m, shares)
     if shares is None or reason:

@@ -148,7 +148,7 @@ def _of_proposal(m: Measurements, draft: Draft, proposal: Proposal, headroom: fl
         prediction = m.replay.predict(scenario)
         step, low, high = prediction.step_ms, prediction.low_ms, prediction.high_ms
         basis = f"replayed without the profiler: {prediction.basis}{_beyond(base, step, headroom)}"
-    elif headroom is not None and m.timed.steps.found:
+    elif headroom is not None and m.timed.steps.known:
         step = max(base - headroom, proposal.least_ms) if headroom < base else None
         basis = f"not replayed; gains at most this: {basis}" if len(m.trace.api_calls) else basis
     if step is not None and low is None:

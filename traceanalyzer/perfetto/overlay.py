@@ -10,7 +10,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.causes.critical_path import PathKind
 from traceanalyzer.analysis.causes.gaps import GapSide, IdleCause
-from traceanalyzer.analysis.causes.start import stream_numbers
+from traceanalyzer.analysis.joined.launches import stream_numbers
 from traceanalyzer.analysis.tables.gap_details import gap_details
 from traceanalyzer.analysis.tables.path_rows import segment_names
 from traceanalyzer.analysis.time.timed import Timed

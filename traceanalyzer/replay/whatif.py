@@ -123,12 +123,12 @@ class Replay:
 
     @classmethod
     def of(cls, rated: Rated, measured: UnprofiledTime | None = None, peers: Sequence[Rated] = ()) -> Replay | None:
-        """The replay of a process; None where launches or device work were not recorded, or there are no steps.
+        """The replay of a process; None where launches or device work were not recorded.
 
         Where the step was `measured` without a profiler, the host is made as fast as that says. `peers` are the
         other ranks of its run, replayed with it.
         """
-        tapes = make_tapes(rated, peers) if rated.timed.steps.found else ()
+        tapes = make_tapes(rated, peers) if rated.timed.steps.known else ()
         if not tapes:
             return None
         steps = typical_steps(*(tape.source.causes for tape in tapes))

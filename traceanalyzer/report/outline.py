@@ -25,7 +25,7 @@ from traceanalyzer.report.grid import FOR_PROGRAMS, TIMESTAMPS
 from traceanalyzer.report.model import Input, Metrics, Report
 from traceanalyzer.report.table_entries import BY_NAME
 
-NO_STEPS = "none"
+NO_STEPS = ("none", "recording")
 SHOWN_SHARE = 0.01
 """Parts of the step below this are not on the first screen."""
 LONGEST_NAME = 40
@@ -81,7 +81,7 @@ class Share:
 
 def whole(report: Report) -> str:
     """What the figures are of: `step`, or `recording` where no steps were found."""
-    return "recording" if report.metrics.step_source == NO_STEPS else "step"
+    return "recording" if report.metrics.step_source in NO_STEPS else "step"
 
 
 def verdict(report: Report) -> str:

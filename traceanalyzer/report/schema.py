@@ -31,7 +31,15 @@ VALUES = {
         "timing_log",
         "key_averages",
     ),
-    ("Metrics", "step_source"): ("profiler_step", "nvtx", "annotation", "periodicity", "timing_log", "none"),
+    ("Metrics", "step_source"): (
+        "profiler_step",
+        "nvtx",
+        "annotation",
+        "periodicity",
+        "timing_log",
+        "recording",
+        "none",
+    ),
     ("Recommendation", "remedy"): (*NAMES, None),
     ("GapRow", "cause"): tuple(cause.label for cause in IdleCause),
 }

@@ -99,7 +99,7 @@ def test_markers_around_the_set_up_are_not_steps() -> None:
     for i in range(40):
         at = 1000 + 50 * i
         b.call("cudaLaunchKernel", at, at + 2, 100 + i).kernel(f"k{i}", at + 3, at + 43, 100 + i)
-    assert built(b).timed.steps.source == "none"
+    assert built(b).timed.steps.source == "recording"
 
 
 def test_numbered_layers_are_not_steps() -> None:
@@ -108,7 +108,7 @@ def test_numbered_layers_are_not_steps() -> None:
         at = 100 * i
         b.annotation(f"FSDP::pre_forward (encoder.block.{i}.layer.0)", at, at + 99)
         b.call("cudaLaunchKernel", at + 1, at + 3, i + 1).kernel(f"k{i}", at + 5, at + 90, i + 1)
-    assert built(b).timed.steps.source == "none"
+    assert built(b).timed.steps.source == "recording"
 
 
 def test_a_period_splits_no_graph_launch() -> None:
@@ -117,7 +117,7 @@ def test_a_period_splits_no_graph_launch() -> None:
         for j, name in enumerate(("norm", "gemm", "act")):
             b.kernel(name, 10 + 30 * i + 10 * j, 18 + 30 * i + 10 * j, 1)
     m = built(b)
-    assert m.timed.steps.source == "none"
+    assert m.timed.steps.source == "recording"
     assert m.repeats is not None
     assert m.repeats.count == 12
 
@@ -126,7 +126,7 @@ def test_layers_of_one_pass_by_pytorch_are_not_steps() -> None:
     """Nothing marks the pass, nothing is trained: what repeats may be its layers."""
     b = TraceBuilder().op("aten::linear", 0, 400)
     layers(b, 10)
-    assert built(b).timed.steps.source == "none"
+    assert built(b).timed.steps.source == "recording"
     b.op("autograd::engine::evaluate_function: AddmmBackward0", 401, 402)
     assert built(b).timed.steps.source == "periodicity"
 
@@ -140,7 +140,7 @@ def test_few_ops_repeat_by_habit_unless_their_sizes_do_too() -> None:
         return built(b)
 
     assert loop(0).timed.steps.source == "periodicity"
-    assert loop(1).timed.steps.source == "none"
+    assert loop(1).timed.steps.source == "recording"
 
 
 def test_periods_without_kernels_are_none() -> None:
@@ -148,7 +148,7 @@ def test_periods_without_kernels_are_none() -> None:
     for i in range(30):
         b.kernel("Memcpy HtoD", 100 * i, 100 * i + 20, kind=2, bytes=64)
         b.kernel("Memcpy DtoH", 100 * i + 30, 100 * i + 60, kind=2, bytes=64)
-    assert built(b).timed.steps.source == "none"
+    assert built(b).timed.steps.source == "recording"
 
 
 @pytest.mark.parametrize("category", ["Operator", "cpu_op"])

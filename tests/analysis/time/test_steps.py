@@ -113,7 +113,7 @@ def test_steps_from_the_period_of_the_device_work() -> None:
 def test_a_recording_without_rhythm_is_one_step() -> None:
     b = TraceBuilder().kernel("a", 0, 10).kernel("b", 20, 25).kernel("c", 30, 31)
     steps = steps_of(b)
-    assert steps.source == "none"
+    assert steps.source == "recording"
     assert not steps.found
     assert steps.duration.tolist() == [31_000]
 

@@ -13,10 +13,9 @@ import numpy as np
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, measure, union
 from traceanalyzer.analysis.algebra.lookup import at, one_of
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.joined.captures import building_time, captured_calls
+from traceanalyzer.analysis.joined.captures import building_time
 from traceanalyzer.analysis.time.first_use import loading_calls
 from traceanalyzer.analysis.time.host_timeline import HostState
-from traceanalyzer.analysis.time.launch_queue import bore_work, is_launch
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.trace import I64, U8, Bool, CopyKind, OverheadKind, RangeKind
 from traceanalyzer.trace.distinct import distinct
@@ -107,11 +106,3 @@ def _loading(timed: Timed) -> IntervalSet:
 def migrates(timed: Timed, next_op: I64) -> Bool:
     """Which gaps are ended by the migration of managed memory."""
     return one_of(at(timed.trace.device_ops.copy_kind, next_op, 0), _UNIFIED)
-
-
-def lost_launches(timed: Timed) -> I64:
-    """Start times, in order, of launch calls whose kernels should be in the recording but are not."""
-    calls = timed.trace.api_calls
-    lost = is_launch(timed.linked) & ~bore_work(timed.linked) & ~timed.linked.memo(captured_calls)
-    last = int(timed.linked.launch_time.max(initial=-1))
-    return np.sort(calls.start[lost & (calls.start <= last)])

@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from traceanalyzer.analysis.algebra.blocks import blockwise
 from traceanalyzer.analysis.algebra.intervals import complement, measure, union
 from traceanalyzer.analysis.algebra.lookup import at, one_of, places, stretch
-from traceanalyzer.analysis.causes.details import IdleDetail, host_details, lost_launches, migrates
+from traceanalyzer.analysis.causes.details import IdleDetail, host_details, migrates
 from traceanalyzer.analysis.causes.started import Started
 from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
 from traceanalyzer.analysis.joined.joined import Joined
+from traceanalyzer.analysis.joined.launches import last_launch, lost_launches
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
 from traceanalyzer.analysis.time.timed import Timed
@@ -197,7 +198,8 @@ def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 
 
 def _lost(timed: Timed, start: I64, arrival: I64) -> Bool:
     """In which gaps kernels were launched that are not in the recording: the device may have run them."""
-    lost = timed.memo(lost_launches)
+    lost = timed.linked.memo(lost_launches)
+    lost = lost[: np.searchsorted(lost, last_launch(timed.linked), side="right")]
     return np.searchsorted(lost, arrival, side="left") > np.searchsorted(lost, start, side="left")
 
 

@@ -23,6 +23,7 @@ from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.algebra.run_lengths import run_lengths
 from traceanalyzer.analysis.causes.dependencies import NEVER, Dependencies, inferred_dependencies, with_graph_edges
 from traceanalyzer.analysis.causes.recorded_waits import recorded_dependencies
+from traceanalyzer.analysis.joined.launches import stream_numbers
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.time.host_timeline import HostState
@@ -208,12 +209,6 @@ def _bindings_of(linked: Linked, starts: Starts, beside: I32, here: slice) -> tu
     op[op >= np.arange(here.start, here.stop)] = -1
     since = np.where(by == Bound.LAUNCH, launch, np.where(op >= 0, ends[op], start))
     return by, op, narrowed(start - np.minimum(since, start))
-
-
-def stream_numbers(linked: Linked) -> I32:
-    """For each device op the number of its stream, the same for ops of one device, context and stream."""
-    ops = linked.trace.device_ops
-    return Groups.of(ops.device, ops.context, ops.stream).index.astype(np.int32)
 
 
 def op_before(stream: I32) -> I32:

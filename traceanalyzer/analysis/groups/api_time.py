@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.joined.launches import is_nested
 from traceanalyzer.analysis.joined.linked import Linked
-from traceanalyzer.analysis.time.launch_queue import is_nested
 from traceanalyzer.base.figures import ms
 
 SHOWN = 5

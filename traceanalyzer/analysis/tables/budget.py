@@ -10,7 +10,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import measure
 from traceanalyzer.analysis.causes.gaps import Gaps, IdleCause, idle_by_cause
-from traceanalyzer.analysis.time.launch_queue import is_launch
+from traceanalyzer.analysis.joined.launches import is_launch
 from traceanalyzer.analysis.time.sampled import MIN_STEP_SAMPLES, samples_of
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base.figures import metric, ms

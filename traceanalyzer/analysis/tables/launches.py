@@ -6,14 +6,9 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import clip, measure
 from traceanalyzer.analysis.joined.captures import captured_calls
+from traceanalyzer.analysis.joined.launches import bore_work, is_launch, is_nested
 from traceanalyzer.analysis.names.api import ApiKind
-from traceanalyzer.analysis.time.launch_queue import (
-    blocked_time,
-    bore_work,
-    is_launch,
-    is_nested,
-    recorded_back_pressure,
-)
+from traceanalyzer.analysis.time.launch_queue import blocked_time, recorded_back_pressure
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base.figures import NS_PER_MS, NS_PER_US, metric
 from traceanalyzer.base.frozen import dataclass

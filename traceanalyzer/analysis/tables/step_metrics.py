@@ -87,8 +87,8 @@ class Step:
 
 
 def step_time(steps: Steps) -> StepTime | None:
-    """Distribution over the steady-state steps; None where the recording has no steps."""
-    if not steps.found:
+    """Distribution over the steady-state steps; None without device work and steps."""
+    if not steps.known:
         return None
     times = steps.duration[steps.steady] / NS_PER_MS
     return StepTime(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.blocks import scatter
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, measure, union
-from traceanalyzer.analysis.algebra.lookup import at, one_of, places, stretch
+from traceanalyzer.analysis.algebra.lookup import places, stretch
 from traceanalyzer.analysis.algebra.ordering import sorted_values
 from traceanalyzer.analysis.joined.linked import Linked
-from traceanalyzer.analysis.names.api import FULL_QUEUE, ApiKind
+from traceanalyzer.analysis.names.api import FULL_QUEUE
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.trace import I32, I64, Bool, OverheadKind
+from traceanalyzer.trace import I64, OverheadKind
 
 QUEUE_DEPTH = 1024
 """Ops that can be launched ahead of the device; then the next launch waits (recordings level off at 1,023)."""
@@ -21,31 +20,6 @@ a longer wait is for something the recording does not show."""
 BLOCKED_RATIO = 10.0
 """A launch call this many times the median, made while the queue was full, was blocked by it: without the
 profiler's row for it, that is the only sound evidence."""
-
-
-def is_launch(linked: Linked) -> Bool:
-    """Which API calls launch a kernel or a graph; calls made by another call do not count again."""
-    return one_of(linked.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH)) & ~linked.memo(is_nested)
-
-
-def is_nested(linked: Linked) -> Bool:
-    """Which API calls were made by another API call (a driver call beneath the runtime's)."""
-    tree = linked.tree
-
-    def nested(parent: I32, is_call: Bool, row: I32) -> tuple[I32, bool]:
-        return row[at(tree.is_call, parent, False) & is_call], True
-
-    return scatter(np.logical_or, np.zeros(len(tree.node_of_call), bool), nested, tree.parent, tree.is_call, tree.row)
-
-
-def bore_work(linked: Linked) -> Bool:
-    """Which API calls, or the calls they made, launched a device op that is in the recording."""
-    tree = linked.tree
-    result = np.zeros(len(linked.trace.api_calls), bool)
-    result[linked.launch[linked.launch >= 0]] = True
-    nested = np.flatnonzero(linked.memo(is_nested) & result)
-    result[tree.row[tree.parent[tree.node_of_call[nested]]]] = True
-    return result
 
 
 def blocked_time(timed: Timed, launching: I64) -> I64:

@@ -106,16 +106,18 @@ def _all_launches(linked: Linked, start: I64, end: I64) -> tuple[I64, I64]:
 
 
 def _projected(linked: Linked, named: Bool, source: str) -> HostSteps | None:
-    """Steps from ranges that the recorder projected on the device, where it recorded no host."""
+    """Steps from ranges that the recorder projected on the device, where it recorded none of the host."""
     projected, ops = linked.trace.device_ranges, linked.trace.device_ops
     rows = np.flatnonzero(named[projected.name])
-    if not len(rows) or not len(ops):
+    if not len(rows) or not len(ops) or len(linked.trace.host_ranges):
         return None
     start, end, codes = _one_a_step(projected.start[rows], projected.end[rows], projected.name[rows].astype(np.int64))
     of_op = np.searchsorted(start, ops.start, side="right") - 1
     of_op[ops.start >= end[np.maximum(of_op, 0)]] = -1
     texts = tuple(linked.trace.strings[c] for c in codes)
-    return HostSteps(source, texts, start, end, of_op.astype(np.int32), unlike=source != "profiler_step")
+    return HostSteps(
+        source, texts, start, end, of_op.astype(np.int32), unlike=source != "profiler_step", projected=True
+    )
 
 
 def _one_a_step(start: I64, end: I64, code: I64) -> tuple[I64, I64, I64]:

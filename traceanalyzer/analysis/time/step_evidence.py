@@ -41,6 +41,8 @@ class HostSteps:
     """Whether a step's window begins and ends with its device work, whatever the host range did before or after."""
     unlike: bool = False
     """Whether steps differ in kind (prefill, decode): a slow leading one is then no warm-up."""
+    projected: bool = False
+    """Whether they are ranges on the device: of one that begins before the recording a part may be left."""
 
 
 @dataclass(frozen=True)

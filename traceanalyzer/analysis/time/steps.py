@@ -17,12 +17,14 @@ import numpy as np
 from traceanalyzer.analysis.algebra.blocks import scatter
 from traceanalyzer.analysis.algebra.lookup import places
 from traceanalyzer.analysis.joined.blocking import closing_waits, device_waits
+from traceanalyzer.analysis.joined.launches import host_was_lost, launched_before
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.time.extent import extent
 from traceanalyzer.analysis.time.logged_steps import logged_steps
 from traceanalyzer.analysis.time.markers import iterations, module_calls, profiler_steps, step_annotations
 from traceanalyzer.analysis.time.periods import periodic
 from traceanalyzer.analysis.time.step_evidence import HostSteps, annotated, between_optimizer_steps
+from traceanalyzer.analysis.time.whole_steps import whole_steps
 from traceanalyzer.base.errors import EmptyRecordingError
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import I32, I64, Bool, RangeKind, narrowed
@@ -45,19 +47,15 @@ allocator growth cost whole factors; the spread of steady steps is tens of perce
 
 LONGEST_WARMUP = 256
 """Steps that get shorter for so long are no warm-up, and each that is looked at costs a median of the rest."""
-MOSTLY = 0.5
-"""With more of the device ops' launches missing, those that are there say nothing of their neighbours."""
-
-COMPLETE_SHARE = 0.95
-"""A step of a cut-off recording with fewer of the fullest step's device ops has lost some."""
 
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """The steps in time order. Without any in the recording: one that spans it (`source` is `none`)."""
+    """The steps in time order. Where nothing marks one, the recording is the only one (`source` is `recording`, without
+    device work `none`)."""
 
     source: str
-    """`profiler_step`, `nvtx`, `annotation`, `periodicity`, `timing_log` or `none`."""
+    """`profiler_step`, `nvtx`, `annotation`, `periodicity`, `timing_log`, `recording` or `none`."""
     names: tuple[str, ...]
     host_start: I64
     host_end: I64
@@ -72,14 +70,19 @@ class Steps:
     first: int = 0
     """Index in the recording of the first of these steps (not 0 where the rest was left out)."""
     incomplete: int = 0
-    """How many steps at the end of a cut-off recording were left out because they miss device ops."""
+    """How many steps at the ends of a recording were left out because not all of their device ops are in it."""
 
     def __len__(self) -> int:
         return len(self.names)
 
     @property
     def found(self) -> bool:
-        """Whether the recording has steps at all."""
+        """Whether anything tells steps apart."""
+        return self.source not in ("none", "recording")
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a unit that figures can be of: a step, or the recording."""
         return self.source != "none"
 
     @property
@@ -130,12 +133,13 @@ def _assemble(linked: Linked, found: HostSteps) -> Steps | None:
         if not found.names:
             return None
     start, end = _windows(linked, found, of_op)
-    incomplete = 0
-    if linked.trace.health.truncated and not found.unlike:
-        whole = _complete(of_op, len(found.names))
-        found = _chosen(found, np.arange(whole))
-        incomplete = len(start) - whole
-        start, end, of_op = start[:whole], end[:whole], np.where(of_op < whole, of_op, -1).astype(np.int32)
+    first, stop = whole_steps(linked, found, of_op)
+    incomplete = len(start) - (stop - first)
+    if first == stop:
+        return replace(whole_recording(linked), incomplete=incomplete)
+    if incomplete:
+        found, start, end = _chosen(found, np.arange(first, stop)), start[first:stop], end[first:stop]
+        of_op = np.where((of_op >= first) & (of_op < stop), of_op - first, -1).astype(np.int32)
     warmup = 0 if found.unlike else count_warmup(end - start)
     return Steps(
         found.source, found.names, found.start, found.end, start, end, warmup, narrowed(of_op), incomplete=incomplete
@@ -157,10 +161,8 @@ def _by_launch(linked: Linked, found: HostSteps) -> I32:
     """The step in whose host range each op was launched. Ops whose launch was not recorded, but that run
     after work of a step has begun, belong with the op that started before them."""
     time = linked.launch_time
-    known = np.flatnonzero(time >= 0)
-    since = time[known[0] if len(known) else 0 :]  # what ran before was launched before the recording
-    if (since < 0).sum() > MOSTLY * len(since):
-        # The host's records were lost or cut: nothing but the ops' own times tells where they belong.
+    if host_was_lost(linked):
+        # Nothing but the ops' own times tells where they belong.
         time = np.where(time >= 0, time, linked.trace.device_ops.start)
     index = places(found.start, time, side="right") - 1
     inside = (time >= 0) & (index >= 0) & (time < found.end[np.maximum(index, 0)])
@@ -168,7 +170,7 @@ def _by_launch(linked: Linked, found: HostSteps) -> I32:
     unknown = time < 0
     if unknown.any():
         last_known = np.maximum.accumulate(np.where(unknown, -1, np.arange(len(time))))
-        fill = unknown & (last_known >= 0)
+        fill = unknown & (last_known >= 0) & ~linked.memo(launched_before)
         of_op[fill] = of_op[last_known[fill]]
     return of_op.astype(np.int32)
 
@@ -230,13 +232,6 @@ def _begin(idle_since: int, first_start: I64, end: I64) -> int:
     return min(max(idle_since, earliest), int(first_start[0]))
 
 
-def _complete(of_op: I32, count: int) -> int:
-    """How many leading steps of a cut-off recording have (nearly) as many device ops as the fullest; at least 1."""
-    ops = np.bincount(of_op[of_op >= 0], minlength=count)
-    short = np.flatnonzero(ops < COMPLETE_SHARE * ops.max())
-    return max(int(short[0]), 1) if len(short) else count
-
-
 def count_warmup(duration: I64) -> int:
     """How many leading steps are much slower than those after them; never more than half."""
     half = len(duration) // 2
@@ -247,9 +242,10 @@ def count_warmup(duration: I64) -> int:
 
 
 def whole_recording(linked: Linked) -> Steps:
-    """One step: from the first to the last device op, or over all host activity where there is no device."""
+    """One step: from the first to the last device op; over all host activity where there is no device."""
     ops = linked.trace.device_ops
     host = extent(linked.trace.host_ranges, linked.trace.api_calls, ops)
     device = extent(ops) if len(ops) else host
     host_start, host_end, start, end = (np.array([t], np.int64) for t in (host[0], host[1] + 1, *device))
-    return Steps("none", ("recording",), host_start, host_end, start, end, 0, np.zeros(len(ops), np.int32))
+    source = "recording" if len(ops) else "none"
+    return Steps(source, ("recording",), host_start, host_end, start, end, 0, np.zeros(len(ops), np.int32))
