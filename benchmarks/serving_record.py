@@ -29,18 +29,20 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
-WAVES = ((4, 10), (16, 10), (48, 10), (8, 10), (64, 10), (32, 10), (24, 10))
+WAVES = ((4, 8), (16, 8), (48, 8), (8, 8), (64, 8), (32, 8), (24, 8))
 """Requests at a time, and iterations of nothing but decodes until the next wave."""
 RECORDED = 5
 """The batches behind these waves are in the logs alone."""
 ROUNDS = 3
 CAPTURED = (4, 8, 16, 24, 32, 48, 64)
+CHUNK = 256
+"""Keys that a decode attends to at a time."""
 PROMPTS = (32, 128, 512, 2048, 6000)
 
 
 SIZE = {"layers": 16, "hidden": 2048, "heads": 16, "kept": 4, "wide": 8192, "length": 8192, "vocabulary": 32768}
 """`kept`: heads of keys and values; `length`: of the longest request, and new tokens of an iteration at most."""
-SMALL = {"layers": 2, "hidden": 64, "heads": 4, "kept": 2, "wide": 128, "length": 256, "vocabulary": 512}
+SMALL = {"layers": 2, "hidden": 64, "heads": 4, "kept": 2, "wide": 128, "length": 1024, "vocabulary": 1024}
 
 
 class Model:
@@ -100,17 +102,37 @@ def _turned(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tens
 
 
 def _attention(q: torch.Tensor, cache: torch.Tensor, given: Inputs, most: int, length: int) -> torch.Tensor:
+    if most > 1:
+        return _flash(q, cache, given.query_start, given.key_start, given.used, most, length)[0]
+    count = length // CHUNK  # of a request, so that long ones keep no part of the GPU waiting
+    first = torch.arange(count, device=DEVICE, dtype=torch.int32) * CHUNK
+    used = (given.used[:, None] - first).clamp(0, CHUNK).flatten()
+    starts = (given.key_start[:-1, None] + first).flatten()
+    queries = torch.arange(len(starts) + 1, device=DEVICE, dtype=torch.int32)
+    parts, weight = _flash(
+        q.repeat_interleave(count, 0), cache, queries, torch.cat((starts, starts[-1:])), used, 2, CHUNK
+    )
+    weight = torch.where(used > 0, weight, -torch.inf).view(q.shape[1], len(q), count).softmax(-1)
+    return (parts.view(len(q), count, *q.shape[1:]) * weight.permute(1, 2, 0)[..., None]).sum(1).to(q.dtype)
+
+
+def _flash(
+    q: torch.Tensor, cache: torch.Tensor, q_start: torch.Tensor, k_start: torch.Tensor, used: torch.Tensor, *most: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attention of each request's new tokens, and the logarithm of what it is divided by, (heads, tokens)."""
     if GPU:
-        args = (given.query_start, given.key_start, most, length, 0.0, True, False)
-        return torch.ops.aten._flash_attention_forward(q, cache[0], cache[1], *args, seqused_k=given.used)[0]
-    parts = []
-    for i, used in enumerate(given.used.tolist()):
-        mine, start = q[given.query_start[i] : given.query_start[i + 1]], int(given.key_start[i])
-        keys, values = (part[start : start + used].transpose(0, 1)[None] for part in cache)
-        seen = torch.ones(len(mine), used, dtype=torch.bool).tril(used - len(mine))
-        mixed = functional.scaled_dot_product_attention(mine.transpose(0, 1)[None], keys, values, seen, enable_gqa=True)
-        parts.append(mixed[0].transpose(0, 1))
-    return torch.cat(parts)
+        causal, args = most[1] > CHUNK, (q_start, k_start, *most, 0.0)
+        found = torch.ops.aten._flash_attention_forward(q, cache[0], cache[1], *args, causal, False, seqused_k=used)
+        return found[0], found[1].reshape(q.shape[1], -1)
+    parts, weights = [], []
+    for i, n in enumerate(used.tolist()):
+        mine, start = q[q_start[i] : q_start[i + 1]].float(), int(k_start[i])
+        keys, values = (c[start : start + n].float().repeat_interleave(q.shape[1] // c.shape[1], 1) for c in cache)
+        seen = torch.ones(len(mine), n, dtype=torch.bool).tril(n - len(mine))
+        scores = torch.einsum("qhd,khd->hqk", mine, keys).div(q.shape[2] ** 0.5).where(seen, -torch.inf)
+        parts.append(torch.einsum("hqk,khd->qhd", scores.softmax(-1).nan_to_num(), values))
+        weights.append(scores.logsumexp(-1))
+    return torch.cat(parts).to(q.dtype), torch.cat(weights, 1)
 
 
 class Inputs(NamedTuple):
