@@ -21,6 +21,7 @@ from traceanalyzer.analysis.phases.roles import Phases, PhaseTimes, find_phases,
 from traceanalyzer.analysis.phases.training import ProgramStats, program_stats
 from traceanalyzer.analysis.ranks.compare import why_not_one_run
 from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.analysis.serving.rows import IterationRow, iteration_rows
 from traceanalyzer.analysis.tables.budget import StepBudgets, StepRow, step_budgets, step_rows
 from traceanalyzer.analysis.tables.collectives import (
     CollectiveStats,
@@ -274,6 +275,11 @@ class Measurements(Memo):
     def step_rows(self) -> list[StepRow]:
         """The steps one by one."""
         return step_rows(self.timed, self.budgets)
+
+    @cached_property
+    def iterations(self) -> list[IterationRow]:
+        """The iterations of a serving engine; empty where nothing marks one."""
+        return iteration_rows(self.timed)
 
     @cached_property
     def gap_histogram(self) -> list[GapHistogramRow]:

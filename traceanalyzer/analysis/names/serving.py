@@ -70,6 +70,37 @@ def iteration(name: str) -> Iteration | None:
     return None
 
 
+@dataclass(frozen=True)
+class Split:
+    """The requests of an iteration that are prefilled and those that decode, with their new tokens."""
+
+    context_requests: int | None = None
+    context_tokens: int | None = None
+    generation_requests: int | None = None
+    generation_tokens: int | None = None
+
+
+def split(name: str) -> Split:
+    """What the mark of an iteration says of its prefills and its decodes; None where it does not."""
+    if match := _VLLM.match(name):
+        prefills, decodes = _vllm(match[3]).get("sq"), _vllm(match[5]).get("sq")
+        return Split(int(match[2]), prefills, int(match[4]), decodes)
+    if match := _TENSORRT_LLM.match(name):
+        prefills = 0 if match[1] == "0" else None if match[2] is None else int(match[2])
+        return Split(int(match[1]), prefills, int(match[3]), int(match[3]))
+    said, match = iteration(name), _SGLANG.match(name) or _ATOM.match(name)
+    if said is None or match is None:
+        return Split()
+    fields = _fields(match[2])
+    if said.phase == "prefill":
+        return Split(said.requests, said.tokens, 0, 0)
+    if said.phase in ("decode", "verify"):
+        return Split(0, 0, said.requests, fields.get("c_sq", said.tokens))
+    if said.phase == "idle":
+        return Split(0, 0, 0, 0)
+    return Split(fields.get("c"), fields.get("c_sq"), fields.get("g"), fields.get("g_sq", fields.get("g")))
+
+
 def framework_of(marked: Sequence[Iteration], names: Iterable[str]) -> str:
     """Whose iterations these are: vLLM's marks are set in other engines too, whose own marks, kernels or files (among
     the recording's names) tell."""

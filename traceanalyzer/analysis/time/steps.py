@@ -121,13 +121,14 @@ class Steps:
 
 def find_steps(linked: Linked) -> Steps:
     """The steps of a recording, from the best evidence it has (`EVIDENCE`); without any the whole of it is one."""
-    found = (evidence(linked) for evidence in EVIDENCE)
+    asked = () if linked.knowledge.iteration_name is None else (iterations,)
+    found = (evidence(linked) for evidence in (*asked, *EVIDENCE))
     steps = (_assemble(linked, one) for one in found if one is not None)
     return next((one for one in steps if one is not None), None) or whole_recording(linked)
 
 
 def _assemble(linked: Linked, found: HostSteps) -> Steps | None:
-    of_op = found.of_op if found.of_op is not None else _by_launch(linked, found)
+    of_op = found.of_op if found.of_op is not None else by_launch(linked, found)
     if found.by_device:
         found, of_op = _with_work(found, of_op)
         if not found.names:
@@ -157,7 +158,7 @@ def _with_work(found: HostSteps, of_op: I32) -> tuple[HostSteps, I32]:
     return _chosen(found, np.flatnonzero(kept)), number[of_op].astype(np.int32)
 
 
-def _by_launch(linked: Linked, found: HostSteps) -> I32:
+def by_launch(linked: Linked, found: HostSteps) -> I32:
     """The step in whose host range each op was launched. Ops whose launch was not recorded, but that run
     after work of a step has begun, belong with the op that started before them."""
     time = linked.launch_time

@@ -100,7 +100,9 @@ def _print(
     parts = [(name, RowFilter(None if sort else shown, **wanted))]
     parts += [(summed.name, RowFilter(SHOWN_TOTALS))] if summed else []
     with working("Analyzing"):
-        rows, totals = (*kept_rows(Asked(run, *scope), *parts), [])[:2]
+        asked = Asked(run, *scope)
+        rows, totals = (*kept_rows(asked, *parts), [])[:2]
+        summary = table.summary(asked.measured) if table.summary and rows else None
     rows = sorted(rows, key=_by(sort))[:shown] if sort else rows
     if hidden is not None:
         from traceanalyzer.report.privacy.redact import redact_rows
@@ -109,8 +111,10 @@ def _print(
         rows, totals = cleaned[: len(rows)], cleaned[len(rows) :]
     below = Rows(summed.name, totals, summed.row, title=summed.title) if summed else None
     made = Rows(name, rows, table.row, none=SUMS_ALONE if sums else table.none, columns=names, totals=below)
+    if summary:
+        made = replace(made, values=summary.values, remarks=summary.remarks)
     cut = for_people and len(rows) == (top if sort else shown)
-    emit(replace(made, remarks=(f"The first {shown}; --all has the rest.",)) if cut else made, output)
+    emit(replace(made, remarks=(f"The first {shown}; --all has the rest.", *made.remarks)) if cut else made, output)
 
 
 def _columns(row: type[Any], text: str | None) -> list[str] | None:
