@@ -9,7 +9,7 @@ import numpy as np
 
 from traceanalyzer.analysis.serving.cut import find_iterations
 from traceanalyzer.analysis.serving.fit import DecodeFit, decode_fit, decodes
-from traceanalyzer.analysis.serving.rows import IterationRow
+from traceanalyzer.analysis.serving.rows import IterationRow, found_in_log
 from traceanalyzer.base.figures import MS_PER_S, NS_PER_S, digits
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -53,6 +53,7 @@ def serving_values(m: Measurements) -> dict[str, Any]:
         "server": SERVERS.get(name, name) if name else None,
         "phases": phases(m),
         "decode_fit": decode_fit(m.iterations),
+        "profiler_stretch": log.stretch if (log := m.timed.memo(found_in_log)) else None,
     }
 
 
@@ -122,9 +123,26 @@ def sentences(m: Measurements) -> Iterator[str]:
     """What people are told of the iterations."""
     for phase in phases(m):
         yield _about(phase)
+    yield from _log(m)
     fit = decode_fit(m.iterations)
     if fit is not None:
         yield from _batch(m, fit)
+
+
+def _log(m: Measurements) -> Iterator[str]:
+    """The log against the recording."""
+    if m.trace.only_step_times or not m.trace.step_timings.of_server or not m.iterations:
+        return
+    log = m.timed.memo(found_in_log)
+    if log is None:
+        yield "The log was not joined: the order of batches in it does not tell which of its iterations were recorded."
+        return
+    pairs = [(r.period_ms, r.logged_ms) for r in m.iterations if r.phase == "decode" and r.period_ms and r.logged_ms]
+    if pairs:
+        recorded, told = (_middle(list(values)) for values in zip(*pairs, strict=True))
+        yield f"Decodes as logged: {_ms(told)}, as recorded: {_ms(recorded)} (medians)."
+    if log.stretch is not None:
+        yield f"Decodes of the same batches outside the recording take {1 / log.stretch:.0%} of that time."
 
 
 def _about(p: Phase) -> str:

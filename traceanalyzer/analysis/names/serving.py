@@ -53,7 +53,7 @@ def iteration(name: str) -> Iteration | None:
     """What a range of this name says, None where it marks no iteration."""
     if match := _VLLM.match(name):
         context, generation = int(match[2]), int(match[4])
-        return _summed(VLLM, _phase(context, generation), context + generation, [_vllm(match[3]), _vllm(match[5])])
+        return _summed(VLLM, phase_of(context, generation), context + generation, [_vllm(match[3]), _vllm(match[5])])
     if match := _VLLM_NEW_CACHED.match(name):
         return Iteration(VLLM, "iteration", int(match[1]) + int(match[2]))
     if match := _DIFFUSION.match(name):
@@ -66,7 +66,7 @@ def iteration(name: str) -> Iteration | None:
     if match := _TENSORRT_LLM.match(name):
         context, generation = int(match[1]), int(match[3])
         tokens = None if match[2] is None else int(match[2]) + generation
-        return Iteration("TensorRT-LLM", _phase(context, generation), context + generation, tokens)
+        return Iteration("TensorRT-LLM", phase_of(context, generation), context + generation, tokens)
     return None
 
 
@@ -152,7 +152,8 @@ def _fields(text: str) -> Sums:
     return {key: int(value) for key, value in re.findall(r"(?:^|\s)([a-z_]+)=(\d+)", text)}
 
 
-def _phase(context: int, generation: int) -> str:
+def phase_of(context: int, generation: int) -> str:
+    """The phase of an iteration with so many prefills and decodes."""
     if context and generation:
         return "mixed"
     return "prefill" if context else "decode" if generation else "idle"

@@ -24,8 +24,8 @@ T_90 = 1.7
 
 @dataclass(frozen=True)
 class DecodeFit:
-    """GPU time of a decode by what it has to do, ms, each with its 90 % range. None: it makes no difference that can be
-    told apart."""
+    """GPU time of a decode (of a log alone: its time) by what it has to do, ms, each with its 90 % range. None: makes
+    no difference that can be told apart."""
 
     a_ms: float
     a_range_ms: tuple[float, float]
@@ -47,8 +47,9 @@ class DecodeFit:
 
 
 def decodes(rows: Sequence[IterationRow]) -> list[IterationRow]:
-    """The decodes that follow one with GPU work, and say how much they do."""
-    return [row for row in rows if row.phase == "decode" and row.requests and row.gpu_busy_ms and row.period_ms]
+    """The decodes that say how much they do: recorded ones that follow another iteration, or a log's."""
+    known = [row for row in rows if row.phase == "decode" and row.requests]
+    return [row for row in known if (row.gpu_busy_ms and row.period_ms) or (row.gpu_span_ms is None and row.logged_ms)]
 
 
 def decode_fit(rows: Sequence[IterationRow]) -> DecodeFit | None:
@@ -58,7 +59,7 @@ def decode_fit(rows: Sequence[IterationRow]) -> DecodeFit | None:
     batches = np.unique(requests)
     if len(chosen) < MIN_ITERATIONS or len(batches) < MIN_BATCHES:
         return None
-    time = np.array([row.gpu_busy_ms for row in chosen], np.float64)
+    time = np.array([row.gpu_busy_ms or row.logged_ms for row in chosen], np.float64)
     kv = np.array([row.kv_tokens or np.nan for row in chosen], np.float64)
     columns = np.column_stack((np.ones(len(chosen)), requests, np.nan_to_num(kv)))
     used = _terms(columns, time, bool(np.isfinite(kv).all()))
@@ -74,7 +75,7 @@ def decode_fit(rows: Sequence[IterationRow]) -> DecodeFit | None:
         a, a_range, request and request[0], request and request[1], token and token[0], token and token[1],
         token and 1e3 * token[0],
         len(chosen), len(batches),
-        float(np.median([row.period_ms - row.gpu_busy_ms for row in chosen if row.period_ms and row.gpu_busy_ms])),
+        float(np.median([(row.period_ms or 0.0) - (row.gpu_busy_ms or 0.0) for row in chosen])),
         _left_out(columns[:, used], time, requests),
     )  # fmt: skip
 

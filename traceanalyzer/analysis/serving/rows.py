@@ -8,12 +8,14 @@ from traceanalyzer.analysis.algebra.intervals import complement
 from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.analysis.names.serving import phase_of
 from traceanalyzer.analysis.serving.cut import Iterations, find_iterations
 from traceanalyzer.analysis.serving.gap_causes import gap_causes
+from traceanalyzer.analysis.serving.logged import Logged, logged
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base.figures import metric, ms
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I64
+from traceanalyzer.trace import I64, StepTimings
 
 PIECES = 4
 """A forward pass cut at each attention replays more graphs than this, a draft and its verification fewer."""
@@ -44,9 +46,9 @@ class IterationRow:
         "replayed: its kernels come from CUDA graphs; piecewise: from graphs of parts of the model; eager: none",
         text="own",
     )
-    gpu_ops: int = metric("its kernels, copies and memsets")
-    launches: int = metric("kernels that it launched one by one")
-    graph_launches: int = metric("graphs that it launched")
+    gpu_ops: int | None = metric("its kernels, copies and memsets")
+    launches: int | None = metric("kernels that it launched one by one")
+    graph_launches: int | None = metric("graphs that it launched")
     logged_ms: float | None = metric("its time in the server's log", "ms")
 
 
@@ -54,7 +56,8 @@ def iteration_rows(timed: Timed) -> list[IterationRow]:
     """A row for each iteration; none where nothing marks one."""
     found = timed.memo(find_iterations)
     if found is None:
-        return []
+        return _of_log(timed.trace.step_timings) if timed.trace.only_step_times else []
+    log = timed.memo(found_in_log)
     gap, cause = _gaps(timed.linked, found)
     before = np.maximum.accumulate(np.append(-1, found.end[:-1]))
     period = [int(end - last) if end >= 0 and last >= 0 else None for end, last in zip(found.end, before, strict=True)]
@@ -84,10 +87,54 @@ def iteration_rows(timed: Timed) -> list[IterationRow]:
                 gpu_ops=len(found.rows[i]),
                 launches=plain[i],
                 graph_launches=graphs[i],
-                logged_ms=None,
+                logged_ms=None if log is None or np.isnan(log.time_ns[i]) else ms(log.time_ns[i]),
             )
         )
     return rows
+
+
+def found_in_log(timed: Timed) -> Logged | None:
+    """What the server's log says of the recorded iterations; None without one of them."""
+    found = timed.memo(find_iterations)
+    return (
+        None
+        if found is None or not timed.trace.step_timings.of_server
+        else logged(timed.trace.step_timings, found.splits)
+    )
+
+
+def _of_log(log: StepTimings) -> list[IterationRow]:
+    """The iterations of a server's log alone."""
+    columns = (log.start, log.context_requests, log.context_tokens, log.generation_requests, log.generation_tokens)
+    rows = []
+    for i, (start, prefills, context, decodes, tokens, kv, time) in enumerate(
+        zip(*(column.tolist() for column in (*columns, log.kv_tokens, log.duration)), strict=True)
+    ):
+        none: dict[str, None] = dict.fromkeys(("host_ms", "gpu_span_ms", "gpu_busy_ms", "period_ms", "host_idle_ms"))
+        rows.append(
+            IterationRow(
+                iteration=i,
+                start_ms=ms(start),
+                phase=phase_of(prefills, decodes) if min(prefills, decodes) >= 0 else None,
+                requests=prefills + decodes if min(prefills, decodes) >= 0 else None,
+                context_tokens=_known(context),
+                generation_tokens=_known(tokens),
+                kv_tokens=_known(kv),
+                **none,
+                gap_ms=None,
+                gap_cause=None,
+                graph=None,
+                gpu_ops=None,
+                launches=None,
+                graph_launches=None,
+                logged_ms=ms(time) if time > 0 else None,
+            )
+        )
+    return rows if log.of_server else []
+
+
+def _known(count: int) -> int | None:
+    return None if count < 0 else count
 
 
 def _gaps(linked: Linked, found: Iterations) -> tuple[list[int | None], list[str | None]]:
