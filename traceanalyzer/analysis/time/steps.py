@@ -72,6 +72,9 @@ class Steps:
     incomplete: int = 0
     """How many steps at the ends of a recording were left out because not all of their device ops are in it."""
 
+    unlike: bool = False
+    """Whether steps may differ in kind (prefill, decode): then a few of them do not stand for all."""
+
     def __len__(self) -> int:
         return len(self.names)
 
@@ -143,8 +146,9 @@ def _assemble(linked: Linked, found: HostSteps) -> Steps | None:
         of_op = np.where((of_op >= first) & (of_op < stop), of_op - first, -1).astype(np.int32)
     warmup = 0 if found.unlike else count_warmup(end - start)
     return Steps(
-        found.source, found.names, found.start, found.end, start, end, warmup, narrowed(of_op), incomplete=incomplete
-    )
+        found.source, found.names, found.start, found.end, start, end, warmup, narrowed(of_op),
+        incomplete=incomplete, unlike=found.unlike,
+    )  # fmt: skip
 
 
 def _chosen(found: HostSteps, rows: I64) -> HostSteps:
