@@ -33,7 +33,7 @@ def main() -> None:
     if asked.mapped:
         ctypes.CDLL(None).mallopt(MAP_THRESHOLD, LARGE_BYTES)
     else:
-        from traceanalyzer.cli.io.allocator import keep_freed_memory
+        from traceanalyzer.cli.io.process import keep_freed_memory
 
         keep_freed_memory()
     threading.Thread(target=watch, args=(asked.step * MB,), daemon=True).start()

@@ -44,7 +44,7 @@ def parts(recording: Path) -> list[tuple[str, float, float]]:
         return made
 
     part("start-up (imports)", _import)
-    from traceanalyzer.cli.io.allocator import keep_freed_memory
+    from traceanalyzer.cli.io.process import keep_freed_memory
 
     keep_freed_memory()
     from traceanalyzer.diagnosis.diagnose import diagnose

@@ -21,7 +21,7 @@ from benchmarks.remedies import CLOSE, FIRST, MORE, Pair, pairs
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.remedies.advice import advise
 from traceanalyzer.diagnosis.selection import measured
-from traceanalyzer.replay.spreads import GAIN_SPREAD
+from traceanalyzer.replay.limits import GAIN_SPREAD
 from traceanalyzer.replay.whatif import SCENARIO_SPREAD
 
 BRINGS_NOTHING = 0.98

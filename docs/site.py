@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SOURCE = ROOT / "build" / "site-source"
-MORE = ("CHANGELOG.md", "CONTRIBUTING.md", "sample_traces/README.md", "benchmarks/README.md")
+MORE = ("CHANGELOG.md", "SECURITY.md", "CONTRIBUTING.md", "sample_traces/README.md", "benchmarks/README.md")
 PICTURES = ("*.png", "*.svg", "*.ipynb")
 LINK = re.compile(r"(\]\()([^)#:\s]+)((?:#[^)\s]*)?\))")
 """Links without a scheme: to files."""

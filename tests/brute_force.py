@@ -124,7 +124,7 @@ def read_nsys(raw: bytes) -> dict[Lane, list[Op]]:
             if table not in tables:
                 continue
             name = "shortName" if kind == "kernel" else "NULL"
-            query = f"SELECT globalPid, deviceId, start, end, {name} FROM {table}"  # noqa: S608
+            query = f"SELECT globalPid, deviceId, start, end, {name} FROM {table}"
             for process, device, start, end, name_id in database.execute(query):
                 found = kernel_kind(strings[name_id]) if kind == "kernel" else kind
                 lanes[Lane(None, process, device)].append(Op(found, start, end))

@@ -20,6 +20,8 @@ EXPECTED_SKIPS = (
     "could not import 'jax'",
     "no Chromium is installed",
     "root may read everything",
+    "no file system can be mounted here",
+    "this user cannot run Python as another",
     "the rows of steps do not say which of several devices they are of",
 )
 """How a reason may begin. A skip for any other is a failure: a test that never runs proves nothing."""

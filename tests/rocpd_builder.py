@@ -122,7 +122,7 @@ class Rocpd:
                     [row.get(name, self.uuid if name == "guid" else None) for name in names] for row in self.rows[table]
                 ]
                 marks = ", ".join("?" * len(names))
-                database.executemany(f'INSERT INTO "rocpd_{table}{self.uuid}" VALUES ({marks})', rows)  # noqa: S608
+                database.executemany(f'INSERT INTO "rocpd_{table}{self.uuid}" VALUES ({marks})', rows)
             database.execute("DROP VIEW IF EXISTS kernels")
             database.execute("CREATE VIEW kernels AS SELECT 1 AS id, 0 AS start, 99 AS end")
             database.commit()

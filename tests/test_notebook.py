@@ -81,7 +81,7 @@ def test_frames_have_sound_types():
     assert "cls" not in kernels
     gaps = ta.frame(SAMPLE, "gaps")
     assert gaps["start_ms"].min() == 0
-    assert gaps["duration_ns"].dtype == "Int64"
+    assert gaps["duration_ms"].dtype == "float64"
     assert isinstance(gaps["cause"].dtype, pd.CategoricalDtype)
     assert gaps.attrs["origin_ns"] > 0
     assert set(kernels.attrs["definitions"]) >= set(kernels.columns) - {"rank"}
@@ -119,6 +119,14 @@ def test_findings_are_a_table(report):
     findings = ta.frame(report, "findings")
     assert list(findings["id"]) == [f.id for f in report.findings]
     assert list(ta.frame(report, "recommendations")["id"]) == [r.id for r in report.recommendations]
+    assert list(ta.frame(SAMPLE, "findings")["id"]) == list(findings["id"])
+
+
+def test_events_are_tables_of_a_recording_not_of_a_report(report):
+    ops = ta.frame(SAMPLE, "device_ops")
+    assert len(ops) == len(ta.load(SAMPLE).traces[0].device_ops)
+    with pytest.raises(ValueError, match="give the recording"):
+        ta.frame(report, "device_ops")
 
 
 def test_whatif_takes_speedups():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import traceanalyzer as ta
-from traceanalyzer.base.cut import ELLIPSIS
+from traceanalyzer.base.figures import ELLIPSIS
 from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH
 from traceanalyzer.report.terminal.screen import render_screen
 

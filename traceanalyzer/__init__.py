@@ -103,21 +103,30 @@ def frame(
     top: int | None = None,
     min_us: float = 0.0,
 ) -> pd.DataFrame:
-    """A table of a recording (`gaps`, `ops`, `kernels`, ...), or what a report holds of it, as a DataFrame.
+    """A table of a recording as a DataFrame: its events (`device_ops`, `api_calls`, `host_ranges`, `memory_events`),
+    measurements (`gaps`, `ops`, `kernels`, ...), `findings` or `recommendations`.
 
-    Of a report also `findings` and `recommendations`. `selection` and `knowledge` as for `analyze`; `top` keeps the
-    first rows (of gaps the longest), `min_us` leaves out shorter gaps. Moments are ms from the first of them;
-    `frame.attrs` has the definitions. Raises ValueError for a table that there is not, naming those there are.
+    A report has all but the events. `selection` and `knowledge` as for `analyze`; `top` keeps the first rows (of gaps
+    the longest), `min_us` leaves out shorter gaps. Moments are ms from the first of them, of events ns on the
+    recording's clock; `frame.attrs` has the definitions. Raises ValueError for a table that there is not, naming those
+    there are.
     """
     from traceanalyzer.comparison import notebook
+    from traceanalyzer.diagnosis.selection import measured
+    from traceanalyzer.export.events import EVENTS
+    from traceanalyzer.export.tables import events_of
     from traceanalyzer.report import tables
     from traceanalyzer.report.model import Report
-    from traceanalyzer.report.table_entries import RowFilter, named
+    from traceanalyzer.report.table_entries import RowFilter
 
     if isinstance(source, Report):
         rows, row = notebook.table_of(source, table)
         return notebook.as_frame(rows[:top], row)
-    row = named(table).row
+    if table in EVENTS:
+        return events_of(measured(_run(source), selection, knowledge), table)[:top]
+    if table in notebook.LISTS:
+        return frame(analyze(source, selection, knowledge), table, top=top)
+    row = notebook.row_of(table)
     wanted = RowFilter(top, min_us)
     return notebook.as_frame(tables.table(_run(source), table, selection, knowledge, wanted), row)
 

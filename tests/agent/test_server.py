@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -13,10 +14,12 @@ pytest.importorskip("mcp")
 
 from mcp import Client, StdioServerParameters
 
+import traceanalyzer
 from traceanalyzer.agent.answer import MOST_TOKENS, tokens
 from traceanalyzer.agent.server import make_server
 from traceanalyzer.agent.sources import Sources
 from traceanalyzer.cli import main
+from traceanalyzer.report.json import render_json
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 DUMPS = Path(__file__).resolve().parents[1] / "data" / "hang"
@@ -63,6 +66,75 @@ def test_the_command_serves_on_standard_input_and_output():
     assert len(names) == len(QUESTIONS)
     assert json.loads(answers["diagnose"].content[0].text)["verdict"] == "sync"
     assert "outside" in wrong.content[0].text
+
+
+@pytest.fixture
+def walled(tmp_path):
+    """A folder with ways out of it, and a recording and a report outside."""
+    root = tmp_path / "root"
+    (root / "sub").mkdir(parents=True)
+    (root / "run#1").mkdir()
+    recording = Path(BOUND) / "trace.rank0.json.gz"
+    outside = shutil.copy(recording, tmp_path / "trace.rank0.json.gz")
+    (tmp_path / "report.json").write_text(render_json(traceanalyzer.analyze(outside)))
+    for link in (root / "link.json.gz", root / "sub" / "trace.rank0.json.gz", root / "sub" / "dump_rank0.json"):
+        link.symlink_to(outside)
+    (root / "link.json").symlink_to(tmp_path / "report.json")
+    (root / "folder").symlink_to(tmp_path)
+    (root / "side").mkdir()
+    shutil.copy(recording, root / "side")
+    (root / "side" / "environment.json").symlink_to(Path(BOUND) / "environment.json")
+    shutil.copy(recording, root / "inside.json.gz")
+    return root
+
+
+WAYS_OUT = (
+    "../report.json", "run#1/../../report.json", "lin[k].json", "lin[k].json.gz", "link.json.gz", "link.json", "sub",
+    "[s]ub/*", "folder", "folder/report.json", "folder/*.json", "side", "run#1/../link.json", "../nothing#latest",
+    "./sub/../../trace.rank0.json.gz", "sub/trace.rank0.json.gz", "side/../../report.json",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS_OUT)
+def test_the_root_is_a_wall(walled, way):
+    inside, out = str(walled / "inside.json.gz"), f"{walled}/{way}"
+    asked = [
+        ("diagnose", {"path": out}), ("table", {"path": out, "name": "kernels"}), ("limits", {"path": out}),
+        ("compare", {"a": out, "b": inside}), ("compare", {"a": inside, "b": out}), ("hang", {"path": out}),
+        ("verify", {"path": inside, "at_most": {"step_time_ms.mean": "+3%"}, "baseline": out}),
+        ("whatif", {"path": out}), ("evidence", {"path": out, "finding": "host-waits"}),
+    ]  # fmt: skip
+    answers = asyncio.run(ask(make_server(Sources([walled])), asked))
+    assert [verb for (verb, _), answer in zip(asked, answers, strict=True) if not answer.is_error] == []
+    (fine,) = asyncio.run(ask(make_server(Sources([walled])), [("diagnose", {"path": inside})]))
+    assert not fine.is_error
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments", "says"),
+    [
+        ("whatif", {"path": BOUND, "speedups": {"(": 2.0}}, "no regular expression"),
+        *(("whatif", {"path": BOUND, "speedups": {"mm": n}}, "finite N") for n in (-1.0, 0.0, 1e-300)),
+        ("table", {"path": BOUND, "name": "x" * 100_000}, "…"),
+        ("table", {"path": BOUND, "name": "kernels", "sort": "x" * 100_000}, "…"),
+        ("diagnose", {"path": "x" * 100_000}, "…"),
+        ("explain", {"name": "\x1b[31m" + "x" * 9_000}, "…"),
+        ("compare", {"a": BOUND, "b": "nothing\n" * 5_000}, "…"),
+    ],
+)
+def test_an_error_is_short_and_says_why(verb, arguments, says, capfd):
+    (answer,) = asyncio.run(ask(make_server(Sources()), [(verb, arguments)]))
+    assert answer.is_error
+    text = answer.content[0].text
+    assert says in text
+    assert len(text) < 1_000
+    assert "\x1b" not in text
+    assert "Traceback" not in capfd.readouterr().err
+
+
+async def ask(server, asked):
+    async with Client(server) as client:
+        return [await client.call_tool(verb, arguments) for verb, arguments in asked]
 
 
 def test_without_the_sdk_it_is_one_line(monkeypatch, capsys):

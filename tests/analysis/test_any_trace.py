@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.analysis.build import TraceBuilder
 from tests.examples import tried
 from traceanalyzer.diagnosis.measurements import Measurements, measure
-from traceanalyzer.trace import DeviceOpKind, OverheadKind, RangeKind
+from traceanalyzer.trace import DeviceOpKind, OverheadKind, RangeKind, Trace
 
 KERNELS = ["gemm", "ncclDevKernel_AllReduce_Sum", "vectorized_elementwise_kernel", ""]
 CALLS = ["cudaLaunchKernel", "cudaMemcpyAsync", "cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaGraphLaunch",
@@ -36,6 +36,10 @@ any_rows = st.tuples(*(st.lists(rows, max_size=12) for rows in (kernels, calls, 
 
 
 def measure_rows(rows) -> Measurements:
+    return measure(built(rows))
+
+
+def built(rows) -> Trace:
     builder = TraceBuilder()
     for name, start, length, correlation, kind, device in rows[0]:
         builder.kernel(name, start, start + length, correlation, kind=kind, device=device, stream=7)
@@ -45,7 +49,7 @@ def measure_rows(rows) -> Measurements:
         builder.op(name, start, start + length, thread, kind=kind)
     for kind, start, length in rows[3]:
         builder.overhead(kind, start, start + length)
-    return measure(builder.build())
+    return builder.build()
 
 
 def finite(value) -> bool:

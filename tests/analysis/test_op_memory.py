@@ -130,3 +130,14 @@ def test_a_history_of_the_same_time_names_the_operators_too(tmp_path: Path) -> N
 @pytest.mark.parametrize("wrong_by_us", [14, -18, 100_000_000])
 def test_a_history_by_another_clock_or_of_another_time_names_nothing(tmp_path: Path, wrong_by_us: int) -> None:
     assert with_snapshot(tmp_path, wrong_by_us) == {}
+
+
+def test_events_outside_operators_belong_to_none(tmp_path: Path) -> None:
+    """The last event of the host is an API call, of which there are more than ranges."""
+    calls = [
+        {"ph": "X", "cat": "cuda_runtime", "name": "cudaDeviceSynchronize", "pid": 1, "tid": 1, "ts": at, "dur": 2}
+        for at in (60, 70, 80)
+    ]
+    found = rows(tmp_path, [op("aten::mm", 0, 10), *calls, memory(20, 1000, 0, 1000), memory(50, -1000, 0, 0)])
+    assert list(found) == [OUTSIDE]
+    assert found[OUTSIDE].allocated_bytes == 1000

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -122,6 +123,7 @@ def test_a_recording_is_not_overwritten_under_another_name_or_in_its_folder(aske
         ("whatif", "--bucket-mb", "inf"),
         ("whatif", "--bucket-mb", "1e-9"),
         ("whatif", "--speedup", "mm=nan"),
+        ("whatif", "--speedup", "mm=inf"),
         ("whatif", "--speedup", "mm=1e-300"),
         ("gaps", "--min-us", "nan"),
     ],
@@ -289,3 +291,16 @@ def test_a_scenario_of_ones_own_is_redacted(asked, run, monkeypatch):
     out = run("whatif", "t.json", "--speedup", "AcmeModel=2", "--redact-name", "Acme", "--format", "json")[1]
     assert "Acme" not in out
     assert json.loads(out)["scenarios"][0]["basis"] == "name-2 2 times faster"
+
+
+def test_gaps_begin_with_their_sum_and_come_by_worth(run):
+    def starts(*options):
+        status, out, err = run("gaps", SAMPLE, "--format", "markdown", "--columns", "duration_ns", *options)
+        assert (status, err) == (0, "")
+        return [float(line.strip("| ")) for line in out.splitlines() if re.fullmatch(r"\| *[\d.,]+ *\|", line)]
+
+    assert starts() == sorted(starts(), reverse=True)
+    assert starts("--by", "time") != starts()
+    assert sorted(starts("--by", "time"), reverse=True) == starts()
+    first = run("gaps", SAMPLE)[1].splitlines()[0]
+    assert re.match(r"[\d,.]+ gaps a step, [\d.]+ .s idle: sync \d+", first)

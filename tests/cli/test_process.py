@@ -87,7 +87,7 @@ def test_numpy_starts_no_threads_for_a_command_and_leaves_the_environment_as_it_
     code = """
 import os
 from pathlib import Path
-from traceanalyzer.cli.io.numerics import load_numpy
+from traceanalyzer.cli.io.process import load_numpy
 before = dict(os.environ)
 load_numpy()
 import numpy
@@ -100,7 +100,7 @@ print(dict(os.environ) == before, len(list(Path("/proc/self/task").glob("*"))) i
 def test_the_user_says_how_many_threads_numpy_has():
     code = """
 import os
-from traceanalyzer.cli.io.numerics import load_numpy
+from traceanalyzer.cli.io.process import load_numpy
 load_numpy()
 print(os.environ["OPENBLAS_NUM_THREADS"])
 """

@@ -27,6 +27,7 @@ def test_steps_are_recorded_and_the_script_keeps_its_output_and_status(tmp_path)
     assert timed["clock"] == "host"
     assert timed["step_time_ms"] == pytest.approx(timed["wall_mean_ms"], rel=0.5)
     assert "next: traceanalyzer analyze" in done.stderr
+    assert [line for line in done.stderr.splitlines() if not line.startswith("traceanalyzer: ")] == []
     assert {file.name for file in tmp_path.iterdir()} == {
         "trace.rank0.json.gz",
         "unprofiled.rank0.json",

@@ -15,7 +15,7 @@ from tests.collect.running import SCRIPTS, SMALL, collect
 from tests.collect.stand_in_nsys import SECRET, secret_export
 from tests.nsys_builder import SCHEMAS
 from traceanalyzer import load
-from traceanalyzer.collect.profilers.nsys_scrub import scrub, without_paths
+from traceanalyzer.collect.profilers.nsys import scrub, without_paths
 
 ROOT = Path(__file__).parents[2]
 

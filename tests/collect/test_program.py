@@ -12,7 +12,7 @@ import pytest
 import traceanalyzer as ta
 from tests.ingest.test_capture import ENVIRONMENT, capture
 from traceanalyzer.collect.host import program
-from traceanalyzer.ingest.program import program_conditions
+from traceanalyzer.ingest.conditions import program_conditions
 
 if TYPE_CHECKING:
     from pathlib import Path

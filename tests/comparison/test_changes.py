@@ -78,7 +78,7 @@ def test_renamed_kernels_without_operators_are_paired_by_their_place():
 
 def test_gone_and_added():
     extra = [part("aten::abs", "abs", 1), part("aten::max", "max", 2)]
-    assert first([*STEP, *extra, *END], [*STEP, *END]) == ("gone", "aten::max, aten::abs: gone")
+    assert first([*STEP, *extra, *END], [*STEP, *END]) == ("gone", "aten::max, aten::abs: removed")
     assert first([*STEP, *END], [*STEP, *extra, *END]) == ("added", "aten::max, aten::abs: added")
 
 
@@ -94,7 +94,7 @@ def test_collectives_and_copies_go_by_what_they_do():
         part("aten::copy_", f"Memcpy HtoD ({kind} -> Device)", ms, of="exposed_copy")
         for kind, ms in (("Pageable", 4), ("Pinned", 1))
     ]
-    assert first([*STEP, comm], STEP) == ("gone", "all_reduce: gone")
+    assert first([*STEP, comm], STEP) == ("gone", "all_reduce: removed")
     kind, title = first([*STEP, copy[0]], [*STEP, copy[1]])
     assert kind == "other_kernels"
     assert "Pageable" in title

@@ -16,8 +16,7 @@ from traceanalyzer.ingest import load
 from traceanalyzer.ingest.torch_log import read_logs
 from traceanalyzer.replay.compile.steps import Stopwatch, _begin
 from traceanalyzer.report.compile.build import UNTIMED, compile_report
-from traceanalyzer.report.timeline.compile_spans import compile_spans
-from traceanalyzer.report.timeline.lanes import Category
+from traceanalyzer.report.timeline.lanes import Category, compile_spans
 from traceanalyzer.report.timeline.step_timeline import step_timeline
 
 if TYPE_CHECKING:

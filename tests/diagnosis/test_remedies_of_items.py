@@ -10,7 +10,7 @@ import pytest
 from tests.diagnosis.test_remedies import GEMM, Program
 from tests.diagnosis.test_remedies_of_kinds import tape_of
 from tests.diagnosis.test_remedies_of_repeats import call
-from traceanalyzer.replay.changes.loops.consecutive_calls import calls_joined
+from traceanalyzer.replay.changes.loops.joined_calls import calls_joined
 from traceanalyzer.replay.patterns.independent import MOST_LISTED
 from traceanalyzer.replay.simulate import step_time_ns
 

@@ -12,11 +12,10 @@ from tests.diagnosis.test_remedies import ADD, GEMM, copy, program, step_us, wit
 from traceanalyzer.base.figures import NS_PER_MS
 from traceanalyzer.diagnosis.remedies.data import COPIED_AHEAD
 from traceanalyzer.diagnosis.remedies.host import remove_syncs
-from traceanalyzer.replay.changes.loops.ensembles import ensembles_joined, members
-from traceanalyzer.replay.changes.loops.lookups import lookups_joined
+from traceanalyzer.replay.changes.loops.joined_calls import ensembles_joined, lookups_joined, members
 from traceanalyzer.replay.changes.loops.repetition import batched
-from traceanalyzer.replay.changes.syncs.masks import masks_spread
 from traceanalyzer.replay.changes.syncs.syncs import syncs_removed, values_gone
+from traceanalyzer.replay.changes.syncs.values import masks_spread
 from traceanalyzer.replay.host_speed import fitted
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.simulate import step_time_ns

@@ -9,8 +9,7 @@ from tests.diagnosis.test_remedies import ADD, GEMM, within
 from tests.diagnosis.test_remedies_of_kinds import tape_of
 from tests.diagnosis.test_remedies_of_repeats import call, view
 from traceanalyzer.replay.changes.kernels import products_batched
-from traceanalyzer.replay.changes.loops.consecutive_calls import calls_joined
-from traceanalyzer.replay.changes.loops.ensembles import ensembles_joined
+from traceanalyzer.replay.changes.loops.joined_calls import calls_joined, ensembles_joined
 from traceanalyzer.replay.simulate import step_time_ns
 
 BF16 = '["c10::BFloat16", "c10::BFloat16"]'

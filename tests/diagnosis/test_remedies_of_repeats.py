@@ -11,8 +11,7 @@ from tests.analysis.causes.test_gaps import Program
 from tests.diagnosis.test_remedies import ADD, GEMM, REDUCE, program, within
 from tests.diagnosis.test_remedies_of_kinds import read, tape_of
 from traceanalyzer.diagnosis.remedies.loops import batch_calls, fused_optimizer
-from traceanalyzer.replay.changes.loops.consecutive_calls import calls_joined
-from traceanalyzer.replay.changes.loops.ensembles import ensembles_joined
+from traceanalyzer.replay.changes.loops.joined_calls import calls_joined, ensembles_joined
 from traceanalyzer.replay.changes.loops.repetition import batched
 from traceanalyzer.replay.changes.loops.tensor_loops import tensors_listed
 from traceanalyzer.replay.changes.loops.unfused_rnn import recurrent_fused

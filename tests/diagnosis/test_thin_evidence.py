@@ -23,9 +23,9 @@ from traceanalyzer.replay.changes.communication.gathers import gathered_again
 from traceanalyzer.replay.changes.edits import retimed
 from traceanalyzer.replay.changes.fusion import find_runs
 from traceanalyzer.replay.host_speed import _mean_between
+from traceanalyzer.replay.limits import GAIN_SPREAD, OF_KERNELS
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.scenarios import Scenario
-from traceanalyzer.replay.spreads import GAIN_SPREAD, OF_KERNELS
 from traceanalyzer.replay.whatif import Replay
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"

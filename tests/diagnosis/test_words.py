@@ -86,7 +86,7 @@ def test_without_steps_nothing_is_said_of_the_step(path: Path) -> None:
     """The recording, deprived of all that marks a step or repeats."""
     run = load([path])
     report = build_report(Run(tuple(_without_rhythm(trace) for trace in run.traces)))
-    assert report.metrics.step_source == "none"
+    assert report.metrics.step_source == "recording"
     said = [
         *(text for advice in report.recommendations for text in (advice.action, advice.basis)),
         *(text for f in report.findings for text in (f.title, *(t for e in f.evidence for t in (e.metric, e.where)))),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import sys
 import tempfile
 import time
@@ -20,7 +21,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from tests.fuzz.guard import Find, guarded
+from tests.fuzz.guard import Find, served
 from tests.fuzz.kinds import KINDS, Kind
 from tests.fuzz.minimise import minimised
 
@@ -45,26 +46,30 @@ def _fuzz(asked: argparse.Namespace, seed: int) -> int:
     work.mkdir(parents=True, exist_ok=True)
     state = folder / f"state-{seed}.json"
     done: dict[str, dict[str, int]] = json.loads(state.read_text()) if state.exists() and not asked.fresh else {}
-    finds = 0
+    finds, fresh = 0, not done
     ends = time.monotonic() + asked.minutes * 60
     left = {kind.name: asked.cases for kind in kinds}
     while time.monotonic() < ends and any(left.values()):
         for kind in kinds:
             count = done.setdefault(kind.name, {"cases": 0, "accepted": 0, "refused": 0, "finds": 0})
             turn_ends = min(time.monotonic() + asked.turn, ends)
+            kind.seeds()  # once, for all that are forked
             while time.monotonic() < turn_ends and left[kind.name]:
-                found = guarded(kind, seed, count["cases"], work)
-                count["cases"] += 1
-                left[kind.name] -= 1
-                if isinstance(found, Find):
-                    count["finds"] += 1
-                    finds += _kept(found, kind, folder, work)
-                else:
-                    count[found] += 1
+                for found in served(kind, seed, count["cases"], work):
+                    count["cases"] += 1
+                    left[kind.name] = max(left[kind.name] - 1, 0) if asked.cases >= 0 else -1
+                    if isinstance(found, Find):
+                        count["finds"] += 1
+                        finds += _kept(found, kind, folder, work)
+                    else:
+                        count[found] += 1
             state.write_text(json.dumps(done))
     lines = [f"{name:11} " + "  ".join(f"{what} {n:,}" for what, n in count.items()) for name, count in done.items()]
-    total = sum(count["cases"] for count in done.values())
-    sys.stdout.write("\n".join([*lines, f"{total:,} cases with seed {seed}, {finds} new finds in {folder}\n"]))
+    total, answered = (sum(count[what] for count in done.values()) for what in ("cases", "accepted"))
+    took = resource.getrusage(resource.RUSAGE_CHILDREN)
+    rate = f"{total / max(took.ru_utime + took.ru_stime, 1e-9):.0f} a second of CPU time" if fresh else ""
+    share = f"{answered / max(total, 1):.0%} were analyzed and answered, the others refused in one line"
+    sys.stdout.write("\n".join([*lines, f"{total:,} cases with seed {seed} {rate}: {share}; {finds} new finds\n"]))
     sys.stdout.flush()
     return finds
 

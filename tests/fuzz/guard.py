@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import faulthandler
+import gc
+import os
+import pickle
 import random
 import re
 import resource
 import signal
+import time
 import traceback
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -16,11 +21,14 @@ from typing import TYPE_CHECKING, NoReturn
 from traceanalyzer.base.errors import TraceAnalyzerError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import FrameType
 
     from tests.fuzz.kinds import Kind
 
 SECONDS = 20
+BATCH, BATCH_S = 50, 2.0
+"""Cases of one process, and seconds after which it takes no other."""
 MEMORY_BYTES, MEMORY_FACTOR = 200 << 20, 20
 """What a case may add to the process's memory: so much, and so many times the size of its input."""
 _ADDRESS_SPACE = 16 << 30
@@ -55,6 +63,41 @@ def guarded(kind: Kind, seed: int, number: int, folder: Path) -> str | Find:
     data = kind.case(random.Random(f"{kind.name}/{seed}/{number}"))  # noqa: S311 to be repeated
     why = failure(kind, data, folder)
     return why if why in ("accepted", "refused") else Find(seed, number, data, why)
+
+
+def served(kind: Kind, seed: int, first: int, folder: Path) -> Iterator[str | Find]:
+    """The next cases in a process of their own, a fork of this one with all that was imported: what one leaves behind
+    in it ends with it, and one that kills it is a find."""
+    reads, writes = os.pipe()
+    child = os.fork()
+    if not child:
+        _serve(kind, seed, first, folder, writes)
+    os.close(writes)
+    answered = 0
+    with os.fdopen(reads, "rb") as results, suppress(EOFError):
+        while True:
+            yield pickle.load(results)  # noqa: S301 our own
+            answered += 1
+    status = os.waitpid(child, 0)[1]
+    if status:
+        data = kind.case(random.Random(f"{kind.name}/{seed}/{first + answered}"))  # noqa: S311
+        yield Find(seed, first + answered, data, f"Killed: the process ended with {status}")
+
+
+def _serve(kind: Kind, seed: int, first: int, folder: Path, target: int) -> NoReturn:
+    status = 1
+    try:
+        gc.freeze()
+        ends = time.monotonic() + BATCH_S
+        with os.fdopen(target, "wb") as results:
+            for number in range(first, first + BATCH):
+                pickle.dump(guarded(kind, seed, number, folder), results)
+                results.flush()
+                if time.monotonic() > ends:
+                    break
+        status = 0
+    finally:
+        os._exit(status)
 
 
 def failure(kind: Kind, data: bytes, folder: Path) -> str:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from tests import rocpd_builder
 from tests.compile.log_builder import LogBuilder
-from tests.fuzz import mutate
+from tests.fuzz import grammar, mutate
 from tests.fuzz.use import (
     use_compile_log,
+    use_dump,
     use_environment,
     use_history,
     use_ncu,
@@ -43,6 +44,10 @@ LARGEST_SEED = 400_000
 """Bytes of a real recording that is mutated: many small cases find more than few large ones."""
 
 
+BY_GRAMMAR, UNCHANGED = 0.7, 0.1
+"""Shares of cases."""
+
+
 @dataclass(frozen=True)
 class Kind:
     """A kind of input."""
@@ -52,11 +57,23 @@ class Kind:
     seeds: Callable[[], Sequence[Any]]
     mutated: Callable[[Any, Random], bytes]
     used: Callable[[Path], None]
+    made: Callable[[Random], Any] | None = None
+    """A valid input by grammar."""
 
     def case(self, random: Random) -> bytes:
-        """The data of a case."""
-        seeds = self.seeds()
-        return self.mutated(seeds[int(random.random() ** 8 * len(seeds))], random)
+        """The data of a case: of a valid input, by grammar or a stored one, with one to three changes, or none."""
+        if self.made is not None and random.random() < BY_GRAMMAR:
+            value = self.made(random)
+        else:
+            seeds = self.seeds()
+            value = seeds[int(random.random() ** 8 * len(seeds))]
+        if random.random() < UNCHANGED:
+            return value if isinstance(value, bytes) else self.plain(value)
+        return self.mutated(value, random)
+
+    def plain(self, value: Any) -> bytes:
+        """The value as a file."""
+        return pickle.dumps(value) if self.suffix == ".pickle" else mutate.as_json(value)
 
     def use(self, path: Path, *, traceback: bool = False) -> None:
         """Do with the file what the program does. Raises TraceAnalyzerError."""
@@ -319,24 +336,43 @@ def _compile_logs() -> Sequence[bytes]:
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind("kineto", ".json", _kineto, _mutated_kineto, use_recording),
-        Kind("nsys", ".sqlite", _nsys, _mutated_nsys, use_recording),
-        Kind("rocpd", ".db", lambda: _amd("rocpd"), _mutated_nsys, use_recording),
+        Kind("kineto", ".json", _kineto, _mutated_kineto, use_recording, grammar.kineto),
+        Kind("nsys", ".sqlite", _nsys, _mutated_nsys, use_recording, grammar.nsys),
+        Kind("rocpd", ".db", lambda: _amd("rocpd"), _mutated_nsys, use_recording, grammar.rocpd),
         Kind("rpd", ".rpd", lambda: _amd("rpd"), _mutated_nsys, use_recording),
         Kind("rocprofv3", ".json", _rocprofv3, _mutated_json, use_recording),
         Kind("tables", "_kernel_trace.csv", _tables, mutate.in_lines, use_recording),
-        Kind("proton", ".hatchet", lambda: _decoded("tests/data/formats/*.hatchet"), _mutated_json, use_recording),
-        Kind("unitrace", ".json", lambda: [UNITRACE.encode()], mutate.in_lines, use_recording),
-        Kind("pftrace", ".pftrace", lambda: (bytes(small_pftrace()),), mutate.in_bytes, use_recording),
-        Kind("xplane", ".xplane.pb", lambda: (space(*small_profile()),), mutate.in_bytes, use_recording),
-        Kind("log", ".log", _logs, mutate.in_lines, use_recording),
+        Kind(
+            "proton",
+            ".hatchet",
+            lambda: _decoded("tests/data/formats/*.hatchet"),
+            _mutated_json,
+            use_recording,
+            grammar.proton,
+        ),
+        Kind("unitrace", ".json", lambda: [UNITRACE.encode()], mutate.in_lines, use_recording, grammar.unitrace),
+        Kind(
+            "pftrace", ".pftrace", lambda: (bytes(small_pftrace()),), mutate.in_message, use_recording, grammar.pftrace
+        ),
+        Kind(
+            "xplane", ".xplane.pb", lambda: (space(*small_profile()),), mutate.in_message, use_recording, grammar.xplane
+        ),
+        Kind("log", ".log", _logs, mutate.in_lines, use_recording, grammar.log),
+        Kind(
+            "dump",
+            ".pickle",
+            lambda: [json.loads(text) for text in _texts("tests/data/hang/*.json")],
+            _mutated_snapshot,
+            use_dump,
+            grammar.dump,
+        ),
         Kind("environment", ".json", _environments, _mutated_json, use_environment),
         Kind("unprofiled", ".json", _unprofiled, _mutated_json, use_unprofiled),
         Kind("samples", ".jsonl", lambda: (SAMPLES,), mutate.in_lines, use_samples),
         Kind("ncu", ".csv", _ncu, mutate.in_lines, use_ncu),
         Kind("report", ".json", _reports, _mutated_json, use_report),
         Kind("history", ".db", _histories, mutate.in_database, use_history),
-        Kind("compile", ".log", _compile_logs, mutate.in_lines, use_compile_log),
-        Kind("snapshot", ".pickle", _snapshots, _mutated_snapshot, use_snapshot),
+        Kind("compile", ".log", _compile_logs, mutate.in_lines, use_compile_log, grammar.compile_log),
+        Kind("snapshot", ".pickle", _snapshots, _mutated_snapshot, use_snapshot, grammar.snapshot),
     )
 }

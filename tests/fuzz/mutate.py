@@ -1,4 +1,4 @@
-# ruff: noqa: E501, S608 long lists of odd values; statements on a file made for the purpose
+# ruff: noqa: E501 long lists of odd values; statements on a file made for the purpose
 """Mutations: of bytes, of JSON values by their structure, of lines, of rows and schemas of SQLite files."""
 
 from __future__ import annotations
@@ -131,6 +131,80 @@ def in_bytes(data: bytes, random: Random) -> bytes:
         else:
             del changed[at:]
     return bytes(changed)
+
+
+def in_message(data: bytes, random: Random) -> bytes:
+    """A protobuf message with one to three fields, at any depth, changed, dropped, repeated or swapped; or its bytes."""
+    if random.random() < 0.25:
+        return in_bytes(data, random)
+    for _ in range(random.randrange(1, 4)):
+        data = _change_message(data, random)
+    return data
+
+
+def _change_message(data: bytes, random: Random) -> bytes:
+    fields = _fields(data)
+    if not fields:
+        return in_bytes(data, random) if data else data
+    i = random.randrange(len(fields))
+    head, body, kind = fields[i]
+    what = random.random()
+    if kind == 2 and what < 0.7:  # length-delimited: within
+        body = _change_message(body, random) if _fields(body) else str(odd(random)).encode("utf-8", "replace")
+        fields[i] = (head, body, kind)
+    elif kind != 2 and what < 0.7:
+        fields[i] = (head, _varint(random.choice(ODD_VARINTS)) if kind == 0 else random.randbytes(len(body)), kind)
+    elif what < 0.8:
+        del fields[i]
+    elif what < 0.9:
+        fields.insert(i, fields[random.randrange(len(fields))])
+    else:
+        j = random.randrange(len(fields))
+        fields[i], fields[j] = fields[j], fields[i]
+    return b"".join(head + (_varint(len(body)) if kind == 2 else b"") + body for head, body, kind in fields)
+
+
+ODD_VARINTS = (0, 1, 2, 7, 255, 2**31, 2**32, 2**40, 2**63 - 1, 2**63, 2**64 - 1)
+
+
+def _fields(data: bytes) -> list[tuple[bytes, bytes, int]]:
+    """Tag, content and wire type of each field; nothing where the bytes are no message."""
+    found, at = [], 0
+    while at < len(data):
+        tag, start = _read_varint(data, at)
+        kind = tag & 7
+        if tag < 8 or tag > 2**20 or kind not in (0, 1, 2, 5):
+            return []
+        if kind == 0:
+            begin, end = start, _read_varint(data, start)[1]
+        elif kind == 2:
+            length, begin = _read_varint(data, start)
+            end = begin + length
+        else:
+            begin, end = start, start + (8 if kind == 1 else 4)
+        if end > len(data):
+            return []
+        found.append((data[at:start], data[begin:end], kind))
+        at = end
+    return found
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < len(data) and shift < 70:
+        value |= (data[at] & 127) << shift
+        at, shift = at + 1, shift + 7
+        if data[at - 1] < 128:
+            break
+    return value, at
+
+
+def _varint(value: int) -> bytes:
+    made = bytearray()
+    while value > 127:
+        made.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*made, value])
 
 
 def zipped(data: bytes, random: Random) -> bytes:

@@ -84,7 +84,7 @@ def test_a_number_is_never_given_again_and_a_run_goes_with_all_it_has(path):
         db.execute("PRAGMA foreign_keys = ON")
         db.execute("DELETE FROM runs")
         db.commit()
-    left = [rows(path, f"SELECT count(*) FROM {t}")[0][0] for t in ("tags", "metrics", "kernels", "reports")]  # noqa: S608
+    left = [rows(path, f"SELECT count(*) FROM {t}")[0][0] for t in ("tags", "metrics", "kernels", "reports")]
     assert left == [0, 0, 0, 0]
     assert store_report(path, full()) == 2
 

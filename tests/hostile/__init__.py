@@ -1,1 +1,1 @@
-"""Hostile input, by the promise that it tests: see "What is promised" in the README."""
+"""Hostile input, by the promise that it tests: see "What is promised" in SECURITY.md."""

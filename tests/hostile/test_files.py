@@ -81,6 +81,61 @@ def test_a_hard_link_to_what_was_read_is_not_overwritten(capture, tmp_path):
     assert other.read_text().startswith('{"variables"')
 
 
+def test_what_came_by_standard_input_is_not_overwritten(capture):
+    recording = capture / "trace.rank0.json.gz"
+    before = recording.read_bytes()
+    for name in (recording, capture / "link.json"):
+        command = [sys.executable, "-m", "traceanalyzer", "analyze", "-", "-o", str(name), "--format", "json"]
+        with recording.open("rb") as given:
+            done = subprocess.run(command, stdin=given, capture_output=True, text=True, check=False)
+        assert (done.returncode, "it was read for this result" in done.stderr) == (1, True)
+        assert recording.read_bytes() == before
+        (capture / "link.json").unlink(missing_ok=True)
+        (capture / "link.json").symlink_to(recording)
+
+
+def test_what_a_shell_pipes_in_is_a_recording(capture):
+    command = f"{sys.executable} -m traceanalyzer compare <(cat {capture}/trace*) {capture} --format json"
+    done = subprocess.run(["/bin/bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["step"]["difference_ms"] == 0
+
+
+PIPE, RECORDING = "pipe", "recording"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(["analyze", RECORDING, option, PIPE] for option in ("--hardware", "--ncu", "--kernel-classes")),
+        *([name, PIPE] for name in ("analyze", "gaps", "overlay", "memory", "compile", "hang", "history")),
+        ["compare", PIPE, RECORDING],
+        ["compare", RECORDING, PIPE],
+        ["check", PIPE, "--max", "gpu_idle_share=1"],
+        ["check", RECORDING, "--policy", PIPE],
+        ["memory", PIPE, "--other", PIPE],
+    ],
+    ids=" ".join,
+)
+def test_a_pipe_that_nobody_writes_is_not_waited_for(capture, tmp_path, command, capsys):
+    os.mkfifo(tmp_path / "pipe")
+    given = {PIPE: tmp_path / "pipe", RECORDING: capture}
+    assert status(*(given.get(word, word) for word in command)) == 1
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_what_a_command_made_on_its_way_goes_when_it_is_ended(capture, tmp_path, number):
+    """A spooled recording, while the reader waits for the rest of it."""
+    command = [sys.executable, "-m", "traceanalyzer", "analyze", "-"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, "TMPDIR": str(tmp_path)}) as running:
+        while not list(tmp_path.glob("traceanalyzer-*/*")):
+            assert running.poll() is None
+        running.send_signal(number)
+        assert running.wait(20) == 128 + number
+    assert list(tmp_path.glob("traceanalyzer-*")) == []
+
+
 def test_a_new_file_and_one_of_an_earlier_command_are_written(capture, tmp_path):
     first, second = tmp_path / "a.json", tmp_path / "b.md"
     assert status("analyze", capture, "-o", first) == 0

@@ -1,4 +1,4 @@
-# ruff: noqa: S608, PT017 rows of recordings; either outcome is right, but an error has one line
+# ruff: noqa: PT017 rows of recordings; either outcome is right, but an error has one line
 """Recordings that cost too much or end in a traceback if they are believed."""
 
 from __future__ import annotations

@@ -9,9 +9,10 @@ import pytest
 from tests.hostile.test_files import status
 from tests.hostile.test_recordings import small
 from tests.hostile.test_regexes import LENGTH, UNITS, search, that_ends
-from traceanalyzer.report.privacy.credentials import maintained_rules
+from traceanalyzer.report.privacy.credentials import maintained_rules, without_credentials
 from traceanalyzer.report.privacy.secrets import Secrets
 
+COPY = "COPY"
 PLANTED = {
     "a host after `on`": ("rank on gpuhost5", "gpuhost5"),
     "a node": ("ran on node0123 today", "node0123"),
@@ -20,6 +21,8 @@ PLANTED = {
     "a Windows host": ("DESKTOP-X41 was slow", "DESKTOP-X41"),
     "a cloud's host": ("ip-10-0-3-17 left", "ip-10-0-3-17"),
     "an address": ("MASTER_ADDR=head-7", "head-7"),
+    "a host in a setting of another case": ("Host=trainbox3 and HOSTNAME trainbox3", "trainbox3"),
+    "a user in a setting of another case": ("UserName=mallory9 User=mallory9 user=mallory9", "mallory9"),
     "short IPv6": ("fe80::1ff:fe23:4567:890a", "fe23"),
     "global IPv6": ("at 2001:db8::8a2e:370:7334", "2001:db8"),
     "a user in a setting": ("USER=mallory", "mallory"),
@@ -42,6 +45,195 @@ PLANTED = {
     "a web token": ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abc-def", "eyJzdWIi"),
 }
 
+FORMS = r"""
+DB_PASSWORD=hunter2zz
+PGPASSWORD=hunter2zz
+PASSWORD=hunter2zz
+Password: hunter2zz
+MYSQL_PWD=hunter2zz
+SECRET=hunter2zz
+CLIENT_SECRET=hunter2zz
+PASSPHRASE=hunter2zz
+CREDENTIALS=hunter2zz
+TOKEN=hunter2zz
+--Token=hunter2zz
+Cookie: sid=hunter2zz
+COOKIE=hunter2zz
+X-Api-Key: hunter2zz
+apiKey=hunter2zz
+ApiKey: hunter2zz
+AccountKey=hunter2zz
+accessToken=hunter2zz
+sessionToken=hunter2zz
+PASS=hunter2zz
+DB_PASS=hunter2zz
+dbpass=hunter2zz
+--pass hunter2zz
+password=hunter2zz
+Password=hunter2zz
+passWord=hunter2zz
+pass word: hunter2zz
+Pass Phrase: hunter2zz
+pass_phrase=hunter2zz
+passcode: hunter2zz
+dbPassword=hunter2zz
+db.password=hunter2zz
+spring.datasource.password=hunter2zz
+"password": "hunter2zz"
+'password': 'hunter2zz'
+{"apiKey":"hunter2zz"}
+{\"password\":\"hunter2zz\"}
+'token': 'hunter2zz'
+"client_secret" : "hunter2zz x y"
+password='hunter2zz x y'
+password="hunter2zz
+password => 'hunter2zz'
+password := hunter2zz
+password == hunter2zz
+PASSWORD hunter2zz
+password hunter2zz
+--password hunter2zz
+--password=hunter2zz
+-password hunter2zz
+--api-key hunter2zz
+--apikey hunter2zz
+--auth-token hunter2zz
+--client-secret=hunter2zz
+['--password', 'hunter2zz']
+("DB_PASSWORD", "hunter2zz")
+{"name": "DB_PASSWORD", "value": "hunter2zz"}
+Account Key: hunter2zz
+account key = hunter2zz
+account_key=hunter2zz
+ACCOUNT_KEY=hunter2zz
+accountkey=hunter2zz
+Storage Account Key: hunter2zz
+SharedAccessKey=hunter2zz
+Api Key: hunter2zz
+API KEY = hunter2zz
+api key hunter2zzx1234567
+apikey: hunter2zz
+x-api-key=hunter2zz
+Ocp-Apim-Subscription-Key: hunter2zz
+subscription_key=hunter2zz
+private_key=hunter2zz
+privateKey: hunter2zz
+secretKey=hunter2zz
+secret key: hunter2zz
+aws_secret_access_key=hunter2zz
+AWS_SECRET_ACCESS_KEY=hunter2zz
+awsSecretAccessKey: hunter2zz
+AWS_SESSION_TOKEN=hunter2zz
+HF_TOKEN=hunter2zz
+hfToken=hunter2zz
+HUGGING_FACE_HUB_TOKEN=hunter2zz
+WANDB_API_KEY=hunter2zz
+wandb_api_key: hunter2zz
+KAGGLE_KEY=hunter2zz
+encryptionKey=hunter2zz
+signing-key: hunter2zz
+Set-Cookie: a=b; sid=hunter2zz; Path=/
+Cookie: a=b; csrf=hunter2zz
+cookies=hunter2zz
+session_cookie=hunter2zz
+sessionid=hunter2zz
+JSESSIONID=hunter2zz
+PHPSESSID=hunter2zz
+session_id=hunter2zz
+csrf_token=hunter2zz
+X-CSRF-Token: hunter2zz
+xsrfToken=hunter2zz
+refresh_token=hunter2zz
+id_token=hunter2zz
+bearerToken=hunter2zz
+Authorization: hunter2zz
+authorization=hunter2zz
+Authorization: Token hunter2zz
+Proxy-Authorization: Basic hunter2zz
+Authorization: AWS4-HMAC-SHA256 Credential=a/b, Signature=hunter2zz
+Bearer hunter2zzabc
+credential=hunter2zz
+Credentials: hunter2zz
+credential: "hunter2zz"
+userCredential=hunter2zz
+creds=hunter2zz
+PASSWD=hunter2zz
+Passwd: hunter2zz
+ROOT_PASSWD=hunter2zz
+pwd=hunter2zz
+Pwd=hunter2zz
+sa_pwd=hunter2zz
+Server=x;Database=y;User Id=sa;Password=hunter2zz;
+Server=x;Uid=sa;Pwd=hunter2zz;
+DefaultEndpointsProtocol=https;AccountName=x;AccountKey=hunter2zz==;EndpointSuffix=core
+sshpass -p hunter2zz ssh x
+docker login -u a -p hunter2zz
+export TOKEN=hunter2zz
+export PASS=hunter2zz
+set PASSWORD=hunter2zz
+env PASSWORD=hunter2zz python
+machine x login y password hunter2zz
+<password>hunter2zz</password>
+<Token>hunter2zz</Token>
+password is hunter2zz
+Password was hunter2zz
+SLURM_JWT=hunter2zz
+jwt: hunter2zz
+GITHUB_PAT=hunter2zz
+REDIS_AUTH=hunter2zz
+redis_auth=hunter2zz
+auth=hunter2zz
+SMTP_PASS=hunter2zz
+smtpPass=hunter2zz
+userpass=hunter2zz
+MASTER_KEY=hunter2zz
+licenseKey=hunter2zz
+license key: hunter2zz
+sig=hunter2zzabcdefghijklmnop
+?sv=1&sig=hunter2zzabcdefghijklmnop%3D
+connection string: hunter2zz
+ConnectionString=hunter2zz
+PASSWORD="hunter2zz x y"
+PASSWORD=a,hunter2zz
+PASSWORD=a;hunter2zz
+PASSWORD=<hunter2zz
+password:hunter2zz
+Password	=	hunter2zz
+TOKEN: hunter2zz
+Token: hunter2zz
+token=hunter2zz
+token: hunter2zz
+DB_SECRET=hunter2zz
+secretValue=hunter2zz
+SecretString: hunter2zz
+my_secret=hunter2zz
+secret=hunter2zz
+client-secret hunter2zz
+COMET_API_KEY=hunter2zz
+OPENAI_API_KEY=hunter2zz
+openaiApiKey=hunter2zz
+dbCredentials=hunter2zz
+gcp_credentials=hunter2zz
+GOOGLE_APPLICATION_CREDENTIALS=hunter2zz
+keystorePassword=hunter2zz
+KEYSTORE_PASS=hunter2zz
+ssh_key=hunter2zz
+SSH_KEY=hunter2zz
+sshKey: hunter2zz
+hmac_key=hunter2zz
+postgres://bob:hunter2zz@db/x
+bob:hunter2zz@db7
+curl -u bob:hunter2zz http://x
+mysql -u root -phunter2zz
+""".strip().splitlines()
+"""Ways to write the password hunter2zz."""
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("around", ["{}", "aten::mm {} then", "x {}, y"])
+def test_a_secret_is_hidden_however_it_is_written(form, around):
+    assert "hunter2zz" not in without_credentials(around.replace("{}", form))
+
 
 @pytest.mark.parametrize("what", PLANTED)
 def test_it_is_hidden_in_text(what):
@@ -63,6 +255,15 @@ def test_it_is_hidden_in_text(what):
         "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_segment_k_off_kernel",
         "triton_red_fused__to_copy_add_native_layer_norm_native_layer_norm_backward_sum_7",
         "SKINNY_GEMM APPLY_MASK ACCUMULATE",
+        "forward pass: 3.2 ms, backward pass: aten::mm, first pass: reduce",
+        "num_tokens=4096 tokens: 4096 decode token 17 eos_token=none",
+        "MoE token dispatch, per token quant fp8 kernel_128x64",
+        "TOKENIZERS_PARALLELISM=false tokenizer=gpt2 token_type_ids=x",
+        "query key value, key: query, sort key: int64, kv_cache_key=abc",
+        "bypass=true compass: north donkey: x design=abc author=me pin_memory=True",
+        "signature: void f(int); pass 1 of 2: 3 ms; post_grad_pass: remove_noop_ops",
+        "host: aten::copy_, Host: 3.2 ms, num_host=128 src_addr=1234567 HOST to DEVICE",
+        "SecretModel > aten::item, nn.Module: SecretModel_0",
     ],
 )
 def test_what_only_looks_like_it_stays(text):
@@ -87,7 +288,7 @@ def test_thousands_of_names_take_no_longer_than_one():
 def planted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("planted")
     trace = small(hostname="trainbox7")
-    for i, (text, _) in enumerate(PLANTED.values()):
+    for i, text in enumerate([*(text for text, _ in PLANTED.values()), *FORMS]):
         trace.op(text, 1000 + 20 * i, 10)
         trace.launched(text, 2000 + 20 * i, 2005 + 20 * i, 10)
         trace.annotation(f"phase {text}", 3000 + 20 * i, 15)
@@ -109,9 +310,13 @@ def planted(tmp_path_factory):
         ["overlay", "--redact"],
         ["path", "--redact", "--format", "json"],
         ["attach", "--issue", "o/r#1"],
+        ["kernels", "--redact", "--format", "markdown"],
+        ["analyze", "--redact", "--full", "--format", "terminal"],
+        ["whatif", "--redact", "--full", "--speedup", "aten=2", "--format", "json"],
+        *(["compare", COPY, "--redact", "--format", form] for form in ("terminal", "markdown", "json")),
     ],
 )
 def test_it_is_hidden_in_every_output(planted, capsys, command):
-    assert status(command[0], planted, *command[1:]) == 0
+    assert status(command[0], planted, *(planted if word == COPY else word for word in command[1:])) == 0
     shown = capsys.readouterr().out
-    assert [secret for _, secret in PLANTED.values() if secret in shown] == []
+    assert [secret for secret in (*(secret for _, secret in PLANTED.values()), "hunter2zz") if secret in shown] == []

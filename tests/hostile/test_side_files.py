@@ -18,7 +18,7 @@ from traceanalyzer.history.stored import stored_report
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.ncu import read_counters
 from traceanalyzer.report.build import build_report
-from traceanalyzer.trace.variables import ALLOWED_VARIABLES
+from traceanalyzer.trace.circumstances import ALLOWED_VARIABLES
 
 BAD = [b"\xff", b'{"a": "\xff"}', b"[" * 100_000, b'{"a":' * 100_000, b"", b"null", b'{"step_time_ms": "x"}']
 

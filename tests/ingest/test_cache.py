@@ -350,11 +350,12 @@ def test_the_model_used_longest_ago_goes_first(cache: Path) -> None:
 
 def test_what_was_left_unfinished_goes_too(cache: Path) -> None:
     cache.mkdir(mode=0o700)
-    for name, age in (("left.part", 2 * 3600), ("now.part", 0)):
+    left, now, another = f"{'a' * 40}_0left_0.part", f"{'b' * 40}_0now__0.part", "download.part"
+    for name, age in ((left, 2 * 3600), (now, 0), (another, 2 * 3600)):
         (cache / name).touch()
         os.utime(cache / name, (cache.stat().st_mtime - age,) * 2)
     store.make_room(cache)
-    assert [path.name for path in files_in(cache)] == ["now.part"]
+    assert [path.name for path in files_in(cache)] == [now, another]
 
 
 def test_show_and_clear(cache: Path, trace_file: Path) -> None:
@@ -365,17 +366,30 @@ def test_show_and_clear(cache: Path, trace_file: Path) -> None:
 
     assert told("show") == f"{cache}: empty\n"
     report(trace_file)
-    (cache / "mine.txt").write_text("not a model")
-    (cache / "one.answer").write_text("an answer")
+    mine = ["checkpoint.model", "download.part", "mine.txt", "one.answer"]
+    for name in mine:
+        (cache / name).write_text("of the user's own")
+    (cache / f"{'0' * 40}.answer").write_text("an answer")
     assert told("show").startswith(f"{cache}: 1 model, 1 answer, 0.0 MB")
     assert told("clear") == told("show").replace("0 models, 0 answers, 0.0 MB", "1 model, 1 answer, 0.0 MB removed")
-    assert [path.name for path in files_in(cache)] == ["mine.txt"]
+    store.make_room(cache, 0)
+    assert [path.name for path in files_in(cache)] == mine
 
 
 def test_an_empty_variable_switches_it_off(cache: Path, trace_file: Path, monkeypatch) -> None:
     monkeypatch.setenv("TRACEANALYZER_CACHE", "")
     report(trace_file)
     assert not cache.exists()
+    assert "The cache is off" in CliRunner().invoke(cli, ["cache", "show"]).output
+
+
+def test_without_a_home_nothing_is_kept(monkeypatch, trace_file: Path) -> None:
+    monkeypatch.setenv("TRACEANALYZER_CACHE", "~nobody-of-this-name/x")
+    assert store.place() is None
+    assert CliRunner().invoke(cli, ["analyze", str(trace_file)]).exit_code == 0
+    monkeypatch.delenv("TRACEANALYZER_CACHE")
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)
+    assert store.place() is None or "XDG_CACHE_HOME" in os.environ
     assert "The cache is off" in CliRunner().invoke(cli, ["cache", "show"]).output
 
 

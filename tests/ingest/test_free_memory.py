@@ -13,8 +13,8 @@ from tests.recorded import ranks
 from traceanalyzer.base.parallel.memory import free_bytes, most_at_once
 from traceanalyzer.base.reading import reading_as
 from traceanalyzer.cli.io import sides
-from traceanalyzer.ingest import several
-from traceanalyzer.ingest.several import ANALYZED, needed_bytes
+from traceanalyzer.ingest import folders
+from traceanalyzer.ingest.folders import ANALYZED, needed_bytes
 
 RANKS = ranks("ranks2/straggler.base")
 MB = 10**6
@@ -95,11 +95,11 @@ def test_a_container_may_leave_less(line: str, group: str, limit: str, used: str
 
 
 def test_files_wait_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(several, "text_bytes", lambda _: 100 * MB)
+    monkeypatch.setattr(folders, "text_bytes", lambda _: 100 * MB)
     for free, readers in ((None, 2), (241 * MB, 2), (239 * MB, 1), (0, 1)):
-        monkeypatch.setattr(several, "free_bytes", lambda free=free: free)
+        monkeypatch.setattr(folders, "free_bytes", lambda free=free: free)
         with reading_as(jobs=16):
-            assert several.readers_of(RANKS) == readers
+            assert folders.readers_of(RANKS) == readers
 
 
 def test_two_sides_are_done_one_after_the_other_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:

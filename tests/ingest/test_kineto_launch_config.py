@@ -8,7 +8,7 @@ import pytest
 from tests.ingest.test_kineto import read  # noqa: F401 a fixture
 from tests.kineto_builder import KinetoTrace
 from traceanalyzer.diagnosis.measurements import measure
-from traceanalyzer.ingest.kineto.launch_config import NOT_RECORDED, Occupancies, Occupancy
+from traceanalyzer.ingest.kineto.arguments import NOT_RECORDED, Occupancies, Occupancy
 from traceanalyzer.trace import OccupancyLimit as Limit
 
 LIMITED = {

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceanalyzer.ingest.columns import Texts
-from traceanalyzer.ingest.kineto import operands
+from traceanalyzer.ingest.kineto import arguments
+from traceanalyzer.ingest.kineto.arguments import COLUMNS, Operands
 from traceanalyzer.ingest.kineto.events import Args
-from traceanalyzer.ingest.kineto.operands import COLUMNS, Operands
 
 TEXTS = st.sampled_from([b"", b"[]", b"[[1]]", b'["a", ""]', b"[1, 2]", b'["\\u0000"]'])
 CALLS = st.lists(st.tuples(TEXTS, TEXTS, TEXTS, TEXTS, TEXTS), min_size=1, max_size=20)
@@ -25,8 +25,8 @@ def args_of(call: tuple[bytes, ...]) -> Args:
 @pytest.mark.parametrize("kept", [1, 1000])
 @given(chunks=st.lists(CALLS, max_size=8))
 def test_as_one_and_one_by_one(kept, chunks):
-    texts, single, found = Texts(), Texts(), operands.MOST_KINDS
-    operands.MOST_KINDS = kept
+    texts, single, found = Texts(), Texts(), arguments.MOST_KINDS
+    arguments.MOST_KINDS = kept
     try:
         together = Operands(texts)
         for calls in chunks:
@@ -38,7 +38,7 @@ def test_as_one_and_one_by_one(kept, chunks):
             ]
             assert [list(codes[name]) for name in COLUMNS] == expected
     finally:
-        operands.MOST_KINDS = found
+        arguments.MOST_KINDS = found
     assert texts.in_order() == single.in_order()
 
 

@@ -14,7 +14,7 @@ import pytest
 import traceanalyzer as ta
 from tests.ingest.test_capture import capture
 from traceanalyzer.collect.host import cpu_load
-from traceanalyzer.ingest.loads import loads_of
+from traceanalyzer.ingest.conditions import loads_of
 
 if TYPE_CHECKING:
     from pathlib import Path

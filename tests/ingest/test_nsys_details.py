@@ -53,7 +53,7 @@ def test_recordings_by_hand(path: Path, tmp_path: Path) -> None:
     raw.write_bytes(gzip.decompress(path.read_bytes()))
     with sqlite3.connect(raw) as db:
         ranges = "eventType IN (59, 60, 70, 71) AND end >= start AND (domainId > 0 OR category > 0)"
-        rows = db.execute(f"SELECT end - start FROM NVTX_EVENTS WHERE {ranges}").fetchall()  # noqa: S608
+        rows = db.execute(f"SELECT end - start FROM NVTX_EVENTS WHERE {ranges}").fetchall()
     details = [trace.range_details for trace in ta.load(str(path)).traces]
     assert sum(len(one) for one in details) == len(rows)
     found = Counter(length for one in details for length in (one.end - one.start).tolist())

@@ -38,7 +38,7 @@ def raw_spans(db: sqlite3.Connection) -> dict[tuple[int, int, int], Spans]:
     spans: dict[tuple[int, int, int], Spans] = defaultdict(list)
     for kind, table in TABLES.items():
         if table in tables:
-            for start, end, device, owner in db.execute(f'SELECT start, "end", deviceId, globalPid FROM {table}'):  # noqa: S608
+            for start, end, device, owner in db.execute(f'SELECT start, "end", deviceId, globalPid FROM {table}'):
                 spans[owner >> 24 & 0xFFFFFF, device, kind].append((start, end))
     return spans
 

@@ -23,7 +23,7 @@ from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.base.parallel import children
 from traceanalyzer.base.reading import read_with
 from traceanalyzer.cli import cli
-from traceanalyzer.ingest import load, several
+from traceanalyzer.ingest import folders, load
 from traceanalyzer.report.build import build_report
 from traceanalyzer.report.json import render_json
 
@@ -37,7 +37,7 @@ OTHERS = [
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(several, "LEAST_BYTES", 1)
+    monkeypatch.setattr(folders, "LEAST_BYTES", 1)
     yield
     read_with(jobs=1)
 
@@ -116,8 +116,8 @@ def test_any_files_by_any_number_of_jobs(tmp_path_factory: pytest.TempPathFactor
                 path.write_bytes(b"rubbish")
         paths.append(path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(several, "LEAST_BYTES", 1)
-        patch.setattr(several, "children", in_this_process)
+        patch.setattr(folders, "LEAST_BYTES", 1)
+        patch.setattr(folders, "children", in_this_process)
         assert outcome(paths, data.draw(st.integers(2, 6))) == outcome(paths, 1)
 
 
@@ -127,7 +127,7 @@ def test_a_helper_that_is_killed_costs_nothing_but_time(folder: Path, monkeypatc
 
     one_after_the_other = outcome([folder], 1)
     made = noted_processes(monkeypatch)
-    monkeypatch.setattr(several, "_read_apart", killed)
+    monkeypatch.setattr(folders, "_read_apart", killed)
     assert outcome([folder], 3) == one_after_the_other
     assert [process.exitcode for process in made] == [-signal.SIGKILL] * 2
 
@@ -146,7 +146,7 @@ def test_an_interruption_ends_all(folder: Path, monkeypatch: pytest.MonkeyPatch)
         raise KeyboardInterrupt
 
     made = noted_processes(monkeypatch)
-    monkeypatch.setattr(several, "_of_helpers", interrupted)
+    monkeypatch.setattr(folders, "_of_helpers", interrupted)
     with pytest.raises(KeyboardInterrupt):
         outcome([folder], 3)
     assert [process.exitcode is None for process in made] == [False, False]
@@ -172,16 +172,16 @@ def test_a_file_that_is_kept_is_given_to_nobody(
 
 
 def test_small_files_are_not_worth_a_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(several, "LEAST_BYTES", parallel.LEAST_BYTES)
+    monkeypatch.setattr(folders, "LEAST_BYTES", parallel.LEAST_BYTES)
     read_with(jobs=16)
-    assert several.readers_of(RANKS) == 1
-    assert several.readers_of([]) == 1
+    assert folders.readers_of(RANKS) == 1
+    assert folders.readers_of([]) == 1
     made = noted_processes(monkeypatch)
     outcome([folder], 16)
     assert made == []
-    monkeypatch.setattr(several, "text_bytes", lambda _: 17_500_000)
-    assert several.readers_of(RANKS * 2) == 2
-    assert several.readers_of(RANKS * 32) == 16
+    monkeypatch.setattr(folders, "text_bytes", lambda _: 17_500_000)
+    assert folders.readers_of(RANKS * 2) == 2
+    assert folders.readers_of(RANKS * 32) == 16
 
 
 def test_progress_reaches_the_end(folder: Path) -> None:

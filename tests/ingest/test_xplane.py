@@ -19,7 +19,7 @@ from traceanalyzer.base.errors import EmptyRecordingError, TraceAnalyzerError, U
 from traceanalyzer.base.limits import raised
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.xplane.host import UNNAMED_LAUNCH
-from traceanalyzer.ingest.xplane.trace import MOST_EVENTS
+from traceanalyzer.ingest.xplane.reader import MOST_EVENTS
 from traceanalyzer.report.build import build_report
 from traceanalyzer.trace import CopyKind, DeviceOpKind, MemoryKind, RangeKind
 
@@ -380,5 +380,5 @@ def test_an_empty_profile_and_one_converted_to_text(tmp_path):
 
 def test_a_profile_at_the_recorders_limit_says_so(tmp_path, monkeypatch):
     assert MOST_EVENTS == 1_000_000
-    monkeypatch.setattr("traceanalyzer.ingest.xplane.trace.MOST_EVENTS", 10)
+    monkeypatch.setattr("traceanalyzer.ingest.xplane.reader.MOST_EVENTS", 10)
     assert any("stops at" in note for note in read(tmp_path, space(*small())).health.notes)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.analysis.build import TraceBuilder
 from traceanalyzer.analysis.joined.host_tree import HostTree
-from traceanalyzer.replay.around import Around
+from traceanalyzer.replay.tape import Around
 
 NAMES = ("aten::mm", "aten::linear", "loss")
 INTERVALS = st.tuples(st.integers(0, 40), st.integers(1, 30), st.sampled_from(NAMES), st.integers(0, 1), st.booleans())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.replay.test_replay import GEMM, steps
-from traceanalyzer.replay.gpu_clock import duties, slowed
+from traceanalyzer.replay.limits import duties, slowed
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.scenarios import NO_HOST_WORK
 from traceanalyzer.replay.simulate import step_times_ns

@@ -8,7 +8,7 @@ import pytest
 
 from tests.diagnosis.test_remedies import GEMM, copy, program, step_us, within
 from traceanalyzer.diagnosis.remedies.host import AS_TENSORS, remove_syncs
-from traceanalyzer.replay.changes.syncs.scalars_reuploaded import scalars_reuploaded
+from traceanalyzer.replay.changes.syncs.values import scalars_reuploaded
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.trace import CopyKind
 

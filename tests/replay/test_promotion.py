@@ -8,7 +8,7 @@ import pytest
 
 from tests.diagnosis.test_remedies import ADD, GEMM, program
 from tests.diagnosis.test_remedies_of_repeats import call
-from traceanalyzer.replay.changes.kept_in_fp32 import CAST_BYTES, kept_in_fp32
+from traceanalyzer.replay.changes.precision import CAST_BYTES, kept_in_fp32
 from traceanalyzer.replay.recorded import make_tape
 
 if TYPE_CHECKING:

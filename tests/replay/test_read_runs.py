@@ -7,7 +7,7 @@ import pytest
 from tests.analysis.causes.test_gaps import Program
 from tests.diagnosis.test_remedies import ADD, GEMM, copy, program, step_us, within
 from traceanalyzer.diagnosis.remedies.host import KEEP_VALUES, READ_TOGETHER, remove_syncs
-from traceanalyzer.replay.changes.syncs.read_runs import FEWEST_READS, read_at_the_end
+from traceanalyzer.replay.changes.syncs.values import FEWEST_READS_OF_LOOP, read_at_the_end
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.trace import CopyKind, MemoryKind
 
@@ -45,7 +45,7 @@ def test_what_a_loop_reads_item_by_item_is_read_once() -> None:
 def test_other_reads_stay_single(between: str) -> None:
     def step(p: Program) -> None:
         p.launch(GEMM, 300)
-        for _ in range(FEWEST_READS - 1 if between == "a few reads" else ITEMS):
+        for _ in range(FEWEST_READS_OF_LOOP - 1 if between == "a few reads" else ITEMS):
             if between == "a model":
                 within(p, "aten::mm", lambda p: p.spend(10).launch(GEMM, 2))
             if between == "long work":

@@ -167,8 +167,8 @@ def test_batches_that_were_ready_while_steps_were_recorded_are_waited_for_as_lon
     assert workers.typical[0].loading.sum() > 2.5 * single.typical[0].loading.sum()
 
 
-def test_without_steps_or_launches_there_is_no_replay() -> None:
-    assert Replay.of(measure(Program().launch().build()).rated) is None
+def test_without_launches_there_is_no_replay() -> None:
+    assert Replay.of(measure(Program().launch().build()).rated) is not None, "the recording is the unit"
     assert make_tape(measure(Program().kernel("k", 0, 10).build()).rated) is None
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.diagnosis.test_remedies import ADD, program, within
-from traceanalyzer.analysis.groups.crossing import crossing
+from traceanalyzer.analysis.groups.passes import crossing
 from traceanalyzer.replay.changes.precision import in_16_bits
 from traceanalyzer.replay.recorded import make_tape
 

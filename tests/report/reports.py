@@ -5,23 +5,19 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import TypeVar
 
-from traceanalyzer.analysis.tables.budget import StepRow
+from traceanalyzer.analysis.tables.budget import Budget, Idle, StepRow, StepTime
 from traceanalyzer.analysis.tables.collectives import CollectiveStats, CommunicationTime
 from traceanalyzer.analysis.tables.copies import CopyStats
-from traceanalyzer.analysis.tables.counter_rows import CounterStats
-from traceanalyzer.analysis.tables.devices import DeviceTotals
+from traceanalyzer.analysis.tables.devices import CounterStats, DeviceTotals
 from traceanalyzer.analysis.tables.gap_places import GapPlaceRow
 from traceanalyzer.analysis.tables.gap_rows import GapHistogramRow, GapRow
-from traceanalyzer.analysis.tables.host import HostStats
 from traceanalyzer.analysis.tables.kernels import ClassStats, KernelStats
-from traceanalyzer.analysis.tables.launches import LaunchStats
-from traceanalyzer.analysis.tables.modules import ModuleStats
+from traceanalyzer.analysis.tables.launches import HostStats, LaunchStats
+from traceanalyzer.analysis.tables.modules import ModuleStats, RangeRow
 from traceanalyzer.analysis.tables.ops import OpStats
 from traceanalyzer.analysis.tables.path_rows import PathRow, PathTime
 from traceanalyzer.analysis.tables.phases import PhaseStats
-from traceanalyzer.analysis.tables.range_rows import RangeRow
 from traceanalyzer.analysis.tables.shape_rows import ShapeRow
-from traceanalyzer.analysis.tables.step_metrics import Budget, Idle, StepTime
 from traceanalyzer.analysis.tables.syncs import SyncRow
 from traceanalyzer.analysis.tables.throughput import Throughput, Utilisation
 from traceanalyzer.base.figures import metric

@@ -12,6 +12,7 @@ from traceanalyzer.analysis.tables.gap_rows import GapRow
 from traceanalyzer.analysis.tables.kernels import KernelStats
 from traceanalyzer.base.figures import metric
 from traceanalyzer.replay.whatif import Prediction, WhatIf
+from traceanalyzer.report.format import plain
 from traceanalyzer.report.grid import make_grid
 from traceanalyzer.report.printed import Rows
 from traceanalyzer.report.scenarios import ScenariosPage
@@ -123,8 +124,11 @@ def test_json_rounds_figures_and_has_null_for_what_is_no_number():
 def test_csv_holds_names_as_they_are_save_formulas_and_empty_cells_for_missing_values():
     text = Rows("kernels", [kernel(name, float("inf")) for name in HOSTILE], KernelStats).csv()
     read = list(csv.DictReader(io.StringIO(text)))
-    plain = [name.replace("\ud800", "?").replace("\r", "\n") for name in HOSTILE]
-    expected = [f"'{name}" if name.startswith(("@", "=")) else name for name in plain]
+    shown = [
+        "\n".join("\t".join(map(plain, line.split("\t"))) for line in name.split("\n"))
+        for name in (text.replace("\ud800", "?").replace("\r", "\n") for text in HOSTILE)
+    ]
+    expected = [f"'{name}" if name.startswith(("@", "=")) else name for name in shown]
     assert [row["name"] for row in read] == expected
     assert {row["total_ms"] for row in read} == {""}
     assert Rows("gaps", [], GapRow).csv() == "rank,device,start_ns,duration_ns,step,cause,detail\n"

@@ -15,6 +15,13 @@ from traceanalyzer.report.table_entries import BY_NAME
 SAMPLES = sorted(p.parent for p in Path(__file__).parents[2].glob("sample_traces/*/environment.json"))
 
 
+UNEVEN = [
+    {"part": "compute", "class": "gemm", "op": None, "shapes": None, "dtypes": None, "kernel": None, "calls": 1.0,
+     "ms": 1.0, "batch_ms": batches}
+    for batches in ([1.0, 1.0], [1.0])
+]  # fmt: skip
+
+
 def changed(**keys):
     return json.dumps(json.loads(render_json(full())) | keys)
 
@@ -63,6 +70,7 @@ def test_what_was_added_since_is_none_and_what_is_not_known_is_left_out():
         (changed(tables=None), "a damaged report"),
         (changed(tables={"kernels": [1]}), "a damaged report"),
         (changed(tables={"kernels": 1}), "a damaged report"),
+        (changed(step_parts=UNEVEN), "a damaged report .*numbers of batches"),
     ],
 )
 def test_what_cannot_be_read_is_said_in_one_line(text, says):

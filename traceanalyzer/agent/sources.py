@@ -6,10 +6,11 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base.files import may_read, only_below
 from traceanalyzer.comparison.reference import report_named
 from traceanalyzer.diagnosis.selection import Selection, measured
 from traceanalyzer.ingest import load
+from traceanalyzer.ingest.flight_recorder.folder import read_flight
 from traceanalyzer.report.build import report_of
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from traceanalyzer.diagnosis.selection import Measured
     from traceanalyzer.report.model import Report
+    from traceanalyzer.trace.flight import Flight
 
 KEPT = 3
 """Recordings held in memory: one that is asked about, and two that are compared."""
@@ -34,31 +36,31 @@ class Sources:
     """Recordings below some folders (all, where none is given), the last ones kept until their files change."""
 
     def __init__(self, roots: Sequence[Path] = ()) -> None:
-        self._roots = [root.resolve() for root in roots]
+        self._roots = roots
         self._kept: OrderedDict[tuple[object, ...], Analyzed] = OrderedDict()
 
     def analyzed(self, path: str, rank: int | None = None, step: int | None = None) -> Analyzed:
         """The recording that `path` names. Raises TraceAnalyzerError."""
-        key = (*_state(self.allowed(path)), rank, step)
-        if key not in self._kept:
-            of = measured(load([path]), Selection(rank=rank, step=step))
-            self._kept[key] = Analyzed(of, report_of(of, ROWS))
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(key)
-        return self._kept[key]
+        with only_below(self._roots):
+            key = (*_state(may_read(Path(path))), rank, step)
+            if key not in self._kept:
+                of = measured(load([path]), Selection(rank=rank, step=step))
+                self._kept[key] = Analyzed(of, report_of(of, ROWS))
+                while len(self._kept) > KEPT:
+                    self._kept.popitem(last=False)
+            self._kept.move_to_end(key)
+            return self._kept[key]
 
     def report(self, name: str) -> Report:
         """The report of a recording, a saved report or a stored run. Raises TraceAnalyzerError."""
-        self.allowed(name.rpartition("#")[0] or name)
-        return report_named(name, load)
+        with only_below(self._roots):
+            may_read(Path(name))
+            return report_named(name, load)
 
-    def allowed(self, path: str) -> Path:
-        """The path. Raises TraceAnalyzerError where it lies outside the folders of this server."""
-        real = Path(path).resolve()
-        if self._roots and not any(real.is_relative_to(root) for root in self._roots):
-            raise TraceAnalyzerError(f"{path}: outside {', '.join(map(str, self._roots))}, which this server reads")
-        return Path(path)
+    def flight(self, path: str) -> Flight:
+        """The Flight Recorder dumps in a folder. Raises TraceAnalyzerError."""
+        with only_below(self._roots):
+            return read_flight(may_read(Path(path)))
 
 
 def _state(path: Path) -> tuple[object, ...]:

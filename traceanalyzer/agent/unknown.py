@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from traceanalyzer.report import outline
+
 if TYPE_CHECKING:
     from traceanalyzer.diagnosis.measurements import Measurements
     from traceanalyzer.report.model import Report
@@ -24,10 +26,7 @@ def unknowns(report: Report, m: Measurements) -> list[Unknown]:
     """The open questions of a measured recording, the most important first."""
     trace, collected = m.trace, m.trace.collected
     found: list[tuple[bool, Unknown]] = [
-        (
-            trace.only_step_times,
-            Unknown("where the time of a step goes", "a log of step times has no events", _TORCH),
-        ),
+        (trace.only_step_times, Unknown("where the time of a step goes", "a log of step times has no events", _TORCH)),
         (
             not trace.only_step_times and not collected.device,
             Unknown("what the GPU does", "device activities were not recorded", _TORCH),
@@ -37,11 +36,13 @@ def unknowns(report: Report, m: Measurements) -> list[Unknown]:
             Unknown("why the GPU is idle", "launches and waits of the CPU were not recorded", _TORCH),
         ),
         (
-            report.metrics.step_time_ms is None,
+            outline.whole(report) == "recording",
             Unknown("how long a step takes", "no steps were found", "call profiler.step() once per step, or " + _TORCH),
         ),
         (
-            report.metrics.step_time_ms is not None and report.metrics.step_time_ms.count < FEW_STEPS,
+            report.metrics.step_time_ms is not None
+            and outline.whole(report) == "step"
+            and report.metrics.step_time_ms.count < FEW_STEPS,
             Unknown("how much steps vary", "too few steps were recorded", _with("--active 5")),
         ),
         (

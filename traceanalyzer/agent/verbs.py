@@ -15,7 +15,6 @@ from traceanalyzer.comparison.verdicts import Checked
 from traceanalyzer.diagnosis.predictions import predictions
 from traceanalyzer.fleet.hang.document import values
 from traceanalyzer.fleet.hang.model import hang_of
-from traceanalyzer.ingest.flight_recorder.folder import read_flight
 from traceanalyzer.report import outline
 from traceanalyzer.report.explain import explained, finding_page, finding_pages
 from traceanalyzer.report.json import RENAMED
@@ -213,7 +212,7 @@ def limits(sources: Sources, path: str) -> str:
 
 def hang(sources: Sources, path: str) -> str:
     """Which rank a hung job waits for, at which collective, and why."""
-    found = values(hang_of(read_flight(sources.allowed(path))))
+    found = values(hang_of(sources.flight(path)))
     verdict = found["verdict"]
     return fitted(
         {
@@ -238,16 +237,21 @@ def _steps(report: Report) -> dict[str, Any]:
     how = {"measured": "stopwatch, without the profiler", "estimated": REPLAYED}.get(
         source or "", "cannot be known: record with collect torch, which times steps without the profiler first"
     )
-    steps = f"{RECORDED}, {time.count} of them" if time else "cannot be known: no steps were found"
+    marked = f"{RECORDED}, {time.count} of them" if time else "cannot be known: no steps were found"
+    steps = marked if outline.whole(report) == "step" else "the whole recording: nothing marks a step"
     return {
-        "recorded": figure(time.mean if time else None, "ms per step", steps),
-        "without_profiler": figure(metrics.unprofiled_step_time_ms, "ms per step", how),
+        "recorded": figure(time.mean if time else None, _unit(report), steps),
+        "without_profiler": figure(metrics.unprofiled_step_time_ms, _unit(report), how),
     }
+
+
+def _unit(report: Report) -> str:
+    return "ms per step" if outline.whole(report) == "step" else "ms in the recording"
 
 
 def _budget(report: Report) -> dict[str, Any]:
     parts = {f"idle: {p.label}" if p.within else p.label: rounded(p.ms) for p in outline.budget(report) if p.ms}
-    return {"parts": parts, "unit": "ms per step", "how": PARTITION}
+    return {"parts": parts, "unit": _unit(report), "how": PARTITION}
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

@@ -11,6 +11,10 @@ class UnreadableInputError(TraceAnalyzerError):
     """The file is missing, empty, of no known kind, or too damaged to hold a single event."""
 
 
+class OutsideError(TraceAnalyzerError):
+    """The file lies outside the folders that may be read."""
+
+
 class EmptyRecordingError(TraceAnalyzerError):
     """The file is a recording, but holds nothing that the question can be answered from."""
 

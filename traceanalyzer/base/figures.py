@@ -64,3 +64,11 @@ MS_PER_S = 1e3
 def ms(ns: float) -> float:
     """Nanoseconds as milliseconds."""
     return float(ns) / NS_PER_MS
+
+
+ELLIPSIS = "…"
+
+
+def cut(text: str, limit: int) -> str:
+    """At most `limit` characters, the end left out."""
+    return text if len(text) <= limit else text[: limit - 1] + ELLIPSIS

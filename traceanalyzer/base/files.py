@@ -1,24 +1,52 @@
-"""Files that are read and written: nothing that was read is overwritten, and nothing is left half written."""
+"""Files that are read and written: nothing outside the folders that may be read is opened, nothing that was read is
+overwritten, and nothing is left half written."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import BinaryIO
 
-from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.base.errors import OutsideError, TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.base.limits import MIB, limits
 
 _read: dict[Path, None] = {}
 """Every file that was opened to be read since the command began."""
 
 
+_roots: ContextVar[tuple[Path, ...]] = ContextVar("roots", default=())
+
+
+@contextmanager
+def only_below(roots: Sequence[Path]) -> Iterator[None]:
+    """Within the block no input is opened but below these folders (anywhere, where there are none), by whatever link
+    or pattern it was found."""
+    token = _roots.set(tuple(root.resolve() for root in roots))
+    try:
+        yield
+    finally:
+        _roots.reset(token)
+
+
+def may_read(path: Path) -> Path:
+    """The path. Raises OutsideError where it lies outside the folders that may be read, UnreadableInputError where it
+    is a pipe with a name: who opens one waits for a writer."""
+    if Path(os.path.realpath(path)).is_fifo():
+        raise UnreadableInputError(f"{path}: a pipe; give a file, or a recording by - (standard input)")
+    roots = _roots.get()
+    if roots and not any(path.resolve().is_relative_to(root) for root in roots):
+        raise OutsideError(f"{path}: outside {', '.join(map(str, roots))}, which this server reads")
+    return path
+
+
 def note_read(path: Path) -> Path:
-    """The path, remembered as one that is read. Whoever opens an input says so here."""
-    _read[path.absolute()] = None
+    """The path, remembered as one that is read. Whoever opens an input says so here. Raises what
+    `may_read` does."""
+    _read[may_read(path).absolute()] = None
     return path
 
 

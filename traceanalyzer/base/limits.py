@@ -1,6 +1,6 @@
 """What a recording may hold at most. Real ones stay far below; a file beyond is damaged, or meant to do harm.
 
-Each limit is stated in the README and raised by `--limit NAME=N` or `raised(name=n)`.
+Each limit is stated in SECURITY.md and raised by `--limit NAME=N` or `raised(name=n)`.
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ INSTRUCTIONS, INSTRUCTIONS_A_BYTE = 20_000_000, 100
 """What reading may take of SQLite's instructions. A row of a table takes one for each two bytes or so."""
 WRITTEN_BYTES = 16 << 20
 """A report that is stored is never larger; no value that is read is larger than its file."""
+LARGEST_VALUE = 2**31 - 1
+"""Bytes; more is no number to SQLite."""
 ASKED_EVERY = 100_000
 
 _FUNCTIONS = frozenset({"coalesce", "like", "count", "min", "max", "substr", "typeof", "group_concat"})
@@ -24,7 +26,7 @@ def distrust(connection: sqlite3.Connection, size: int) -> None:
     A statement that does raises sqlite3.OperationalError.
     """
     connection.execute("PRAGMA trusted_schema = OFF")
-    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, max(size, WRITTEN_BYTES))
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(max(size, WRITTEN_BYTES), LARGEST_VALUE))
     connection.set_authorizer(_harmless)
     left = INSTRUCTIONS + INSTRUCTIONS_A_BYTE * size
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import atexit
 import gc
+import signal
 import sys
 import warnings
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
@@ -22,8 +24,8 @@ from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.report.table_entries import BY_COMMAND
 
 ANSWERS = (
-    "analyze", *BY_COMMAND, "overlay", "open", "whatif", "memory", "compile", "hang", "compare", "check", "history",
-    "attach",
+    "analyze", *BY_COMMAND, "export", "reproduce", "overlay", "open", "whatif", "memory", "compile", "hang", "compare",
+    "check", "history", "attach",
 )  # fmt: skip
 TOOLS = ("schema", "explain", "collect", "doctor", "mcp", "cache", "completion")
 COMMANDS = {**dict.fromkeys(ANSWERS, "answers"), **dict.fromkeys(TOOLS, "tools")}
@@ -85,6 +87,10 @@ def cli() -> None:
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line and leave with its exit status: 0 done, 1 cannot be analysed, 2 usage, 130 interrupted."""
+    for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+        with suppress(ValueError):  # in a thread
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, _ended)
     # Else the interpreter looks for circles among all that goes with it anyway: a tenth of the time of a short command.
     atexit.register(gc.freeze)
     # A twelfth of such a command: loading its modules makes few circles, and reading none.
@@ -110,6 +116,11 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     except OSError as error:
         _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _ended(number: int, _: object) -> NoReturn:
+    """Leave by an exception, so that what was made on the way goes."""
+    sys.exit(128 + number)
 
 
 def _no_command(name: str) -> str:

@@ -119,7 +119,7 @@ def limit_option(command: Function) -> Function:
         expose_value=False,
         is_eager=True,
         help="Accept input beyond a limit that recordings stay below: size, ratio, log, side, report, text, digits, "
-        "ranks; the README has their values. N may end in K, M or G. May be repeated.",
+        "ranks; SECURITY.md has their values. N may end in K, M or G. May be repeated.",
     )(command)
 
 

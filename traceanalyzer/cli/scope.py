@@ -88,7 +88,7 @@ def selection_options(command: Function) -> Function:
 
     @wraps(command)
     def narrowed(*args: Any, rank: int | None, device: int | None, step: int | None, **options: Any) -> Any:
-        from traceanalyzer.cli.io.numerics import load_numpy
+        from traceanalyzer.cli.io.process import load_numpy
 
         load_numpy()
         from traceanalyzer.diagnosis.selection import Knowledge, Selection

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 INJECTED = Path(__file__).parent / "injected"
 FORWARDED = (signal.SIGTERM, signal.SIGHUP)
+QUIET = {"KINETO_LOG_LEVEL": "6"}
+"""Else libkineto writes lines (`USDT:...`) to the job's standard error; what a recording
+lacks, the outcome says."""
 CAPTURED = ("trace.rank*", "timings.rank*", "nsys.*", "ncu.*", "rocprofv3.*")
 
 
@@ -49,7 +52,13 @@ def prepare(plan: Plan) -> None:
 def injected_environment(plan: Plan) -> dict[str, str]:
     """The environment in which every Python process of the command attaches itself."""
     paths = [str(INJECTED), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, **compile_log.variables(plan), VARIABLE: plan.to_text(), "PYTHONPATH": os.pathsep.join(paths)}
+    return {
+        **QUIET,
+        **os.environ,
+        **compile_log.variables(plan),
+        VARIABLE: plan.to_text(),
+        "PYTHONPATH": os.pathsep.join(paths),
+    }
 
 
 def run(command: Sequence[str], plan: Plan) -> int:

@@ -9,9 +9,8 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.collect.host import cuda, environment
-from traceanalyzer.collect.host.export import write_json, write_trace
 from traceanalyzer.collect.host.ranks import own_file, several_ranks
-from traceanalyzer.collect.host.rescue import Rescue
+from traceanalyzer.collect.host.rescue import Rescue, write_json, write_trace
 from traceanalyzer.collect.plan import LIGHT_WARMUP
 from traceanalyzer.collect.profilers.kineto import full_profiler, light_profiler
 from traceanalyzer.collect.profilers.memory_history import MemoryHistory

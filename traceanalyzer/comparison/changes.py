@@ -40,7 +40,7 @@ PHRASES = {
     "other_kernels": "other kernels",
     "other_shapes": "other shapes",
     "other_types": "other types",
-    "gone": "gone",
+    "gone": "removed",
     "added": "added",
     "more_idle": "more idle time",
     "less_idle": "less idle time",

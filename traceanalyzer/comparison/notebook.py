@@ -17,13 +17,14 @@ from traceanalyzer.base.files import replacing
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.finding import Finding, Recommendation
 from traceanalyzer.diagnosis.selection import Measured
+from traceanalyzer.export.events import EVENTS
 from traceanalyzer.report import outline
 from traceanalyzer.report.html import render_html
 from traceanalyzer.report.html.details import Details
 from traceanalyzer.report.json import RENAMED
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.page import ReportPage
-from traceanalyzer.report.table_entries import BY_NAME, named
+from traceanalyzer.report.table_entries import named
 from traceanalyzer.report.timeline.lanes import Category
 from traceanalyzer.trace.distinct import distinct
 
@@ -37,7 +38,8 @@ WIDTH = 100
 FORMATS = {".html": "html", ".htm": "html", ".md": "markdown", ".json": "json", ".txt": "terminal"}
 LISTS: dict[str, type[Any]] = {"findings": Finding, "recommendations": Recommendation}
 """Lists of a report that are tables as well."""
-MOMENTS = {"start_ns": "start_ms", "end_ns": "end_ms"}
+NS = "_ns"
+MOMENTS = ("start_ns", "end_ns")
 """Columns of moments, which a frame has relative to its first one."""
 FEW = 0.5
 """Text columns with fewer distinct values than this share of their rows are categories."""
@@ -166,38 +168,53 @@ def table_of(report: Report, name: str) -> tuple[Sequence[Any], type[Any]]:
     """Rows and row type of a table, or of the findings or recommendations, that a report holds. Raises ValueError."""
     if name in LISTS:
         return getattr(report, name), LISTS[name]
+    if name in EVENTS:
+        raise ValueError(f"a report does not hold {name}: give the recording")
+    row = row_of(name)
+    return report.tables.get(named(name).name, []), row
+
+
+def row_of(name: str) -> type[Any]:
+    """The row type of a table. Raises ValueError for one that there is not, naming those there are."""
     try:
-        table = named(name)
+        return named(name).row
     except ValueError as error:
-        raise ValueError(f"{error}; of a report also {', '.join(LISTS)}") from error
-    return report.tables.get(table.name, []), BY_NAME[table.name].row
+        raise ValueError(f"{error}, {', '.join((*LISTS, *EVENTS))}") from error
 
 
 def as_frame(rows: Sequence[Any], row: type[Any]) -> pd.DataFrame:
-    """Rows of a dataclass as a DataFrame: nullable integers, categories, moments in ms from the first.
+    """Rows of a dataclass as a DataFrame: nullable integers, categories, times in ms, moments from the first.
 
     `frame.attrs["definitions"]` has the meaning and unit of each column, `attrs["origin_ns"]` what moments count from.
     """
     import pandas as pd
 
-    columns = {RENAMED.get(f.name, f.name): [getattr(one, f.name) for one in rows] for f in fields(row)}
-    made = pd.DataFrame(columns)
+    columns = {f.name: [getattr(one, f.name) for one in rows] for f in fields(row)}
     origin = min((v for name in MOMENTS for v in columns.get(name, []) if v is not None), default=0)
-    for old, new in MOMENTS.items():
-        if old in made:
-            made[old] = [None if v is None else (v - origin) / 1e6 for v in columns[old]]
-            made = made.rename(columns={old: new})
     types = typing.get_type_hints(row)
-    kinds: dict[str, ColumnType | None] = dict.fromkeys(MOMENTS.values(), "float64")
-    kinds.update((RENAMED.get(f.name, f.name), _kind(types[f.name])) for f in fields(row))
-    for name in made:
-        made[name] = _sound(made[name], kinds[str(name)])
+    made = pd.DataFrame({_shown(name): _values(name, values, origin) for name, values in columns.items()})
+    for name in columns:
+        kind: ColumnType | None = "float64" if name.endswith(NS) else _kind(types[name])
+        made[_shown(name)] = _sound(made[_shown(name)], kind)
+    units = {d.name: "ms" if d.name.endswith(NS) else d.unit for d in definitions(row)}
     made.attrs = {
-        "definitions": {RENAMED.get(d.name, d.name): f"{d.definition} ({d.unit})" if d.unit else d.definition
+        "definitions": {_shown(d.name): f"{d.definition} ({units[d.name]})" if units[d.name] else d.definition
                         for d in definitions(row)},
         "origin_ns": origin,
     }  # fmt: skip
     return made
+
+
+def _shown(name: str) -> str:
+    """What a frame calls a column."""
+    return f"{name.removesuffix(NS)}_ms" if name.endswith(NS) else RENAMED.get(name, name)
+
+
+def _values(name: str, values: list[Any], origin: int) -> list[Any]:
+    if not name.endswith(NS):
+        return values
+    base = origin if name in MOMENTS else 0
+    return [None if value is None else (value - base) / NS_PER_MS for value in values]
 
 
 def _kind(hint: Any) -> ColumnType | None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from traceanalyzer.analysis.groups.bounds import rated_share
-from traceanalyzer.analysis.groups.host_details import main_detail
+from traceanalyzer.analysis.groups.idle import main_detail
 from traceanalyzer.base.figures import digits
 from traceanalyzer.diagnosis.finding import BottleneckClass, Summary
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -180,10 +180,9 @@ def _reason(m: Measurements, part: str, shares: Shares, *, brief: bool = False) 
 
 
 def _whole(m: Measurements) -> str:
-    if not m.timed.steps.found:
-        return f"the {digits(m.step.step_ms)} ms recording"
     without = " (without the profiler)" if m.step.basis == "unprofiled" else ""
-    return f"each {digits(m.step.step_ms)} ms step{without}"
+    which = "each" if m.timed.steps.found else "the"
+    return f"{which} {digits(m.step.step_ms)} ms {m.timed.steps.unit}{without}"
 
 
 def _headline(m: Measurements, verdict: _Verdict, shares: Shares) -> str:

@@ -50,9 +50,7 @@ def _most_bytes(m: Measurements) -> str | None:
     most = int(moved.argmax())
     share = float(moved[most] / moved.sum()) if moved.sum() else 0.0
     return (
-        f"{share:.0%} of the bytes are moved by {m.linked.classes.names[most]} kernels"
-        if share >= NAMED_SHARE
-        else None
+        f"{share:.0%} of the memory traffic is {m.linked.classes.names[most]} kernels" if share >= NAMED_SHARE else None
     )
 
 
@@ -86,7 +84,7 @@ def _of_launch(m: Measurements) -> str | None:
     share = (top.gpu_idle_ms or 0.0) / idle if top is not None and idle else 0.0
     if top is None or share < NAMED_SHARE:
         return None
-    return f"{min(share, 1.0):.0%} of the GPU's idle time falls in {_phase(top.name, top.role)}"
+    return f"{min(share, 1.0):.0%} of the idle time is in {_phase(top.name, top.role)}"
 
 
 def _phase(name: str, role: str | None) -> str:
@@ -102,8 +100,9 @@ def _of_sync(m: Measurements) -> str | None:
     where = top.python or (f"{top.op.split(' > ')[0]}" if top.op else top.call)
     when = "" if top.phase is None else f" {top.phase}" if top.phase.startswith("between") else f" in {top.phase}"
     idle = sum(row.gpu_idle_ms for row in costly)
-    who = f"{top.calls:.4g} waits a step{when}, at {where}"
-    return f"{top.gpu_idle_ms / idle:.0%} of that idle time comes from {who}" if idle else None
+    who = f"{top.calls:.4g} waits {m.timed.steps.per}{when}, at {where}"
+    share = f"{top.gpu_idle_ms / idle:.0%}" if idle else None
+    return share and f"{'All' if share == '100%' else share} of that idle time: {who}"
 
 
 def _of_communication(m: Measurements) -> str | None:

@@ -21,7 +21,6 @@ from traceanalyzer.diagnosis.recommend import in_front, recommendations_of
 from traceanalyzer.diagnosis.rules import RULES
 from traceanalyzer.diagnosis.rules.device import GPU_BUSY
 from traceanalyzer.diagnosis.shares import step_shares
-from traceanalyzer.diagnosis.stepless import advice_without_steps, finding_without_steps
 from traceanalyzer.diagnosis.timing import timing_parts
 from traceanalyzer.trace import Bool
 
@@ -57,11 +56,8 @@ def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
     advice = recommendations_of(m, settled)
     summary = classify(m, [_worth_most(advice), _largest(m, settled)])
     findings = _findings(m, settled, summary.bottleneck)
-    if not m.timed.steps.found and not m.trace.only_step_times:
-        findings, advice = [finding_without_steps(f) for f in findings], [advice_without_steps(a) for a in advice]
     advice = [] if summary.bottleneck == "inconclusive" else in_front(advice, summary.bottleneck)
-    whole = "the step" if m.timed.steps.found else "the recording"
-    apart = other_kind(summary, step_shares(m), advice[0] if advice else None, whole)
+    apart = other_kind(summary, step_shares(m), advice[0] if advice else None, f"the {m.timed.steps.unit}")
     across = [f"{f.title}." for f in findings if f.id == "straggler"]
     headline = " ".join(text for text in (summary.headline, apart, *across) if text)
     return Diagnosis(replace(summary, headline=headline, culprit=culprit(m, summary.bottleneck)), findings, advice)

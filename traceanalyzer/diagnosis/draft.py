@@ -70,8 +70,9 @@ class Draft:
 
 def share(m: Measurements, value_ms: float, what: str, threshold: float | None = None) -> Evidence:
     """Evidence that something takes a share of the step that the report speaks of."""
-    of = "of the step without the profiler" if m.step.basis == "unprofiled" else "of the mean steady-state step"
-    of = of if m.timed.steps.found else "of the time from the first GPU work to the last"
+    unit = m.timed.steps.unit
+    recorded = "mean steady-state step" if m.timed.steps.found else unit
+    of = f"of the {unit} without the profiler" if m.step.basis == "unprofiled" else f"of the {recorded}"
     return Evidence(what, value_ms / m.step.step_ms if m.step.step_ms else None, "share", of, threshold)
 
 

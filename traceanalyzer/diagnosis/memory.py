@@ -110,10 +110,7 @@ _CAUSES = {
     "memory-kept-gradients": ("set-to-none", "Gradients stay allocated through the forward pass"),
     "memory-large-loss": ("chunked-loss", "The loss works on tensors as large as all logits at once"),
 }
-_PARTS = {
-    "memory-optimizer-temporaries": ("temporaries", "optimizer_state"),
-    "memory-kept-gradients": ("gradients",),
-}
+_PARTS = {"memory-optimizer-temporaries": ("temporaries", "optimizer_state"), "memory-kept-gradients": ("gradients",)}
 """What a finding lists by line. Of the loss, the line is in the prediction: others' activations are no evidence."""
 
 

@@ -24,13 +24,13 @@ def predictions(
 
     `speedups` are pairs of a regular expression and a factor: the device work that matching names stand for becomes
     that many times faster; `bucket_mb` are sizes of gradient buckets. Raises EmptyRecordingError where the recording
-    has no steps, launches or device work to replay.
+    has no launches or device work to replay.
     """
     m = measured(run, selection, knowledge).critical
     if m.replay is None:
         raise EmptyRecordingError(
-            f"{m.trace.path}: nothing to replay: it needs steps, API calls and device work; "
-            "record some steps with CPU and CUDA activities"
+            f"{m.trace.path}: nothing to replay: it needs API calls and the device work that they launch; "
+            "record CPU and CUDA activities"
         )
     more = [*(one.offer.scenario for one in advise(m)), *(faster(name, factor) for name, factor in speedups)]
     return m.replay.what_if([*more, *(buckets_of(size) for size in bucket_mb)])

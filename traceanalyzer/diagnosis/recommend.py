@@ -75,7 +75,8 @@ def _of_remedy(m: Measurements, advice: Advice, drafts: list[Draft]) -> Recommen
         return None
     basis = f"replayed without the profiler: {p.basis}"
     if offer.qualifier and p.step_ms is not None:
-        basis = f"{digits(p.step_ms)} ms for {offer.qualifier}; {basis}"
+        one = "a step" if m.timed.steps.found else "the recording"
+        basis = f"{digits(p.step_ms)} ms for {offer.qualifier.format(one)}; {basis}"
     if offer.single:
         return Recommendation(
             against.id, against.cls, action, p.step_ms, p.speedup, basis, remedy.id, p.low_ms, p.high_ms

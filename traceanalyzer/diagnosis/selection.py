@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from functools import cached_property
 
-from traceanalyzer.analysis.joined.knowledge import Knowledge
+from traceanalyzer.analysis.joined.linked import Knowledge
 from traceanalyzer.analysis.ranks.compare import RankComparison, compare_ranks
 from traceanalyzer.analysis.ranks.one_run import refuse_several_runs
 from traceanalyzer.base.errors import EmptyRecordingError

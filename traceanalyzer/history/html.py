@@ -93,7 +93,7 @@ def _line(series: MetricSeries) -> Chart:
     lines = [Box(at - 0.5 - wide, at - 0.5 + wide, 0.0, top, f"changed with run #{shown[at].run}") for at in changes]
     marks = Rects("change", "more", lines)
     by = Words([(at - 0.5, top, _change(shown, values, at, found)) for at in changes])
-    hints = [_hint(v, series.unit) for v in shown]
+    hints = [f"{_run(v.run, v.stored_at, v.tags)}: {figure(v.value, series.unit)}" for v in shown]
     dots = Dots("", "compute", [Dot(x, y, 4.0, hint) for x, y, hint in zip(places, values, hints, strict=True)])
     names = [f"#{v.run}" for v in shown]
     words = label(series.metric.replace(".", ", ").replace("_ms", ""), series.unit)
@@ -110,10 +110,6 @@ def _line(series: MetricSeries) -> Chart:
 def _ends(values: Sequence[float], top: float) -> tuple[float, float]:
     low = min([0.0, *values])
     return low, top * 1.05 if top > low else low + 1.0
-
-
-def _hint(value: MetricValue, unit: str) -> str:
-    return f"{_run(value.run, value.stored_at, value.tags)}: {figure(value.value, unit)}"
 
 
 def _change(shown: Sequence[MetricValue], values: Sequence[float], at: int, found: Sequence[Any]) -> str:

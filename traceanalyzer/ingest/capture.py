@@ -14,11 +14,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.base.files import note_read
-from traceanalyzer.ingest.amounts import batch_size, stated_amounts
-from traceanalyzer.ingest.beside import ENVIRONMENT, LIGHT, MEMORY, NVML, UNPROFILED
-from traceanalyzer.ingest.conditions import environment_conditions, measured_ceilings, sampled_conditions
-from traceanalyzer.ingest.loads import loads_of
-from traceanalyzer.ingest.side_files import json_lines, json_object
+from traceanalyzer.ingest.conditions import (
+    batch_size,
+    environment_conditions,
+    loads_of,
+    measured_ceilings,
+    sampled_conditions,
+    stated_amounts,
+)
+from traceanalyzer.ingest.side_files import ENVIRONMENT, LIGHT, MEMORY, NVML, UNPROFILED, json_lines, json_object
 from traceanalyzer.ingest.unprofiled import contradiction, light_of, stopwatch_of, unsettled
 from traceanalyzer.trace import StepAmounts
 

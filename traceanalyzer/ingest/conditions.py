@@ -1,14 +1,65 @@
-"""Under which conditions a capture was recorded, and which of them spoil its figures."""
+"""Under which conditions a capture was recorded, and which of them spoil its figures: what lies beside it of the
+program (model, optimizers, loaders) and of its host (samples of GPUs and CPUs).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
-from traceanalyzer.ingest.program import program_conditions
-from traceanalyzer.ingest.side_files import is_above_zero, is_number
-from traceanalyzer.trace import Ceilings, Condition
-from traceanalyzer.trace.variables import ALLOWED_VARIABLES
+from traceanalyzer.base.limits import limits
+from traceanalyzer.ingest.side_files import LARGEST, is_above_zero, is_number
+from traceanalyzer.trace import Ceilings, Condition, Load, StepAmounts
+from traceanalyzer.trace.circumstances import ALLOWED_VARIABLES
+
+SHOWN = 4
+"""Number formats, optimizers and loaders that are named."""
+
+
+def program_conditions(program: object) -> Iterator[Condition]:
+    """The conditions; what is missing or malformed is left out."""
+    if not isinstance(program, dict):
+        return
+    if isinstance(model := program.get("model"), dict):
+        yield from _model(model)
+    names = _texts(program.get("optimizers"))
+    if names:
+        yield Condition("optimizer", ", ".join(names))
+    loaders = program.get("loaders")
+    found = [one for one in loaders[:SHOWN] if isinstance(one, dict)] if isinstance(loaders, list) else []
+    for i, loader in enumerate(found):
+        yield from _loader(loader, "loader" if len(found) == 1 else f"loader {i}")
+
+
+def _model(model: Mapping[str, Any]) -> Iterator[Condition]:
+    if isinstance(name := model.get("name"), str):
+        yield Condition("model", name[: limits().text])
+    if is_number(count := model.get("parameters")) and count > 0:
+        yield Condition("parameters", f"{count:,.0f}")
+    if dtypes := _texts(model.get("dtypes")):
+        yield Condition("type of the parameters", ", ".join(dtypes))
+    if isinstance(training := model.get("training"), bool):
+        yield Condition("mode of the model", "train" if training else "eval")
+
+
+def _loader(loader: Mapping[str, Any], label: str) -> Iterator[Condition]:
+    for key, name in (
+        ("batch_size", "batch size"),
+        ("num_workers", "num_workers"),
+        ("prefetch_factor", "prefetch_factor"),
+    ):
+        if is_number(value := loader.get(key)) and value >= 0:
+            yield Condition(f"{label} {name}", f"{value:g}")
+    for name in ("pin_memory", "persistent_workers"):
+        if isinstance(value := loader.get(name), bool):
+            yield Condition(f"{label} {name}", "on" if value else "off")
+
+
+def _texts(value: object) -> list[str]:
+    listed = value[:SHOWN] if isinstance(value, list) else []
+    return [one[: limits().text] for one in listed if isinstance(one, str) and one]
+
 
 THROTTLED = "the GPU ran below its full clocks, so kernels took longer"
 CROWDED = "other work shared the GPU: times are not the program's own"
@@ -139,3 +190,61 @@ def _gpu(gpu: Mapping[str, Any]) -> Iterable[Condition]:
 
 def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+_OF_GPUS = (
+    ("gpu_utilization", "time with a kernel", "%", 1.0),
+    ("memory_utilization", "time with memory traffic", "%", 1.0),
+    ("memory_used_bytes", "memory used, by all processes", "GB", 1e-9),
+    ("power_w", "power", "W", 1.0),
+    ("sm_clock_mhz", "SM clock", "MHz", 1.0),
+)
+_OF_CPUS = (
+    ("host_cpu_share", "host: CPUs busy", "%", 100.0),
+    ("host_iowait_share", "host: CPUs idle while a disk is waited for", "%", 100.0),
+    ("program_cores", "host: CPUs used by the program and its workers", "cores", 1.0),
+)
+"""Key of a sample, what it is, its unit, and the factor to that."""
+
+
+def loads_of(samples: Sequence[Mapping[str, Any]]) -> tuple[Load, ...]:
+    """A row for each figure of each GPU, and of the CPUs; figures that are missing or malformed are left out."""
+    gpus = sorted({g for s in samples if isinstance(g := s.get("gpu"), int) and 0 <= g < MOST_GPUS})
+    rows = [
+        _load([s for s in samples if s.get("gpu") == gpu], key, f"GPU {int(gpu)}: {what}", unit, factor)
+        for gpu in gpus
+        for key, what, unit, factor in _OF_GPUS
+    ]
+    rows += [_load(samples, key, what, unit, factor) for key, what, unit, factor in _OF_CPUS]
+    return tuple(row for row in rows if row is not None)
+
+
+def _load(samples: Sequence[Mapping[str, Any]], key: str, what: str, unit: str, factor: float) -> Load | None:
+    values = [value * factor for s in samples if is_number(value := s.get(key)) and value >= 0]
+    if not values:
+        return None
+    return Load(what, unit, sum(values) / len(values), min(values), max(values), len(values))
+
+
+LARGEST_FLOPS = 1e24
+"""No step of one process needs more operations: a GPU takes years for it."""
+
+
+def stated_amounts(environment: Mapping[str, Any]) -> StepAmounts:
+    """`{"step": {"samples": 64, "tokens": 131072, "flops": 4.2e15}}`; what is missing or malformed stays None."""
+    stated = environment.get("step")
+    values = stated if isinstance(stated, dict) else {}
+    return StepAmounts(**{f.name: _amount(f.name, values.get(f.name)) for f in fields(StepAmounts)})
+
+
+def _amount(name: str, value: object) -> float | None:
+    if name == "flops" and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value) if LARGEST_FLOPS >= value > 0 else None
+    return float(value) if is_above_zero(value) else None
+
+
+def batch_size(environment: Mapping[str, Any]) -> int | None:
+    """`{"loader": {"batch_size": 64}}`: samples of a batch of the one loader that the collector saw."""
+    loader = environment.get("loader")
+    size = loader.get("batch_size") if isinstance(loader, dict) else None
+    return size if isinstance(size, int) and not isinstance(size, bool) and 0 < size <= LARGEST else None

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base.files import may_read
 from traceanalyzer.ingest.abilities import Abilities
 from traceanalyzer.ingest.foreign import what_it_is
 from traceanalyzer.ingest.stream import cannot_open, head_of
@@ -45,7 +46,7 @@ def formats(pattern: str | None = None) -> Iterator[Format]:
 def detect(path: Path, pattern: str | None = None) -> Format:
     """The format of a file, from its content. Raises UnreadableInputError (missing, empty, of no known kind)."""
     try:
-        size = path.stat().st_size
+        size = may_read(path).stat().st_size
     except OSError as error:
         raise cannot_open(path, error) from error
     if not size:

@@ -1,14 +1,34 @@
-"""Folders that are named as recordings: what lies in them, and what lies deeper."""
+"""Folders that are named as recordings, and several recordings read at the same time: by this process and by others,
+each file by one of them, the largest first.
+
+A process takes the next file when it is free, so no more than `jobs` are being read at any moment, and no more than
+there is memory for. What another process cannot read (a damaged file), or was reading when it died, is read by this
+one: traces and errors are those of reading one file after the other.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
+from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.base.files import may_read, note_read
+from traceanalyzer.base.parallel import LEAST_BYTES
+from traceanalyzer.base.parallel.children import Child, Numbers, children, shared_numbers
+from traceanalyzer.base.parallel.memory import free_bytes, most_at_once
+from traceanalyzer.base.reading import reading, reading_as
+from traceanalyzer.ingest.cache.models import kept_traces
 from traceanalyzer.ingest.capture import is_neighbour
 from traceanalyzer.ingest.detect import is_recording
+from traceanalyzer.ingest.foreign import SQLITE_MAGIC
+from traceanalyzer.ingest.stream import text_bytes
+from traceanalyzer.trace import Trace
 
 DEEPEST = 6
 """TensorBoard keeps its traces three folders down (`RUN/plugins/profile/TIME`)."""
@@ -48,3 +68,101 @@ def _with_recordings(folder: Path) -> Iterator[Path]:
         candidates = (where / name for name in sorted(files)[:MOST_PROBED])
         if where != folder and any(file.is_file() and is_recording(file) for file in candidates):
             yield where
+
+
+Outcome: TypeAlias = list[Trace] | TraceAnalyzerError
+Read: TypeAlias = Callable[[Path, Callable[[float], None] | None], list[Trace]]
+
+_STARTED_BYTES = 60 * 10**6
+"""An interpreter with numpy and the readers."""
+
+
+class Share(NamedTuple):
+    """What is taken besides, of the file's bytes, decompressed."""
+
+    text: float
+    export: float
+    """Of Nsight Systems."""
+
+
+READ = Share(0.6, 2.0)
+"""While it is read. Measured: 0.35 of a trace of 155 MB, 1.4 to 1.9 of exports."""
+ANALYZED = Share(1.0, 8.0)
+"""From start to exit. Measured: 0.7 to 0.8 of traces, 3.6 to 7.6 of exports."""
+
+
+def read_files(
+    sizes: dict[Path, int], read: Read, progress: Callable[[int, int], None] | None, *, alone: bool = False
+) -> list[Outcome]:
+    """The traces of each file, or why it cannot be read, in the order of the files, given with their sizes. `read`
+    reads one; `progress` is called with the bytes done and the bytes of all; `alone`: without help."""
+    found = _kept(sizes)
+    todo = sorted(sizes.keys() - found.keys(), key=lambda path: (-sizes[path], str(path)))
+    total = sum(sizes.values())
+
+    def read_here(path: Path) -> None:
+        left = sum(sizes[other] for other in todo[todo.index(path) :])  # those before it are taken for read
+
+        def done(share: float) -> None:
+            if progress is not None:
+                progress(total - left + int(share * sizes[path]), total)
+
+        found[path] = _outcome(path, read, done)
+
+    readers = 1 if alone else readers_of(todo)
+    with reading_as(jobs=max(reading().jobs // readers, 1)), shared_numbers(len(todo)) as numbers:
+        with children(partial(_read_apart, todo, numbers, read), readers - 1) as helpers:
+            for number in numbers:
+                read_here(todo[number])
+            found |= _of_helpers(helpers, todo)
+        for path in todo:
+            if path not in found:
+                read_here(path)
+    if progress is not None:
+        progress(total, total)
+    return [found[path] for path in sizes]
+
+
+def _kept(paths: Iterable[Path]) -> dict[Path, Outcome]:
+    """The files of which there is a kept model: nobody needs help with these."""
+    every = list(paths)
+    return {path: traces for path in every if len(every) > 1 and (traces := kept_traces(path)) is not None}
+
+
+def _outcome(path: Path, read: Read, progress: Callable[[float], None] | None) -> Outcome:
+    try:
+        return read(path, progress)
+    except TraceAnalyzerError as error:
+        return error
+
+
+def _read_apart(todo: Sequence[Path], numbers: Numbers, read: Read) -> Iterator[tuple[int, list[Trace]]]:
+    """In another process: the files that this one is free for, by number."""
+    for number in numbers:
+        with suppress(TraceAnalyzerError):  # it is read again, for the error
+            yield number, read(todo[number], None)
+
+
+def _of_helpers(helpers: list[Child[tuple[int, list[Trace]]]], todo: Sequence[Path]) -> dict[Path, Outcome]:
+    return {note_read(todo[number]): traces for helper in helpers for number, traces in helper.values()}
+
+
+def readers_of(paths: Iterable[Path]) -> int:
+    """How many processes read these files, this one included: each has enough to read to be worth its start, and there
+    is memory for all of them."""
+    if reading().jobs < 2 or not sys.executable:
+        return 1
+    files = list(paths)
+    texts = list(map(text_bytes, files))
+    worth = max(min(reading().jobs, len(files), sum(texts) // LEAST_BYTES), 1)
+    return worth if worth == 1 else min(worth, most_at_once(map(needed_bytes, files, texts), free_bytes()))
+
+
+def needed_bytes(path: Path, text: int, share: Share = READ) -> int:
+    """The memory that a process needs for a file of so many bytes of text."""
+    try:
+        with may_read(path).open("rb") as file:
+            is_export = file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
+    except (OSError, UnreadableInputError):
+        return 0
+    return _STARTED_BYTES + int((share.export if is_export else share.text) * text)

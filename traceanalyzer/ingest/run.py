@@ -13,8 +13,7 @@ from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.ingest.cache.models import read_once
 from traceanalyzer.ingest.capture import join
 from traceanalyzer.ingest.detect import detect
-from traceanalyzer.ingest.folders import nothing_in, recordings_in
-from traceanalyzer.ingest.several import read_files
+from traceanalyzer.ingest.folders import nothing_in, read_files, recordings_in
 from traceanalyzer.ingest.stream import cannot_open
 from traceanalyzer.trace import Failure, Run, Trace
 
@@ -27,10 +26,7 @@ _WITHOUT_RANKS = ("nsys", "rocpd", "rocprofv3", "rocprofv3_csv", "rpd", "unitrac
 
 
 def load(
-    paths: Sequence[str | Path],
-    *,
-    progress: Callable[[int, int], None] | None = None,
-    pattern: str | None = None,
+    paths: Sequence[str | Path], *, progress: Callable[[int, int], None] | None = None, pattern: str | None = None
 ) -> Run:
     """Read every recording in the paths (files, or folders of them) as one run, ordered by rank.
 
@@ -46,7 +42,7 @@ def load(
     for path, found in zip(files, outcomes, strict=True):
         if isinstance(found, TraceAnalyzerError):
             errors.append(found)
-            failures.append(Failure(str(path), _one_line(found)))
+            failures.append(Failure(str(path), " ".join(str(found).split())))
         else:
             traces += [_ranked(trace, path) for trace in found] if len(files) > 1 and len(found) == 1 else found
     if not traces:
@@ -139,7 +135,3 @@ def _nothing_read(
         return errors[0]
     more = f" (and {len(failures) - 1} more inputs that cannot be read)" if len(failures) > 1 else ""
     return UnreadableInputError(failures[0].message + more)
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())

@@ -11,6 +11,18 @@ import msgspec
 from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.base.files import read_whole
 
+ENVIRONMENT = "environment.json"
+LIGHT, UNPROFILED, NVML, MEMORY = "light", "unprofiled", "nvml", "memory"
+"""The first words of names such as `nvml.rank0.jsonl`."""
+COMPILED = "compile"
+"""The folder of the logs of torch.compile."""
+
+
+def may_be_beside(name: str) -> bool:
+    """Whether a file of that name may be read with a recording in the same folder."""
+    return name == ENVIRONMENT or name.startswith(tuple(f"{stem}." for stem in (LIGHT, UNPROFILED, NVML, MEMORY)))
+
+
 LARGEST = 1e15
 """No figure of a side file (MHz, GB/s, TFLOP/s, ms, samples) is larger."""
 LEAST = 1e-9

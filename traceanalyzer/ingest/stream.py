@@ -12,7 +12,7 @@ from typing import BinaryIO, cast
 from isal import igzip, igzip_lib
 
 from traceanalyzer.base.errors import UnreadableInputError
-from traceanalyzer.base.files import note_read
+from traceanalyzer.base.files import may_read, note_read
 from traceanalyzer.base.limits import MIB, limits
 from traceanalyzer.ingest.foreign import GZIP_MAGIC as GZIP_MAGIC
 from traceanalyzer.ingest.foreign import is_address
@@ -123,7 +123,7 @@ def open_stream(
     `probing`: only to see what it is, which does not make it a file that was read.
     """
     try:
-        source = path.open("rb") if probing else note_read(path).open("rb")
+        source = (may_read if probing else note_read)(path).open("rb")
     except OSError as error:
         raise cannot_open(path, error) from error
     with source:
@@ -151,13 +151,13 @@ def lines_of(stream: ByteStream) -> Iterator[bytes]:
 def text_bytes(path: Path) -> int:
     """The bytes of a file once decompressed, as far as it tells without being read; 0 where it cannot be opened."""
     try:
-        with path.open("rb") as source:
+        with may_read(path).open("rb") as source:
             size = path.stat().st_size
             if source.read(len(GZIP_MAGIC)) != GZIP_MAGIC or size < _LENGTH_BYTES:
                 return size
             source.seek(size - _LENGTH_BYTES)
             text = int.from_bytes(source.read(_LENGTH_BYTES), "little")
-    except OSError:
+    except (OSError, UnreadableInputError):
         return 0
     if size * _MOST_RATIO < _WRAPS_AT:
         return text

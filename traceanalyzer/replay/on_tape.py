@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, measure
-from traceanalyzer.analysis.algebra.lookup import at, one_of
-from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.algebra.lookup import at, one_of, texts_where
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.base.figures import NS_PER_S

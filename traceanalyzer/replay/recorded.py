@@ -8,8 +8,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.blocks import scatter
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, contains, intersect, join, measure, union
-from traceanalyzer.analysis.algebra.lookup import look_up
-from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.algebra.lookup import look_up, texts_where
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.causes.reads import read_ranges
 from traceanalyzer.analysis.causes.start import waited_for

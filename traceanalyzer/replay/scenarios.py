@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -9,24 +11,20 @@ import numpy as np
 
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.replay.changes.capture import GRAPH_GAP_NS
 from traceanalyzer.replay.changes.communication.buckets import MB, BucketSize, rebucketed
 from traceanalyzer.replay.changes.edits import Change, parametric, with_dispatch, without, without_reads
-from traceanalyzer.replay.changes.fusion import (
-    ELEMENTWISE,
-    LEAST_KERNEL_NS,
-    Reading,
-    elementwise_fused,
-    fusing,
-)
+from traceanalyzer.replay.changes.fusion import ELEMENTWISE, LEAST_KERNEL_NS, Reading, elementwise_fused, fusing
+from traceanalyzer.replay.changes.kernels import in_graph
 from traceanalyzer.replay.changes.optimizer import optimizer_by_lists, optimizer_fused
-from traceanalyzer.replay.hiding import Chosen
+from traceanalyzer.replay.limits import GAIN_SPREAD, OF_KERNELS, Chosen
 from traceanalyzer.replay.on_tape import events_of
 from traceanalyzer.replay.patterns.named import ops_named
-from traceanalyzer.replay.spreads import GAIN_SPREAD, OF_KERNELS
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.together import apart
 from traceanalyzer.trace import Bool
+
+LEAST_SPEEDUP = 1e-3
+"""Work that takes longer than a thousand times its own is no question about this step."""
 
 
 def lower_median(times: Sequence[float]) -> float:
@@ -57,6 +55,8 @@ class Scenario:
     """The scenarios that it combines."""
     spread: float = GAIN_SPREAD
     """Share of what it gains by which its prediction may be off."""
+    least: float = 0.0
+    """Share of the step that is left whatever the change gains."""
 
 
 def no_host_syncs(tape: Tape) -> Tape:
@@ -70,7 +70,7 @@ def launches_free(tape: Tape) -> Tape:
         with_dispatch(tape, np.zeros_like(tape.dispatch)),
         tail=tape.tail._replace(dispatch=0),
         latency=np.zeros_like(tape.latency),
-        gap=np.minimum(tape.gap, GRAPH_GAP_NS),
+        gap=in_graph(tape.gap),
     )
 
 
@@ -120,8 +120,20 @@ def at_roofline(tape: Tape) -> Tape | None:
     return replace(tape, duration=np.where(known, np.minimum(tape.duration, reached), tape.duration).astype(np.int64))
 
 
+def check_speedup(pattern: str, factor: float) -> None:
+    """Raises ValueError where it is no question about a step."""
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+    if not pattern or not LEAST_SPEEDUP <= factor < math.inf:
+        raise ValueError(f"{pattern}={factor:g} is not REGEX=N with a finite N of at least {LEAST_SPEEDUP:g}")
+
+
 def faster(pattern: str, factor: float) -> Scenario:
-    """The device work that a name (regular expression, see `ops_named`) stands for takes 1/factor of its time."""
+    """The device work that a name (regular expression, see `ops_named`) stands for takes 1/factor of its time. Raises
+    ValueError."""
+    check_speedup(pattern, factor)
 
     def change(tape: Tape) -> Tape | None:
         chosen = ops_named(tape.source.linked, pattern)[tape.row]
@@ -178,7 +190,7 @@ LAUNCHES_FREE = Scenario(
 )
 NO_HOST_SYNCS_LAUNCHES_FREE = replace(
     combined(NO_HOST_SYNCS, LAUNCHES_FREE),
-    basis="no waits, and dispatch and launches cost nothing: the step in a CUDA graph",
+    basis="no waits, and dispatch and launches cost nothing: a CUDA graph",
 )
 FUSED_ELEMENTWISE = Scenario(
     "fused_elementwise",
@@ -207,14 +219,14 @@ NO_HOST_WORK = Scenario("no_host_work", no_host_work, "no host work between laun
 COPIES_HIDDEN = Scenario(
     "copies_hidden",
     copies_hidden,
-    "copies run beside the rest of the step and block nobody: the step takes the longer of its copies and the rest",
+    "copies run beside the rest and block nobody: the whole takes the longer of its copies and the rest",
     hides=all_copies,
 )
 COMMUNICATION_FREE = Scenario(
     "communication_free", communication_free, "collectives are free, and no rank waits for another"
 )
 COMMUNICATION_OVERLAPPED = Scenario(
-    "communication_overlapped", communication_overlapped, "collectives run beside the compute as far as the step lasts"
+    "communication_overlapped", communication_overlapped, "collectives run beside the compute as far as that lasts"
 )
 
 

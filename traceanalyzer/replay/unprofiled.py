@@ -14,7 +14,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, complement, measure, subtract, union
 from traceanalyzer.analysis.causes.gaps import REFILL_LAUNCHES, IdleCause, could_be_ahead, keeps_waiting
-from traceanalyzer.analysis.tables.step_metrics import Budget, Idle
+from traceanalyzer.analysis.tables.budget import Budget, Idle
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
 from traceanalyzer.base.figures import ms
 from traceanalyzer.replay.replayed_path import HostClock
@@ -145,6 +145,7 @@ def _charged(tape: Tape, times: Pass, gaps: IntervalSet, device: int) -> Causes:
     late = launched > gaps.start
     waits_for_others = recorded == IdleCause.COMMUNICATION
     brief = gaps.end - gaps.start < QUEUED_LATENCY_NS
+    dispatched = (late | brief) & ~((next_op >= 0) & _waited_for_unknown(tape)[next_op])
     by_cause: dict[IdleCause, F64] = {cause: np.zeros(len(gaps.start)) for cause in IdleCause}
     by_cause[IdleCause.INPUT] = spent["loading"]
     by_cause[IdleCause.COMMUNICATION] = np.where(waits_for_others, spent["work"], 0.0)
@@ -152,10 +153,10 @@ def _charged(tape: Tape, times: Pass, gaps: IntervalSet, device: int) -> Causes:
     after_wait = recorded == IdleCause.SYNC
     if tape.source.timed.memo(keeps_waiting) or tape.source.timed.memo(could_be_ahead):
         after_wait |= (next_op >= 0) & _after_wait(tape, times)[next_op]
-    slow = spent["rest"] + np.where(late | brief, left, 0.0)
+    slow = spent["rest"] + np.where(dispatched, left, 0.0)
     by_cause[IdleCause.SYNC] = spent["reading"] + np.where(after_wait, slow, 0.0)
     by_cause[IdleCause.LAUNCH] = np.where(after_wait, 0.0, slow)
-    queued = np.where(late | brief, 0.0, left)
+    queued = np.where(dispatched, 0.0, left)
     for cause in IdleCause:
         by_cause[cause] += np.where(recorded == cause, queued, 0.0)
     return {cause: ms(times_ns.sum() / tape.steps) for cause, times_ns in by_cause.items()}
@@ -168,6 +169,13 @@ def _after_wait(tape: Tape, times: Pass) -> Bool:
     last = np.append(held, -1)[position]
     launched = np.arange(len(tape.event)) - np.searchsorted(tape.event, last, side="right")
     return (position >= 0) & (launched < REFILL_LAUNCHES)
+
+
+def _waited_for_unknown(tape: Tape) -> Bool:
+    """Which ops ended a gap in the recording although they had been launched: they waited for what is not in it."""
+    gaps, result = tape.source.causes.gaps, np.zeros(len(tape.source.trace.device_ops) + 1, bool)
+    result[gaps.next_op] = (gaps.cause == IdleCause.OTHER) & (gaps.queued == 1)
+    return result[tape.row]
 
 
 def _recorded_cause(tape: Tape) -> I64:

@@ -17,12 +17,10 @@ from traceanalyzer.analysis.tables.timing import UnprofiledTime
 from traceanalyzer.base.figures import NS_PER_MS, metric
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.replay.changes.edits import Change
-from traceanalyzer.replay.gpu_clock import LIMITED_DUTY, PESSIMISTIC_DUTY, duties, slowed
-from traceanalyzer.replay.hiding import least_times_ns
 from traceanalyzer.replay.host_speed import step_ms, without_profiler
+from traceanalyzer.replay.limits import GAIN_SPREAD, LIMITED_DUTY, PESSIMISTIC_DUTY, duties, least_times_ns, slowed
 from traceanalyzer.replay.scenarios import COMBINED, SCENARIOS, Scenario, combined
 from traceanalyzer.replay.simulate import step_times_ns
-from traceanalyzer.replay.spreads import GAIN_SPREAD
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.together import make_tapes
 from traceanalyzer.replay.typical_steps import hiccups, typical_steps
@@ -40,6 +38,9 @@ about nine in ten stopwatch medians are in their ranges (docs/accuracy.md)."""
 LEAST_OF_STEP = 0.25
 """No prediction is so far off that the step is shorter than this share of it for what a scenario leaves out."""
 
+MOST_SPEEDUP = 100.0
+"""What would leave less of the step than this is the step itself: there is nothing to predict."""
+NOTHING_ELSE = "hardly anything of the step would be left: it is nothing but what this removes"
 LONGEST_MS = 86.4e6
 """A step of more than a day is damage, and a replay of several would leave 64 bits."""
 COMBINED_GAIN = 0.01
@@ -259,6 +260,8 @@ class Replay:
         step = self.step_under_ms(scenario)
         if step is None:
             return Prediction(scenario.id, None, None, None, None, scenario.missing)
+        if self.base_ms > MOST_SPEEDUP * step:
+            return Prediction(scenario.id, None, None, None, None, NOTHING_ELSE)
         low = self._step_ms(scenario, scenario.optimistic, self.fast_host, ALWAYS) or step
         high = self._step_ms(scenario, scenario.pessimistic, self.slow_host, PESSIMISTIC_DUTY) or step
         spread = math.hypot(SCENARIO_SPREAD * step, scenario.spread * (self.base_ms - step))
@@ -267,7 +270,7 @@ class Replay:
         return Prediction(
             id=scenario.id,
             step_ms=step,
-            low_ms=max(step - math.hypot(max(step - low, 0.0), spread), 0.0),
+            low_ms=max(step - math.hypot(max(step - low, 0.0), spread), min(step, self.base_ms * scenario.least)),
             high_ms=high if scenario.may_cost else min(high, self.range_ms[1]),
             speedup=self.base_ms / step if step else 1.0,
             basis=scenario.basis,

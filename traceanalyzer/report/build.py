@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from traceanalyzer.diagnosis.selection import Knowledge, Measured, Selection
     from traceanalyzer.trace import Run, Trace
 
-NOT_KNOWN = "The step without the profiler, which slows the host, is not known"
+NOT_KNOWN = "The {} without the profiler, which slows the host, is not known"
 
 
 NOTED_MISSING = 0.001
@@ -195,14 +195,13 @@ def _notes(run: Run, m: Measurements) -> list[str]:
     notes = [f"{failure.path} could not be read: {failure.message}" for failure in run.failures]
     if m.profiled is not None:
         return [*notes, *profiled_notes(m.profiled)]
-    if not steps.found:
-        notes.append("No steps were found: every figure is for the time from the first GPU work to the last.")
     notes += recording_notes(m)
     if steps.warmup:
         notes.append(f"{steps.warmup} slow leading step{'s' * (steps.warmup > 1)} left out as warm-up.")
     if steps.incomplete:
         notes.append(
-            f"The recording is cut off: its last {steps.incomplete} step(s) miss device work and are left out."
+            f"The recording is cut off: {steps.incomplete} step{'s' * (steps.incomplete > 1)} at its ends miss"
+            f"{'es' * (steps.incomplete == 1)} GPU work and {'are' if steps.incomplete > 1 else 'is'} left out."
         )
     if m.program is not None and m.program.skipped_optimizer_steps:
         notes.append(
@@ -231,8 +230,7 @@ def _notes(run: Run, m: Measurements) -> list[str]:
 def _unprofiled_notes(m: Measurements) -> Iterator[str]:
     """Where the step without the profiler comes from, or why it is not known."""
     replay, known, said = m.replay, m.unprofiled, m.said_unprofiled
-    stopwatch = m.trace.stopwatch
-    fed = m.trace.fed_by_workers
+    stopwatch, fed = m.trace.stopwatch, m.trace.fed_by_workers
     against = contradiction(stopwatch, m.trace.light, fed=fed) if stopwatch is not None else None
     if against is not None:
         yield against
@@ -250,20 +248,21 @@ def _unprofiled_notes(m: Measurements) -> Iterator[str]:
     if replay is not None and not replay.faithful:
         yield "The replay of the unchanged recording is off by more than a tenth: nothing is predicted from it."
     if known is None:
-        yield f"{NOT_KNOWN}: {_why_not_known(m)}. Summary and findings speak of the recorded step."
+        unit = m.timed.steps.unit
+        why = f"{NOT_KNOWN.format(unit)}: {_why_not_known(m)}"
+        yield f"{why}. Summary and findings speak of the recorded {unit}."
     elif known.source == "estimated":
+        takes, unit = IN_HEADER[0 if m.timed.steps.found else -1], m.timed.steps.unit
         yield (
-            f"{IN_HEADER[0]} about {digits(known.step_time_ms)} ms ({digits(known.low_ms)} to "
+            f"{takes} about {digits(known.step_time_ms)} ms ({digits(known.low_ms)} to "
             f"{digits(known.high_ms)}): the recording replayed with the profiler's usual cost taken out. Verdict and "
-            "predictions are for that step, tables for the recorded one."
+            f"predictions are for that {unit}, tables for the recorded one."
         )
     else:
         yield f"{IN_HEADER[1]}; all else is without the profiler."
 
 
 def _why_not_known(m: Measurements) -> str:
-    if not m.timed.steps.found:
-        return "no steps were found"
     if m.timed.device is None:
         return "there is no GPU work"
     return "launches were not recorded" if m.replay is None else "it was not timed, and the replay is too far off"

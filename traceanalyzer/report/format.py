@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from traceanalyzer.base.cut import ELLIPSIS
+from traceanalyzer.base.figures import ELLIPSIS
 from traceanalyzer.base.frozen import dataclass
 
 NOT_AVAILABLE = "n/a"

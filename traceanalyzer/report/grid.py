@@ -18,6 +18,7 @@ from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.report.format import (
     NOT_AVAILABLE,
     Scale,
+    figure,
     label,
     measured,
     number,
@@ -208,8 +209,14 @@ def _column(f: dataclasses.Field[Any], values: list[Any], scales: dict[str, Scal
     if not numeric or f.name in IDENTIFIERS:
         return Column(f.name, label(f.name), "", not numeric, _each(partial(_cell, f.name), values))
     scale = scales[unit]
-    cells = _each(lambda v: number(scaled(v, scale)) if measured(v) else _cell(f.name, v), values)
+    cells = _each(lambda v: _figure(v, unit, scale) if measured(v) else _cell(f.name, v), values)
     return Column(f.name, label(f.name, unit), scale.label, False, cells)
+
+
+def _figure(value: float, unit: str, scale: Scale) -> str:
+    """A figure in the column's unit; one that is too small for it in its own."""
+    shown = number(scaled(value, scale))
+    return figure(value, unit) if shown.lstrip("-").startswith("<") and recorded_scale(unit) != scale else shown
 
 
 def _each(cell: Callable[[Any], str], values: Sequence[Any]) -> list[str]:

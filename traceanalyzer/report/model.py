@@ -14,14 +14,12 @@ from traceanalyzer.analysis.groups.step_times import Latency
 from traceanalyzer.analysis.memory.stats import MemoryStats
 from traceanalyzer.analysis.phases.roles import PhaseTimes
 from traceanalyzer.analysis.phases.training import ProgramStats
+from traceanalyzer.analysis.tables.budget import Budget, Idle, StepTime, Unprofiled
 from traceanalyzer.analysis.tables.collectives import CommunicationTime
-from traceanalyzer.analysis.tables.counter_rows import GpuCounters
-from traceanalyzer.analysis.tables.devices import DeviceTotals
-from traceanalyzer.analysis.tables.host import HostStats
-from traceanalyzer.analysis.tables.launches import LaunchStats
+from traceanalyzer.analysis.tables.devices import DeviceTotals, GpuCounters
+from traceanalyzer.analysis.tables.launches import HostStats, LaunchStats
 from traceanalyzer.analysis.tables.path_rows import PathTime
-from traceanalyzer.analysis.tables.roofline_step import RooflineStep
-from traceanalyzer.analysis.tables.step_metrics import Budget, Idle, StepTime, Unprofiled
+from traceanalyzer.analysis.tables.roofline_rows import RooflineStep
 from traceanalyzer.analysis.tables.step_parts import StepPart
 from traceanalyzer.analysis.tables.throughput import Throughput, Utilisation
 from traceanalyzer.analysis.tables.timing import TimingStats
@@ -30,11 +28,7 @@ from traceanalyzer.analysis.time.regularity import Regularity
 from traceanalyzer.analysis.time.repeats import Repeats
 from traceanalyzer.base.figures import metric
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.diagnosis.finding import (
-    Finding,
-    Recommendation,
-    Summary,
-)
+from traceanalyzer.diagnosis.finding import Finding, Recommendation, Summary
 
 TOP_ROWS = 30
 """Rows of the long tables (kernels, operators, gaps, ...) that go into a report; the commands give all."""
@@ -122,9 +116,7 @@ class Metrics:
     launches: LaunchStats | None = metric("launching of device work; null where API calls were not recorded")
     host: HostStats | None = metric("the host threads that feed the device; null where they were not recorded")
     critical_path: PathTime | None = metric(
-        "the chain of causes that is as long as the step, by kind; null without device work",
-        default=None,
-        kw_only=True,
+        "the chain of causes that is as long as the step, by kind; null without device work", default=None, kw_only=True
     )
     unprofiled_critical_path: PathTime | None = metric(
         "the same of the step replayed without the profiler, which slows the host; null where that cannot be told",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from traceanalyzer.analysis.tables.step_metrics import Budget, Idle, StepTime
+from traceanalyzer.analysis.tables.budget import Budget, Idle, StepTime
 from traceanalyzer.base.figures import definitions
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.finding import Evidence, Finding, Recommendation
@@ -32,7 +32,12 @@ LONGEST_NAME = 40
 """Characters of GPUs' names on the first screen."""
 CLEAR, LIKELY = 0.75, 0.5
 """From here on a verdict is clear, likely; below it is a close call."""
-IN_HEADER = ("Without the profiler a step takes", "Tables show the recorded step", "Profiling slowed the step")
+IN_HEADER = (
+    "Without the profiler a step takes",
+    "Tables show the recorded step",
+    "Profiling slowed the step",
+    "Without the profiler the recording takes",
+)
 """How notes begin that the first line of the first screen makes superfluous: it has both step times."""
 STEP_GROUPS = {
     "throughput": "Throughput",
@@ -109,11 +114,11 @@ def step_times(report: Report) -> str:
         total = recorded_ms(report)
         return "no steps" if total is None else f"no steps in {figure(total, 'ms')} of recording"
     if plainly is None:
-        return f"step {figure(time.mean, 'ms')} as recorded"
+        return f"{whole(report)} {figure(time.mean, 'ms')}{' as recorded' * (whole(report) == 'step')}"
     about = "about " if report.metrics.unprofiled_source == "estimated" else ""
     alike = figure(plainly, "ms") == figure(time.mean, "ms")
     profiled = " with and without" if alike else f", {figure(time.mean, 'ms')} with"
-    return f"step {about}{figure(plainly, 'ms')}{profiled} the profiler"
+    return f"{whole(report)} {about}{figure(plainly, 'ms')}{profiled} the profiler"
 
 
 def hardware(report: Report) -> str:
@@ -121,7 +126,7 @@ def hardware(report: Report) -> str:
     known = [d.name for i in report.inputs for d in i.devices]
     used = [d.name for d in report.devices] or known
     names, count = sorted({plain(name) for name in used if name}), len(used)
-    steps = report.metrics.step_time_ms
+    steps = report.metrics.step_time_ms if whole(report) == "step" else None
     named = shorten(", ".join(name.removeprefix("NVIDIA ").removeprefix("AMD ") for name in names), LONGEST_NAME)
     what = f"{count} x {named}" if count > 1 and names else named
     return ", ".join(part for part in (what, f"{steps.count} step{'s' * (steps.count != 1)}" if steps else "") if part)
@@ -160,7 +165,10 @@ def step_sentence(report: Report) -> str:
         if total is None:
             return "n/a: no steps and no GPU work in the recording"
         return f"no steps found; figures are for the whole recording of {figure(total, 'ms')}"
-    text = f"{figure(time.mean, 'ms')} mean of {figure(time.count)} steps"
+    marked = whole(report) == "step"
+    text = f"{figure(time.mean, 'ms')} " + (
+        f"mean of {figure(time.count)} steps" if marked else "of recording, no steps"
+    )
     if time.count > 1:
         high = f" p95 {figure(time.p95, 'ms')}," if time.count >= STEPS_FOR_P95 else ""
         text += f" (median {figure(time.median, 'ms')},{high} std {figure(time.std, 'ms')})"
@@ -235,8 +243,8 @@ def headroom(report: Report, finding: Finding) -> str:
 def no_advice(report: Report) -> str:
     """Why nothing is recommended."""
     if report.findings and report.summary.bottleneck == "inconclusive":
-        return "No recommendation: the bottleneck is inconclusive. traceanalyzer explain ID says what findings ask for."
-    return "No recommendation: it needs a finding with evidence for its cause."
+        return "No recommendation: not enough data. Next: traceanalyzer collect torch -- python train.py"
+    return "No recommendation: nothing in this recording shows what would help. To go on: traceanalyzer kernels PATH"
 
 
 def without_gain(report: Report) -> str | None:
@@ -264,7 +272,9 @@ def prediction(report: Report, advice: Recommendation) -> str:
     if advice.predicted_step_ms is None:
         return advice.basis.partition("; ")[0] if advice.basis[:1].isdigit() else "gain unknown"
     likely = (advice.predicted_step_ms, advice.low_ms, advice.high_ms)
-    return _arrow(report, likely, "per step", advice.predicted_speedup)
+    return _arrow(
+        report, likely, "per step" if whole(report) == "step" else "for the recording", advice.predicted_speedup
+    )
 
 
 def _arrow(report: Report, likely: tuple[float, float | None, float | None], what: str, speedup: float | None) -> str:
@@ -275,7 +285,8 @@ def _arrow(report: Report, likely: tuple[float, float | None, float | None], wha
     arrow = " → ".join(number(scaled(ms, scale)) for ms in (before, after))
     known = [number(scaled(ms, scale)) for ms in ends if ms is not None]
     between = f" ({' to '.join(known)})" if len(known) == len(ends) else ""
-    faster = f", {figure(speedup, 'x')}" if speedup is not None else ""
+    limit = "up to " * bool(ends and ends[0] is not None and ends[0] >= after and after < before)
+    faster = f", {limit}{figure(speedup, 'x')}" if speedup is not None else ""
     return f"{arrow} {scale.label}{between} {what}{faster}"
 
 
@@ -349,7 +360,6 @@ def damage(item: Input) -> str:
     """What the reader met in an input, in a sentence."""
     health = item.health
     counts = {
-        "left out on purpose": health.skipped,
         "repaired": health.repaired,
         "lost": health.lost,
         "clipped": health.clipped,

@@ -6,12 +6,14 @@ import csv
 import dataclasses
 import functools
 import io
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Any
 
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.report.document import Document, Line, Row, Section, Table
+from traceanalyzer.report.format import plain
 from traceanalyzer.report.json import RENAMED, dump, plain_columns
 
 
@@ -94,6 +96,8 @@ class Rows(Result):
     shown: Sequence[Row] | None = None
     remarks: Sequence[str] = field(default_factory=tuple)
     """Sentences below the table, for people."""
+    heads: Sequence[str] = field(default_factory=tuple)
+    """Sentences above it, for people."""
     columns: Sequence[str] | None = None
     """The columns that people are shown, in order; None: as many as there is room for."""
     totals: Rows | None = None
@@ -107,7 +111,8 @@ class Rows(Result):
         """The table with its remarks, and what sums it up."""
         people = self.rows if self.shown is None else self.shown
         table = Table(people, chosen=self.columns, remarks=self.remarks, defined=True)
-        sections = [Section(self.title, [table if self.rows else Line(self.none)], is_minor=True)]
+        blocks = [*map(Line, self.heads), table] if self.rows else [Line(self.none)]
+        sections = [Section(self.title, blocks, is_minor=True)]
         if self.rows and self.totals and self.totals.rows:
             sections += self.totals.document.sections
         return Document(self.title, sections)
@@ -141,8 +146,13 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 (https://owasp.org/www-community/attacks/CSV_Injection)."""
 
 
+_CONTROL = re.compile(r"[^\n\t -~]+")
+
+
 def defused(value: str) -> str:
-    """A text that would begin a formula with an apostrophe before it, which spreadsheets do not show."""
+    """The text without control characters but tabs and ends of lines; one that would begin a formula with an
+    apostrophe before it, which spreadsheets do not show."""
     begins = value.lstrip(" \n").startswith(FORMULA)
     # The csv module leaves a carriage return without quotation marks, which no reader takes.
-    return ("'" if begins else "") + value.replace("\r", "\n")
+    text = value if value.isprintable() else _CONTROL.sub(lambda found: plain(found[0]), value.replace("\r", "\n"))
+    return ("'" if begins else "") + text

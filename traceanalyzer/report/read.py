@@ -31,6 +31,8 @@ def report_from_json(text: str | bytes, source: str = "the report") -> Report:
     _check_version(saved, source)
     try:
         report = msgspec.convert(_named(saved | {"tables": {}}, Report), Report)
+        if len({len(part.batch_ms) for part in report.step_parts}) > 1:
+            raise TypeError("the parts of its step are of different numbers of batches")
         rows = {name: _rows(name, table) for name, table in saved.get("tables", {}).items() if name in BY_NAME}
     except (msgspec.ValidationError, AttributeError, TypeError) as error:
         raise UnreadableInputError(f"{source}: a damaged report ({error}); analyse the recording again") from error

@@ -105,6 +105,15 @@ def _serving(of: Measured) -> Summary:
     return Summary(serving_values(m), tuple(sentences(m)))
 
 
+def _gap_places(m: Measurements, min_us: float) -> list[Any]:
+    """Idle time by place, of gaps of at least that length."""
+    if not min_us:
+        return m.gap_places
+    from traceanalyzer.analysis.tables.gap_places import gap_places
+
+    return gap_places(m.timed, m.causes.gaps, min_us)
+
+
 def _traffic(of: Measured, _: Measurements, __: RowFilter) -> list[Any]:
     from traceanalyzer.analysis.ranks.point_to_point import traffic
 
@@ -201,18 +210,19 @@ TABLES = (
         command=Command(
             "gaps", "List the GPU's idle gaps, each with its cause.",
             "List the stretches in which a GPU had no work, each with its cause.",
-            ("trace.json.gz --min-us 100", "trace.json.gz --all --format json"),
+            ("trace.json.gz --min-us 100", "trace.json.gz --by time", "trace.json.gz --all --format json"),
             """A gap lies between two device ops of one GPU, with no kernel, copy or memset on any of its streams. Its
             cause is one of: launch (the CPU launched too slowly), sync (the CPU had blocked on the GPU, so nothing was
             queued), input (loading data), host (other work of the CPU), communication, profiler, other (the recording
-            does not tell). Gaps come in time order; a terminal shows the longest ones.""",
+            does not tell). People are shown the longest first, and what they are in all; programs get them in time
+            order.""",
         ),
     ),
     Table(
         "gap_places", "Idle time by place", "analysis.tables.gap_places.GapPlaceRow",
-        lambda _, m, __: m.gap_places,
+        lambda _, m, wanted: _gap_places(m, wanted.min_us),
         "The GPU has no idle gap in the steps of this recording.",
-        long=True,
+        long=True, of_every_rank=True,
     ),
     Table(
         "gap_histogram", "Idle gaps by length", "analysis.tables.gap_rows.GapHistogramRow",
@@ -283,7 +293,7 @@ TABLES = (
         ),
     ),
     Table(
-        "counters", "Sampled counters of the GPU", "analysis.tables.counter_rows.CounterStats",
+        "counters", "Sampled counters of the GPU", "analysis.tables.devices.CounterStats",
         lambda _, m, __: m.counter_rows,
         "No counters were sampled (nsys profile --gpu-metrics-devices=all does).",
         command=Command(
@@ -351,7 +361,7 @@ TABLES = (
         "No send or receive that says its peer in this recording.",
     ),
     Table(
-        "nvtx", "NVTX ranges by domain and category", "analysis.tables.range_rows.RangeRow",
+        "nvtx", "NVTX ranges by domain and category", "analysis.tables.modules.RangeRow",
         lambda _, m, __: m.range_rows,
         "No NVTX range has a domain, a category or a payload.",
         long=True,

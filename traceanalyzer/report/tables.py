@@ -13,11 +13,7 @@ PATH = "critical_path"
 
 
 def table(
-    run: Run,
-    name: str,
-    selection: Selection | None = None,
-    knowledge: Knowledge | None = None,
-    wanted: RowFilter = ALL,
+    run: Run, name: str, selection: Selection | None = None, knowledge: Knowledge | None = None, wanted: RowFilter = ALL
 ) -> list[Any]:
     """Rows of a table, given by its name or its command's. Single events come in time order.
 

@@ -108,7 +108,7 @@ def recommendations(report: Report, against: bool = False) -> Items:
     items = []
     for one in report.recommendations:
         lines = [(outline.prediction(report, one), "green"), (f"Estimated as: {one.basis}", "")]
-        lines += [(f"Against: {titles[one.id]}", "")] if one.id in titles else []
+        lines += [(f"Addresses: {titles[one.id]}", "")] if one.id in titles else []
         items.append(Item(one.action, lines))
     return Items(items, noun="recommendations")
 

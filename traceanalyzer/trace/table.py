@@ -50,16 +50,15 @@ class Table:
         """Build the table from any array-likes; columns left out get their fill value. Sorts by `start`, and what
         starts together by the column `then`, if there is one; else rows stay as they come."""
         if rows is None:
-            rows = len(next(iter(columns.values()))) if columns else 0
+            rows = len(next(iter(columns.values()), ()))
         unknown = columns.keys() - {f.name for f in fields(cls)}
         if unknown:
             raise ValueError(f"{cls.__name__} has no column {', '.join(sorted(unknown))}")
         made: dict[str, Any] = {}
         for f in fields(cls):
-            if f.name in columns:
-                made[f.name] = _fitting(columns[f.name], f.metadata)
-            else:
-                made[f.name] = _fitting(alike(f.metadata["fill"], rows, f.metadata["dtype"]), f.metadata)
+            there = f.name in columns
+            values = columns[f.name] if there else alike(f.metadata["fill"], rows, f.metadata["dtype"])
+            made[f.name] = _fitting(values, f.metadata)
             if made[f.name].shape != (rows,):
                 raise ValueError(f"{cls.__name__}.{f.name}: {made[f.name].shape} instead of ({rows},)")
         del columns  # of a caller that keeps none of them, so that little is held twice

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceanalyzer.analysis.algebra.lean import lean
+from traceanalyzer.analysis.algebra.columns import lean
 from traceanalyzer.analysis.algebra.ordering import largest, sorted_values, where_changed
 from traceanalyzer.trace import is_constant, is_sorted, ordered
 

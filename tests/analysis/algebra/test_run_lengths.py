@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import tried
-from traceanalyzer.analysis.algebra import run_lengths as module
-from traceanalyzer.analysis.algebra.run_lengths import RunLengths, run_lengths
+from traceanalyzer.analysis.algebra import columns as module
+from traceanalyzer.analysis.algebra.columns import RunLengths, run_lengths
 
 
 @pytest.fixture(scope="module", autouse=True)
 def also_short_ones():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "WORTH", 1)
+        patch.setattr(module, "FEWEST_ROWS", 1)
         patch.setattr(module, "SELDOM", 1)
         yield
 

@@ -10,6 +10,7 @@ from traceanalyzer.analysis.tables.budget import step_budgets
 from traceanalyzer.analysis.tables.gap_places import gap_places
 from traceanalyzer.analysis.tables.gap_rows import gap_histogram, gap_rows
 from traceanalyzer.diagnosis.measurements import measure
+from traceanalyzer.replay.scenarios import LAUNCHES_FREE
 from traceanalyzer.trace import CopyKind, DeviceOpKind, OverheadKind
 
 KERNEL_US = 5
@@ -394,3 +395,36 @@ def test_idle_time_by_place_adds_up_to_all_of_it() -> None:
     assert (sync.name, sync.gaps * steps) == ("cudaStreamSynchronize", waits.sum())
     assert sync.idle_ms * steps * 1e6 == pytest.approx(gaps.duration[waits].sum())
     assert sync.longest_us * 1e3 == pytest.approx(gaps.duration[waits].max())
+
+
+def test_what_waited_after_its_launch_returned_is_not_launch_bound() -> None:
+    """The kernel is launched 38 us after the gap began, and starts 20 ms later: it waited for something else."""
+    program = Program()
+    for _ in range(3):
+        program.launch().spend(38).launch(us=5)
+        program.rows["op"][-1] |= {"start": program.rows["op"][-1]["start"] + 20_000 * US}
+        program.rows["op"][-1] |= {"end": program.rows["op"][-1]["end"] + 20_000 * US}
+        program.device_free += 20_000
+        program.sync()
+    m = measure(program.build())
+    assert causes(program).count("other") == 3
+    assert m.idle is not None
+    assert m.idle.other == pytest.approx(60, rel=0.01)
+    assert m.replay is not None
+    assert m.replay.faithful
+    assert m.unprofiled is not None
+    assert m.unprofiled.idle_ms.other == pytest.approx(60, rel=0.02)
+    assert m.replay.predict(LAUNCHES_FREE).speedup == pytest.approx(1.0, abs=0.02)
+
+
+def test_a_place_is_where_the_host_was() -> None:
+    """Between two kernels the host frees memory for 5 ms, and then launches a copy."""
+    program = Program()
+    for _ in range(3):
+        program.launch().sync()
+        program.call("cudaFree", program.now, program.now + 5000)
+        program.spend(5000).launch("Memcpy HtoD", call="cudaMemcpyAsync", kind=DeviceOpKind.MEMCPY)
+    m = measure(program.build())
+    top = gap_places(m.timed, m.causes.gaps)[0]
+    assert (top.cause, top.name) == ("host", "cudaFree")
+    assert {row.name for row in gap_places(m.timed, m.causes.gaps, min_us=1000)} == {"cudaFree"}

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from tests.analysis.build import TraceBuilder
-from traceanalyzer.analysis.joined.knowledge import Knowledge
+from traceanalyzer.analysis.joined.linked import Knowledge
 from traceanalyzer.analysis.roofline.bounds import Bound
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.precision import NO, UNKNOWN, YES, tensor_cores
 from traceanalyzer.analysis.tables.kernels import kernel_stats
 from traceanalyzer.analysis.tables.ops import op_stats
-from traceanalyzer.analysis.tables.roofline_step import roofline_step
+from traceanalyzer.analysis.tables.roofline_rows import roofline_step
 from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.trace import Ceilings, Collectives, CopyKind, Device, DeviceOpKind
 from traceanalyzer.trace.hardware import Hardware, HardwareTable

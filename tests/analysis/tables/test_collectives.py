@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from tests.analysis.collectives import ALL_REDUCE, GEMM, Ranked
 from tests.recorded import EVERY, label, recording
-from traceanalyzer.analysis.algebra.intervals import IntervalSet, intersect, union
-from traceanalyzer.analysis.algebra.sharing import shared_time
+from traceanalyzer.analysis.algebra.intervals import IntervalSet, intersect, shared_time, union
 from traceanalyzer.analysis.names.collectives import KINDS
 from traceanalyzer.analysis.tables.collectives import collective_stats, communication_time
 from traceanalyzer.diagnosis.measurements import Measurements, measure

@@ -6,7 +6,7 @@ from tests.diagnosis.test_remedies import GEMM, Program, copy, within
 from tests.diagnosis.test_remedies_of_kinds import tape_of
 from tests.diagnosis.test_remedies_of_repeats import call
 from traceanalyzer.replay.on_tape import copies_of
-from traceanalyzer.replay.patterns.nearby import Outermost, movers
+from traceanalyzer.replay.patterns.named import Outermost, movers
 from traceanalyzer.trace import CopyKind
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceanalyzer.replay.patterns.runs import after_each, each_step, every, split_where
+from traceanalyzer.replay.patterns.repeats import after_each, each_step, every, split_where
 
 BOOLS = st.lists(st.booleans(), max_size=12)
 

@@ -16,8 +16,7 @@ from tests.report.reports import full, hostile
 from traceanalyzer.report import outline
 from traceanalyzer.report.html.pictures import colours
 from traceanalyzer.report.html.pictures.plot import Axis, Box, Lines, Plot, Rects, Scale, scale_of, ticks
-from traceanalyzer.report.html.pictures.standalone import Panel, standalone
-from traceanalyzer.report.html.pictures.step_strip import strip
+from traceanalyzer.report.html.pictures.standalone import Panel, standalone, strip
 from traceanalyzer.report.html.pictures.summary import budget, ladder, picture, predictions, waterfall
 from traceanalyzer.report.html.pictures.svg import drawn
 

@@ -119,7 +119,7 @@ def test_a_report_of_any_size_can_be_posted():
     assert len(text) <= GITHUB_LIMIT
     left_out = re.findall(r"^\*([\d,]+) more (\w+) left out\.\*$", text, re.MULTILINE)
     assert {what for _, what in left_out} >= {"rows", "findings", "recommendations"}
-    assert "Notes" in text.rpartition("*Left out to fit")[2]
+    assert "Notes" in text.rpartition("*Left out to fit")[2] or "notes" in {what for _, what in left_out}
     assert text.count("<details>") == text.count("</details>")
     assert re.findall(r"^## (.*)$", text, re.MULTILINE) == SECTIONS
     assert re.search(r"^\*Left out to fit 61,440 characters: .*\.\*$", text, re.MULTILINE)

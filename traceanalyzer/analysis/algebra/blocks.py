@@ -18,9 +18,10 @@ AT_ONCE = 1 << 14
 """Rows that are computed at a time."""
 
 
-def blocks(count: int) -> list[slice]:
-    """So many rows some at a time, in order; one empty slice for none."""
-    return [slice(i, min(i + AT_ONCE, count)) for i in range(0, max(count, 1), AT_ONCE)]
+def blocks(count: int, at_once: int = 0) -> list[slice]:
+    """So many rows `at_once` (0: `AT_ONCE`) at a time, in order; one empty slice for none."""
+    at_once = at_once or AT_ONCE
+    return [slice(i, min(i + at_once, count)) for i in range(0, max(count, 1), at_once)]
 
 
 def blockwise(make: Callable[..., Any], *columns: Any) -> Any:
@@ -40,9 +41,9 @@ def blockwise(make: Callable[..., Any], *columns: Any) -> Any:
     return tuple(made) if several else made[0]
 
 
-def in_blocks(make: Callable[..., Made], *columns: Any) -> list[Made]:
+def in_blocks(make: Callable[..., Made], *columns: Any, at_once: int = 0) -> list[Made]:
     """What `make` makes of some rows of the columns after the other."""
-    return [make(*(column[here] for column in columns)) for here in blocks(len(columns[0]))]
+    return [make(*(column[here] for column in columns)) for here in blocks(len(columns[0]), at_once)]
 
 
 def blockwise_found(find: Callable[..., Any], *columns: Any) -> Any:

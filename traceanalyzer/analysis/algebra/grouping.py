@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traceanalyzer.analysis.algebra.blocks import blocks, scatter
-from traceanalyzer.analysis.algebra.coded import Coded
+from traceanalyzer.analysis.algebra.columns import Coded
 from traceanalyzer.analysis.algebra.lookup import stretch
 from traceanalyzer.analysis.algebra.ordering import stable_order
 from traceanalyzer.base.frozen import dataclass

@@ -1,7 +1,7 @@
 """Exact algebra of half-open time intervals [start, end), int64 ns, by sorting and prefix sums.
 
 A *set* is a pair of arrays (starts, ends), sorted, disjoint and non-empty in each interval; `union` makes
-one from any intervals, every other function takes and returns sets.
+one from any intervals, all but `shared_time` take and return sets.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.blocks import AT_ONCE, blocks, blockwise
 from traceanalyzer.analysis.algebra.lookup import places
-from traceanalyzer.trace import I64, Bool
+from traceanalyzer.trace import F64, I64, Bool
 from traceanalyzer.trace.distinct import distinct
 
 FEW = 64
@@ -184,3 +184,26 @@ def measure(a: IntervalSet, start: I64, end: I64) -> I64:
     result = covered_before(near, end)
     result -= covered_before(near, start)
     return result
+
+
+def side_by_side_nowhere(start: I64, end: I64) -> bool:
+    """Whether each interval begins when the one before it has ended, or later."""
+    return bool((start[1:] >= end[:-1]).all())
+
+
+def shared_time(start: I64, end: I64, within: IntervalSet) -> F64:
+    """How much of the set each interval covers, ns; a moment covered by n of the intervals counts 1/n for each.
+
+    The result sums to the part of the set that any of the intervals covers.
+    """
+    if not len(start):
+        return np.empty(0, np.float64)
+    if side_by_side_nowhere(start, end):
+        return measure(within, start, end).astype(np.float64)
+    edges = distinct(np.concatenate((start, end)))
+    first, last = places(edges, start), places(edges, end)
+    size = len(edges)
+    running = np.cumsum(np.bincount(first, minlength=size) - np.bincount(last, minlength=size))[:-1]
+    share = measure(within, edges[:-1], edges[1:]) / np.maximum(running, 1)
+    before = np.concatenate((np.zeros(1), np.cumsum(share)))
+    return before[last] - before[first]

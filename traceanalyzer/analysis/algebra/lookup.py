@@ -1,8 +1,8 @@
-"""Where values stand among sorted keys, without a loop over values."""
+"""Where values stand among sorted keys, and which strings a test picks out, without a loop over rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -134,3 +134,8 @@ def look_up(keys: I32 | I64, wanted: I32 | I64) -> I64:
         return np.full(len(wanted), -1, np.int64)
     place = np.minimum(places(keys, wanted), len(keys) - 1)
     return np.where(keys[place] == wanted, place, -1)
+
+
+def texts_where(strings: list[str], test: Callable[[str], object]) -> Bool:
+    """For each string whether the test holds; one entry more, False, for the code -1."""
+    return np.fromiter((*(bool(test(text)) for text in strings), False), bool, len(strings) + 1)

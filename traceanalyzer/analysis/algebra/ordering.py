@@ -1,4 +1,4 @@
-"""The order of rows whose values are nearly in order: times and ids."""
+"""The order of rows whose values are nearly in order (times, ids), and how far values scatter."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.trace import I64, Bool, is_sorted
+from traceanalyzer.trace import F64, I64, Bool, is_sorted
 
 _DIGIT_BITS = 16
 """numpy sorts numbers of so many bits by their digits, in a tenth of the time of comparing them."""
@@ -39,3 +39,12 @@ def stable_order(values: NDArray[Any]) -> I64:
     if high - low >= 1 << _DIGIT_BITS:
         return np.argsort(values, kind="stable")
     return np.argsort(np.subtract(values, low, dtype=np.int64).astype(np.uint16), kind="stable")
+
+
+SIGMA_OF_MAD = 1.4826
+"""Standard deviation of a normal distribution over its median absolute deviation."""
+
+
+def robust_sigma(values: F64 | I64, centre: float) -> float:
+    """Standard deviation from the median distance to the centre; at least one value."""
+    return SIGMA_OF_MAD * float(np.median(np.abs(values - centre)))

@@ -7,34 +7,15 @@ from functools import cached_property
 from traceanalyzer.analysis.causes.critical_path import CriticalPath, find_critical_path
 from traceanalyzer.analysis.causes.gaps import Gaps, find_gaps
 from traceanalyzer.analysis.causes.started import Started
-from traceanalyzer.analysis.joined.joined import Joined
-from traceanalyzer.analysis.joined.linked import Linked
-from traceanalyzer.analysis.joined.memo import Memo
-from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.analysis.time.timed import OfTimed, Timed
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import Trace
 
 
 @dataclass(frozen=True, eq=False)
-class Causes(Memo):
+class Causes(OfTimed):
     """Why the devices were idle."""
 
     started: Started
-
-    @property
-    def trace(self) -> Trace:
-        """The recording."""
-        return self.started.trace
-
-    @property
-    def linked(self) -> Linked:
-        """The joins of its rows."""
-        return self.started.linked
-
-    @property
-    def joined(self) -> Joined:
-        """The joins made from these."""
-        return self.started.joined
 
     @property
     def timed(self) -> Timed:

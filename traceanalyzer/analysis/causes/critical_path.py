@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.analysis.algebra.blocks import RowNumbers, blockwise
+from traceanalyzer.analysis.algebra.blocks import RowNumbers, blocks, blockwise
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, overlaps
 from traceanalyzer.analysis.algebra.lookup import at, places, where
 from traceanalyzer.analysis.causes.driving import NO_STATE, PROFILER_STATE, driving
@@ -169,8 +169,8 @@ def path_parts(started: Started) -> Iterator[CriticalPath]:
         cut = part.cut_at(distinct(edges[1:-1]))
         # Where the host is never waited for, a step is one segment of the chain, and all pieces of it.
         at_once = max(AT_ONCE * len(cut) // (len(cut) + _pieces_within(started, cut)), 1)
-        for j in range(0, len(cut), at_once):
-            yield _refined(started, cut.take(slice(j, j + at_once)), edges)
+        for here in blocks(len(cut), at_once):
+            yield _refined(started, cut.take(here), edges)
 
 
 def _pieces_within(started: Started, chain: Chain) -> int:
@@ -216,9 +216,8 @@ def chain_parts(bindings: Bindings, waits: HostWaits, start: I64, end: I64, wind
     done = np.flatnonzero(end == finish)
     chain = _follow(following, start, int(done[-1]) if len(done) else count, window)
     del following, done
-    at_once = max(AT_ONCE // SEGMENTS, 1)
-    for first in reversed(range(0, len(chain), at_once)):
-        stop = min(first + at_once, len(chain))
+    for here in reversed(blocks(len(chain), max(AT_ONCE // SEGMENTS, 1))):
+        first, stop = here.start, here.stop
         op = chain[max(first - 1, 0) : stop + 1]
         links = _Links(
             op=op,

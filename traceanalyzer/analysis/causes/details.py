@@ -11,8 +11,7 @@ import re
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, measure, union
-from traceanalyzer.analysis.algebra.lookup import at, one_of
-from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.algebra.lookup import at, one_of, texts_where
 from traceanalyzer.analysis.joined.captures import building_time
 from traceanalyzer.analysis.time.first_use import loading_calls
 from traceanalyzer.analysis.time.host_timeline import HostState
@@ -52,6 +51,9 @@ _LABELS = {
     IdleDetail.PAGE_MIGRATION: "page migration of managed memory",
     IdleDetail.LOST: "kernels launched meanwhile are not in the recording",
 }
+
+OF_NO_CALL = (int(IdleDetail.PAGE_MIGRATION), int(IdleDetail.LOST))
+"""Details that say all, whatever the host did."""
 
 DOMINANT = 0.5
 """A detail owns a gap if it filled at least this share of it."""

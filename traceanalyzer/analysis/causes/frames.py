@@ -67,7 +67,7 @@ def _parts(stacks: PythonStacks, rows: I64, spent: I64, place: int, length: int)
         if row == place or not _inside(stacks, parent, place) or _recursive(stacks, row, place):
             continue
         time[name] = time.get(name, 0) + ns
-        if parent >= 0 and parent != place and not name.startswith(BUILT_IN):
+        if parent not in (-1, place) and not name.startswith(BUILT_IN):
             above = stacks.strings[stacks.name[parent]]
             passed[above] = passed.get(above, 0) + ns
     kept = {

@@ -11,21 +11,22 @@ from __future__ import annotations
 
 import enum
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.analysis.algebra.blocks import blockwise
+from traceanalyzer.analysis.algebra.blocks import blocks, blockwise, in_blocks
 from traceanalyzer.analysis.algebra.intervals import complement, measure, union
 from traceanalyzer.analysis.algebra.lookup import at, one_of, places, stretch
 from traceanalyzer.analysis.causes.details import IdleDetail, host_details, migrates
 from traceanalyzer.analysis.causes.started import Started
 from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
 from traceanalyzer.analysis.joined.joined import Joined
-from traceanalyzer.analysis.joined.launches import last_launch, lost_launches
+from traceanalyzer.analysis.joined.launched import last_launch, lost_launches
 from traceanalyzer.analysis.time.host_timeline import HostState
-from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
+from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS, UNEXPLAINED_NS
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import I32, I64, U8, Bool, Table, alike, column, narrowed
@@ -86,7 +87,7 @@ class Gaps(Table):
     """Step of the op that ends the gap, else the step whose window holds the gap's start; -1 outside."""
     cause: U8 = column(np.uint8, fill=IdleCause.OTHER)
     queued: U8 = column(np.uint8, fill=0)
-    """1 if the op that ends it had been launched before the gap began."""
+    """1 if the op that ends it had been launched before the gap began, or long before it ended."""
     sync: I32 = column(np.int32)
     """For cause SYNC the API call that had drained the device."""
     side: U8 = column(np.uint8, fill=0)
@@ -114,9 +115,8 @@ def _gaps_by_themselves(started: Started) -> Gaps:
         columns = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
     columns["step"] = _step_of(started.timed, columns["next_op"], columns["start"])
     asked = [columns[name] for name in ("start", "end", "next_op")]
-    parts_asked = [[column[i : i + AT_ONCE] for column in asked] for i in range(0, len(asked[0]), AT_ONCE)]
-    causes = [_causes(started, *block) for block in parts_asked]
-    columns |= {name: np.concatenate([block.pop(name) for block in causes]) for name in [*causes[0]]} if causes else {}
+    causes = in_blocks(partial(_causes, started), *asked, at_once=AT_ONCE)
+    columns |= {name: np.concatenate([block.pop(name) for block in causes]) for name in [*causes[0]]}
     return Gaps.from_columns(columns)
 
 
@@ -186,6 +186,9 @@ def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 
     named = one_of(cause, (IdleCause.HOST, IdleCause.LAUNCH)) | ((cause == IdleCause.SYNC) & ~blocked)
     detail[~(late & named)] = IdleDetail.NONE
     cause[detail > 0] = IdleCause.HOST
+    waited = end - np.maximum(returned, start)
+    stuck = late & (next_op >= 0) & (waited >= np.maximum(UNEXPLAINED_NS, DOMINANT * duration))
+    cause[stuck], detail[stuck], queued = IdleCause.OTHER, IdleDetail.NONE, queued | stuck
     moved = ~late & ~queued & migrates(timed.timed, next_op)
     cause[moved], detail[moved] = IdleCause.HOST, IdleDetail.PAGE_MIGRATION
     lost = _lost(timed.timed, start, arrival) & one_of(cause, (IdleCause.LAUNCH, IdleCause.HOST, IdleCause.OTHER))
@@ -303,7 +306,7 @@ def idle_by_cause(timed: Timed, gaps: Gaps, device: int) -> dict[IdleCause, I64]
 def _within(gaps: Gaps, rows: Bool, start: I64, end: I64) -> I64:
     """How much of these gaps of one device, which do not overlap, lies in each window, ns."""
     result = np.zeros(len(start), np.int64)
-    for first in range(0, len(rows), AT_ONCE):
-        here = first + np.flatnonzero(rows[first : first + AT_ONCE])
+    for part in blocks(len(rows), AT_ONCE):
+        here = part.start + np.flatnonzero(rows[part])
         result += measure(union(gaps.start[here], gaps.end[here]), start, end)
     return result

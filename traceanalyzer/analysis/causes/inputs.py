@@ -13,7 +13,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.intervals import measure, union
-from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.algebra.lookup import texts_where
 from traceanalyzer.analysis.joined.joined import INPUT_BYTES
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.trace import I64, Bool, CopyKind, RangeKind

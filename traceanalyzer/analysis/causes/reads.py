@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, union
-from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.algebra.lookup import texts_where
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.trace import RangeKind
 

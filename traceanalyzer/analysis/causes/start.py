@@ -15,19 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traceanalyzer.analysis.algebra.blocks import Rows, blockwise
+from traceanalyzer.analysis.algebra.columns import lean, run_lengths
 from traceanalyzer.analysis.algebra.grouping import Groups, first_rows
 from traceanalyzer.analysis.algebra.intervals import measure
-from traceanalyzer.analysis.algebra.lean import lean
 from traceanalyzer.analysis.algebra.lookup import Column, at, first_with, one_of, places, stretch
 from traceanalyzer.analysis.algebra.ordering import where_changed
-from traceanalyzer.analysis.algebra.run_lengths import run_lengths
 from traceanalyzer.analysis.causes.dependencies import NEVER, Dependencies, inferred_dependencies, with_graph_edges
 from traceanalyzer.analysis.causes.recorded_waits import recorded_dependencies
-from traceanalyzer.analysis.joined.launches import stream_numbers
+from traceanalyzer.analysis.joined.launched import stream_numbers
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.time.host_timeline import HostState
-from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS, blocked_time
+from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS, UNEXPLAINED_NS, blocked_time
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import I32, I64, U8, Bool, WaitKind, is_sorted, narrowed
@@ -138,6 +137,8 @@ def _pauses(
     queued, pause = (launch_time >= 0) & (launched <= free), start - free
     short = queued & (pause >= 0) & (pause < USUAL_PAUSE_NS) & (met <= free)
     late = queued & (pause >= USUAL_PAUSE_NS) & (start - met >= USUAL_PAUSE_NS)
+    waited = start - np.maximum(np.maximum(launched, free), met)
+    late |= (launch_time >= 0) & ~queued & (waited >= UNEXPLAINED_NS) & (2 * waited >= pause) & (previous >= 0)
     after, held = np.where(short, pause, 0).astype(np.int32), narrowed(np.where(late, pause, 0))
     return short, after, held, np.maximum(free, met) <= launch_time
 

@@ -6,44 +6,19 @@ from functools import cached_property
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lean import flat
+from traceanalyzer.analysis.algebra.columns import flat
 from traceanalyzer.analysis.causes.inputs import input_copies
-from traceanalyzer.analysis.causes.start import (
-    Bindings,
-    HostWaits,
-    Starts,
-    find_bindings,
-    find_starts,
-    host_waits,
-)
-from traceanalyzer.analysis.joined.joined import Joined
-from traceanalyzer.analysis.joined.linked import Linked
-from traceanalyzer.analysis.joined.memo import Memo
-from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.analysis.causes.start import Bindings, HostWaits, Starts, find_bindings, find_starts, host_waits
+from traceanalyzer.analysis.time.timed import OfTimed, Timed
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import Bool, Trace
+from traceanalyzer.trace import Bool
 
 
 @dataclass(frozen=True, eq=False)
-class Started(Memo):
+class Started(OfTimed):
     """The edges along which a critical path runs."""
 
     timed: Timed
-
-    @property
-    def trace(self) -> Trace:
-        """The recording."""
-        return self.timed.trace
-
-    @property
-    def linked(self) -> Linked:
-        """The joins of its rows."""
-        return self.timed.linked
-
-    @property
-    def joined(self) -> Joined:
-        """The joins made from these."""
-        return self.timed.joined
 
     @cached_property
     def starts(self) -> Starts:

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.blocks import blocks
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, covered_before, union
 from traceanalyzer.analysis.algebra.lookup import at, places
 from traceanalyzer.analysis.causes.dependencies import NEVER
@@ -47,8 +48,8 @@ def gaps_without_waits(started: Started, start: I64, end: I64, next_op: I32 | I6
         return ended - launch_time[next_op[here]], np.where(first[here] >= 0, 0, ended - start[here]), following - ended
 
     host, waits = launch_time[launched], _waits(started)
-    for i in range(0, len(host), AT_ONCE):
-        host[i : i + AT_ONCE] -= covered_before(waits, host[i : i + AT_ONCE])
+    for here in blocks(len(host), AT_ONCE):
+        host[here] -= covered_before(waits, host[here])
     yield from _schedule(host, first, launches, gaps, int(start[0]))
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.joined.launches import is_nested
+from traceanalyzer.analysis.joined.launched import is_nested
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.base.figures import ms
 

@@ -1,20 +1,51 @@
-"""Compute time by what limits its kernels: arithmetic or memory; and kernels faster than their roofline."""
+"""Compute time by what limits its kernels: arithmetic or memory; kernels faster than their roofline; and what sampled
+hardware counters say of the GPU's limits.
+"""
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import one_of
-from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.algebra.intervals import clip, contains
+from traceanalyzer.analysis.algebra.lookup import one_of, texts_where
 from traceanalyzer.analysis.groups.ops import duration, per_step, steady, title
 from traceanalyzer.analysis.names.gemm_tiles import streams_weights
 from traceanalyzer.analysis.names.kernel_classes import UNKNOWN
 from traceanalyzer.analysis.roofline.bounds import Bound
 from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.analysis.roofline.sampled_bounds import MIN_SAMPLES
+from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base.figures import ms
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import I64, Bool
-from traceanalyzer.trace.distinct import ranked
+from traceanalyzer.trace.distinct import distinct, ranked
+
+TELLING = re.compile(
+    r"dram|tensor|sm.{0,12}(active|issue|throughput)|sms active|fp(16|32|64)|nvlink|pcie", re.IGNORECASE
+)
+"""Counters of what can limit a kernel."""
+
+
+def busy_counters(timed: Timed) -> list[tuple[str, float, int]]:
+    """Name, mean and number of samples of each telling counter, over the time in steady steps in which the device that
+    they speak of was busy."""
+    table = timed.trace.gpu_metrics
+    if timed.device is None or not len(table):
+        return []
+    steps = timed.steps
+    busy = clip(timed.activity[timed.device].busy, (int(steps.start[steps.warmup]), int(steps.end[-1])))
+    inside = contains(busy, table.start)
+    inside &= (table.device == timed.device) | (table.device < 0)
+    found = []
+    for code in distinct(table.name[inside]).tolist():
+        values = table.value[inside & (table.name == code)]
+        name = timed.trace.strings[code]
+        if len(values) >= MIN_SAMPLES and TELLING.search(name):
+            found.append((name, float(values.mean()), len(values)))
+    return found
+
 
 KNOWN = (Bound.COMPUTE, Bound.MEMORY)
 SHOWN = 3

@@ -1,4 +1,4 @@
-"""Idle time of the recording: what of it lies between queued ops, and its longest gaps."""
+"""Idle time of the recorded step: what lies between queued ops, what `IdleDetail` says of it, its longest gaps."""
 
 from __future__ import annotations
 
@@ -6,26 +6,71 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import measure, union
 from traceanalyzer.analysis.causes.causes import Causes
+from traceanalyzer.analysis.causes.details import IdleDetail
 from traceanalyzer.analysis.causes.gaps import IdleCause
-from traceanalyzer.analysis.tables.gap_details import gap_details
+from traceanalyzer.analysis.tables.gap_places import gap_details
 from traceanalyzer.base.figures import ms
+from traceanalyzer.trace import Bool
 
 
 def queued_idle_ms(explained: Causes) -> float:
     """Idle time a recorded step of cause launch whose next op had been queued before the gap began."""
-    gaps, steps = explained.gaps, explained.timed.steps
-    if explained.timed.device is None:
+    return _mean_ms(explained, (explained.gaps.cause == IdleCause.LAUNCH) & (explained.gaps.queued == 1))
+
+
+def detail_ms(explained: Causes, detail: IdleDetail) -> float:
+    """Idle time a recorded step behind which is this detail, ms."""
+    return _mean_ms(explained, explained.gaps.detail == detail)
+
+
+def _mean_ms(explained: Causes, chosen: Bool) -> float:
+    gaps, steps, device = explained.gaps, explained.timed.steps, explained.timed.device
+    if device is None:
         return 0.0
-    rows = (gaps.cause == IdleCause.LAUNCH) & (gaps.queued == 1) & (gaps.device == explained.timed.device)
+    rows = chosen & (gaps.device == device)
     idle = measure(union(gaps.start[rows], gaps.end[rows]), steps.start[steps.steady], steps.end[steps.steady])
     return ms(idle.mean())
 
 
-def longest_gaps(explained: Causes, cause: IdleCause, count: int = 2) -> list[tuple[float, str]]:
-    """Length, ms, and description of the longest gaps of a cause in the steady state."""
-    gaps = explained.gaps
-    rows = np.flatnonzero(
-        (gaps.cause == cause) & (gaps.step >= explained.timed.steps.warmup) & (gaps.device == explained.timed.device)
-    )
+def longest_gaps(
+    explained: Causes, cause: IdleCause | None = None, detail: IdleDetail | None = None, count: int = 2
+) -> list[tuple[float, str]]:
+    """Length, ms, and description of the longest gaps of a cause, a detail, or both, in the steady state."""
+    gaps, timed = explained.gaps, explained.timed
+    chosen = (gaps.step >= timed.steps.warmup) & (gaps.device == timed.device)
+    if cause is not None:
+        chosen &= gaps.cause == cause
+    if detail is not None:
+        chosen &= gaps.detail == detail
+    rows = np.flatnonzero(chosen)
     rows = rows[np.argsort(-gaps.duration[rows], kind="stable")][:count]
-    return list(zip(map(ms, gaps.duration[rows]), gap_details(explained.timed, gaps, rows), strict=True))
+    return list(zip(map(ms, gaps.duration[rows]), gap_details(timed, gaps, rows), strict=True))
+
+
+HOST_DETAILS = tuple(detail for detail in IdleDetail if detail not in (IdleDetail.NONE, IdleDetail.LOST))
+MOSTLY = 0.5
+"""A detail of more than half of the host's idle time names it."""
+
+
+def main_detail(explained: Causes) -> str:
+    """In words what most of the recorded idle time of host work is; empty where no detail is most of it."""
+    if explained.timed.device is None:
+        return ""
+    time = {detail: detail_ms(explained, detail) for detail in HOST_DETAILS}
+    longest = max(time, key=lambda detail: time[detail])
+    share = named_host_share(explained)
+    most = share * time[longest] > MOSTLY * sum(time.values())
+    return longest.label if most else ""
+
+
+def named_host_share(explained: Causes) -> float:
+    """Share of the recorded idle time of cause host that a detail names."""
+    gaps, steps = explained.gaps, explained.timed.steps
+    host = (gaps.cause == IdleCause.HOST) & (
+        gaps.device == (-1 if explained.timed.device is None else explained.timed.device)
+    )
+    window = steps.start[steps.steady], steps.end[steps.steady]
+    total, named = (
+        measure(union(gaps.start[rows], gaps.end[rows]), *window).sum() for rows in (host, host & (gaps.detail > 0))
+    )
+    return float(named / total) if total else 0.0

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import measure, union
-from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.algebra.lookup import texts_where
 from traceanalyzer.analysis.causes.causes import Causes
 from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.analysis.time.timed import Timed

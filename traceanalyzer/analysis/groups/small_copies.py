@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import union
-from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.algebra.lookup import texts_where
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.names.pytorch import COPYING
 from traceanalyzer.analysis.time.timed import Timed

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import at, look_up
-from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.algebra.lookup import at, look_up, texts_where
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.pytorch import AUTOGRAD_PREFIX
 from traceanalyzer.trace import I32, I64, Bool, RangeKind
@@ -94,7 +93,7 @@ def _pair(linked: Linked, forward: I64, backward: I64) -> I64:
     makers = {int(t): _makers(linked, forward[tree.thread[forward] == t]) for t in distinct(tree.thread[forward])}
     for one in distinct(named_thread):
         here = np.flatnonzero(named_thread == one)
-        matches = [_look_up(numbers, nodes, number[here]) for numbers, nodes in makers.values()]
+        matches = [at(nodes, look_up(numbers, number[here]), -1) for numbers, nodes in makers.values()]
         if matches:
             result[here] = max(matches, key=lambda found: int((found >= 0).sum()))
     return result
@@ -106,7 +105,3 @@ def _makers(linked: Linked, nodes: I64) -> tuple[I64, I64]:
     order = np.lexsort((nodes, number))
     last = np.flatnonzero(np.diff(number[order], append=np.int64(-1)))
     return number[order][last], nodes[order][last]
-
-
-def _look_up(numbers: I64, nodes: I64, wanted: I64) -> I64:
-    return at(nodes, look_up(numbers, wanted), -1)

@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import EMPTY, IntervalSet, contains, join, union
-from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.algebra.lookup import texts_where
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.trace import Bool, RangeKind
 from traceanalyzer.trace.distinct import distinct

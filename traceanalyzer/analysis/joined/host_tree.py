@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traceanalyzer.analysis.algebra.blocks import blockwise
+from traceanalyzer.analysis.algebra.columns import run_lengths
 from traceanalyzer.analysis.algebra.lookup import Column, LookedUp, at, where
 from traceanalyzer.analysis.algebra.nesting import from_below, levels, nest
-from traceanalyzer.analysis.algebra.run_lengths import run_lengths
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import I32, I64, U8, Bool, RangeKind, Trace, alike, is_constant, ordered
 from traceanalyzer.trace.distinct import distinct

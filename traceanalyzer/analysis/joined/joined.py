@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from traceanalyzer.analysis.algebra.lean import flat
-from traceanalyzer.analysis.algebra.lookup import at
-from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.joined.attribution import launch_nodes
+from traceanalyzer.analysis.algebra.columns import flat
+from traceanalyzer.analysis.algebra.lookup import at, texts_where
 from traceanalyzer.analysis.joined.backward import in_backward
 from traceanalyzer.analysis.joined.blocking import blocking_calls
 from traceanalyzer.analysis.joined.framework import Framework, framework
-from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.joined.linked import Linked, launch_nodes
 from traceanalyzer.analysis.joined.memo import Memo
 from traceanalyzer.analysis.joined.origins import Origins
 from traceanalyzer.analysis.joined.python_stacks import PythonStacks

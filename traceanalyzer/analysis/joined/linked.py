@@ -1,4 +1,6 @@
-"""A trace whose rows know each other: launches, nesting, classes. Each join is made once, when asked for."""
+"""A trace whose rows know each other (launches, nesting, classes), and what is known from outside of the recording.
+Each join is made once, when asked for.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +9,75 @@ from functools import cached_property
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lean import flat
+from traceanalyzer.analysis.algebra.columns import flat
 from traceanalyzer.analysis.algebra.lookup import at, first_with, look_up, one_of, places
 from traceanalyzer.analysis.joined.host_tree import HostTree
-from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.joined.memo import Memo
 from traceanalyzer.analysis.names.api import ApiKind, api_kinds
 from traceanalyzer.analysis.names.kernel_classes import KernelClasses
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import F64, I32, I64, U8, Bool, DeviceOpKind, Trace, is_sorted, narrowed
+from traceanalyzer.trace import (
+    F64,
+    I32,
+    I64,
+    U8,
+    Bool,
+    DeviceOpKind,
+    RangeKind,
+    StepAmounts,
+    Trace,
+    is_sorted,
+    narrowed,
+)
 from traceanalyzer.trace.distinct import distinct
-from traceanalyzer.trace.hardware import Hardware
+from traceanalyzer.trace.hardware import Hardware, HardwareTable
+from traceanalyzer.trace.kernel_counters import KernelCounters
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """What measurements take into account besides the recording; the package's own tables by default."""
+
+    classes: KernelClasses = field(default_factory=KernelClasses.load)
+    hardware: HardwareTable = field(default_factory=HardwareTable.load)
+    counters: tuple[KernelCounters, ...] = ()
+    """Kernels of the same program as a kernel profiler measured them."""
+    amounts: StepAmounts = StepAmounts()
+    """What a step of one process works through, as the user says."""
+    peak_flops_per_s: float | None = None
+    """What MFU is a share of, as the user says; None: the datasheet's."""
+    iteration_name: str | None = None
+    """Regular expression that finds the ranges of a serving engine's iterations, as the user says."""
+
+
+def launch_nodes(linked: Linked) -> I32:
+    """For each device op the node of the host tree it was launched at (an API call, or the operator that carries
+    its external id where the call was not recorded), -1 where the recording tells neither."""
+    launched = linked.launch >= 0
+    result = at(linked.tree.node_of_call, linked.launch, -1)
+    others = np.flatnonzero(~launched & (linked.trace.device_ops.external_id > 0))
+    if len(others):
+        result[others] = _by_external_id(linked, linked.trace.device_ops.external_id[others])
+    return result
+
+
+def _by_external_id(linked: Linked, external_id: I64) -> I64:
+    """The node of the operator with each of these external ids (an annotation where no operator has it), or -1."""
+    tree, ranges = linked.tree, linked.trace.host_ranges
+    rows = np.flatnonzero((ranges.external_id > 0) & (tree.node_of_range >= 0))
+    order = rows[np.lexsort((rows, ranges.kind[rows] != RangeKind.OP, ranges.external_id[rows]))]
+    ids = ranges.external_id[order]
+    return at(tree.node_of_range[order], look_up(ids, external_id), -1)
+
+
+def owner_nodes(linked: Linked, launched_at: I32 | I64) -> I32:
+    """For each of these nodes the innermost operator around it, else the innermost annotation, else -1."""
+    tree = linked.tree
+    if not tree.has_operators:
+        return at(tree.annotation, launched_at, -1)
+    operator = at(tree.operator, launched_at, -1)
+    return np.where(operator >= 0, operator, at(tree.annotation, launched_at, -1))
+
 
 MATRIX_CLASSES = ("gemm", "attention", "convolution", "recurrent", "moe")
 """Classes of kernels that tensor cores were made for."""

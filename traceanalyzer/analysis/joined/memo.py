@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Self, TypeVar
 
-from traceanalyzer.analysis.algebra.lean import flat_each
+from traceanalyzer.analysis.algebra.columns import flat_each
 
 Made = TypeVar("Made")
 

@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.lookup import texts_where
 from traceanalyzer.analysis.algebra.nesting import Nesting, levels, nest, still_open
-from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import I32, I64, Bool, RangeKind, Trace
 from traceanalyzer.trace.distinct import distinct

@@ -27,15 +27,7 @@ from traceanalyzer.analysis.memory.phases import (
 from traceanalyzer.trace.distinct import distinct
 from traceanalyzer.trace.snapshot import I8, Stack
 
-CATEGORIES = (
-    "parameters",
-    "gradients",
-    "optimizer_state",
-    "activations",
-    "temporaries",
-    "other",
-    "before_recording",
-)
+CATEGORIES = ("parameters", "gradients", "optimizer_state", "activations", "temporaries", "other", "before_recording")
 PARAMETERS, GRADIENTS, STATE, ACTIVATIONS, TEMPORARIES, OTHER, BEFORE = range(7)
 UNKNOWN = -1
 LEAST_MATCHED = 4096

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from traceanalyzer.base.cut import cut
+from traceanalyzer.base.figures import cut
 
 MAX_LENGTH = 120
 """A row of a table with such a name still fits a wide terminal or an issue."""

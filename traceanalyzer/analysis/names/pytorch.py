@@ -21,6 +21,11 @@ LIBRARY_RANGE = re.compile(
     r"Torch-Compiled Region|Pregraph bytecode|TorchDynamo Cache Lookup|AOTDispatcher Runtime)"
 )
 """Ranges that are annotated unasked: they do not show that the program marks its phases."""
+LIBRARY_MARK = re.compile(
+    rf"{LIBRARY_RANGE.pattern}|{PROFILER_STEP.pattern}"
+    r"|^(nccl|record_param_comms|nn\.Module: |autograd::|Torch-Compiled|FSDP|## Call|DDP)"
+)
+"""Annotations that no user wrote."""
 ENGINE = re.compile(r"^autograd::engine::")
 MULTI_TENSOR = re.compile(r"^aten::(_fused_|_foreach_|_amp_)")
 UNSCALE = "aten::_amp_foreach_non_finite_check_and_unscale_"

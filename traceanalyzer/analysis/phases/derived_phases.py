@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import union
-from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.algebra.lookup import texts_where
 from traceanalyzer.analysis.joined.backward import is_autograd
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.phase_names import Role

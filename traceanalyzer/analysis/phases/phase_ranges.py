@@ -14,9 +14,8 @@ import re
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, complement, intersect, union
-from traceanalyzer.analysis.algebra.lookup import at, where
+from traceanalyzer.analysis.algebra.lookup import at, texts_where, where
 from traceanalyzer.analysis.algebra.nesting import still_open
-from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.module_names import module_of
 from traceanalyzer.analysis.time.host_timeline import LONG_STRETCH_NS

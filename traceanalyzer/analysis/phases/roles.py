@@ -11,8 +11,8 @@ from functools import cached_property
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.columns import flat
 from traceanalyzer.analysis.algebra.intervals import union
-from traceanalyzer.analysis.algebra.lean import flat
 from traceanalyzer.analysis.algebra.lookup import Column, at, one_of
 from traceanalyzer.analysis.names.phase_names import Role, role_of
 from traceanalyzer.analysis.phases.derived_phases import roles_by_autograd

@@ -6,8 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import one_of
-from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.algebra.lookup import one_of, texts_where
 from traceanalyzer.analysis.names.phase_names import Role
 from traceanalyzer.analysis.names.pytorch import OPTIMIZER_STEP, TRAINING, UNSCALE
 from traceanalyzer.analysis.phases.roles import Phases
@@ -30,7 +29,7 @@ class ProgramStats:
     )
     micro_steps: float | None = metric(
         "forward and backward passes for each step of the optimizer (gradient accumulation); null unless all three "
-        "were recorded",
+        "were recorded"
     )
     optimizer_steps: float | None = metric("steps of the optimizer a step; null where they are not annotated")
     skipped_optimizer_steps: int | None = metric(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.spread import robust_sigma
+from traceanalyzer.analysis.algebra.ordering import robust_sigma
 from traceanalyzer.trace import I64, Bool
 
 ERROR_OF_MEDIAN = 1.2533

@@ -6,37 +6,19 @@ from functools import cached_property
 
 from traceanalyzer.analysis.causes.causes import Causes
 from traceanalyzer.analysis.causes.started import Started
-from traceanalyzer.analysis.joined.joined import Joined
-from traceanalyzer.analysis.joined.linked import Linked
-from traceanalyzer.analysis.joined.memo import Memo
 from traceanalyzer.analysis.roofline.counted import with_counters
 from traceanalyzer.analysis.roofline.roofline import Roofline, build_roofline
 from traceanalyzer.analysis.roofline.sampled_bounds import sampled_bounds
-from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.analysis.time.timed import OfTimed, Timed
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import U8, Trace
+from traceanalyzer.trace import U8
 
 
 @dataclass(frozen=True, eq=False)
-class Rated(Memo):
+class Rated(OfTimed):
     """What each device op could reach."""
 
     causes: Causes
-
-    @property
-    def trace(self) -> Trace:
-        """The recording."""
-        return self.causes.trace
-
-    @property
-    def linked(self) -> Linked:
-        """The joins of its rows."""
-        return self.causes.linked
-
-    @property
-    def joined(self) -> Joined:
-        """The joins made from these."""
-        return self.causes.joined
 
     @property
     def timed(self) -> Timed:

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traceanalyzer.analysis.algebra.blocks import Rows, blockwise
-from traceanalyzer.analysis.algebra.coded import Coded, coded
-from traceanalyzer.analysis.algebra.lean import flat, lean
+from traceanalyzer.analysis.algebra.columns import Coded, coded, flat, lean
 from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.roofline.bounds import Bound, Reached, bounds
@@ -33,7 +32,6 @@ from traceanalyzer.base.figures import NS_PER_S
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import F64, I32, I64, U8, Bool, CopyKind, DeviceOpKind, alike
 from traceanalyzer.trace.distinct import distinct, ranked
-from traceanalyzer.trace.hardware import Hardware
 
 SHORT_NS = 2_000
 """Attainable time under which start-up, the first DRAM round trips (0.5-1 us each on current GPUs) and the drain of
@@ -205,16 +203,14 @@ def _peaks_of(linked: Linked, rows: slice, precision: NDArray[np.int8], tensor: 
             chosen = here & (precision == code)
             plain = gpu.vector.get("fp64" if code == Precision.FP64 else "fp32", np.nan)
             result[chosen] = np.where(
-                matrix[chosen] | (flops[chosen] > plain * seconds[chosen]), _matrix_peak(gpu, Precision(code)), plain
+                matrix[chosen] | (flops[chosen] > plain * seconds[chosen]),
+                gpu.matrix_peak(Precision(code).name.lower()) or np.nan,
+                plain,
             )
             if code in (Precision.FP16, Precision.BF16):
                 slow = chosen & (tensor == 0)
                 result[slow] = plain
     return result
-
-
-def _matrix_peak(gpu: Hardware, precision: Precision) -> float:
-    return gpu.matrix_peak(precision.name.lower()) or np.nan
 
 
 def _together(arithmetic: F64, transfer: F64, flops: F64, row: I64) -> F64:

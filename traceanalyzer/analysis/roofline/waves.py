@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.coded import Coded, coded
+from traceanalyzer.analysis.algebra.columns import Coded, coded, flat
 from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.lean import flat
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import F64, I32, I64, U8

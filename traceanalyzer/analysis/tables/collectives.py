@@ -9,9 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.intervals import measure, union
+from traceanalyzer.analysis.algebra.intervals import measure, shared_time, union
 from traceanalyzer.analysis.algebra.lookup import one_of
-from traceanalyzer.analysis.algebra.sharing import shared_time
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.collectives import KINDS, POINT_TO_POINT, bus_factor
 from traceanalyzer.analysis.phases.roles import Phases

@@ -7,8 +7,8 @@ import re
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra.intervals import shared_time
 from traceanalyzer.analysis.algebra.lookup import at
-from traceanalyzer.analysis.algebra.sharing import shared_time
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.tables.syncs import op_path

@@ -1,15 +1,17 @@
-"""What each device did over the whole recording, as a table."""
+"""What each device did over the whole recording, and the counters of it that the recorder sampled."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.intervals import clip, covered_before
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.time.devices import DeviceActivity
+from traceanalyzer.analysis.time.sampled import samples_of
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import metric, ms
+from traceanalyzer.base.figures import NS_PER_US, metric, ms
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import DeviceOpKind
+from traceanalyzer.trace import F64, DeviceOpKind
 
 
 @dataclass(frozen=True)
@@ -63,3 +65,96 @@ def _totals(linked: Linked, activity: DeviceActivity, name: str | None) -> Devic
         gaps=len(gaps.start),
         largest_gap_ms=ms((gaps.end - gaps.start).max(initial=0)),
     )
+
+
+@dataclass(frozen=True)
+class GpuCounters:
+    """Counters sampled during the steady steps on their device, idle time included. Shares are of the GPU's peak."""
+
+    sm_active_share: float | None = metric("SMs with work; null where not sampled", "share")
+    occupancy_share: float | None = metric(
+        "compute warps in flight over those that the SMs can hold; null where not sampled", "share"
+    )
+    tensor_active_share: float | None = metric(
+        "cycles in which the tensor cores worked; null where not sampled", "share"
+    )
+    dram_share: float | None = metric(
+        "traffic of the device memory, reads and writes, over its peak; null where not sampled", "share"
+    )
+    samples: int = metric("samples in the steady steps")
+    period_us: float = metric("time from one sample to the next: shorter kernels are unsampled", "us")
+
+
+@dataclass(frozen=True)
+class CounterStats:
+    """One sampled counter of one device over the steady steps."""
+
+    rank: int | None = metric("rank of the process")
+    device: int | None = metric("CUDA ordinal of the device; null where the recording does not say")
+    counter: str = metric("the counter as the recorder names it")
+    counted_in: str | None = metric("its unit as the recorder names it; null where it does not")
+    mean: float = metric("mean of the samples in the steady steps, idle time included")
+    busy_mean: float | None = metric("mean of those taken while the device had work; null without any")
+    max: float = metric("largest of them")
+    samples: int = metric("samples in the steady steps")
+
+
+def gpu_counters(timed: Timed) -> GpuCounters | None:
+    """What was sampled of the GPU in the steady steps; None where nothing was."""
+    samples = None if timed.device is None else samples_of(timed, timed.device)
+    if samples is None:
+        return None
+    start, end = _steady(timed)
+    count = samples.count(start, end)
+    if not count:
+        return None
+    return GpuCounters(
+        sm_active_share=samples.mean("sm_active", start, end),
+        occupancy_share=samples.mean("warps", start, end),
+        tensor_active_share=samples.mean("tensor", start, end),
+        dram_share=samples.mean("dram", start, end),
+        samples=count,
+        period_us=samples.period_ns / NS_PER_US,
+    )
+
+
+def counter_stats(timed: Timed) -> list[CounterStats]:
+    """A row for each counter of each device, by name."""
+    table, strings = timed.trace.gpu_metrics, timed.trace.strings
+    start, end = _steady(timed)
+    rows = np.flatnonzero((table.start > start) & (table.start <= end) & (table.name >= 0))
+    busy = {device: clip(activity.busy, (start, end)) for device, activity in timed.activity.items()}
+    result = []
+    for device, code in sorted(set(zip(table.device[rows].tolist(), table.name[rows].tolist(), strict=True))):
+        mine = rows[(table.device[rows] == device) & (table.name[rows] == code)]
+        value: F64 = table.value[mine].astype(np.float64)
+        here = busy.get(timed.device or 0 if device < 0 else device)
+        working = np.zeros(len(mine), bool)
+        if here is not None:
+            at = table.start[mine]
+            working = covered_before(here, at) > covered_before(here, at - 1)
+        counter, unit = _with_unit(strings[code])
+        result.append(
+            CounterStats(
+                rank=timed.trace.rank,
+                device=device if device >= 0 else None,
+                counter=counter,
+                counted_in=unit,
+                mean=float(value.mean()),
+                busy_mean=float(value[working].mean()) if working.any() else None,
+                max=float(value.max()),
+                samples=len(mine),
+            )
+        )
+    return sorted(result, key=lambda row: (row.device or 0, row.counter))
+
+
+def _with_unit(name: str) -> tuple[str, str | None]:
+    """A counter's name and the unit that it has in brackets at its end."""
+    counter, bracket, unit = name.rpartition(" [")
+    return (counter, unit[:-1]) if bracket and unit.endswith("]") else (name, None)
+
+
+def _steady(timed: Timed) -> tuple[int, int]:
+    """Start and end of the steady steps, ns."""
+    return int(timed.steps.start[timed.steps.warmup]), int(timed.steps.end[-1])

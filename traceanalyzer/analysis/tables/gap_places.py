@@ -1,22 +1,119 @@
-"""Idle time by place: which call, operator or line of the program stands behind a device's gaps."""
+"""Idle time by place (which call, operator or line of the program stands behind a device's gaps), and a gap's cause in
+words.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.blocks import RowNumbers, blockwise, scatter
-from traceanalyzer.analysis.algebra.grouping import counts, sums
-from traceanalyzer.analysis.algebra.lean import lean
-from traceanalyzer.analysis.algebra.lookup import at, where
+from traceanalyzer.analysis.algebra.columns import lean
+from traceanalyzer.analysis.algebra.grouping import Groups, counts, sums
+from traceanalyzer.analysis.algebra.lookup import at, one_of, where
+from traceanalyzer.analysis.causes.details import OF_NO_CALL, IdleDetail
+from traceanalyzer.analysis.causes.frames import python_frames
 from traceanalyzer.analysis.causes.gaps import Gaps, IdleCause
+from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.tables.path_rows import is_named, names_at, within
+from traceanalyzer.analysis.tables.syncs import op_path, same_path
+from traceanalyzer.analysis.time.dominant import dominant_nodes
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import NS_PER_US, metric, ms
+from traceanalyzer.base.figures import NS_PER_US, cut, metric, ms
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I32, I64
+from traceanalyzer.trace import I32, I64, Bool
 from traceanalyzer.trace.distinct import ranked
 
-NOWHERE = "(launch not recorded, or outside operators and calls)"
+LONGEST_NAME = 60
+"""Characters of an op's name in a sentence."""
+
+
+def gap_details(timed: Timed, gaps: Gaps, chosen: I64) -> list[str]:
+    """For each of these gaps (rows) its cause in words: what the host was doing, and the op that ended it."""
+    some = gaps.take(chosen)
+    followed = some.next_op >= 0
+    launched = some.end.copy()
+    launched[followed] = timed.linked.launch_times_of(some.next_op[followed])
+    on_host = (some.cause != IdleCause.SYNC) & ~one_of(some.detail, OF_NO_CALL) & (some.queued == 0)
+    on_host &= ~followed | (launched >= 0)
+    host = _host_activities(timed, some.take(on_host), launched[on_host])
+    return [
+        (next(host) if told else _other_cause(timed, some, i)) + end
+        for i, (told, end) in enumerate(zip(on_host.tolist(), _ends(timed, some.next_op), strict=True))
+    ]
+
+
+def _ends(timed: Timed, next_op: I32) -> Iterator[str]:
+    @cache
+    def ended_by(code: int, is_kernel: bool) -> str:
+        name = timed.trace.strings[code]
+        return f"; ended by {cut(short_name(name) if is_kernel else name, LONGEST_NAME)}"
+
+    names, kernels = at(timed.trace.device_ops.name, next_op, -1), at(timed.linked.is_kernel, next_op, False)
+    for op, code, is_kernel in zip(next_op.tolist(), names.tolist(), kernels.tolist(), strict=True):
+        yield ended_by(code, is_kernel) if op >= 0 else "; nothing follows"
+
+
+def _other_cause(timed: Timed, gaps: Gaps, i: int) -> str:
+    """The cause of a gap in which it does not matter what the host did, or is not known."""
+    cause, named = IdleCause(gaps.cause[i]), IdleDetail(gaps.detail[i])
+    if cause == IdleCause.SYNC:
+        return _waited(timed.linked, int(gaps.sync[i]))
+    if named in OF_NO_CALL:
+        return named.label
+    if gaps.queued[i]:
+        known = "device-side latency" if cause == IdleCause.LAUNCH else "it waited for something not recorded"
+        return f"the next op was already queued: {known}"
+    return "the launch of the next op was not recorded"
+
+
+def _waited(linked: Linked, call: int) -> str:
+    name = linked.trace.strings[linked.trace.api_calls.name[call]]
+    path = op_path(linked, int(linked.tree.node_of_call[call]))
+    return f"queue drained by {name}" + (f" in {path}" if path else "")
+
+
+def _host_activities(timed: Timed, gaps: Gaps, launched: I64) -> Iterator[str]:
+    """What the host did for the longest time between the start of each gap and the launch."""
+    until = np.maximum(launched, gaps.start + 1)
+    launch = at(timed.linked.launch, gaps.next_op, -1)
+    nodes, threads = dominant_nodes(timed.timeline, gaps.start, until, at(timed.trace.api_calls.thread, launch, -1))
+    launching = gaps.cause == IdleCause.LAUNCH
+    # Most gaps are told in words that others are told in, too.
+    names, path = _names(timed.linked, nodes), same_path(timed.linked, at(timed.linked.tree.parent, nodes, -1))
+    alike = Groups.of(names, path, threads, launching, gaps.detail)
+    told = []
+    for i in alike.first.tolist():
+        named, thread = IdleDetail(gaps.detail[i]), int(threads[i])
+        where = f" on thread {timed.trace.threads[thread].tid}" if thread >= 0 else ""
+        within = _within(timed.linked, int(nodes[i]), int(names[i]), bool(launching[i]))
+        told.append((f"{named.label}: " if named else "") + within + where)
+    columns = (alike.index, threads, gaps.start, until)
+    for group, thread, start, end in zip(*(column.tolist() for column in columns), strict=True):
+        frames = python_frames(timed, thread, start, end)
+        yield told[group] + (f" at {frames}" if frames else "")
+
+
+def _names(linked: Linked, nodes: I64) -> I32:
+    """Name (code) of the range or call that each node of the host tree is, -1 for -1."""
+    names, calls = linked.tree.names(nodes), np.flatnonzero(at(linked.tree.is_call, nodes, False))
+    names[calls] = linked.trace.api_calls.name[linked.tree.row[nodes[calls]]]
+    return names
+
+
+def _within(linked: Linked, node: int, name: int, launching: bool) -> str:
+    """Where the host was, by the node of its tree and that node's name (code)."""
+    if node < 0:
+        return "host between launches" if launching else "host outside operators and calls"
+    path = op_path(linked, int(linked.tree.parent[node]))
+    return f"host in {linked.trace.strings[name]}" + (f" (in {path})" if path else "")
+
+
+NOWHERE = "(launch not recorded)"
+OUTSIDE = "(outside operators and calls)"
 
 
 @dataclass(frozen=True)
@@ -25,7 +122,10 @@ class GapPlaceRow:
 
     rank: int | None = metric("rank of the process")
     cause: str = metric("what the device was waiting for", text="own")
-    name: str = metric("call that had drained the device (cause sync), else operator that launched the next op")
+    name: str = metric(
+        "where the host was: in the call that had drained the device (cause sync), the operator that launched the next "
+        "op (cause launch), else the operator or call in which it was for longest"
+    )
     within: str | None = metric("outermost operator or annotation around the longest of them")
     python: str | None = metric("line of the program at the longest of them, where stacks were recorded")
     gaps: float = metric("gaps a step")
@@ -34,22 +134,27 @@ class GapPlaceRow:
     longest_us: float = metric("the longest of them", "us")
 
 
-def gap_places(timed: Timed, gaps: Gaps) -> list[GapPlaceRow]:
-    """A row for each cause and place of the steady state's gaps on the step's device, by idle time."""
+def gap_places(timed: Timed, gaps: Gaps, min_us: float = 0.0) -> list[GapPlaceRow]:
+    """A row for each cause and place of the steady state's gaps, of at least that length, on the step's device, by idle
+    time."""
     steps, trace, tree = timed.steps, timed.trace, timed.linked.tree
     window = (int(steps.start[steps.warmup]), int(steps.end[-1]))
     length = np.minimum(gaps.end, window[1])
     length -= np.maximum(gaps.start, window[0])
-    chosen = where((length > 0) & (gaps.device == (-1 if timed.device is None else timed.device)))
+    here = gaps.device == (-1 if timed.device is None else timed.device)
+    chosen = where((length > 0) & (gaps.duration >= min_us * NS_PER_US) & here)
     if not len(chosen):
         return []
     length, cause = lean(length[chosen]), gaps.cause[chosen]
     node = nodes_behind(timed, gaps, chosen)
     nowhere = len(trace.strings)
     name = names_at(timed, node, nowhere)
+    name[(name == nowhere) & ((node >= 0) | on_host(timed, gaps, chosen))] = nowhere + 1
     sync = gaps.sync[chosen]
     waits = (cause == IdleCause.SYNC) & (sync >= 0)
     name[waits] = trace.api_calls.name[sync[waits]]
+    of_no_call = one_of(gaps.detail[chosen], OF_NO_CALL)
+    name[of_no_call] = nowhere + 2 + gaps.detail[chosen][of_no_call].astype(np.int64)
     del chosen, sync, waits
     what = np.multiply(name, len(IdleCause), dtype=np.int64)
     what += cause
@@ -69,7 +174,7 @@ def gap_places(timed: Timed, gaps: Gaps) -> list[GapPlaceRow]:
         GapPlaceRow(
             rank=trace.rank,
             cause=IdleCause(int(keys[g]) % len(IdleCause)).label,
-            name=NOWHERE if keys[g] // len(IdleCause) == nowhere else trace.strings[keys[g] // len(IdleCause)],
+            name=_name(timed, int(keys[g]) // len(IdleCause)),
             within=within(timed.linked, outermost, int(node[longest[g]])),
             python=_line(timed, int(node[longest[g]])),
             gaps=float(count[g]) / steps.steady_count,
@@ -81,16 +186,37 @@ def gap_places(timed: Timed, gaps: Gaps) -> list[GapPlaceRow]:
     ]
 
 
+def _name(timed: Timed, code: int) -> str:
+    strings, special = timed.trace.strings, (NOWHERE, OUTSIDE, *(f"({detail.label})" for detail in IdleDetail))
+    return strings[code] if code < len(strings) else special[code - len(strings)]
+
+
 def nodes_behind(timed: Timed, gaps: Gaps, chosen: I32 | I64) -> I32:
-    """For each gap the node of the host tree that stands behind it: the wait, else the next op's launch; -1: none."""
+    """For each gap the node of the host tree that stands behind it: the wait, the next op's launch, or what the host
+    was in for longest until then; -1: none."""
 
     def behind(gap: I32 | I64) -> I32:
         sync = gaps.sync[gap]
         node, waits = at(timed.joined.launch_node, gaps.next_op[gap], -1).astype(np.int32, copy=False), sync >= 0
         node[waits] = timed.linked.tree.node_of_call[sync[waits]]
+        host = on_host(timed, gaps, gap)
+        some = gaps.take(gap[host])
+        issued = np.where(some.next_op >= 0, timed.linked.launch_times_of(np.maximum(some.next_op, 0)), some.end)
+        call = at(timed.linked.launch, some.next_op, -1)
+        until, thread = np.maximum(issued, some.start + 1), at(timed.trace.api_calls.thread, call, -1)
+        node[host] = dominant_nodes(timed.timeline, some.start, until, thread)[0]
         return node
 
     return blockwise(behind, chosen)
+
+
+def on_host(timed: Timed, gaps: Gaps, rows: I32 | I64) -> Bool:
+    """In which of these gaps the host did something else than launch or wait, until it launched what ended it."""
+    cause, next_op = gaps.cause[rows], gaps.next_op[rows]
+    known = (next_op < 0) | (timed.linked.launch_times_of(np.maximum(next_op, 0)) >= 0)
+    other = ~one_of(cause, (IdleCause.LAUNCH, IdleCause.SYNC)) & (gaps.queued[rows] == 0)
+    result: Bool = other & known & (gaps.sync[rows] < 0)
+    return result
 
 
 def _line(timed: Timed, node: int) -> str | None:

@@ -9,7 +9,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra.ordering import largest
 from traceanalyzer.analysis.causes.causes import Causes
 from traceanalyzer.analysis.causes.gaps import Gaps, GapSide, IdleCause
-from traceanalyzer.analysis.tables.gap_details import gap_details
+from traceanalyzer.analysis.tables.gap_places import gap_details
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base.figures import NS_PER_US, metric, ms
 from traceanalyzer.base.frozen import dataclass

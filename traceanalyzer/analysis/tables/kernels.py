@@ -8,13 +8,12 @@ from functools import partial
 import numpy as np
 
 from traceanalyzer.analysis.algebra.blocks import blockwise
+from traceanalyzer.analysis.algebra.columns import lean
 from traceanalyzer.analysis.algebra.grouping import Groups, mostly
-from traceanalyzer.analysis.algebra.lean import lean
 from traceanalyzer.analysis.algebra.lookup import where
-from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.joined.joined import Joined
-from traceanalyzer.analysis.joined.linked import Linked
-from traceanalyzer.analysis.joined.places import places_of
+from traceanalyzer.analysis.joined.linked import Linked, owner_nodes
+from traceanalyzer.analysis.joined.origins import places_of
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.roofline.measured_kernels import KernelMeasures, MeasuredRow
 from traceanalyzer.analysis.roofline.rated import Rated
@@ -36,7 +35,9 @@ class KernelTimes:
     cls: str = metric("class of work, from the name", text="own")
     calls: float = metric("kernels a step")
     total_ms: float = metric("sum of their durations a step (they may run side by side)", "ms")
-    share_of_step: float | None = metric("that sum as a share of the step; null if it has no length", "share")
+    share_of_step: float | None = metric(
+        "that sum as a share of the step, at most 1; null if it has no length", "share"
+    )
     share_of_device: float = metric("that sum as a share of the durations of all kernels and graphs", "share")
     mean_us: float = metric("mean duration", "us")
     p50_us: float = metric("median duration", "us")
@@ -108,7 +109,9 @@ class ClassStats:
     bound: str = metric("what usually limits its kernels: compute or memory", text="own")
     calls: float = metric("device ops a step")
     total_ms: float = metric("sum of their durations a step (they may run side by side)", "ms")
-    share_of_step: float | None = metric("that sum as a share of the step; null if it has no length", "share")
+    share_of_step: float | None = metric(
+        "that sum as a share of the step, at most 1; null if it has no length", "share"
+    )
     share_of_device: float = metric("that sum as a share of the durations of all device ops", "share")
 
 
@@ -251,6 +254,6 @@ def _known(value: float) -> float | None:
 
 
 def share_of_step(timed: Timed, total_ns: float) -> float | None:
-    """Share of the steady steps' time that this much time in them is, None without any."""
+    """Share of the steady steps' time that this much time in them is, at most 1; None without any."""
     time = int(timed.steps.duration[timed.steps.steady].sum())
-    return float(total_ns) / time if time > 0 else None
+    return min(float(total_ns) / time, 1.0) if time > 0 else None

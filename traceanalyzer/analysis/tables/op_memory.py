@@ -51,7 +51,8 @@ def op_memory(timed: Timed) -> list[OpMemory]:
     if not len(events):
         return []
     node = _innermost(timed, events.start, ~_makes_room(timed))
-    name = np.where(node >= 0, ranges.name[timed.linked.tree.row[node]], -1) if len(timed.linked.tree.start) else node
+    name = np.full(len(node), -1, np.int64)
+    name[node >= 0] = ranges.name[timed.linked.tree.row[node[node >= 0]]]
     steady = timed.steady_host(events.start)
     table = []
     for device in distinct(events.device).tolist():

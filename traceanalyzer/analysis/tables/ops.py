@@ -15,10 +15,9 @@ from traceanalyzer.analysis.algebra.blocks import Rows, blockwise_found, scatter
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.algebra.ordering import stable_order
-from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.joined.backward import backward_time
 from traceanalyzer.analysis.joined.host_tree import HostTree
-from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.joined.linked import Linked, owner_nodes
 from traceanalyzer.analysis.names.pytorch import BOOKKEEPING, STEP_PREFIX
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.tables.kernels import origins_of, share_of_step

@@ -7,9 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from traceanalyzer.analysis.algebra.blocks import blockwise
-from traceanalyzer.analysis.algebra.lookup import Column, at
-from traceanalyzer.analysis.algebra.run_lengths import run_lengths
-from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.algebra.columns import run_lengths
+from traceanalyzer.analysis.algebra.lookup import Column, at, texts_where
 from traceanalyzer.analysis.causes.critical_path import CriticalPath, Part, PathKind
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.kernel_names import short_name

@@ -46,7 +46,7 @@ class PhaseStats:
     host_ms: float = metric(
         "host time inside it a step (union on each thread); of a derived phase the time of its operators", "ms"
     )
-    host_share: float | None = metric("host time as a share of the step's wall-clock time", "share")
+    host_share: float | None = metric("host time as a share of the step's wall-clock time, at most 1", "share")
     device_ms: float | None = metric(
         "time with work on the device (union) that was launched inside it, or on its behalf by a thread in no "
         "phase while its own thread was blocked in it, a step; null without device work",
@@ -133,7 +133,7 @@ def _row(timed: Timed, step_ns: float, phase: _Phase) -> PhaseStats:
         is_input=bool(INPUT_NAMES.search(phase.path[-1])),
         calls=None if phase.calls is None else phase.calls / steps,
         host_ms=ms(host_ns / steps),
-        host_share=host_ns / steps / step_ns if step_ns else None,
+        host_share=min(host_ns / steps / step_ns, 1.0) if step_ns else None,
         device_ms=None if device is None else ms(device),
         device_share=None if device is None or not step_ns else device / step_ns,
         device_span_ms=None if span is None else ms(span),

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.joined.attribution import owner_nodes
+from traceanalyzer.analysis.joined.linked import owner_nodes
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base.figures import metric, ms

@@ -16,17 +16,14 @@ from numpy.typing import NDArray
 
 from traceanalyzer.analysis.algebra.blocks import blockwise, in_blocks
 from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.intervals import IntervalSet
+from traceanalyzer.analysis.algebra.intervals import IntervalSet, shared_time
 from traceanalyzer.analysis.algebra.lookup import at, places
 from traceanalyzer.analysis.algebra.ordering import where_changed
-from traceanalyzer.analysis.algebra.sharing import shared_time
 from traceanalyzer.analysis.causes.gaps import Gaps, IdleCause
-from traceanalyzer.analysis.joined.attribution import owner_nodes
-from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.joined.linked import Linked, owner_nodes
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.cut import cut
-from traceanalyzer.base.figures import NS_PER_MS, metric, ms
+from traceanalyzer.base.figures import NS_PER_MS, cut, metric, ms
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import F64, I32, I64, Bool, RangeKind, alike, narrowed
 

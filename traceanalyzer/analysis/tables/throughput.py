@@ -10,12 +10,12 @@ from typing import Literal
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.algebra.lookup import texts_where
 from traceanalyzer.analysis.phases.training import ProgramStats
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.rated import Rated
-from traceanalyzer.analysis.tables.roofline_step import ENOUGH_SHARE, RooflineStep
-from traceanalyzer.analysis.tables.step_metrics import Step
+from traceanalyzer.analysis.tables.budget import Step
+from traceanalyzer.analysis.tables.roofline_rows import ENOUGH_SHARE, RooflineStep
 from traceanalyzer.analysis.tables.timing import TimingStats
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base.figures import MS_PER_S, metric

@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.algebra.lookup import texts_where
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import FULL_QUEUE, ApiKind
 from traceanalyzer.trace import I64, Bool

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import EMPTY, IntervalSet, complement, contains, join, subtract, union
+from traceanalyzer.analysis.algebra.lookup import texts_where
 from traceanalyzer.analysis.algebra.ordering import where_changed
-from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.captures import building_time
 from traceanalyzer.analysis.joined.host_tree import HostTree
 from traceanalyzer.analysis.joined.joined import Joined
@@ -54,8 +54,7 @@ LONG_STRETCH_NS = 100_000
 the pauses between operators are under this, even with a profiler attached."""
 
 COMMUNICATION_NAMES = re.compile(
-    r"c10d|nccl|rccl|gloo|\bmpi_|all_?reduce|all_?gather|reduce_?scatter|broadcast|barrier|all_?to_?all",
-    re.IGNORECASE,
+    r"c10d|nccl|rccl|gloo|\bmpi_|all_?reduce|all_?gather|reduce_?scatter|broadcast|barrier|all_?to_?all", re.IGNORECASE
 )
 
 

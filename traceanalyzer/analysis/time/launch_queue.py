@@ -17,6 +17,9 @@ QUEUE_DEPTH = 1024
 QUEUED_LATENCY_NS = 100_000
 """A queued op starts within this after the one before it (kernel to kernel about 1 us, into a CUDA graph tens);
 a longer wait is for something the recording does not show."""
+UNEXPLAINED_NS = 1_000_000
+"""An op that starts so much later than its launch call returned, on an idle device, waited for something else: a launch
+takes microseconds, into a large CUDA graph hundreds."""
 BLOCKED_RATIO = 10.0
 """A launch call this many times the median, made while the queue was full, was blocked by it: without the
 profiler's row for it, that is the only sound evidence."""

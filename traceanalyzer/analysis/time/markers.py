@@ -8,12 +8,21 @@ from collections.abc import Callable
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import contains
-from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.algebra.lookup import texts_where
 from traceanalyzer.analysis.joined.captures import capture_intervals
+from traceanalyzer.analysis.joined.launched import is_cut
 from traceanalyzer.analysis.joined.linked import Linked
-from traceanalyzer.analysis.names.pytorch import MODULE_PREFIX, PROFILER_STEP
+from traceanalyzer.analysis.names.phase_names import Role, role_of
+from traceanalyzer.analysis.names.pytorch import LAYER_LIKE, LIBRARY_MARK, MODULE_PREFIX, PROFILER_STEP
 from traceanalyzer.analysis.names.serving import iteration
-from traceanalyzer.analysis.time.step_evidence import MIN_COVERAGE, MIN_WORK_SHARE, HostSteps, held
+from traceanalyzer.analysis.time.step_evidence import (
+    MIN_COVERAGE,
+    MIN_WORK_SHARE,
+    STEP_LIKE,
+    HostSteps,
+    held,
+    without_numbers,
+)
 from traceanalyzer.trace import I64, Bool, CopyKind, RangeKind
 
 PART_OF_ITERATION = re.compile(r"^(draft(_extend)?(_v\d)?$|step\[DRAFT)", re.IGNORECASE)
@@ -111,6 +120,36 @@ def module_calls(linked: Linked) -> HostSteps | None:
             name = strings[code].removeprefix(MODULE_PREFIX)
             names = tuple(f"{name} call {i}" for i in range(len(calls)))
             return HostSteps("annotation", names, start, end, by_device=True)
+    return None
+
+
+def one_marked_step(linked: Linked) -> HostSteps | None:
+    """The annotation, in no other one and called a step, that holds nearly all launches and device work; it need not
+    repeat."""
+    return _one_marked(linked, lambda text: bool(STEP_LIKE.search(text)))
+
+
+def one_marked_range(linked: Linked) -> HostSteps | None:
+    """The same of any other name but those of phases of a step and of parts of a model."""
+    return _one_marked(linked, lambda text: role_of(text) is Role.NONE)
+
+
+def _one_marked(linked: Linked, usable: Callable[[str], bool]) -> HostSteps | None:
+    """None where the recording was cut while the device was behind: a part of a step then holds all that is left."""
+    own = texts_where(linked.trace.strings, lambda text: not (LIBRARY_MARK.search(text) or LAYER_LIKE.search(text)))
+    rows, tree = outermost_ranges(linked, own, RangeKind.ANNOTATION), linked.tree
+    around = tree.parent[tree.node_of_range[rows]]
+    rows = rows[(around < 0) | (tree.kind[around] != RangeKind.OP)]
+    if not len(rows) or is_cut(linked):
+        return None
+    ranges, strings = linked.trace.host_ranges, linked.trace.strings
+    kind, texts = without_numbers(strings, ranges.name[rows])
+    for which in np.flatnonzero([usable(text) for text in texts]).tolist():
+        group = rows[kind == which]
+        share = held(linked, ranges.start[group], ranges.end[group])
+        if min(share) >= MIN_COVERAGE:
+            names = tuple(strings[code] for code in ranges.name[group])
+            return HostSteps(linked.trace.annotated_with, names, ranges.start[group], ranges.end[group])
     return None
 
 

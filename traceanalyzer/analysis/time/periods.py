@@ -7,8 +7,7 @@ import itertools
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import union
-from traceanalyzer.analysis.algebra.lookup import one_of
-from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.algebra.lookup import one_of, texts_where
 from traceanalyzer.analysis.joined.framework import names_used
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.pytorch import FRAMEWORK, LAYER_LIKE, TRAINING

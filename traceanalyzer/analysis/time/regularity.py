@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.spread import robust_sigma
+from traceanalyzer.analysis.algebra.ordering import robust_sigma
 from traceanalyzer.base.figures import NS_PER_MS, metric
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import F64, Bool

@@ -45,10 +45,11 @@ class HostSteps:
     """Whether they are ranges on the device: of one that begins before the recording a part may be left."""
 
 
-@dataclass(frozen=True)
-class Held:
+class Held(NamedTuple):
     """How much of the recording a group of ranges holds."""
 
+    launches: float
+    """Share of all launches that were made in one of them."""
     between: float
     """Share of the launches between its first and last range that were made in one of them."""
     work: float
@@ -61,9 +62,10 @@ def held(linked: Linked, start: I64, end: I64) -> Held:
     first, stop = np.searchsorted(work.time, start), np.searchsorted(work.time, end)
     between = int(stop[-1] - first[0])
     if not between:
-        return Held(0.0, 0.0)
+        return Held(0.0, 0.0, 0.0)
     weight = float((work.before[stop] - work.before[first]).sum())
-    return Held(float((stop - first).sum()) / between, weight / work.total if work.total else 0.0)
+    inside = float((stop - first).sum())
+    return Held(inside / len(work.time), inside / between, weight / work.total if work.total else 0.0)
 
 
 class _Launched(NamedTuple):

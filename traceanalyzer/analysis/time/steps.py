@@ -17,11 +17,18 @@ import numpy as np
 from traceanalyzer.analysis.algebra.blocks import scatter
 from traceanalyzer.analysis.algebra.lookup import places
 from traceanalyzer.analysis.joined.blocking import closing_waits, device_waits
-from traceanalyzer.analysis.joined.launches import host_was_lost, launched_before
+from traceanalyzer.analysis.joined.launched import host_was_lost, launched_before
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.time.extent import extent
 from traceanalyzer.analysis.time.logged_steps import logged_steps
-from traceanalyzer.analysis.time.markers import iterations, module_calls, profiler_steps, step_annotations
+from traceanalyzer.analysis.time.markers import (
+    iterations,
+    module_calls,
+    one_marked_range,
+    one_marked_step,
+    profiler_steps,
+    step_annotations,
+)
 from traceanalyzer.analysis.time.periods import periodic
 from traceanalyzer.analysis.time.step_evidence import HostSteps, annotated, between_optimizer_steps
 from traceanalyzer.analysis.time.whole_steps import whole_steps
@@ -36,7 +43,9 @@ EVIDENCE: tuple[Callable[[Linked], HostSteps | None], ...] = (
     annotated,
     module_calls,
     between_optimizer_steps,
+    one_marked_step,
     periodic,
+    one_marked_range,
     logged_steps,
 )
 """What tells steps apart, the surest first."""
@@ -89,6 +98,21 @@ class Steps:
         return self.source != "none"
 
     @property
+    def unit(self) -> str:
+        """What figures are of, in a word."""
+        return "step" if self.found else "recording"
+
+    @property
+    def each(self) -> str:
+        """How a figure of a unit says so: ` a step`, and nothing where the recording is the unit."""
+        return " a step" if self.found else ""
+
+    @property
+    def per(self) -> str:
+        """The same of figures that stand alone."""
+        return "per step" if self.found else "in the recording"
+
+    @property
     def steady(self) -> slice:
         """The steady-state steps."""
         return slice(self.warmup, None)
@@ -137,7 +161,7 @@ def _assemble(linked: Linked, found: HostSteps) -> Steps | None:
         if not found.names:
             return None
     start, end = _windows(linked, found, of_op)
-    first, stop = whole_steps(linked, found, of_op)
+    first, stop = whole_steps(linked, found, of_op, end - start)
     incomplete = len(start) - (stop - first)
     if first == stop:
         return replace(whole_recording(linked), incomplete=incomplete)
@@ -196,6 +220,8 @@ def _windows(linked: Linked, found: HostSteps, of_op: I32) -> tuple[I64, I64]:
     if (of_op == 0).any():
         earlier = (of_op < 0) & (ops.start < first_start[0])
         begin = _begin(max(begin, int(ops.end[earlier].max(initial=begin))), first_start, end)
+    before = linked.memo(launched_before) & (of_op < 0)
+    begin = min(max(begin, int(ops.end[before].max(initial=begin))), int(end[0]))
     return np.concatenate((np.array([begin], np.int64), end[:-1])), end
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.blocks import blockwise
-from traceanalyzer.analysis.algebra.lean import flat
+from traceanalyzer.analysis.algebra.columns import flat
 from traceanalyzer.analysis.algebra.lookup import Column, places
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.linked import Linked
@@ -85,3 +86,28 @@ class Timed(Memo):
     def collective_calls(self) -> CollectiveCalls:
         """The collectives on the devices, with what their framework said about them."""
         return collective_calls(self.linked, self.steps)
+
+
+class OfTimed(Memo):
+    """What holds a timed trace: what that is made of is at hand."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def timed(self) -> Timed:
+            """The recording in time."""
+
+    @property
+    def trace(self) -> Trace:
+        """The recording."""
+        return self.timed.trace
+
+    @property
+    def linked(self) -> Linked:
+        """The joins of its rows."""
+        return self.timed.linked
+
+    @property
+    def joined(self) -> Joined:
+        """The joins made from these."""
+        return self.timed.joined

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceanalyzer.analysis.joined.launches import host_was_lost, last_launch, launched_before, lost_launches
+from traceanalyzer.analysis.joined.launched import host_was_lost, last_launch, launched_before, lost_launches
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.time.step_evidence import HostSteps
-from traceanalyzer.trace import I32, Bool
+from traceanalyzer.trace import I32, I64, Bool
 from traceanalyzer.trace.distinct import ranked
 
 COMPLETE_SHARE = 0.95
 """A step at the end of a cut recording with less of the device work of the others has lost some."""
 
+LEAD_SHARE = 0.75
+"""The first range on a device begins with its work; where it is so much shorter than the others, the idle time before
+that is missing, or work that none of the ranges holds."""
 
-def whole_steps(linked: Linked, found: HostSteps, of_op: I32) -> tuple[int, int]:
+
+def whole_steps(linked: Linked, found: HostSteps, of_op: I32, duration: I64) -> tuple[int, int]:
     """The first step whose launched work is all in the recording, and the one after the last; equal where none is."""
     count = len(found.names)
     first, stop = 0, count
@@ -28,14 +32,26 @@ def whole_steps(linked: Linked, found: HostSteps, of_op: I32) -> tuple[int, int]
     after = lost[np.searchsorted(lost, last_launch(linked), side="right") :]
     if len(after) and found.of_op is None and not host_was_lost(linked):
         stop = min(stop, int(np.searchsorted(found.end, after[0], side="right")))
-    begun = bool(linked.memo(launched_before).any())
-    if (begun or found.projected) and not found.unlike:
+    if found.unlike:
+        return first, stop
+    if found.projected:
+        return _projected(linked, of_op, duration)
+    if linked.memo(launched_before).any():
         short = _lacks_work(linked, of_op, count)
         while first < stop and short[first]:
             first += 1
-        while found.projected and first < stop and short[stop - 1]:
-            stop -= 1
     return first, stop
+
+
+def _projected(linked: Linked, of_op: I32, duration: I64) -> tuple[int, int]:
+    """The same of ranges on the device: what is left of one that began before the recording looks whole, and before the
+    first there is no end of another to begin at."""
+    count, time = len(duration), linked.trace.device_ops.end - linked.trace.device_ops.start
+    if count == 1:
+        return 0, int(time[of_op == 0].sum() >= COMPLETE_SHARE * time.sum())
+    short = _lacks_work(linked, of_op, count)
+    first = int(short[0] or duration[0] < LEAD_SHARE * np.median(duration[1:]))
+    return first, count - int(short[-1])
 
 
 def _until_short(of_op: I32, count: int) -> int:

@@ -22,7 +22,7 @@ from traceanalyzer.cli.options import (
     top_option,
 )
 from traceanalyzer.cli.scope import Scope, amount_options, selection_options
-from traceanalyzer.ingest.beside import COMPILED
+from traceanalyzer.ingest.side_files import COMPILED
 
 if TYPE_CHECKING:
     from traceanalyzer.report.model import Report

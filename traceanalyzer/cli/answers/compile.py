@@ -69,7 +69,7 @@ def compile(  # noqa: A001 (the command's name)
     check_writable(overlay)
     logs, run = _read(Path(log), trace)
     if overlay is not None:
-        from traceanalyzer.perfetto.compile_tracks import compile_tracks
+        from traceanalyzer.export.perfetto.overlay import compile_tracks
 
         write(compile_tracks(logs, run), overlay)
     emit(compile_document(compile_report(logs, run, Stopwatch(step_ms, eager_step_ms))), output)

@@ -71,14 +71,7 @@ def history(database: Path, name: str | None, names: bool, output: Output, **fil
     from traceanalyzer.history.database import reading
     from traceanalyzer.history.html import DRAWN
     from traceanalyzer.history.page import MetricPage, RunsPage
-    from traceanalyzer.history.runs import (
-        MetricName,
-        StoredRun,
-        known_series,
-        metric_names,
-        metric_series,
-        stored_runs,
-    )
+    from traceanalyzer.history.runs import MetricName, StoredRun, known_series, metric_names, metric_series, stored_runs
 
     if name and names:
         raise click.UsageError("--metric and --metrics exclude each other")

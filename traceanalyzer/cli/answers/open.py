@@ -24,16 +24,16 @@ def open_(paths: tuple[str, ...], scope: Scope) -> None:
 
     The file is made as `overlay --merge` makes it (of an nsys export, which Perfetto does not open, the overlay alone).
     It is served on 127.0.0.1:9001, the one address that Perfetto's page reads from, to that page and to nothing else,
-    and stays on this machine: the page reads it within the browser. The command ends when the page has it, or on
-    Ctrl-C. On a machine without a browser: ssh -L 9001:127.0.0.1:9001 HOST.
+    and stays on this machine: the page reads it within the browser. The command ends when the page has it, after 15
+    minutes in which it does not, or on Ctrl-C. On a machine without a browser: ssh -L 9001:127.0.0.1:9001 HOST.
     """
     from traceanalyzer.cli.answers.overlay import merged_pieces
     from traceanalyzer.cli.io.output import write_pieces
     from traceanalyzer.cli.io.progress import working
     from traceanalyzer.cli.io.read import opened
-    from traceanalyzer.perfetto.overlay import build_overlay
-    from traceanalyzer.perfetto.overlay_json import overlay_pieces
-    from traceanalyzer.perfetto.serve import OneFile
+    from traceanalyzer.export.perfetto.overlay import build_overlay
+    from traceanalyzer.export.perfetto.overlay_json import overlay_pieces
+    from traceanalyzer.export.perfetto.serve import OneFile
 
     run = opened(paths)
     with tempfile.TemporaryDirectory(prefix="traceanalyzer-") as folder, OneFile(Path(folder) / "trace.json") as server:

@@ -13,7 +13,7 @@ from traceanalyzer.cli.options import output_option, recordings, redact_options
 from traceanalyzer.cli.scope import Scope, selection_options
 
 if TYPE_CHECKING:
-    from traceanalyzer.perfetto.overlay import Overlay
+    from traceanalyzer.export.perfetto.overlay import Overlay
 
 GZIP = 31
 """zlib's number for the largest window with a gzip head."""
@@ -26,11 +26,7 @@ GZIP = 31
 @redact_options()
 @output_option("; one that ends in .gz is compressed")
 def overlay(
-    paths: tuple[str, ...],
-    merge: bool,
-    hidden: Sequence[re.Pattern[str]] | None,
-    file: Path | None,
-    scope: Scope,
+    paths: tuple[str, ...], merge: bool, hidden: Sequence[re.Pattern[str]] | None, file: Path | None, scope: Scope
 ) -> None:
     """Write what the analysis found as a Chrome trace for Perfetto, on the recording's own clock.
 
@@ -51,7 +47,7 @@ def overlay(
         raise click.UsageError("--merge copies the recording as it is; it cannot be redacted")
     checked("json", file, ("json",), paths)
     run = opened(paths)
-    from traceanalyzer.perfetto.overlay import build_overlay
+    from traceanalyzer.export.perfetto.overlay import build_overlay
 
     made = build_overlay(run, *scope)
     if hidden is not None:
@@ -62,7 +58,7 @@ def overlay(
 
 
 def _alone(made: Overlay) -> Iterator[bytes]:
-    from traceanalyzer.perfetto.overlay_json import overlay_pieces
+    from traceanalyzer.export.perfetto.overlay_json import overlay_pieces
 
     return overlay_pieces(made)
 
@@ -70,8 +66,8 @@ def _alone(made: Overlay) -> Iterator[bytes]:
 def merged_pieces(made: Overlay) -> Iterator[bytes]:
     """The recording with its overlay, a piece at a time. Raises TraceAnalyzerError where it cannot be merged."""
     from traceanalyzer.base.errors import TraceAnalyzerError
+    from traceanalyzer.export.perfetto.overlay_json import merged
     from traceanalyzer.ingest.stream import open_stream
-    from traceanalyzer.perfetto.overlay_json import merged
 
     if not made.opens_in_viewer:
         raise TraceAnalyzerError(f"{made.path}: only Kineto traces can be merged with their overlay; leave out --merge")

@@ -23,10 +23,19 @@ SHOWN_TOTALS = 10
 
 
 ONLY = {
-    "ops": click.option(
-        "--by-shape", is_flag=True, help="A row for each operator and input shapes, not each operator."
+    "ops": (
+        click.option("--by-shape", is_flag=True, help="A row for each operator and input shapes, not each operator."),
     ),
-    "gaps": click.option("--min-us", type=Number(min=0), default=0.0, metavar="N", help="Only gaps of at least N us."),
+    "gaps": (
+        click.option("--min-us", type=Number(min=0), default=0.0, metavar="N", help="Only gaps of at least N us."),
+        click.option(
+            "--by",
+            type=click.Choice(("worth", "time")),
+            default="worth",
+            show_default=True,
+            help="Order of the rows that people are shown.",
+        ),
+    ),
 }
 """Options that one of them has alone."""
 
@@ -48,8 +57,8 @@ def table_command(name: str) -> click.Command:
         prints_again,
     ):
         decorated = decorate(decorated)
-    if name in ONLY:
-        decorated = ONLY[name](decorated)
+    for option in ONLY.get(name, ()):
+        decorated = option(decorated)
     about = named(name).command
     return click.command(name, short_help=about and about.short, help=about and about.help)(decorated)
 
@@ -97,24 +106,46 @@ def _print(
     for_people = output.format in ("terminal", "markdown")
     shown = SHOWN_ROWS if top is None and for_people and not everything else top
     summed = BY_NAME.get(table.totals or "") if for_people and columns is None else None
+    by = wanted.pop("by", "time")
     parts = [(name, RowFilter(None if sort else shown, **wanted))]
-    parts += [(summed.name, RowFilter(SHOWN_TOTALS))] if summed else []
+    parts += [(summed.name, RowFilter(**wanted))] if summed else []
     with working("Analyzing"):
         asked = Asked(run, *scope)
         rows, totals = (*kept_rows(asked, *parts), [])[:2]
         summary = table.summary(asked.measured) if table.summary and rows else None
     rows = sorted(rows, key=_by(sort))[:shown] if sort else rows
+    if for_people and by == "worth" and table.events and not sort:
+        rows = sorted(rows, key=_by(table.events))
     if hidden is not None:
         from traceanalyzer.report.privacy.redact import redact_rows
 
         cleaned = redact_rows([*rows, *totals], run, hidden)
         rows, totals = cleaned[: len(rows)], cleaned[len(rows) :]
-    below = Rows(summed.name, totals, summed.row, title=summed.title) if summed else None
-    made = Rows(name, rows, table.row, none=SUMS_ALONE if sums else table.none, columns=names, totals=below)
+    heads = _by_cause(rows, totals) if summed else ()
+    below = Rows(summed.name, totals[:SHOWN_TOTALS], summed.row, title=summed.title) if summed else None
+    none = SUMS_ALONE if sums else table.none
+    made = Rows(name, rows, table.row, none=none, columns=names, totals=below, heads=heads)
     if summary:
         made = replace(made, values=summary.values, remarks=summary.remarks)
     cut = for_people and len(rows) == (top if sort else shown)
     emit(replace(made, remarks=(f"The first {shown}; --all has the rest.", *made.remarks)) if cut else made, output)
+
+
+def _by_cause(gaps: Sequence[Any], places: Sequence[Any]) -> list[str]:
+    """How many gaps there are on each rank, their sum, and what it is by cause."""
+    from traceanalyzer.report.format import figure
+
+    each, found = " a step" if any(gap.step is not None for gap in gaps) else "", []
+    for rank in dict.fromkeys(place.rank for place in places):
+        here = [place for place in places if place.rank == rank]
+        idle, causes = sum(place.idle_ms for place in here), dict[str, float]()
+        for place in here:
+            causes[place.cause] = causes.get(place.cause, 0.0) + place.idle_ms
+        shares = [f"{cause} {figure(ms / idle, 'share')}" for cause, ms in sorted(causes.items(), key=lambda c: -c[1])]
+        count = figure(sum(place.gaps for place in here))
+        whose = "" if rank is None else f"Rank {rank}: "
+        found.append(f"{whose}{count} gaps{each}, {figure(idle, 'ms')} idle: {', '.join(shares)}.")
+    return found
 
 
 def _columns(row: type[Any], text: str | None) -> list[str] | None:

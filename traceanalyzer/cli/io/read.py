@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from traceanalyzer.cli.io.allocator import keep_freed_memory
 from traceanalyzer.cli.io.output import warn_of_failures
+from traceanalyzer.cli.io.process import keep_freed_memory
 from traceanalyzer.cli.io.progress import progress
 from traceanalyzer.cli.io.stdin import from_stdin, named_as_given
 

@@ -11,7 +11,7 @@ from traceanalyzer.base.parallel.children import METHOD, children
 from traceanalyzer.base.parallel.memory import free_bytes, most_at_once
 from traceanalyzer.base.reading import reading, reading_as
 from traceanalyzer.ingest.cache.models import has_model
-from traceanalyzer.ingest.several import ANALYZED, needed_bytes
+from traceanalyzer.ingest.folders import ANALYZED, needed_bytes
 from traceanalyzer.ingest.stream import text_bytes
 
 if TYPE_CHECKING:

@@ -211,7 +211,7 @@ def collect_jax(words: tuple[str, ...], output: str | None, **options: Any) -> N
     """Record JAX's profiler: collect jax -- python train.py.
 
     Steps are the program's own jax.profiler.StepTraceAnnotation, or the calls of --step-on; some are timed without
-    the profiler first. A program without either is recorded for 2 s, 5 s after it last compiled. The recording names
+    the profiler first. A program without either is recorded for 1 s, 5 s after it last compiled. The recording names
     the host, functions and source files.
     """
     _record("jax", words, output, options)

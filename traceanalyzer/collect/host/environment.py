@@ -15,10 +15,10 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.collect.host import nvml, program
-from traceanalyzer.collect.host.export import write_json
 from traceanalyzer.collect.host.loader import describe as describe_loader
 from traceanalyzer.collect.host.ranks import current_rank
-from traceanalyzer.trace.variables import ALLOWED_VARIABLES
+from traceanalyzer.collect.host.rescue import write_json
+from traceanalyzer.trace.circumstances import ALLOWED_VARIABLES
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,8 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.collect.host.export import write_json
 from traceanalyzer.collect.host.ranks import current_rank
+from traceanalyzer.collect.host.rescue import write_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

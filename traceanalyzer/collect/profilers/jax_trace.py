@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 QUIET_S = 5.0
 """Without a compilation for so long, a program is taken to be in its loop."""
-SECONDS = 2.0
+SECONDS = 1.0
 """How long a program without steps is recorded."""
 COMPILED = "/jax/core/compile/backend_compile_duration"
 """What jax.monitoring calls the end of a compilation."""

@@ -1,23 +1,128 @@
 """Runs a command under an installed Nsight Systems, and leaves an export that can be shown to others.
 
 Only what the analysis uses is traced. CPU sampling and OS calls slow the host and are off unless asked for. What nsys
-writes holds the whole environment: it goes to a folder of its own, of which nothing but the scrubbed export stays.
+writes holds the whole environment, the command line, the program's output and the host's process list: it goes to a
+folder of its own, of which nothing but the scrubbed export stays. What is kept is listed here; every other table is
+dropped, also those that versions to come invent.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import sqlite3
 import subprocess
-from typing import TYPE_CHECKING
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.collect.profilers.nsys_scrub import scrub
 from traceanalyzer.collect.run import CannotRecordError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
+
+
+KEPT_TABLES = re.compile(
+    r"CUPTI_ACTIVITY_KIND_\w+|CUDA_(GRAPH|GPU_MEMORY|UM)_\w+|CUDA_GRAPH_EVENTS|(CUBLAS|CUDNN|NVTX|PROFILER|NCCL)_\w+"
+    r"|(COMPOSITE|SCHED|MPI_\w+|UCP_\w+)_EVENTS|MPI_RANKS|OSRT_API|ENUM_\w+|StringIds|ThreadNames|GPU_METRICS"
+    r"|TARGET_INFO_(GPU|GPU_METRICS|SESSION_START_TIME|CUDA_\w+)|ANALYSIS_DETAILS|DIAGNOSTIC_EVENT"
+    r"|META_DATA_EXPORT|META_DATA_CAPTURE|EXPORT_META_DATA"
+)
+"""Events, their names, the GPUs, the clock; metadata by the keys below."""
+
+KEPT_KEYS = re.compile(
+    r"EXPORT_(PRODUCT|SCHEMA)_VERSION\w*|EXPORT_PARAM_(LAZY|INCLUDE_\w+|TIME_NORMALIZE|TIME_SHIFT)"
+    r"|CAPTURE_EVENT_TYPE|(PROCESS_\d+:)?(CUDA_GRAPH_TRACE_OPTIONS:\w+|COLLECT_GPU_MEMORY_USAGE"
+    r"|CUDA_SKIP_SOME_API_CALLS|CUDA_TRACE_SCOPE)"
+)
+"""Metadata that says what was collected; no other key's value is kept."""
+
+METADATA = ("META_DATA_EXPORT", "META_DATA_CAPTURE", "EXPORT_META_DATA")
+
+NAME_COLUMNS = frozenset(
+    {"shortName", "demangledName", "mangledName", "nameId", "textId", "jsonTextId", "symbol", "name", "metricName"}
+)
+"""Columns that point into `StringIds`. Strings that none of them points to (output, arguments) are removed."""
+
+FREE_TEXT = {"NVTX_EVENTS": ("text", "jsonText"), "DIAGNOSTIC_EVENT": ("text",), "StringIds": ("value",)}
+"""Columns whose text may mention a path."""
+
+_PART = r"/[\w.+@~-]+"
+UNIX_PATH = re.compile(rf"(?<![\w.:])~?(?:{_PART}(?: [\w.+@~-]+)*(?=/))+{_PART}/?|(?<!\w)~{_PART}/?")
+"""Two components or more, or below `~`. Only a component that another one follows may hold spaces."""
+WINDOWS_PATH = re.compile(r"\b[A-Za-z]:\\[^\s\"'<>|]+")
+
+
+def scrub(path: Path) -> None:
+    """Rewrite the export in place without environment, arguments, output, processes and paths."""
+    with closing(sqlite3.connect(path)) as database:
+        database.create_function("without_paths", 1, without_paths, deterministic=True)
+        for table in list(_tables(database)):
+            if not KEPT_TABLES.fullmatch(table):
+                database.execute(f'DROP TABLE "{table}"')
+        _drop_views(database)
+        for table in METADATA:
+            _keep_keys(database, table)
+        _drop_strings_without_a_name(database)
+        for table, columns in FREE_TEXT.items():
+            _shorten_paths(database, table, columns)
+        database.commit()
+        # deleted rows stay readable in the file until it is rewritten
+        database.execute("VACUUM")
+
+
+def without_paths(text: Any) -> Any:
+    """The text with each path cut to its last component."""
+    if not isinstance(text, str):
+        return text
+    shorter = UNIX_PATH.sub(lambda found: found[0].rstrip("/").rsplit("/", 1)[-1], text)
+    return WINDOWS_PATH.sub(lambda found: found[0].rsplit("\\", 1)[-1], shorter)
+
+
+def _tables(database: sqlite3.Connection) -> Iterator[str]:
+    for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
+        if not name.startswith("sqlite_"):
+            yield name
+
+
+def _drop_views(database: sqlite3.Connection) -> None:
+    for (name,) in list(database.execute("SELECT name FROM sqlite_master WHERE type = 'view'")):
+        database.execute(f'DROP VIEW "{name}"')
+
+
+def _columns(database: sqlite3.Connection, table: str) -> set[str]:
+    return {row[1] for row in database.execute(f'PRAGMA table_info("{table}")')}
+
+
+def _keep_keys(database: sqlite3.Connection, table: str) -> None:
+    if not {"name", "value"} <= _columns(database, table):
+        return
+    names = [name for (name,) in database.execute(f'SELECT DISTINCT name FROM "{table}"')]  # noqa: S608
+    gone = [(name,) for name in names if not (name and KEPT_KEYS.fullmatch(name))]
+    database.executemany(f'DELETE FROM "{table}" WHERE name IS ?', gone)  # noqa: S608
+
+
+def _drop_strings_without_a_name(database: sqlite3.Connection) -> None:
+    if "id" not in _columns(database, "StringIds"):
+        return
+    used = " UNION ".join(
+        f'SELECT "{column}" FROM "{table}" WHERE typeof("{column}") = \'integer\''  # noqa: S608
+        for table in _tables(database)
+        if table != "StringIds" and not table.startswith("ENUM_")
+        for column in sorted(_columns(database, table) & NAME_COLUMNS)
+    )
+    database.execute(f"DELETE FROM StringIds WHERE id NOT IN ({used or 'SELECT 0'})")  # noqa: S608
+
+
+def _shorten_paths(database: sqlite3.Connection, table: str, columns: Iterable[str]) -> None:
+    for column in set(columns) & _columns(database, table):
+        database.execute(
+            f'UPDATE "{table}" SET "{column}" = without_paths("{column}")'  # noqa: S608
+            f" WHERE \"{column}\" GLOB '*[/\\]*'"
+        )
+
 
 TRACED = "cuda,nvtx,cublas,cudnn"
 REPORT, EXPORT = "nsys.nsys-rep", "nsys.sqlite"

@@ -7,8 +7,8 @@ import atexit
 from typing import TYPE_CHECKING, Protocol
 
 from traceanalyzer.collect.host import cuda, environment
-from traceanalyzer.collect.host.export import write_json
 from traceanalyzer.collect.host.ranks import own_file
+from traceanalyzer.collect.host.rescue import write_json
 from traceanalyzer.collect.steps.step_clock import StepClock
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from traceanalyzer.collect.profilers.nsys_scrub import without_paths
+from traceanalyzer.collect.profilers.nsys import without_paths
 from traceanalyzer.collect.run import CannotRecordError
 
 TRACED = ("--hip-trace", "--kernel-trace", "--memory-copy-trace", "--marker-trace", "--rccl-trace")

@@ -33,12 +33,7 @@ class StepClock:
     """
 
     def __init__(
-        self,
-        steps: int,
-        most: int | None = None,
-        *,
-        exactly: bool = False,
-        drain: Callable[[], None] | None = None,
+        self, steps: int, most: int | None = None, *, exactly: bool = False, drain: Callable[[], None] | None = None
     ) -> None:
         self._least = steps
         self._exactly = exactly

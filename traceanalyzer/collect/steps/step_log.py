@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, TextIO
 
 from traceanalyzer.collect.host import environment
 from traceanalyzer.collect.host.ranks import own_file
-from traceanalyzer.collect.steps.data_time import DataTime
 from traceanalyzer.collect.steps.step_series import StepSeries
-from traceanalyzer.collect.steps.units import Amounts
+from traceanalyzer.collect.steps.units import Amounts, DataTime
 
 if TYPE_CHECKING:
     from collections.abc import Callable

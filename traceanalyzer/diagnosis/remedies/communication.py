@@ -28,8 +28,8 @@ from traceanalyzer.replay.changes.communication.collectives import (
 )
 from traceanalyzer.replay.changes.communication.collectives import smaller_messages as shrunk
 from traceanalyzer.replay.changes.communication.gathers import parameters_kept, prefetched
+from traceanalyzer.replay.limits import OF_MOVES
 from traceanalyzer.replay.scenarios import Scenario
-from traceanalyzer.replay.spreads import OF_MOVES
 
 EXPOSED = "exposed-communication"
 ACCUMULATED = Scenario(

@@ -32,8 +32,8 @@ from traceanalyzer.replay.changes.data.loading import (
     round_trips,
     waited_less,
 )
+from traceanalyzer.replay.limits import OF_MOVES
 from traceanalyzer.replay.scenarios import Scenario, input_ready
-from traceanalyzer.replay.spreads import OF_MOVES
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import Bool
 
@@ -47,7 +47,7 @@ LOADED = (
     "of the time; the step takes a finished batch from their queue"
 )
 MORE_WORKERS = (
-    "the workers have each batch ready when the step asks for it; how many of them that takes is not in the recording: "
+    "the workers have each batch ready when it is asked for; how many of them that takes is not in the recording: "
     "they are processes of their own (upper end: they bring batches twice as fast)"
 )
 
@@ -71,7 +71,7 @@ def data_loader_workers(m: Measurements) -> Offer | None:
     least_ns = loading_ns(tape) / (count * WORKER_EFFICIENCY)
     words = Words(
         loader_advice.action(m.loading, count),
-        f"Load input in {count} background processes or threads, at least one step ahead.",
+        f"Load input in {count} background processes or threads, at least one batch ahead.",
     )
     return Offer(words, replace(READY, basis=basis, optimistic=input_ready, step_of_run=not_faster_than(least_ns)))
 
@@ -87,7 +87,7 @@ def _of_one_rank(m: Measurements, tape: Tape) -> bool:
 COPIED_AHEAD = Scenario(
     "copy_ahead",
     copied_ahead,
-    "input is copied from pinned memory on a stream of its own while the step before computes: the step takes the "
+    "input is copied from pinned memory on a stream of its own while earlier work computes: all takes the "
     "longer of its copies and the rest",
     missing="no data is copied to the GPU",
     hides=input_copies,
@@ -102,7 +102,7 @@ copy_ahead = Remedy(
         Words(
             "Copy ahead: x.to(device, non_blocking=True) from pinned memory under torch.cuda.stream(side), one batch "
             "ahead.",
-            "Copy ahead: asynchronous copies from pinned memory on a second stream, one step ahead.",
+            "Copy ahead: asynchronous copies from pinned memory on a second stream, one batch ahead.",
         ),
         COPIED_AHEAD,
     ),
@@ -131,8 +131,7 @@ pinned_memory = Remedy(
 KEPT = Scenario(
     "keep_on_device",
     kept_on_device,
-    "what goes to the host and comes back in the same step stays on the GPU, and so do tables, weights and masks that "
-    "every step copies",
+    "what goes to the host and comes back stays on the GPU, and so do tables, weights and masks that every step copies",
     missing="nothing is copied to the host and back, or copied again in every step",
     spread=OF_MOVES,
 )

@@ -6,8 +6,7 @@ import re
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import one_of
-from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.algebra.lookup import one_of, texts_where
 from traceanalyzer.analysis.groups.new_shapes import new_shapes
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -15,10 +14,8 @@ from traceanalyzer.diagnosis.remedies.program import may_load, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy, remedy, wherever
 from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.replay.changes.data.loading import no_allocations, worked_on_device
-from traceanalyzer.replay.changes.syncs.masks import masks_spread
-from traceanalyzer.replay.changes.syncs.read_runs import after_first_read
-from traceanalyzer.replay.changes.syncs.scalars_reuploaded import scalars_reuploaded
 from traceanalyzer.replay.changes.syncs.syncs import all_kept, is_read, syncs_removed, values_gone
+from traceanalyzer.replay.changes.syncs.values import after_first_read, masks_spread, scalars_reuploaded
 from traceanalyzer.replay.changes.warmup import (
     made_on_device,
     no_work_of_its_own,
@@ -41,7 +38,7 @@ NO_SYNCS = Scenario(
     missing="the host does not wait for the GPU",
 )
 KEEP_VALUES = (
-    "Remove the sync: keep values on the GPU (loss.detach()), and call .item(), .cpu() or print every 100 steps; "
+    "Remove the sync: keep values on the GPU (loss.detach()), and call .item(), .cpu() or print every 100 iterations; "
     "replace nonzero() and masks by torch.where; drop synchronize()."
 )
 READ_TOGETHER = (
@@ -91,19 +88,19 @@ NO_WORK = Scenario(
     missing="no long stretches of the program's own work between launches",
 )
 ELSEWHERE = Words(
-    "Take Python work out of the step: logging, metrics and I/O to another thread or once every 100 steps; record "
-    "with_stack=True to see the lines."
+    "Take Python work off the launching thread: logging, metrics and I/O on another one or once every 100 iterations; "
+    "record with_stack=True to see the lines."
 )
 BEFORE_COPIES = Scenario(
     "move_host_work",
     nothing_before_copies,
-    "the host makes nothing in the step that it then copies to the GPU (lower end: the GPU makes it, and nothing is "
+    "the host makes nothing that it then copies to the GPU (lower end: the GPU makes it, and nothing is "
     "copied), and does no other long work of its own between launches",
     optimistic=made_on_device,
     missing="the host does not work long before it copies data to the GPU",
 )
 PREPARE_ELSEWHERE = Words(
-    "Take the host's preparation out of the step: the same in torch on the GPU instead of NumPy or Python, once before "
+    "Move the host's preparation to the GPU: the same in torch on the GPU instead of NumPy or Python, once before "
     "the loop, or in another thread; record with_stack=True to see the lines."
 )
 
@@ -147,16 +144,16 @@ MOSTLY = 0.5
 NO_ALLOCATIONS = Scenario(
     "avoid_allocations",
     no_allocations,
-    "no device or pinned memory is allocated or freed within the step",
-    missing="no memory is allocated or freed within the steps",
+    "no device or pinned memory is allocated or freed",
+    missing="no memory is allocated or freed",
 )
 EXPANDABLE = (
     "Allocate once: no torch.cuda.empty_cache() in the loop; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where "
     "sizes change."
 )
 LIBRARY = (
-    "Allocate once: a library's workspace should outlive the call: fixed shapes, so that cuDNN's or MIOpen's search "
-    "runs once (AMD: MIOPEN_FIND_MODE=FAST); no torch.cuda.empty_cache() in the loop."
+    "Allocate once: keep input shapes fixed, so that cuDNN or MIOpen search and allocate once (AMD: "
+    "MIOPEN_FIND_MODE=FAST); no torch.cuda.empty_cache() in the loop."
 )
 POOL = "Allocate once: a memory pool (cudaMallocAsync), or buffers made before the loop."
 
@@ -182,13 +179,13 @@ warm_up = Remedy(
     "host",
     "host-work",
     wherever(
-        "kernels are loaded within the steps",
+        "kernels are loaded meanwhile",
         everywhere("Warm up: run every input shape once before serving or timing, or set CUDA_MODULE_LOADING=EAGER."),
         Scenario(
             "warm_up",
             warmed_up,
-            "no device code is loaded or compiled within the steps",
-            missing="no device code is loaded within the steps",
+            "no device code is loaded or compiled",
+            missing="no device code is loaded",
         ),
     ),
 )

@@ -15,8 +15,8 @@ from traceanalyzer.replay.changes.kernels import SPACE, changes_layout, dimensio
 from traceanalyzer.replay.changes.kernels import channels_last as in_channels_last
 from traceanalyzer.replay.changes.precision import TENSOR_EFFICIENCY, in_16_bits, in_tf32, wide_products
 from traceanalyzer.replay.changes.recompute import kept, kept_with_hooks
+from traceanalyzer.replay.limits import OF_KERNELS
 from traceanalyzer.replay.scenarios import Scenario
-from traceanalyzer.replay.spreads import OF_KERNELS
 
 FUSED_CHAINS = Scenario(
     "fuse_elementwise",

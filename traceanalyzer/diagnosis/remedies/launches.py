@@ -9,15 +9,15 @@ from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import program, reduced_by_hooks, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy, remedy
 from traceanalyzer.diagnosis.words import Words, everywhere
-from traceanalyzer.replay.changes.capture import captured, captured_after_reads, captured_but_work
 from traceanalyzer.replay.changes.communication.collectives import repeated_reductions
 from traceanalyzer.replay.changes.compiling import compiled, compiled_badly, compiled_well
+from traceanalyzer.replay.changes.kernels import captured, captured_after_reads, captured_but_work
 from traceanalyzer.replay.changes.loops.batch_size import GREATER_BATCH, enlarged, enlarged_at_full_cost
 from traceanalyzer.replay.changes.recompute import recomputed
 from traceanalyzer.replay.changes.syncs.syncs import follows_pageable_copy, is_read
+from traceanalyzer.replay.limits import OF_KERNELS, OF_MOVES
 from traceanalyzer.replay.on_tape import events_of, step_of_event
 from traceanalyzer.replay.scenarios import Scenario
-from traceanalyzer.replay.spreads import OF_KERNELS, OF_MOVES
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import Bool
 from traceanalyzer.trace.distinct import distinct
@@ -25,22 +25,24 @@ from traceanalyzer.trace.distinct import distinct
 CAPTURED = Scenario(
     "cuda_graph",
     captured,
-    "the step is one CUDA graph: no dispatch, and no short work of the host between its launches (upper end: that work "
-    "stays)",
+    "all launches are one CUDA graph: no dispatch, and no short work of the host between them (upper end: that "
+    "work stays)",
     pessimistic=captured_but_work,
 )
 AFTER_SYNCS = Scenario(
     "remove_syncs+cuda_graph",
     captured_after_reads,
-    "the syncs are gone, and the step is one CUDA graph",
+    "the syncs are gone, and all launches are one CUDA graph",
     missing="the host does not wait for the GPU",
 )
-INFERENCE = "Capture the step: torch.compile(model, mode='reduce-overhead'), or torch.cuda.graph around fixed inputs."
-TRAINING = (
-    "Capture the step: torch.cuda.make_graphed_callables(model, sample_args); or the whole step in torch.cuda.graph, "
-    "with AdamW(capturable=True) and static inputs."
+INFERENCE = (
+    "Capture a CUDA graph: torch.compile(model, mode='reduce-overhead'), or torch.cuda.graph around fixed inputs."
 )
-OTHER = "Capture the step in a CUDA graph (cudaStreamBeginCapture, cudaGraphLaunch)."
+TRAINING = (
+    "Capture a CUDA graph: torch.cuda.make_graphed_callables(model, sample_args); or forward, backward and optimizer "
+    "in torch.cuda.graph, with AdamW(capturable=True) and static inputs."
+)
+OTHER = "Capture the launches in a CUDA graph (cudaStreamBeginCapture, cudaGraphLaunch)."
 SYNCS_FIRST = "Remove the syncs first (no graph can hold one), then {how}"
 LEAST_OF_GRAPH = 0.05
 """Fixed inputs and a capture are work, and the pauses between queued kernels alone are not worth it."""
@@ -131,11 +133,12 @@ compile_model = Remedy(
 ENLARGED = Scenario(
     "larger_batch",
     enlarged,
-    f"a batch {GREATER_BATCH} times as large, and this is the time of as many samples as a step has now: kernels take "
+    f"a batch {GREATER_BATCH} times as large, and this is the time of as many samples as now: kernels take "
     "longer only once they fill the GPU, dispatch is the same (upper end: every kernel takes as many times as long)",
     pessimistic=enlarged_at_full_cost,
     missing="the GPU is not idle enough",
     spread=OF_MOVES,
+    least=1.0 / GREATER_BATCH,
 )
 LARGER_BATCH = everywhere(
     f"Raise the batch size (up to {GREATER_BATCH} times, as memory allows), and the learning rate with it."

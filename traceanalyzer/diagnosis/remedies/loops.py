@@ -9,22 +9,20 @@ from traceanalyzer.diagnosis.remedies.program import program, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy, remedy, wherever
 from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.replay.changes.kernels import products_batched
-from traceanalyzer.replay.changes.loops.consecutive_calls import calls_joined
-from traceanalyzer.replay.changes.loops.ensembles import ensembles_joined
-from traceanalyzer.replay.changes.loops.lookups import lookups_joined
+from traceanalyzer.replay.changes.loops.joined_calls import calls_joined, ensembles_joined, lookups_joined
 from traceanalyzer.replay.changes.loops.repetition import STEPS_A_BATCH, batched, batched_over_steps
 from traceanalyzer.replay.changes.loops.tensor_loops import tensor_loops, tensors_listed
 from traceanalyzer.replay.changes.loops.unfused_rnn import CELL_SHARE, recurrent_fused
 from traceanalyzer.replay.changes.optimizer import optimizer_by_lists, optimizer_fused, small_groups
+from traceanalyzer.replay.limits import OF_KERNELS, OF_MOVES
 from traceanalyzer.replay.scenarios import FUSED_OPTIMIZER, Scenario
-from traceanalyzer.replay.spreads import OF_KERNELS, OF_MOVES
 from traceanalyzer.replay.tape import Tape
 
 CALLS = Scenario(
     "batch_calls",
     batched,
-    "the calls of a step are one: kernels that do not fill the GPU take as long for all of them as for one",
-    missing="no small calls of one kind repeat within the step",
+    "the calls are one: kernels that do not fill the GPU take as long for all of them as for one",
+    missing="no small calls of one kind repeat",
     spread=OF_MOVES,
 )
 OVER_STEPS = Scenario(
@@ -62,7 +60,7 @@ LEARNING = (
     " Where each item's own gradient is needed: torch.func.vmap(torch.func.grad(loss), (None, 0, 0))(weights, x, y)."
 )
 REQUESTS = Words(
-    "Batch requests: collect the inputs of several steps, if none needs what another gives (pad them to one length), "
+    "Batch requests: collect the inputs of several steps, if they are independent (pad them to one length), "
     "and call the model once."
 )
 
@@ -88,7 +86,7 @@ fused_rnn = Remedy(
     "launch",
     "launch-bound",
     wherever(
-        "a recurrent cell is called many times a step",
+        "a recurrent cell is called many times",
         Words("Call the layer once: nn.LSTM or nn.GRU on the whole sequence instead of cells in a loop."),
         Scenario(
             "fused_rnn",

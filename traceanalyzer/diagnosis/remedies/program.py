@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.algebra.lookup import texts_where
 from traceanalyzer.analysis.causes.inputs import LOADERS
 from traceanalyzer.analysis.joined.framework import Framework
 from traceanalyzer.diagnosis.measurements import Measurements

@@ -34,7 +34,7 @@ class Offer:
     @property
     def qualifier(self) -> str:
         """What the predicted step is for, where that is not the same step; empty otherwise."""
-        return "as much work as a step does now" if self.changes_work else "a step with both" if self.after else ""
+        return "as much work as {} does now" if self.changes_work else "{} with both" if self.after else ""
 
 
 Trigger = Callable[[Measurements], Offer | None]

@@ -176,14 +176,10 @@ def _work(tapes: Sequence[Tape]) -> _Work:
 
     return _Work(
         a_step([_compute_ms(tape) for tape in tapes]),
-        a_step([_host_ms(tape) for tape in tapes]),
+        a_step([(float((tape.work + tape.loading).sum()) / NS_PER_MS) for tape in tapes]),
         a_step([float(len(tape.row)) for tape in tapes]),
         a_step([float(is_read(tape).sum()) for tape in tapes]),
     )
-
-
-def _host_ms(tape: Tape) -> float:
-    return float((tape.work + tape.loading).sum()) / NS_PER_MS
 
 
 def _compute_ms(tape: Tape) -> float:

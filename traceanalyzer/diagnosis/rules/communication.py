@@ -96,13 +96,13 @@ def straggler(m: Measurements, _free: Bool) -> Iterator[Draft]:
     if waited is not None and waited < MIN_WAIT_SHARE * m.mean_step_ms:
         return
     mean = sum(row.compute_ms for row in others) / len(others)
-    where = f"rank {slow.rank}, per step"
+    where = f"rank {slow.rank}, {m.timed.steps.per}"
     waiting = None if waited is None else waited / m.mean_step_ms
     longest = "waiting of the rank that waits longest"
     evidence = [
-        Evidence(longest, waiting, "share", "of the recorded step", MIN_WAIT_SHARE),
+        Evidence(longest, waiting, "share", f"of the recorded {m.timed.steps.unit}", MIN_WAIT_SHARE),
         Evidence("compute", slow.compute_ms, "ms", where),
-        Evidence("compute", mean, "ms", "mean of the other ranks, per step"),
+        Evidence("compute", mean, "ms", f"mean of the other ranks, {m.timed.steps.per}"),
         Evidence("idle", slow.idle_ms, "ms", where),
     ]
     title = f"Rank {slow.rank} holds up the others"

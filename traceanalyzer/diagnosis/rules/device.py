@@ -32,7 +32,7 @@ MIN_BUSY_SHARE = 0.25
 """A GPU that computes less than this much of the step has no kernels worth looking at first."""
 
 FUSE_OPTIMIZER = Words(
-    "Use the fused implementation: torch.optim.AdamW(..., fused=True), or compile the step.",
+    "Use the fused implementation: torch.optim.AdamW(..., fused=True), or compile it.",
     "Update all parameters in one kernel.",
 )
 FUSE_CHAIN = Words(
@@ -65,7 +65,7 @@ def optimizer_passes(m: Measurements, free: Bool) -> Iterator[Draft]:
         Evidence("different passes", found.names, "", "kernels by name"),
         Evidence("longest pass", found.longest_ms, "ms", found.longest),
     ]
-    basis = "a fused step takes at least 7/4 of the longest pass (tensors touched: 7 against 4)"
+    basis = "a fused update takes at least 7/4 of the longest pass (tensors touched: 7 against 4)"
     fused = Proposal(FUSE_OPTIMIZER, basis, name="fused_optimizer")
     claim = max(total - FUSED_PASS_RATIO * found.longest_ms, 0.0)
     title = "The optimizer makes many passes over its state"
@@ -81,11 +81,11 @@ def memory_chains(m: Measurements, free: Bool) -> Iterator[Draft]:
     total = found.kernels.total_ms
     evidence = [
         share(m, total, "runs of memory-bound kernels"),
-        Evidence("runs per step", found.runs_per_step, "", f"of at least {passes.MIN_CHAIN}"),
+        Evidence(f"runs {m.timed.steps.per}", found.runs_per_step, "", f"of at least {passes.MIN_CHAIN}"),
         Evidence("kernels per run", found.kernels_per_run, "", "mean"),
     ]
     if found.bytes_saved is not None:
-        where = "a step, each run moving as much as its kernel with the most"
+        where = f"{m.timed.steps.per}, each run moving as much as its kernel with the most"
         evidence.append(Evidence("traffic saved", found.bytes_saved, "bytes", where))
     evidence += times(found.kernels.top)
     basis = "each run taking as long as its longest kernel; kernels that work on different data save less"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from traceanalyzer.analysis.groups.api_time import api_times
-from traceanalyzer.analysis.groups.bounds import unknown_kernels, unknown_share
-from traceanalyzer.analysis.groups.counters import busy_counters
+from traceanalyzer.analysis.groups.bounds import busy_counters, unknown_kernels, unknown_share
 from traceanalyzer.base.figures import digits
 from traceanalyzer.diagnosis.draft import Draft, share, times
 from traceanalyzer.diagnosis.finding import Evidence

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from traceanalyzer.analysis.causes.details import IdleDetail
-from traceanalyzer.analysis.groups.host_details import detail_ms, longest_of
+from traceanalyzer.analysis.groups.idle import detail_ms, longest_gaps
 from traceanalyzer.analysis.groups.new_shapes import new_shapes as find_new_shapes
 from traceanalyzer.diagnosis.draft import Draft, Proposal, share
 from traceanalyzer.diagnosis.finding import Evidence
@@ -19,7 +19,7 @@ from traceanalyzer.replay.scenarios import Scenario
 from traceanalyzer.trace import Bool
 
 BASIS = "this idle time gone, an upper bound"
-ONCE = "this idle time gone, an upper bound; if it is the program's start, later steps do not have it"
+ONCE = "this idle time gone, an upper bound; the program's start alone may have it"
 CUDNN_BENCHMARK = "cudnn.benchmark"
 """The condition that says whether each new convolution is tried with all algorithms, or a heuristic is asked."""
 
@@ -44,7 +44,7 @@ CAUSES = {
         "allocation",
         "The GPU waits while memory is allocated or freed",
         "idle during calls that allocate or free memory",
-        "Do not allocate in the step: keep buffers and reuse them, through a caching allocator (the framework's, "
+        "Do not allocate in the loop: keep buffers and reuse them, through a caching allocator (the framework's, "
         "or cudaMallocAsync with its pool's release threshold raised). Where a library allocates its workspace in each "
         "call, give it one (cuDNN, MIOpen: workspace limit or find mode).",
         BASIS,
@@ -72,8 +72,7 @@ CAUSES = {
         "compilation",
         "The GPU waits while code is compiled",
         "idle during compilation",
-        "Compile ahead of the step: warm up each shape, keep the compiler's cache between runs, mark sizes that change "
-        "as dynamic.",
+        "Compile ahead: warm up each shape, keep the compiler's cache between runs, mark sizes that change as dynamic.",
         ONCE,
         "warm_up",
     ),
@@ -88,7 +87,7 @@ CAUSES = {
     ),
 }
 SCENARIOS = {
-    IdleDetail.GRAPHS: Scenario("graphs_kept", graphs_kept, "graphs are captured and updated before the steps"),
+    IdleDetail.GRAPHS: Scenario("graphs_kept", graphs_kept, "graphs are captured and updated ahead"),
     IdleDetail.PAGE_MIGRATION: None,
 }
 """What is replayed for remedies that the list of remedies does not have for these causes."""
@@ -129,7 +128,7 @@ def lost_kernels(m: Measurements, _free: Bool) -> Iterator[Draft]:
 
 
 def _longest(m: Measurements, detail: IdleDetail) -> Iterator[Evidence]:
-    for length, text in longest_of(m.causes, detail):
+    for length, text in longest_gaps(m.causes, detail=detail):
         yield Evidence("longest gap", length, "ms", text)
 
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from traceanalyzer.analysis.causes.details import IdleDetail
 from traceanalyzer.analysis.causes.gaps import IdleCause
-from traceanalyzer.analysis.groups.host_details import longest_of, named_host_share
-from traceanalyzer.analysis.groups.idle import longest_gaps, queued_idle_ms
+from traceanalyzer.analysis.groups.idle import longest_gaps, named_host_share, queued_idle_ms
 from traceanalyzer.diagnosis import loader_advice
 from traceanalyzer.diagnosis.draft import Draft, Proposal, share
 from traceanalyzer.diagnosis.finding import Evidence
@@ -18,16 +17,15 @@ from traceanalyzer.trace import Bool
 
 ALL_GONE = "this idle time gone, an upper bound"
 MORE_PER_LAUNCH = Words(
-    "Give the GPU more work per launch: capture the step in a CUDA graph (torch.compile(mode='reduce-overhead') "
+    "Give the GPU more work per launch: capture it in a CUDA graph (torch.compile(mode='reduce-overhead') "
     "or torch.cuda.graph), compile or fuse small operators, use fused/foreach optimizers, or raise the batch size.",
     "Give the GPU more work per launch: capture the repeated part in a CUDA graph (cudaStreamBeginCapture, "
     "cudaGraphLaunch), fuse small kernels, or give each launch more data.",
-    "Give the GPU more work per launch: put the whole step into one jit function, several steps into one call "
+    "Give the GPU more work per launch: put all of it into one jit function, several iterations into one call "
     "(jax.lax.scan), or raise the batch size.",
 )
 MORE_IN_GRAPHS = everywhere(
-    "Give the GPU more work per launch: put more of the step, or several steps, into one CUDA graph, or raise the "
-    "batch size."
+    "Give the GPU more work per launch: put more of it into one CUDA graph, or raise the batch size."
 )
 FUSE_SHORT = Words(
     "Fuse short kernels (torch.compile, a fused operator) or enlarge them; queued kernels cost about 1 us each.",
@@ -38,15 +36,14 @@ LOAD_AHEAD = (
     "copy it with cudaMemcpyAsync on a stream of its own."
 )
 LOAD_AHEAD_IN_JAX = (
-    "Load ahead: prepare the next batch on another thread and put it on the GPU (jax.device_put) before the step needs "
-    "it."
+    "Load ahead: prepare the next batch on another thread and put it on the GPU (jax.device_put) before it is needed."
 )
 WORK_ELSEWHERE = Words(
-    "Take CPU work out of the step: move Python computation, logging, metrics and I/O to another thread or out of the "
-    "loop; record stacks (with_stack=True) to see the lines.",
+    "Take CPU work off the launching thread: move Python computation, logging, metrics and I/O to another one or out "
+    "of the loop; record stacks (with_stack=True) to see the lines.",
     "Take CPU work out of the loop: run it on another thread or on the GPU, or queue the next GPU work before it; "
     "record CPU samples (nsys profile --sample=process-tree) to see the functions.",
-    "Take CPU work out of the loop: read results every many steps only; logging on another thread; jit what is not.",
+    "Take CPU work out of the loop: read results seldom; logging on another thread; jit what is not.",
 )
 ONE_GRAPH = 1.0
 """CUDA graphs that a step launches where it has been captured whole."""
@@ -62,7 +59,12 @@ def launch_bound(m: Measurements, _free: Bool) -> Iterator[Draft]:
     evidence = [share(m, idle, "idle while the CPU launches")]
     if m.host is not None:
         evidence.append(
-            Evidence("CPU time spent launching", m.host.dispatch_ms, "ms", "launching threads, per recorded step")
+            Evidence(
+                "CPU time spent launching",
+                m.host.dispatch_ms,
+                "ms",
+                "launching threads" + ", per recorded step" * m.timed.steps.found,
+            )
         )
     evidence += _launch_evidence(m)
     action = MORE_IN_GRAPHS if program(m).in_graphs else MORE_PER_LAUNCH
@@ -99,7 +101,7 @@ def _launch_evidence(m: Measurements) -> list[Evidence]:
         return []
     stats = m.launches
     return [
-        Evidence("kernels per step", stats.kernels, "", "steady state"),
+        Evidence(f"kernels {m.timed.steps.per}", stats.kernels, "", "steady state" if m.timed.steps.found else ""),
         Evidence("mean kernel duration", stats.kernel_mean_us, "us", "steady state"),
         Evidence("mean launch call", stats.launch_mean_us, "us", "steady state, profiler attached"),
     ]
@@ -115,7 +117,7 @@ def input_wait(m: Measurements, _free: Bool) -> Iterator[Draft]:
     evidence += [Evidence("time in input loading", p.host_ms, "ms", p.name) for p in loading[:2]]
     evidence += loader_advice.evidence(m, m.loading) if m.loading is not None else ()
     evidence += [Evidence("longest gap", d, "ms", text) for d, text in longest_gaps(m.causes, IdleCause.INPUT)]
-    basis = "idle time while data was awaited; assumes that loading can be hidden behind the step completely"
+    basis = "idle time while data was awaited; assumes that loading can be hidden behind GPU work completely"
     words = Words(loader_advice.action(m.loading), LOAD_AHEAD, LOAD_AHEAD_IN_JAX)
     ahead = Proposal(words, basis, name="data_loader_workers")
     title = "The GPU waits for input data"
@@ -133,10 +135,12 @@ def host_work(m: Measurements, _free: Bool) -> Iterator[Draft]:
     evidence = [share(m, left, "idle during other CPU work between launches")]
     if m.host is not None:
         evidence.append(
-            Evidence("CPU work without API calls", m.host.work_ms, "ms", "stretches from 0.1 ms on, per step")
+            Evidence(
+                "CPU work without API calls", m.host.work_ms, "ms", f"stretches from 0.1 ms on, {m.timed.steps.per}"
+            )
         )
     evidence += [
-        Evidence("longest gap", d, "ms", text) for d, text in longest_of(m.causes, IdleDetail.NONE, IdleCause.HOST)
+        Evidence("longest gap", d, "ms", text) for d, text in longest_gaps(m.causes, IdleCause.HOST, IdleDetail.NONE)
     ]
     move = Proposal(WORK_ELSEWHERE, ALL_GONE, name="move_host_work")
     title = "The GPU waits for other CPU work between launches"

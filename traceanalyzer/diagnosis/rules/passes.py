@@ -8,8 +8,8 @@ import numpy as np
 
 from traceanalyzer.analysis.groups import layout
 from traceanalyzer.analysis.groups.attention import written_out_attention as find_attention
+from traceanalyzer.analysis.groups.layout import SECTOR_BYTES, strided_work
 from traceanalyzer.analysis.groups.ops import group, per_step, steady
-from traceanalyzer.analysis.groups.strided import SECTOR_BYTES, strided_work
 from traceanalyzer.diagnosis.draft import Draft, Proposal, share, times
 from traceanalyzer.diagnosis.finding import Evidence
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -59,10 +59,10 @@ def written_out_attention(m: Measurements, free: Bool) -> Iterator[Draft]:
     total = found.passes.total_ms
     evidence = [
         share(m, total, "passes over the scores between the two products of attention"),
-        Evidence("attentions", found.attentions, "", "a step, forward and backward each"),
+        Evidence("attentions", found.attentions, "", "forward and backward each"),
     ]
     if found.bytes_saved is not None:
-        where = "scores read and written by these passes, a step"
+        where = f"scores read and written by these passes, {m.timed.steps.per}"
         evidence.append(Evidence("traffic saved", found.bytes_saved, "bytes", where))
     evidence += times(found.passes.top)
     basis = "without the passes between the products; the products' own traffic with the scores goes too"
@@ -92,8 +92,8 @@ def repeated_casts(m: Measurements, free: Bool) -> Iterator[Draft]:
         return
     evidence = [
         share(m, found.total_ms, "casts of tensors to another type"),
-        Evidence("casts a step", found.casts, "", "device ops"),
-        Evidence("casts of equal inputs", found.alike, "", "mean count a step of one shape and type"),
+        Evidence(f"casts {m.timed.steps.per}", found.casts, "", "device ops"),
+        Evidence("casts of equal inputs", found.alike, "", "mean count of one shape and type"),
         Evidence("time", found.first_ms, "ms", "the first of each shape and type alone"),
         *times(found.kernels.top, "time in the kernel"),
     ]

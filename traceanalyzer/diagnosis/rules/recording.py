@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.algebra.lookup import texts_where
 from traceanalyzer.analysis.joined.framework import Framework
-from traceanalyzer.analysis.names.pytorch import LIBRARY_RANGE, PROFILER_STEP
+from traceanalyzer.analysis.names.pytorch import LIBRARY_MARK
 from traceanalyzer.analysis.serving.cut import find_iterations
-from traceanalyzer.analysis.tables.step_metrics import StepTime
+from traceanalyzer.analysis.tables.budget import StepTime
 from traceanalyzer.analysis.time.coverage import WHOLE_SHARE
 from traceanalyzer.analysis.time.repeats import coinciding_range
 from traceanalyzer.base.figures import NS_PER_MS
@@ -24,10 +24,6 @@ RANGE_MS = 0.001
 times that."""
 MANY_RANGES, RANGES_SHARE = 500, 0.05
 """Fewer ranges are phases and layers; ranges that cost less of the step do not change the picture."""
-LIBRARY_MARKS = re.compile(
-    rf"{LIBRARY_RANGE.pattern}|{PROFILER_STEP.pattern}|^(nccl|nn\.Module: |autograd::|Torch-Compiled|FSDP|## Call|DDP)"
-)
-"""Annotations that no user wrote."""
 NOTED_SPAN = 0.9
 """Device work that spans less of the recording than this leaves start-up or shutdown to be noted."""
 UNEVEN_RATIO = 1.3
@@ -56,7 +52,7 @@ def _more_than_useful(m: Measurements) -> Iterator[str]:
             "report, 20 for outliers and drift; shorter recordings disturb the program less."
         )
     ranges = m.trace.host_ranges
-    mine = (ranges.kind == RangeKind.ANNOTATION) & ~texts_where(m.trace.strings, LIBRARY_MARKS.search)[ranges.name]
+    mine = (ranges.kind == RangeKind.ANNOTATION) & ~texts_where(m.trace.strings, LIBRARY_MARK.search)[ranges.name]
     a_step = float((mine & m.timed.steady_host(ranges.start)).sum()) / count if m.timed.steps.found else 0.0
     if a_step >= MANY_RANGES and a_step * RANGE_MS >= RANGES_SHARE * m.mean_step_ms:
         yield (
@@ -118,6 +114,10 @@ def _parts(m: Measurements) -> str:
 
 def _no_steps(m: Measurements) -> Iterator[str]:
     seen = m.coverage
+    if m.timed.steps.known:
+        yield "Nothing marks a step: the recording is the unit of every figure, from the first GPU work to the last."
+    else:
+        yield "No steps were found: every figure is for the whole recording."
     if seen.device_span_ms is None or seen.device_span_ms >= NOTED_SPAN * seen.recorded_ms:
         return
     before = f"; the first GPU work comes after {_time(seen.before_first_op_ms)}" if seen.before_first_op_ms else ""

@@ -16,16 +16,16 @@ PLACES = 3
 """Waiting places named in the evidence."""
 BASIS = "all idle time after waits gone, an upper bound"
 DO_NOT_WAIT = Words(
-    "Do not wait for the GPU in the step: keep results on it and read them once every many steps (.item(), .cpu(), "
+    "Do not wait for the GPU in the loop: keep results on it and read them seldom (.item(), .cpu(), "
     "print(tensor), tensor truth tests and synchronize() each wait); copy with non_blocking=True to pinned memory.",
     "Do not wait for the GPU in the loop: cudaStreamSynchronize, cudaDeviceSynchronize and blocking copies empty its "
     "queue. Queue the next work first, copy with cudaMemcpyAsync and pinned memory, and wait for an event where a "
     "result is read; in OpenACC use async queues.",
-    "Do not read values in the step: float(x), np.asarray(x), print(x) and block_until_ready() each wait, and "
-    "so do host callbacks (jax.debug.print, pure_callback, io_callback); read them once every many steps.",
+    "Do not read values in the loop: float(x), np.asarray(x), print(x) and block_until_ready() each wait, and "
+    "so do host callbacks (jax.debug.print, pure_callback, io_callback); read them seldom.",
 )
 AND_THEN = everywhere(
-    "Remove the waits, then also issue the work faster: a step without waits can be captured in a CUDA graph or "
+    "Remove the waits, then also issue the work faster: work without waits can be captured in a CUDA graph or "
     "compiled (mode='reduce-overhead'). Without that the host stays too slow to keep the GPU busy."
 )
 
@@ -38,9 +38,12 @@ def host_waits(m: Measurements, _free: Bool) -> Iterator[Draft]:
     costly = [row for row in m.syncs if not row.benign] or m.syncs
     evidence = [
         share(m, idle.sync, "idle after the queue was drained by a sync"),
-        Evidence("waits per step", sum(r.calls for r in costly), "", "calls that block on the GPU"),
+        Evidence(f"waits {m.timed.steps.per}", sum(r.calls for r in costly), "", "calls that block on the GPU"),
     ]
-    evidence += [Evidence("CPU blocked in the recording", r.host_wait_ms, "ms", _where(r)) for r in costly[:PLACES]]
+    evidence += [
+        Evidence("CPU blocked in the recording", r.host_wait_ms, "ms", _where(r, m.timed.steps.each))
+        for r in costly[:PLACES]
+    ]
     larger: BottleneckClass = "launch" if idle.launch > idle.sync else "sync"
     proposals = [
         Proposal(DO_NOT_WAIT, BASIS, name="remove_syncs"),
@@ -50,9 +53,9 @@ def host_waits(m: Measurements, _free: Bool) -> Iterator[Draft]:
     yield Draft("host-waits", "sync", title, "idle.sync", idle.sync, evidence, proposals, words=DO_NOT_WAIT)
 
 
-def _where(row: SyncRow) -> str:
+def _where(row: SyncRow, each: str) -> str:
     """The place in the program: the call, the operators around it, the phase, the line."""
-    parts = (f"{row.call}, {row.calls:.4g} a step", row.op and f"in {row.op}", row.phase and _in(row.phase), row.python)
+    parts = (f"{row.call}, {row.calls:.4g}{each}", row.op and f"in {row.op}", row.phase and _in(row.phase), row.python)
     return ", ".join(part for part in parts if part)
 
 

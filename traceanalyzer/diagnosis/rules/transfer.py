@@ -22,7 +22,7 @@ TOO_LONG_TO_HIDE = 0.5
 """A step with less than this share for all but its copies cannot hide them."""
 PIN = "Pin the host memory (pin_memory=True); pageable copies are slow and block the host. "
 HIDE = (
-    "Copy on a side stream with non_blocking=True while the previous step computes; send less "
+    "Copy on a side stream with non_blocking=True while earlier work computes; send less "
     "(smaller types, compute on the GPU what can be)."
 )
 HIDE_IN_CUDA = (
@@ -31,7 +31,7 @@ HIDE_IN_CUDA = (
 )
 HIDE_IN_JAX = (
     "Keep what steps pass on to each other on the GPU, and donate it (jax.jit(f, donate_argnums=0)): a donated buffer "
-    "is written in place, not copied. Put inputs on the GPU ahead of the step (jax.device_put)."
+    "is written in place, not copied. Put inputs on the GPU ahead of their use (jax.device_put)."
 )
 SEND_LESS = everywhere(
     "Copy less between CPU and GPU: keep on the GPU what is sent repeatedly (offloaded weights, constants), send "
@@ -40,8 +40,8 @@ SEND_LESS = everywhere(
 ONE_COPY = Scenario(
     "copied_together",
     copied_together,
-    "the small copies of a step are one: the others, and what the host does to launch and await them, are gone; "
-    "packing the tensors on the host is not counted",
+    "the small copies are one: the others, and what the host does to launch and await them, are gone; "
+    "excludes packing the tensors on the host",
 )
 TOGETHER = Words(
     "Send them together: have collate_fn put the batch into few tensors (torch.stack, padded or nested), or pack them "
@@ -76,7 +76,7 @@ def _proposals(m: Measurements, between: list[CopyStats], shown: list[CopyStats]
     pageable = any(row.source_memory == "pageable" or row.target_memory == "pageable" for row in shown)
     least = max(_longest_direction_ms(between), m.step.step_ms - exposed)
     words = Words(PIN + HIDE if pageable else HIDE, HIDE_IN_CUDA, HIDE_IN_JAX)
-    basis = "copies hidden behind the rest of the step: it takes the longer of the two"
+    basis = "copies hidden behind the rest: all takes the longer of the two"
     hidden = Proposal(words, basis, name="pinned_memory" if pageable else "copy_ahead", least_ms=least)
     if exposed <= (1.0 - TOO_LONG_TO_HIDE) * m.step.step_ms:
         return [hidden]
@@ -124,10 +124,12 @@ def many_small_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
     if found is None or m.mean_step_ms <= 0:
         return
     evidence = [
-        Evidence("CPU time in small copies", found.host_ms / m.mean_step_ms, "share", "of each recorded step"),
-        Evidence("small copies to the GPU", found.a_step, "", "per step, up to 64 kB", MANY),
+        Evidence(
+            "CPU time in small copies", found.host_ms / m.mean_step_ms, "share", f"of the recorded {m.timed.steps.unit}"
+        ),
+        Evidence("small copies to the GPU", found.a_step, "", f"{m.timed.steps.per}, up to 64 kB", MANY),
         Evidence("median size", found.median_bytes, "bytes", found.operator or "API calls"),
-        Evidence("their time on the GPU", found.device_ms, "ms", "per step"),
+        Evidence("their time on the GPU", found.device_ms, "ms", m.timed.steps.per),
     ]
     title = "Many small copies go to the GPU one by one"
     yield Draft("small-copies", "launch", title, "none", None, evidence, [Proposal(TOGETHER, ONE_COPY.basis, ONE_COPY)])

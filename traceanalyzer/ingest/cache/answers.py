@@ -18,10 +18,9 @@ from traceanalyzer.ingest.cache.identity import digest_of, program
 from traceanalyzer.ingest.cache.store import ANSWER, get_text, has, place, put_text
 from traceanalyzer.trace import Run, Table, Trace
 
-Encode = Callable[["Answer"], str]
-Decode = Callable[[bytes], "Answer"]
-
 Answer = TypeVar("Answer")
+Encode = Callable[[Answer], str]
+Decode = Callable[[bytes], Answer]
 
 MOST_ANSWER_BYTES = 2 * MIB
 """Every gap of a long recording takes longer to keep than to find again."""

@@ -17,9 +17,9 @@ from typing import NamedTuple
 from traceanalyzer.base.files import files_read
 from traceanalyzer.base.limits import limits
 from traceanalyzer.base.reading import reading
-from traceanalyzer.ingest.beside import COMPILED, may_be_beside
 from traceanalyzer.ingest.cache.identity import as_it_is, digest_of, identity_of, program
 from traceanalyzer.ingest.cache.store import get_text, place, put_text
+from traceanalyzer.ingest.side_files import COMPILED, may_be_beside
 
 MOST_FILES, MOST_NAMES = 1000, 20_000
 """That are looked at, and in each folder; more take longer than they save."""

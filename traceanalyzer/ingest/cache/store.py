@@ -7,6 +7,7 @@ and a checksum covers every byte. Together they have a bounded size; what was us
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import sys
@@ -23,13 +24,15 @@ from isal import isal_zlib
 from traceanalyzer.base.limits import MIB
 
 VARIABLE = "TRACEANALYZER_CACHE"
-"""Names another folder; empty: nothing is kept."""
+"""Names a folder to have the cache's own in; empty: nothing is kept."""
 MOST_BYTES = 2 << 30
 """Of all models and answers together. A recording of 1 GB takes about 120 MB."""
 MODEL, ANSWER = ".model", ".answer"
 """Kinds of what is kept: the traces of a recording; a report, rows of tables or a page that came of some."""
 MAGIC = b"TAkept\x01\x00"
 _PART = ".part"
+_KEPT, _UNFINISHED = re.compile(r"[0-9a-f]{40}\.(model|answer)"), re.compile(r"[0-9a-f]{40}\w{8}\.part")
+"""Names that are given here; a file of another name is not touched."""
 _ABANDONED_S = 3600
 """A model takes a second to write; one that is unfinished for an hour was left behind."""
 MOST_TEXT_BYTES = 8 * MIB
@@ -58,12 +61,14 @@ def place() -> Path | None:
     if not hasattr(os, "getuid"):
         return None
     said = os.environ.get(VARIABLE)
-    if said is not None:
-        return Path(said).expanduser() if said.strip() else None
-    if sys.platform == "darwin":
-        return Path("~/Library/Caches/traceanalyzer").expanduser()
     base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if base.startswith("/") else Path("~/.cache").expanduser()) / "traceanalyzer"
+    if said is not None:
+        base = said
+    elif not base.startswith("/"):
+        base = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
+    with suppress(RuntimeError):  # no home
+        return Path(base).expanduser() / "traceanalyzer" if base.strip() else None
+    return None
 
 
 def why_not_trusted(folder: Path) -> str:
@@ -84,7 +89,7 @@ def entries(folder: Path) -> list[Entry]:
     for path in folder.iterdir():
         with suppress(OSError):  # another command may remove it
             about = path.lstat()
-            if path.suffix in (MODEL, ANSWER) and stat.S_ISREG(about.st_mode):
+            if _KEPT.fullmatch(path.name) and stat.S_ISREG(about.st_mode):
                 found.append(Entry(path, about.st_size, about.st_mtime))
     return sorted(found, key=lambda entry: entry.used)
 
@@ -209,10 +214,7 @@ def make_room(folder: Path, most: int = MOST_BYTES) -> None:
             break
         entry.path.unlink(missing_ok=True)
         total -= entry.bytes
-    for path in folder.glob(f"*{_PART}"):
-        with suppress(OSError):
-            if time.time() - path.lstat().st_mtime > _ABANDONED_S:
-                path.unlink(missing_ok=True)
+    _remove_unfinished(folder, _ABANDONED_S)
 
 
 def clear(folder: Path) -> list[Entry]:
@@ -220,6 +222,12 @@ def clear(folder: Path) -> list[Entry]:
     gone = entries(folder)
     for entry in gone:
         entry.path.unlink(missing_ok=True)
-    for path in folder.glob(f"*{_PART}"):
-        path.unlink(missing_ok=True)
+    _remove_unfinished(folder, 0)
     return gone
+
+
+def _remove_unfinished(folder: Path, least_age_s: float) -> None:
+    for path in folder.iterdir():
+        with suppress(OSError):
+            if _UNFINISHED.fullmatch(path.name) and time.time() - path.lstat().st_mtime >= least_age_s:
+                path.unlink()

@@ -12,12 +12,18 @@ import numpy as np
 from msgspec import Raw
 
 from traceanalyzer.ingest.columns import Codes, Columns, Texts, copied
-from traceanalyzer.ingest.kineto.collectives import Collective, collective_of, json_text
-from traceanalyzer.ingest.kineto.counters import counter_value, device_of_counter
+from traceanalyzer.ingest.kineto.arguments import (
+    Collective,
+    Occupancies,
+    Operands,
+    collective_of,
+    counter_value,
+    device_of_counter,
+    json_text,
+    launch_options,
+)
 from traceanalyzer.ingest.kineto.events import NO_ARGS, Args, Counter, Group, Instant, MemoryArgs, Meta, Span, group_of
-from traceanalyzer.ingest.kineto.launch_config import Occupancies, launch_options
 from traceanalyzer.ingest.kineto.names import overhead_kind, wait_kind
-from traceanalyzer.ingest.kineto.operands import Operands
 from traceanalyzer.ingest.kineto.repair import Decoded
 from traceanalyzer.ingest.kineto.times import durations_ns, exact_ns, times_ns
 from traceanalyzer.trace import (
@@ -41,11 +47,7 @@ _DEVICE_KINDS = {
     Group.MEMCPY: DeviceOpKind.MEMCPY,
     Group.MEMSET: DeviceOpKind.MEMSET,
 }
-_HOST_KINDS = {
-    Group.OP: RangeKind.OP,
-    Group.ANNOTATION: RangeKind.ANNOTATION,
-    Group.PYTHON: RangeKind.PYTHON,
-}
+_HOST_KINDS = {Group.OP: RangeKind.OP, Group.ANNOTATION: RangeKind.ANNOTATION, Group.PYTHON: RangeKind.PYTHON}
 _COUNTED = (Group.SKIP, Group.RANGE_COUNTERS, Group.MTIA)
 _REPLAY = b'"Dispatch Task"'
 _UNNUMBERED_GRAPH = 0
@@ -271,10 +273,7 @@ class Rows:
         args = [span.args or NO_ARGS for span in spans]
         self.tables[Waits].append(
             self._times(spans)
-            | {
-                "kind": kinds,
-                "device": _device(spans, args)["device"],
-            }
+            | {"kind": kinds, "device": _device(spans, args)["device"]}
             | {column: [getattr(a, name) for a in args] for column, name in _ARGS_OF_WAITS.items()}
         )
 

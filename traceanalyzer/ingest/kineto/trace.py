@@ -12,13 +12,20 @@ from numpy.typing import NDArray
 
 from traceanalyzer.base.parallel import both_threaded
 from traceanalyzer.ingest.durations import clip_impossible
+from traceanalyzer.ingest.kineto.arguments import Collective
 from traceanalyzer.ingest.kineto.chunks import KinetoFile
-from traceanalyzer.ingest.kineto.collectives import Collective
 from traceanalyzer.ingest.kineto.events import Group
 from traceanalyzer.ingest.kineto.health import make_health
-from traceanalyzer.ingest.kineto.metadata import devices_of, distributed, integer, parse_metadata
+from traceanalyzer.ingest.kineto.metadata import (
+    devices_of,
+    distributed,
+    gpus_in_use,
+    integer,
+    is_rocm,
+    on_the_gpu_in_use,
+    parse_metadata,
+)
 from traceanalyzer.ingest.kineto.names import ANNOTATION, copy_ends, copy_kind
-from traceanalyzer.ingest.kineto.rocm import gpus_in_use, is_rocm, on_the_gpu_in_use
 from traceanalyzer.ingest.kineto.rows import Rows
 from traceanalyzer.trace import (
     I64,

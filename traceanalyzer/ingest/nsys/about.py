@@ -185,34 +185,18 @@ def gpus(database: Database) -> Gpus:
     """Read the tables of devices, of whichever generation."""
     number = "id" if database.has("TARGET_INFO_GPU", "id") else "deviceId"
     columns: dict[str, int | bytes | None] = {
-        number: -1,
-        "cuDevice": -1,
-        "smCount": -1,
-        "totalMemory": -1,
-        "computeMajor": -1,
-        "computeMinor": -1,
-        "name": None,
-        "uuid": None,
-        "busLocation": None,
-        "memoryBandwidth": -1,
-        "clockRate": -1,
+        **dict.fromkeys((number, "cuDevice", "smCount", "totalMemory", "computeMajor", "computeMinor"), -1),
+        **dict.fromkeys(("name", "uuid", "busLocation")),
+        **dict.fromkeys(("memoryBandwidth", "clockRate"), -1),
     }
     by_id: dict[int, Device] = {}
     by_ordinal: dict[int, Device] = {}
     buses: dict[int, Device] = {}
     for row in database.rows("TARGET_INFO_GPU", columns):
         key, ordinal, sms, memory, major, minor, name, uuid, bus, bandwidth, clock = row
-        capability = (major, minor) if major > 0 else None
-        device = Device(
-            key,
-            _known(name),
-            _positive(sms),
-            _positive(memory),
-            capability,
-            _uid(uuid, bus),
-            float(bandwidth) if bandwidth > 0 else None,
-            float(clock) if clock > 0 else None,
-        )
+        capability, known = (major, minor) if major > 0 else None, (_known(name), _positive(sms), _positive(memory))
+        rates = (float(rate) if rate > 0 else None for rate in (bandwidth, clock))
+        device = Device(key, *known, capability, _uid(uuid, bus), *rates)
         by_id[key] = device
         if ordinal >= 0:
             by_ordinal[ordinal] = device

@@ -23,12 +23,7 @@ class NvtxEvent(enum.IntEnum):
     DOMAIN_CREATE = 75
 
 
-NVTX_RANGES = (
-    NvtxEvent.PUSH_POP,
-    NvtxEvent.START_END,
-    NvtxEvent.IMPORTED_PUSH_POP,
-    NvtxEvent.IMPORTED_START_END,
-)
+NVTX_RANGES = (NvtxEvent.PUSH_POP, NvtxEvent.START_END, NvtxEvent.IMPORTED_PUSH_POP, NvtxEvent.IMPORTED_START_END)
 
 INVALID_ID = 0xFFFFFFFF
 """What nsys writes for "no such stream" or "no such event"."""

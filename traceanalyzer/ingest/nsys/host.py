@@ -113,12 +113,7 @@ def _overheads(database: Database, strings: Strings, tally: Tally, table: str) -
 
 
 def waits(
-    database: Database,
-    strings: Strings,
-    tally: Tally,
-    calls: Events,
-    owners: Owners,
-    schema: tuple[int, int],
+    database: Database, strings: Strings, tally: Tally, calls: Events, owners: Owners, schema: tuple[int, int]
 ) -> Events:
     """Recorded synchronisation, with the columns of `Waits`; `event` and `source_stream` where recorded.
 
@@ -129,13 +124,8 @@ def waits(
         SYNCHRONIZATION,
         {
             **TIMES,
-            "deviceId": -1,
-            "contextId": -1,
-            "streamId": -1,
-            "correlationId": -1,
-            "globalPid": -1,
-            "syncType": -1,
-            "eventId": -1,
+            **dict.fromkeys(("deviceId", "contextId", "streamId", "correlationId"), -1),
+            **dict.fromkeys(("globalPid", "syncType", "eventId"), -1),
         },
     )
     timed = mend_times(rows, tally, zero_is_missing=True)

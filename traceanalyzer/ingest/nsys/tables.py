@@ -1,12 +1,18 @@
-"""All rows of an nsys export that traces are made of, each with its process."""
+"""All rows of an nsys export that traces are made of, each with its process, in one order whatever order its tables
+have: SQLite promises none.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.ingest.columns import recoded
 from traceanalyzer.ingest.nsys.about import About, about
 from traceanalyzer.ingest.nsys.device import device_ops, memory_events
 from traceanalyzer.ingest.nsys.events import Events, Strings, Tally
@@ -15,6 +21,62 @@ from traceanalyzer.ingest.nsys.nccl import Payloads, payloads
 from traceanalyzer.ingest.nsys.nvtx import nvtx_ranges
 from traceanalyzer.ingest.nsys.processes import Owners
 from traceanalyzer.ingest.sqlite.database import Database
+from traceanalyzer.trace import I32, I64, Table, Trace, is_constant, narrowed
+
+AnyTable = TypeVar("AnyTable", bound=Table)
+
+
+def canonical(traces: list[Trace]) -> list[Trace]:
+    """The traces of one export with their common strings in alphabetical order, and rows that start at the same time in
+    the order of their other columns."""
+    if not traces:
+        return traces
+    strings = traces[0].strings
+    order = sorted(range(len(strings)), key=strings.__getitem__)
+    # The entry at the end is for -1: no text.
+    code = np.full(len(strings) + 1, -1, np.int32)
+    code[order] = np.arange(len(strings))
+    texts = [strings[i] for i in order]
+    return [_canonical(trace, texts, code) for trace in traces]
+
+
+def _canonical(trace: Trace, strings: list[str], code: I32) -> Trace:
+    tables: dict[str, Any] = {
+        f.name: _ordered(_recoded(value, code))
+        for f in fields(trace)
+        if isinstance(value := getattr(trace, f.name), Table)
+    }
+    return replace(trace, strings=strings, **tables)
+
+
+def _recoded(table: AnyTable, code: I32) -> AnyTable:
+    texts = {
+        f.name: recoded(getattr(table, f.name), narrowed(code) if f.metadata["narrow"] else code)
+        for f in fields(table)
+        if f.metadata["text"]
+    }
+    return replace(table, **texts)
+
+
+def _ordered(table: AnyTable) -> AnyTable:
+    start = getattr(table, "start", None)
+    if start is None or len(table) < 2:
+        return table
+    same = start[1:] == start[:-1]
+    tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
+    if not len(tied):
+        return table
+    columns = {f.name: getattr(table, f.name) for f in fields(table) if f.name != "start"}
+    order = tied[np.lexsort((*(column[tied] for column in reversed(columns.values())), start[tied]))]
+    moved = {name: _moved(column, tied, order) for name, column in columns.items() if not is_constant(column)}
+    return replace(table, **moved)
+
+
+def _moved(column: NDArray[Any], to: I64, rows: I64) -> NDArray[Any]:
+    """The column with the values of these rows at other ones."""
+    result = column.copy()
+    result[to] = column[rows]
+    return result
 
 
 @dataclass(frozen=True)
@@ -48,6 +110,7 @@ class Tables:
         owners = Owners(database, ops, calls, nvtx)
         calls = owners.assign(calls, tally, "CUDA API calls")
         library, system = call_ranges(database, strings, tally)
+        waited = waits(database, strings, tally, calls, owners, described.schema)
         tables = cls(
             about=described,
             strings=strings,
@@ -58,9 +121,7 @@ class Tables:
             nvtx=owners.assign(nvtx, tally, "NVTX ranges"),
             library_calls=owners.assign(library, tally, "library calls"),
             system_calls=owners.assign(system, tally, "operating-system calls"),
-            waits=owners.assign(
-                waits(database, strings, tally, calls, owners, described.schema), tally, "synchronisations"
-            ),
+            waits=owners.assign(waited, tally, "synchronisations"),
             overheads=owners.assign(overheads(database, strings, tally), tally, "overheads"),
             memory=owners.assign(memory_events(database), tally, "memory events"),
         )

@@ -9,14 +9,13 @@ import numpy as np
 
 from traceanalyzer.ingest.columns import joined
 from traceanalyzer.ingest.nsys.about import Gpus, gpus, mpi_ranks, process_names, thread_names
-from traceanalyzer.ingest.nsys.canonical import canonical
 from traceanalyzer.ingest.nsys.events import UNKNOWN, Columns, Events, distinct_of_all, pid_of
 from traceanalyzer.ingest.nsys.health import remarks
 from traceanalyzer.ingest.nsys.metrics import gpu_metrics, of_process
 from traceanalyzer.ingest.nsys.nccl import collectives
 from traceanalyzer.ingest.nsys.nvtx_details import range_details
 from traceanalyzer.ingest.nsys.processes import NOBODY
-from traceanalyzer.ingest.nsys.tables import Tables
+from traceanalyzer.ingest.nsys.tables import Tables, canonical
 from traceanalyzer.ingest.sqlite.database import Database
 from traceanalyzer.trace import (
     I32,
@@ -68,11 +67,7 @@ def make_traces(path: Path, database: Database, tables: Tables, *, there: float)
             skipped=tally.skipped,
             lost=tally.lost,
             clipped=tally.clipped,
-            notes=(
-                *remarks(database, tables.about, there=there, processes=list(processes)),
-                *notes,
-                *tally.notes,
-            ),
+            notes=(*remarks(database, tables.about, there=there, processes=list(processes)), *notes, *tally.notes),
         ),
     )
     return canonical(traces)
@@ -108,7 +103,7 @@ def _ranks(
     world_size = max((size for _, size in by_nccl.values()), default=None)
     ranks = {key: rank for key, (rank, _) in by_nccl.items()} | mpi_ranks(database, threads)
     recorded = [ranks[key] for key in keys if key in ranks]
-    if len(recorded) == len(keys) and len(set(recorded)) == len(keys):
+    if len(set(recorded)) == len(recorded) == len(keys):
         return ranks, world_size, []
     if len(keys) == 1:
         return {}, None, []

@@ -191,10 +191,7 @@ def _regions(part: _Part, events: Columns, texts: Texts, tally: Tally) -> tuple[
     return (
         calls if is_call.any() else {},
         ranges if is_range.any() else {},
-        (
-            stack[inside],
-            rows["parent_stack_id"][inside],
-        ),
+        (stack[inside], rows["parent_stack_id"][inside]),
     )
 
 

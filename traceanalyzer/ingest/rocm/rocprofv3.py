@@ -151,18 +151,13 @@ def _recorded(process: _Process, texts: Texts, tally: Tally) -> Recorded:
     about = process.metadata
     name = Path(about.command[0]).name if about.command else ""
     owner = Process(about.pid if about.pid >= 0 else None, name, host=about.node.hostname or None)
-    unused = {"parent", "correlation"}
-    return Recorded(
-        owner,
-        devices,
-        _filled(ops),
-        _filled({column: values for column, values in calls.items() if column not in ("parent", "kind")}),
-        _filled({column: values for column, values in ranges.items() if column not in unused}),
-    )
+    host = _filled(calls, "parent", "kind"), _filled(ranges, "parent", "correlation")
+    return Recorded(owner, devices, _filled(ops), *host)
 
 
-def _filled(rows: Columns) -> Columns:
-    return rows if len(rows["start"]) else {}
+def _filled(rows: Columns, *unused: str) -> Columns:
+    """The columns that are of use; none without rows."""
+    return {name: column for name, column in rows.items() if name not in unused} if len(rows["start"]) else {}
 
 
 def _parents(ranges: Columns) -> tuple[I64, I64]:

@@ -151,11 +151,8 @@ class Database:
         if table is None:
             return
         terms = ", ".join(self._term(table, column, null, cast) for column, null in columns.items())
-        query = f'SELECT {terms} FROM "{table}"'  # noqa: S608 names come from this program and the file's catalog
-        if where:
-            query += f" WHERE {where}"
-        if limit is not None:
-            query += f" LIMIT {limit}"
+        rest = f" WHERE {where}" * bool(where) + f" LIMIT {limit}" * (limit is not None)
+        query = f'SELECT {terms} FROM "{table}"{rest}'  # noqa: S608 names come from this program and the file's catalog
         try:
             cursor = self.connection.execute(query)
             while batch := cursor.fetchmany(_ROWS_A_FETCH):

@@ -120,8 +120,8 @@ def entry(values: Mapping[str, Any]) -> Entry | None:
         found.setdefault("iter_s", bare)
     _percent(found, values)
     _positive(found)
-    compute = found.pop("compute_s", None)
-    if compute is not None and compute > 0:
+    compute = found.pop("compute_s", 0.0)
+    if compute > 0:
         found.setdefault("iter_s", compute + found.get("data_s", 0.0))
         found["whole"] = True
     for field in ("step", "rank", "total"):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from traceanalyzer.base.errors import EmptyRecordingError, TraceAnalyzerError, UnreadableInputError
-from traceanalyzer.ingest.beside import COMPILED
+from traceanalyzer.ingest.side_files import COMPILED
 from traceanalyzer.ingest.stream import cannot_open, head_of, open_stream
 from traceanalyzer.ingest.torch_log.fold import WANTED, Fold
 from traceanalyzer.ingest.torch_log.fusion import MARK, read_fusion

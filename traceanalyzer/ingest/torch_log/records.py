@@ -172,11 +172,5 @@ def _closed(opened: _Open, counts: Counts) -> Record:
         counts.shortened += 1
     record = opened.record
     return Record(
-        record.kind,
-        record.body,
-        record.envelope,
-        record.thread,
-        record.time_ns,
-        record.prefix,
-        b"".join(opened.parts),
+        record.kind, record.body, record.envelope, record.thread, record.time_ns, record.prefix, b"".join(opened.parts)
     )

@@ -107,7 +107,7 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
             ):
                 rows.add(event)
     trace = rows.trace(path, stream.damage)
-    if not len(trace.device_ops) and not len(trace.api_calls):
+    if not len(trace.device_ops) + len(trace.api_calls):
         raise EmptyRecordingError(
             f"{path}: the trace holds no device work and no calls of Level Zero; record with "
             "`unitrace --chrome-kernel-logging --chrome-call-logging`"
@@ -264,6 +264,7 @@ class _Rows:
             truncated and not damage and "The list of events is not closed: the program, or unitrace, crashed.",
             "Times are written as floating point, in steps of a quarter of a microsecond.",
         )
+        told = tuple(note for note in notes if note)
         return Trace(
             path=str(path),
             source="unitrace",
@@ -275,13 +276,7 @@ class _Rows:
             api_calls=ApiCalls.from_columns(calls),
             host_ranges=HostRanges.from_columns(ranges),
             collected=Collected(device=len(ops["start"]) > 0, api=len(calls["start"]) > 0),
-            health=Health(
-                events=self.events,
-                skipped=self.skipped,
-                lost=self.lost,
-                truncated=truncated,
-                notes=tuple(note for note in notes if note),
-            ),
+            health=Health(self.events, skipped=self.skipped, lost=self.lost, truncated=truncated, notes=told),
         )
 
     def _launches(self, ids: I64, calls: dict[str, I64]) -> I64:

@@ -13,16 +13,14 @@ from enum import Enum
 import numpy as np
 
 from traceanalyzer.analysis.algebra.ordering import where_changed
-from traceanalyzer.analysis.groups.crossing import crossing, written
-from traceanalyzer.analysis.groups.passes import ASIDE, largest_operands, split_by_size
+from traceanalyzer.analysis.groups.passes import ASIDE, crossing, largest_operands, split_by_size, written
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.base.figures import NS_PER_S
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.replay.changes.edits import parametric, without_launches
 from traceanalyzer.replay.on_tape import in_optimizer, of_classes, of_launches
 from traceanalyzer.replay.patterns.named import kernels_named
-from traceanalyzer.replay.patterns.repeats import period_of
-from traceanalyzer.replay.patterns.runs import split_where
+from traceanalyzer.replay.patterns.repeats import period_of, split_where
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import F64, I32, I64, Bool
 

@@ -1,4 +1,4 @@
-"""Kernels that better operators replace: layouts, sizes, batched products."""
+"""Kernels that better operators replace (layouts, sizes, batched products), and the step in a CUDA graph."""
 
 from __future__ import annotations
 
@@ -7,23 +7,35 @@ from dataclasses import replace
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.groups import layout, products
 from traceanalyzer.analysis.groups.ops import Group
+from traceanalyzer.analysis.time.launch_queue import UNEXPLAINED_NS
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base.figures import NS_PER_S
-from traceanalyzer.replay.changes.edits import dispatch_at_most, retimed, without_calls, without_launches, without_work
+from traceanalyzer.replay.changes.edits import (
+    dispatch_at_most,
+    retimed,
+    with_dispatch,
+    without_calls,
+    without_launches,
+    without_work,
+)
+from traceanalyzer.replay.changes.syncs.syncs import syncs_removed
+from traceanalyzer.replay.changes.warmup import OWN_WORK_NS
 from traceanalyzer.replay.on_tape import (
     backward_of,
     events_of,
     events_of_only,
     in_backward,
     of_launches,
+    step_of_event,
     usual_dispatch_ns,
 )
 from traceanalyzer.replay.patterns.flow import JOINING
 from traceanalyzer.replay.patterns.named import kernels_named, launched_within
 from traceanalyzer.replay.patterns.operators import Operator, operators
-from traceanalyzer.replay.patterns.runs import after_each, every
+from traceanalyzer.replay.patterns.repeats import after_each, every
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I64, Bool
 
@@ -132,3 +144,39 @@ def _backward_of(tape: Tape, ops: Bool) -> Bool:
     operators[of_launches(tape, outer)[ops & ~in_backward(tape)]] = True
     operators[-1] = False
     return backward_of(tape, operators[outer])
+
+
+GRAPH_GAP_NS = 400
+"""Pause between dependent kernels of one CUDA graph (0.3 to 0.5 us in graphs recorded on an H200)."""
+GRAPH_CALL_NS = 15_000
+"""What the host takes to launch a graph."""
+
+
+def in_graph(gap: I64) -> I64:
+    """Pauses between kernels of one CUDA graph; an op that waited for what is not recorded waits in a graph, too."""
+    return np.where(gap >= UNEXPLAINED_NS, gap, np.minimum(gap, GRAPH_GAP_NS))
+
+
+def captured(tape: Tape) -> Tape:
+    """Each step's launches are one CUDA graph: no dispatch, and none of the host's work between them."""
+    first = where_changed(step_of_event(tape))
+    outside = first | tape.waits | (tape.work > OWN_WORK_NS)
+    graph = replace(
+        tape,
+        work=np.where(outside, tape.work, 0),
+        tail=tape.tail._replace(dispatch=0),
+        latency=np.where(first[tape.event], tape.latency, 0),
+        gap=in_graph(tape.gap),
+    )
+    return with_dispatch(graph, np.where(first, GRAPH_CALL_NS, 0))
+
+
+def captured_but_work(tape: Tape) -> Tape:
+    """The same where the host's own work stays between the launches."""
+    return replace(captured(tape), work=tape.work)
+
+
+def captured_after_reads(tape: Tape) -> Tape | None:
+    """The step without waits, in a CUDA graph."""
+    found = syncs_removed(tape)
+    return found and captured(found)

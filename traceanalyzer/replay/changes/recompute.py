@@ -9,7 +9,7 @@ import numpy as np
 from traceanalyzer.replay.changes.edits import with_dispatch, without_launches, without_work
 from traceanalyzer.replay.on_tape import events_of, events_of_only, nodes
 from traceanalyzer.replay.patterns.named import nodes_named, operators_named, texts
-from traceanalyzer.replay.patterns.runs import after_each
+from traceanalyzer.replay.patterns.repeats import after_each
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import Bool
 

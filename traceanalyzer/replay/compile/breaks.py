@@ -1,11 +1,14 @@
-"""Graph breaks in plain words, and the line of code that ends them."""
+"""Graph breaks, recompilations and what inductor did not fuse, in plain words, with the line of code that ends them."""
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 
-from traceanalyzer.replay.compile.model import BreakRow
-from traceanalyzer.trace.compile_log import Break, Compilation, CompileLog, resumed_at
+from traceanalyzer.replay.compile.guards import key_of, read_guard, remedy_of
+from traceanalyzer.replay.compile.model import BreakRow, NotFusedRow, RecompileRow
+from traceanalyzer.replay.compile.outcomes import function_of, named, was_refused
+from traceanalyzer.trace.compile_log import Break, Compilation, CompileLog, NotFused, resumed_at
 
 _PLAIN = (
     (
@@ -113,3 +116,49 @@ def _next_resumption(log: CompileLog, broken: Compilation, resumed: list[Compila
         if order[id(later)] > order[id(broken)] and later.location.rpartition(":")[0] == file:
             return f"{file}:{resumed_at(later.name)}"
     return ""
+
+
+MAX_VALUES = 16
+"""Values of a guard that are listed."""
+
+
+def recompile_rows(log: CompileLog) -> list[RecompileRow]:
+    """Recompilations by the guard that failed, most frequent first."""
+    found: dict[tuple[str, str], list[tuple[Compilation, str, str]]] = defaultdict(list)
+    texts: dict[tuple[str, str], tuple[str, str, str]] = {}
+    for compilation in log.compilations:
+        if not compilation.is_recompilation:
+            continue
+        guard = read_guard(compilation.recompile_reasons[0] if compilation.recompile_reasons else "")
+        location = guard.location if guard.location.startswith("/") else named(log, compilation).location
+        key = (key_of(guard), location)
+        texts.setdefault(
+            key, (guard.text or "the log does not say which", remedy_of(guard), function_of(log, compilation))
+        )
+        found[key].append((compilation, guard.old, guard.new))
+    rows = []
+    for (_, location), each in found.items():
+        text, remedy, function = texts[_, location]
+        refused = sum(was_refused(c) for c, *_ in each)
+        values = list(dict.fromkeys(v for _, old, new in each for v in (old, new) if v))
+        rows.append(RecompileRow(text, location, len(each) - refused, refused, function, values[:MAX_VALUES], remedy))
+    return sorted(rows, key=lambda row: -row.count)
+
+
+NOTHING_IN_COMMON = "no shared data"
+"""Fusing these would save a launch and no memory traffic."""
+
+
+def not_fused_rows(log: CompileLog) -> list[NotFusedRow] | None:
+    """The pairs left apart by reason, most frequent first and those with nothing in common last; None where the log
+    does not say."""
+    if log.not_fused is None:
+        return None
+    found: dict[str, list[NotFused]] = defaultdict(list)
+    for pair in log.not_fused:
+        found[pair.reason].append(pair)
+    rows = [
+        NotFusedRow(reason, len(pairs), pairs[0].first, pairs[0].second, sorted({p.compile_id for p in pairs}))
+        for reason, pairs in found.items()
+    ]
+    return sorted(rows, key=lambda row: (row.reason == NOTHING_IN_COMMON, -row.pairs))

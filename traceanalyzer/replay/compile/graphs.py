@@ -9,10 +9,9 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import contains, union
 from traceanalyzer.analysis.names.api import ApiKind
-from traceanalyzer.replay.changes.capture import GRAPH_GAP_NS
+from traceanalyzer.replay.changes.kernels import in_graph
 from traceanalyzer.replay.compile.model import Compiled, CudaGraphUse
-from traceanalyzer.replay.compile.regions import CompiledCode
-from traceanalyzer.replay.compile.traced import Traced
+from traceanalyzer.replay.compile.regions import CompiledCode, Traced
 from traceanalyzer.replay.compile.windows import without_windows
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace.compile_log import CompileLog
@@ -81,11 +80,7 @@ def _as_one_launch(tape: Tape, code: CompiledCode) -> Tape | None:
         return None
     calls = tape.source.trace.api_calls
     inside = contains(windows, calls.start[tape.call])[tape.event]
-    shorter = np.minimum(tape.gap, GRAPH_GAP_NS)
+    shorter = in_graph(tape.gap)
     return replace(
-        freed,
-        waits=tape.waits,
-        duration=tape.duration,
-        latency=tape.latency,
-        gap=np.where(inside, shorter, tape.gap),
+        freed, waits=tape.waits, duration=tape.duration, latency=tape.latency, gap=np.where(inside, shorter, tape.gap)
     )

@@ -10,7 +10,7 @@ import numpy as np
 
 from traceanalyzer.base.figures import NS_PER_MS
 from traceanalyzer.replay.compile.model import KernelRow
-from traceanalyzer.replay.compile.traced import Traced
+from traceanalyzer.replay.compile.regions import Traced
 from traceanalyzer.trace.compile_log import CompileLog, GraphCode
 
 NS_PER_US = US_PER_MS = 1e3
@@ -82,7 +82,7 @@ def measured_kernels(rows: list[KernelRow], traced: Traced) -> tuple[list[Kernel
         if place is None:
             place = seen.setdefault((key, name), len(rows) + len(extra))
             if place == len(rows) + len(extra):
-                extra.append(_unknown(name, region, key))
+                extra.append(KernelRow(name, region, key, "", [], [], 0, None, None, ""))
         duration = float(ops.end[op] - ops.start[op])
         time[place] += duration
         count[place] += 1
@@ -112,10 +112,6 @@ def _places(rows: list[KernelRow]) -> dict[tuple[str, str], int]:
         if names[row.name] == 1:
             result["", row.name] = index
     return result
-
-
-def _unknown(name: str, region: str, key: str) -> KernelRow:
-    return KernelRow(name, region, key, "", [], [], 0, None, None, "")
 
 
 def _measured(row: KernelRow, traced: Traced, time: float, count: int, attainable: float, busy: float) -> KernelRow:

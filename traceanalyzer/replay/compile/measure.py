@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from traceanalyzer.replay.compile.breaks import break_rows
-from traceanalyzer.replay.compile.caches import cache_use
+from traceanalyzer.replay.compile.breaks import break_rows, not_fused_rows, recompile_rows
 from traceanalyzer.replay.compile.graphs import cudagraph_use
 from traceanalyzer.replay.compile.kernels import kernel_rows
-from traceanalyzer.replay.compile.left_apart import not_fused_rows
-from traceanalyzer.replay.compile.model import CompilationRow, Compiled, StepsUse
-from traceanalyzer.replay.compile.outcomes import function_of, graphs_of, outcome_of, recompilations, was_refused
-from traceanalyzer.replay.compile.ranks import by_start, rank_row, ranks_differ
-from traceanalyzer.replay.compile.recompiles import recompile_rows
-from traceanalyzer.replay.compile.stages import STAGES, outside_seconds, stage_seconds
+from traceanalyzer.replay.compile.model import CompilationRow, Compiled
+from traceanalyzer.replay.compile.outcomes import (
+    by_start,
+    function_of,
+    graphs_of,
+    outcome_of,
+    rank_row,
+    ranks_differ,
+    recompilations,
+    was_refused,
+)
+from traceanalyzer.replay.compile.stages import STAGES, cache_use, outside_seconds, stage_seconds
 from traceanalyzer.trace.compile_log import Compilation, CompileLog
 
 MAX_ERRORS = 20
@@ -51,8 +56,6 @@ def measure_logs(logs: Sequence[CompileLog], chosen: CompileLog | None = None) -
         errors=_errors(log),
         ranks=[rank_row(each) for each in sorted(logs, key=by_start)],
         ranks_differ=ranks_differ(logs),
-        steps=StepsUse(),
-        trace=None,
         versions=log.versions,
         log=_counts(log),
         notes=_notes(logs, log),

@@ -233,28 +233,32 @@ class Compiled:
 
     source: str
     """log, log+trace or trace."""
-    graphs: int | None
-    graph_breaks: list[BreakRow]
-    recompiles: int | None
-    recompile_reasons: list[RecompileRow]
-    recompile_limit_hit: bool
-    runs_eager_since: list[str]
+    graphs: int | None = None
+    graph_breaks: list[BreakRow] = field(default_factory=list)
+    recompiles: int | None = None
+    recompile_reasons: list[RecompileRow] = field(default_factory=list)
+    recompile_limit_hit: bool = False
+    runs_eager_since: list[str] = field(default_factory=list)
     """Functions that run eager because the recompile limit was hit."""
-    compile_s: float | None
-    stages_s: dict[str, float]
-    cache: CacheUse | None
-    cudagraphs: CudaGraphUse | None
-    kernels: list[KernelRow]
-    not_fused: list[NotFusedRow] | None
+    compile_s: float | None = None
+    stages_s: dict[str, float] = field(default_factory=dict)
+    cache: CacheUse | None = None
+    cudagraphs: CudaGraphUse | None = None
+    kernels: list[KernelRow] = field(default_factory=list)
+    not_fused: list[NotFusedRow] | None = None
     """What inductor left apart, and why; null where it was not logged (TORCH_LOGS=+fusion)."""
-    compilations: list[CompilationRow]
-    errors: list[str]
-    ranks: list[RankRow]
-    ranks_differ: list[str]
+    compilations: list[CompilationRow] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    ranks: list[RankRow] = field(default_factory=list)
+    ranks_differ: list[str] = field(default_factory=list)
     """How ranks compiled differently; empty where they did the same."""
-    steps: StepsUse
-    trace: TraceUse | None
-    versions: dict[str, str]
-    log: dict[str, int]
+    steps: StepsUse = StepsUse()
+    trace: TraceUse | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    log: dict[str, int] = field(default_factory=dict)
     """What was in the log: records, unreadable lines, damaged payloads and so on."""
     notes: list[str] = field(default_factory=list)
+
+
+EMPTY = Compiled("trace")
+"""No log was read: what is not known is null or empty."""

@@ -9,8 +9,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, subtract, union
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.replay.compile.model import BreakRow
-from traceanalyzer.replay.compile.regions import inner
-from traceanalyzer.replay.compile.traced import Traced
+from traceanalyzer.replay.compile.regions import Traced, inner
 from traceanalyzer.replay.compile.windows import Seam, idle_in, seams, window_set, without_windows
 from traceanalyzer.replay.scenarios import FUSED_ELEMENTWISE, LAUNCHES_FREE
 from traceanalyzer.replay.whatif import Prediction
@@ -67,9 +66,7 @@ def _with_price(row: BreakRow, mine: list[Seam], traced: Traced, log: CompileLog
     prediction = traced.predict(f"without_break {row.location}", lambda tape: without_windows(tape, windows), BASIS)
     steady = sum(int(rated.timed.steady_host(seam.start[: seam.forward]).sum()) for seam in mine)
     return _with_prediction(
-        replace(row, per_step=traced.per_step(steady), idle_ms=idle_in(rated.timed, windows)),
-        prediction,
-        traced,
+        replace(row, per_step=traced.per_step(steady), idle_ms=idle_in(rated.timed, windows)), prediction, traced
     )
 
 

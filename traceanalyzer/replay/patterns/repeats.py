@@ -1,4 +1,4 @@
-"""Equal stretches of operators right after each other: how loops of a program look in a recording.
+"""Ops that belong together, and equal stretches of operators right after each other: how loops of a program look.
 
 Operators stand in the order in which they launch; what makes two of them equal (name, shapes, step) is told by a code.
 """
@@ -6,7 +6,7 @@ Operators stand in the order in which they launch; what makes two of them equal 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,29 @@ from traceanalyzer.replay.on_tape import in_backward, of_launches, of_operators
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I32, I64, Bool
+from traceanalyzer.trace.distinct import distinct
+
+
+def each_step(step: I32 | I64, chosen: Bool) -> Iterator[I64]:
+    """The chosen entries of each step that has any."""
+    for one in distinct(step[chosen]).tolist():
+        yield np.flatnonzero(chosen & (step == one))
+
+
+def after_each(chosen: NDArray[Any]) -> NDArray[Any]:
+    """For each entry that of the one before it; False for the first."""
+    return np.append(np.zeros(1, chosen.dtype), chosen[:-1])[: len(chosen)]
+
+
+def split_where(rows: I64, apart: Bool) -> list[I64]:
+    """The rows in parts: a new one begins where a row is `apart` (one entry fewer) from the one before it."""
+    return np.split(rows, np.flatnonzero(apart) + 1) if len(rows) else []
+
+
+def every(rows: Bool, count: int) -> Bool:
+    """One of so many of these, from the first on."""
+    return rows & ((np.cumsum(rows) - 1) % count == 0)
+
 
 Entry = TypeVar("Entry", bound=np.generic)
 Test = Callable[[Sequence[Operator]], bool]

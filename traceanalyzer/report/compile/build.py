@@ -10,8 +10,8 @@ from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.diagnosis.compile.verdict import diagnose_compile
 from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.diagnosis.selection import Measured
-from traceanalyzer.replay.compile.bare import EMPTY
 from traceanalyzer.replay.compile.measure import headline_log, measure_logs
+from traceanalyzer.replay.compile.model import EMPTY
 from traceanalyzer.replay.compile.shares import with_trace
 from traceanalyzer.replay.compile.steps import Stopwatch, with_steps, with_stopwatch
 from traceanalyzer.report.compile.model import CompileReport
@@ -44,10 +44,7 @@ def compile_report(logs: Sequence[CompileLog], run: Run | None = None, stopwatch
 
 
 def joined(
-    logs: Sequence[CompileLog],
-    m: Measurements,
-    stopwatch: Stopwatch = UNTIMED,
-    inputs: Sequence[dict[str, Any]] = (),
+    logs: Sequence[CompileLog], m: Measurements, stopwatch: Stopwatch = UNTIMED, inputs: Sequence[dict[str, Any]] = ()
 ) -> CompileReport:
     """What logs and a trace say together."""
     chosen = log_of(logs, m.trace)

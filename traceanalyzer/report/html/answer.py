@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from traceanalyzer.analysis.tables.step_metrics import Budget, Idle
+from traceanalyzer.analysis.tables.budget import Budget, Idle
 from traceanalyzer.base.figures import definitions
 from traceanalyzer.diagnosis.finding import Recommendation
 from traceanalyzer.report import outline

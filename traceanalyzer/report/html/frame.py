@@ -46,8 +46,7 @@ def chart_place(chart: Chart, remark: str = "") -> Markup:
 def page_scripts(*names: str) -> Markup:
     """The end of a body: the tool tip, and the scripts of these names after the one that every page has."""
     return join(
-        tag("div", id="tip", role="tooltip", hidden=True),
-        *(tag("script", asset(name)) for name in ("page.js", *names)),
+        tag("div", id="tip", role="tooltip", hidden=True), *(tag("script", asset(name)) for name in ("page.js", *names))
     )
 
 

@@ -5,17 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from traceanalyzer.report.format import figure, label, measured, number
-from traceanalyzer.report.html.charts import (
-    Chart,
-    Series,
-    height_of,
-    means,
-    side_by_side,
-    stacked,
-)  # fmt: skip
-from traceanalyzer.report.html.charts import (
-    rows as rows_of,
-)
+from traceanalyzer.report.html.charts import Chart, Series, height_of, means, side_by_side, stacked  # fmt: skip
+from traceanalyzer.report.html.charts import rows as rows_of
 from traceanalyzer.report.html.pictures.plot import Axis, Box, Dot, Dots, Rects
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import recorded_ms

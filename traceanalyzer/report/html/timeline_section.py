@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.html.data import colour, first_view, timelines_block
 from traceanalyzer.report.html.markup import Markup, join, tag
-from traceanalyzer.report.html.pictures.step_strip import strip
+from traceanalyzer.report.html.pictures.standalone import strip
 from traceanalyzer.report.html.pictures.svg import drawn
 from traceanalyzer.report.timeline.lanes import Category, Timeline
 from traceanalyzer.trace.distinct import distinct
@@ -56,7 +56,7 @@ def explorer(several: Sequence[Timeline]) -> Markup:
 
 def _what(timeline: Timeline, of_ranks: bool) -> str:
     if timeline.step is None:
-        return "Everything recorded: no steps were found"
+        return "Everything recorded: nothing marks a step"
     of_rank = " of the critical rank" if of_ranks else ""
     return f"Step {timeline.step}{of_rank}, the steady step whose time is closest to the median"
 

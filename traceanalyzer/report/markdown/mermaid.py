@@ -26,10 +26,7 @@ MOST_POINTS = 200
 """More cannot be distinguished in a chart of a column's width."""
 COLOURS = ("#54aeff", "#d4a72c", "#4ac26b", "#ff8182", "#c297ff", "#fb8f44", "#76e3ea", "#afb8c1")
 """Seen on light and on dark pages; Mermaid's own are nearly white."""
-XY_LOOK = {
-    "xyChart": {"width": 700, "height": 300},
-    "themeVariables": {"xyChart": {"plotColorPalette": COLOURS[0]}},
-}
+XY_LOOK = {"xyChart": {"width": 700, "height": 300}, "themeVariables": {"xyChart": {"plotColorPalette": COLOURS[0]}}}
 PIE_LOOK = {"themeVariables": {f"pie{n}": colour for n, colour in enumerate(COLOURS, 1)}}
 
 

@@ -33,27 +33,82 @@ _FORMS = re.compile(
     re.VERBOSE,
 )
 _SCHEME = re.compile(r"\b(Bearer|Basic|Digest|Negotiate)\s++(?!<)[\w.~+/-]{6,}+=*+", re.IGNORECASE)
-_NAMES = (
-    r"(?:[\w-]{0,60}?(?:passw(?:or)?d|passphrase|passwd|pwd|secret|credentials?|authorization|cookie)[\w-]{0,40}+"
-    r"|[\w-]{0,60}?(?:api|access|account|auth|encryption|private|signing|ssh|storage|wandb|aws)[_-]?(?:key|token)(?:[_-]id)?"
-    r"|(?:[A-Z0-9]{1,30}_){1,6}(?:KEY|TOKEN|TOKENS|PAT|AUTH)|(?:[a-z0-9]{1,30}-){0,4}token)"
+_LOGIN = re.compile(r"(?<![\w.%+-])[\w.%+-]{1,64}+:(?!:)[^\s/@]{1,64}+(?:@[^\s/@]{1,64}+)?@(?=\w)")
+"""NAME:PASSWORD@HOST; the password may hold an @."""
+_OPTION = re.compile(
+    r"(?<!\S)((?:-u|--user|--proxy-user)[ =])\S{1,64}?:\S{1,256}+"
+    r"|(?<![\w-])((?:mysql\w{0,20}|mariadb\w{0,20}|sshpass|docker\slogin)\s(?:[^\n]{0,120}?\s)?-p\s?)(?!<)\S{1,256}+"
 )
-_NAMED = re.compile(
-    rf"(?<![\w-])((?:--?)?{_NAMES}[\"']?(?:\s{{0,3}}[=:]\s{{0,3}}|(?<=\w)\s(?=\S)))(?!<)(\"[^\"\n]*+\"|'[^'\n]*+'|[^\s,;\"']++)",
+"""What programs take a password by whose option does not say so."""
+
+_WORD = re.compile(
+    r"(?P<strong>pass[ _-]?(?:word|wd|phrase|code)|pwd|secret|credential|creds|jwt|connection[ _-]?string)"
+    r"|(?P<line>authorization|cookie)"
+    r"|(?P<weak>token|key|pass|auth|pat|session[ _-]?id|sessid|sid|signature|sig|sas|pin|otp)",
+    re.IGNORECASE,
 )
-_BOUNDS = frozenset(" \t\n\"'=:,")
-_ASKED = re.compile(r"--?[\w-]+[\"']?\s\Z")
-"""A blank is between name and value only where the name is an option."""
+"""The words that names of secrets have: of the weak ones it depends on what stands before and after."""
+_KEYS = re.compile(
+    r"(?:api|access|account|app|application|auth|client|consumer|crypt|deploy|encryption|gpg|hmac|"
+    r"host|license|licence|master|pgp|private|rsa|sas|secret|security|server|service|session|"
+    r"shared|signing|ssh|ssl|storage|subscription|tls|wandb|aws|azure|gcp|s3|github|gitlab|"
+    r"openai|anthropic|hf|huggingface|ngc|datadog|comet|neptune)\Z"
+)
+"""What a key is secret of."""
+_NO_TOKENS = re.compile(
+    r"(?:accepted|bos|by|cls|decode|draft|each|end|eos|every|fill|first|generated|image|input|kv|"
+    r"last|mask|max|min|new|next|num|of|one|output|pad|per|prefill|prompt|sep|sentinel|single|"
+    r"special|start|stop|time|unk)\Z"
+)
+"""What stands before `token` where text is meant."""
+_PASSES = re.compile(
+    r"(?:admin|auth|db|email|ftp|git|http|imap|jdbc|ldap|login|mail|my|mysql|pg|proxy|redis|root|"
+    r"rpc|smtp|ssh|store|sudo|svn|user|vnc)\Z"
+)
+"""What stands before `pass` where a password is meant; others are passes over something."""
+_PHRASES = {
+    "auth": r"(?=\S*\d)\S{6,}",
+    "pin": r"\d{4,8}",
+    "otp": r"\d{4,8}",
+    **dict.fromkeys(("sessionid", "sessid", "sid"), r"(?=\S*\d)[\w%.+/=-]{8,}"),
+    **dict.fromkeys(("sig", "signature", "sas"), r"(?=\S*\d)[\w%.+/=&-]{16,}"),
+}
+"""What values of weak words look like where nothing before the word tells."""
+_HARMLESS = re.compile(r"[-+]?\d{1,4}%?|[-+]?\d*\.\d+(?:e[-+]?\d+)?|true|false|none|null|yes|no|on|off", re.IGNORECASE)
+"""Counts and flags."""
+_LONGEST_NAME = 60
+_REST = re.compile(rf"[\w-]{{0,{_LONGEST_NAME}}}+")
+_BEFORE = re.compile(r"([\w-]{0,60})([ ])?\Z")
+_SIGN = re.compile(
+    r"""\\{0,3}["'`]?[ \t]{0,3}(?:=>|:=|->|==?|:(?!:))[ \t]{0,3}
+    | >(?=[^<>\n]{1,4096}</) | \\{0,3}["']\s{0,3},\s{0,3}\\{0,3}["']value\\{0,3}["']\s{0,3}:\s{0,3}""",
+    re.VERBOSE,
+)
+"""Between name and value."""
+_LISTED = re.compile(r"\\{0,3}[\"']\s{0,3},\s{0,3}(?=\\{0,3}[\"'])")
+_BLANK = re.compile(r"[ \t](?:(?:is|was)[ \t])?")
+_VALUE = re.compile(
+    r"""(?P<quote>\\{0,3}["'`])(?P<quoted>(?:\\.|(?!(?P=quote))[^\n]){1,4096}+)
+    | (?P<bare>(?!<secret>)(?:[^\s,;&"'`<]|<(?!/)|[,;&](?!\s|\Z|[\w.-]{1,60}+\s?[=:])){1,4096}+)""",
+    re.VERBOSE,
+)
+_LINE = re.compile(r"\\{0,3}[\"'`]?(?P<quoted>[^\n\"'`\\]{1,4096}+)")
+"""A header's value has blanks and signs."""
 
 
 def without_credentials(text: str) -> str:
     """The text with each of them replaced."""
     text = _FORMS.sub(HIDDEN, text)
     text = _SCHEME.sub(rf"\1 {HIDDEN}", text)
-    text = _NAMED.sub(_hidden, text)
+    text = _OPTION.sub(lambda match: (match[1] or match[2]) + HIDDEN, text)
+    text = _LOGIN.sub(f"{HIDDEN}@", text)
+    text = _without_named(text)
     for rule in maintained_rules():
         text = rule.sub(_bounded, text)
     return text
+
+
+_BOUNDS = frozenset(" \t\n\"'=:,")
 
 
 def _bounded(match: re.Match[str]) -> str:
@@ -62,9 +117,61 @@ def _bounded(match: re.Match[str]) -> str:
     return (first if first in _BOUNDS else "") + HIDDEN + (last if last in _BOUNDS and len(match[0]) > 1 else "")
 
 
-def _hidden(match: re.Match[str]) -> str:
-    before = match[1]
-    return before + HIDDEN if "=" in before or ":" in before or _ASKED.search(before) else match[0]
+def _without_named(text: str) -> str:
+    """The text without the values whose names say that they are secret."""
+    done, at = [], 0
+    for word in _WORD.finditer(text):
+        if word.start() >= at and (found := _value_after(text, word, at)):
+            done += [text[at : found[0]], HIDDEN]
+            at = found[1]
+    return "".join([*done, text[at:]]) if done else text
+
+
+def _value_after(text: str, word: re.Match[str], least: int) -> tuple[int, int] | None:
+    """Where the secret value of a name with this word lies; None where there is none."""
+    rest = _REST.match(text, word.end())
+    before = _BEFORE.search(text, max(least, word.start() - _LONGEST_NAME), word.start())
+    if rest is None or before is None:
+        return None
+    option = before[1].startswith("-")
+    form = _LINE if word["line"] else _VALUE
+    sign = _SIGN.match(text, rest.end()) or ((option or word["strong"]) and _LISTED.match(text, rest.end())) or None
+    blank = None if sign else _BLANK.match(text, rest.end())
+    between = sign or blank
+    value = between and form.match(text, between.end())
+    if not value:
+        return None
+    span = value.span("quoted" if value["quoted"] else "bare")
+    name = (before[1] if not before[2] else "") + word[0] + rest[0]
+    shown = text[slice(*span)]
+    secret = not word["weak"] or _is_secret(before[0], word[0], rest[0], shown)
+    if blank is not None and secret:
+        secret = not shown.startswith("-") and (option or _stands_alone(name, shown, strong=not word["weak"]))
+    return span if secret else None
+
+
+def _stands_alone(name: str, value: str, *, strong: bool) -> bool:
+    """Whether a value after a blank is one: words follow names in any sentence."""
+    if strong:
+        return name.isupper() or re.search(r"[\d!?@#$%^&*+=]", value) is not None
+    return re.fullmatch(r"(?=\D*\d)(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9+/=.-]{12,}", value) is not None
+
+
+def _is_secret(before: str, word: str, after: str, value: str) -> bool:
+    """Whether a name with a weak word is that of a secret: `before` and `after` are the rest of it."""
+    stem, kind = before.rstrip("_- ").lower(), re.sub("[ _-]", "", word.lower())
+    in_capitals = bool(stem) and (before + word).isupper() and "_" in before
+    if after.lower().strip("_-") not in ("", "id", "s", "1", "2"):
+        return False
+    if _HARMLESS.fullmatch(value) and kind not in ("pin", "otp"):
+        return False
+    if kind == "token":
+        return in_capitals or (after.lower() != "s" and _NO_TOKENS.search(stem) is None)
+    if kind in ("key", "pass"):
+        known = (_KEYS if kind == "key" else _PASSES).search(stem) is not None
+        return in_capitals or known or (kind == "pass" and (not stem or (before.endswith(" ") and word.isupper())))
+    begins = kind.startswith("sess") or not before[-1:].isalpha() or (word[0].isupper() and before[-1].islower())
+    return in_capitals or (begins and kind in _PHRASES and re.fullmatch(_PHRASES[kind], value) is not None)
 
 
 LEFT_OUT = frozenset(("IPPublicDetector", "JwtTokenDetector", "NpmDetector", "OpenAIDetector"))

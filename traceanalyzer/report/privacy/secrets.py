@@ -24,24 +24,31 @@ ADDRESSES = re.compile(
 )
 """IPv4, IPv6 in full, and the short forms of those IPv6 addresses that hosts have: others look like C++ names."""
 SETTINGS = re.compile(
-    r"(?<![A-Za-z0-9_])((?P<user>USER|LOGNAME|USERNAME|SUDO_USER|SLURM_JOB_USER|USERPROFILE|\w{0,40}_USER)"
-    r"|HOST|HOSTNAME|COMPUTERNAME|MASTER_ADDR|MASTER_HOST|SLURMD_NODENAME|SLURM_\w{0,30}?NODE\w{0,20}|NODE_?NAME|\w{0,40}_HOST"
-    r"|\w{0,40}_HOSTNAME|\w{0,40}_ADDR)(\s?[=:]\s?[\"']?)(?P<value>[^\s\"',;<>()=]{1,255}+)"
+    r"(?<![A-Za-z0-9_])(?P<name>(?P<user>(?i:user[_ ]?name|user[_ ]?id|user|logname|login|uid)|SUDO_USER|SLURM_JOB_USER"
+    r"|USERPROFILE|\w{0,40}_USER)"
+    r"|(?i:host[_ ]?name|host|computer[_ ]?name|node_?name|master_?addr|master_?host)|SLURMD_NODENAME"
+    r"|SLURM_\w{0,30}?NODE\w{0,20}|\w{0,40}_HOST|\w{0,40}_HOSTNAME|\w{0,40}_ADDR)"
+    r"(?P<sign>\s?=\s?[\"']?|\s?:\s?[\"']?|[ ])"
+    r"(?P<value>[^\s\"',;<>()=]{1,255}+)"
 )
 """Settings of an environment whose value is a user or a host."""
+NO_NAME = re.compile(
+    r"(?i:0x[\da-f]+|[\d.,%+-]+\w{0,2}|true|false|none|null|nan|any|all|cpu|gpu|cuda|device|pinned|pageable)"
+)
+"""Values of such settings that name neither."""
 NAMED_HOSTS = re.compile(
     r"(?<![\w.-])(?:DESKTOP|LAPTOP|WIN)-[A-Z0-9]{3,15}(?![\w-])|(?<![\w.-])ip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3}(?!\w)"
 )
 """Names that Windows and clouds give."""
 PLACED = re.compile(
-    r"\b((?:on|at|from|host|hostname|node|server|machine)[ =:]\s?)(?=[a-z])([a-z-]{2,30}\d[\w-]{0,40})(?![\w.(:/%])"
+    r"\b((?i:on|at|from|host|hostname|node|server|machine)[ =:]\s?)(?=[a-z])([a-z-]{2,30}\d[\w-]{0,40})(?![\w.(:/%])"
 )
 """A name with a number after a word that a host stands after. Those of devices, streams and types are left."""
 NO_HOST = re.compile(
     r"(?:cuda|gpu|gpus|device|stream|rank|step|thread|worker|input|sm|tf|fp|bf|int|uint|float|bfloat|bit|aten|nccl|gemm|"
     r"cudnn|python|libcu\w*|page|layer|block|core|cpu|numa|stage|level|pid|tid|kernel|name)[_-]?\d[\w-]*"
 )
-PERSON = re.compile(r"\b((?:[Uu]ser|login|account|owner)[ :]\s?)([a-z][a-z0-9_-]{2,31})(?![\w(:/.])")
+PERSON = re.compile(r"\b((?:[Uu]ser|USER|login|account|owner)[ :]\s?)([a-z][a-z0-9_-]{2,31})(?![\w(:/.])")
 NO_PERSON = frozenset(
     (
         "and", "annotation", "annotations", "are", "asked", "can", "cannot", "code", "data", "default", "defined",
@@ -86,7 +93,7 @@ class Secrets:
         users: set[str] = set()
         hosts: set[str] = set()
         for text in texts:
-            for setting in SETTINGS.finditer(text):
+            for setting in filter(_is_name, SETTINGS.finditer(text)):
                 (users if setting["user"] else hosts).add(setting["value"])
             users.update(HOMES.findall(text))
             hosts.update(RECORDER_HOST.findall(text))
@@ -108,7 +115,7 @@ class Secrets:
     def clean(self, text: str) -> str:
         """A text without them. Input paths and names go last: they may be parts of longer paths."""
         text = without_credentials(text)
-        text = SETTINGS.sub(lambda m: f"{m[1]}{m[3]}{USER if m['user'] else HOST}", text)
+        text = SETTINGS.sub(_without_value, text)
         text = NAMED_HOSTS.sub(HOST, text)
         text = PLACED.sub(lambda m: m[0] if NO_HOST.fullmatch(m[2]) else m[1] + HOST, text)
         text = PERSON.sub(lambda m: m[0] if m[2] in NO_PERSON else m[1] + USER, text)
@@ -141,6 +148,23 @@ class Secrets:
                     break
             i += 1
         return "".join([*parts, text[done:]])
+
+
+def _is_name(setting: re.Match[str]) -> bool:
+    """Whether it has the name of a user or a host. Of words in small letters, and before a blank, many are others."""
+    name, sign, value = setting["name"], setting["sign"].strip(), setting["value"]
+    if NO_NAME.fullmatch(value) or "::" in value or value.lower() in NO_PERSON:
+        return False
+    if sign.startswith("="):
+        return True
+    if sign:
+        return not name.islower() or name in ("hostname", "username", "login")
+    return name.isupper() and len(name) > len("HOST")
+
+
+def _without_value(setting: re.Match[str]) -> str:
+    hidden = USER if setting["user"] else HOST
+    return f"{setting['name']}{setting['sign']}{hidden}" if _is_name(setting) else setting[0]
 
 
 WORD = re.compile(r"[^\W_]+")

@@ -7,7 +7,7 @@ from __future__ import annotations
 from rich.cells import cell_len
 from rich.text import Text
 
-from traceanalyzer.base.cut import ELLIPSIS
+from traceanalyzer.base.figures import ELLIPSIS
 from traceanalyzer.report import outline, whole
 from traceanalyzer.report.document import Bullets, Document, Line, Section
 from traceanalyzer.report.format import figure, number, plain, scale_for, scaled, with_unit

@@ -15,8 +15,7 @@ from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.tables.gap_places import nodes_behind
-from traceanalyzer.base.cut import cut
-from traceanalyzer.base.figures import NS_PER_MS, OWN
+from traceanalyzer.base.figures import NS_PER_MS, OWN, cut
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.report.timeline.lanes import representative
 from traceanalyzer.trace import I32, I64

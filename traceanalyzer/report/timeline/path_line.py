@@ -1,11 +1,22 @@
-"""Where the critical path runs on a timeline: from lane to lane, and how much of it each event is."""
+"""Where the critical path runs on a timeline, from lane to lane, and what is known of an event beyond its name and
+times.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from functools import cache
+
 import numpy as np
 
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.causes.critical_path import Part, joined, path_parts
+from traceanalyzer.analysis.joined.linked import owner_nodes
+from traceanalyzer.analysis.roofline.bounds import Bound
+from traceanalyzer.base.figures import cut
 from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.report.format import figure
 from traceanalyzer.report.timeline.lanes import extent_of, shown_steps
 from traceanalyzer.trace import I32, I64, Bool
 
@@ -87,3 +98,102 @@ def _lanes(on: OnPath, rows: I64) -> I64:
     for one, lane in on.lane_of_thread.items():
         result[~on_device & (thread == one)] = lane
     return result
+
+
+MAX_LINE = 200
+"""Characters: shapes of fused optimizers name hundreds of tensors."""
+MAX_OUTER = 3
+"""Operators and annotations around an event that are named."""
+STACKS = 1_000
+"""Events whose line of Python is looked up; each costs a search."""
+
+
+def device_facts(m: Measurements, rows: I64) -> list[list[str]]:
+    """Of device ops (rows): who launched them, with which inputs, and how fast they could be."""
+    operator = owner_nodes(m.linked, m.joined.launch_node[rows])
+    parts = (_around(m, operator), _inputs(m, operator), _launched(m, rows), _work(m, rows))
+    return [
+        [*around, *(inputs if around else ()), *launched, *work]
+        for around, inputs, launched, work in zip(*parts, strict=True)
+    ]
+
+
+def host_facts(m: Measurements, nodes: I64) -> list[list[str]]:
+    """Of nodes of the host tree: their inputs, and the line of Python they come from."""
+    lines = _lines(m, nodes)
+    return [[*inputs, *lines.get(node, ())] for inputs, node in zip(_inputs(m, nodes), nodes.tolist(), strict=True)]
+
+
+def _around(m: Measurements, nodes: I32 | I64) -> list[tuple[str, ...]]:
+    """The operators and annotations around each node, innermost last."""
+
+    @cache
+    def line(codes: tuple[int, ...]) -> tuple[str, ...]:
+        names = [m.trace.text(code) or "?" for code in codes]
+        return (f"in {cut(' > '.join(reversed(names)), MAX_LINE)}",) if names else ()
+
+    names: list[tuple[int, ...]] = [()] * len(nodes)
+    left, at_node = np.flatnonzero(nodes >= 0), nodes[nodes >= 0]
+    while len(left):
+        is_range = ~m.linked.tree.is_call[at_node]
+        for i, code in zip(left[is_range].tolist(), m.linked.tree.names(at_node[is_range]).tolist(), strict=True):
+            names[i] += (code,)
+        at_node = m.linked.tree.parent[at_node]
+        going_on = (at_node >= 0) & np.array([len(names[i]) < MAX_OUTER for i in left.tolist()], bool)
+        left, at_node = left[going_on], at_node[going_on]
+    return list(map(line, names))
+
+
+def _inputs(m: Measurements, nodes: I32 | I64) -> list[tuple[str, ...]]:
+    """The inputs of each node that is an operator."""
+
+    @cache
+    def line(shapes: int, types: int) -> tuple[str, ...]:
+        texts = (("shapes", m.trace.text(shapes)), ("types", m.trace.text(types)))
+        return tuple(f"{what} {cut(text, MAX_LINE)}" for what, text in texts if text and text.strip("[]"))
+
+    ranges = m.trace.host_ranges
+    row = np.where(at(m.linked.tree.is_call, nodes, True), -1, at(m.linked.tree.row, nodes, -1))
+    return list(map(line, at(ranges.shapes, row, -1).tolist(), at(ranges.dtypes, row, -1).tolist()))
+
+
+def _launched(m: Measurements, rows: I64) -> Iterator[tuple[str, ...]]:
+    """How many threads each of these device ops has, or how many bytes it copies."""
+
+    @cache
+    def line(blocks: int, threads: int, registers: int, size: int) -> tuple[str, ...]:
+        if blocks <= 0:
+            return (figure(size, "bytes"),) if size > 0 else ()
+        grid = f"{blocks:,} blocks of {threads} threads"
+        return (grid + (f", {registers} registers each" if registers > 0 else ""),)
+
+    ops = m.trace.device_ops
+    return map(line, *(column[rows].tolist() for column in (ops.blocks, ops.threads, ops.registers, ops.bytes)))
+
+
+def _work(m: Measurements, rows: I64) -> Iterator[tuple[str, ...]]:
+    """What limits each of these device ops, and the least time that the GPU needs for it."""
+
+    @cache
+    def line(is_kernel: bool, code: int, least: float) -> tuple[str, ...]:
+        bound = Bound(code)
+        limited = "" if bound == Bound.UNKNOWN else f"limited by {bound.name.lower()}"
+        reach = f"could take {figure(least, 'ns')} at the GPU's limits" if math.isfinite(least) else ""
+        text = ", ".join(text for text in (limited, reach) if text)
+        return (text,) if text and is_kernel else ()
+
+    columns = (m.linked.is_kernel, m.rated.roofline.bound, m.rated.roofline.attainable)
+    return map(line, *(column[rows].tolist() for column in columns))
+
+
+def _lines(m: Measurements, nodes: I64) -> dict[int, list[str]]:
+    """The line of Python that each node comes from; of the longest ones, where stacks were recorded."""
+    if not len(m.joined.python.start):
+        return {}
+    length = m.linked.tree.end[nodes] - m.linked.tree.start[nodes]
+    chosen = nodes[np.argsort(-length, kind="stable")[:STACKS]].tolist()
+    found = {
+        node: m.joined.python.source_line(int(m.linked.tree.thread[node]), int(m.linked.tree.start[node]))
+        for node in chosen
+    }
+    return {node: [f"at {cut(line, MAX_LINE)}"] for node, line in found.items() if line}

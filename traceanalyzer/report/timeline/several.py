@@ -11,8 +11,15 @@ import numpy as np
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.selection import Measured
 from traceanalyzer.report.format import figure
-from traceanalyzer.report.timeline.compile_spans import compile_spans
-from traceanalyzer.report.timeline.lanes import Events, Lane, Shown, Timeline, representative, shown_steps
+from traceanalyzer.report.timeline.lanes import (
+    Events,
+    Lane,
+    Shown,
+    Timeline,
+    compile_spans,
+    representative,
+    shown_steps,
+)
 from traceanalyzer.report.timeline.step_timeline import step_timeline
 from traceanalyzer.trace import I32, I64
 from traceanalyzer.trace.compile_log import CompileLog

@@ -16,15 +16,22 @@ from traceanalyzer.analysis.algebra.lookup import Column, at
 from traceanalyzer.analysis.causes.critical_path import PathKind
 from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.analysis.names.kernel_names import short_name
-from traceanalyzer.analysis.tables.gap_details import gap_details
+from traceanalyzer.analysis.tables.gap_places import gap_details
 from traceanalyzer.analysis.tables.path_rows import segment_names
-from traceanalyzer.base.cut import cut
+from traceanalyzer.base.figures import cut
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.report.timeline.compile_spans import CompileSpans
-from traceanalyzer.report.timeline.event_facts import device_facts, host_facts
-from traceanalyzer.report.timeline.lanes import Category, Events, Lane, Shown, Timeline, extent_of, representative
-from traceanalyzer.report.timeline.path_line import OnPath, path_line
+from traceanalyzer.report.timeline.lanes import (
+    Category,
+    CompileSpans,
+    Events,
+    Lane,
+    Shown,
+    Timeline,
+    extent_of,
+    representative,
+)
+from traceanalyzer.report.timeline.path_line import OnPath, device_facts, host_facts, path_line
 from traceanalyzer.trace import I64, Bool, RangeKind
 from traceanalyzer.trace.distinct import distinct
 

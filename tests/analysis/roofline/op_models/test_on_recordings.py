@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.recorded import GPU, KINETO, label
-from traceanalyzer.analysis.joined.attribution import owner_nodes
+from traceanalyzer.analysis.joined.linked import owner_nodes
 from traceanalyzer.analysis.roofline.op_models import model_ops
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.ingest import load

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.joined.joined import Joined
+from traceanalyzer.analysis.joined.linked import owner_nodes
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, TensorList, parse_inputs
 from traceanalyzer.trace import I64, RangeKind, Trace
 from traceanalyzer.trace.distinct import distinct

@@ -16,7 +16,7 @@ from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.replay.changes.communication.collectives import REDUCTIONS, of_kind, sizes
 from traceanalyzer.replay.changes.edits import parametric, with_dispatch
-from traceanalyzer.replay.patterns.runs import split_where
+from traceanalyzer.replay.patterns.repeats import split_where
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import F64, I64
 

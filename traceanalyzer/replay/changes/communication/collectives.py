@@ -12,7 +12,7 @@ from traceanalyzer.replay.changes.edits import parametric, retimed, with_dispatc
 from traceanalyzer.replay.changes.precision import in_16_bits_already
 from traceanalyzer.replay.on_tape import in_backward, moving_ns, up_to_last
 from traceanalyzer.replay.patterns.named import launched_within, texts
-from traceanalyzer.replay.patterns.runs import after_each, each_step
+from traceanalyzer.replay.patterns.repeats import after_each, each_step
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I32, I64, Bool
 

@@ -11,7 +11,7 @@ from traceanalyzer.replay.changes.communication.collectives import REDUCTIONS, o
 from traceanalyzer.replay.changes.edits import on_own_stream, with_dispatch, without_launches
 from traceanalyzer.replay.on_tape import in_backward, of_launches, share_within
 from traceanalyzer.replay.patterns.named import nodes_named, texts
-from traceanalyzer.replay.patterns.runs import each_step
+from traceanalyzer.replay.patterns.repeats import each_step
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I32, I64, Bool
 

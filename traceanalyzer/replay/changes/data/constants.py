@@ -10,7 +10,7 @@ import numpy as np
 
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.replay.patterns.flow import is_shared
-from traceanalyzer.replay.patterns.nearby import Outermost, movers
+from traceanalyzer.replay.patterns.named import Outermost, movers
 from traceanalyzer.replay.patterns.operators import Operator
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import Bool

@@ -14,15 +14,8 @@ from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.replay.changes.data.constants import MOVES
 from traceanalyzer.replay.changes.data.loading import LEAST_COPY_NS, large_copies, waiting_for
 from traceanalyzer.replay.changes.edits import dispatch_at_most, retimed, with_dispatch, without_work
-from traceanalyzer.replay.on_tape import (
-    copies_of,
-    events_of,
-    moving_ns,
-    share_within,
-    step_of_event,
-    usual_dispatch_ns,
-)
-from traceanalyzer.replay.patterns.nearby import Outermost, movers
+from traceanalyzer.replay.on_tape import copies_of, events_of, moving_ns, share_within, step_of_event, usual_dispatch_ns
+from traceanalyzer.replay.patterns.named import Outermost, movers
 from traceanalyzer.replay.patterns.operators import Operator
 from traceanalyzer.replay.tape import Tail, Tape
 from traceanalyzer.trace import F64, I64, Bool, CopyKind

@@ -32,7 +32,7 @@ from traceanalyzer.replay.on_tape import (
     of_launches,
 )
 from traceanalyzer.replay.patterns.named import operators_named
-from traceanalyzer.replay.patterns.runs import after_each, each_step
+from traceanalyzer.replay.patterns.repeats import after_each, each_step
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import Bool, CopyKind, MemoryKind
 

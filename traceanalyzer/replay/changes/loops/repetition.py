@@ -10,20 +10,12 @@ from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.replay.changes.edits import with_dispatch, without_dispatch, without_work
 from traceanalyzer.replay.changes.loops.batch_size import enlarged, grown, mostly_small
 from traceanalyzer.replay.changes.syncs.syncs import read_at_once
-from traceanalyzer.replay.on_tape import (
-    copies_of,
-    events_of,
-    events_of_only,
-    in_optimizer,
-    of_launches,
-    step_of_event,
-)
+from traceanalyzer.replay.on_tape import copies_of, events_of, events_of_only, in_optimizer, of_launches, step_of_event
 from traceanalyzer.replay.patterns.flow import JOINING
 from traceanalyzer.replay.patterns.items import item_starts, single_tokens, takes_items
 from traceanalyzer.replay.patterns.named import launched_within
 from traceanalyzer.replay.patterns.operators import operators
-from traceanalyzer.replay.patterns.repeats import launching
-from traceanalyzer.replay.patterns.runs import after_each, each_step
+from traceanalyzer.replay.patterns.repeats import after_each, each_step, launching
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import F64, I32, I64, Bool, CopyKind
 from traceanalyzer.trace.distinct import distinct

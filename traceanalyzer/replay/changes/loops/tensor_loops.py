@@ -18,8 +18,7 @@ from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.replay.changes.optimizer import by_lists, updating
 from traceanalyzer.replay.on_tape import copies_of
 from traceanalyzer.replay.patterns.operators import Operator, operators
-from traceanalyzer.replay.patterns.repeats import Launching, launching
-from traceanalyzer.replay.patterns.runs import split_where
+from traceanalyzer.replay.patterns.repeats import Launching, launching, split_where
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I32, I64, Bool, CopyKind
 

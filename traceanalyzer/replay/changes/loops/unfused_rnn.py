@@ -19,8 +19,7 @@ from traceanalyzer.replay.changes.edits import retimed, with_dispatch, without_l
 from traceanalyzer.replay.on_tape import events_of, forward_operators, nodes
 from traceanalyzer.replay.patterns.named import are_named, nodes_named, operators_named
 from traceanalyzer.replay.patterns.operators import Operator, count, operators
-from traceanalyzer.replay.patterns.repeats import Loop, codes, launching
-from traceanalyzer.replay.patterns.runs import every
+from traceanalyzer.replay.patterns.repeats import Loop, codes, every, launching
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I32, I64, Bool, RangeKind
 from traceanalyzer.trace.distinct import distinct

@@ -9,19 +9,10 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.replay.changes.edits import without_launches, without_reads
-from traceanalyzer.replay.changes.syncs.masks import masks_spread
-from traceanalyzer.replay.changes.syncs.read_runs import read_at_the_end
-from traceanalyzer.replay.changes.syncs.scalars_reuploaded import kept_as_tensors, scalars_reuploaded
-from traceanalyzer.replay.on_tape import (
-    copies_of,
-    events_of,
-    launching_events,
-    nodes,
-    of_launches,
-    of_operators,
-)
+from traceanalyzer.replay.changes.syncs.values import kept_as_tensors, masks_spread, read_at_the_end, scalars_reuploaded
+from traceanalyzer.replay.on_tape import copies_of, events_of, launching_events, nodes, of_launches, of_operators
 from traceanalyzer.replay.patterns.named import are_named
-from traceanalyzer.replay.patterns.runs import after_each
+from traceanalyzer.replay.patterns.repeats import after_each
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import Bool, CopyKind, MemoryKind
 from traceanalyzer.trace.distinct import distinct

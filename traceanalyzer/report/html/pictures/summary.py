@@ -11,8 +11,7 @@ import numpy as np
 from traceanalyzer.report import outline
 from traceanalyzer.report.format import figure, measured, plain, shorten
 from traceanalyzer.report.html.pictures.plot import Axis, Box, Plot, Rects, Words
-from traceanalyzer.report.html.pictures.standalone import Panel, standalone
-from traceanalyzer.report.html.pictures.step_strip import strip
+from traceanalyzer.report.html.pictures.standalone import Panel, standalone, strip
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.timeline.lanes import Timeline
 

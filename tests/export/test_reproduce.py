@@ -1,0 +1,62 @@
+"""`reproduce`: scripts that run on PyTorch's CPU build, and refusals."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+import traceanalyzer as ta
+from tests.recorded import ROOT
+from traceanalyzer.cli import cli
+from traceanalyzer.diagnosis.selection import measured
+from traceanalyzer.export.reproduce import reproduction
+
+SAMPLES = ROOT / "sample_traces"
+
+
+def script(name, operator):
+    return reproduction(measured(ta.load(SAMPLES / name)).critical, operator)
+
+
+def reproduce(*words):
+    return CliRunner().invoke(cli, ["reproduce", *map(str, words)])
+
+
+def test_a_call_has_the_recorded_shapes_types_and_strides():
+    text = script("launch_bound", "aten::addmm")
+    inputs = [line.strip() for line in text.splitlines() if line.startswith("    tensor([")]
+    weight = re.fullmatch(r"tensor\(\[(\d+), \d+\], \[1, (\d+)\], torch.float32\),", inputs[2])
+    assert len(inputs) == 3
+    assert weight is not None, inputs
+    assert weight[1] == weight[2]  # the weight of a linear layer is given transposed
+    assert "us of device time each" in text
+
+
+@pytest.mark.parametrize(
+    "operator",
+    ["aten::addmm", "aten::linear", "aten::gelu", "aten::gelu_backward", "aten::copy_", "aten::sum", "aten::expand"],
+)
+def test_it_runs_without_a_gpu(operator, tmp_path):
+    pytest.importorskip("torch")
+    file = tmp_path / "again.py"
+    file.write_text(script("launch_bound", operator))
+    done = subprocess.run([sys.executable, file], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"{operator}: ")
+    assert " us per call on cpu" in done.stdout
+
+
+def test_what_cannot_be_made_again_is_refused_in_one_line():
+    for operator, why in (
+        ("aten::nope", "was not recorded with its shapes; operators with shapes: "),
+        ("aten::_fused_adamw_", "takes a list of tensors"),
+    ):
+        done = reproduce(SAMPLES / "launch_bound", operator)
+        assert done.exit_code == 1
+        assert why in str(done.exception)
+    done = reproduce(SAMPLES / "nsys_sync_bound", "aten::mm")
+    assert "no operator has shapes in it" in str(done.exception)

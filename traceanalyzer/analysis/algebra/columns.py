@@ -1,0 +1,180 @@
+"""Columns of millions of rows in as little memory as their values need: few bytes, few distinct values, long runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from traceanalyzer.analysis.algebra.blocks import blocks, blockwise
+from traceanalyzer.analysis.algebra.lookup import Column, LookedUp
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import F64, I32, I64, is_constant
+from traceanalyzer.trace.distinct import distinct
+
+_NARROW = np.iinfo(np.int32)
+
+
+def lean(values: NDArray[Any]) -> NDArray[Any]:
+    """The same values: of one value without any memory, whole numbers that fit 32 bits in these. Not to be written to,
+    and not to be multiplied before it is widened."""
+    values = flat(values)
+    if values.dtype == np.int64 and len(values) and values.min() >= _NARROW.min and values.max() <= _NARROW.max:
+        return values if is_constant(values) else values.astype(np.int32)
+    return values
+
+
+def flat_each(made: Any) -> Any:
+    """The same array, or named tuple of arrays and other things, each array as `flat` makes it."""
+    if isinstance(made, tuple) and hasattr(made, "_fields"):
+        return type(made)(*map(flat_each, made))
+    return flat(made) if isinstance(made, np.ndarray) and made.ndim == 1 else made
+
+
+def flat(values: NDArray[Any]) -> NDArray[Any]:
+    """The same values, without any memory where they are all one. Not to be written to."""
+    if not len(values) or is_constant(values):
+        return values
+    one = values[0]
+    same = np.isnan(values) if values.dtype.kind == "f" and np.isnan(one) else values == one
+    return np.broadcast_to(one.copy(), len(values)) if same.all() else values
+
+
+MOST = 1 << 16
+"""Distinct numbers; so many codes fit two bytes."""
+FEWEST_ROWS_CODED = 1 << 16
+"""Shorter columns are kept as they are."""
+
+
+@dataclass(frozen=True, eq=False)
+class Coded(LookedUp):
+    """A column that is looked up when it is asked for: `column[rows]` is an array, `column[:]` all of it."""
+
+    values: F64
+    """The distinct ones."""
+    codes: NDArray[Any]
+    """For each row its place among them."""
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, rows: Any) -> Any:
+        return self.values[self.codes[rows]]
+
+    def copy(self) -> F64:
+        """All of it, to be written to."""
+        return self[:]
+
+
+def coded(values: F64) -> F64 | Coded:
+    """The same numbers, bit by bit, in less memory where there are few distinct ones. Not to be written to."""
+    values = flat(values)
+    if len(values) < FEWEST_ROWS_CODED or is_constant(values):
+        return values
+    bits = values.view(np.int64)
+    known = distinct(bits[:: len(bits) // FEWEST_ROWS_CODED])
+    while len(known) <= MOST:
+        codes, others = _codes(known, bits)
+        if codes is not None:
+            return Coded(known.view(np.float64), codes)
+        known = distinct(np.concatenate((known, others)))
+    return values
+
+
+def _codes(known: I64, bits: I64) -> tuple[NDArray[Any] | None, I64]:
+    """The place of each number among the known ones (ascending), or None and those that are not known."""
+    codes = np.empty(len(bits), np.uint8 if len(known) <= 1 << 8 else np.uint16)
+    others, left = [np.empty(0, np.int64)], MOST
+    for here in blocks(len(bits)):
+        place = np.minimum(np.searchsorted(known, bits[here]), len(known) - 1)
+        codes[here] = place
+        unknown = bits[here][known[place] != bits[here]]
+        if len(unknown):
+            others.append(distinct(unknown))
+            left -= len(others[-1])
+            if left < 0:
+                break
+    return (codes if len(others) == 1 else None), np.concatenate(others)
+
+
+SELDOM = 64
+"""Columns that change more often than once in so many rows are kept as they are."""
+NEAR = 8
+"""Rows that are spread over less than so many times their number are taken from the whole stretch that holds them."""
+FEWEST_ROWS = 1 << 16
+"""Shorter ones are, too."""
+
+
+@dataclass(frozen=True, eq=False)
+class RunLengths(LookedUp):
+    """A column that is looked up when it is asked for: `column[rows]` is an array, `column[:]` all of it."""
+
+    first: I32
+    """Row with which each run begins, the first one 0."""
+    value: I32
+    """What the column is in that row, and in all of the run; where it `counts`, one more from row to row."""
+    rows: int
+    counts: bool
+
+    @property
+    def dtype(self) -> np.dtype[np.int32]:
+        """Type of its numbers."""
+        return self.value.dtype
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def __getitem__(self, rows: Any) -> Any:
+        if isinstance(rows, slice):
+            start, stop, step = rows.indices(self.rows)
+            return self._stretch(start, stop) if step == 1 else self[np.arange(start, stop, step)]
+        rows = np.asarray(rows)
+        if rows.dtype == np.bool_:
+            rows = np.flatnonzero(rows)
+        if rows.ndim == 0:
+            return self._some(rows[None])[0]
+        return blockwise(self._some, rows)
+
+    def _some(self, rows: I32 | I64) -> I32:
+        """The column in these rows."""
+        if not len(rows):
+            return np.empty(0, np.int32)
+        low, high = int(rows.min()), int(rows.max())
+        if low < 0:
+            return self._some(np.where(rows < 0, rows + self.rows, rows))
+        if high - low < NEAR * len(rows):
+            return self._stretch(low, high + 1)[rows - low]
+        run = np.searchsorted(self.first, rows, side="right") - 1
+        passed = (rows - self.first[run]).astype(np.int32) if self.counts else np.int32(0)
+        return self.value[run] + passed
+
+    def _stretch(self, start: int, stop: int) -> I32:
+        """The column in these rows."""
+        if stop <= start:
+            return np.empty(0, np.int32)
+        runs = slice(int(np.searchsorted(self.first, start, side="right")) - 1, int(np.searchsorted(self.first, stop)))
+        first, value = self.first[runs], self.value[runs]
+        edges = np.append(np.maximum(first, start), stop)
+        length = edges[1:] - edges[:-1]
+        if not self.counts:
+            return np.repeat(value, length)
+        result = np.repeat(value - first, length)
+        result += np.arange(start, stop, dtype=np.int32)
+        return result
+
+
+def run_lengths(values: I32, *, counts: bool = False) -> Column:
+    """The same numbers in less memory where they seldom change; where they are to `count`, seldom by other than one."""
+    if len(values) < FEWEST_ROWS:
+        return values
+    parts, left = [np.zeros(1, np.int32)], len(values) // SELDOM
+    for here in blocks(len(values)):
+        before = max(here.start - 1, 0)
+        new = np.flatnonzero(np.diff(values[before : here.stop]) != int(counts)) + before + 1
+        left -= len(new)
+        if left < 0:
+            return values
+        parts.append(new.astype(np.int32))
+    first = np.concatenate(parts)
+    return RunLengths(first, values[first], len(values), counts)

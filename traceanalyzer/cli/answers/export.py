@@ -1,0 +1,49 @@
+"""`traceanalyzer export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from traceanalyzer.cli.options import recordings
+from traceanalyzer.cli.scope import Scope, selection_options
+
+SUFFIXES = {".sqlite": "sqlite", ".db": "sqlite", ".parquet": "parquet"}
+
+
+@click.command(short_help="Write every table to SQLite or Parquet.")
+@recordings
+@selection_options
+@click.option(
+    "-o", "--output", "file", required=True, type=click.Path(path_type=Path), metavar="FILE",
+    help="A database (.sqlite, .db), or a folder of Parquet files (.parquet).",
+)  # fmt: skip
+def export(paths: tuple[str, ...], file: Path, scope: Scope) -> None:
+    """Write all tables of a recording, events and measurements, to a SQLite database or a folder of Parquet files.
+
+    \b
+    Examples:
+      traceanalyzer export trace.json.gz -o events.sqlite
+      traceanalyzer export rank*.json.gz -o events.parquet
+
+    Tables have the same names and columns whatever recorded the run: device_ops, api_calls, host_ranges and
+    memory_events are its events (ns on the recording's clock), the others what the commands of that name print. Views:
+    kernel_events, copy_events, wait_events, gaps_by_cause. Names and paths stand in it as they were recorded.
+    """
+    from traceanalyzer.cli.io.output import check_writable
+    from traceanalyzer.cli.io.progress import working
+    from traceanalyzer.cli.io.read import opened
+
+    form = SUFFIXES.get(file.suffix.lower())
+    if form is None:
+        raise click.UsageError(f"{file}: give a name that ends in {', '.join(SUFFIXES)}")
+    check_writable(file)
+    run = opened(paths)
+    from traceanalyzer.diagnosis.selection import Asked
+    from traceanalyzer.export import database
+
+    write = database.write_sqlite if form == "sqlite" else database.write_parquet
+    with working("Writing"):
+        rows = write(Asked(run, *scope).measured, file)
+    click.echo(f"{file}: {', '.join(f'{name} {count:,}' for name, count in rows.items())}", err=True)

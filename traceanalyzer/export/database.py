@@ -1,0 +1,128 @@
+"""A recording as files for other programs: a SQLite database, or a folder of Parquet files, of all its tables."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base.files import check_not_read
+from traceanalyzer.diagnosis.selection import Measured
+from traceanalyzer.export.tables import frames
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+INDEXES = {
+    "device_ops": (("start_ns",), ("name",), ("step",), ("operator",)),
+    "api_calls": (("start_ns",), ("name",)),
+    "host_ranges": (("start_ns",), ("name",)),
+    "memory_events": (("start_ns",),),
+    "gaps": (("start_ns",), ("cause",)),
+}
+VIEWS = {
+    "kernel_events": ("device_ops", "SELECT * FROM device_ops WHERE kind = 'kernel'"),
+    "copy_events": ("device_ops", "SELECT * FROM device_ops WHERE kind = 'memcpy'"),
+    "wait_events": ("api_calls", "SELECT * FROM api_calls WHERE waits"),
+    "gaps_by_cause": (
+        "gaps",
+        "SELECT cause, count(*) AS gaps, sum(duration_ns) / 1e6 AS total_ms, max(duration_ns) / 1e6 AS longest_ms "
+        "FROM gaps GROUP BY cause ORDER BY total_ms DESC",
+    ),
+}
+"""Views by name, each with the table it needs."""
+AT_ONCE = 50_000
+"""Rows that are turned into Python objects at a time."""
+TYPES = {"i": int, "u": int, "b": int, "f": float}
+
+
+def write_sqlite(of: Measured, path: Path) -> dict[str, int]:
+    """Write every table of the measured ranks to a new SQLite database, with `INDEXES` and `VIEWS`.
+
+    Takes the place of a file of that name only when it is whole. Rows written, by table. Raises TraceAnalyzerError
+    where the file cannot be written.
+    """
+    with _whole(path) as made:
+        return _fill(of, made)
+
+
+def _fill(of: Measured, path: Path) -> dict[str, int]:
+    from sqlite_utils import Database
+
+    written = {}
+    database = Database(path)
+    with contextlib.closing(database.conn):
+        database.execute("PRAGMA journal_mode = OFF")
+        database.execute("PRAGMA synchronous = OFF")  # the file is of no use to anybody before it is whole
+        with database.conn:
+            for name, frame in frames(of):
+                _insert(database, name, frame)
+                written[name] = len(frame)
+            for name, indexes in INDEXES.items():
+                for columns in indexes if name in written else ():
+                    database.table(name).create_index(columns)
+            for view, (needs, query) in VIEWS.items():
+                if needs in written:
+                    database.create_view(view, query)
+    return written
+
+
+def _insert(database: Any, name: str, frame: pd.DataFrame) -> None:
+    columns = {str(c): frame[c] for c in frame}
+    database.table(name).create({"id": int, **{c: TYPES.get(_kind(v), str) for c, v in columns.items()}}, pk="id")
+    marks = ", ".join("?" * (len(columns) + 1))
+    for first in range(0, len(frame), AT_ONCE):
+        lists = [_objects(values.iloc[first : first + AT_ONCE]) for values in columns.values()]
+        rows = zip(range(first, first + len(lists[0])), *lists, strict=True)
+        database.conn.executemany(f'INSERT INTO "{name}" VALUES ({marks})', rows)  # noqa: S608 names are ours
+
+
+def _kind(values: Any) -> str:
+    """What a column holds: the letter of numpy's kind, `O` for text."""
+    return str(getattr(values.dtype, "kind", "O"))
+
+
+def _objects(values: Any) -> list[Any]:
+    """A column's values as Python's own objects, None where there is none."""
+    if values.hasnans:
+        return [None if missing else one for one, missing in zip(values.tolist(), values.isna(), strict=True)]
+    listed: list[Any] = values.tolist()
+    return listed
+
+
+def write_parquet(of: Measured, folder: Path) -> dict[str, int]:
+    """Write every table of the measured ranks to a folder, a Parquet file each. Rows written, by table.
+
+    Needs pyarrow. Raises TraceAnalyzerError where that is not installed, or the folder cannot be written.
+    """
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise TraceAnalyzerError(
+            "Parquet needs pyarrow: pip install 'traceanalyzer[parquet]'; or give a name in .sqlite"
+        ) from error
+    if folder.exists():
+        raise TraceAnalyzerError(f"{folder} exists: name a folder that does not")
+    written = {}
+    with _whole(folder) as made:
+        made.mkdir()
+        for name, frame in frames(of):
+            pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), made / f"{name}.parquet")
+            written[name] = len(frame)
+    return written
+
+
+@contextlib.contextmanager
+def _whole(path: Path) -> Iterator[Path]:
+    """A place beside `path` to write to, which takes its name at the end."""
+    check_not_read(path)
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{path.name[:64]}.", dir=path.parent) as folder:
+            yield Path(folder) / path.name
+            (Path(folder) / path.name).replace(path)
+    except OSError as error:
+        raise TraceAnalyzerError(f"cannot write {path}: {error.strerror}") from error

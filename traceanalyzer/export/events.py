@@ -1,0 +1,135 @@
+"""The events of a recording as DataFrames: the same names and columns whatever recorded it.
+
+Times are ns on the recording's clock (int64), text is decoded, what was not recorded is missing. Each frame has the
+row's number in the recording as its index.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from traceanalyzer.analysis.algebra.lookup import at
+from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.trace import CopyKind, DeviceOpKind, MemoryKind, RangeKind
+from traceanalyzer.trace.table import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+OWN_IDS = ("external_id", "collective", "forward_thread", "limits", "record", "context")
+"""Columns that only tie rows of one recording to each other; what they tie stands in columns of its own."""
+ENUMS: dict[str, type[enum.IntEnum]] = {"copy_kind": CopyKind, "source_memory": MemoryKind, "target_memory": MemoryKind}
+MISSING = -1
+
+
+def event_frame(m: Measurements, table: str) -> pd.DataFrame:
+    """The events of one rank.
+
+    `device_ops` (kernels, copies, memsets: operator, API call and step of each), `api_calls` (which operator calls
+    it, whether it waits for the device), `host_ranges` (operators, annotations, Python), `memory_events`.
+
+    Raises KeyError for a table that there is not.
+    """
+    return EVENTS[table](m)
+
+
+def _device_ops(m: Measurements) -> pd.DataFrame:
+    ops, tree, steps = m.trace.device_ops, m.linked.tree, m.timed.steps
+    node = m.joined.launch_node[:]
+    operator = at(tree.operator, node, MISSING)
+    calls = m.trace.api_calls
+    launch = m.linked.launch[:]
+    step = np.asarray(steps.of_op[:], np.int64)
+    return _frame(
+        m,
+        ops,
+        DeviceOpKind,
+        operator=_text(m, at(tree.names(np.arange(len(tree.is_call))), operator, MISSING)),
+        api_call=_text(m, at(calls.name, launch, MISSING)),
+        api_call_id=_number(launch),
+        launched_ns=_number(at(calls.start, launch, MISSING)),
+        step=_number(np.where(step < 0, MISSING, step + steps.first) if steps.found else np.full(len(step), MISSING)),
+        **{"class": _named(m.linked.classes.names, m.linked.op_class[:])},
+    )
+
+
+def _api_calls(m: Measurements) -> pd.DataFrame:
+    tree = m.linked.tree
+    operator = at(tree.operator, tree.node_of_call[:], MISSING)
+    names = at(tree.names(np.arange(len(tree.is_call))), operator, MISSING)
+    return _frame(m, m.trace.api_calls, None, operator=_text(m, names), waits=np.asarray(m.joined.blocks[:], bool))
+
+
+def _host_ranges(m: Measurements) -> pd.DataFrame:
+    return _frame(m, m.trace.host_ranges, RangeKind)
+
+
+def _memory_events(m: Measurements) -> pd.DataFrame:
+    return _frame(m, m.trace.memory_events, None)
+
+
+EVENTS: dict[str, Callable[[Measurements], pd.DataFrame]] = {
+    "device_ops": _device_ops,
+    "api_calls": _api_calls,
+    "host_ranges": _host_ranges,
+    "memory_events": _memory_events,
+}
+
+
+def _frame(m: Measurements, table: Table, kinds: type[enum.IntEnum] | None, **more: Any) -> pd.DataFrame:
+    """The columns of a table that say something by themselves, and what was joined to them."""
+    import pandas as pd
+
+    made: dict[str, Any] = {}
+    for f in fields(table):
+        values = getattr(table, f.name)
+        if f.name in OWN_IDS:
+            continue
+        if f.name == "kind" and kinds is not None:
+            made["kind"] = _named([kind.name.lower() for kind in kinds], values, [kind.value for kind in kinds])
+        elif f.name in ENUMS:
+            of = ENUMS[f.name]
+            made[f.name] = _named([one.name.lower() for one in of], values, [one.value for one in of])
+        elif f.name == "thread":
+            made["thread"] = _named([thread.name or thread.tid for thread in m.trace.threads], values)
+        elif f.metadata["text"]:
+            made[f.name] = _text(m, values)
+        elif f.name in ("start", "end"):
+            made[f"{f.name}_ns"] = np.asarray(values, np.int64)
+        else:
+            made[f.name] = _number(values, f.metadata["fill"])
+        if f.name == "end":
+            made["duration_ns"] = made["end_ns"] - made["start_ns"]
+    return pd.DataFrame(made | more)
+
+
+def _number(values: Any, fill: int = MISSING) -> Any:
+    """Integers with what was not recorded missing."""
+    import pandas as pd
+
+    column = np.asarray(values, np.int64)
+    missing = column == fill if fill < 0 else np.zeros(len(column), bool)
+    return pd.arrays.IntegerArray(column, missing) if missing.any() else column
+
+
+def _text(m: Measurements, codes: NDArray[Any]) -> Any:
+    return _named(m.trace.strings, codes)
+
+
+def _named(names: Sequence[str], codes: NDArray[Any], values: Sequence[int] | None = None) -> Any:
+    """Text by code as a categorical column; of many names only those that occur."""
+    import pandas as pd
+
+    found, place = np.unique(np.asarray(codes[:], np.int64), return_inverse=True)
+    known = dict(zip(values, names, strict=True)) if values is not None else None
+    texts = [None if c < 0 else known.get(c) if known is not None else names[c] for c in found.tolist()]
+    categories: list[Any] = list(dict.fromkeys(text for text in texts if text is not None))
+    index = {text: i for i, text in enumerate(categories)}
+    of: Any = np.array([-1 if text is None else index[text] for text in texts], np.int64)[place]
+    return pd.Categorical.from_codes(of, categories=pd.Index(categories, dtype=object))

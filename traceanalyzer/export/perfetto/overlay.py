@@ -1,0 +1,227 @@
+"""What the analysis found, and compile work, as tracks over time on the recording's own clock: to be opened beside it
+in a viewer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import field
+from typing import Any
+
+import numpy as np
+import orjson
+
+from traceanalyzer.analysis.algebra.ordering import where_changed
+from traceanalyzer.analysis.causes.critical_path import PathKind
+from traceanalyzer.analysis.causes.gaps import GapSide, IdleCause
+from traceanalyzer.analysis.joined.launched import stream_numbers
+from traceanalyzer.analysis.tables.gap_places import gap_details
+from traceanalyzer.analysis.tables.path_rows import segment_names
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base.figures import OWN, SENTENCE
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.diagnosis.finding import Finding
+from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.selection import Asked, Knowledge, Selection
+from traceanalyzer.replay.compile.stages import stage_of
+from traceanalyzer.report.compile.build import fitting
+from traceanalyzer.report.kept_report import kept_findings
+from traceanalyzer.trace import I32, I64, Bool, Run
+from traceanalyzer.trace.compile_log import CompileLog
+from traceanalyzer.trace.distinct import distinct, ranked
+
+PATH_OF_CLASS = {
+    "compute": PathKind.COMPUTE,
+    "memory": PathKind.COMPUTE,
+    "launch": PathKind.LAUNCH,
+    "communication": PathKind.COMMUNICATION,
+    "sync": PathKind.WAIT,
+    "input": PathKind.INPUT,
+    "host": PathKind.HOST,
+    "transfer": PathKind.COPY,
+}
+"""The kind of segment of the critical path that a finding's class speaks of."""
+EXPLAINED_GAPS = 5_000
+"""Longest gaps of a device whose cause is told in words; each costs a search of the host's timeline."""
+
+
+@dataclass(frozen=True)
+class Label:
+    """What a slice says. `kind` is the product's own word, the rest comes from the recording."""
+
+    kind: str = field(metadata=OWN)
+    name: str
+    detail: str = field(metadata=SENTENCE, default="")
+
+
+@dataclass(frozen=True, eq=False)
+class Track:
+    """Slices that do not overlap, in time order; those without a length are moments."""
+
+    title: str = field(metadata=SENTENCE)
+    start: I64
+    """On the recording's own clock, ns."""
+    duration: I64
+    label: I32 | I64
+    """Index of each slice's label."""
+    labels: list[Label]
+
+
+@dataclass(frozen=True, eq=False)
+class Counter:
+    """A number over time: from each moment on it has that value."""
+
+    title: str = field(metadata=SENTENCE)
+    time: I64
+    value: I64
+
+
+@dataclass(frozen=True, eq=False)
+class Overlay:
+    """Tracks of one process, in order of display."""
+
+    path: str
+    opens_in_viewer: bool
+    """As in `Trace`: then the overlay can be merged with it."""
+    rank: int | None
+    epoch_ns: int
+    tracks: list[Track]
+    counters: list[Counter]
+
+
+def build_overlay(run: Run, selection: Selection | None = None, knowledge: Knowledge | None = None) -> Overlay:
+    """The overlay of one rank, the critical one unless one is asked for.
+
+    Raises EmptyRecordingError for a rank, device or step that the recording does not have.
+    """
+    asked = Asked(run, selection, knowledge)
+    m = asked.measured.critical
+    tracks = [_steps(m), _path(m), *_gaps(m), _findings(m, kept_findings(asked))]
+    trace = m.trace
+    if not trace.opens_in_viewer:
+        tracks += _device_work(m.timed)
+    return Overlay(trace.path, trace.opens_in_viewer, trace.rank, trace.epoch_ns, tracks, list(_queues(m.timed)))
+
+
+def _steps(m: Measurements) -> Track:
+    steps = m.timed.steps
+    labels = [Label("step", name, "warm-up" if i < steps.warmup else "") for i, name in enumerate(steps.names)]
+    return Track("steps", steps.start, steps.duration, np.arange(len(steps)), labels)
+
+
+def _path(m: Measurements) -> Track:
+    """The critical path; neighbouring segments of one kind and name are one slice."""
+    path = m.causes.critical_path
+    code, names = segment_names(m.timed, path)
+    key = np.multiply(code, len(PathKind), dtype=np.int32)
+    key += path.kind
+    first = np.flatnonzero(where_changed(key))
+    used, label = ranked(key[first])
+    labels = [Label(PathKind(k % len(PathKind)).label, names[k // len(PathKind)]) for k in used.tolist()]
+    end = np.append(path.start[first[1:]], path.end[-1:])
+    return Track("critical path", path.start[first], end - path.start[first], label, labels)
+
+
+def _gaps(m: Measurements) -> Iterator[Track]:
+    gaps = m.causes.gaps
+    inside = (gaps.side == GapSide.INSIDE) & _asked_for(m.timed, gaps.start, gaps.end)
+    for device in m.timed.activity:
+        rows = np.flatnonzero(inside & (gaps.device == device))
+        told = np.argsort(gaps.start[rows] - gaps.end[rows], kind="stable")[:EXPLAINED_GAPS]
+        labels = [Label(cause.label, "") for cause in IdleCause]
+        label = gaps.cause[rows].astype(np.int64)
+        label[told] = len(labels) + np.arange(len(told))
+        details = zip(gaps.cause[rows[told]].tolist(), gap_details(m.timed, gaps, rows[told]), strict=True)
+        labels += [Label(labels[cause].kind, "", detail) for cause, detail in details]
+        yield Track(f"idle gaps of GPU {device}", gaps.start[rows], gaps.duration[rows], label, labels)
+
+
+def _findings(m: Measurements, findings: list[Finding]) -> Track:
+    """Each finding where the critical path has the longest segment of its kind, else where the steady state begins."""
+    path, first = m.causes.critical_path, int(m.timed.steps.start[m.timed.steps.warmup])
+    moments = []
+    for finding in findings:
+        rows = np.flatnonzero(path.kind == PATH_OF_CLASS.get(finding.cls, len(PathKind)))
+        moments.append(int(path.start[rows[(path.end[rows] - path.start[rows]).argmax()]]) if len(rows) else first)
+    order = np.argsort(moments, kind="stable")
+    start = np.array(moments, np.int64)[order]
+    labels = [Label(f.cls, f.id, f.title) for f in findings]
+    return Track("findings", start, np.zeros_like(start), order, labels)
+
+
+def _device_work(timed: Timed) -> Iterator[Track]:
+    """Device ops by stream, for recordings that the viewer cannot open."""
+    ops, stream = timed.trace.device_ops, stream_numbers(timed.linked)
+    asked = _asked_for(timed, ops.start, ops.end)
+    for one in distinct(stream).tolist():
+        rows = np.flatnonzero((stream == one) & asked)
+        if len(rows):
+            used, label = np.unique(ops.name[rows], return_inverse=True)
+            labels = [Label("", timed.trace.strings[code]) for code in used.tolist()]
+            title = f"GPU {ops.device[rows[0]]}, stream {ops.stream[rows[0]]}"
+            yield Track(title, ops.start[rows], (ops.end - ops.start)[rows], label, labels)
+
+
+def _queues(timed: Timed) -> Iterator[Counter]:
+    """Ops launched and not finished, by stream."""
+    ops, stream = timed.trace.device_ops, stream_numbers(timed.linked)
+    for one in distinct(stream).tolist():
+        rows = np.flatnonzero(
+            (stream == one) & (timed.linked.launch_time >= 0) & _asked_for(timed, timed.linked.launch_time, ops.end)
+        )
+        if len(rows):
+            time = np.concatenate((timed.linked.launch_time[rows], ops.end[rows]))
+            order = np.argsort(time, kind="stable")
+            depth = np.cumsum(np.repeat([1, -1], len(rows))[order])
+            last = np.append(np.diff(time[order]) > 0, True)
+            title = f"launch queue of GPU {ops.device[rows[0]]}, stream {ops.stream[rows[0]]}"
+            yield Counter(title, time[order][last], depth[last])
+
+
+def _asked_for(timed: Timed, start: I64, end: I64) -> Bool:
+    """Which of these intervals touch the step that was asked for; all, where none was."""
+    if timed.only_step is None:
+        return np.ones(len(start), bool)
+    return (end > timed.steps.start[0]) & (start < timed.steps.end[-1])
+
+
+FIRST_PID = 1_900_000_000
+"""Process ids that no recording has: the tracks stand apart from its own."""
+_NS_PER_US = 1e3
+
+
+def compile_tracks(logs: Sequence[CompileLog], run: Run | None = None) -> str:
+    """Events in Chrome's trace format, on the clock of the run's trace (of the epoch without one).
+
+    Raises TraceAnalyzerError where the trace has no wall clock.
+    """
+    trace = None if run is None else fitting(run, logs)
+    if trace is not None and not trace.epoch_ns:
+        raise TraceAnalyzerError(f"{trace.path}: the trace has no wall clock, so compile work cannot be laid onto it")
+    # A time of the log less this is a time of the trace.
+    epoch_ns = 0 if trace is None else trace.epoch_ns or 0
+    events = [event for number, log in enumerate(logs) for event in _events(log, FIRST_PID + number, epoch_ns)]
+    # Kineto's own base: Perfetto then shows both files on one clock.
+    return orjson.dumps({"schemaVersion": 1, "baseTimeNanoseconds": epoch_ns, "traceEvents": events}).decode()
+
+
+def _events(log: CompileLog, pid: int, epoch_ns: int) -> Iterator[dict[str, Any]]:
+    rank = "" if log.rank is None else f" rank {log.rank}"
+    yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": f"torch.compile{rank}"}}
+    threads = _numbers(span.thread for span in log.spans)
+    for span in log.spans:
+        yield {
+            "ph": "X",
+            "cat": "compile",
+            "name": span.name,
+            "pid": pid,
+            "tid": threads[span.thread],
+            "ts": (span.start_ns - epoch_ns) / _NS_PER_US,
+            "dur": (span.end_ns - span.start_ns) / _NS_PER_US,
+            "args": {"compile id": span.compile_id, "stage": stage_of(span.name), "kernel": span.kernel},
+        }
+
+
+def _numbers(threads: Iterable[int]) -> dict[int, int]:
+    return {thread: number for number, thread in enumerate(dict.fromkeys(threads), 1)}

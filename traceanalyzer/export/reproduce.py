@@ -1,0 +1,164 @@
+"""A script that makes one operator's call again, with its recorded shapes, types, strides and numbers, and times it."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from typing import Any
+
+import numpy as np
+
+from traceanalyzer.analysis.tables.ops import OpStats, op_stats
+from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.diagnosis.measurements import Measurements
+
+TORCH_TYPES = {
+    "double": "float64", "float": "float32", "c10::Half": "float16", "c10::BFloat16": "bfloat16",
+    "c10::Float8_e4m3fn": "float8_e4m3fn", "c10::Float8_e5m2": "float8_e5m2", "c10::complex<float>": "complex64",
+    "c10::complex<double>": "complex128", "long int": "int64", "long": "int64", "long long": "int64", "int": "int32",
+    "short int": "int16", "short": "int16", "signed char": "int8", "unsigned char": "uint8", "bool": "bool",
+}  # fmt: skip
+"""How `torch` spells the types of recorded inputs."""
+LISTS = ("TensorList", "GenericList")
+_QUALIFIED = re.compile(r"\w+::\w+")
+_BARE = re.compile(r"\b(?!inf\b|nan\b|True\b|False\b|None\b)[A-Za-z_][\w:.]*")
+_SCRIPT = '''"""{name} as recorded in {path}: {calls:g} calls per step{took}.
+
+{shapes}
+Values are random, those of integers and booleans 0: what an operator does with them may depend on it.
+"""
+
+import statistics
+import time
+
+import torch
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+CODES = {{0: torch.uint8, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4: torch.int64, 5: torch.float16,
+         6: torch.float32, 7: torch.float64, 9: torch.complex64, 10: torch.complex128, 11: torch.bool,
+         15: torch.bfloat16}}
+WARMUP, TIMES = 10, 50
+
+
+def tensor(shape, stride, dtype):
+    extent = 1 + sum((size - 1) * step for size, step in zip(shape, stride)) if all(shape) else 0
+    values = torch.zeros(extent, dtype=dtype, device=DEVICE)
+    if dtype.is_floating_point and dtype.itemsize > 1:
+        values.normal_()
+    return values.as_strided(shape, stride)
+
+
+INPUTS = [
+{inputs}
+]
+
+
+def call():
+    """The operator's first overload that takes these inputs, with them."""
+    packet = getattr(torch.ops.{namespace}, "{operator}")
+    for overload in map(packet.__getattr__, packet.overloads()):
+        arguments = overload._schema.arguments
+        if len(arguments) < len(INPUTS):
+            continue
+        values = [
+            CODES.get(value, value) if "ScalarType" in str(argument.real_type) and isinstance(value, int) else value
+            for argument, value in zip(arguments, INPUTS)
+        ]
+        given = zip(arguments[1:], values[1:])
+        args = values[:1]
+        named = {{a.name: value for a, value in given if value is not None or not a.has_default_value()}}
+        try:
+            overload(*args, **named)
+        except (RuntimeError, TypeError, NotImplementedError):
+            continue
+        return lambda: overload(*args, **named)
+    raise SystemExit("no overload of {name} takes the recorded inputs here: another PyTorch, or one without CUDA?")
+
+
+def timed_us(run):
+    for _ in range(WARMUP):
+        run()
+    times = []
+    for _ in range(TIMES):
+        if DEVICE == "cuda":
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            run()
+            end.record()
+            end.synchronize()
+            times.append(begin.elapsed_time(end) * 1e3)
+        else:
+            begin = time.perf_counter()
+            run()
+            times.append((time.perf_counter() - begin) * 1e6)
+    return statistics.median(times)
+
+
+print(f"{name}: {{timed_us(call()):.1f}} us per call on {{DEVICE}}{recorded}")
+'''
+
+
+def reproduction(m: Measurements, operator: str) -> str:
+    """The script for the call of an operator on which most device time is spent, of all its shapes.
+
+    Raises TraceAnalyzerError where the recording has no such operator, or not the inputs that a call needs.
+    """
+    rows = [row for row in op_stats(m.rated, by_shape=True) if row.shapes is not None]
+    chosen = max((row for row in rows if row.name == operator), key=_device_ms, default=None)
+    if chosen is None:
+        heaviest = list(dict.fromkeys(r.name for r in sorted(rows, key=_device_ms, reverse=True) if "::" in r.name))
+        known = f"operators with shapes: {', '.join(heaviest[:8])}" if heaviest else "no operator has shapes in it"
+        raise TraceAnalyzerError(f"{m.trace.path}: {operator} was not recorded with its shapes; {known}")
+    if not _QUALIFIED.fullmatch(operator):
+        raise TraceAnalyzerError(f"{operator} is no operator of PyTorch's (they are called as aten::mm is)")
+    namespace, _, name = operator.partition("::")
+    each_us = _device_ms(chosen) / chosen.calls * 1e3 if chosen.calls else 0.0
+    gpu = next((device.name for device in m.trace.devices if device.name), None) or "the GPU"
+    return _SCRIPT.format(
+        name=operator,
+        path=m.trace.path.replace("\\", "/").rpartition("/")[2],
+        calls=chosen.calls,
+        took=f", {each_us:.1f} us of device time each" if each_us else "",
+        recorded=f"; recorded {each_us:.1f} us on {gpu}" if each_us else "",
+        shapes=f"Inputs {chosen.shapes}.",
+        inputs="\n".join(f"    {one}," for one in _inputs(m, operator, str(chosen.shapes))),
+        namespace=namespace,
+        operator=name,
+    )
+
+
+def _device_ms(row: OpStats) -> float:
+    return row.device_total_ms
+
+
+def _inputs(m: Measurements, operator: str, shapes: str) -> list[str]:
+    """Python expressions of the inputs of the first such call."""
+    ranges, strings = m.trace.host_ranges, m.trace.strings
+    named = np.flatnonzero((ranges.shapes >= 0) & (ranges.dtypes >= 0))
+    rows = (i for i in named.tolist() if strings[ranges.name[i]] == operator and strings[ranges.shapes[i]] == shapes)
+    row = next(rows, None)
+    if row is None:
+        raise TraceAnalyzerError(f"{m.trace.path}: the types of {operator}'s inputs were not recorded")
+    texts = [strings[code] if code >= 0 else "[]" for code in (ranges.strides[row], ranges.concrete[row])]
+    sizes, types = json.loads(shapes), json.loads(strings[ranges.dtypes[row]])
+    strides, numbers = (json.loads(text) or [None] * len(sizes) for text in texts)
+    return [_expression(operator, *one) for one in zip(sizes, types, strides, numbers, strict=True)]
+
+
+def _expression(operator: str, size: Any, kind: str, stride: Any, number: Any) -> str:
+    if kind in TORCH_TYPES:
+        return f"tensor({size}, {stride or contiguous(size)}, torch.{TORCH_TYPES[kind]})"
+    if kind in LISTS:
+        raise TraceAnalyzerError(f"{operator} takes a list of tensors, whose sizes are not recorded")
+    if not number:
+        return "None"
+    try:
+        return repr(ast.literal_eval(number))
+    except (ValueError, SyntaxError):
+        return repr(_BARE.search(number)[0]) if _BARE.fullmatch(number) else "None"  # type: ignore[index]
+
+
+def contiguous(size: list[int]) -> list[int]:
+    """Strides of a tensor whose elements lie side by side."""
+    return [int(np.prod(size[i + 1 :], dtype=np.int64)) for i in range(len(size))]

@@ -1,0 +1,92 @@
+"""All tables of a recording, events and measurements, as DataFrames: what SQLite and Parquet are written from."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.selection import Measured
+from traceanalyzer.export.events import EVENTS, event_frame
+from traceanalyzer.report.json import RENAMED
+from traceanalyzer.report.table_entries import TABLES, RowFilter, Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RECORDING = "recording"
+"""The table of the ranks: which file each is, and what recorded it."""
+
+
+def frames(of: Measured) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Name and rows of each table that has any. Where several ranks were recorded, events and measurements of single
+    ranks have a column `rank`."""
+    several = len(of.each) > 1
+    yield RECORDING, _recordings(of)
+    for name in EVENTS:
+        yield from _of_ranks(name, [event_frame(m, name) for m in of.each], of, several)
+    for table in TABLES:
+        yield from _of_ranks(table.name, [_frame(of, m, table) for m in of.each], of, several)
+
+
+def events_of(of: Measured, table: str) -> pd.DataFrame:
+    """The events of all ranks (see `event_frame`), with a column `rank` where there are several."""
+    import pandas as pd
+
+    made = [event_frame(m, table) for m in of.each]
+    return next((rows for _, rows in _of_ranks(table, made, of, len(made) > 1)), pd.DataFrame(columns=made[0].columns))
+
+
+def _of_ranks(name: str, made: list[pd.DataFrame], of: Measured, several: bool) -> Iterator[tuple[str, pd.DataFrame]]:
+    import pandas as pd
+
+    filled = [(m.trace.rank, one) for m, one in zip(of.each, made, strict=True) if len(one)]
+    if not filled:
+        return
+    if "rank" in filled[0][1]:  # some of these speak of all ranks, and are the same whichever is asked
+        yield name, pd.concat([one for _, one in filled], ignore_index=True).drop_duplicates(ignore_index=True)
+        return
+    for rank, one in filled if several else ():
+        one.insert(0, "rank", rank)
+    yield name, pd.concat([one for _, one in filled], ignore_index=True)
+
+
+def _recordings(of: Measured) -> pd.DataFrame:
+    import pandas as pd
+
+    rows = [
+        {
+            "rank": m.trace.rank,
+            "path": m.trace.path,
+            "source": m.trace.source,
+            "epoch_ns": m.trace.epoch_ns,
+            "gpu": next((device.name for device in m.trace.devices if device.name), None),
+            "step_source": m.timed.steps.source,
+        }
+        for m in of.each
+    ]
+    return pd.DataFrame(rows)
+
+
+def _frame(of: Measured, m: Measurements, table: Table) -> pd.DataFrame:
+    import pandas as pd
+
+    rows = table.rows(of, m, RowFilter())
+    columns = {RENAMED.get(f.name, f.name): [_plain(getattr(one, f.name)) for one in rows] for f in fields(table.row)}
+    return pd.DataFrame(columns)
+
+
+def _plain(value: object) -> object:
+    """A value as a database holds it: lists and records as JSON text."""
+    if isinstance(value, enum.Enum):
+        return value.value
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    return msgspec.json.encode(value).decode()

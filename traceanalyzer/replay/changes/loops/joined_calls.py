@@ -1,0 +1,226 @@
+"""Calls that need nothing of each other, as one call.
+
+Lookups in many tables: a lookup takes whole numbers and gives vectors, so one can never need what another found.
+Small networks of one shape (an ensemble), as batched products: what a member begins with is not what one ends with, and
+within a member each operator takes what the one before it gives; layers repeat alike, too, but each needs what the one
+before it found. Where each member works on a part of its own number alone, no shapes are needed. And a model that is
+called several times in a row, each on inputs of its own (`patterns.independent`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from traceanalyzer.replay.changes.edits import with_dispatch
+from traceanalyzer.replay.changes.loops.batch_size import joined, mostly_small
+from traceanalyzer.replay.changes.loops.repetition import FEWEST_CALLS
+from traceanalyzer.replay.on_tape import backward_of, events_of, forward_operators, in_optimizer, nodes, of_launches
+from traceanalyzer.replay.patterns.flow import JOINING, is_chain
+from traceanalyzer.replay.patterns.independent import has_weights, of_other_size, put_together, share_weights_only
+from traceanalyzer.replay.patterns.named import launched_within, operators_named
+from traceanalyzer.replay.patterns.operators import operators
+from traceanalyzer.replay.patterns.repeats import (
+    Launching,
+    Loop,
+    Repeat,
+    after_each,
+    by_distance,
+    codes,
+    latest,
+    launching,
+    split_where,
+)
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.trace import I32, I64, Bool
+from traceanalyzer.trace.distinct import distinct
+
+LOOKUP = re.compile(r"^aten::(embedding|embedding_bag)$")
+MOST_KERNELS_BETWEEN = 3
+"""Between two lookups, that prepare the next one: offsets, a cast, a shift."""
+
+
+def lookups_joined(tape: Tape) -> Tape | None:
+    """Lookups that follow each other are one call, and so is what they give rise to in the backward pass; None where
+    fewer than a handful do."""
+    outer = tape.source.linked.tree.outermost(
+        operators_named(tape.source.linked, LOOKUP) & ~tape.source.joined.in_backward
+    )
+    call = of_launches(tape, outer)
+    forward = _runs(tape, call)
+    if not forward[1].any():
+        return None
+    place = np.cumsum(np.diff(nodes(tape)[tape.event], prepend=-1) != 0)
+    made = backward_of(tape, outer >= 0) & (call < 0)
+    backward = _runs(tape, np.where(made, place, -1))
+    kept, gone = forward[0] | backward[0], forward[1] | backward[1]
+    gone |= after_each(gone) & launched_within(tape, JOINING) & ~kept
+    return joined(tape, kept, gone, np.maximum(forward[2], backward[2]))
+
+
+def _runs(tape: Tape, call: I32 | I64) -> tuple[Bool, Bool, I64]:
+    """Of runs of calls (numbers, one for each op, -1: none) in a step: the ops of the first, those from there to the
+    end of the last, and for each op how many calls its run has."""
+    kept, gone, count = np.zeros(len(call), bool), np.zeros(len(call), bool), np.ones(len(call), np.int64)
+    rows, step = np.flatnonzero(call >= 0), tape.step_of_op
+    for run in split_where(rows, (np.diff(rows) > MOST_KERNELS_BETWEEN + 1) | (np.diff(step[rows]) != 0)):
+        calls = len(distinct(call[run]))
+        if calls >= FEWEST_CALLS:
+            first = run[call[run] == call[run[0]]]
+            kept[first], count[first] = True, calls
+            gone[first[-1] + 1 : run[-1] + 1] = True
+    return kept, gone & ~kept, count
+
+
+LONGEST_MEMBER_OPERATORS = 64
+"""Of a member at most: longer ones are models of their own."""
+MOST_ENSEMBLES = 64
+"""In a step at most: those of an agent are a handful."""
+ENSEMBLE = Loop(fewest=FEWEST_CALLS, longest=LONGEST_MEMBER_OPERATORS, is_turn=is_chain)
+
+
+class Members(NamedTuple):
+    """Ensembles of the steps of a tape."""
+
+    first: Bool
+    """Nodes of the host tree that are operators of the first member of each."""
+    others: Bool
+    """Those of the others."""
+    number: float
+    """Members of each, in the mean."""
+
+
+def ensembles_joined(tape: Tape) -> Tape | None:
+    """Each ensemble is one network with batched products, forward and backward; None without any."""
+    found = members(tape)
+    if found is None:
+        return None
+    kept, gone = (_and_backward(tape, operators) for operators in (found.first, found.others))
+    if not mostly_small(tape, gone):
+        return None
+    gone |= after_each(gone) & launched_within(tape, JOINING)
+    return _fewer_tensors(joined(tape, kept & ~gone, gone, found.number), kept | gone, found.number)
+
+
+def _fewer_tensors(tape: Tape, ensemble: Bool, count: float) -> Tape:
+    """The optimizer goes through the weights of one member instead of all, as far as these are the model's."""
+    matrix = tape.source.linked.is_matrix[tape.row]
+    share = float((matrix & ensemble).sum() / max(matrix.sum(), 1)) * (1.0 - 1.0 / count)
+    updating = events_of(tape, in_optimizer(tape))
+    left = np.where(updating, 1.0 - share, 1.0)
+    return with_dispatch(replace(tape, work=np.rint(tape.work * left).astype(np.int64)), tape.dispatch * left)
+
+
+def _and_backward(tape: Tape, operators: Bool) -> Bool:
+    """The ops of these operators, and those that they give rise to in the backward pass."""
+    inside = np.append(operators, False)[tape.source.linked.tree.outer_operator]
+    return of_launches(tape, inside) | backward_of(tape, inside)
+
+
+def members(tape: Tape) -> Members | None:
+    """The ensembles of the steps on a tape: at least a handful of members of the same operators and shapes in a row."""
+    tree, steps = tape.source.linked.tree, tape.source.timed.steps
+    outer = forward_operators(tape)
+    ranges, row = tape.source.trace.host_ranges, tree.row[outer]
+    code = codes(ranges.name[row], ranges.shapes[row])
+    first, others = np.zeros((2, len(tree.start)), bool)
+    counts: list[int] = []
+    for step in distinct(steps.of_op[tape.row]).tolist():
+        begin, end = steps.host_start[step], steps.host_end[step]
+        here = np.flatnonzero((tree.start[outer] >= begin) & (tree.start[outer] < end))
+        for run in ENSEMBLE.find(tape, outer[here], code[here])[:MOST_ENSEMBLES]:
+            first[outer[here[run.first : run.first + run.period]]] = True
+            others[outer[here[run.first + run.period : run.stop]]] = True
+            counts.append(run.times)
+    return Members(first, others, float(np.mean(counts))) if counts else None
+
+
+MOST_CALLS = 4
+"""More calls in a row may be time steps, of which each needs the one before it."""
+SHORTEST_CALL, LONGEST_CALL = 24, 1000
+"""Launching operators of a call: shorter ones may be blocks of a model."""
+MOST_PERIODS_TRIED = 100
+"""Lengths of calls, the commonest of what they may be."""
+FEWEST_WEIGHTS = 6
+"""Operators with weights of a call at least."""
+
+
+def calls_joined(tape: Tape) -> Tape | None:
+    """Calls of a model that follow each other are one, for so many times the data; None without any."""
+    calls = tape.memo(launching)
+    rows = calls.forward
+    found = _consecutive(tape, calls, rows)
+    if not found:
+        return None
+    first, others = np.zeros((2, len(calls.node)), bool)
+    count, spent = np.ones(len(calls.node), np.int64), _dispatch(tape, calls)
+    usual = spent.copy()
+    for run in found:
+        mine = rows[run.first : run.stop]
+        first[mine[: run.period]], others[mine[run.period :]], count[mine] = True, True, run.times
+        usual[mine[: run.period]] = np.median(spent[mine].reshape(run.times, run.period)[1:], axis=0)
+    kept, learned = _with_backward(tape, calls, first)
+    gone = np.logical_or(*_with_backward(tape, calls, others)) & ~kept
+    if not mostly_small(tape, gone):
+        return None
+    many = np.where(learned & ~kept, count.max(), calls.of_ops(count, len(tape.row))).astype(np.float64)
+    left = joined(tape, (kept | learned) & ~gone, gone, many, first_is_usual=True)
+    share = np.minimum(usual / np.maximum(spent, 1), 1.0)
+    dispatch = left.dispatch.astype(np.float64)
+    dispatch[tape.event] = left.dispatch[tape.event] * calls.of_ops(share, len(tape.row))
+    return with_dispatch(left, dispatch)
+
+
+def _dispatch(tape: Tape, calls: Launching) -> I64:
+    """The host's time for each of these operators, ns."""
+    event, at = np.unique(tape.event, return_index=True)
+    entry = calls.of_ops(np.arange(len(calls.node)), len(tape.row))[at]
+    return np.bincount(entry, tape.dispatch[event], len(calls.node)).astype(np.int64)
+
+
+def _with_backward(tape: Tape, calls: Launching, chosen: Bool) -> tuple[Bool, Bool]:
+    """The ops of these operators, and those that they give rise to in the backward pass."""
+    tree = tape.source.linked.tree
+    nodes_of = np.zeros(len(tree.start) + 1, bool)
+    nodes_of[_with_views(tape, calls, chosen)] = True
+    return calls.of_ops(chosen, len(tape.row)), backward_of(tape, nodes_of[tree.outer_operator])
+
+
+def _with_views(tape: Tape, calls: Launching, chosen: Bool) -> I64:
+    """The nodes of these operators, and of those right before them that launch nothing: views, whose backward pass
+    may launch something."""
+    outer, launches = forward_operators(tape), np.sort(calls.node[calls.forward])
+    place = np.searchsorted(launches, outer)
+    following = launches[np.minimum(place, len(launches) - 1)]
+    return outer[(place < len(launches)) & np.isin(following, calls.node[chosen])]
+
+
+def _consecutive(tape: Tape, calls: Launching, rows: I64) -> list[Repeat]:
+    """Runs of calls, each on inputs of its own, among these operators: a few calls that were recorded alike, else any
+    number of those with operators alike that share only their weights."""
+    run_of, step = operators(tape.source.linked).of_nodes(calls.node[rows]), calls.step[rows]
+    weights = np.cumsum([0, *(has_weights(one) for one in run_of)])
+
+    def repeated(code: I64) -> list[Repeat]:
+        runs = by_distance(code, SHORTEST_CALL, LONGEST_CALL, MOST_PERIODS_TRIED)
+        return [run for run in runs if weights[run.first + run.period] - weights[run.first] >= FEWEST_WEIGHTS]
+
+    code = codes(calls.name[rows], calls.shapes[rows], step)
+    few = [run for run in repeated(code) if run.times <= MOST_CALLS]
+    inside = sum(int(weights[run.stop] - weights[run.first]) for run in few)
+    alone = not calls.backward.any() and inside == int(weights[-1])
+    found = _accepted(code, few, lambda run: of_other_size(run_of, run) or (alone and put_together(run_of, run)))
+    if found:
+        return found
+    name = codes(calls.name[rows], step)
+    return _accepted(name, repeated(name), lambda run: share_weights_only(run_of, step, run))
+
+
+def _accepted(code: I64, runs: list[Repeat], test: Callable[[Repeat], bool]) -> list[Repeat]:
+    """The runs that pass the test, from where they do."""
+    placed = (next(filter(test, dict.fromkeys((run, latest(code, run)))), None) for run in runs)
+    return [run for run in placed if run is not None]

@@ -1,0 +1,209 @@
+"""Values that the host waits for one by one: those picked by a boolean mask, as a pass over all of them
+(`torch.where`); those that a loop reads, as one read (`tolist()`); and those that the GPU gets back as numbers, kept
+there.
+
+In Python the arithmetic of the last costs next to nothing. Kept on the GPU each is a tensor, which takes a launch or
+more; and what leads to it is still calculated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.ordering import where_changed
+from traceanalyzer.analysis.joined.backward import made_by
+from traceanalyzer.analysis.roofline.op_models.tensors import Tensor
+from traceanalyzer.base.figures import NS_PER_S
+from traceanalyzer.replay.changes.edits import retimed, with_dispatch, without_dispatch, without_launches
+from traceanalyzer.replay.on_tape import (
+    copies_of,
+    events_of,
+    events_of_only,
+    launching_events,
+    nodes,
+    step_of_event,
+    usual_dispatch_ns,
+)
+from traceanalyzer.replay.patterns.named import are_named, nodes_named
+from traceanalyzer.replay.patterns.operators import Operator, operators
+from traceanalyzer.replay.patterns.repeats import after_each, split_where
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.trace import I32, I64, Bool, CopyKind
+from traceanalyzer.trace.distinct import distinct
+
+PICKS = re.compile(r"^aten::(index|masked_select)$")
+COUNTS = re.compile(r"^aten::(nonzero|masked_select)$")
+"""What a pick by a mask calls to learn how many values there are."""
+PRODUCT = re.compile(r"^aten::(linear|addmm|mm|bmm|matmul|baddbmm|conv\dd|convolution)$")
+"""What is expensive for values that nobody wants."""
+PRODUCT_WITHIN = 4
+"""So many after a pick are searched for such a product."""
+
+
+def masks_spread(tape: Tape) -> Tape | None:
+    """Each pick by a mask, and its backward pass, is one kernel over all values; None without any, or where a product
+    follows, for which fewer values are the point."""
+    outer = tape.source.linked.tree.outer_operator
+    picks = _picks(tape, outer)
+    if not len(picks):
+        return None
+    forward = np.isin(outer, picks)
+    mine = (forward | made_by(tape.source.linked, forward))[nodes(tape)]
+    group = np.where(mine, outer[nodes(tape)], -1)
+    of_op = group[tape.event]
+    last = (of_op >= 0) & np.append(of_op[1:] != of_op[:-1], True)[: len(of_op)]
+    passes = np.maximum(tape.duration, _pass_ns(tape, picks))
+    gone = (of_op >= 0) & ~last
+    left = without_launches(retimed(tape, np.where(last, passes, tape.duration)), gone)
+    kept = events_of(tape, last)
+    left = without_dispatch(left, mine & ~kept)
+    dispatch = np.where(kept & mine, tape.dispatch + _before_first(tape, group), left.dispatch)
+    return with_dispatch(left, dispatch)
+
+
+def _picks(tape: Tape, outer: I32) -> I64:
+    """The operators of the forward pass, nodes of the host tree, that pick by a mask and that no product follows."""
+    source, all_outer = tape.source, tape.source.linked.tree.outermost_operators
+    counting = nodes_named(source.linked, COUNTS) & (outer >= 0) & ~source.joined.in_backward
+    found = distinct(outer[counting])
+    found = found[are_named(source.linked, found, PICKS)]
+    products = np.flatnonzero(are_named(source.linked, all_outer, PRODUCT))
+    place = np.searchsorted(all_outer, found)
+    next_product = np.append(products, len(all_outer) + PRODUCT_WITHIN)[np.searchsorted(products, place, side="right")]
+    return found[next_product - place > PRODUCT_WITHIN].astype(np.int64)
+
+
+def _pass_ns(tape: Tape, picks: I64) -> float:
+    """What reading and writing the values that are picked from takes, the mean of all picks, ns."""
+    bandwidth = tape.source.linked.limit("bandwidth")[tape.row]
+    known = bandwidth[np.isfinite(bandwidth)]
+    if not len(known):
+        return 0.0
+    size = operators(tape.source.linked).tell(picks, _bytes)
+    return 2.0 * float(np.mean(size)) / float(known.max()) * NS_PER_S
+
+
+def _bytes(pick: Operator) -> float:
+    first = pick.typed[0] if pick.typed else None
+    return float(np.nan_to_num(first.numel * first.dtype.bytes)) if isinstance(first, Tensor) else 0.0
+
+
+def _before_first(tape: Tape, group: I64) -> I64:
+    """For each event the dispatch before the first event of its group, ns; 0 for that event itself and without one."""
+    found, first, index = np.unique(group, return_index=True, return_inverse=True)
+    begins = np.where(found >= 0, tape.dispatch[first], 0)
+    return np.where(np.arange(len(group)) == first[index], 0, begins[index])
+
+
+LOOKS = re.compile(
+    r"^aten::(select|index|index_select|gather|take|slice|to|_to_copy|copy_|float|squeeze|eq|ne|gt|lt|ge|le|logical_\w+"
+    r"|bitwise_\w+|__\w+__|any|all|isnan|isfinite|item|is_nonzero|_local_scalar_dense)$"
+)
+"""Operators that pick or test a value for the host."""
+LONGEST_LOOK_NS = 5_000
+"""A kernel that picks or tests a few values takes no longer."""
+MOST_VALUE_BYTES = 4096
+"""A read of more brings data, not an item's values."""
+FEWEST_READS_OF_LOOP = 16
+"""With fewer reads in a row a loop over items is not what makes them."""
+
+
+def after_first_read(tape: Tape) -> Bool:
+    """Events of loops that read item by item, with nothing between but what picks or tests the next values: those that
+    come after the first read. One read of all items would take their place."""
+    reading, looking = _reading(tape), _looking(tape)
+    other = ~(reading | looking)
+    run = np.cumsum(other | (np.diff(step_of_event(tape), prepend=-1) != 0))
+    operator = tape.source.linked.tree.outer_operator[nodes(tape)]
+    at = np.flatnonzero(reading & ~other)
+    begins = at[np.append(True, (operator[at[1:]] != operator[at[:-1]]) | (run[at[1:]] != run[at[:-1]]))[: len(at)]]
+    result = np.zeros(len(tape.dispatch), bool)
+    for own in split_where(begins, np.diff(run[begins]) != 0):
+        if len(own) >= FEWEST_READS_OF_LOOP:
+            last = at[run[at] == run[own[0]]][-1]
+            result[own[1] : last + 1] = True
+    return result
+
+
+def read_at_the_end(tape: Tape) -> Tape | None:
+    """Each such loop reads all its values at once; None without any."""
+    gone = tape.memo(after_first_read)
+    if not gone.any():
+        return None
+    return without_dispatch(without_launches(tape, gone[tape.event]), gone)
+
+
+def _reading(tape: Tape) -> Bool:
+    """Events that bring a few values to the host, or wait for that."""
+    bytes_ = tape.source.trace.device_ops.bytes[tape.row]
+    small = copies_of(tape, CopyKind.DEVICE_TO_HOST) & (bytes_ <= MOST_VALUE_BYTES)
+    copying = events_of_only(tape, small)
+    waiting = tape.waits & ~launching_events(tape) & after_each(copying)
+    return copying | waiting | (tape.reads & ~events_of(tape, ~small))
+
+
+def _looking(tape: Tape) -> Bool:
+    """Events that launch only short kernels of operators that pick or test values."""
+    named = are_named(tape.source.linked, tape.source.linked.tree.outer_operator[nodes(tape)], LOOKS)
+    copies = tape.copy & ~copies_of(tape, CopyKind.DEVICE_TO_DEVICE)
+    long = (tape.duration > LONGEST_LOOK_NS) | tape.communication | copies
+    return named & ~events_of(tape, long) & ~tape.waits
+
+
+OPERATORS_AFTER = 4
+"""So many after a read are searched for the first that launches anything."""
+FEWEST_READS = 4
+"""With fewer reads a step it is not told whether their numbers come back."""
+MOST_OF_READS = 0.5
+"""Share of a step's reads whose numbers come back: then all are taken to, in one form or another."""
+NUMBER = re.compile(r"\d\.\d")
+"""A number with decimals among the values of an operator's arguments."""
+
+
+def scalars_reuploaded(tape: Tape) -> Bool:
+    """Which events read a value that the next operator takes as a number; none where most reads are only looked at."""
+    result = np.zeros(len(tape.dispatch), bool)
+    first, after = _reads(tape)
+    if len(first) < FEWEST_READS * tape.steps:
+        return result
+    uses = operators(tape.source.linked).of_nodes(after)
+    numbers = np.array(_other_numbers(uses), bool) | np.array([_plain(one) for one in uses], bool)
+    if numbers.mean() >= MOST_OF_READS:
+        result[first] = True
+    return result
+
+
+def kept_as_tensors(tape: Tape, events: Bool, launches: float) -> Tape:
+    """For each of these reads the host launches so many kernels more, each as costly as usual."""
+    more = round(launches * usual_dispatch_ns(tape, tape.compute))
+    return with_dispatch(tape, np.where(events, tape.dispatch + more, tape.dispatch))
+
+
+def _reads(tape: Tape) -> tuple[I64, I64]:
+    """The first event of each read, and the operator (node of the host tree) that launches something next, -1 where
+    that is not near."""
+    tree = tape.source.linked.tree
+    outer, operator = tree.outermost_operators, tree.outer_operator[nodes(tape)]
+    first = np.flatnonzero(tape.reads & (operator >= 0) & where_changed(operator))
+    launching = np.append(distinct(operator[events_of(tape, tape.compute) & (operator >= 0)]), -1)
+    following = launching[np.searchsorted(launching[:-1], operator[first], side="right")]
+    apart = np.searchsorted(outer, following) - np.searchsorted(outer, operator[first])
+    return first, np.where(apart <= OPERATORS_AFTER, following, -1)
+
+
+def _other_numbers(uses: list[Operator]) -> list[bool]:
+    """Which of these operators take a number that is another one almost each time."""
+    often = Counter(one.name for one in uses)
+    values = {(one.name, one.texts[2]) for one in uses if NUMBER.search(one.texts[2] or "")}
+    decimals = Counter(name for name, _ in values)
+    return [2 * decimals[one.name] > often[one.name] for one in uses]
+
+
+def _plain(one: Operator) -> bool:
+    """Whether an operator takes a number of Python's beside a tensor: without a size, and of another format."""
+    tensors = [found for found in one.typed if isinstance(found, Tensor)]
+    formats = {found.dtype for found in tensors}
+    return len(tensors) == 2 and tensors[0].shape != () and tensors[1].shape == () and len(formats) > 1

@@ -1,0 +1,105 @@
+"""How far a prediction may be off, and what bounds it: the GPU's clock, and copies that cannot be hidden.
+
+A scenario leaves things out in proportion to what it changes. A host without its launches or its Python is known well;
+how fast other kernels are is not. The shares were chosen on pairs of programs that were timed with and without a
+remedy; `python -m benchmarks.remedy_errors` compares each with the others (docs/accuracy.md).
+
+A GPU whose tensor cores pause less draws more power, and at its power limit it clocks lower: without pauses matrix
+kernels on them take longer than they were recorded between pauses. At the limit the share of time in them (duty) times
+their power is constant; power goes with about the square of the clock (between linear at a fixed voltage and cubic
+where the voltage follows), so their time goes with the root of the duty.
+
+Hiding copies leads at best to the longer of the copies and the rest of the step: a link moves one copy at a time in
+each direction, and the rest of a step needs as long as it does without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra.intervals import measure, subtract, union
+from traceanalyzer.analysis.roofline.precision import YES
+from traceanalyzer.replay.simulate import repetitions, run
+from traceanalyzer.replay.stretches import Pass
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.trace import Bool
+
+GAIN_SPREAD = 0.015
+"""Share of what a scenario gains by which its prediction may be off ..."""
+OF_KERNELS = 0.2
+"""... where kernels become other kernels ..."""
+OF_MOVES = 0.1
+"""... and where input is loaded or copied in another way, messages between ranks change, or many calls become one."""
+
+
+LIMITED_DUTY = 0.75
+"""Tensor cores that work for less of the time than this keep the highest clock; a prediction's pessimistic end assumes
+that they do so only under ..."""
+PESSIMISTIC_DUTY = 0.5
+NOTICEABLE = 1.002
+
+
+def duties(tapes: Sequence[Tape], times_ns: Sequence[float]) -> list[float]:
+    """Share of each rank's step in matrix kernels on tensor cores."""
+    return [
+        float(tape.duration[_on_tensor_cores(tape)].sum()) / tape.steps / time if time else 0.0
+        for tape, time in zip(tapes, times_ns, strict=True)
+    ]
+
+
+def slowed(tapes: Sequence[Tape], before: Sequence[float], after: Sequence[float], limited: float) -> list[Tape] | None:
+    """The tapes with the clocks that these duties, after those of the recording, lead to; None where they stay."""
+    factors = [max(max(b, limited, a) / max(b, limited), 1.0) ** 0.5 for b, a in zip(before, after, strict=True)]
+    if max(factors) < NOTICEABLE:
+        return None
+    return [
+        replace(tape, duration=np.where(_on_tensor_cores(tape), tape.duration * factor, tape.duration).astype(np.int64))
+        for tape, factor in zip(tapes, factors, strict=True)
+    ]
+
+
+def _on_tensor_cores(tape: Tape) -> Bool:
+    return (tape.source.roofline.tensor == YES)[tape.row]
+
+
+Chosen = Callable[[Tape], Bool]
+"""Which ops of a tape are hidden."""
+
+
+def least_times_ns(tapes: Sequence[Tape], changed: Sequence[Tape], hidden: Chosen, rest: bool) -> list[float]:
+    """For each rank the least step time if these of its ops are hidden, ns. `rest`: whether all else stays as it is on
+    `tapes`; where a scenario changes more, only the links are the limit."""
+    chosen = [hidden(tape) for tape in tapes]
+    if not any(some.any() for some in chosen):
+        return [0.0] * len(tapes)
+    least = [_links_ns(tape, after, some) for tape, after, some in zip(tapes, changed, chosen, strict=True)]
+    if not rest:
+        return least
+    passes = run(tapes, repetitions(tapes))
+    others = [_rest_ns(tape, times, some) for tape, times, some in zip(tapes, passes, chosen, strict=True)]
+    return [max(pair) for pair in zip(least, others, strict=True)]
+
+
+def _links_ns(tape: Tape, changed: Tape, hidden: Bool) -> float:
+    """Time that the hidden ops need on their links, those of one device in one direction one after the other, ns a
+    step: as the scenario has them, or as recorded where it takes them out."""
+    ops = tape.source.trace.device_ops
+    rows = tape.row[hidden]
+    if not len(rows):
+        return 0.0
+    links = Groups.of(ops.device[rows], ops.copy_kind[rows])
+    takes = np.where(changed.duration[hidden] > 0, changed.duration[hidden], tape.duration[hidden])
+    return float(links.sum(takes).max()) / tape.steps
+
+
+def _rest_ns(tape: Tape, times: Pass, hidden: Bool) -> float:
+    """The replayed step less what only the hidden ops did, ns."""
+    window = (times.done[-2], times.done[-1])
+    start, end = np.array(times.came, np.int64), np.array(times.end, np.int64)
+    alone = subtract(union(start[hidden], end[hidden]), union(start[~hidden], end[~hidden]))
+    exposed = measure(alone, np.array(window[:1]), np.array(window[1:])).sum()
+    return float(window[1] - window[0] - exposed) / tape.steps
