@@ -101,8 +101,7 @@ def _deviations(columns: F64, time: F64, found: F64) -> F64:
     """Standard deviation of each coefficient."""
     residual = time - columns @ found
     variance = float((residual**2).sum()) / max(len(time) - len(found), 1)
-    deviations: F64 = np.sqrt(np.diag(np.linalg.pinv(columns.T @ columns)) * variance)
-    return deviations
+    return np.sqrt(np.diag(np.linalg.pinv(columns.T @ columns)) * variance).astype(np.float64)
 
 
 def _left_out(columns: F64, time: F64, requests: F64) -> float:

@@ -79,9 +79,9 @@ def iteration_rows(timed: Timed) -> list[IterationRow]:
                 host_ms=ms(found.host_end[i] - found.host_start[i]) if marked else None,
                 gpu_span_ms=ms(found.end[i] - found.start[i]) if worked else None,
                 gpu_busy_ms=ms(found.busy[i].total) if worked else None,
-                period_ms=None if period[i] is None else ms(period[i]),
+                period_ms=_in_ms(period[i]),
                 host_idle_ms=ms(late[i]) if worked else None,
-                gap_ms=None if gap[i] is None else ms(gap[i]),
+                gap_ms=_in_ms(gap[i]),
                 gap_cause=cause[i],
                 graph=_graph(timed.linked, found.rows[i], graphs[i]) if worked else None,
                 gpu_ops=len(found.rows[i]),
@@ -131,6 +131,10 @@ def _of_log(log: StepTimings) -> list[IterationRow]:
             )
         )
     return rows if log.of_server else []
+
+
+def _in_ms(ns: int | None) -> float | None:
+    return None if ns is None else ms(ns)
 
 
 def _known(count: int) -> int | None:
