@@ -74,8 +74,8 @@ class Table:
     """Whether the command shows all ranks unless one is asked for; else the critical rank's."""
     totals: str | None = None
     """The table that sums it up, which people are shown below its rows."""
-    summary: Callable[[Measured], Summary] | None = None
-    """What its command has besides the rows."""
+    summary: Callable[[Measured | None], Summary] | None = None
+    """What its command has besides the rows; None: there are no rows."""
     events: str | None = None
     """The column by which its rows, single events in time order, are longest; None: rows are in order of worth."""
 
@@ -98,9 +98,11 @@ def _gaps(_: Measured, m: Measurements, wanted: RowFilter) -> list[Any]:
     return longest_gaps(m.causes, wanted.top, wanted.min_us)
 
 
-def _serving(of: Measured) -> Summary:
+def _serving(of: Measured | None) -> Summary:
     from traceanalyzer.diagnosis.serving import sentences, serving_values
 
+    if of is None:
+        return Summary(dict.fromkeys(("server", "phases", "decode_fit", "profiler_stretch")))
     m = of.critical
     return Summary(serving_values(m), tuple(sentences(m)))
 

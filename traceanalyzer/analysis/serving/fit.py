@@ -93,7 +93,7 @@ def _terms(columns: F64, time: F64, lengths: bool) -> list[bool] | None:
 
 
 def _least_squares(columns: F64, time: F64) -> F64:
-    found: F64 = np.linalg.lstsq(columns, time, rcond=None)[0]
+    found: F64 = np.linalg.lstsq(columns, time, rcond=None)[0].astype(np.float64)
     return found
 
 

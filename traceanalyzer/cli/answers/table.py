@@ -112,7 +112,7 @@ def _print(
     with working("Analyzing"):
         asked = Asked(run, *scope)
         rows, totals = (*kept_rows(asked, *parts), [])[:2]
-        summary = table.summary(asked.measured) if table.summary and rows else None
+        summary = table.summary(asked.measured if rows else None) if table.summary else None
     rows = sorted(rows, key=_by(sort))[:shown] if sort else rows
     if for_people and by == "worth" and table.events and not sort:
         rows = sorted(rows, key=_by(table.events))
