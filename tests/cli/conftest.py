@@ -9,6 +9,7 @@ import traceanalyzer.ingest
 import traceanalyzer.report.build
 import traceanalyzer.report.tables
 from tests.report.reports import full, tables
+from traceanalyzer.analysis.serving.rows import IterationRow
 from traceanalyzer.cli import main
 from traceanalyzer.trace import Failure, Run
 
@@ -21,6 +22,8 @@ class Asked:
         self.narrow: dict[str, object] = {}
         self.failures: tuple[Failure, ...] = ()
         self.rows = {**tables(), "comm": tables()["collectives"], "path": tables()["critical_path"]}
+        work = (0, 0.0, "decode", 8, 0, 8, 900, 0.5, 2.1, 2.0, 2.4, 0.3, 0.2, "scheduling", "replayed", 534, 0, 1, None)
+        self.rows["iterations"] = [IterationRow(*work), IterationRow(1, *work[1:])]
 
 
 @pytest.fixture

@@ -21,11 +21,15 @@ from traceanalyzer.trace import Failure
 SAMPLE = Path(__file__).resolve().parents[1] / "data" / "gpu" / "sync_bound.json.gz"
 
 
+BESIDES = {"iterations": ("server", "phases", "decode_fit", "profiler_stretch")}
+"""What the document of a table has besides its rows."""
+
+
 @pytest.mark.parametrize("name", BY_COMMAND)
 def test_a_table_as_json_has_its_name(asked, run, name):
     status, out, err = run(name, "trace.json", "--format", "json")
     assert (status, err) == (0, "")
-    assert list(json.loads(out)) == [name]
+    assert [key for key in json.loads(out) if key not in BESIDES.get(name, ())] == [name]
     assert len(json.loads(out)[name]) == len(asked.rows[name])
 
 

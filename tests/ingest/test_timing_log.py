@@ -30,6 +30,10 @@ FORMATS = {
     "hf_bar.log": ("progress bar", [506, 507, 508], [2030, 2030, 2020]),
     "hf_trainer.log": ("HF Trainer", [-1], [1000 / 1.721]),
     "hf_trainer_text_values.log": ("HF Trainer", [-1], [1000 / 0.124]),
+    "vllm_iterations.log": ("vLLM iterations", [514, 515, 516], [31.42, 10.99, 11.02]),
+    "tensorrt_llm.log": ("TensorRT-LLM iterations", [7, 8], [12.5, 5]),
+    "tensorrt_llm_metrics.jsonl": ("TensorRT-LLM metrics", [7, 8, 9], [12.5, 5, UNKNOWN]),
+    "sglang.log": ("SGLang batches", [-1, -1, -1], [UNKNOWN] * 3),
     "mlperf.log": ("MLPerf", [-1, -1], [UNKNOWN] * 2),
 }
 
@@ -384,3 +388,19 @@ def test_printed_memory_alone_and_beside_steps(tmp_path):
     (trace,) = read_timing_log(path)
     assert len(trace.printed_memory) == 8
     assert trace.step_timings.duration.tolist() == [i * 10_000_000 for i in range(1, 5)]
+
+
+BATCHES = {
+    "vllm_iterations.log": [(1, 888, 19, 19, -1), (0, 0, 20, 20, -1), (0, 0, 20, 20, -1)],
+    "tensorrt_llm.log": [(1, 700, -1, -1, 5000), (0, 0, -1, -1, -1)],
+    "tensorrt_llm_metrics.jsonl": [(1, 700, 8, -1, 5000), (0, 0, 9, -1, 5009), (0, 0, 9, -1, 5018)],
+    "sglang.log": [(2, 1025, 0, -1, -1), (0, -1, 5, -1, 5125), (0, -1, 5, -1, 5325)],
+}
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_batches_of_a_servers_log(name):
+    steps = steps_of(DATA / name)
+    columns = (steps.context_requests, steps.context_tokens, steps.generation_requests, steps.generation_tokens)
+    assert list(zip(*(c.tolist() for c in (*columns, steps.kv_tokens)), strict=True)) == BATCHES[name]
+    assert steps.of_server

@@ -180,6 +180,7 @@ def tables() -> dict[str, list[object]]:
     return {
         "ranks": [],
         "steps": [replace(step, step=i, start_ns=EPOCH_NS + i * 15_861_234, warmup=i < 2) for i in range(50)],
+        "iterations": [],
         "critical_path": [
             PathRow(0, "compute", "sm90_xmma_gemm", "aten::linear", 96.0, 6.1, 0.3846),
             PathRow(0, "wait", "cudaStreamSynchronize", "aten::item", 48.0, 5.9412, 0.3746),

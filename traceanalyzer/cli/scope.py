@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -74,8 +75,16 @@ KNOWLEDGE = (
 )  # fmt: skip
 
 
+def _pattern(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+    try:
+        re.compile(text or "")
+    except re.error as error:
+        raise click.BadParameter(f"{text!r} is not a regular expression: {error}") from error
+    return text
+
+
 def selection_options(command: Function) -> Function:
-    """`--rank`, `--device`, `--step`, `--kernel-classes`, `--hardware` and `--ncu` as one `scope`."""
+    """The options of `selection` and `KNOWLEDGE` as one `scope`."""
 
     @wraps(command)
     def narrowed(*args: Any, rank: int | None, device: int | None, step: int | None, **options: Any) -> Any:
@@ -84,7 +93,7 @@ def selection_options(command: Function) -> Function:
         load_numpy()
         from traceanalyzer.diagnosis.selection import Knowledge, Selection
 
-        given = {name: options.pop(name) for name in ("classes", "hardware", "counters")}
+        given = {name: options.pop(name) for name in ("classes", "hardware", "counters", "iteration_name")}
         knowledge = Knowledge(**{name: value for name, value in given.items() if value is not None})
         return command(*args, scope=Scope(Selection(rank, device, step), knowledge), **options)
 
@@ -93,6 +102,12 @@ def selection_options(command: Function) -> Function:
         click.option("--rank", type=number, metavar="N", help="Only this rank."),
         click.option("--device", type=number, metavar="N", help="Only this GPU (its CUDA ordinal)."),
         click.option("--step", type=number, metavar="N", help="Only this step (its index, as `steps` lists it)."),
+        click.option(
+            "--iteration-name",
+            callback=_pattern,
+            metavar="REGEX",
+            help="Ranges with such a name are one iteration of a server each.",
+        ),
     )
     return cast("Function", with_all((*selection, *KNOWLEDGE))(narrowed))
 

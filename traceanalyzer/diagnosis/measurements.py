@@ -20,6 +20,7 @@ from traceanalyzer.analysis.phases.roles import find_phases, phase_times
 from traceanalyzer.analysis.phases.training import program_stats
 from traceanalyzer.analysis.ranks.compare import why_not_one_run
 from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.analysis.serving.rows import iteration_rows
 from traceanalyzer.analysis.tables.budget import (
     Step,
     Unprofiled,
@@ -235,6 +236,8 @@ class Measurements(OfTimed):
     """What each device did over the whole recording."""
     step_rows = made(lambda m: step_rows(m.timed, m.budgets))
     """The steps one by one."""
+    iterations = made(lambda m: iteration_rows(m.timed))
+    """The iterations of a serving engine; empty where nothing marks one."""
     gap_histogram = made(lambda m: gap_histogram(m.timed, m.causes.gaps))
     """Gaps of the steady state by length."""
     gap_places = made(lambda m: gap_places(m.timed, m.causes.gaps))

@@ -99,6 +99,10 @@ class _Under(NamedTuple):
     """Device work that a step has less."""
 
 
+UNLIKE_SHARE = 0.1
+"""Prefills and decodes whose sample is further from the mean of all say nothing of that."""
+
+
 @dataclass(frozen=True, eq=False)
 class Replay:
     """The steady steps ready to be replayed: as recorded, and with the profiler's cost taken out.
@@ -124,7 +128,8 @@ class Replay:
 
     @classmethod
     def of(cls, rated: Rated, measured: UnprofiledTime | None = None, peers: Sequence[Rated] = ()) -> Replay | None:
-        """The replay of a process; None where launches or device work were not recorded.
+        """The replay of a process; None where launches or device work were not recorded, or where the steps are of
+        unlike kinds and those on the tape do not stand for all.
 
         Where the step was `measured` without a profiler, the host is made as fast as that says. `peers` are the
         other ranks of its run, replayed with it.
@@ -136,6 +141,8 @@ class Replay:
         typical = float(rated.timed.steps.duration[steps].mean()) / NS_PER_MS
         recorded = float(rated.timed.steps.duration[rated.timed.steps.steady].mean()) / NS_PER_MS
         if not 0 < recorded < LONGEST_MS:
+            return None
+        if rated.timed.steps.unlike and abs(typical / recorded - 1.0) > UNLIKE_SHARE:
             return None
         fast_host, usual, slow_host = without_profiler(tapes, measured)
         replayed = step_ms(tapes)

@@ -43,7 +43,7 @@ def question_of(asked: Asked, what: str, *options: object) -> tuple[object, ...]
     usual, known = Knowledge(), asked.knowledge or Knowledge()
     if known.classes != usual.classes or known.hardware != usual.hardware or known.counters:
         return None
-    return (what, asked.selection or Selection(), known.amounts, known.peak_flops_per_s, *options)
+    return (what, asked.selection or Selection(), known.amounts, known.peak_flops_per_s, known.iteration_name, *options)
 
 
 def rows_from(table: str, text: bytes | msgspec.Raw) -> list[Any]:

@@ -106,6 +106,8 @@ class Rows(Result):
     totals: Rows | None = None
     """What sums it up, which people are shown below; its title is `title`."""
     title: str = ""
+    values: dict[str, Any] = field(default_factory=dict)
+    """What JSON has before the rows."""
 
     @property
     def document(self) -> Document:
@@ -128,7 +130,7 @@ class Rows(Result):
 
     def json(self) -> str:
         """`{name: [row, ...]}` with every field of every row."""
-        return dump({self.name: self.rows})
+        return dump({**self.values, self.name: self.rows})
 
     def csv(self) -> str:
         """A header with the names of the fields, then every row; an empty cell is a value that was not recorded."""

@@ -47,6 +47,14 @@ class Command:
 
 
 @dataclass(frozen=True)
+class Summary:
+    """What a table's command has besides its rows: figures for programs, sentences for people."""
+
+    values: dict[str, Any]
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Table:
     """A table of measurements."""
 
@@ -66,6 +74,8 @@ class Table:
     """Whether the command shows all ranks unless one is asked for; else the critical rank's."""
     totals: str | None = None
     """The table that sums it up, which people are shown below its rows."""
+    summary: Callable[[Measured | None], Summary] | None = None
+    """What its command has besides the rows; None: there are no rows."""
     events: str | None = None
     """The column by which its rows, single events in time order, are longest; None: rows are in order of worth."""
 
@@ -86,6 +96,15 @@ def _gaps(_: Measured, m: Measurements, wanted: RowFilter) -> list[Any]:
     from traceanalyzer.analysis.tables.gap_rows import longest_gaps
 
     return longest_gaps(m.causes, wanted.top, wanted.min_us)
+
+
+def _serving(of: Measured | None) -> Summary:
+    from traceanalyzer.diagnosis.serving import sentences, serving_values
+
+    if of is None:
+        return Summary(dict.fromkeys(("server", "phases", "decode_fit", "profiler_stretch")))
+    m = of.critical
+    return Summary(serving_values(m), tuple(sentences(m)))
 
 
 def _gap_places(m: Measurements, min_us: float) -> list[Any]:
@@ -121,6 +140,22 @@ TABLES = (
             """A row is a step: its wall-clock time, and how that divides into compute, communication and copies that do
             not overlap with compute (exposed), and idle time, with the largest cause of that. Warm-up steps are left
             out of the steady state that all other figures of the tool are means of.""",
+        ),
+    ),
+    Table(
+        "iterations", "Iterations of the serving engine", "analysis.serving.rows.IterationRow",
+        lambda _, m, __: m.iterations,
+        "Nothing marks the iterations of a serving engine here: their unit is unknown. --iteration-name REGEX names "
+        "the ranges that are one iteration each.",
+        long=True, summary=_serving,
+        command=Command(
+            "iterations", "List a server's iterations: batch, phase, GPU time, gaps.",
+            "List the iterations of an inference server, each with its batch and what it cost.",
+            ("trace.json.gz", "trace.json.gz server.log --format json", "run.sqlite --iteration-name '^forward'"),
+            """A row is one iteration of vLLM, SGLang, TensorRT-LLM or ATOM by the engine's own mark, cut by the GPU
+            work that it launched: the CPU runs ahead, so marks and GPU work lie apart. A gap is GPU idle time before
+            the next iteration, with what the CPU did in most of it. With the server's log (vLLM
+            --enable-logging-iteration-details, TensorRT-LLM print_iter_log) rows have its times, too.""",
         ),
     ),
     Table(

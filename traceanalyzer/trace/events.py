@@ -243,8 +243,21 @@ class StepTimings(Table):
     """Tokens computed, padding included."""
     flops: F64 = column(np.float64)
     """Operations that the model needs for the step, as the program says."""
+    context_requests: I64 = column(np.int64)
+    """Of an iteration of a serving engine: requests that it prefills ..."""
+    context_tokens: I64 = column(np.int64)
+    generation_requests: I64 = column(np.int64)
+    """... and that decode."""
+    generation_tokens: I64 = column(np.int64)
+    kv_tokens: I64 = column(np.int64)
+    """Sum of its requests' lengths."""
     samples_per_s: F64 = column(np.float64)
     """Throughput as logged."""
     tokens_per_s: F64 = column(np.float64)
     mfu: F64 = column(np.float64)
     """Model FLOP/s utilisation as logged, 0..1."""
+
+    @property
+    def of_server(self) -> bool:
+        """Whether its steps are iterations of a serving engine, of unlike work."""
+        return bool((self.context_requests >= 0).any() or (self.generation_requests >= 0).any())

@@ -155,7 +155,9 @@ def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 
     calls = timed.trace.api_calls
     returned = np.where(call >= 0, at(calls.end, call, 0), launch)
     known = launch >= 0
-    queued = known & (next_op >= 0) & (returned <= start)
+    waits = end - np.maximum(returned, start)
+    held_up = (waits >= QUEUED_LATENCY_NS) & (waits >= DOMINANT * (end - start))
+    queued = known & (next_op >= 0) & ((returned <= start) | held_up)
     late = known & ~queued
     arrival = np.clip(launch, start, end)
     time = {s: measure(i, start, arrival) for s, i in timed.timed.timeline.states.items()}

@@ -46,6 +46,8 @@ class Knowledge:
     """What a step of one process works through, as the user says."""
     peak_flops_per_s: float | None = None
     """What MFU is a share of, as the user says; None: the datasheet's."""
+    iteration_name: str | None = None
+    """Regular expression that finds the ranges of a serving engine's iterations, as the user says."""
 
 
 def launch_nodes(linked: Linked) -> I32:

@@ -53,7 +53,7 @@ def iteration(name: str) -> Iteration | None:
     """What a range of this name says, None where it marks no iteration."""
     if match := _VLLM.match(name):
         context, generation = int(match[2]), int(match[4])
-        return _summed(VLLM, _phase(context, generation), context + generation, [_vllm(match[3]), _vllm(match[5])])
+        return _summed(VLLM, phase_of(context, generation), context + generation, [_vllm(match[3]), _vllm(match[5])])
     if match := _VLLM_NEW_CACHED.match(name):
         return Iteration(VLLM, "iteration", int(match[1]) + int(match[2]))
     if match := _DIFFUSION.match(name):
@@ -66,8 +66,39 @@ def iteration(name: str) -> Iteration | None:
     if match := _TENSORRT_LLM.match(name):
         context, generation = int(match[1]), int(match[3])
         tokens = None if match[2] is None else int(match[2]) + generation
-        return Iteration("TensorRT-LLM", _phase(context, generation), context + generation, tokens)
+        return Iteration("TensorRT-LLM", phase_of(context, generation), context + generation, tokens)
     return None
+
+
+@dataclass(frozen=True)
+class Split:
+    """The requests of an iteration that are prefilled and those that decode, with their new tokens."""
+
+    context_requests: int | None = None
+    context_tokens: int | None = None
+    generation_requests: int | None = None
+    generation_tokens: int | None = None
+
+
+def split(name: str) -> Split:
+    """What the mark of an iteration says of its prefills and its decodes; None where it does not."""
+    if match := _VLLM.match(name):
+        prefills, decodes = _vllm(match[3]).get("sq"), _vllm(match[5]).get("sq")
+        return Split(int(match[2]), prefills, int(match[4]), decodes)
+    if match := _TENSORRT_LLM.match(name):
+        prefills = 0 if match[1] == "0" else None if match[2] is None else int(match[2])
+        return Split(int(match[1]), prefills, int(match[3]), int(match[3]))
+    said, match = iteration(name), _SGLANG.match(name) or _ATOM.match(name)
+    if said is None or match is None:
+        return Split()
+    fields = _fields(match[2])
+    if said.phase == "prefill":
+        return Split(said.requests, said.tokens, 0, 0)
+    if said.phase in ("decode", "verify"):
+        return Split(0, 0, said.requests, fields.get("c_sq", said.tokens))
+    if said.phase == "idle":
+        return Split(0, 0, 0, 0)
+    return Split(fields.get("c"), fields.get("c_sq"), fields.get("g"), fields.get("g_sq", fields.get("g")))
 
 
 def framework_of(marked: Sequence[Iteration], names: Iterable[str]) -> str:
@@ -121,7 +152,8 @@ def _fields(text: str) -> Sums:
     return {key: int(value) for key, value in re.findall(r"(?:^|\s)([a-z_]+)=(\d+)", text)}
 
 
-def _phase(context: int, generation: int) -> str:
+def phase_of(context: int, generation: int) -> str:
+    """The phase of an iteration with so many prefills and decodes."""
     if context and generation:
         return "mixed"
     return "prefill" if context else "decode" if generation else "idle"

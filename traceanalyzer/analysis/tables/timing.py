@@ -107,6 +107,8 @@ def unprofiled_time(trace: Trace) -> UnprofiledTime | None:
         return UnprofiledTime(ms(step), ms(step if low is None else low), ms(step if high is None else high))
     if trace.stopwatch is not None or trace.only_step_times or not len(trace.step_timings):
         return None
+    if trace.step_timings.of_server:
+        return None  # its iterations are unlike, and not those of the recording alone
     time = trace.step_timings.duration[_steady(trace.step_timings)]
     time = time[time > 0]
     return _median(time) if len(time) else None

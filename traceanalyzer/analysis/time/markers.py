@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.intervals import contains
 from traceanalyzer.analysis.algebra.lookup import texts_where
+from traceanalyzer.analysis.joined.captures import capture_intervals
 from traceanalyzer.analysis.joined.launched import is_cut
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.phase_names import Role, role_of
@@ -21,8 +23,10 @@ from traceanalyzer.analysis.time.step_evidence import (
     held,
     without_numbers,
 )
-from traceanalyzer.trace import I64, Bool, RangeKind
+from traceanalyzer.trace import I64, Bool, CopyKind, RangeKind
 
+PART_OF_ITERATION = re.compile(r"^(draft(_extend)?(_v\d)?$|step\[DRAFT)", re.IGNORECASE)
+"""Ranges of speculative decoding around the model that guesses; SGLang marks its passes as if they were iterations."""
 JAX_STEP = re.compile(r" step_num=-?\d+$")
 """`StepTraceAnnotation("train", step_num=5)`, as the reader names it."""
 
@@ -53,14 +57,15 @@ def step_annotations(linked: Linked) -> HostSteps | None:
 def iterations(linked: Linked) -> HostSteps | None:
     """A serving engine's iterations, by the marks of its framework; one is enough, nested ones are one.
 
-    What is launched between two marks (sampling, output) belongs to the first of them.
+    What is launched between two marks (sampling, output) belongs to the first of them until its tokens are copied to
+    the host; what is launched then prepares the second.
     """
-    named = texts_where(linked.trace.strings, iteration)
-    rows = outermost_ranges(linked, named, RangeKind.ANNOTATION)
+    rows = linked.memo(iteration_marks)
     if not len(rows):
-        return _projected(linked, named, "annotation")
+        return _projected(linked, texts_where(linked.trace.strings, _marks_iteration(linked)), "annotation")
     ranges = linked.trace.host_ranges
-    start, end = ranges.start[rows], _until_next(ranges.start[rows], ranges.end[rows])
+    start = _handed_over(linked, ranges.start[rows], ranges.end[rows])
+    end = _until_next(start, ranges.end[rows])
     share = held(linked, start, end)
     if share.work < MIN_WORK_SHARE:
         return None
@@ -68,6 +73,39 @@ def iterations(linked: Linked) -> HostSteps | None:
         start, end = _all_launches(linked, start, end)
     names = tuple(linked.trace.strings[c] for c in ranges.name[rows])
     return HostSteps(linked.trace.annotated_with, names, start, end, by_device=True, unlike=True)
+
+
+def iteration_marks(linked: Linked) -> I64:
+    """Rows of host ranges that mark one iteration each, in time order. A mark inside another is of the same iteration;
+    those of drafts belong to the iteration that verifies them; those in a graph's capture mark none."""
+    ranges, strings = linked.trace.host_ranges, linked.trace.strings
+    part = texts_where(strings, PART_OF_ITERATION.match)
+    named = texts_where(strings, _marks_iteration(linked))
+    kinds = ranges.kind == RangeKind.ANNOTATION if linked.knowledge.iteration_name is None else ranges.kind > 0
+    rows = np.flatnonzero(kinds & (named | part)[ranges.name])
+    rows = rows[np.lexsort((-ranges.end[rows], ranges.start[rows]))]
+    reach = np.maximum.accumulate(ranges.end[rows])
+    rows = rows[np.append(True, ranges.end[rows][1:] > reach[:-1])[: len(rows)]]
+    for captured in linked.memo(capture_intervals).values():
+        rows = rows[~contains(captured, ranges.start[rows])]
+    whole = rows[~part[ranges.name[rows]]]
+    return whole if len(whole) else rows[named[ranges.name[rows]]]
+
+
+def _marks_iteration(linked: Linked) -> Callable[[str], object]:
+    """What tells the name of an iteration's mark: the user's own pattern, else those of the frameworks."""
+    own = linked.knowledge.iteration_name
+    return iteration if own is None else re.compile(own).search
+
+
+def _handed_over(linked: Linked, start: I64, end: I64) -> I64:
+    """When the host begins to launch for each of these marks: behind the last copy to the host since the mark before;
+    where there is none with the mark."""
+    ops = linked.trace.device_ops
+    reads = np.flatnonzero((ops.copy_kind == CopyKind.DEVICE_TO_HOST) & (linked.launch >= 0))
+    read = np.append(np.iinfo(np.int64).min, np.sort(linked.trace.api_calls.end[linked.launch[reads]]))
+    last = read[np.searchsorted(read, start, side="right") - 1]
+    return np.where(last > np.append(read[0], end[:-1]), last, start)
 
 
 def module_calls(linked: Linked) -> HostSteps | None:

@@ -81,6 +81,9 @@ class Steps:
     incomplete: int = 0
     """How many steps at the ends of a recording were left out because not all of their device ops are in it."""
 
+    unlike: bool = False
+    """Whether steps may differ in kind (prefill, decode): then a few of them do not stand for all."""
+
     def __len__(self) -> int:
         return len(self.names)
 
@@ -145,13 +148,14 @@ class Steps:
 
 def find_steps(linked: Linked) -> Steps:
     """The steps of a recording, from the best evidence it has (`EVIDENCE`); without any the whole of it is one."""
-    found = (evidence(linked) for evidence in EVIDENCE)
+    asked = () if linked.knowledge.iteration_name is None else (iterations,)
+    found = (evidence(linked) for evidence in (*asked, *EVIDENCE))
     steps = (_assemble(linked, one) for one in found if one is not None)
     return next((one for one in steps if one is not None), None) or whole_recording(linked)
 
 
 def _assemble(linked: Linked, found: HostSteps) -> Steps | None:
-    of_op = found.of_op if found.of_op is not None else _by_launch(linked, found)
+    of_op = found.of_op if found.of_op is not None else by_launch(linked, found)
     if found.by_device:
         found, of_op = _with_work(found, of_op)
         if not found.names:
@@ -166,8 +170,9 @@ def _assemble(linked: Linked, found: HostSteps) -> Steps | None:
         of_op = np.where((of_op >= first) & (of_op < stop), of_op - first, -1).astype(np.int32)
     warmup = 0 if found.unlike else count_warmup(end - start)
     return Steps(
-        found.source, found.names, found.start, found.end, start, end, warmup, narrowed(of_op), incomplete=incomplete
-    )
+        found.source, found.names, found.start, found.end, start, end, warmup, narrowed(of_op),
+        incomplete=incomplete, unlike=found.unlike,
+    )  # fmt: skip
 
 
 def _chosen(found: HostSteps, rows: I64) -> HostSteps:
@@ -181,7 +186,7 @@ def _with_work(found: HostSteps, of_op: I32) -> tuple[HostSteps, I32]:
     return _chosen(found, np.flatnonzero(kept)), number[of_op].astype(np.int32)
 
 
-def _by_launch(linked: Linked, found: HostSteps) -> I32:
+def by_launch(linked: Linked, found: HostSteps) -> I32:
     """The step in whose host range each op was launched. Ops whose launch was not recorded, but that run
     after work of a step has begun, belong with the op that started before them."""
     time = linked.launch_time

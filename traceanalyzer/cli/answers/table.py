@@ -113,7 +113,9 @@ def _print(
     parts = [(name, RowFilter(None if sort else shown, **wanted))]
     parts += [(summed.name, RowFilter(**wanted))] if summed else []
     with working("Analyzing"):
-        rows, totals = (*kept_rows(Asked(run, *scope), *parts), [])[:2]
+        asked = Asked(run, *scope)
+        rows, totals = (*kept_rows(asked, *parts), [])[:2]
+        summary = table.summary(asked.measured if rows else None) if table.summary else None
     rows = sorted(rows, key=_by(sort))[:shown] if sort else rows
     if for_people and by == "worth" and table.events and not sort:
         rows = sorted(rows, key=_by(table.events))
@@ -126,8 +128,10 @@ def _print(
     below = Rows(summed.name, totals[:SHOWN_TOTALS], summed.row, title=summed.title) if summed else None
     none = SUMS_ALONE if sums else table.none
     made = Rows(name, rows, table.row, none=none, columns=names, totals=below, heads=heads)
+    if summary:
+        made = replace(made, values=summary.values, remarks=summary.remarks)
     cut = for_people and len(rows) == (top if sort else shown)
-    emit(replace(made, remarks=(f"The first {shown}; --all has the rest.",)) if cut else made, output)
+    emit(replace(made, remarks=(f"The first {shown}; --all has the rest.", *made.remarks)) if cut else made, output)
 
 
 def _by_cause(gaps: Sequence[Any], places: Sequence[Any]) -> list[str]:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
-
-import numpy as np
 
 from traceanalyzer.analysis.algebra.lookup import texts_where
 from traceanalyzer.analysis.joined.framework import Framework
 from traceanalyzer.analysis.names.pytorch import LIBRARY_MARK
-from traceanalyzer.analysis.names.serving import Iteration, framework_of, iteration
+from traceanalyzer.analysis.serving.cut import find_iterations
 from traceanalyzer.analysis.tables.budget import StepTime
 from traceanalyzer.analysis.time.coverage import WHOLE_SHARE
 from traceanalyzer.analysis.time.repeats import coinciding_range
 from traceanalyzer.base.figures import NS_PER_MS
 from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.serving import sentences
 from traceanalyzer.diagnosis.timing import DRIFT_SHARE
 from traceanalyzer.trace import RangeKind
 
@@ -142,24 +140,12 @@ def _no_steps(m: Measurements) -> Iterator[str]:
 
 def _iterations(m: Measurements) -> Iterator[str]:
     """Iterations of a serving engine by phase."""
-    steps = m.timed.steps
-    marked = [one for name in steps.names if (one := iteration(name)) is not None]
-    if not marked or len(marked) < len(steps):
+    found = m.timed.memo(find_iterations)
+    if found is None:
         return
-    phases = np.array([one.phase for one in marked])
-    parts = [
-        f"{count} {phase} ({_time(float(steps.duration[phases == phase].mean()) / NS_PER_MS)})"
-        for phase, count in Counter(phases.tolist()).most_common()
-    ]
-    what = ", ".join(parts) if len(marked) > 1 else f"{marked[0].phase}{_amount(marked[0])}"
-    yield f"A step is one iteration of {framework_of(marked, m.trace.strings)}: {what}."
-
-
-def _amount(one: Iteration) -> str:
-    """How much an iteration does, as its marker says it."""
-    amounts = ((one.requests, "request"), (one.tokens, "new token"))
-    known = [f"{count:,} {name}{'s' * (count != 1)}" for count, name in amounts if count]
-    return f" of {', '.join(known)}" if known else ""
+    if found.framework:
+        yield f"A step is one iteration of {found.framework}; `traceanalyzer iterations` lists them."
+    yield from sentences(m)
 
 
 def _repeats(m: Measurements) -> Iterator[str]:

@@ -28,6 +28,12 @@ class Entry:
     tokens_per_s: float | None = None
     mfu: float | None = None
     """Model FLOP/s utilisation, 0..1."""
+    context_requests: float | None = None
+    """Of an iteration of a serving engine, as the next four."""
+    context_tokens: float | None = None
+    generation_requests: float | None = None
+    generation_tokens: float | None = None
+    kv_tokens: float | None = None
     when_s: float | None = None
     """Wall-clock time at which the line was written, where the log says it to the millisecond."""
     rank: int | None = None
@@ -48,6 +54,8 @@ class Entry:
     reserved: float | None = None
 
 
+BATCH = ("context_requests", "context_tokens", "generation_requests", "generation_tokens", "kv_tokens")
+"""What logs of serving engines say of an iteration."""
 MAX_COUNT = 2.0**53
 """Larger numbers are no step; a float does not count them one by one either."""
 UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "secs": 1.0, "second": 1.0, "seconds": 1.0}
@@ -83,6 +91,7 @@ _PLAIN = {
     "tokens_per_sec": "tokens_per_s",
     "tokens_per_second": "tokens_per_s",
     "tps": "tokens_per_s",
+    **{name: name for name in BATCH},
     "series": "series",
     "total": "total",
     "when_s": "when_s",
@@ -129,7 +138,7 @@ def entry(values: Mapping[str, Any]) -> Entry | None:
             found[field] = int(found[field])
         else:
             found.pop(field, None)
-    timed = found.keys() & {"iter_s", "samples_per_s", "tokens_per_s"} or {"step", "when_s"} <= found.keys()
+    timed = found.keys() & {"iter_s", "samples_per_s", "tokens_per_s", *BATCH} or {"step", "when_s"} <= found.keys()
     return Entry(**found) if timed else None
 
 

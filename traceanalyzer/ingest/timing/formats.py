@@ -205,6 +205,49 @@ def _deepspeed_micro(line: str) -> Entry | None:
     return None if phases is None else entry({"iter_ms": sum(number(text) or 0.0 for text in phases.groups())})
 
 
+_PAIR = re.compile(r"'?\b(\w+)'?\s*[=:]\s*([\d.]+)(ms|s)?\b")
+
+
+def _tensorrt_llm(line: str) -> Entry | None:
+    """TensorRT-LLM's line of an iteration: pairs in any order, with `=` or `:`."""
+    pairs = {name: (value, unit) for name, value, unit in _PAIR.findall(line)}
+    time, unit = pairs.get("host_step_time") or pairs.get("elapsed_time") or (None, "s")
+    values = {"step": "iter", "rank": "rank", "context_requests": "num_ctx_requests"}
+    values |= {"context_tokens": "num_ctx_tokens", "kv_tokens": "cached_kv_tokens"}
+    return entry({f"iter_{unit or 's'}": time} | {of: pairs.get(name, (None,))[0] for of, name in values.items()})
+
+
+def _tensorrt_metrics(line: str) -> Entry | None:
+    """A record of TensorRT-LLM's `/metrics`. With overlap its latency is that of two iterations: no time then."""
+    record = _json(line.strip().lstrip("[").rstrip(",]"))
+    batch = record.get("inflightBatchingStats")
+    batch = batch if isinstance(batch, dict) else {}
+    latency = None if record.get("schedulerMode") == "overlap" else record.get("iterLatencyMS")
+    values = {
+        "step": record.get("iter"),
+        "iter_ms": record.get("hostStepTimeMS", latency),
+        "context_requests": batch.get("numContextRequests"),
+        "context_tokens": batch.get("numCtxTokens"),
+        "generation_requests": batch.get("numGenRequests"),
+        "kv_tokens": batch.get("numGenKvTokens"),
+    }
+    return entry({name: value for name, value in values.items() if not isinstance(value, dict | list)})
+
+
+_SGLANG = re.compile(r"#([\w -]+?): (\d+)")
+
+
+def _sglang(line: str) -> Entry | None:
+    """SGLang's line of a batch, one of forty decodes; it has no time."""
+    kind = "decode" if "Decode batch" in line else "prefill" if "Prefill batch" in line else None
+    pairs = dict(_SGLANG.findall(line))
+    if kind == "decode":
+        length = pairs.get("token") or pairs.get("full token")
+        return entry({"context_requests": 0, "generation_requests": pairs.get("running-req"), "kv_tokens": length})
+    values = {"context_requests": pairs.get("new-seq"), "context_tokens": pairs.get("new-token")}
+    return entry({**values, "generation_requests": 0}) if kind else None
+
+
 _BAR = re.compile(
     rf"^(?P<series>[^|]*?)(?:\d+%[| ].*?)\s(?P<step>\d+)/(?P<total>\d+) \[[\d:]+<[\d:?]+,\s*"
     rf"(?P<rate>{NUMBER})(?:(?P<per>(?:it|step|batch|ba)e?s?/s)|s/(?:it|step|batch|ba))"
@@ -238,6 +281,17 @@ _BAR_MEANS = "A progress bar shows a running mean of the last steps: single slow
 PRINTED_MEMORY = LineFormat("printed memory", "llocated", memory_line, 2, averaged=MEMORY_MEANS)
 FORMATS: tuple[LineFormat, ...] = (
     LineFormat("JSONL", "{", _json_line, 2, whole=True),
+    _regex(
+        "vLLM iterations",
+        "iteration elapsed time",
+        r"(?:Engine (?P<rank>\d+): )?Iteration\((?P<step>\d+)\): (?P<context_requests>\d+) context requests, "
+        r"(?P<context_tokens>\d+) context tokens, (?P<generation_requests>\d+) generation requests, "
+        r"(?P<generation_tokens>\d+) generation tokens, iteration elapsed time: (?P<iter_ms>NUMBER) ms",
+        2,
+    ),
+    LineFormat("TensorRT-LLM iterations", "num_ctx_requests", _tensorrt_llm, 2),
+    LineFormat("TensorRT-LLM metrics", '"iterLatencyMS"', _tensorrt_metrics, 2, whole=True),
+    LineFormat("SGLang batches", " batch", _sglang, 3, "SGLang logs batches, not times: one of forty decodes."),
     _regex(
         "Megatron-LM",
         "elapsed time per iteration (ms)",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from traceanalyzer.trace.compile_log import CompileLog
 
 
-def stats_of_logs(logs: list[CompileLog]) -> CompileStats:
+def stats_of_logs(logs: Sequence[CompileLog]) -> CompileStats:
     """The figures of logs."""
     of = measure_logs(logs)
     breaks, cache = sum(row.count for row in of.graph_breaks), of.cache
@@ -33,6 +33,6 @@ def logs_of(recordings: Iterable[str]) -> list[CompileLog]:
     return logs_beside(recordings)
 
 
-def with_compile(report: Report, logs: list[CompileLog]) -> Report:
+def with_compile(report: Report, logs: Sequence[CompileLog]) -> Report:
     """The report with the figures of the logs; as it is without any."""
     return replace(report, metrics=replace(report.metrics, compile=stats_of_logs(logs))) if logs else report

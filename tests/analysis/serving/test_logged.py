@@ -1,0 +1,42 @@
+"""The server's own log: joined by order, batch and tokens, and left alone where that is not certain."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from traceanalyzer.analysis.names.serving import Split
+from traceanalyzer.analysis.serving.logged import COLUMNS, logged
+from traceanalyzer.trace import StepTimings
+
+
+def log(*lines: tuple[int, int, float]) -> StepTimings:
+    """Of prompt tokens, decodes and ms."""
+    batches = [(int(tokens > 0), tokens, decodes, decodes) for tokens, decodes, _ in lines]
+    columns = dict(zip(COLUMNS, zip(*batches, strict=True), strict=True))
+    return StepTimings.from_columns({**columns, "duration": [round(ms * 1e6) for _, _, ms in lines]})
+
+
+def of(tokens: int, decodes: int) -> Split:
+    return Split(int(tokens > 0), tokens, decodes, decodes)
+
+
+def test_the_recorded_part_of_a_log_is_found_by_its_batches() -> None:
+    lines = [(0, 4, 5.0), (500, 4, 30.0), (0, 5, 10.0), (0, 5, 10.0), (0, 6, 12.0), (0, 5, 5.0), (0, 5, 5.0)]
+    found = logged(log(*lines), [of(500, 4), of(0, 5), of(0, 5), of(0, 6)])
+    assert found is not None
+    assert found.time_ns.tolist() == [30e6, 10e6, 10e6, 12e6]
+    assert found.stretch == pytest.approx(2.0)
+
+
+def test_what_marks_do_not_say_may_be_anything() -> None:
+    found = logged(log((500, 4, 30.0), (0, 5, 10.0)), [Split(1, None, 4, None), Split()])
+    assert found is not None
+    assert np.isfinite(found.time_ns).all()
+
+
+@pytest.mark.parametrize(
+    "recorded", [[of(0, 5)], [of(700, 4), of(0, 9)], [of(0, 5)] * 9], ids=["twice in it", "of another time", "longer"]
+)
+def test_a_log_that_does_not_tell_is_not_joined(recorded: list[Split]) -> None:
+    assert logged(log((500, 4, 30.0), (0, 5, 10.0), (0, 5, 10.0)), recorded) is None

@@ -1,0 +1,1 @@
+"""Inference serving: the iterations of an engine."""

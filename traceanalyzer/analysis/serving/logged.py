@@ -1,0 +1,63 @@
+"""The server's own log of its iterations: found again in the recording by order, batch and tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from traceanalyzer.analysis.names.serving import Split
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import F64, I64, Bool, StepTimings
+
+COLUMNS = ("context_requests", "context_tokens", "generation_requests", "generation_tokens")
+MATCHED = 0.9
+"""The log is of another time if fewer of the recorded iterations are in it, in their order."""
+MOST_COMPARED = 50_000_000
+"""Iterations of the log times those of the recording; more takes seconds."""
+
+
+@dataclass(frozen=True)
+class Logged:
+    """What the log says of the recorded iterations."""
+
+    time_ns: F64
+    """Of each recorded iteration; NaN where it is not in the log."""
+    stretch: float | None
+    """By how much the profiler lengthens decodes: their logged time over that of decodes of the same batches that the
+    log has besides; None where there are none."""
+
+
+def logged(log: StepTimings, splits: Sequence[Split]) -> Logged | None:
+    """The log's times of the recorded iterations; None where it is not certain which of its lines they are."""
+    told = np.array([[-1 if (n := getattr(one, name)) is None else n for name in COLUMNS] for one in splits], np.int64)
+    lines = np.column_stack([getattr(log, name) for name in COLUMNS])
+    count, places = len(told), len(lines) - len(told) + 1
+    if not count or places < 1 or places * count > MOST_COMPARED or not (told >= 0).any():
+        return None
+    found = np.array([_alike(told, lines[i : i + count]).mean() for i in range(places)])
+    best = np.flatnonzero(found == found.max())
+    if found.max() < MATCHED or len(best) > 1:
+        return None
+    first = int(best[0])
+    here = np.zeros(len(lines), bool)
+    here[first : first + count] = True
+    same = _alike(told, lines[here]) & (log.duration[here] > 0)
+    time = np.where(same, log.duration[here], np.nan).astype(np.float64)
+    return Logged(time, _stretch(log, lines, here))
+
+
+def _alike(a: I64, b: I64) -> Bool:
+    """Which rows agree in all that both say."""
+    alike: Bool = ((a == b) | (a < 0) | (b < 0)).all(axis=1)
+    return alike
+
+
+def _stretch(log: StepTimings, lines: I64, here: Bool) -> float | None:
+    decode = (lines[:, 0] == 0) & (lines[:, 2] > 0) & (log.duration > 0)
+    ratios = []
+    for batch in np.unique(lines[decode & here, 2]):
+        alike = decode & (lines[:, 2] == batch)
+        if (alike & ~here).any():
+            ratios.append(np.median(log.duration[alike & here]) / np.median(log.duration[alike & ~here]))
+    return float(np.median(ratios)) if ratios else None

@@ -1,0 +1,192 @@
+"""The iterations of a serving engine as rows: what each had to do, and what it cost."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.intervals import complement
+from traceanalyzer.analysis.algebra.lookup import at
+from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.analysis.names.serving import phase_of
+from traceanalyzer.analysis.serving.cut import Iterations, find_iterations
+from traceanalyzer.analysis.serving.gap_causes import gap_causes
+from traceanalyzer.analysis.serving.logged import Logged, logged
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base.figures import metric, ms
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I64, StepTimings
+
+PIECES = 4
+"""A forward pass cut at each attention replays more graphs than this, a draft and its verification fewer."""
+
+
+@dataclass(frozen=True)
+class IterationRow:
+    """One iteration of a serving engine."""
+
+    iteration: int = metric("index, in time order")
+    start_ms: float | None = metric("when it begins on the host, since the first of them", "ms")
+    phase: str | None = metric("prefill, decode, mixed, verify or idle; null where its mark does not say", text="own")
+    requests: int | None = metric("requests of its batch")
+    context_tokens: int | None = metric("prompt tokens that it prefills")
+    generation_tokens: int | None = metric("tokens of its decodes: one a request, more where guesses are verified")
+    kv_tokens: int | None = metric("sum of its requests' lengths: what attention reads of the KV cache")
+    host_ms: float | None = metric("length of its mark on the host; the GPU may work for longer", "ms")
+    gpu_span_ms: float | None = metric("from the start of its first GPU operation to the end of its last one", "ms")
+    gpu_busy_ms: float | None = metric("time in it with any of its GPU operations (union)", "ms")
+    period_ms: float | None = metric("from the end of the previous one's GPU work to the end of its own", "ms")
+    host_idle_ms: float | None = metric(
+        "GPU idle time of that (of the span, for the first) until the call that launches what ends it had returned",
+        "ms",
+    )
+    gap_ms: float | None = metric("GPU idle time from its end to the next iteration's first GPU operation", "ms")
+    gap_cause: str | None = metric("what the host did for most of that gap", text="own")
+    graph: str | None = metric(
+        "replayed: its kernels come from CUDA graphs; piecewise: from graphs of parts of the model; eager: none",
+        text="own",
+    )
+    gpu_ops: int | None = metric("its kernels, copies and memsets")
+    launches: int | None = metric("kernels that it launched one by one")
+    graph_launches: int | None = metric("graphs that it launched")
+    logged_ms: float | None = metric("its time in the server's log", "ms")
+
+
+def iteration_rows(timed: Timed) -> list[IterationRow]:
+    """A row for each iteration; none where nothing marks one."""
+    found = timed.memo(find_iterations)
+    if found is None:
+        return _of_log(timed.trace.step_timings) if timed.trace.only_step_times else []
+    log = timed.memo(found_in_log)
+    gap, cause = _gaps(timed.linked, found)
+    before = np.maximum.accumulate(np.append(-1, found.end[:-1]))
+    period = [int(end - last) if end >= 0 and last >= 0 else None for end, last in zip(found.end, before, strict=True)]
+    late = [_late(timed.linked, found, i, int(last)) for i, last in enumerate(before.tolist())]
+    origin = int(found.host_start.min())
+    graphs, plain = _launches(timed.linked, found)
+    rows = []
+    for i, (said, split) in enumerate(zip(found.said, found.splits, strict=True)):
+        worked, marked = bool(len(found.busy[i].start)), found.host_start[i] >= 0
+        rows.append(
+            IterationRow(
+                iteration=i,
+                start_ms=ms(found.host_start[i] - origin) if marked else None,
+                phase=None if said.phase == "iteration" else said.phase,
+                requests=said.requests,
+                context_tokens=split.context_tokens,
+                generation_tokens=split.generation_tokens,
+                kv_tokens=said.kv_tokens,
+                host_ms=ms(found.host_end[i] - found.host_start[i]) if marked else None,
+                gpu_span_ms=ms(found.end[i] - found.start[i]) if worked else None,
+                gpu_busy_ms=ms(found.busy[i].total) if worked else None,
+                period_ms=_in_ms(period[i]),
+                host_idle_ms=ms(late[i]) if worked else None,
+                gap_ms=_in_ms(gap[i]),
+                gap_cause=cause[i],
+                graph=_graph(timed.linked, found.rows[i], graphs[i]) if worked else None,
+                gpu_ops=len(found.rows[i]),
+                launches=plain[i],
+                graph_launches=graphs[i],
+                logged_ms=None if log is None or np.isnan(log.time_ns[i]) else ms(log.time_ns[i]),
+            )
+        )
+    return rows
+
+
+def found_in_log(timed: Timed) -> Logged | None:
+    """What the server's log says of the recorded iterations; None without one of them."""
+    found = timed.memo(find_iterations)
+    return (
+        None
+        if found is None or not timed.trace.step_timings.of_server
+        else logged(timed.trace.step_timings, found.splits)
+    )
+
+
+def _of_log(log: StepTimings) -> list[IterationRow]:
+    """The iterations of a server's log alone."""
+    columns = (log.start, log.context_requests, log.context_tokens, log.generation_requests, log.generation_tokens)
+    rows = []
+    for i, (start, prefills, context, decodes, tokens, kv, time) in enumerate(
+        zip(*(column.tolist() for column in (*columns, log.kv_tokens, log.duration)), strict=True)
+    ):
+        none: dict[str, None] = dict.fromkeys(("host_ms", "gpu_span_ms", "gpu_busy_ms", "period_ms", "host_idle_ms"))
+        rows.append(
+            IterationRow(
+                iteration=i,
+                start_ms=ms(start),
+                phase=phase_of(prefills, decodes) if min(prefills, decodes) >= 0 else None,
+                requests=prefills + decodes if min(prefills, decodes) >= 0 else None,
+                context_tokens=_known(context),
+                generation_tokens=_known(tokens),
+                kv_tokens=_known(kv),
+                **none,
+                gap_ms=None,
+                gap_cause=None,
+                graph=None,
+                gpu_ops=None,
+                launches=None,
+                graph_launches=None,
+                logged_ms=ms(time) if time > 0 else None,
+            )
+        )
+    return rows if log.of_server else []
+
+
+def _in_ms(ns: int | None) -> float | None:
+    return None if ns is None else ms(ns)
+
+
+def _known(count: int) -> int | None:
+    return None if count < 0 else count
+
+
+def _gaps(linked: Linked, found: Iterations) -> tuple[list[int | None], list[str | None]]:
+    """Idle time behind each iteration that has another behind it, and its cause; 0 has none."""
+    worked = np.flatnonzero(found.start >= 0)
+    gap: list[int | None] = [None] * len(found)
+    cause: list[str | None] = [None] * len(found)
+    begins, ends = found.start[worked][1:], np.maximum.accumulate(found.end[worked])[:-1]
+    idle = np.flatnonzero(begins > ends)
+    first = np.array([found.rows[i][linked.trace.device_ops.start[found.rows[i]].argmin()] for i in worked[1:]], int)
+    for i, length in zip(worked[:-1].tolist(), np.maximum(begins - ends, 0).tolist(), strict=True):
+        gap[i] = length
+    causes = gap_causes(linked, ends[idle], begins[idle], first[idle])
+    for i, said in zip(worked[idle].tolist(), causes, strict=True):
+        cause[i] = said
+    return gap, cause
+
+
+def _late(linked: Linked, found: Iterations, i: int, before: int) -> int:
+    """Idle time of an iteration, since the end of the one before it, in which what came next was not yet launched."""
+    busy, rows, ops = found.busy[i], found.rows[i], linked.trace.device_ops
+    if not len(rows):
+        return 0
+    idle = complement(
+        (min(before, int(found.start[i])) if before >= 0 else int(found.start[i]), int(found.end[i])), busy
+    )
+    rows = rows[np.argsort(ops.start[rows], kind="stable")]
+    call = linked.launch[rows[np.searchsorted(ops.start[rows], idle.end)]]
+    returned = at(linked.trace.api_calls.end, call, 0)
+    late = np.clip(returned, idle.start, idle.end) - idle.start
+    return int(late.sum())
+
+
+def _launches(linked: Linked, found: Iterations) -> tuple[list[int], list[int]]:
+    """Graph launches, and kernel launches, of each iteration."""
+    calls = [np.unique(linked.launch[rows]) for rows in found.rows]
+    kinds = [linked.api_kind[of[of >= 0]] for of in calls]
+    graphs = [int((kind == ApiKind.GRAPH_LAUNCH).sum()) for kind in kinds]
+    return graphs, [int((kind == ApiKind.LAUNCH).sum()) for kind in kinds]
+
+
+def _graph(linked: Linked, rows: I64, graphs: int) -> str:
+    """How the work reached the device; a recording without calls may still say which graph an op ran in."""
+    if graphs == 0:
+        return "replayed" if (linked.trace.device_ops.graph[rows] > 0).any() else "eager"
+    plain = linked.launch[rows[linked.is_kernel[rows]]]
+    plain = plain[plain >= 0]
+    is_graph = linked.api_kind[plain] == ApiKind.GRAPH_LAUNCH
+    order = is_graph[np.argsort(linked.trace.api_calls.start[plain], kind="stable")]
+    pieces = int((order[1:] & ~order[:-1]).sum())
+    return "piecewise" if pieces >= PIECES else "replayed"
