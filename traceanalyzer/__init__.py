@@ -9,8 +9,6 @@ ta.frame(run, "kernels")                  # a table as a pandas DataFrame
 run.traces[0].device_ops.to_frame(run.traces[0].strings)
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.version import __version__ as __version__
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Knowledge", "Selection", "analyze", "annotate", "compare", "frame", "load", "whatif"]
 
 
-def load(*paths: str | Path | Sequence[str | Path]) -> Run:
+def load(*paths: "str | Path | Sequence[str | Path]") -> "Run":
     """Read the recordings of one run (files or folders, or lists of them, of any kind that the tool knows).
 
     Raises UnreadableInputError if nothing can be read; single ranks that cannot are in `Run.failures`.
@@ -44,12 +42,12 @@ def load(*paths: str | Path | Sequence[str | Path]) -> Run:
 
 
 def analyze(
-    recording: Run | str | Path | Sequence[str | Path],
-    selection: Selection | None = None,
-    knowledge: Knowledge | None = None,
+    recording: "Run | str | Path | Sequence[str | Path]",
+    selection: "Selection | None" = None,
+    knowledge: "Knowledge | None" = None,
     *,
     top: int = 30,
-) -> NotebookReport:
+) -> "NotebookReport":
     """The report of a run, given as loaded or by its paths.
 
     `selection` (`ta.Selection(rank=, device=, step=)`) takes a part of it; `knowledge` (`ta.Knowledge(classes=,
@@ -65,12 +63,12 @@ def analyze(
 
 
 def whatif(
-    recording: Run | str | Path | Sequence[str | Path],
-    selection: Selection | None = None,
-    knowledge: Knowledge | None = None,
+    recording: "Run | str | Path | Sequence[str | Path]",
+    selection: "Selection | None" = None,
+    knowledge: "Knowledge | None" = None,
     *,
-    speedups: Mapping[str, float] | None = None,
-) -> WhatIf:
+    speedups: "Mapping[str, float] | None" = None,
+) -> "WhatIf":
     """What the step would take under each scenario, as `traceanalyzer whatif` prints it.
 
     `speedups` maps regular expressions to factors: the device work of what they match becomes that many times faster.
@@ -81,7 +79,7 @@ def whatif(
     return predictions(_run(recording), selection, knowledge, speedups=list((speedups or {}).items()))
 
 
-def compare(a: Report | Run | str | Path | Sequence[str | Path], b: Any) -> Comparison:
+def compare(a: "Report | Run | str | Path | Sequence[str | Path]", b: Any) -> "Comparison":
     """What changed in the step time from A to B, and where it came from.
 
     Each side is a report, a run, or what names one: paths of a recording, a saved report, a stored run (`runs.db#42`).
@@ -95,14 +93,14 @@ def compare(a: Report | Run | str | Path | Sequence[str | Path], b: Any) -> Comp
 
 
 def frame(
-    source: Report | Run | str | Path | Sequence[str | Path],
+    source: "Report | Run | str | Path | Sequence[str | Path]",
     table: str,
-    selection: Selection | None = None,
-    knowledge: Knowledge | None = None,
+    selection: "Selection | None" = None,
+    knowledge: "Knowledge | None" = None,
     *,
     top: int | None = None,
     min_us: float = 0.0,
-) -> pd.DataFrame:
+) -> "pd.DataFrame":
     """A table of a recording as a DataFrame: its events (`device_ops`, `api_calls`, `host_ranges`, `memory_events`),
     measurements (`gaps`, `ops`, `kernels`, ...), `findings` or `recommendations`.
 
@@ -148,7 +146,7 @@ def __getattr__(name: str) -> Any:
     return annotate
 
 
-def _report(source: Any) -> Report:
+def _report(source: Any) -> "Report":
     from pathlib import Path
 
     from traceanalyzer.comparison.reference import report_named
@@ -160,7 +158,7 @@ def _report(source: Any) -> Report:
     return report_named(str(source), read) if isinstance(source, str | Path) else analyze(source)
 
 
-def _run(recording: Run | str | Path | Sequence[str | Path]) -> Run:
+def _run(recording: "Run | str | Path | Sequence[str | Path]") -> "Run":
     from traceanalyzer.trace import Run
 
     if isinstance(recording, Run):

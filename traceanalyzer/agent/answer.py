@@ -1,7 +1,5 @@
 """What an answer is made of: figures with unit and origin, names of the recording as data, and a size that it keeps."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The nine verbs as an MCP server (https://modelcontextprotocol.io), by the official SDK: the extra `mcp`."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from mcp.server.mcpserver import MCPServer
@@ -29,7 +27,7 @@ LONGEST_ERROR = 600
 TABLE_OPTIONS = "sort: largest in this column first; columns: only these."
 
 
-def make_server(sources: Sources) -> MCPServer:
+def make_server(sources: "Sources") -> MCPServer:
     """The server; it reads what `sources` allows, and writes nothing."""
     server = MCPServer("traceanalyzer", instructions=INSTRUCTIONS, version=__version__, log_level="ERROR")
 
@@ -82,7 +80,7 @@ def make_server(sources: Sources) -> MCPServer:
     return server
 
 
-def _answered(ask: Callable[[], str]) -> str:
+def _answered(ask: "Callable[[], str]") -> str:
     """The answer; an error is one line that says what to do."""
     try:
         return ask()

@@ -1,7 +1,5 @@
 """Recordings by what an agent names, kept for its next question."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -28,14 +26,14 @@ ROWS = 60
 class Analyzed(NamedTuple):
     """A recording with what was measured of it, and its report."""
 
-    of: Measured
-    report: Report
+    of: "Measured"
+    report: "Report"
 
 
 class Sources:
     """Recordings below some folders (all, where none is given), the last ones kept until their files change."""
 
-    def __init__(self, roots: Sequence[Path] = ()) -> None:
+    def __init__(self, roots: "Sequence[Path]" = ()) -> None:
         self._roots = roots
         self._kept: OrderedDict[tuple[object, ...], Analyzed] = OrderedDict()
 
@@ -51,13 +49,13 @@ class Sources:
             self._kept.move_to_end(key)
             return self._kept[key]
 
-    def report(self, name: str) -> Report:
+    def report(self, name: str) -> "Report":
         """The report of a recording, a saved report or a stored run. Raises TraceAnalyzerError."""
         with only_below(self._roots):
             may_read(Path(name))
             return report_named(name, load)
 
-    def flight(self, path: str) -> Flight:
+    def flight(self, path: str) -> "Flight":
         """The Flight Recorder dumps in a folder. Raises TraceAnalyzerError."""
         with only_below(self._roots):
             return read_flight(may_read(Path(path)))

@@ -1,7 +1,5 @@
 """What a recording cannot tell, and which recording would."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, NamedTuple
 
 from traceanalyzer.report import outline
@@ -22,7 +20,7 @@ class Unknown(NamedTuple):
     record: str
 
 
-def unknowns(report: Report, m: Measurements) -> list[Unknown]:
+def unknowns(report: "Report", m: "Measurements") -> list[Unknown]:
     """The open questions of a measured recording, the most important first."""
     trace, collected = m.trace, m.trace.collected
     found: list[tuple[bool, Unknown]] = [
@@ -85,6 +83,6 @@ def _with(option: str) -> str:
     return f"traceanalyzer collect torch {option} -- python train.py"
 
 
-def _ranks_missing(report: Report) -> bool:
+def _ranks_missing(report: "Report") -> bool:
     sizes = [item.world_size for item in report.inputs if item.world_size]
     return bool(sizes) and max(sizes) > len(report.inputs)

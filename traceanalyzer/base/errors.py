@@ -1,7 +1,5 @@
 """What can go wrong for a user. Each message is one line: what is wrong, where, what to do."""
 
-from __future__ import annotations
-
 
 class TraceAnalyzerError(Exception):
     """The input cannot be analysed; the command line turns it into one line and exit status 1."""

@@ -3,8 +3,6 @@
 The report's definitions, the headers of its tables and the documentation are all read from here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import Field, field, fields
 from typing import Any, Literal

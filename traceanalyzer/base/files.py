@@ -1,8 +1,6 @@
 """Files that are read and written: nothing outside the folders that may be read is opened, nothing that was read is
 overwritten, and nothing is left half written."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator, Sequence

@@ -5,8 +5,6 @@ and know the names of the fields. What comes out is a dataclass: `fields`, `repl
 see no difference. There is no `__post_init__`, and every field is one of `__init__`, compared, hashed and shown.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import MISSING, FrozenInstanceError
 from operator import attrgetter
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
 Class = TypeVar("Class", bound=type[Any])
 
 
-def _frozen(*, frozen: bool, eq: bool = True, kw_only: bool = False) -> Callable[[Class], Class]:
+def _frozen(*, frozen: bool, eq: bool = True, kw_only: bool = False) -> "Callable[[Class], Class]":
     """A decorator, as `dataclasses.dataclass(frozen=True)`."""
     if not frozen:
         raise TypeError("what can be changed is a dataclass of the standard library")
@@ -41,7 +39,7 @@ if not TYPE_CHECKING:
     dataclass = _frozen
 
 
-def _init(cls: type[Any]) -> Callable[..., None]:
+def _init(cls: type[Any]) -> "Callable[..., None]":
     fields = sorted(dataclasses.fields(cls), key=lambda f: f.kw_only is True)
     known: dict[str, Any] = {"_set": object.__setattr__, "_missing": MISSING}
     parameters, lines = ["_self"], []
@@ -63,7 +61,7 @@ def _init(cls: type[Any]) -> Callable[..., None]:
     return init
 
 
-def _comparing(cls: type[Any]) -> dict[str, Callable[..., Any]]:
+def _comparing(cls: type[Any]) -> "dict[str, Callable[..., Any]]":
     names = [f.name for f in dataclasses.fields(cls)]
     # of several names it gives a tuple, as is wanted: two of them are equal where both hold the same NaN
     values: Callable[[Any], Any] = lambda one: tuple(getattr(one, name) for name in names)  # noqa: E731

@@ -3,8 +3,6 @@
 Each limit is stated in SECURITY.md and raised by `--limit NAME=N` or `raised(name=n)`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 A library neither writes files nor starts processes unless it is asked to; commands ask.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 See "Defense Against The Dark Arts" of SQLite's own documentation (https://www.sqlite.org/security.html).
 """
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Collection
 

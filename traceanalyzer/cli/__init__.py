@@ -5,8 +5,6 @@ around them; `io/` is what they share. Modules are imported when their command i
 it, so that `--help` answers at once.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 import signal

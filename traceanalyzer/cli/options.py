@@ -1,7 +1,5 @@
 """The options that commands share, and what they mean."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The options that say what a question is about: the part of a run, and what is known beside the recording."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import wraps
@@ -21,8 +19,8 @@ Function = TypeVar("Function", bound="Callable[..., Any]")
 class Scope(NamedTuple):
     """What a question is about: the part of a run, and what is known beside the recording."""
 
-    selection: Selection
-    knowledge: Knowledge
+    selection: "Selection"
+    knowledge: "Knowledge"
 
 
 def _kernel_classes(file: Path) -> Any:

@@ -22,5 +22,3 @@ The capture directory
 
 A second cycle (`--repeat`) adds `.part2` after the rank, a second process of the same rank `.pid{P}`.
 """
-
-from __future__ import annotations

@@ -1,7 +1,5 @@
 """`annotate("forward")`: names a phase for every recorder at once, and costs next to nothing when none is on."""
 
-from __future__ import annotations
-
 import os
 import sys
 from contextlib import ContextDecorator
@@ -36,7 +34,7 @@ class annotate(ContextDecorator):  # noqa: N801
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
     ) -> None:
         if self._range is None:
             return

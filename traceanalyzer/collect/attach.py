@@ -3,8 +3,6 @@
 Nothing here may change what the script does: a failure of ours is reported and ends the recording, no more.
 """
 
-from __future__ import annotations
-
 import atexit
 import importlib.util
 import os
@@ -95,7 +93,7 @@ class Attached:
         self._steps = 0
         self._enter("attached")
 
-    def _new_finder(self) -> Finder:
+    def _new_finder(self) -> "Finder":
         if self._plan.step_on:
             from traceanalyzer.collect.steps.step_function import FunctionCalls
 
@@ -145,7 +143,7 @@ class Attached:
 
 
 def _recorder(
-    plan: Plan, on_phase: Callable[[str], None], on_note: Callable[[str], None], unit: Callable[[], str]
+    plan: Plan, on_phase: "Callable[[str], None]", on_note: "Callable[[str], None]", unit: "Callable[[], str]"
 ) -> Recorder:
     if plan.recorder == "timing":
         from traceanalyzer.collect.steps.step_log import StepLog
@@ -169,11 +167,11 @@ def _recorder(
 class _Import:
     """A finder for `sys.meta_path` that lets the others find a package and runs `after` when it has been imported."""
 
-    def __init__(self, package: str, after: Callable[[], None]) -> None:
+    def __init__(self, package: str, after: "Callable[[], None]") -> None:
         self._package = package
         self._after = after
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> "ModuleSpec | None":
         """Find the package itself with the other finders; nothing else."""
         if name != self._package or self not in sys.meta_path:
             return None

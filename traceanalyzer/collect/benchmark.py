@@ -1,7 +1,5 @@
 """Times one function on the device: events made beforehand, warm-up, one wait at the end."""
 
-from __future__ import annotations
-
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +37,7 @@ class Timing:
 
 
 def benchmark(
-    function: Callable[[], object],
+    function: "Callable[[], object]",
     *,
     warmup: int = WARMUP,
     repeats: int = REPEATS,
@@ -73,7 +71,7 @@ def benchmark(
     return _timing(times, "cuda_events")
 
 
-def _on_host(function: Callable[[], object], warmup: int, repeats: int) -> Timing:
+def _on_host(function: "Callable[[], object]", warmup: int, repeats: int) -> Timing:
     for _ in range(warmup):
         function()
     times = []
@@ -89,7 +87,7 @@ def _timing(times: list[float], clock: str) -> Timing:
     return Timing(**(values | {"count": len(times)}), clock=clock)  # type: ignore[arg-type]
 
 
-def _captured(function: Callable[[], object]) -> Callable[[], object]:
+def _captured(function: "Callable[[], object]") -> "Callable[[], object]":
     """Replay of a CUDA graph of the function."""
     import torch
 

@@ -4,8 +4,6 @@ A datasheet states what the units can do at boost clock; power and temperature a
 before the recorded command (`python -m traceanalyzer.collect.ceilings`), so that nothing of it is left on the GPU.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import subprocess
@@ -58,7 +56,7 @@ def _product(name: str, side: int, device: str) -> float:
     return _seconds(lambda: torch.mm(a, b, out=out))
 
 
-def _seconds(run: Callable[[], object]) -> float:
+def _seconds(run: "Callable[[], object]") -> float:
     import torch
 
     for _ in range(WARM_UPS):

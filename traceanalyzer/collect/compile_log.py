@@ -3,8 +3,6 @@
 It holds the program's code, paths and shapes, and costs time only while something is compiled.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,6 +13,6 @@ FOLDER = "compile"
 VARIABLE = "TORCH_TRACE"
 
 
-def variables(plan: Plan) -> dict[str, str]:
+def variables(plan: "Plan") -> dict[str, str]:
     """What the command's environment needs for it; empty where it is not asked for."""
     return {VARIABLE: str(plan.path / FOLDER)} if plan.compile_log else {}

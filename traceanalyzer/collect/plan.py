@@ -1,7 +1,5 @@
 """What to record, as one value that travels through an environment variable to every process of the command."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

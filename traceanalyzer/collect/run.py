@@ -1,7 +1,5 @@
 """Runs the command to be recorded and tells what came of it. Its exit status is the command's."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
@@ -31,7 +29,7 @@ class CannotRecordError(TraceAnalyzerError):
     """The recording cannot be started; the message says why and what to do."""
 
 
-def as_command(words: Sequence[str]) -> list[str]:
+def as_command(words: "Sequence[str]") -> list[str]:
     """The command line; `script.py ...` and `-m module ...` are given to this Python."""
     if words[0] == "-m" or (words[0].endswith(".py") and not os.access(words[0], os.X_OK)):
         return [sys.executable, *words]
@@ -61,7 +59,7 @@ def injected_environment(plan: Plan) -> dict[str, str]:
     }
 
 
-def run(command: Sequence[str], plan: Plan) -> int:
+def run(command: "Sequence[str]", plan: Plan) -> int:
     """Run the command attached; its return code, negative for a signal as `subprocess` has it."""
     prepare(plan)
     sampler = _sampler(plan)
@@ -86,7 +84,7 @@ def _sampler(plan: Plan) -> nvml.Sampler | None:
     return nvml.Sampler(own_file(plan.path, "nvml", ".jsonl"), plan.nvml_interval)
 
 
-def _handlers(child: subprocess.Popen[bytes], plan: Plan) -> Iterator[tuple[signal.Signals, Any]]:
+def _handlers(child: subprocess.Popen[bytes], plan: Plan) -> "Iterator[tuple[signal.Signals, Any]]":
     for forwarded in FORWARDED:
         yield forwarded, lambda number, frame: child.send_signal(number)
     # the terminal sends Ctrl-C to the command as well; we stay to tell what was recorded

@@ -1,7 +1,5 @@
 """A small training run to be recorded by `traceanalyzer doctor`: on the GPU where there is one, else on the CPU."""
 
-from __future__ import annotations
-
 STEPS = 200
 WIDTH = 256
 

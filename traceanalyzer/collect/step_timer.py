@@ -9,8 +9,6 @@
 The device is never waited for: a CUDA event marks the end of each step, and the host's clock where there is no CUDA.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from contextlib import suppress
@@ -56,7 +54,7 @@ class StepTimer:
         self._data_ns = 0
         self._laps: list[Lap] = []
 
-    def batches(self, source: Iterable[T]) -> Iterator[T]:
+    def batches(self, source: "Iterable[T]") -> "Iterator[T]":
         """The same batches; the wait for each is its step's data time."""
         batches = iter(source)
         with suppress(StopIteration):

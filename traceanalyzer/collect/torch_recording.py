@@ -1,7 +1,5 @@
 """A recording in one process, step by step: steps are timed without torch.profiler, recorded lightly, then fully."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time
@@ -49,10 +47,10 @@ class TorchRecording:
 
     def __init__(
         self,
-        plan: Plan,
-        on_phase: Callable[[str], None] = lambda phase: None,
-        on_note: Callable[[str], None] = _warn,
-        unit: Callable[[], str] = lambda: "call of step()",
+        plan: "Plan",
+        on_phase: "Callable[[str], None]" = lambda phase: None,
+        on_note: "Callable[[str], None]" = _warn,
+        unit: "Callable[[], str]" = lambda: "call of step()",
     ) -> None:
         self._plan = plan
         self._on_phase = on_phase
@@ -210,7 +208,7 @@ class TorchRecording:
         if not self._cut_short:
             write_trace(profiler, self._own("light", ".json.gz"))
 
-    def _own(self, stem: str, suffix: str) -> Path:
+    def _own(self, stem: str, suffix: str) -> "Path":
         file = own_file(self._plan.path, stem, suffix, max(self._part, 1))
         self._files.append(file)
         return file
@@ -286,7 +284,7 @@ class TorchRecording:
             self._deadline = time.monotonic() + self._plan.time_limit
         self._start(profiler, self._profile)
 
-    def _start(self, profiler: Any, phase: Callable[[], None]) -> None:
+    def _start(self, profiler: Any, phase: "Callable[[], None]") -> None:
         self._kept = len(self._files)
         try:
             self._session = Session(profiler, self._give_way, self.close)

@@ -1,7 +1,5 @@
 """Operators, modules and kernels of two reports: how often they run apart from how long a call takes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from traceanalyzer.base.figures import metric

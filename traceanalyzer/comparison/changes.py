@@ -1,7 +1,5 @@
 """Groups of matched parts as changes: how large, how sure, and in words."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from traceanalyzer.analysis.tables.step_parts import StepPart

@@ -1,7 +1,5 @@
 """Compares two reports."""
 
-from __future__ import annotations
-
 from traceanalyzer.analysis.memory.site import Site
 from traceanalyzer.analysis.tables.step_parts import BUDGET, StepPart
 from traceanalyzer.base.errors import EmptyRecordingError

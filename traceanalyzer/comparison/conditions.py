@@ -1,7 +1,5 @@
 """In what two recordings differ other than in time, and what that does to a comparison of their times."""
 
-from __future__ import annotations
-
 import re
 
 from traceanalyzer.analysis.tables.step_parts import StepPart

@@ -1,7 +1,5 @@
 """A comparison as a document: the answer for a terminal, all of it for Markdown and a page."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

@@ -5,8 +5,6 @@ alike: the median over what both sides call tells by which factor. A change of t
 another number of calls or waits, other kernels, a stretch of other work that is gone.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Hashable, Iterable
 from typing import NamedTuple, TypeVar

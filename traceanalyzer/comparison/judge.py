@@ -4,8 +4,6 @@ The step without the profiler where both sides have it, else the recorded one. T
 is, and at A's speed of host and GPU. What is neither seen in both nor found in certain places is the machine's.
 """
 
-from __future__ import annotations
-
 import math
 
 from traceanalyzer.base.figures import digits

@@ -19,8 +19,6 @@ gpu_idle_share = 0.10
 roofline.mfu = "-5%"
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -65,7 +63,7 @@ class Limit:
     """As its owner wrote it."""
 
     @classmethod
-    def of(cls, metric: str, bound: Bound, text: str | float) -> Limit:
+    def of(cls, metric: str, bound: Bound, text: str | float) -> "Limit":
         """The limit as written: `5.2` and `10%` (of a share) are absolute; `+3%` and `-5%` are against the baseline.
         Raises LimitError."""
         written = str(text).strip()

@@ -6,8 +6,6 @@ were matched (renamed kernels, operators fused or written out). What is left bel
 on the other side too, else it is gone or added. Idle time is matched by its cause.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field

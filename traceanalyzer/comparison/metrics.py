@@ -1,7 +1,5 @@
 """Figures of two reports that are not parts of the step time, by path; and the time for each sample or token."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import fields, replace
 from functools import cache

@@ -1,7 +1,5 @@
 """A comparison as one value; its renderers read this and nothing else. Differences are B minus A, so less is faster."""
 
-from __future__ import annotations
-
 from dataclasses import field
 from typing import Literal
 

@@ -10,8 +10,6 @@ The steps of one recording do not show how runs differ from each other (clocks, 
 tenants). A difference below `RUN_NOISE_SHARE` is therefore never called significant, however little steps vary.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from statistics import variance

@@ -1,7 +1,5 @@
 """What a notebook shows: a report that draws itself, plots as Plotly figures, tables as DataFrames with sound types."""
 
-from __future__ import annotations
-
 import typing
 from collections.abc import Sequence
 from dataclasses import fields
@@ -82,7 +80,7 @@ class NotebookReport(Report):
         return getattr(self, "_details", Details())
 
     @property
-    def plot(self) -> Plots:
+    def plot(self) -> "Plots":
         """Plots of the report."""
         return Plots(self)
 
@@ -93,7 +91,7 @@ class Plots:
 
     report: NotebookReport
 
-    def budget(self) -> go.Figure:
+    def budget(self) -> "go.Figure":
         """The step's wall-clock time by what the device did, idle time by cause."""
         import plotly.graph_objects as go
 
@@ -101,7 +99,7 @@ class Plots:
         bars = [go.Bar(name=part.name, x=[part.ms], y=["step"], orientation="h") for part in parts]
         return go.Figure(bars, {"barmode": "stack", "xaxis_title": "ms", "height": 220})
 
-    def kernels(self, top: int = 15) -> go.Figure:
+    def kernels(self, top: int = 15) -> "go.Figure":
         """Device time per step of the kernels that take the most."""
         import plotly.graph_objects as go
 
@@ -109,7 +107,7 @@ class Plots:
         bars = go.Bar(x=[row.total_ms for row in rows], y=[row.name for row in rows], orientation="h")
         return go.Figure(bars, {"xaxis_title": "ms per step"})
 
-    def roofline(self) -> go.Figure:
+    def roofline(self) -> "go.Figure":
         """Kernels by arithmetic intensity and throughput; empty where no kernel has both."""
         import plotly.graph_objects as go
 
@@ -121,7 +119,7 @@ class Plots:
         axes = {"xaxis": {"type": "log", "title": "FLOP per byte"}, "yaxis": {"type": "log", "title": "TFLOP/s"}}
         return go.Figure(marks, axes)
 
-    def timeline(self) -> go.Figure:
+    def timeline(self) -> "go.Figure":
         """The representative step: streams, idle gaps and host threads by lane, ms from its start; what each is on
         hover. Empty where the report was read from a file, or no events were recorded."""
         import plotly.graph_objects as go
@@ -176,7 +174,7 @@ def row_of(name: str) -> type[Any]:
         raise ValueError(f"{error}, {', '.join((*LISTS, *EVENTS))}") from error
 
 
-def as_frame(rows: Sequence[Any], row: type[Any]) -> pd.DataFrame:
+def as_frame(rows: Sequence[Any], row: type[Any]) -> "pd.DataFrame":
     """Rows of a dataclass as a DataFrame: nullable integers, categories, times in ms, moments from the first.
 
     `frame.attrs["definitions"]` has the meaning and unit of each column, `attrs["origin_ns"]` what moments count from.
@@ -221,7 +219,7 @@ def _kind(hint: Any) -> ColumnType | None:
     return known.get(frozenset(parts))
 
 
-def _sound(column: pd.Series[Any], kind: ColumnType | None) -> pd.Series[Any]:
+def _sound(column: "pd.Series[Any]", kind: ColumnType | None) -> "pd.Series[Any]":
     """The column with a type of its own: `Int64` and `boolean` bear what is missing, repeated text is a category."""
     if kind is not None:
         return column.astype(kind)

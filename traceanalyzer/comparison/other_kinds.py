@@ -1,7 +1,5 @@
 """Two memory snapshots, or two logs of torch.compile: the figures of both, and what accounts for their difference."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

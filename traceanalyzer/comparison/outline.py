@@ -1,7 +1,5 @@
 """What a comparison says to people: its sections, the same words and figures wherever they are drawn."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any

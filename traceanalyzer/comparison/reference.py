@@ -1,7 +1,5 @@
 """From what a user names to a report: a recording, several ranks of one run, a saved report, or a stored run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from glob import glob, has_magic
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Several runs against the first one, as a table with the best marked."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from traceanalyzer.base.figures import metric

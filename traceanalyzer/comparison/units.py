@@ -1,7 +1,5 @@
 """Recordings without steps, brought to the same amount of work: by what repeats in both, else by counts of kernels."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import NamedTuple
 

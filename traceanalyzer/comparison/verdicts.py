@@ -1,7 +1,5 @@
 """Verdicts drawn for the terminal, for Markdown, for CI servers (JUnit XML) and for programs."""
 
-from __future__ import annotations
-
 from typing import Any
 from xml.etree import ElementTree
 
@@ -135,7 +133,7 @@ class Checked(Result):
         return dump(self.values())
 
 
-def _message(verdict: Verdict, row: LimitRow) -> str:
+def _message(verdict: Verdict, row: "LimitRow") -> str:
     """What a figure is and may be."""
     allowed = f"{AT[verdict.limit.bound]} {row.allowed}"
     return f"{row.figure} is {row.measured} ({OF[verdict.is_recorded]}), allowed is {allowed}"

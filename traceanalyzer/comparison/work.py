@@ -1,7 +1,5 @@
 """What a step's time is spent on, put together for a comparison: parts of both sides under the same names."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable
 from itertools import pairwise
@@ -28,7 +26,7 @@ class Work:
     """Empty where the spread over steps is not known."""
 
     @classmethod
-    def of(cls, parts: Iterable[StepPart]) -> Work:
+    def of(cls, parts: Iterable[StepPart]) -> "Work":
         """The sum of parts of one side."""
         parts = list(parts)
         batches = zip(*(p.batch_ms for p in parts), strict=True) if parts else ()

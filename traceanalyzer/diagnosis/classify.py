@@ -8,8 +8,6 @@ and the class is the one to change first. Confidence is the margin over the seco
 evidence.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Who is to blame for the largest part of the step, in one sentence: kind of work, module, phase or place."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -3,8 +3,6 @@
 All of it speaks of one step (`Measurements.step`): headroom is part of it, and every prediction starts from it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What a rule hands in: a finding before its headroom is settled, with what the rule proposes."""
 
-from __future__ import annotations
-
 from dataclasses import field
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """The vocabulary of a diagnosis: classes, evidence, findings, recommendations."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from traceanalyzer.base.figures import metric as defined

@@ -1,7 +1,5 @@
 """What to do about a loader that is too slow, by what the recording shows of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from traceanalyzer.analysis.groups.input_loading import Loading

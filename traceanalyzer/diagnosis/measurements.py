@@ -1,7 +1,5 @@
 """Everything measured of one process, in the order of the pipeline: the list of measurements there are."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -77,15 +75,15 @@ if TYPE_CHECKING:
 Made = TypeVar("Made")
 
 
-def measure(trace: Trace, knowledge: Knowledge | None = None, only_step: int | None = None) -> Measurements:
+def measure(trace: "Trace", knowledge: Knowledge | None = None, only_step: int | None = None) -> "Measurements":
     """The measurements of one recording."""
     timed = Timed(Joined(Linked(trace, knowledge or Knowledge())), only_step)
     return Measurements(Rated(Causes(Started(timed))))
 
 
 def measure_ranks(
-    traces: Sequence[Trace], knowledge: Knowledge | None = None, only_step: int | None = None
-) -> list[Measurements]:
+    traces: "Sequence[Trace]", knowledge: Knowledge | None = None, only_step: int | None = None
+) -> "list[Measurements]":
     """The measurements of each of several recordings; the ranks of one run know each other."""
     measured = [measure(trace, knowledge, only_step) for trace in traces]
     if why_not_one_run(traces):
@@ -94,7 +92,7 @@ def measure_ranks(
     return [replace(one, together=rated) for one in measured]
 
 
-def made(make: Callable[[Measurements], Made]) -> cached_property[Made]:
+def made(make: "Callable[[Measurements], Made]") -> cached_property[Made]:
     """What is measured when it is first asked for."""
     return cached_property(make)
 
@@ -106,7 +104,7 @@ class Measurements(OfTimed):
     rated: Rated
     together: tuple[Rated, ...] = ()
     """The ranks of its run, itself among them; one tuple for all of them."""
-    ranks: RankComparison | None = None
+    ranks: "RankComparison | None" = None
     """The ranks that it is reported with, compared; None where it was measured alone."""
 
     @cached_property
@@ -171,7 +169,7 @@ class Measurements(OfTimed):
         return time if row is None else replace(time, transfer_ms=row.transfer_ms, waiting_ms=row.waiting_ms)
 
     @property
-    def rank_row(self) -> RankRow | None:
+    def rank_row(self) -> "RankRow | None":
         """Its row among the ranks that it was compared with."""
         rows = () if self.ranks is None else self.ranks.rows
         return next((row for row in rows if row.rank == self.trace.rank), None)
@@ -180,7 +178,7 @@ class Measurements(OfTimed):
     """Launching of device work."""
 
     @cached_property
-    def memory_of_devices(self) -> tuple[MemoryOfDevice, ...]:
+    def memory_of_devices(self) -> "tuple[MemoryOfDevice, ...]":
         """GPU memory as the snapshot beside the trace tells; empty without one."""
         if self.trace.memory is None:
             return ()
@@ -190,7 +188,7 @@ class Measurements(OfTimed):
         return measured(self.trace.memory, capacity=sizes)
 
     @cached_property
-    def memory(self) -> MemoryStats | None:
+    def memory(self) -> "MemoryStats | None":
         """GPU memory in single figures; None where none was recorded."""
         if self.memory_of_devices:
             return stats_of_snapshot(self.memory_of_devices)

@@ -1,7 +1,5 @@
 """What a memory snapshot's figures mean: findings with evidence, and remedies with the peak they lead to."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 

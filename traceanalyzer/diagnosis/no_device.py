@@ -1,7 +1,5 @@
 """What a recording without work of the GPU says: where the CPU's time goes, and how to record the GPU."""
 
-from __future__ import annotations
-
 from traceanalyzer.analysis.groups.api_time import SHOWN, ApiTime, api_times
 from traceanalyzer.base.figures import digits
 from traceanalyzer.diagnosis.measurements import Measurements

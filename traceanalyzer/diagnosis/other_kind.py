@@ -1,7 +1,5 @@
 """Why the first recommendation is for another part of the step than the verdict names, in a sentence."""
 
-from __future__ import annotations
-
 from traceanalyzer.diagnosis.finding import BottleneckClass, Recommendation, Summary
 from traceanalyzer.diagnosis.shares import Shares
 

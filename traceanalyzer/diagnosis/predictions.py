@@ -1,7 +1,5 @@
 """What the step would take under each scenario: of the replay, of the remedies that fit, and of what is asked for."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from traceanalyzer.base.errors import EmptyRecordingError

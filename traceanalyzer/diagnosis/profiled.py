@@ -1,7 +1,5 @@
 """What a printed table of sums tells: where the time is in all, but not what waits for what."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from traceanalyzer.analysis.tables.profiled import Profiled

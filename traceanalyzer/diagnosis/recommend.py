@@ -1,8 +1,6 @@
 """What to do, by the step that it is predicted to lead to: remedies where the step can be replayed, else what the rules
 propose."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from traceanalyzer.base.figures import digits

@@ -1,7 +1,5 @@
 """The one way from a run to its measurements: which part of it, with which knowledge, and which rank speaks for it."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from functools import cached_property
 

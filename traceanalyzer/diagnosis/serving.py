@@ -1,7 +1,5 @@
 """What the iterations of a serving engine say together: time of each phase, its limit, what a larger batch brings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

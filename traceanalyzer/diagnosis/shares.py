@@ -1,7 +1,5 @@
 """The step taken apart: its budget, idle time by cause, compute by what usually limits the kernels."""
 
-from __future__ import annotations
-
 from traceanalyzer.analysis.groups.bounds import memory_bound_share, small_share, unknown_share
 from traceanalyzer.analysis.tables.budget import Waiting
 from traceanalyzer.base.frozen import dataclass

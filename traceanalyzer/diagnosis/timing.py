@@ -3,8 +3,6 @@
 They say that time is lost and how regularly, not why; only time spent waiting for data names its cause.
 """
 
-from __future__ import annotations
-
 from traceanalyzer.analysis.tables.timing import TimingStats
 from traceanalyzer.base.figures import digits
 from traceanalyzer.diagnosis.finding import Summary

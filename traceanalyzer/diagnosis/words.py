@@ -1,7 +1,5 @@
 """Advice in the words of a framework: what only PyTorch has is not recommended to anything else."""
 
-from __future__ import annotations
-
 from traceanalyzer.analysis.joined.framework import Framework
 from traceanalyzer.base.frozen import dataclass
 

@@ -1,7 +1,5 @@
 """A recording as files for other programs: a SQLite database, or a folder of Parquet files, of all its tables."""
 
-from __future__ import annotations
-
 import contextlib
 import tempfile
 from collections.abc import Iterator
@@ -70,7 +68,7 @@ def _fill(of: Measured, path: Path) -> dict[str, int]:
     return written
 
 
-def _insert(database: Any, name: str, frame: pd.DataFrame) -> None:
+def _insert(database: Any, name: str, frame: "pd.DataFrame") -> None:
     columns = {str(c): frame[c] for c in frame}
     database.table(name).create({"id": int, **{c: TYPES.get(_kind(v), str) for c, v in columns.items()}}, pk="id")
     marks = ", ".join("?" * (len(columns) + 1))

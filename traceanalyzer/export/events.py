@@ -4,8 +4,6 @@ Times are ns on the recording's clock (int64), text is decoded, what was not rec
 row's number in the recording as its index.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import fields
@@ -28,7 +26,7 @@ ENUMS: dict[str, type[enum.IntEnum]] = {"copy_kind": CopyKind, "source_memory": 
 MISSING = -1
 
 
-def event_frame(m: Measurements, table: str) -> pd.DataFrame:
+def event_frame(m: Measurements, table: str) -> "pd.DataFrame":
     """The events of one rank.
 
     `device_ops` (kernels, copies, memsets: operator, API call and step of each), `api_calls` (which operator calls
@@ -39,7 +37,7 @@ def event_frame(m: Measurements, table: str) -> pd.DataFrame:
     return EVENTS[table](m)
 
 
-def _device_ops(m: Measurements) -> pd.DataFrame:
+def _device_ops(m: Measurements) -> "pd.DataFrame":
     ops, tree, steps = m.trace.device_ops, m.linked.tree, m.timed.steps
     node = m.joined.launch_node[:]
     operator = at(tree.operator, node, MISSING)
@@ -59,22 +57,22 @@ def _device_ops(m: Measurements) -> pd.DataFrame:
     )
 
 
-def _api_calls(m: Measurements) -> pd.DataFrame:
+def _api_calls(m: Measurements) -> "pd.DataFrame":
     tree = m.linked.tree
     operator = at(tree.operator, tree.node_of_call[:], MISSING)
     names = at(tree.names(np.arange(len(tree.is_call))), operator, MISSING)
     return _frame(m, m.trace.api_calls, None, operator=_text(m, names), waits=np.asarray(m.joined.blocks[:], bool))
 
 
-def _host_ranges(m: Measurements) -> pd.DataFrame:
+def _host_ranges(m: Measurements) -> "pd.DataFrame":
     return _frame(m, m.trace.host_ranges, RangeKind)
 
 
-def _memory_events(m: Measurements) -> pd.DataFrame:
+def _memory_events(m: Measurements) -> "pd.DataFrame":
     return _frame(m, m.trace.memory_events, None)
 
 
-EVENTS: dict[str, Callable[[Measurements], pd.DataFrame]] = {
+EVENTS: "dict[str, Callable[[Measurements], pd.DataFrame]]" = {
     "device_ops": _device_ops,
     "api_calls": _api_calls,
     "host_ranges": _host_ranges,
@@ -82,7 +80,7 @@ EVENTS: dict[str, Callable[[Measurements], pd.DataFrame]] = {
 }
 
 
-def _frame(m: Measurements, table: Table, kinds: type[enum.IntEnum] | None, **more: Any) -> pd.DataFrame:
+def _frame(m: Measurements, table: Table, kinds: type[enum.IntEnum] | None, **more: Any) -> "pd.DataFrame":
     """The columns of a table that say something by themselves, and what was joined to them."""
     import pandas as pd
 

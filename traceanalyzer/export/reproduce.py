@@ -1,7 +1,5 @@
 """A script that makes one operator's call again, with its recorded shapes, types, strides and numbers, and times it."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -1,7 +1,5 @@
 """All tables of a recording, events and measurements, as DataFrames: what SQLite and Parquet are written from."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Iterator
 from dataclasses import fields
@@ -23,7 +21,7 @@ RECORDING = "recording"
 """The table of the ranks: which file each is, and what recorded it."""
 
 
-def frames(of: Measured) -> Iterator[tuple[str, pd.DataFrame]]:
+def frames(of: Measured) -> "Iterator[tuple[str, pd.DataFrame]]":
     """Name and rows of each table that has any. Where several ranks were recorded, events and measurements of single
     ranks have a column `rank`."""
     several = len(of.each) > 1
@@ -34,7 +32,7 @@ def frames(of: Measured) -> Iterator[tuple[str, pd.DataFrame]]:
         yield from _of_ranks(table.name, [_frame(of, m, table) for m in of.each], of, several)
 
 
-def events_of(of: Measured, table: str) -> pd.DataFrame:
+def events_of(of: Measured, table: str) -> "pd.DataFrame":
     """The events of all ranks (see `event_frame`), with a column `rank` where there are several."""
     import pandas as pd
 
@@ -42,7 +40,9 @@ def events_of(of: Measured, table: str) -> pd.DataFrame:
     return next((rows for _, rows in _of_ranks(table, made, of, len(made) > 1)), pd.DataFrame(columns=made[0].columns))
 
 
-def _of_ranks(name: str, made: list[pd.DataFrame], of: Measured, several: bool) -> Iterator[tuple[str, pd.DataFrame]]:
+def _of_ranks(
+    name: str, made: "list[pd.DataFrame]", of: Measured, several: bool
+) -> "Iterator[tuple[str, pd.DataFrame]]":
     import pandas as pd
 
     filled = [(m.trace.rank, one) for m, one in zip(of.each, made, strict=True) if len(one)]
@@ -56,7 +56,7 @@ def _of_ranks(name: str, made: list[pd.DataFrame], of: Measured, several: bool) 
     yield name, pd.concat([one for _, one in filled], ignore_index=True)
 
 
-def _recordings(of: Measured) -> pd.DataFrame:
+def _recordings(of: Measured) -> "pd.DataFrame":
     import pandas as pd
 
     rows = [
@@ -73,7 +73,7 @@ def _recordings(of: Measured) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _frame(of: Measured, m: Measurements, table: Table) -> pd.DataFrame:
+def _frame(of: Measured, m: Measurements, table: Table) -> "pd.DataFrame":
     import pandas as pd
 
     rows = table.rows(of, m, RowFilter())

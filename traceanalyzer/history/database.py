@@ -5,8 +5,6 @@ The file stays in SQLite's ordinary journal mode, not WAL: it is then one file, 
 safely on the network file systems that clusters share.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sqlite3
@@ -42,7 +40,7 @@ WRONG = {
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[Database]:
+def reading(path: Path) -> "Iterator[Database]":
     """The history in a file, to be read. Raises UnreadableInputError where there is none."""
     # SQLite takes an empty file for a database; to bring its schema up to date would write into it.
     if not note_read(path).is_file() or not path.stat().st_size:
@@ -61,7 +59,7 @@ def reading(path: Path) -> Iterator[Database]:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[Database]:
+def writing(path: Path) -> "Iterator[Database]":
     """The history in a file, made where there is none, in one transaction of the only writer.
 
     Raises TraceAnalyzerError where the file cannot be written or is something else.
@@ -102,7 +100,7 @@ def _no_empty_file(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _connection(path: Path, mode: str) -> Iterator[Database]:
+def _connection(path: Path, mode: str) -> "Iterator[Database]":
     from sqlite_utils import Database
 
     # No implicit transactions: where one begins and ends is said here.
@@ -126,7 +124,7 @@ def _errors_of(path: Path) -> Iterator[None]:
         raise TraceAnalyzerError(f"{path}: {wrong}") from error
 
 
-def _check_owner(db: Database, path: Path) -> None:
+def _check_owner(db: "Database", path: Path) -> None:
     """Raises UnreadableInputError where the file is somebody else's, or a newer version's."""
     owner = db.execute("PRAGMA application_id").fetchone()[0]
     if owner != APPLICATION_ID and (owner or db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]):
@@ -141,7 +139,7 @@ def _check_owner(db: Database, path: Path) -> None:
 _OBJECTS = "SELECT type, name, sql FROM sqlite_master WHERE type IN ('table', 'view') AND typeof(sql) = 'text'"
 
 
-def _check_schema(db: Database, path: Path) -> None:
+def _check_schema(db: "Database", path: Path) -> None:
     """Raises UnreadableInputError where a table lacks columns, or a table or view is not what this program makes: a
     view is code, which runs when it is read."""
     found = {str(name): (kind, _plain(sql)) for kind, name, sql in db.execute(_OBJECTS).fetchall()}
@@ -155,7 +153,7 @@ def _check_schema(db: Database, path: Path) -> None:
 
 
 @cache
-def _expected(migrations: tuple[Callable[[Database], None], ...]) -> dict[str, tuple[str, str, frozenset[str]]]:
+def _expected(migrations: "tuple[Callable[[Database], None], ...]") -> dict[str, tuple[str, str, frozenset[str]]]:
     """Kind, statement and columns of what a history has, by name."""
     from sqlite_utils import Database
 
@@ -170,7 +168,7 @@ def _expected(migrations: tuple[Callable[[Database], None], ...]) -> dict[str, t
         }
 
 
-def _columns(db: Database, table: str) -> frozenset[str]:
+def _columns(db: "Database", table: str) -> frozenset[str]:
     return frozenset(row[0] for row in db.execute("SELECT name FROM pragma_table_info(?)", [table]))
 
 
@@ -179,11 +177,11 @@ def _plain(sql: str) -> str:
     return " ".join(re.sub(r"--[^\n]*", "", sql).replace('"', "").lower().split())
 
 
-def _version(db: Database) -> int:
+def _version(db: "Database") -> int:
     return int(db.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _migrate(db: Database) -> None:
+def _migrate(db: "Database") -> None:
     """Bring the schema up to date, within the caller's transaction."""
     had = _version(db)
     if had == len(MIGRATIONS):

@@ -1,7 +1,5 @@
 """What recordings hold, as one short text: equal where the same files were analysed, whatever they are called."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A history as one HTML file that opens offline: where the step's time went in each run, and metrics over the runs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@
 one more function in `MIGRATIONS`. The schema is explained in docs/history.md, and by the comments that SQLite keeps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -154,13 +152,13 @@ FROM findings JOIN run_overview AS overview ON overview.run_id = findings.run_id
 )
 
 
-def _tables(db: Database) -> None:
+def _tables(db: "Database") -> None:
     """Runs, and what a report says of each."""
     for statement in TABLES:
         db.execute(statement)
 
 
-def _views(db: Database) -> None:
+def _views(db: "Database") -> None:
     """What people look for first: runs with their tags, a metric or a finding over runs."""
     for statement in VIEWS:
         db.execute(statement)
@@ -181,7 +179,7 @@ FROM_JSON: dict[str, tuple[str, dict[str, str | None]]] = {
 """Views over the report's JSON, which is kept once: the list that each reads, and where its columns are in a row."""
 
 
-def _json_views(db: Database) -> None:
+def _json_views(db: "Database") -> None:
     """What copied columns out of the JSON beside it becomes a view of that JSON."""
     finding_history = next(view for view in VIEWS if "VIEW finding_history" in view)
     db.execute("DROP VIEW finding_history")
@@ -195,5 +193,5 @@ def _json_views(db: Database) -> None:
     db.execute(finding_history)
 
 
-MIGRATIONS: tuple[Callable[[Database], None], ...] = (_tables, _views, _json_views)
+MIGRATIONS: "tuple[Callable[[Database], None], ...]" = (_tables, _views, _json_views)
 """In the order in which they are applied; a file's `user_version` counts those it has had."""

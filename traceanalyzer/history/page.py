@@ -1,7 +1,5 @@
 """A metric over runs as a document: bars, a chart for an issue, or one HTML file that opens offline."""
 
-from __future__ import annotations
-
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.history.html import metric_page, runs_page
 from traceanalyzer.history.plot import bars

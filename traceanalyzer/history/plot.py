@@ -1,7 +1,5 @@
 """A metric over runs drawn with text: one bar a run, from zero, so that lengths can be compared."""
 
-from __future__ import annotations
-
 from traceanalyzer.history.runs import MetricSeries
 from traceanalyzer.report.format import number, scale_for, scaled, shorten
 

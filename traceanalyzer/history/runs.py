@@ -1,7 +1,5 @@
 """What a history holds, as rows: its runs, filtered, and one metric over them."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -86,14 +84,14 @@ class MetricSeries:
     values: list[MetricValue] = defined("its value in each run that has it")
 
     @property
-    def by_program(self) -> list[MetricSeries]:
+    def by_program(self) -> "list[MetricSeries]":
         """A series of each program, in the order of their first runs."""
         programs = dict.fromkeys(v.program for v in self.values)
         return [replace(self, values=[v for v in self.values if v.program == one]) for one in programs]
 
 
 def stored_runs(
-    db: Database,
+    db: "Database",
     *,
     tags: Mapping[str, str] | None = None,
     bottleneck: str | None = None,
@@ -122,7 +120,7 @@ def stored_runs(
     return [_stored_run(row, tagged.get(row["run_id"], Tags())) for row in reversed(rows)]
 
 
-def metric_series(db: Database, name: str, runs: Sequence[StoredRun]) -> MetricSeries:
+def metric_series(db: "Database", name: str, runs: Sequence[StoredRun]) -> MetricSeries:
     """A metric over some runs. Raises UnreadableInputError, naming similar ones, where no run has such a metric."""
     name = SHORTHANDS.get(name, name)
     found = {row["run_id"]: row for row in db.query("SELECT run_id, value, unit FROM metrics WHERE name = ?", [name])}
@@ -139,14 +137,14 @@ def metric_series(db: Database, name: str, runs: Sequence[StoredRun]) -> MetricS
     return MetricSeries(name, str(next(iter(found.values()))["unit"]), values)
 
 
-def known_series(db: Database, names: Sequence[str], runs: Sequence[StoredRun]) -> list[MetricSeries]:
+def known_series(db: "Database", names: Sequence[str], runs: Sequence[StoredRun]) -> list[MetricSeries]:
     """Those of the metrics that some of the runs have."""
     known = {row["name"] for row in db.query("SELECT DISTINCT name FROM metrics")}
     made = [metric_series(db, name, runs) for name in names if name in known]
     return [series for series in made if series.values]
 
 
-def metric_names(db: Database) -> list[MetricName]:
+def metric_names(db: "Database") -> list[MetricName]:
     """The metrics that there are, by name."""
     sql = "SELECT name, unit, count(*) AS runs FROM metrics GROUP BY name, unit ORDER BY name"
     return [_checked(row, MetricName) for row in db.query(sql)]
@@ -173,14 +171,14 @@ def _stored_run(row: dict[str, Any], tags: Tags) -> StoredRun:
     return replace(run, tags=tags)
 
 
-def _tags(db: Database) -> dict[int, Tags]:
+def _tags(db: "Database") -> dict[int, Tags]:
     tags: dict[int, Tags] = {}
     for row in db.query("SELECT run_id, key, value FROM tags ORDER BY run_id, key"):
         tags.setdefault(row["run_id"], Tags())[str(row["key"])] = str(row["value"])
     return tags
 
 
-def _no_metric(db: Database, name: str) -> str:
+def _no_metric(db: "Database", name: str) -> str:
     known = [row.name for row in metric_names(db)]
     if not known:
         return f"no metric {name!r}: the history holds no runs"

@@ -1,7 +1,5 @@
 """Where a metric over runs changes for good: levels that its values stay near, one after the other."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from statistics import median
 

@@ -1,7 +1,5 @@
 """Storing a report: one transaction that adds a run and everything the report says of it."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime

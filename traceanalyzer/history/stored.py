@@ -1,7 +1,5 @@
 """Stored runs by reference: `runs.db#42`, `runs.db#latest`, `runs.db#branch=main` (the latest run with that tag)."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,13 +38,13 @@ def stored_report(reference: str) -> Report:
     return report_from_json(str(row[0]), reference)
 
 
-def _run(db: Database, parts: re.Match[str]) -> int | None:
+def _run(db: "Database", parts: re.Match[str]) -> int | None:
     if parts["run"]:
         return int(parts["run"])
     found = db.execute(LATEST_TAGGED, [parts["key"], parts["value"]]) if parts["key"] else db.execute(LATEST)
     return found.fetchone()[0]
 
 
-def _there_is(db: Database) -> str:
+def _there_is(db: "Database") -> str:
     first, last, count = db.execute("SELECT min(id), max(id), count(*) FROM runs").fetchone()
     return f"it holds {count} run(s), {first} to {last}" if count else "it holds no runs"

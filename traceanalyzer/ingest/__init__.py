@@ -1,7 +1,5 @@
 """Readers: one format, one file, each `path -> Trace`s. Nothing else knows a file format."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

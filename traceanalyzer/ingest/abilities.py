@@ -1,7 +1,5 @@
 """What a format of recordings can and cannot tell, and how it is recorded: one value a format, shown by the docs."""
 
-from __future__ import annotations
-
 from traceanalyzer.base.frozen import dataclass
 
 

@@ -1,7 +1,5 @@
 """Growing columns: rows arrive in chunks and are packed at once, so that no Python object outlives its chunk."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar

@@ -2,8 +2,6 @@
 program (model, optimizers, loaders) and of its host (samples of GPUs and CPUs).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any

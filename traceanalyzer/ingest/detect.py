@@ -1,7 +1,5 @@
 """The formats that can be read, in the order in which they are asked."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -4,8 +4,6 @@ On one stream an op ends before the next begins, save for small overlaps that ar
 launch a kernel starts while its predecessor drains, and clocks of ROCm devices are tens of ns apart.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.trace import I64, Bool

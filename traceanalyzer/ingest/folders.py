@@ -6,8 +6,6 @@ there is memory for. What another process cannot read (a damaged file), or was r
 one: traces and errors are those of reading one file after the other.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """What a file is that cannot be read as a recording, and what to do about it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

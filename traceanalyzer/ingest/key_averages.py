@@ -1,7 +1,5 @@
 """The text that `print(prof.key_averages().table())` leaves, as people paste it: sums by name, no single events."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path

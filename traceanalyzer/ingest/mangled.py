@@ -4,8 +4,6 @@ The name with its template arguments is read, as the Itanium C++ ABI (section 5.
 and so is what a back reference stands for. Of a name that was cut, or has a form not known here, what was read is kept.
 """
 
-from __future__ import annotations
-
 import re
 
 PREFIX = "_Z"

@@ -4,8 +4,6 @@ An `.ncu-rep` is exported with `ncu` itself, where that is installed. Names and 
 Nsight Compute documentation ("Profiling Guide", metrics decoder; `--csv`, `--page`, `--print-units`).
 """
 
-from __future__ import annotations
-
 import csv
 import math
 import re

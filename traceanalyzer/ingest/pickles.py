@@ -5,8 +5,6 @@ read: Python's (protocols 2 to 5) and PyTorch's own in C++ (`torch::jit::Pickler
 https://github.com/python/cpython/blob/main/Lib/pickletools.py has the opcodes.
 """
 
-from __future__ import annotations
-
 import pickle
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """From paths to a `Run`: every recording in them, with its rank, and what could not be read."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence

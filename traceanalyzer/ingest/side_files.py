@@ -1,7 +1,5 @@
 """Small JSON files beside a recording. A bad one costs what it would have said, never the recording."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any, TypeGuard

@@ -1,7 +1,5 @@
 """The bytes of a file, decompressed where they are gzip, a piece at a time and in bounded memory."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

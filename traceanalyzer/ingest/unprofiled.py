@@ -3,8 +3,6 @@
 `unprofiled.rank{N}.json` and `light.rank{N}.json.gz`; docs/inputs.md has their fields.
 """
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 from pathlib import Path

@@ -4,8 +4,6 @@ A host that is faster or slower is so everywhere alike; a change of the program 
 of calls, a stretch of other work that is gone.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups

@@ -1,7 +1,5 @@
 """The host without the profiler: fitted to a stopwatch where the capture has one, else as fast as usual."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import NormalDist

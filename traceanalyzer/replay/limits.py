@@ -13,8 +13,6 @@ Hiding copies leads at best to the longer of the copies and the rest of the step
 each direction, and the rest of a step needs as long as it does without them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What is on a tape: its events, ops and operators, of which kind they are, and what they take."""
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 import numpy as np

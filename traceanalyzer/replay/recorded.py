@@ -1,7 +1,5 @@
 """The tape of a recording: its steady steps' host time, launches, waits and dependencies."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -75,7 +73,7 @@ def _on_tape(rated: Rated, typical: Bool, host: IntervalSet) -> tuple[I64, I64]:
     return rows, chosen[np.lexsort((ops.start[chosen], launch[chosen]))]
 
 
-def _tape(rated: Rated, rows: I64, chosen: I64, event: I64, host: _HostTime, steps: int, latency: I64) -> Tape:
+def _tape(rated: Rated, rows: I64, chosen: I64, event: I64, host: "_HostTime", steps: int, latency: I64) -> Tape:
     ops, starts = rated.trace.device_ops, rated.started.starts
     held, dependencies = _held_by_others(rated.started, chosen)
     waits, waits_for = _waits(rated.timed, rows, chosen)

@@ -4,8 +4,6 @@ The same walk as over a recording, over the times of the replay's last repetitio
 its constraints equals the moment from which it could begin, and a stretch of the host is what its events say.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the step would take if one thing were different: each scenario is a small change of the tape."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -60,7 +58,7 @@ class Scenario:
     """Whether it can make the step longer."""
     hides: Chosen | None = None
     """The ops that it hides behind the rest of the step: it cannot lead below the longer of the two (`hiding`)."""
-    parts: tuple[Scenario, ...] = ()
+    parts: "tuple[Scenario, ...]" = ()
     """The scenarios that it combines."""
     spread: float = GAIN_SPREAD
     """Share of what it gains by which its prediction may be off."""

@@ -4,8 +4,6 @@ The ranks of a run are passed through together: at a collective that they share 
 which it could take part, and goes on from the moment from which all can.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Sequence
 from typing import Any
 

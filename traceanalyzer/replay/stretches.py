@@ -6,8 +6,6 @@ other. Both are a running maximum of sums: `end[i] = max(earliest[i], end[i-1] +
 ends where the host waits, where an op depends on one of the same stretch, and before it is as long as the launch queue.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple

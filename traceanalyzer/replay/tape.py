@@ -6,8 +6,6 @@ profiler slows) or on long stretches of its own (which it hardly does). An op st
 its stream is free and the ops of other streams that it waits for have ended.
 """
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import NamedTuple
 
@@ -39,7 +37,7 @@ class Around:
     """For each event the index of its node."""
 
     @classmethod
-    def of(cls, tree: HostTree, node: I64) -> Around:
+    def of(cls, tree: HostTree, node: I64) -> "Around":
         """What is around the events that are these nodes."""
         found = np.zeros(len(tree.start), bool)
         here: I32 | I64 = distinct(node)

@@ -5,8 +5,6 @@ spent in it, so the shortest time of all. Without the other ranks' recordings a 
 was recorded, waiting included, because nothing tells when the others would come.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Which steps of a recording a tape holds: steady ones, without hiccups, a few from the middle of many."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.analysis.causes.causes import Causes

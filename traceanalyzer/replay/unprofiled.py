@@ -6,8 +6,6 @@ against the replay without it: what gains nothing when it is removed does not ho
 to the causes that do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

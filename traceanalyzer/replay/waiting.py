@@ -5,8 +5,6 @@ one comes later to the next is what it does longer. Where that is waiting in oth
 rank that comes last there, until one is found that works, or idles for a cause of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

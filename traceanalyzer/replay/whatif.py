@@ -5,8 +5,6 @@ the replay has it. What the replay is off by is taken out of every prediction, s
 scenario can cost something.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -127,7 +125,7 @@ class Replay:
     """Steady steps that are on no tape because they took far longer than the others for no recorded cause."""
 
     @classmethod
-    def of(cls, rated: Rated, measured: UnprofiledTime | None = None, peers: Sequence[Rated] = ()) -> Replay | None:
+    def of(cls, rated: Rated, measured: UnprofiledTime | None = None, peers: Sequence[Rated] = ()) -> "Replay | None":
         """The replay of a process; None where launches or device work were not recorded, or where the steps are of
         unlike kinds and those on the tape do not stand for all.
 

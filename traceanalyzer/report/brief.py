@@ -1,7 +1,5 @@
 """The first screen of a command that has more to say with `--full`: the answer, three remedies, what to run next."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from traceanalyzer.base.figures import ELLIPSIS

@@ -1,7 +1,5 @@
 """Builds the report of a run: measures every rank, diagnoses the one the others wait for."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -45,7 +43,7 @@ NOTED_MISSING = 0.001
 
 
 def build_report(
-    run: Run, selection: Selection | None = None, knowledge: Knowledge | None = None, top: int = TOP_ROWS
+    run: "Run", selection: "Selection | None" = None, knowledge: "Knowledge | None" = None, top: int = TOP_ROWS
 ) -> Report:
     """The report of a run, or of the selected part of it.
 
@@ -55,7 +53,7 @@ def build_report(
     return report_of(measured(run, selection, knowledge), top)
 
 
-def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
+def report_of(of: "Measured", top: int = TOP_ROWS) -> Report:
     """The report of a measured run."""
     critical = of.critical
     (found, (path_time, path)), facts = in_halves(
@@ -84,15 +82,15 @@ class _Facts(NamedTuple):
     """The same."""
 
 
-def _facts(of: Measured, top: int) -> _Facts:
+def _facts(of: "Measured", top: int) -> _Facts:
     return _Facts(_metrics(of.critical), report_tables(of, top, without=PATH))
 
 
-def _diagnosis_and_path(m: Measurements) -> tuple[Diagnosis, tuple[PathTime | None, list[PathRow]]]:
+def _diagnosis_and_path(m: "Measurements") -> "tuple[Diagnosis, tuple[PathTime | None, list[PathRow]]]":
     return diagnose(m), m.path_tables
 
 
-def _on_memory(m: Measurements) -> tuple[list[Finding], list[Recommendation]]:
+def _on_memory(m: "Measurements") -> "tuple[list[Finding], list[Recommendation]]":
     traced = None if m.memory_of_devices else m.traced_memory
     if not m.memory_of_devices and traced is None:
         return [], []
@@ -103,7 +101,7 @@ def _on_memory(m: Measurements) -> tuple[list[Finding], list[Recommendation]]:
     return of_a_trace(traced, next((d.memory_bytes for d in m.trace.devices if d.id == m.timed.device), None))
 
 
-def _input(trace: Trace) -> Input:
+def _input(trace: "Trace") -> Input:
     health = trace.health
     return Input(
         path=trace.path,
@@ -124,7 +122,7 @@ def _input(trace: Trace) -> Input:
     )
 
 
-def _metrics(m: Measurements) -> Metrics:
+def _metrics(m: "Measurements") -> Metrics:
     steps = m.timed.steps
     on_device, on_host = m.timed.device is not None, len(m.trace.api_calls) > 0
     idle_share = m.budget.idle / m.mean_step_ms if m.budget and m.mean_step_ms else None
@@ -164,7 +162,7 @@ def _metrics(m: Measurements) -> Metrics:
     )
 
 
-def _roofline_notes(m: Measurements) -> list[str]:
+def _roofline_notes(m: "Measurements") -> list[str]:
     """Why there is no roofline, and how far measured kernels replace its estimates."""
     notes = []
     if m.timed.device is not None and m.linked.gpus[m.timed.device] is None:
@@ -196,7 +194,7 @@ def _roofline_notes(m: Measurements) -> list[str]:
     return notes
 
 
-def _unreadable(failures: Sequence[Failure]) -> str:
+def _unreadable(failures: "Sequence[Failure]") -> str:
     """The files that could not be read, in a sentence, and why that is so of the first."""
     if len(failures) == 1:
         return f"{failures[0].path} could not be read: {failures[0].message}"
@@ -205,7 +203,7 @@ def _unreadable(failures: Sequence[Failure]) -> str:
     return f"{len(failures)} files could not be read, {shown}{more}: {failures[0].message}"
 
 
-def _notes(run: Run, m: Measurements) -> list[str]:
+def _notes(run: "Run", m: "Measurements") -> list[str]:
     notes = [_unreadable(run.failures)] if run.failures else []
     if m.profiled is not None:
         return [*notes, *profiled_notes(m.profiled)]
@@ -214,14 +212,14 @@ def _notes(run: Run, m: Measurements) -> list[str]:
     return [*notes, *_out_of_memory(m), *_step_notes(m), *_device_notes(m)]
 
 
-def _out_of_memory(m: Measurements) -> Iterator[str]:
+def _out_of_memory(m: "Measurements") -> "Iterator[str]":
     if any(device.oom for device in m.memory_of_devices):
         from traceanalyzer.diagnosis.memory import headline
 
         yield headline(m.memory_of_devices)
 
 
-def _step_notes(m: Measurements) -> Iterator[str]:
+def _step_notes(m: "Measurements") -> "Iterator[str]":
     """Which steps there are, and which are left out."""
     steps = m.timed.steps
     yield from recording_notes(m)
@@ -239,7 +237,7 @@ def _step_notes(m: Measurements) -> Iterator[str]:
         )
 
 
-def _device_notes(m: Measurements) -> Iterator[str]:
+def _device_notes(m: "Measurements") -> "Iterator[str]":
     """What is known of the GPU's work and of the step without the profiler."""
     if m.trace.only_step_times:
         yield from m.trace.health.notes
@@ -259,7 +257,7 @@ def _device_notes(m: Measurements) -> Iterator[str]:
         )
 
 
-def _unprofiled_notes(m: Measurements) -> Iterator[str]:
+def _unprofiled_notes(m: "Measurements") -> "Iterator[str]":
     """Where the step without the profiler comes from, or why it is not known."""
     replay, known, said = m.replay, m.unprofiled, m.said_unprofiled
     stopwatch, fed = m.trace.stopwatch, m.trace.fed_by_workers
@@ -294,13 +292,13 @@ def _unprofiled_notes(m: Measurements) -> Iterator[str]:
         yield f"{IN_HEADER[1]}; all else is without the profiler."
 
 
-def _why_not_known(m: Measurements) -> str:
+def _why_not_known(m: "Measurements") -> str:
     if m.timed.device is None:
         return "there is no GPU work"
     return "launches were not recorded" if m.replay is None else "it was not timed, and the replay is too far off"
 
 
-def _left_out_notes(m: Measurements) -> Iterator[str]:
+def _left_out_notes(m: "Measurements") -> "Iterator[str]":
     """Steps that the replay leaves out, which the recorded figures include."""
     replay = m.replay
     if replay is not None and replay.hiccups:

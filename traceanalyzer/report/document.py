@@ -15,8 +15,6 @@ units of columns come from the `metric(...)` of the rows. What is costly to make
 called for a page alone. The renderers are `terminal/render.py`, `markdown/render.py` and `html/render.py`.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -85,7 +83,7 @@ class Facts:
     """Whether Markdown has a table of them."""
 
     @classmethod
-    def of(cls, *pairs: tuple[str, str]) -> Facts:
+    def of(cls, *pairs: tuple[str, str]) -> "Facts":
         """Of labels and values."""
         return cls([Fact(*pair) for pair in pairs])
 
@@ -155,7 +153,7 @@ class Fold:
     """Parts that a page shows on demand."""
 
     title: str
-    parts: Sequence[Part | None]
+    parts: "Sequence[Part | None]"
 
 
 @dataclass(frozen=True)

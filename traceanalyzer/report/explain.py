@@ -4,8 +4,6 @@ A finding has a page: what it means, how it is decided, what to do about it. One
 named by its id; parts between `<!-- ... -->` and `<!-- end -->` are written by `docs/generate.py`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Iterator

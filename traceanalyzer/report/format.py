@@ -1,7 +1,5 @@
 """Figures and texts for people: three significant digits with a unit that fits, names that cannot do harm."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -4,8 +4,6 @@ Headers and units come from the fields' `metric()`. What is the same in every ro
 instead of taking a column.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
@@ -113,7 +111,7 @@ class Grid:
             remarks.append(f"Moments count from {self.origin_ns} ns on the recording's clock.")
         return remarks
 
-    def head(self, count: int) -> Grid:
+    def head(self, count: int) -> "Grid":
         """The first rows; remarks on every row still hold."""
         columns = [dataclasses.replace(c, cells=c.cells[:count]) for c in self.columns]
         return dataclasses.replace(self, columns=columns, rows=min(count, self.rows))

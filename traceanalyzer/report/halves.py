@@ -1,7 +1,5 @@
 """The two halves of a report of a long recording, each computed in a process of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeVar
 

@@ -1,8 +1,6 @@
 """Reports and rows as the JSON that other programs rely on: the one place that decides how a figure is written for a
 program."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 Each sort of answer has a module of its own, so that a table does without what makes reports and advice.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

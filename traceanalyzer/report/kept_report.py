@@ -2,8 +2,6 @@
 is kept: that takes as long as reading it.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,7 +21,7 @@ _REPORT: msgspec.json.Decoder[tuple[Report, dict[str, msgspec.Raw]]] = msgspec.j
 )
 
 
-def kept_report(asked: Asked, top: int = TOP_ROWS) -> Report:
+def kept_report(asked: "Asked", top: int = TOP_ROWS) -> Report:
     """The report, its long tables with so many rows. It is kept with as many as a page shows. Raises as `measured`
     does."""
     rows = max(top, PAGE_ROWS) if all(trace.kept_as for trace in asked.run.traces) else top
@@ -38,13 +36,13 @@ def kept_report(asked: Asked, top: int = TOP_ROWS) -> Report:
     return replace(report, tables=tables.first_rows(report.tables, top))
 
 
-def has_report(asked: Asked) -> bool:
+def has_report(asked: "Asked") -> bool:
     """Whether `kept_report` has one that was kept."""
     question = question_of(asked, "report", PAGE_ROWS)
     return question is not None and is_answered(asked.run, question)
 
 
-def kept_findings(asked: Asked) -> list[Finding]:
+def kept_findings(asked: "Asked") -> "list[Finding]":
     """The findings of the report that was kept, else the diagnosis's, which is sooner made than a report. Raises as
     `measured` does."""
     if has_report(asked):

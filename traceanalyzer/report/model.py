@@ -6,8 +6,6 @@ window where `metrics.step_source` is `none`); `devices` speaks of the whole rec
 recording cannot support is None, and a finding or a health note says why.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from traceanalyzer.analysis.groups.step_times import Latency

@@ -1,7 +1,5 @@
 """What a report says to people, before it is drawn: the same words and figures in the terminal and in Markdown."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -3,8 +3,6 @@
 What makes each is loaded when it is asked for: that takes as long as reading a small recording.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.base.frozen import dataclass
@@ -24,14 +22,14 @@ SEE_COMPILE = "      traceanalyzer compile LOG TRACE says what torch.compile did
 class ReportPage(Result):
     """A report, with what its page shows beyond it."""
 
-    report: Report
-    details: Details | None = None
+    report: "Report"
+    details: "Details | None" = None
     full: bool = False
     """Whether a terminal gets all of it, and Markdown as much as GitHub takes."""
     max_chars: int | None = None
     short: bool = False
     """Whether a terminal gets the verdict alone."""
-    compiled: CompileReport | None = None
+    compiled: "CompileReport | None" = None
     """What the log of torch.compile says, which stands at the end (in JSON as `compile`)."""
 
     def terminal(self, width: int, colour: bool) -> str:

@@ -1,7 +1,5 @@
 """What a command prints: a value that can be written in several formats. `cli/output.py` asks it for the one wanted."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import functools
@@ -53,7 +51,7 @@ class Printed(Result):
 
     document: Document
     values: Any = None
-    rows: Rows | None = None
+    rows: "Rows | None" = None
     picture: Callable[[], str] | None = None
     screen: Screen | None = None
 
@@ -103,7 +101,7 @@ class Rows(Result):
     """Sentences above it, for people."""
     columns: Sequence[str] | None = None
     """The columns that people are shown, in order; None: as many as there is room for."""
-    totals: Rows | None = None
+    totals: "Rows | None" = None
     """What sums it up, which people are shown below; its title is `title`."""
     title: str = ""
     values: dict[str, Any] = field(default_factory=dict)

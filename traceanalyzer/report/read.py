@@ -1,7 +1,5 @@
 """A saved report read back: the JSON of `analyze --format json` as the same value that was written."""
 
-from __future__ import annotations
-
 import dataclasses
 from functools import cache
 from typing import Any, get_args, get_type_hints

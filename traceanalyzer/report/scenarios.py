@@ -2,8 +2,6 @@
 and predictions that were kept.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

@@ -1,8 +1,6 @@
 """JSON Schemas of what the commands print as JSON, from the dataclasses that are printed: their types, definitions
 and units. A document may have more names than its schema; those in the schema are always there."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any, get_args, get_type_hints
 

@@ -3,8 +3,6 @@
 An entry names the class of its rows, so that `--help` lists the commands before anything that measures is loaded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -63,7 +61,7 @@ class Table:
     title: str
     row_class: str
     """The dataclass of its rows, below the package."""
-    rows: Callable[[Measured, Measurements, RowFilter], list[Any]]
+    rows: "Callable[[Measured, Measurements, RowFilter], list[Any]]"
     """Its rows for one rank of a measured run; more than are asked for do no harm."""
     none: str
     """What takes the place of rows where there are none."""
@@ -74,7 +72,7 @@ class Table:
     """Whether the command shows all ranks unless one is asked for; else the critical rank's."""
     totals: str | None = None
     """The table that sums it up, which people are shown below its rows."""
-    summary: Callable[[Measured | None], Summary] | None = None
+    summary: "Callable[[Measured | None], Summary] | None" = None
     """What its command has besides the rows; None: there are no rows."""
     events: str | None = None
     """The column by which its rows, single events in time order, are longest; None: rows are in order of worth."""
@@ -92,13 +90,13 @@ class Table:
         return self.name if self.command is None else self.command.name
 
 
-def _gaps(_: Measured, m: Measurements, wanted: RowFilter) -> list[Any]:
+def _gaps(_: "Measured", m: "Measurements", wanted: RowFilter) -> list[Any]:
     from traceanalyzer.analysis.tables.gap_rows import longest_gaps
 
     return longest_gaps(m.causes, wanted.top, wanted.min_us)
 
 
-def _serving(of: Measured | None) -> Summary:
+def _serving(of: "Measured | None") -> Summary:
     from traceanalyzer.diagnosis.serving import sentences, serving_values
 
     if of is None:
@@ -107,7 +105,7 @@ def _serving(of: Measured | None) -> Summary:
     return Summary(serving_values(m), tuple(sentences(m)))
 
 
-def _gap_places(m: Measurements, min_us: float) -> list[Any]:
+def _gap_places(m: "Measurements", min_us: float) -> list[Any]:
     """Idle time by place, of gaps of at least that length."""
     if not min_us:
         return m.gap_places
@@ -116,7 +114,7 @@ def _gap_places(m: Measurements, min_us: float) -> list[Any]:
     return gap_places(m.timed, m.causes.gaps, min_us)
 
 
-def _traffic(of: Measured, _: Measurements, __: RowFilter) -> list[Any]:
+def _traffic(of: "Measured", _: "Measurements", __: RowFilter) -> list[Any]:
     from traceanalyzer.analysis.ranks.point_to_point import traffic
 
     return list(traffic([m.timed for m in of.each]))

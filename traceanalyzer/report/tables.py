@@ -1,7 +1,5 @@
 """Rows of the tables of `table_entries`: of one table, or of all for a report."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from traceanalyzer.diagnosis.selection import Knowledge, Measured, Selection, measured

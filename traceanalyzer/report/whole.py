@@ -2,8 +2,6 @@
 figures that practitioners quote of a step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

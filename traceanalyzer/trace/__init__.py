@@ -12,8 +12,6 @@ Conventions
 - Rows of every table are sorted by start time; `end >= start` always holds.
 """
 
-from __future__ import annotations
-
 from traceanalyzer.trace.circumstances import (
     Ceilings,
     Collected,

@@ -2,8 +2,6 @@
 which environment variables (no others are recorded, nor read from captures of other origin).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import field
 from typing import NamedTuple

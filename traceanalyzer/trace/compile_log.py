@@ -1,7 +1,5 @@
 """What a log of torch.compile says of one process: plain values, in the order in which they were written."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from typing import Literal

@@ -1,8 +1,6 @@
 """Distinct values of integer columns, as `np.unique` gives them: counted in one pass where the values lie near each
 other (codes, streams, steps, rows), else sorted."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

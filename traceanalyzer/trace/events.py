@@ -1,7 +1,5 @@
 """The tables of a recording: what the device and the host did, and when."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.base.frozen import dataclass

@@ -3,8 +3,6 @@
 Of each rank only what a verdict needs is kept: where it stands in each process group, and a few operations.
 """
 
-from __future__ import annotations
-
 from dataclasses import field
 
 from traceanalyzer.base.frozen import dataclass

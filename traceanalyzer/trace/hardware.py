@@ -1,7 +1,5 @@
 """What known GPUs can do at most: the table of `hardware.toml`, and which of its entries a recorded device is."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Mapping
@@ -137,7 +135,7 @@ class HardwareTable:
     own: tuple[Hardware, ...] = ()
 
     @classmethod
-    def load(cls, extra: Path | None = None) -> HardwareTable:
+    def load(cls, extra: Path | None = None) -> "HardwareTable":
         """The built-in table, preceded by a user's file of the same form (UnreadableInputError if it is not valid)."""
         if extra is None:
             return cls()

@@ -1,7 +1,5 @@
 """Hardware counters of single kernels, as a kernel profiler measured them by replaying each (Nsight Compute)."""
 
-from __future__ import annotations
-
 from traceanalyzer.base.frozen import dataclass
 
 

@@ -1,7 +1,5 @@
 """What events of a recording are: of a device, of the host, of waits."""
 
-from __future__ import annotations
-
 import enum
 
 

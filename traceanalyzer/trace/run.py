@@ -1,7 +1,5 @@
 """What one process recorded, and the processes of a run."""
 
-from __future__ import annotations
-
 from dataclasses import field
 
 from traceanalyzer.base.frozen import dataclass

@@ -3,8 +3,6 @@
 https://docs.pytorch.org/docs/stable/torch_cuda_memory.html#snapshot-api-reference
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple

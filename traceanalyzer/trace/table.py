@@ -1,7 +1,5 @@
 """Tables of a recording: columns as narrow as their values, of one value next to none."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, fields
 from typing import TYPE_CHECKING, Any, Self
@@ -84,7 +82,7 @@ class Table:
         chosen = rows if isinstance(rows, slice) or rows.dtype != np.bool_ else np.flatnonzero(rows)
         return type(self)(**{f.name: reordered(getattr(self, f.name), chosen) for f in fields(self)})
 
-    def to_frame(self, strings: list[str]) -> pd.DataFrame:
+    def to_frame(self, strings: list[str]) -> "pd.DataFrame":
         """A pandas DataFrame with decoded text; times stay int64 nanoseconds."""
         import pandas as pd
 

@@ -2,8 +2,6 @@
 never takes the memory of a whole column.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 

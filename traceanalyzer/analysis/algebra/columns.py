@@ -1,7 +1,5 @@
 """Columns of millions of rows in as little memory as their values need: few bytes, few distinct values, long runs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rows put into groups by equal keys, and figures of each group, without a loop over rows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -30,7 +28,7 @@ class Groups:
     """For each group how many rows it has; at least 1."""
 
     @classmethod
-    def of(cls, *keys: I32 | I64 | U8 | Bool) -> Groups:
+    def of(cls, *keys: I32 | I64 | U8 | Bool) -> "Groups":
         """Group rows that are equal in all of the keys (integers of any size together)."""
         combined: I32 | I64
         combined, highest = np.zeros(len(keys[0]), np.int32), 0

@@ -4,8 +4,6 @@ A *set* is a pair of arrays (starts, ends), sorted, disjoint and non-empty in ea
 one from any intervals, all but `shared_time` take and return sets.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -37,7 +35,7 @@ class IntervalSet(NamedTuple):
             return 0
         return near.total - max(window[0] - int(near.start[0]), 0) - max(int(near.end[-1]) - window[1], 0)
 
-    def select(self, rows: I64 | Bool | slice) -> IntervalSet:
+    def select(self, rows: I64 | Bool | slice) -> "IntervalSet":
         """The chosen intervals; rows in ascending order."""
         return IntervalSet(self.start[rows], self.end[rows])
 

@@ -1,7 +1,5 @@
 """Where values stand among sorted keys, and which strings a test picks out, without a loop over rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, Protocol
 

@@ -1,7 +1,5 @@
 """What encloses what among intervals on threads, found by sorting and counting."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import product
 from typing import Any, NamedTuple

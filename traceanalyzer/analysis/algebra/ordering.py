@@ -1,7 +1,5 @@
 """The order of rows whose values are nearly in order (times, ids), and how far values scatter."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A trace whose idle time is explained: gaps with their causes, and the critical path."""
 
-from __future__ import annotations
-
 from functools import cached_property
 
 from traceanalyzer.analysis.causes.critical_path import CriticalPath, find_critical_path

@@ -6,8 +6,6 @@ do not overlap: each moment of the steady steps belongs to exactly one. Making a
 shorter, until another chain of causes is as long.
 """
 
-from __future__ import annotations
-
 import enum
 from array import array
 from collections.abc import Iterator, Sequence
@@ -108,7 +106,7 @@ class Chain(Table):
     wait: I32 = column(np.int32)
     """Row of the host waits, -1: none."""
 
-    def cut_at(self, edges: I64) -> Chain:
+    def cut_at(self, edges: I64) -> "Chain":
         """The segments cut at these times."""
         crossed = np.searchsorted(self.end, edges, side="right")
         inside = crossed < len(self)

@@ -6,8 +6,6 @@ collective waits for the compute op launched before it (its input); a compute op
 `cudaStreamWaitEvent` waits for the collective that had ended last when it started.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.analysis.joined.linked import Linked
@@ -33,7 +31,7 @@ class Dependencies:
     """A second one, on which the op follows without a delay."""
 
     @classmethod
-    def none(cls, count: int) -> Dependencies:
+    def none(cls, count: int) -> "Dependencies":
         """No op waits for another stream."""
         nothing = alike(-1, count, np.int64)
         return cls(nothing, alike(0, count, np.int64), nothing)
@@ -46,7 +44,7 @@ class Dependencies:
         second = np.where(self.also_on >= 0, end[np.maximum(self.also_on, 0)], NEVER)
         return np.maximum(first, second)
 
-    def among(self, chosen: I64) -> Dependencies:
+    def among(self, chosen: I64) -> "Dependencies":
         """Those between the chosen ops, by their position there; ops wait for earlier ones only."""
         position = np.full(len(self.on) + 1, -1, np.int64)
         position[chosen] = np.arange(len(chosen))
@@ -54,7 +52,7 @@ class Dependencies:
         earlier = np.arange(len(chosen))
         return Dependencies(np.where(on < earlier, on, -1), self.delay[chosen], np.where(also < earlier, also, -1))
 
-    def spread(self, chosen: I64, count: int) -> Dependencies:
+    def spread(self, chosen: I64, count: int) -> "Dependencies":
         """The same by row of all `count` ops, of which these are the chosen ones."""
         if (self.on < 0).all() and (self.also_on < 0).all():
             return Dependencies.none(count)

@@ -3,8 +3,6 @@
 Details live within the causes of `gaps`: totals by cause keep their meaning, and advice depends on the detail.
 """
 
-from __future__ import annotations
-
 import enum
 import re
 

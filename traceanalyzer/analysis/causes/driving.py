@@ -1,7 +1,5 @@
 """Which launching thread drives the device at a moment, and in which range or call it then is."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, intersect, overlaps, subtract

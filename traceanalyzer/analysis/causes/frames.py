@@ -1,7 +1,5 @@
 """Which lines of Python the host was in during a gap, where stacks were recorded."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

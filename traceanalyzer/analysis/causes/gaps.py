@@ -7,8 +7,6 @@ merely launched too slowly, the schedule without its waits for the device tells 
 from being early (`causes.unwaited`).
 """
 
-from __future__ import annotations
-
 import enum
 from dataclasses import replace
 from functools import partial
@@ -279,7 +277,7 @@ def _drained_by(timed: Started, launch: I64) -> I64:
     return np.where((index >= 0) & (since < REFILL_LAUNCHES), at(waits.call, index, -1), -1)
 
 
-def _draining(timed: Started) -> _Waits:
+def _draining(timed: Started) -> "_Waits":
     """The blocking calls that had emptied the device's queue."""
     waits = timed.joined.memo(_waits_by_end)
     chosen = waits.emptied if timed.timed.memo(keeps_waiting) else waits.emptied & waits.found_work
@@ -298,7 +296,7 @@ class _Waits(NamedTuple):
     found_work: Bool
     """Whether it still had some when the call began."""
 
-    def select(self, rows: Bool) -> _Waits:
+    def select(self, rows: Bool) -> "_Waits":
         """The chosen ones."""
         return _Waits(self.call[rows], self.end[rows], self.launched[rows], self.emptied[rows], self.found_work[rows])
 

@@ -5,8 +5,6 @@ its half of the iteration and cannot load ahead. It is where the same copy is ma
 program's own functions are named like loading.
 """
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Operators whose only purpose is to bring a value to the host."""
 
-from __future__ import annotations
-
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, union
 from traceanalyzer.analysis.algebra.lookup import texts_where
 from traceanalyzer.analysis.joined.linked import Linked

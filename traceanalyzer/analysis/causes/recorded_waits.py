@@ -5,8 +5,6 @@ what its source stream had been given when the event was recorded. Where neither
 known, it is the last op given to another stream before the wait that had ended when the waiting op started.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.analysis.causes.dependencies import NEVER, REACTION_NS, Dependencies
@@ -29,7 +27,7 @@ class _Streams:
     """Where each stream's ops begin; one entry more than there are streams."""
 
     @classmethod
-    def of(cls, launch_time: I64, stream: I32) -> _Streams:
+    def of(cls, launch_time: I64, stream: I32) -> "_Streams":
         row = np.flatnonzero(launch_time >= 0)
         row = row[np.lexsort((row, launch_time[row], stream[row]))]
         first = np.searchsorted(stream[row], np.arange(int(stream.max(initial=-1)) + 2))

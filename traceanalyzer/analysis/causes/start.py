@@ -5,8 +5,6 @@ streams that it waits for have ended; the last of these binds it. The host goes 
 call waits for has ended.
 """
 
-from __future__ import annotations
-
 import enum
 from functools import partial
 from typing import Any

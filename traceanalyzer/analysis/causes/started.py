@@ -1,7 +1,5 @@
 """A timed trace that knows what let each device op start, and which calls held the host."""
 
-from __future__ import annotations
-
 from functools import cached_property
 
 import numpy as np

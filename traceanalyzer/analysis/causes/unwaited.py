@@ -5,8 +5,6 @@ launches ahead than the queue holds. Each stretch of device work between two gap
 stretch before it has ended and its first op has been launched. Such a schedule is a running maximum: no loop over ops.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 

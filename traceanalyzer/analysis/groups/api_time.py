@@ -1,7 +1,5 @@
 """Host time in API calls over the whole recording, by name."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Attention written out: a softmax between two batched products, whose scores go through memory several times."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -2,8 +2,6 @@
 hardware counters say of the GPU's limits.
 """
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

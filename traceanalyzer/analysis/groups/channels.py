@@ -1,7 +1,5 @@
 """Convolutions whose channel counts leave the tensor cores' fast kernels unused."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

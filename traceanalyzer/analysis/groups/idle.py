@@ -1,7 +1,5 @@
 """Idle time of the recorded step: what lies between queued ops, what `IdleDetail` says of it, its longest gaps."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import measure, union

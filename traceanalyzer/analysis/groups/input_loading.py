@@ -1,7 +1,5 @@
 """How input is loaded, as far as the recording shows: by whom, from what memory, and what the time goes into."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -6,8 +6,6 @@ through in steps of a sector or more in another, one of the two moves a sector f
 kernel takes. The strides of the inputs say so; results are not recorded, so only what inputs show is told.
 """
 
-from __future__ import annotations
-
 import re
 from itertools import combinations
 

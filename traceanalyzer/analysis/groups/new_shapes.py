@@ -1,7 +1,5 @@
 """Operators that a library prepares for each shape of their inputs, where the shapes change from step to step."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 

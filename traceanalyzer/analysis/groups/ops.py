@@ -1,7 +1,5 @@
 """What the groups share: which device ops, their time, their names, and runs of neighbours."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -2,8 +2,6 @@
 moves as one kernel: what comes in from outside of it and what it leaves, not what its kernels hand to each other.
 """
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Matrix products that could run faster on the same GPU: other units, other sizes, fuller waves, fewer launches."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Conditions of the recording that the trace itself shows: number formats, and the shapes of a step's input."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

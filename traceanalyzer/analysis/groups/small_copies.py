@@ -1,7 +1,5 @@
 """Many small copies to the GPU: each costs the host a call, and many operators around it, whatever it carries."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import union

@@ -1,7 +1,5 @@
 """Times of single recorded steps: how regular they are, and how long a request of an inference takes."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.analysis.causes.gaps import IdleCause

@@ -1,7 +1,5 @@
 """Kernels launched with too few threads to fill the GPU, which take long because of it, whatever they work on."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.analysis.groups.ops import Group, duration, group, per_step, steady

@@ -1,7 +1,5 @@
 """What the allocator did while a trace was recorded, from the history of the snapshot that goes with it."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.trace import I64, MemoryEvents, Trace

@@ -1,7 +1,5 @@
 """Which operators run in the backward pass, and which autograd node each forward operator gave rise to."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

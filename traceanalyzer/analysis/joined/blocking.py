@@ -1,7 +1,5 @@
 """Which API calls made the host wait for the device, by what happened and not by name alone."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Launches made while a stream is captured into a graph: they put nothing on the device, and lose no kernel."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which framework the recorded program used, from the names that it left: advice is given in its words."""
 
-from __future__ import annotations
-
 import enum
 import re
 

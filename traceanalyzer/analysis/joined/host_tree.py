@@ -1,7 +1,5 @@
 """Nesting of host ranges and API calls on each thread, found by sorting; see `HostTree`."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -85,7 +83,7 @@ class HostTree:
     repaired: int = 0
 
     @classmethod
-    def build(cls, trace: Trace) -> HostTree:
+    def build(cls, trace: Trace) -> "HostTree":
         """Make the forest of a trace."""
         ranges, calls = trace.host_ranges, trace.api_calls
         kept = np.flatnonzero((ranges.kind != RangeKind.PYTHON) & (ranges.kind != RangeKind.OS))

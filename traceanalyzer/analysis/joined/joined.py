@@ -1,7 +1,5 @@
 """The joined rows of a trace: who launched what, which calls block, which copies bring input."""
 
-from __future__ import annotations
-
 from functools import cached_property
 
 import numpy as np

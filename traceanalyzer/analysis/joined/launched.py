@@ -1,7 +1,5 @@
 """Which API calls launch work on a device, and which of them did: the work of the others is not in the recording."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.blocks import scatter

@@ -2,8 +2,6 @@
 Each join is made once, when asked for.
 """
 
-from __future__ import annotations
-
 from dataclasses import field
 from functools import cached_property
 
@@ -50,7 +48,7 @@ class Knowledge:
     """Regular expression that finds the ranges of a serving engine's iterations, as the user says."""
 
 
-def launch_nodes(linked: Linked) -> I32:
+def launch_nodes(linked: "Linked") -> I32:
     """For each device op the node of the host tree it was launched at (an API call, or the operator that carries
     its external id where the call was not recorded), -1 where the recording tells neither."""
     launched = linked.launch >= 0
@@ -61,7 +59,7 @@ def launch_nodes(linked: Linked) -> I32:
     return result
 
 
-def _by_external_id(linked: Linked, external_id: I64) -> I64:
+def _by_external_id(linked: "Linked", external_id: I64) -> I64:
     """The node of the operator with each of these external ids (an annotation where no operator has it), or -1."""
     tree, ranges = linked.tree, linked.trace.host_ranges
     rows = np.flatnonzero((ranges.external_id > 0) & (tree.node_of_range >= 0))
@@ -70,7 +68,7 @@ def _by_external_id(linked: Linked, external_id: I64) -> I64:
     return at(tree.node_of_range[order], look_up(ids, external_id), -1)
 
 
-def owner_nodes(linked: Linked, launched_at: I32 | I64) -> I32:
+def owner_nodes(linked: "Linked", launched_at: I32 | I64) -> I32:
     """For each of these nodes the innermost operator around it, else the innermost annotation, else -1."""
     tree = linked.tree
     if not tree.has_operators:

@@ -1,7 +1,5 @@
 """Values whose columns are made when first asked for: what holds them never changes, and frees nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Self, TypeVar

@@ -5,8 +5,6 @@ launched inside a module's call on the same thread (also there: forward passes d
 Modules of one class inside the same modules, such as the twelve layers of a stack, are one place.
 """
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import NamedTuple
 

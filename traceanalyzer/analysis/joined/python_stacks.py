@@ -1,7 +1,5 @@
 """Python frames, where stacks were recorded: which frame a thread was in at a moment, and its callers."""
 
-from __future__ import annotations
-
 import re
 from functools import cached_property
 
@@ -34,7 +32,7 @@ class PythonStacks:
     """Row in `Trace.host_ranges`."""
 
     @classmethod
-    def build(cls, trace: Trace) -> PythonStacks:
+    def build(cls, trace: Trace) -> "PythonStacks":
         """Make the stacks of a trace; without frames they are empty and every answer is "none"."""
         ranges = trace.host_ranges
         rows = np.flatnonzero(ranges.kind == RangeKind.PYTHON)

@@ -5,8 +5,6 @@ allocated it against the one that freed it, and, where the history ends first, s
 became of earlier allocations of the same line.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

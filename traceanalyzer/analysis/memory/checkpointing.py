@@ -1,7 +1,5 @@
 """Activation checkpointing of the block that repeats: what would be alive, replayed on the lives."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

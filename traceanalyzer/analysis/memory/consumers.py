@@ -1,7 +1,5 @@
 """What the curve is made of, by category and by line, at each of its points."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """The bytes allocated and reserved over the history: the peak, the peaks of phases and steps, and the curve to draw."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What grows from step to step: the slope of the bytes alive at each step's end, of the whole and of each line."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

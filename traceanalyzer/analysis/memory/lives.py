@@ -6,8 +6,6 @@ is not split off. Both follow from the addresses, so that the sum is torch.cuda.
 (c10/cuda/CUDACachingAllocator.cpp: `round_size`, `should_split`).
 """
 
-from __future__ import annotations
-
 from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Mapping
@@ -64,7 +62,7 @@ class Lives:
         result[before] = np.array(self.addresses_before, np.int64)[rows[before]]
         return result
 
-    def parts(self) -> Iterator[tuple[slice, Lives]]:
+    def parts(self) -> "Iterator[tuple[slice, Lives]]":
         """The rows a piece at a time, for what takes many columns: all at once they would take more than the file."""
         for at in range(0, len(self), ROWS_AT_ONCE):
             part = slice(at, at + ROWS_AT_ONCE)
@@ -191,7 +189,7 @@ class _Segments:
                 del inside[at]
 
 
-def _array_for(*columns: Rows) -> array[int]:
+def _array_for(*columns: Rows) -> "array[int]":
     """An empty array as wide as the largest of these values needs."""
     largest = max(int(column.max(initial=0)) for column in columns)
     return array(next(code for code in "hiq" if largest <= np.iinfo(code).max))

@@ -1,7 +1,5 @@
 """All that a snapshot tells, as one value."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 

@@ -1,7 +1,5 @@
 """Why an allocation failed: what was asked, what was there, what would have fitted, and who held the rest."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

@@ -5,8 +5,6 @@ none of Python (or begins inside torch/autograd), so that an event without a sta
 program has one.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import cached_property

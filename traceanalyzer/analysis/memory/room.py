@@ -1,7 +1,5 @@
 """How large a batch fits: the largest factor at which no moment of the history needs more than the GPU has."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

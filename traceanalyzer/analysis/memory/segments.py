@@ -1,7 +1,5 @@
 """What the allocator holds of the driver at one moment of the history, the holes in it and what pins them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.analysis.memory.lives import Lives

@@ -1,7 +1,5 @@
 """The table of the lines whose memory is allocated at the peak."""
 
-from __future__ import annotations
-
 from traceanalyzer.base.figures import MEMORY, metric
 from traceanalyzer.base.frozen import dataclass
 

@@ -1,7 +1,5 @@
 """Memory in the figures of a report."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from traceanalyzer.analysis.memory.growth import Verdict

@@ -1,7 +1,5 @@
 """GPU memory from a trace alone: its allocator events joined with the phases and steps of its host ranges."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Predicted peaks: the lives with one thing changed, added up again."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from functools import cached_property

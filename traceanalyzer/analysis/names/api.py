@@ -1,7 +1,5 @@
 """What an API call does, from its name: CUDA runtime and driver, HIP, and the runtimes modelled on them."""
 
-from __future__ import annotations
-
 import enum
 import re
 

@@ -1,7 +1,5 @@
 """What a collective does and how large its elements are, from the names frameworks and libraries give."""
 
-from __future__ import annotations
-
 import math
 import re
 

@@ -1,7 +1,5 @@
 """Tiles of matrix kernels, from their names: a product of few rows reads its weights for little arithmetic."""
 
-from __future__ import annotations
-
 import re
 
 FEW_ROWS = 32

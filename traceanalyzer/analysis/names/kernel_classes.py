@@ -1,7 +1,5 @@
 """What kind of work a kernel does, from its name, by the rules of `kernel_classes.toml`."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from functools import cache, lru_cache
@@ -40,7 +38,7 @@ class KernelClasses:
     """Regular expression and class index, in order: the first pattern found in a name decides."""
 
     @classmethod
-    def load(cls, extra: Path | None = None) -> KernelClasses:
+    def load(cls, extra: Path | None = None) -> "KernelClasses":
         """The built-in rules, preceded by those of a user's file (UnreadableInputError if it is not valid)."""
         return _builtin() if extra is None else _from_file(extra)
 

@@ -1,7 +1,5 @@
 """Kernel names short enough for a table: what the kernel is, and the functor that tells it from its kin."""
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """How recordings name the calls of a model's modules."""
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """What the names of phases mean: whether one is the forward pass, the backward pass, the optimizer, and so on."""
 
-from __future__ import annotations
-
 import enum
 import re
 

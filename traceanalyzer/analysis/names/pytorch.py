@@ -1,7 +1,5 @@
 """Names that PyTorch itself gives: its ranges, operators, modules and kernels. Nothing else spells them."""
 
-from __future__ import annotations
-
 import re
 
 PROFILER_STEP = re.compile(r"^ProfilerStep[#*]?\s*\d*$")

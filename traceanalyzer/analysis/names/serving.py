@@ -1,7 +1,5 @@
 """Names by which serving frameworks mark one iteration of their engine, and what they say about it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 

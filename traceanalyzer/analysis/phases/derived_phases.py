@@ -9,8 +9,6 @@
   (reading gradients, copying input) carries a number of the next forward pass, and is not part of it.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

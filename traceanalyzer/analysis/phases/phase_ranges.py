@@ -7,8 +7,6 @@ which another thread is blocked, that is, has recorded no operator and no call f
 launch; of several such phases to the one that began last.
 """
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

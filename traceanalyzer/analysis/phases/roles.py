@@ -4,8 +4,6 @@ An annotation says it by its name, the innermost one that does; where none says 
 and optimizer (`derived_phases`). So each op has one role, or none.
 """
 
-from __future__ import annotations
-
 import re
 from functools import cached_property
 

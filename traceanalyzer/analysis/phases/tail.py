@@ -1,7 +1,5 @@
 """Exposed communication as practitioners tell it apart: the tail behind the backward pass, and what lies between."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, measure

@@ -1,7 +1,5 @@
 """What the program does in a step: training or inference, micro-steps, optimizer steps, and those that were skipped."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

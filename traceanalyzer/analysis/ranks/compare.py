@@ -4,8 +4,6 @@ A collective's kernel runs from the rank's arrival to the end. From the last ran
 what a rank spent in it before that is waiting for the others (arrival skew), not communication.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace

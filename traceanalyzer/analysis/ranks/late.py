@@ -4,8 +4,6 @@ At each collective the rank that comes last costs the run what it comes later th
 rank holds up the run where that adds up to a share of the step, and does not come from one moment alone.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.analysis.ranks.matches import Matches

@@ -5,8 +5,6 @@ the same one everywhere, as long as all of them recorded equally many. One that 
 same time on all its ranks: what their ends differ by in the median is what the clocks are apart (`clocks`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

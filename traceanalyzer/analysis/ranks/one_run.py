@@ -1,7 +1,5 @@
 """Refuses recordings that are not ranks of one run: figures of one of them would be taken for those of all."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Bytes that ranks send each other directly, from the sends and receives that say their peer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

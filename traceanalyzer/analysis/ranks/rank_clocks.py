@@ -1,7 +1,5 @@
 """How far the clocks of several recordings are apart, from their epochs and from what they did together."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """What collectives cost across ranks: transferring, or waiting for the rank that arrives last."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """What limits a kernel: the ceiling of the GPU that it runs nearest to, or none of them."""
 
-from __future__ import annotations
-
 import enum
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The roofline with estimates replaced by what a kernel profiler measured, for the kernels that it measured."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace

@@ -11,8 +11,6 @@ SM) and eight times those of the special function unit (16 lanes). Source of the
 "throughput of native arithmetic instructions".
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups

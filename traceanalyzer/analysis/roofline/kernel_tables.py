@@ -1,7 +1,5 @@
 """What is known of kernels by counting (`kernel_tables.toml`), with the PyTorch that it was counted on."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Least time of what moves data between memories: copies, memsets and collectives, at the rate of what carries them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.lookup import one_of

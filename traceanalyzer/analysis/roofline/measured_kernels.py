@@ -1,7 +1,5 @@
 """What was measured of kernels by counters: sampled while they ran, and by a kernel profiler that ran them again."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -5,8 +5,6 @@ Libraries write the instruction or the operand types into the names of their ker
 (warp-group instructions only), cuDNN `..._hmma`, hipBLASLt and Tensile `Cijk_..._MI16x16x16` (matrix instructions).
 """
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

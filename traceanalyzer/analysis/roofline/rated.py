@@ -1,7 +1,5 @@
 """An explained trace whose device ops are held against the limits of their GPU."""
 
-from __future__ import annotations
-
 from functools import cached_property
 
 from traceanalyzer.analysis.causes.causes import Causes

@@ -9,8 +9,6 @@ alone; so each has the operator's SOL. Copies and memsets move the bytes that we
 UNKNOWN where no model describes the operation or the GPU is not in the table, and nothing is spread over the rest.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

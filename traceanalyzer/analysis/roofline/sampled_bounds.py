@@ -1,7 +1,5 @@
 """What limits kernels as hardware counters say that a recorder sampled while they ran."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -11,8 +11,6 @@ An operator's least traffic (`op_models`) says what an ideal kernel moves; these
 - **Look-ups** find rows of a table again in the cache as far as it holds the table.
 """
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
@@ -76,7 +74,7 @@ class Operators:
     """As `Figure` has them."""
 
     @classmethod
-    def of(cls, work: OpWork, row: I64) -> Operators:
+    def of(cls, work: OpWork, row: I64) -> "Operators":
         """Those of these host ranges, -1 for none."""
         columns = (Figure.FLOPS, Figure.BYTES, Figure.INPUTS, Figure.ENTRIES, Figure.ELEMENTS, Figure.WIDTH)
         return cls(*(work.of(column, row) for column in columns))

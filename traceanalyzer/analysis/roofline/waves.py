@@ -3,8 +3,6 @@
 What the recorder worked out itself comes first; else it follows from the launch configuration and the GPU's limits.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.columns import Coded, coded, flat

@@ -1,8 +1,6 @@
 """The iterations of a serving engine, each with the device work that is its own: the host runs ahead, so that its time
 says nothing of when that ran."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from typing import TypeVar
 

@@ -3,8 +3,6 @@
 Weights are read once (a), the KV cache of every request each time (c), the rest grows with the batch (b).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import compress
 

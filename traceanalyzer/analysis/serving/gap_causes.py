@@ -1,7 +1,5 @@
 """What the host did while the device waited for the next iteration, by the innermost range or call whose name tells."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The server's own log of its iterations: found again in the recording by order, batch and tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The iterations of a serving engine as rows: what each had to do, and what it cost."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import complement

@@ -5,8 +5,6 @@ Compute goes first, then communication that compute does not hide, then copies t
 partition, so the parts sum to the step.
 """
 
-from __future__ import annotations
-
 from dataclasses import astuple
 from typing import Literal
 
@@ -148,7 +146,7 @@ def step_time(steps: Steps) -> StepTime | None:
     )
 
 
-def mean_budget(budgets: StepBudgets, steady: slice) -> Budget:
+def mean_budget(budgets: "StepBudgets", steady: slice) -> Budget:
     """Mean over the steady-state steps."""
     return Budget(
         compute=_mean(budgets.compute, steady),
@@ -158,7 +156,7 @@ def mean_budget(budgets: StepBudgets, steady: slice) -> Budget:
     )
 
 
-def mean_idle(budgets: StepBudgets, steady: slice) -> Idle:
+def mean_idle(budgets: "StepBudgets", steady: slice) -> Idle:
     """Mean over the steady-state steps."""
     return Idle(**{cause.label: _mean(budgets.idle_by_cause[cause], steady) for cause in IdleCause})
 

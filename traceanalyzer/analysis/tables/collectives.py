@@ -4,8 +4,6 @@ A collective's time is that of its kernels, from start to end; it includes waiti
 arrive, which only the recordings of several ranks can tell apart (`ranks`).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups

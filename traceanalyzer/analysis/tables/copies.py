@@ -1,7 +1,5 @@
 """Memory copies: between what memory, how fast, whether the host waited, and what of it nothing hides."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

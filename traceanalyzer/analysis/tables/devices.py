@@ -1,7 +1,5 @@
 """What each device did over the whole recording, and the counters of it that the recorder sampled."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import clip, covered_before

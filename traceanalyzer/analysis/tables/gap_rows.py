@@ -1,7 +1,5 @@
 """Gaps as rows for people: each with its cause in words, and a histogram by length."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Kernels by name and device work by class, a steady step."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

@@ -2,8 +2,6 @@
 busy its threads are: the step can be no shorter than their own work.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import clip, measure

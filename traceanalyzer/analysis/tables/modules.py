@@ -5,8 +5,6 @@ Modules of one class at one place in the model (the twelve layers of a stack) ar
 launch with all modules inside them; `self_ms` is what they launch themselves.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups

@@ -5,8 +5,6 @@ belongs to the innermost operator that runs at its time, on whichever thread: th
 https://docs.pytorch.org/docs/stable/profiler.html
 """
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

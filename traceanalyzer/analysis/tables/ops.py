@@ -5,8 +5,6 @@ total without what runs directly inside it (API calls too), an operator whose on
 one call, `ProfilerStep#N` is one row. A device op belongs to the operator around its launch call.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

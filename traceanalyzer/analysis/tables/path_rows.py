@@ -1,7 +1,5 @@
 """The critical path as figures of a step: how long each kind of segment takes, and what carries most of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

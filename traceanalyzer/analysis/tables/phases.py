@@ -6,8 +6,6 @@ whose annotations do not tell forward from backward these are derived from autog
 are annotated have a table of their own.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from itertools import chain

@@ -1,7 +1,5 @@
 """What a printed table of `key_averages()` tells: sums by name. It has no times of single events, so no idle time."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from traceanalyzer.analysis.names.kernel_classes import KernelClasses

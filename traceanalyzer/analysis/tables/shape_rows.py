@@ -1,7 +1,5 @@
 """Operators whose input shapes differ from step to step, and how large their inputs are in each."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from itertools import pairwise

@@ -5,8 +5,6 @@ ran (compute before exposed communication before exposed copies, as in the budge
 same part is split evenly between them), or to a cause of idle time and the place it is charged to.
 """
 
-from __future__ import annotations
-
 import re
 from functools import partial
 from typing import Any, NamedTuple
@@ -104,7 +102,7 @@ class _Spent:
     ns: NDArray[Any]
 
     @classmethod
-    def of(cls, timed: Timed, part: int, pieces: _Pieces, ns: F64 | I64, keys: _Keys) -> _Spent:
+    def of(cls, timed: Timed, part: int, pieces: _Pieces, ns: F64 | I64, keys: _Keys) -> "_Spent":
         """The time of the pieces, all of one part of the budget, each with what it was spent on."""
         kinds = Groups.of(*keys)
         since = np.full(len(kinds), np.iinfo(np.int64).max)
@@ -122,7 +120,7 @@ class _Spent:
         )
 
     @classmethod
-    def joined(cls, parts: list[_Spent]) -> _Spent:
+    def joined(cls, parts: "list[_Spent]") -> "_Spent":
         """The time of several stretches of one part of the budget, which follow each other."""
         keys = _Keys(*(np.concatenate(same) for same in zip(*(one.keys for one in parts), strict=True)))
         kinds, since = Groups.of(*keys), np.concatenate([one.since for one in parts])
@@ -174,7 +172,7 @@ class _Rows:
         return len(self.part)
 
     @classmethod
-    def of(cls, spent: list[_Spent]) -> _Rows:
+    def of(cls, spent: list[_Spent]) -> "_Rows":
         """The rows of these parts of the budget."""
         part = np.repeat([one.part for one in spent], [len(one.calls) for one in spent])
         keys = _Keys(*(np.concatenate(same) for same in zip(*(one.keys for one in spent), strict=True)))

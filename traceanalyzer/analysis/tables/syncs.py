@@ -4,8 +4,6 @@ How long the host waited says little: waiting for a busy device is benign. What 
 idle time after it, until the host is ahead again (`gaps`, cause sync).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups

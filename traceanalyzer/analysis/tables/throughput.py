@@ -3,8 +3,6 @@
 Both are of the step that the report speaks of: without the profiler where that is known, else as recorded.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Literal
 

@@ -3,8 +3,6 @@
 The times are the program's own (a timing log), so a trace's figures and a profiler's cost are no part of them.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.analysis.time.regularity import MIN_STEPS, drift, excess_share, outliers, two_modes

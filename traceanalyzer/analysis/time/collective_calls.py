@@ -7,8 +7,6 @@ Without any the kernel's name tells the kind, the tensors of the operator around
 kind, the message, and the group is unknown.
 """
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 
@@ -120,7 +118,7 @@ class _Messages(NamedTuple):
     bytes: I64
 
     @classmethod
-    def of(cls, trace: Trace) -> _Messages:
+    def of(cls, trace: Trace) -> "_Messages":
         table = trace.collectives
         kinds = [collective_kind(trace.text(code) or "") for code in table.name.tolist()]
         elements = [element_bytes(trace.text(code) or "") for code in table.dtype.tolist()]

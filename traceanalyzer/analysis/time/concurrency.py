@@ -1,7 +1,5 @@
 """Kernels side by side: how much of the time that a GPU runs kernels it runs more than one."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import EMPTY, IntervalSet, union

@@ -1,7 +1,5 @@
 """Which part of a recording its figures speak of: the steps, what lies outside them, and the program's start-up."""
 
-from __future__ import annotations
-
 from traceanalyzer.analysis.time.extent import extent
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base.figures import metric, ms

@@ -1,7 +1,5 @@
 """What each device did over the whole recording, warm-up included, by exact unions of intervals."""
 
-from __future__ import annotations
-
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, complement, join, subtract, union
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.base.frozen import dataclass

@@ -1,7 +1,5 @@
 """In which operator, call or range the host was for the longest time, for many stretches of time at once."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -80,14 +78,14 @@ class _Pieces(NamedTuple):
     spent: I64
 
     @classmethod
-    def of(cls, cut: Cut, start: I64, end: I64, low: I64, count: I64) -> _Pieces:
+    def of(cls, cut: Cut, start: I64, end: I64, low: I64, count: I64) -> "_Pieces":
         """Those of stretches of which each has so many (`count`) pieces of a thread, from the one at `low` on."""
         stretch = np.repeat(np.arange(len(start)), count)
         piece = np.arange(len(stretch)) + np.repeat(low - np.cumsum(count) + count, count)
         spent = np.minimum(cut.end[piece], end[stretch]) - np.maximum(cut.start[piece], start[stretch])
         return cls(stretch, cut.node[piece], spent)
 
-    def by_node(self) -> _Pieces:
+    def by_node(self) -> "_Pieces":
         """Those of a node put together, in the order of stretches and of nodes."""
         low, high = int(self.node.min()), int(self.node.max())
         width = high - low + 1

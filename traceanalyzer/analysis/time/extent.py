@@ -1,7 +1,5 @@
 """From the first start to the last end."""
 
-from __future__ import annotations
-
 from traceanalyzer.trace import ApiCalls, DeviceOps, HostRanges
 
 

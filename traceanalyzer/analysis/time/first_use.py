@@ -1,7 +1,5 @@
 """API calls that load kernels and libraries, or set them up: work of their own, not dispatch."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -3,8 +3,6 @@
 There are up to twice as many pieces as ranges and calls. So they are not kept, but cut block by block when asked for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

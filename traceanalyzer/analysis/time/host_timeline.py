@@ -5,8 +5,6 @@ innermost range or call. The process's state at a moment is the most productive 
 that waits for the autograd thread does not count while that one dispatches.
 """
 
-from __future__ import annotations
-
 import enum
 import re
 from typing import NamedTuple
@@ -95,7 +93,7 @@ class HostTimeline:
     """Time of the profiler's own work on the host; may overlap any state."""
 
     @classmethod
-    def build(cls, joined: Joined, steps: Steps) -> HostTimeline:
+    def build(cls, joined: Joined, steps: Steps) -> "HostTimeline":
         """Make the timeline of the threads that launch device work."""
         threads = _threads(joined)
         taken, states = EMPTY, {}
@@ -117,7 +115,9 @@ def _threads(joined: Joined) -> list[ThreadTimeline]:
     return [one for one in each if len(one.state)]
 
 
-def _stretches(pieces: HostPieces, states: _StatesOfNodes, special: tuple[IntervalSet, IntervalSet]) -> ThreadTimeline:
+def _stretches(
+    pieces: HostPieces, states: "_StatesOfNodes", special: tuple[IntervalSet, IntervalSet]
+) -> ThreadTimeline:
     """A thread's pieces put together where they follow each other in one state."""
     moments, kept, before, end = [np.empty(0, np.int64)], [np.empty(0, np.uint8)], -1, np.empty(0, np.int64)
     for cut in pieces:

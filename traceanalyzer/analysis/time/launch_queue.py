@@ -1,7 +1,5 @@
 """The queue of launches between host and device: what enters it, how long it holds, and when it is full."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, measure, union

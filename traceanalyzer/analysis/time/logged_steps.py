@@ -1,7 +1,5 @@
 """The steps of a recording that is a timing log."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.analysis.joined.linked import Linked

@@ -1,7 +1,5 @@
 """Steps that the program or its framework marks itself: profiler steps, a server's iterations, calls of the model."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

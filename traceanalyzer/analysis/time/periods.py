@@ -1,7 +1,5 @@
 """Repetition of a device's work: found by the sequence of its ops alone, so that it may be layers as well as steps."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How regular steps are, from their times alone: drift, outliers, two kinds; and how long single ones last at most."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.ordering import robust_sigma

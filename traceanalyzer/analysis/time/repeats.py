@@ -1,7 +1,5 @@
 """Repetition within a step (or a recording without steps): layers, micro-batches, tokens. Told, never called a step."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups

@@ -4,8 +4,6 @@ A sample is the mean over the sampling period that ends at its time. It is a ker
 of that period and nothing else did; kernels shorter than the period have none: they are unsampled.
 """
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What in a recording tells its steps apart, and how much of the recording's work a kind of range holds."""
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

@@ -7,8 +7,6 @@ of a run are contiguous either way. (Dividing the recorded window by the number 
 1.8x: warm-up work drains inside the window.)
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -122,7 +120,7 @@ class Steps:
         """How many steady-state steps there are; at least 1."""
         return len(self) - self.warmup
 
-    def only(self, index: int) -> Steps:
+    def only(self, index: int) -> "Steps":
         """The step with this index alone, counted as steady; EmptyRecordingError if there is none."""
         if not 0 <= index < len(self):
             raise EmptyRecordingError(f"there is no step {index}; the recording has steps 0 to {len(self) - 1}")

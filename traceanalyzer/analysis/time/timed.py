@@ -1,7 +1,5 @@
 """A joined trace in time: its steps, what the devices did, what the host was doing."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import TYPE_CHECKING
 

@@ -4,8 +4,6 @@ What ran at its beginning was then launched before it, and what was launched las
 which some work is missing has another time, and does not count.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.analysis.joined.launched import host_was_lost, last_launch, launched_before, lost_launches

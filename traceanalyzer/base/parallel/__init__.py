@@ -4,8 +4,6 @@ Only commands compute in parallel (`--jobs`): a program that uses this library g
 it did not ask for.
 """
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from collections import deque

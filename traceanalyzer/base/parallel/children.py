@@ -5,8 +5,6 @@ A child prints nothing, and is interrupted where this process ends, however that
 takes no lock that another thread may have held. What a child does not deliver, its parent computes itself.
 """
 
-from __future__ import annotations
-
 import gc
 import io
 import mmap
@@ -120,7 +118,7 @@ def _without_this_folder() -> Iterator[None]:
             os.environ[_SAFE_PATH] = before
 
 
-def _run(work: Callable[[], Iterable[object]], output: Handle, way: Reading, in_force: Limits) -> NoReturn:
+def _run(work: Callable[[], Iterable[object]], output: "Handle", way: Reading, in_force: Limits) -> NoReturn:
     """In the other process. Whatever happens it ends here: all else is the business of the one that it is a copy of."""
     status = 1
     with suppress(BaseException):

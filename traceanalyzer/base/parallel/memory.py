@@ -1,7 +1,5 @@
 """How much memory there is: of the machine, and of the containers that this runs in."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress

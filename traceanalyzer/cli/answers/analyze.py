@@ -1,7 +1,5 @@
 """`traceanalyzer analyze`: the main job."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -145,7 +143,7 @@ def _check_together(output: Output, max_chars: int | None, store: Path | None, t
         check_storable(store)
 
 
-def _with_logs(run: Run, recordings: list[str], *, leave_out: bool) -> tuple[Run, Sequence[CompileLog]]:
+def _with_logs(run: "Run", recordings: list[str], *, leave_out: bool) -> "tuple[Run, Sequence[CompileLog]]":
     """The run with the logs of torch.compile that were given, else of the capture; and those logs. Most have none: what
     reads them is not even loaded then."""
     given = next((trace.compile_logs for trace in run.traces), ())
@@ -165,7 +163,7 @@ def _has_logs(recording: str) -> bool:
     return (Path(recording).parent / COMPILED).is_dir()
 
 
-def _store(file: Path, report: Report, tags: dict[str, str], recordings: list[str], part: str) -> None:
+def _store(file: Path, report: "Report", tags: dict[str, str], recordings: list[str], part: str) -> None:
     from traceanalyzer.history.fingerprint import fingerprint
     from traceanalyzer.history.store import store_report
 

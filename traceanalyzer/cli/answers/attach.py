@@ -1,7 +1,5 @@
 """`traceanalyzer attach`."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Sequence
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
     from traceanalyzer.report.printed import Result
 
 
-def _issue(_: click.Context, __: click.Parameter, text: str) -> Issue:
+def _issue(_: click.Context, __: click.Parameter, text: str) -> "Issue":
     from traceanalyzer.cli.io.github import parse_issue
 
     try:
@@ -66,7 +64,7 @@ def _address(_: click.Context, __: click.Parameter, text: str | None) -> str | N
 @limit_option
 def attach(
     report: str,
-    issue: Issue,
+    issue: "Issue",
     base: str | None,
     name: str,
     publish: bool,
@@ -125,7 +123,7 @@ def attach(
     )
 
 
-def _alone(report: Report, max_chars: int | None) -> tuple[str, Result]:
+def _alone(report: "Report", max_chars: int | None) -> "tuple[str, Result]":
     """The comment on a report, and what its picture shows."""
     from traceanalyzer.report.markdown.issue import BRIEF, render_markdown
     from traceanalyzer.report.page import ReportPage
@@ -133,7 +131,9 @@ def _alone(report: Report, max_chars: int | None) -> tuple[str, Result]:
     return render_markdown(report, max_chars or BRIEF, advice_first=True), ReportPage(report)
 
 
-def _compared(before: Report, report: Report, names: tuple[str, str], max_chars: int | None) -> tuple[str, Result]:
+def _compared(
+    before: "Report", report: "Report", names: tuple[str, str], max_chars: int | None
+) -> "tuple[str, Result]":
     """The same, beginning with what changed."""
     from traceanalyzer.comparison.compare import compare_reports
     from traceanalyzer.comparison.document import ComparisonPage, with_comparison

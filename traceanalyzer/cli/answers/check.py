@@ -1,7 +1,5 @@
 """`traceanalyzer check`."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 import click
@@ -83,7 +81,7 @@ def check(
     click.get_current_context().exit(0 if result.passed else BREACHED)
 
 
-def _policy(file: str | None, given: Policy) -> Policy:
+def _policy(file: str | None, given: "Policy") -> "Policy":
     """What the file and the options say together; options win."""
     from pathlib import Path
 
@@ -102,7 +100,7 @@ def _policy(file: str | None, given: Policy) -> Policy:
     )
 
 
-def _limits(bound: Bound, texts: tuple[str, ...]) -> list[Limit]:
+def _limits(bound: "Bound", texts: tuple[str, ...]) -> "list[Limit]":
     from traceanalyzer.comparison.limits import Limit
 
     found = []
@@ -114,7 +112,7 @@ def _limits(bound: Bound, texts: tuple[str, ...]) -> list[Limit]:
     return found
 
 
-def _checked(name: str, policy: Policy, scope: Scope) -> Checked:
+def _checked(name: str, policy: "Policy", scope: Scope) -> "Checked":
     from traceanalyzer.cli.io.reports import report_named
     from traceanalyzer.comparison.compare import compare_reports
     from traceanalyzer.comparison.limits import check_limits

@@ -1,7 +1,5 @@
 """`traceanalyzer compare`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -102,7 +100,7 @@ def compare(
     emit(ComparisonPage(compare_reports(before, after, shown), steps, full), output)
 
 
-def _several(names: list[str], scope: Scope, hidden: Sequence[re.Pattern[str]] | None) -> Several:
+def _several(names: list[str], scope: Scope, hidden: Sequence[re.Pattern[str]] | None) -> "Several":
     """Each run but the first compared with it."""
     from traceanalyzer.cli.io.reports import report_named
     from traceanalyzer.comparison.compare import compare_reports

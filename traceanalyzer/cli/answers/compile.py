@@ -1,7 +1,5 @@
 """`traceanalyzer compile`: what torch.compile cost, where it broke, what it left."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,7 +76,7 @@ def compile(  # noqa: A001 (the command's name)
     emit(compile_document(report, full or output.file is not None), output)
 
 
-def _read(log: Path, trace: str | None) -> tuple[list[CompileLog], Run | None]:
+def _read(log: Path, trace: str | None) -> "tuple[list[CompileLog], Run | None]":
     """The logs, and the run with the trace; a recording in the place of the log is a trace without one."""
     from traceanalyzer.cli.io.read import read
     from traceanalyzer.ingest.detect import is_recording

@@ -1,7 +1,5 @@
 """`traceanalyzer export`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

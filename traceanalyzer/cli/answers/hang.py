@@ -1,7 +1,5 @@
 """`traceanalyzer hang`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

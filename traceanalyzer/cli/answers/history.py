@@ -1,7 +1,5 @@
 """`traceanalyzer history`."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -89,7 +87,7 @@ def history(database: Path, name: str | None, names: bool, output: Output, **fil
     emit(made, output)
 
 
-def _rows(name: str, rows: list[Any], row_type: type[Any], output: Output) -> Rows:
+def _rows(name: str, rows: list[Any], row_type: type[Any], output: Output) -> "Rows":
     from dataclasses import replace
 
     from traceanalyzer.history.page import NO_RUN

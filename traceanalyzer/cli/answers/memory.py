@@ -1,7 +1,5 @@
 """`traceanalyzer memory`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -67,7 +65,7 @@ def memory(
     emit(memory_document(report, full or output.file is not None), output)
 
 
-def _report(snapshot: Path, trace: str | None, other: Path | None, ranks: int) -> MemoryReport:
+def _report(snapshot: Path, trace: str | None, other: Path | None, ranks: int) -> "MemoryReport":
     from traceanalyzer.report.memory.build import memory_report
     from traceanalyzer.report.memory.model import UNTRACED
 
@@ -76,14 +74,14 @@ def _report(snapshot: Path, trace: str | None, other: Path | None, ranks: int) -
     return memory_report(first, UNTRACED if trace is None else _traced(trace, first), second, ranks)
 
 
-def _traced(trace: str, snapshot: Snapshot) -> Traced:
+def _traced(trace: str, snapshot: "Snapshot") -> "Traced":
     from traceanalyzer.cli.io.read import read
     from traceanalyzer.report.memory.traced import traced
 
     return traced(read([trace]), snapshot)
 
 
-def _read(path: Path) -> Snapshot:
+def _read(path: Path) -> "Snapshot":
     from traceanalyzer.cli.io.progress import progress
     from traceanalyzer.ingest.memory.snapshot import read_snapshot
 

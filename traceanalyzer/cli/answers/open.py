@@ -1,7 +1,5 @@
 """`traceanalyzer open`."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`traceanalyzer overlay`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -57,13 +55,13 @@ def overlay(
     _write(merged_pieces(made) if merge else _alone(made), file)
 
 
-def _alone(made: Overlay) -> Iterator[bytes]:
+def _alone(made: "Overlay") -> Iterator[bytes]:
     from traceanalyzer.export.perfetto.overlay_json import overlay_pieces
 
     return overlay_pieces(made)
 
 
-def merged_pieces(made: Overlay) -> Iterator[bytes]:
+def merged_pieces(made: "Overlay") -> Iterator[bytes]:
     """The recording with its overlay, a piece at a time. Raises TraceAnalyzerError where it cannot be merged."""
     from traceanalyzer.base.errors import TraceAnalyzerError
     from traceanalyzer.export.perfetto.overlay_json import merged

@@ -1,7 +1,5 @@
 """The table commands: one for each entry of `report/table_entries.py` that has a command."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`traceanalyzer whatif`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -78,7 +76,7 @@ def whatif(
     emit(ScenariosPage(result, full or output.file is not None), output)
 
 
-def _warn_of_unmatched(wanted: list[tuple[str, float]], result: WhatIf, run: Run) -> None:
+def _warn_of_unmatched(wanted: list[tuple[str, float]], result: "WhatIf", run: "Run") -> None:
     """Say on standard error which patterns match no device work, with names that are like them."""
     from traceanalyzer.cli.io.output import warn
 
@@ -89,7 +87,7 @@ def _warn_of_unmatched(wanted: list[tuple[str, float]], result: WhatIf, run: Run
             warn(f"--speedup {pattern}: no device work has this name{hint}")
 
 
-def names_like(pattern: str, run: Run) -> str:
+def names_like(pattern: str, run: "Run") -> str:
     """A hint at operators and kernels of a run whose names are near a pattern; those with the most time if none is."""
     from difflib import get_close_matches
 

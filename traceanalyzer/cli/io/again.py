@@ -1,7 +1,5 @@
 """The same command on the same files: what it printed is kept, and printed again before anything else is loaded."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What is written and where: the formats of commands, and the file that is asked for."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from glob import glob
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Comments on GitHub issues and pull requests, by the `gh` that the user has installed and logged in."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

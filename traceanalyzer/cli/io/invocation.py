@@ -1,7 +1,5 @@
 """What the running command was given."""
 
-from __future__ import annotations
-
 import click
 
 QUIET = "traceanalyzer.quiet"

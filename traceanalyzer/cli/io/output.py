@@ -1,7 +1,5 @@
 """Writing: results to standard output or a file, everything else to standard error."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys
@@ -41,14 +39,14 @@ def checked(format_: str | None, file: Path | None, formats: Sequence[str], inpu
     return output
 
 
-def emit(document: Result, output: Output) -> None:
+def emit(document: "Result", output: Output) -> None:
     """Write a document in the format asked for. Raises TraceAnalyzerError if that fails."""
     with emitted(document, output):
         pass
 
 
 @contextmanager
-def emitted(document: Result, output: Output) -> Iterator[None]:
+def emitted(document: "Result", output: Output) -> Iterator[None]:
     """As `emit`, but a file takes its place only after the block (see `written`)."""
     if output.format == "terminal":
         text = document.terminal(terminal_width(), with_colour(output.file))
@@ -128,7 +126,7 @@ def with_colour(file: Path | None) -> bool:
     return is_terminal(sys.stdout) and os.environ.get("TERM") != "dumb"
 
 
-def warn_of_failures(run: Run) -> None:
+def warn_of_failures(run: "Run") -> None:
     """Say which inputs of a run could not be read; the others go on."""
     if is_quiet():
         return

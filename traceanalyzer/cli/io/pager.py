@@ -1,7 +1,5 @@
 """A pager for what does not fit on a person's screen, as git and gh have one."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

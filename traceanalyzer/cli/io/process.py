@@ -2,8 +2,6 @@
 algebra: products here are small, and each thread waits for work at a tenth of a second of a core.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from contextlib import suppress

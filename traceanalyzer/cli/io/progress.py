@@ -1,7 +1,5 @@
 """A progress bar for what takes long, on standard error and only for people."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import time

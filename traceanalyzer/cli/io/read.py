@@ -1,7 +1,5 @@
 """Reading recordings with a progress bar, once it is known that the result can be written."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -14,7 +12,7 @@ if TYPE_CHECKING:
     from traceanalyzer.trace import Run
 
 
-def read(paths: Sequence[str], pattern: str | None = None) -> Run:
+def read(paths: Sequence[str], pattern: str | None = None) -> "Run":
     """The run in the given files and folders; `pattern` describes lines of timing logs. Raises TraceAnalyzerError."""
     from traceanalyzer.ingest import load
 
@@ -23,7 +21,7 @@ def read(paths: Sequence[str], pattern: str | None = None) -> Run:
         return named_as_given(load(files, progress=report_progress, pattern=pattern), files, paths)
 
 
-def opened(paths: Sequence[str], pattern: str | None = None, *, timeless: bool = False) -> Run:
+def opened(paths: Sequence[str], pattern: str | None = None, *, timeless: bool = False) -> "Run":
     """The same, with a warning for each of the files that could not be read. Raises TraceAnalyzerError; also where
     nothing given tells times, unless it may be `timeless`."""
     from traceanalyzer.base.errors import TraceAnalyzerError

@@ -1,7 +1,5 @@
 """Reports by what a user names: recordings are read with a progress bar, saved reports and stored runs as they are."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -16,18 +14,20 @@ if TYPE_CHECKING:
     from traceanalyzer.trace import Run
 
 
-def report_named(reference: str, selection: Selection | None = None, knowledge: Knowledge | None = None) -> Report:
+def report_named(
+    reference: str, selection: "Selection | None" = None, knowledge: "Knowledge | None" = None
+) -> "Report":
     """The report of what `reference` names. Raises TraceAnalyzerError."""
     return named(reference, selection, knowledge).report
 
 
-def named(reference: str, selection: Selection | None = None, knowledge: Knowledge | None = None) -> Named:
+def named(reference: str, selection: "Selection | None" = None, knowledge: "Knowledge | None" = None) -> "Named":
     """The report with what it was made from, where that was a recording. Raises TraceAnalyzerError."""
     from traceanalyzer.comparison import reference as references
 
     with ExitStack() as analysis:
 
-        def then_analyzing(paths: Sequence[str]) -> Run:
+        def then_analyzing(paths: Sequence[str]) -> "Run":
             run = opened(paths, timeless=True)
             analysis.enter_context(working(f"Analyzing {reference}"))
             return run

@@ -1,7 +1,5 @@
 """Both sides of a comparison at once: A is read and analyzed by another process while this one does B."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,11 +25,11 @@ CAPTURE = "environment.json"
 class Side(NamedTuple):
     """The report, and a step of it event by event where a page shows that; what else was measured is let go."""
 
-    report: Report
-    step: Timeline | None
+    report: "Report"
+    step: "Timeline | None"
 
 
-def sides_of(a: str, b: str, selection: Selection, knowledge: Knowledge, *, drawn: bool) -> tuple[Side, Side]:
+def sides_of(a: str, b: str, selection: "Selection", knowledge: "Knowledge", *, drawn: bool) -> tuple[Side, Side]:
     """What the two references name. `drawn`: with a step. Raises TraceAnalyzerError, that of A first."""
     asked = [(reference, selection, knowledge, drawn) for reference in (a, b)]
     if not _worth_a_process(a, b) or (not drawn and all(_is_answered(*one[:3]) for one in asked)):
@@ -58,7 +56,7 @@ def runs_in(reference: str) -> list[str]:
     return [str(path) for path in captures] if len(captures) > 1 else [reference]
 
 
-def _side(reference: str, selection: Selection, knowledge: Knowledge, drawn: bool) -> Side:
+def _side(reference: str, selection: "Selection", knowledge: "Knowledge", drawn: bool) -> Side:
     from traceanalyzer.cli.io.reports import named
     from traceanalyzer.report.timeline.step_timeline import step_timeline
 
@@ -66,7 +64,7 @@ def _side(reference: str, selection: Selection, knowledge: Knowledge, drawn: boo
     return Side(found.report, step_timeline(found.asked.measured.critical) if drawn and found.asked else None)
 
 
-def _is_answered(reference: str, selection: Selection, knowledge: Knowledge) -> bool:
+def _is_answered(reference: str, selection: "Selection", knowledge: "Knowledge") -> bool:
     """Whether the report was worked out before: another process takes longer to start than this one to read it."""
     from traceanalyzer.diagnosis.selection import Asked
     from traceanalyzer.ingest import load

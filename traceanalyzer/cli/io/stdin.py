@@ -1,7 +1,5 @@
 """`-` as a recording: standard input, kept in a file while it is read; so is what a shell pipes in by `<(...)`."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys
@@ -66,7 +64,7 @@ def _spooled(path: str, target: Path) -> str:
     return str(target)
 
 
-def named_as_given(run: Run, files: Sequence[str], paths: Sequence[str]) -> Run:
+def named_as_given(run: "Run", files: Sequence[str], paths: Sequence[str]) -> "Run":
     """The run with `-` where it was read from standard input."""
     given = {file: path for file, path in zip(files, paths, strict=True) if file != path}
     if not given:

@@ -1,7 +1,5 @@
 """`traceanalyzer cache`."""
 
-from __future__ import annotations
-
 import click
 
 MB = 1_000_000

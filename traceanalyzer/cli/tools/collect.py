@@ -1,7 +1,5 @@
 """`traceanalyzer collect`: record a command on the GPU host, without a change to its script."""
 
-from __future__ import annotations
-
 import functools
 import time
 from collections.abc import Callable
@@ -220,7 +218,7 @@ def _record(
     words: tuple[str, ...],
     output: str | None,
     options: dict[str, Any],
-    chosen: NsysOptions | NcuOptions | None = None,
+    chosen: "NsysOptions | NcuOptions | None" = None,
 ) -> None:
     from traceanalyzer.collect import outcome, run
     from traceanalyzer.collect.host import environment
@@ -241,7 +239,7 @@ def _record(
     run.exit_as(returned)
 
 
-def _run(command: list[str], plan: Plan, chosen: NsysOptions | NcuOptions | None) -> tuple[int, str | None]:
+def _run(command: list[str], plan: "Plan", chosen: "NsysOptions | NcuOptions | None") -> tuple[int, str | None]:
     """The command's exit status, and what went wrong with the recording."""
     from traceanalyzer.collect import run
     from traceanalyzer.collect.profilers import ncu, nsys, rocprofv3

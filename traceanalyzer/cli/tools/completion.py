@@ -1,7 +1,5 @@
 """`traceanalyzer completion`."""
 
-from __future__ import annotations
-
 import click
 from click.shell_completion import BashComplete, FishComplete, ZshComplete
 

@@ -1,7 +1,5 @@
 """`traceanalyzer doctor`."""
 
-from __future__ import annotations
-
 import importlib.util
 import subprocess
 import sys
@@ -47,7 +45,7 @@ def doctor(self_test: bool) -> None:
         click.echo(f"{'ok':4}self-test: {_self_test(Path(folder) / 'capture')}")
 
 
-def _say(check: Check) -> None:
+def _say(check: "Check") -> None:
     click.echo(f"{'ok' if check.ok else '--':4}{check.name}: {check.said}")
 
 

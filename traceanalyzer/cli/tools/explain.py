@@ -1,7 +1,5 @@
 """`traceanalyzer explain`."""
 
-from __future__ import annotations
-
 import click
 
 

@@ -1,7 +1,5 @@
 """`traceanalyzer mcp`."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`traceanalyzer schema`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is installed here and what can be recorded with it."""
 
-from __future__ import annotations
-
 import importlib.util
 import platform
 import re
@@ -30,7 +28,7 @@ class Check:
     """What was found, or what is missing and how to get it."""
 
 
-def checks() -> Iterator[Check]:
+def checks() -> "Iterator[Check]":
     """Each thing that recording needs, in the order in which it is needed."""
     yield Check("python", True, platform.python_version())
     for check in CHECKS:
@@ -107,4 +105,4 @@ def _gpu(gpu: dict[str, object]) -> str:
     return f"{gpu['name']}, {size}, driver {gpu['driver']}{slowed}"
 
 
-CHECKS: tuple[Callable[[], Check], ...] = (_torch, _cuda, _device_activities, _nvml, _nsys, _ncu, _rocprofv3)
+CHECKS: "tuple[Callable[[], Check], ...]" = (_torch, _cuda, _device_activities, _nvml, _nsys, _ncu, _rocprofv3)

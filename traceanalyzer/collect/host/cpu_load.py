@@ -1,7 +1,5 @@
 """How busy the host's CPUs are, and with the command that is recorded: from Linux's `/proc`; elsewhere nothing."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

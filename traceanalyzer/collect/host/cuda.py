@@ -1,7 +1,5 @@
 """The little of CUDA that recorders need, safe to call in a process that has no GPU or has not touched it yet."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from typing import Any

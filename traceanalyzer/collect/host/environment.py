@@ -4,8 +4,6 @@ Of the environment variables only those of `ALLOWED_VARIABLES` are kept, and of 
 the rest may hold secrets.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import platform
@@ -30,7 +28,7 @@ FILE = "environment.json"
 PACKAGES = ("torch", "jax", "triton", "transformers", "lightning", "deepspeed", "vllm", "flash-attn", "numpy")
 
 
-def describe(plan: Plan) -> dict[str, Any]:
+def describe(plan: "Plan") -> dict[str, Any]:
     """Everything that can be told in this process; what PyTorch knows only where the script has imported it."""
     objects = gc.get_objects() if "torch" in sys.modules else []  # looked through once: programs have millions
     return {
@@ -50,14 +48,14 @@ def describe(plan: Plan) -> dict[str, Any]:
     }
 
 
-def write(plan: Plan) -> None:
+def write(plan: "Plan") -> None:
     """Write `environment.json`, once a capture: the process of rank 0 does."""
     path = plan.path / FILE
     if current_rank() == 0 and not path.exists():
         write_json(path, describe(plan))
 
 
-def git_revision(folder: Path) -> str | None:
+def git_revision(folder: "Path") -> str | None:
     """The commit that is checked out, with `-dirty` where tracked files differ; None outside a repository."""
     command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:

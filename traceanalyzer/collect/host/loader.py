@@ -1,7 +1,5 @@
 """How many samples the program's DataLoader gives, as far as that can be seen without touching the program."""
 
-from __future__ import annotations
-
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +10,7 @@ MOST_PARTS = 8
 """Of a batch that are looked at for a tensor."""
 
 
-def describe(objects: Iterable[Any]) -> dict[str, Any] | None:
+def describe(objects: "Iterable[Any]") -> dict[str, Any] | None:
     """Among all objects of the process: the batch size of the loader that is being iterated; None without PyTorch, and
     where several differ or none is in sight."""
     dataloader = sys.modules.get("torch.utils.data.dataloader")

@@ -1,7 +1,5 @@
 """What NVML says of the GPUs: once for `environment.json`, and sampled in a thread. Without NVML, nothing."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -38,7 +36,7 @@ def reasons(mask: int) -> list[str]:
 
 
 @contextlib.contextmanager
-def _library() -> Iterator[Any]:
+def _library() -> "Iterator[Any]":
     """pynvml, initialised; None where it or the driver is missing."""
     try:
         import pynvml
@@ -92,7 +90,7 @@ def _describe(library: Any, index: int, driver: str | None) -> dict[str, Any]:
 class Sampler:
     """Writes a JSON line a GPU, and one of the CPUs, every `interval` seconds, from a daemon thread, until closed."""
 
-    def __init__(self, path: Path, interval: float) -> None:
+    def __init__(self, path: "Path", interval: float) -> None:
         self._path = path
         self._interval = interval
         self._stopped = threading.Event()

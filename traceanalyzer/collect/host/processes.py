@@ -1,7 +1,5 @@
 """What each process of a recorded command came to: small files by which `traceanalyzer collect` knows what happened."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -32,19 +30,19 @@ class Progress:
     """What the user should know of the recording, a clause each."""
 
 
-def report(folder: Path, phase: str, steps: int, notes: Sequence[str] = ()) -> None:
+def report(folder: "Path", phase: str, steps: int, notes: "Sequence[str]" = ()) -> None:
     """Say how far this process is."""
     (folder / FOLDER).mkdir(exist_ok=True)
     value = {"pid": os.getpid(), "rank": current_rank(), "phase": phase, "steps": steps, "notes": list(notes)}
     write_json(folder / FOLDER / f"{os.getpid()}.json", value)
 
 
-def read(folder: Path) -> list[Progress]:
+def read(folder: "Path") -> list[Progress]:
     """What the processes said so far, by rank."""
     files = (folder / FOLDER).glob("[0-9]*.json")
     return sorted((Progress(**json.loads(file.read_text())) for file in files), key=lambda p: (p.rank, p.pid))
 
 
-def forget(folder: Path) -> None:
+def forget(folder: "Path") -> None:
     """Remove the files."""
     shutil.rmtree(folder / FOLDER, ignore_errors=True)

@@ -4,8 +4,6 @@ They are looked up among the objects that Python's garbage collector knows, once
 stays behind, and nothing of the program is called.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +15,7 @@ WRAPPERS = frozenset(("OptimizedModule", "DistributedDataParallel", "DataParalle
 MOST_LOADERS = 4
 
 
-def describe(objects: Iterable[Any]) -> dict[str, Any] | None:
+def describe(objects: "Iterable[Any]") -> dict[str, Any] | None:
     """Among all objects of the process: the largest model, its optimizer's settings and the loaders; None without
     PyTorch, or where that fails."""
     if "torch" not in sys.modules:
@@ -28,7 +26,7 @@ def describe(objects: Iterable[Any]) -> dict[str, Any] | None:
         return None
 
 
-def _describe(objects: Iterable[Any]) -> dict[str, Any]:
+def _describe(objects: "Iterable[Any]") -> dict[str, Any]:
     import torch
     from torch.utils.data import DataLoader
 

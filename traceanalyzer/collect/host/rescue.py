@@ -6,8 +6,6 @@ never gets there, and without us SIGTERM would have killed it at once; so a thre
 (`signal.set_wakeup_fd`) ends the process by the same signal if the handler has not done so in time.
 """
 
-from __future__ import annotations
-
 import atexit
 import ctypes
 import faulthandler
@@ -33,14 +31,14 @@ COMPRESSION = 1
 UNFINISHED = b'"unfinished step"'
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: "Path", value: Any) -> None:
     """Write a JSON file at once."""
     partial = path.with_name(f".{path.name}.partial")
     partial.write_text(json.dumps(value, indent=1) + "\n")
     partial.replace(path)
 
 
-def write_trace(profiler: Any, path: Path, unfinished_step: str | None = None) -> None:
+def write_trace(profiler: Any, path: "Path", unfinished_step: str | None = None) -> None:
     """Export a stopped torch.profiler as a gzipped chrome trace.
 
     The range of a step that was cut short is renamed, so that it does not pass for a step.
@@ -73,7 +71,7 @@ EXIT_SECONDS = 120.0
 class Rescue:
     """While armed, `finish` runs on exit and on SIGTERM, then the process ends as it would have."""
 
-    def __init__(self, finish: Callable[[], None]) -> None:
+    def __init__(self, finish: "Callable[[], None]") -> None:
         self._finish = finish
         self._handling = False
         self._previous_fd = -1

@@ -5,8 +5,6 @@ program without either is recorded for `SECONDS` once nothing has been compiled 
 by the thread that runs the steps: switched by another while the GPU works, it ends the program (JAX 0.11, CUDA 13).
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import shutil
@@ -34,7 +32,7 @@ UNIT = "jax.profiler.StepTraceAnnotation"
 class JaxProfiler:
     """Switches JAX's profiler on and off; marks the steps where the program does not."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: "Plan") -> None:
         self._plan = plan
         self._marks = plan.step_on is not None
         self._step: Any = None
@@ -93,7 +91,7 @@ class JaxSteps:
     unit = UNIT
     """What ends a step."""
 
-    def __init__(self, on_step: Callable[[], None], begin: Callable[[], None], end: Callable[[], None]) -> None:
+    def __init__(self, on_step: "Callable[[], None]", begin: "Callable[[], None]", end: "Callable[[], None]") -> None:
         self._on_step, self._begin, self._end = on_step, begin, end
         self._stepped = threading.Event()
         self._compiled_at: float | None = None
@@ -151,7 +149,7 @@ class JaxSteps:
                     self._from_main(self._end)
                 return
 
-    def _from_main(self, call: Callable[[], None]) -> None:
+    def _from_main(self, call: "Callable[[], None]") -> None:
         """Have the main thread call it between two of its own instructions."""
 
         def pending(_: Any) -> int:

@@ -6,8 +6,6 @@ functions that this module wraps: `WATCH.on` is true while one of the script's r
 lets ours end.
 """
 
-from __future__ import annotations
-
 import functools
 import sys
 import threading
@@ -49,7 +47,7 @@ class Watch:
             for name in END:
                 _wrap(module, name, self._after_end)
 
-    def begin_ours(self, begin: Callable[[], None], give_way: Callable[[], None]) -> None:
+    def begin_ours(self, begin: "Callable[[], None]", give_way: "Callable[[], None]") -> None:
         """Begin our profiler, unless one of the script's is on or about to be: then ScriptProfilesError."""
         with self._lock:
             if self.on:
@@ -63,7 +61,7 @@ class Watch:
         self._lock = threading.Lock()
 
     @contextmanager
-    def ours(self) -> Iterator[None]:
+    def ours(self) -> "Iterator[None]":
         """Whatever begins and ends inside, in this thread, is our own profiler."""
         before = getattr(self._local, "ours", False)
         self._local.ours = True
@@ -82,7 +80,7 @@ class Watch:
         """Whether this thread is at work on our own profiler."""
         return getattr(self._local, "ours", False)
 
-    def _before_begin(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _before_begin(self, original: "Callable[..., Any]", *args: Any, **kwargs: Any) -> Any:
         if not self.inside_ours():
             with self._lock:
                 self.on = self.seen = True
@@ -93,7 +91,7 @@ class Watch:
                     give_way()
         return original(*args, **kwargs)
 
-    def _after_end(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _after_end(self, original: "Callable[..., Any]", *args: Any, **kwargs: Any) -> Any:
         try:
             return original(*args, **kwargs)
         finally:
@@ -104,7 +102,7 @@ class Watch:
 WATCH = Watch()
 
 
-def _wrap(module: Any, name: str, around: Callable[..., Any]) -> None:
+def _wrap(module: Any, name: str, around: "Callable[..., Any]") -> None:
     """Replace a function of a module, once, by `around` with the function as its first argument."""
     original = getattr(module, name, None)
     if original is not None and not hasattr(original, MARK):

@@ -1,8 +1,6 @@
 """Switches a profiler on and off around the chosen steps, and marks each: NVIDIA's from inside (`collect nsys`, `ncu`),
 AMD's (`collect rocprofv3`) and JAX's (`collect jax`)."""
 
-from __future__ import annotations
-
 import atexit
 from typing import TYPE_CHECKING, Protocol
 
@@ -70,11 +68,11 @@ class ProfilerRange:
 
     def __init__(
         self,
-        plan: Plan,
-        on_phase: Callable[[str], None] = lambda phase: None,
-        unit: Callable[[], str] = lambda: "call of step()",
+        plan: "Plan",
+        on_phase: "Callable[[str], None]" = lambda phase: None,
+        unit: "Callable[[], str]" = lambda: "call of step()",
         switch: Switch | None = None,
-        drain: Callable[[], None] | None = None,
+        drain: "Callable[[], None] | None" = None,
     ) -> None:
         self._plan = plan
         self._switch = switch or CudaProfiler()

@@ -5,8 +5,6 @@ every program. What it writes holds the whole environment: it goes to a folder o
 databases alone stay.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sqlite3

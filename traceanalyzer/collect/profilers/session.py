@@ -1,7 +1,5 @@
 """One run of torch.profiler in this process: how ours begin and end beside whatever the script does."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -35,7 +33,7 @@ TEARDOWN_SINCE = (12, 6)
 class _AtThreadEnd:
     """Calls back in the thread that holds it when that thread ends."""
 
-    def __init__(self, call: Callable[[], None]) -> None:
+    def __init__(self, call: "Callable[[], None]") -> None:
         self._call = call
 
     def drop(self) -> None:
@@ -56,7 +54,7 @@ class Session:
     `give_way` ends it for one of the script's, `at_thread_end` where its thread ends.
     """
 
-    def __init__(self, profiler: Any, give_way: Callable[[], None], at_thread_end: Callable[[], None]) -> None:
+    def __init__(self, profiler: Any, give_way: "Callable[[], None]", at_thread_end: "Callable[[], None]") -> None:
         self._profiler = profiler
         self._thread = threading.current_thread()
         self._ident = threading.get_ident()
@@ -145,7 +143,7 @@ class Session:
 
 
 @contextmanager
-def _torn_down(wanted: bool) -> Iterator[None]:
+def _torn_down(wanted: bool) -> "Iterator[None]":
     """Inside, the end of a profile switches CUPTI off, where that is safe and the script has not decided on it.
 
     The variable is only set for the end: a profile that begins while it is set may lose its kernels, and one that

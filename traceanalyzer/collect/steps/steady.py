@@ -1,7 +1,5 @@
 """Whether a series of step times has settled, and how well its median is known. Without numpy: runs in the script."""
 
-from __future__ import annotations
-
 import math
 from typing import TYPE_CHECKING
 
@@ -23,12 +21,12 @@ OUTSIDE = 0.10
 """Share of medians that may lie outside of their interval."""
 
 
-def median(values: Sequence[float]) -> float:
+def median(values: "Sequence[float]") -> float:
     """The middle of at least one value."""
     return percentile(sorted(values), 0.5)
 
 
-def median_interval(values: Sequence[float]) -> tuple[float, float]:
+def median_interval(values: "Sequence[float]") -> tuple[float, float]:
     """The 90 % interval of the median between order statistics: it assumes nothing about the distribution.
 
     Fewer than 5 values cannot promise that much: their extremes. Source: David and Nagaraja, Order Statistics,
@@ -44,7 +42,7 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
     return ordered[below], ordered[count - 1 - below]
 
 
-def is_steady(values: Sequence[float]) -> bool:
+def is_steady(values: "Sequence[float]") -> bool:
     """Whether both halves agree on the median and the median is known to `TIGHT_SHARE`."""
     if len(values) < 2:
         return False
@@ -55,7 +53,7 @@ def is_steady(values: Sequence[float]) -> bool:
     return high - low <= 2 * TIGHT_SHARE * middle
 
 
-def steady_from(values: Sequence[float], least: int) -> int | None:
+def steady_from(values: "Sequence[float]", least: int) -> int | None:
     """Where the longest steady end of the series begins that has at least `least` values; None without one."""
     for first in range(0, len(values) - least + 1, STRIDE):
         if is_steady(values[first:]):

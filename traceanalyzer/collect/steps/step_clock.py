@@ -3,8 +3,6 @@
 The device is waited for at the beginning and at the end, never between.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from itertools import pairwise

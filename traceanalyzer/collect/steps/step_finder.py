@@ -4,8 +4,6 @@ A training step ends with the optimizer's step. A script without optimizer steps
 outermost module: the one called while no other module runs.
 """
 
-from __future__ import annotations
-
 import time
 import warnings
 import weakref
@@ -49,7 +47,7 @@ class Finder(Protocol):
 class OptimizerSteps:
     """Ends of the steps of one optimizer. Others (a GAN's second, one a parameter) step along with it."""
 
-    def __init__(self, on_step: Callable[[], None]) -> None:
+    def __init__(self, on_step: "Callable[[], None]") -> None:
         self._on_step = on_step
         self._leader: weakref.ref[Any] | None = None
         self._strangers = 0
@@ -96,7 +94,7 @@ class ModuleCalls:
     first module to meet it takes it away, and gets a hook of its own until its call has ended.
     """
 
-    def __init__(self, on_step: Callable[[], None]) -> None:
+    def __init__(self, on_step: "Callable[[], None]") -> None:
         self._on_step = on_step
         self._handle: Any = None
         self._calls: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
@@ -164,7 +162,7 @@ class StepFinder:
     optimizer step shows that they were not.
     """
 
-    def __init__(self, on_step: Callable[[], None], on_training: Callable[[], None]) -> None:
+    def __init__(self, on_step: "Callable[[], None]", on_training: "Callable[[], None]") -> None:
         self._on_step = on_step
         self._on_training = on_training
         self._optimizer = OptimizerSteps(self._optimizer_stepped)

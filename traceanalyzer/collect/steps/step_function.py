@@ -5,8 +5,6 @@ on only its own calls cost anything: its code is replaced by one that calls the 
 the function, wherever it was imported to, is counted.
 """
 
-from __future__ import annotations
-
 import gc
 import re
 import sys
@@ -24,7 +22,7 @@ ORIGINAL, ENDED = "__traceanalyzer_original_{}__", "__traceanalyzer_ended_{}__"
 class FunctionCalls:
     """Ends of the calls of the first function called whose `module.qualified.name` the pattern is found in."""
 
-    def __init__(self, pattern: str, on_step: Callable[[], None]) -> None:
+    def __init__(self, pattern: str, on_step: "Callable[[], None]") -> None:
         self._pattern = re.compile(pattern)
         self._on_step = on_step
         self._seen: dict[int, CodeType] = {}
@@ -53,7 +51,7 @@ class FunctionCalls:
         threading.setprofile(None)
         self._seen.clear()
 
-    def _watch(self, frame: FrameType, event: str, argument: Any) -> None:
+    def _watch(self, frame: "FrameType", event: str, argument: Any) -> None:
         if event != "call" or id(frame.f_code) in self._seen:
             return
         # by id, because a code object's hash covers all of its content; kept, because ids are reused
@@ -78,7 +76,7 @@ def _template(*args: Any, **kwargs: Any) -> Any:
         _ended()  # type: ignore[name-defined] # noqa: F821
 
 
-def _counting(function: FunctionType, ended: Callable[[], None]) -> CodeType:
+def _counting(function: FunctionType, ended: "Callable[[], None]") -> CodeType:
     """Code that calls the function as it was, then `ended`. Both are reached by names of their own in its module."""
     original = FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__

@@ -3,8 +3,6 @@
 Where the batches come from a DataLoader, `"samples": 64` too.
 """
 
-from __future__ import annotations
-
 import atexit
 import json
 from typing import TYPE_CHECKING, TextIO
@@ -29,7 +27,7 @@ class StepLog:
 
     finished = False
 
-    def __init__(self, plan: Plan, on_phase: Callable[[str], None] = lambda phase: None) -> None:
+    def __init__(self, plan: "Plan", on_phase: "Callable[[str], None]" = lambda phase: None) -> None:
         self._plan = plan
         self._on_phase = on_phase
         self._steps = 0

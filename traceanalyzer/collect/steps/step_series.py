@@ -1,7 +1,5 @@
 """Times every step of a long run, at the cost of one CUDA event a step and without ever waiting for the device."""
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from dataclasses import asdict

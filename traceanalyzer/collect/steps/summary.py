@@ -1,7 +1,5 @@
 """Order statistics of a list of times, without numpy: this runs inside the recorded script."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from typing import TYPE_CHECKING
@@ -10,14 +8,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def percentile(ordered: Sequence[float], share: float) -> float:
+def percentile(ordered: "Sequence[float]", share: float) -> float:
     """Linear interpolation between the closest ranks of sorted values (numpy's default)."""
     place = share * (len(ordered) - 1)
     low, high = math.floor(place), math.ceil(place)
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
-def summarize(values: Sequence[float]) -> dict[str, float]:
+def summarize(values: "Sequence[float]") -> dict[str, float]:
     """Count, mean, median, standard deviation, extremes, p95 and p99; empty for no values."""
     if not values:
         return {}

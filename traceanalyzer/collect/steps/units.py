@@ -2,8 +2,6 @@
 host waits for batches: what `DataLoader` iterators give.
 """
 
-from __future__ import annotations
-
 import functools
 import time
 from dataclasses import fields
@@ -73,7 +71,7 @@ class Amounts:
     flops: float | None = None
     """Floating-point operations that the model needs, without recomputation."""
 
-    def __add__(self, other: Amounts) -> Amounts:
+    def __add__(self, other: "Amounts") -> "Amounts":
         """Sums; what is None on both sides stays None."""
         pairs = {f.name: (getattr(self, f.name), getattr(other, f.name)) for f in fields(self)}
         return Amounts(**{name: None if a is b is None else (a or 0) + (b or 0) for name, (a, b) in pairs.items()})

@@ -1,7 +1,5 @@
 """What torch.compile costs at every start: recompilations, caches, autotuning, failures, ranks that differ."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from traceanalyzer.diagnosis.compile.pairs import Pair, count, start_advice

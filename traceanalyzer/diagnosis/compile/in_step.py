@@ -1,7 +1,5 @@
 """What torch.compile leaves in every step: graph breaks, and CUDA graphs that were skipped."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from traceanalyzer.diagnosis.compile.pairs import CompileAdvice, Pair

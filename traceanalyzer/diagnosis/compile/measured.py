@@ -1,8 +1,6 @@
 """What is known of torch.compile in a process: of its trace, the logs of its run, or both; and what the report says of
 it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -32,12 +30,12 @@ up or captured, and not compiled."""
 class CompiledBy(NamedTuple):
     """What was measured, the log of the trace's own process, and the step without the profiler, ms."""
 
-    compiled: Compiled
-    log: CompileLog | None
+    compiled: "Compiled"
+    log: "CompileLog | None"
     step_ms: float | None
 
 
-def compiled_by(m: Measurements, logs: Sequence[CompileLog], stopwatch: Stopwatch = UNTIMED) -> CompiledBy:
+def compiled_by(m: "Measurements", logs: "Sequence[CompileLog]", stopwatch: Stopwatch = UNTIMED) -> CompiledBy:
     """What logs and a trace say together; either may be missing."""
     if m.trace.is_companion:
         log = headline_log(logs)
@@ -54,7 +52,7 @@ def compiled_by(m: Measurements, logs: Sequence[CompileLog], stopwatch: Stopwatc
     return CompiledBy(with_steps(compiled, chosen, m.timed, step_ms, stopwatch), chosen, step_ms)
 
 
-def log_of(logs: Sequence[CompileLog], trace: Trace) -> CompileLog | None:
+def log_of(logs: "Sequence[CompileLog]", trace: "Trace") -> "CompileLog | None":
     """The log of the trace's process: the one that has its graphs, else of its rank, else of the process that compiled
     most."""
     if not logs:
@@ -70,7 +68,7 @@ def log_of(logs: Sequence[CompileLog], trace: Trace) -> CompileLog | None:
     return max(of_rank or logs, key=lambda log: len(log.compilations))
 
 
-def on_compile(m: Measurements) -> tuple[str, list[Finding], list[Recommendation]]:
+def on_compile(m: "Measurements") -> tuple[str, list[Finding], list[Recommendation]]:
     """The answer, findings and remedies for a report on time. Their headroom is part of what other findings have."""
     logs = m.trace.compile_logs
     if not logs and not any(map(REGION.match, m.trace.strings)):
@@ -95,7 +93,7 @@ def on_compile(m: Measurements) -> tuple[str, list[Finding], list[Recommendation
     return diagnosis.headline, [replace(one, headroom_ms=None) for one in diagnosis.findings], advice
 
 
-def _basis(advice: CompileAdvice, now_s: float) -> str:
+def _basis(advice: "CompileAdvice", now_s: float) -> str:
     """How it was estimated, behind what it saves at each start."""
     seconds = (advice.predicted_compile_s, advice.low_s, advice.high_s)
     if None in seconds:

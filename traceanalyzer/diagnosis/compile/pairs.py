@@ -1,7 +1,5 @@
 """What is said of torch.compile: advice, and the diagnosis that has it."""
 
-from __future__ import annotations
-
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.finding import BottleneckClass, Finding
 

@@ -1,7 +1,5 @@
 """Everything that is found about torch.compile, with a headline."""
 
-from __future__ import annotations
-
 from traceanalyzer.diagnosis.compile.at_start import autotune, cache, failures, ranks, recompiled_regions, recompiles
 from traceanalyzer.diagnosis.compile.in_step import breaks, cudagraphs
 from traceanalyzer.diagnosis.compile.pairs import CompileDiagnosis, count

@@ -1,7 +1,5 @@
 """The remedies, one visible list: each is `trigger -> words -> scenario`. `analyze` and `whatif` predict from it."""
 
-from __future__ import annotations
-
 from traceanalyzer.diagnosis.remedies import communication, data, host, kernels, launches, loops, straggler
 
 REMEDIES = (

@@ -1,7 +1,5 @@
 """What is advised for a recording: the remedies that it triggers, each with the step that it should lead to."""
 
-from __future__ import annotations
-
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies import REMEDIES

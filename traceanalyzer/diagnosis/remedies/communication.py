@@ -1,7 +1,5 @@
 """Remedies for communication: fewer and shorter messages, and messages while the GPU computes."""
 
-from __future__ import annotations
-
 from traceanalyzer.analysis.names.collectives import WIDE
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import (

@@ -1,7 +1,5 @@
 """Remedies for input: loading it, copying it to the device, keeping it there."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Remedies for what the host does between launches: waits for the device, allocations, Python, first launches."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

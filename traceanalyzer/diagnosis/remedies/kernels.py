@@ -1,7 +1,5 @@
 """Remedies for kernels: less work, fewer bytes, faster units."""
 
-from __future__ import annotations
-
 from traceanalyzer.analysis.groups.passes import MIN_CHAIN
 from traceanalyzer.base.figures import NS_PER_MS
 from traceanalyzer.diagnosis.measurements import Measurements

@@ -1,7 +1,5 @@
 """Remedies for launches: the same work of the device with fewer of them, the whole step or model together."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.ordering import where_changed

@@ -1,7 +1,5 @@
 """Remedies for loops: many small calls of one kind as one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from traceanalyzer.diagnosis.measurements import Measurements

@@ -1,7 +1,5 @@
 """What kind of program was recorded, as far as advice depends on it."""
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

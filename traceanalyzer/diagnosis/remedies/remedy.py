@@ -1,7 +1,5 @@
 """A remedy: a change of the program, with its own trigger in the recording, its words and its own replay."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from traceanalyzer.base.frozen import dataclass

@@ -1,7 +1,5 @@
 """The rank that others wait for."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

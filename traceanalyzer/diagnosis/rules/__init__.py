@@ -3,8 +3,6 @@
 `free` are the device ops that no rule before it has claimed (`Draft.rows`); rules on other things leave it alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from traceanalyzer.diagnosis.draft import Draft

@@ -1,7 +1,5 @@
 """Findings on communication, and on the rank that others wait for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from traceanalyzer.diagnosis.draft import Draft, Part, Proposal, share

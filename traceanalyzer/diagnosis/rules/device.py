@@ -1,7 +1,5 @@
 """Findings on passes over memory that could be fewer, and on what the device is busy with."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from traceanalyzer.analysis.groups import bounds, passes

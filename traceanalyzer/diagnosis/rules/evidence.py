@@ -1,7 +1,5 @@
 """Findings on the measurement itself: what spoils it, what it cost, what it cannot tell. Nothing to win in them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from traceanalyzer.analysis.groups.api_time import ApiTime, api_times

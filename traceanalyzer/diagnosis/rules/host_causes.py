@@ -1,8 +1,6 @@
 """Findings on host work with a remedy of its own: first use, allocation, graphs, compilation, page migration, changing
 shapes; and on kernels that the recording has lost."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

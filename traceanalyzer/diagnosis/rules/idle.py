@@ -1,7 +1,5 @@
 """Findings on idle time: launching, input, host work, the profiler, and what the recording does not tell."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from traceanalyzer.analysis.causes.details import IdleDetail

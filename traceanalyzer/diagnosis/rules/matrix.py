@@ -1,7 +1,5 @@
 """Findings on matrix products that could run faster on the same GPU."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from traceanalyzer.analysis.groups import channels, products

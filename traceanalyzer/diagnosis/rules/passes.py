@@ -1,7 +1,5 @@
 """Findings on passes over memory that another operator, layout or type would spare."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sentences on what the recording is: which part of it the steps are, what repeats within them, what it cannot hold."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Findings on waits of the host for the device."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from traceanalyzer.analysis.tables.syncs import SyncRow

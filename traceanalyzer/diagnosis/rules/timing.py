@@ -1,7 +1,5 @@
 """Findings on step times alone, logged or recorded: waiting for data, outliers, two kinds of steps, drift."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from traceanalyzer.analysis.groups.step_times import slow_steps

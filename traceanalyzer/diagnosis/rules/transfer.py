@@ -1,7 +1,5 @@
 """Findings on memory copies."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from traceanalyzer.analysis.groups.small_copies import MANY, small_copies

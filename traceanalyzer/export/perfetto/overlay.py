@@ -2,8 +2,6 @@
 in a viewer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from typing import Any

@@ -4,8 +4,6 @@ Times are microseconds with three decimals on the recording's own clock, written
 hold them), and `baseTimeNanoseconds` is the recording's: the events lie beside those of a Kineto trace.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any

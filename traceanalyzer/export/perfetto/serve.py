@@ -5,8 +5,6 @@ Perfetto's page reads traces of its users from http://127.0.0.1:9001 alone (its 
 within the browser.
 """
 
-from __future__ import annotations
-
 import secrets
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

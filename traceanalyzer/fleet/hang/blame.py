@@ -5,8 +5,6 @@ or that issued another operation than its peers. What no culprit explains is dec
 all.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from itertools import islice

@@ -1,7 +1,5 @@
 """A hang as a document: one screen for a terminal, all of it as Markdown and as a page."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """What is known about a hang, as values: the verdict, the signals it rests on, and where each group stands."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field

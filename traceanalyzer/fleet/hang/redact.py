@@ -1,7 +1,5 @@
 """A report about a hang that can be published."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace

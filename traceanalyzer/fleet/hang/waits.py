@@ -4,8 +4,6 @@ Operations of one group run in order, so a rank stands in each group at the firs
 by ranks that have not issued it, and by ranks whose GPU has not come to it.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 

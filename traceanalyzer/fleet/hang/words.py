@@ -1,7 +1,5 @@
 """The verdict in sentences, and what to do next."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from traceanalyzer.fleet.hang.model import Hang, ranks_text

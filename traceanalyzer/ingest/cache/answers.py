@@ -4,8 +4,6 @@ An answer belongs to all that it depends on: the recordings, what was read with 
 the program as it is. It is text without code, and what would not come back as it was is not kept.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import fields

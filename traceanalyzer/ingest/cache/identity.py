@@ -6,8 +6,6 @@ keep coarse times. A file that was changed within the last seconds is not kept a
 tick of the clock. Copies and renamed files are read again.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import time

@@ -1,7 +1,5 @@
 """The traces of a recording, kept where it was read: a header in JSON says what follows, columns are raw numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace

@@ -1,7 +1,5 @@
 """Columns as few bytes: a column of one value is that value, any other its distance from its least in few bytes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -5,8 +5,6 @@ may be read with them, the limits in force, and the program as it is. Where that
 alone, nothing is kept.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from contextlib import suppress

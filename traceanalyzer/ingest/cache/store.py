@@ -4,8 +4,6 @@ Each is a file in a folder of the user's own, named by a key that says all that 
 and a checksum covers every byte. Together they have a bounded size; what was used longest ago goes first.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

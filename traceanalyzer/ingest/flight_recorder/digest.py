@@ -4,8 +4,6 @@ Written by PyTorch 2.3 to 2.15 (versions 1.x to 2.10 of the format), for NCCL an
 https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/FlightRecorder.hpp
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """A folder of dumps, one file a rank, whatever their names: read by several processes, each rank kept as a digest."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace

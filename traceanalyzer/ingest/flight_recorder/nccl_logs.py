@@ -4,8 +4,6 @@ https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting/ras.ht
 https://github.com/NVIDIA/nccl/tree/master/ext-profiler/inspector
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable

@@ -5,8 +5,6 @@ second take memory out of proportion. The second is the interpreter's own, which
 and refuses to: ten times as fast as `ingest.pickles`, and a job may have ten thousand ranks of 200,000 opcodes.
 """
 
-from __future__ import annotations
-
 import io
 import pickle
 import re

@@ -4,8 +4,6 @@ of counters.
 Each distinct text is looked at once; what has another form than expected counts as not recorded.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any, NamedTuple
 
@@ -158,7 +156,7 @@ class Collective(NamedTuple):
     communicator: int
     peer: int
 
-    def recoded(self, texts: NDArray[Any]) -> Collective:
+    def recoded(self, texts: NDArray[Any]) -> "Collective":
         """The same with other codes of strings, by the old ones."""
         return self._replace(**{name: int(texts[getattr(self, name)]) for name in _TEXTS})
 

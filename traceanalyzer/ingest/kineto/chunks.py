@@ -1,7 +1,5 @@
 """A Kineto file as metadata text and chunks of whole events, whatever its layout, cut where events end."""
 
-from __future__ import annotations
-
 import re
 from collections import deque
 from collections.abc import Generator, Iterator

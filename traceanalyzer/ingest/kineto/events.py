@@ -1,7 +1,5 @@
 """The events of a Kineto trace as typed structs: only what a `Trace` keeps is decoded, the rest is skipped in C."""
 
-from __future__ import annotations
-
 import enum
 import functools
 import operator

@@ -1,7 +1,5 @@
 """What was wrong with a Kineto file, counted and in plain sentences."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

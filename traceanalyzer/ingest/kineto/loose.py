@@ -1,7 +1,5 @@
 """An event of any JSON types to the typed one: what is usable is kept, what is not becomes "not recorded"."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -5,8 +5,6 @@ ROCm numbers device rows as the system numbers its nodes, the CPUs first (1, 2 o
 describes devices, and its allocator counts memory, from 0.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import replace

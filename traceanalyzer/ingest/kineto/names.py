@@ -1,7 +1,5 @@
 """What Kineto's names of copies, waits and overheads mean, for CUDA and HIP."""
 
-from __future__ import annotations
-
 import re
 
 from traceanalyzer.trace import CopyKind, MemoryKind, OverheadKind, WaitKind

@@ -10,8 +10,6 @@ A gzipped trace is decompressed by each of them as far as it needs to be: that t
 the text takes, or less.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields

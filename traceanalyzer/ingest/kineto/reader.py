@@ -1,7 +1,5 @@
 """Kineto chrome traces: torch.profiler's output of every era and vendor, in bounded memory whatever their size."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

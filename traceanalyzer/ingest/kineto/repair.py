@@ -5,8 +5,6 @@ event by event with the text of those mended that need it: from cheap to dear. W
 the rows are held against the raw text, so that no two events merge and none vanishes unnoticed.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field

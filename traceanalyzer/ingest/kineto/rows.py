@@ -1,7 +1,5 @@
 """The rows of every table of a Kineto trace, packed chunk by chunk."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable
@@ -118,7 +116,7 @@ class Rows:
     """Takes decoded chunks; the columns of each table, its strings, threads and collectives are the result. `before`:
     rows from further to the front of the same file; strings, threads and collectives are these, and more."""
 
-    def __init__(self, before: Rows | None = None) -> None:
+    def __init__(self, before: "Rows | None" = None) -> None:
         self.texts: Texts = before.texts if before else Texts()
         self.threads: Codes[tuple[Id, Id]] = before.threads if before else Codes()
         self.collectives: Codes[Collective] = before.collectives if before else Codes()

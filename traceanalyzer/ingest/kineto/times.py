@@ -1,7 +1,5 @@
 """Microseconds as a trace writes them to int64 nanoseconds, exactly."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any

@@ -1,7 +1,5 @@
 """The rows and metadata of a Kineto file as a `Trace`."""
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import partial
 from pathlib import Path

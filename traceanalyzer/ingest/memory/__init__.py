@@ -1,7 +1,5 @@
 """CUDA memory snapshots, read safely: interpreted, never unpickled."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

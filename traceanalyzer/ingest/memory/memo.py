@@ -1,7 +1,5 @@
 """What a pickle's memo keeps, in four bytes for nearly all of it: a history has an entry an event, and one a stack."""
 
-from __future__ import annotations
-
 from array import array
 from typing import Any, Final
 

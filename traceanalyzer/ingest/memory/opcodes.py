@@ -2,8 +2,6 @@
 (`Shapes.take`), so that a history of a gigabyte never stands in memory as Python objects.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

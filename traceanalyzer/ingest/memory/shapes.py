@@ -3,8 +3,6 @@
 A dictionary is known by its keys, whatever its place: that is what PyTorch's writers of any version agree on.
 """
 
-from __future__ import annotations
-
 from array import array
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """A memory snapshot's file as `traceanalyzer.trace.snapshot.Snapshot`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ The opcodes of one event that was interpreted become a pattern, keys as they sta
 what the interpreter would have made of it, at a third of the time; what does not fit is left to the interpreter.
 """
 
-from __future__ import annotations
-
 import pickletools
 import re
 from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@ Exports hold the whole environment and the program's output (`META_DATA_CAPTURE`
 `ProcessStreams`). Rows are asked for by name here, so that nothing else of them is ever read.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Device work of an nsys export: kernels, copies, memsets and whole CUDA graphs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

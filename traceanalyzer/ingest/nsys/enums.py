@@ -4,8 +4,6 @@ Exports before schema 3.0.0 have no `ENUM_*` tables, so these are built in. They
 its memory kinds differ from CUPTI's.
 """
 
-from __future__ import annotations
-
 import enum
 
 from traceanalyzer.trace import CopyKind, MemoryKind, OverheadKind, WaitKind

@@ -1,7 +1,5 @@
 """What the parts of the nsys reader share: rows before they are split by process, text codes, counts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -80,7 +78,7 @@ class Tally:
     """Of the lost ones ranges without an end."""
     notes: list[str] = field(default_factory=list)
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: "Tally") -> None:
         """Count what another one counted."""
         self.skipped += other.skipped
         self.lost += other.lost
@@ -102,12 +100,12 @@ class Events:
     def __len__(self) -> int:
         return len(self.process)
 
-    def take(self, rows: I64 | Bool) -> Events:
+    def take(self, rows: I64 | Bool) -> "Events":
         """The given rows."""
         thread = None if self.thread is None else self.thread[rows]
         return Events(self.process[rows], {k: v[rows] for k, v in self.columns.items()}, thread)
 
-    def of_process(self, process: int) -> Events:
+    def of_process(self, process: int) -> "Events":
         """The rows of one process. Where all are, it gets these very columns, and only empty ones are left here."""
         mine = self.process == process
         if mine.any() and not mine.all():
@@ -125,7 +123,7 @@ class Events:
         return [int(key) for key in distinct(self.process)]
 
     @classmethod
-    def concatenate(cls, parts: list[Events]) -> Events:
+    def concatenate(cls, parts: "list[Events]") -> "Events":
         """All rows of the parts, which must have the same columns, and lose them: so little is held twice."""
         thread = None
         if parts[0].thread is not None:
@@ -219,7 +217,7 @@ class _Codes:
     """The code at each distance from the first id, where ids lie near each other, as those of `StringIds` do."""
 
     @classmethod
-    def of(cls, ids: I64, codes: I32) -> _Codes:
+    def of(cls, ids: I64, codes: I32) -> "_Codes":
         if not len(ids) or int(ids[-1]) - int(ids[0]) >= WIDEST_TABLE:
             return cls(ids, codes, None)
         table = np.zeros(int(ids[-1] - ids[0]) + 1, np.int32)

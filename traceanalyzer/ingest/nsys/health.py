@@ -1,7 +1,5 @@
 """What a reader of the report should know about an nsys export, in plain sentences without secrets."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
 

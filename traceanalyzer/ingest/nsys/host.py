@@ -1,7 +1,5 @@
 """The host's side of an nsys export: CUDA calls, waits, overheads, library and operating-system calls."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Samples of GPU counters in an nsys export (`nsys profile --gpu-metrics-devices`)."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

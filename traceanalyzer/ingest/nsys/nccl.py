@@ -4,8 +4,6 @@ Payloads are only there if the report was exported with `--include-blobs=true`. 
 bytes (domain, schema and size) and the fields that `NVTX_PAYLOAD_SCHEMA_ENTRIES` describes.
 """
 
-from __future__ import annotations
-
 import struct
 from dataclasses import field
 

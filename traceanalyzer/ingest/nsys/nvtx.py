@@ -1,7 +1,5 @@
 """NVTX ranges of an nsys export: the user's phases and steps, PyTorch's operators, NCCL's calls."""
 
-from __future__ import annotations
-
 from itertools import compress
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What NVTX ranges carry beside their names: the domain, the category, a payload."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

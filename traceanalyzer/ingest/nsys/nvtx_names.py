@@ -4,8 +4,6 @@ With it no two calls have the same text, so the numbers at the end are taken off
 is left is looked at once.
 """
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

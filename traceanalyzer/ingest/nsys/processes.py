@@ -1,7 +1,5 @@
 """Which process a row belongs to, where the row itself does not say."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.ingest.nsys.events import UNKNOWN, Events, Tally, distinct_rows, process_key

@@ -5,8 +5,6 @@ Tables and columns are asked for by name and may all be missing. Correlation ids
 export becomes one `Trace` a process, and every join happens inside one.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Callable

@@ -2,8 +2,6 @@
 have: SQLite promises none.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any, TypeVar
@@ -97,7 +95,7 @@ class Tables:
     memory: Events
 
     @classmethod
-    def read(cls, database: Database, progress: Callable[[float], None]) -> Tables:
+    def read(cls, database: Database, progress: Callable[[float], None]) -> "Tables":
         """Read every table once, in bulk. `progress` is called with the share done."""
         tally, strings, described = Tally(), Strings(database), about(database)
         ops = device_ops(database, strings, tally)
@@ -145,7 +143,7 @@ class Tables:
         keys = {key for events in self.events().values() for key in events.processes}
         return len(keys) - len(self.processes())
 
-    def of(self, process: int) -> Tables:
+    def of(self, process: int) -> "Tables":
         """The rows of one process. Where no other process has any they are taken over, and none are left here."""
         changed: dict[str, Any] = {name: events.of_process(process) for name, events in self.events().items()}
         return replace(self, **changed)

@@ -1,7 +1,5 @@
 """The traces of an nsys export: one for each process, with its threads, devices and rank."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -4,8 +4,6 @@ A slice of the host is two packets, its begin and its end. torch writes a run of
 same order, so that the first end is that of the first begin (times and nesting do not tell: many are equal).
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import defaultdict, deque

@@ -1,7 +1,5 @@
 """The packets of a Perfetto trace, one by one, in bounded memory."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator
 
 from traceanalyzer.base.limits import MIB

@@ -1,7 +1,5 @@
 """A `.pftrace` as a trace."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -4,8 +4,6 @@ Lengths are checked against the bytes that there are, and nothing is copied, so 
 recurses: a reader goes only as deep as its format does.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 
@@ -133,7 +131,7 @@ class Fields:
     """Where its bytes are; a number has none."""
     end: I64
 
-    def take(self, rows: Bool) -> Fields:
+    def take(self, rows: Bool) -> "Fields":
         """The chosen fields."""
         return Fields(*(getattr(self, name)[rows] for name in _COLUMNS))
 

@@ -4,8 +4,6 @@ A tree has no single events: nothing is known of idle time, or of what runs besi
 count cycles are refused: a cycle is no time.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -64,7 +62,7 @@ class _Node:
 
     name: str
     metrics: dict[str, Any]
-    above: _Node | None
+    above: "_Node | None"
     kernels: set[tuple[str, int]] = field(default_factory=set)
     """That it is, or has below it."""
 

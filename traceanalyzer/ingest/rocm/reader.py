@@ -1,7 +1,5 @@
 """Which of AMD's formats a file is, and its reader."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

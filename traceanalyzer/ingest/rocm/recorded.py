@@ -4,8 +4,6 @@ Columns are named as in the trace's tables. Beside these, device work has `queue
 and host rows have in `thread` the thread's own id.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

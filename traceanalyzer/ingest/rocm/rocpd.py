@@ -5,8 +5,6 @@ columns by name, whichever are there: the views differ between schemas, drop row
 A kernel and the call that launched it have the same `stack_id`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Names are numbers: of kernels by `kernel_id`, of calls by kind and operation, of
 arrays are decoded a stretch at a time, so that the text is all that is held of them at once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path

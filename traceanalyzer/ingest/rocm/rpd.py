@@ -4,8 +4,6 @@ Work (`rocpd_op`) is tied to the call that launched it by `rocpd_api_ops`; its o
 is empty the kernel's name that the call has.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

@@ -5,8 +5,6 @@ alone correlation ids are unique. Devices are agents there ("Agent 7"), the CPUs
 of them are GPUs.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from collections import defaultdict

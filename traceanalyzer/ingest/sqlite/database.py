@@ -1,7 +1,5 @@
 """Bulk reading of an SQLite file whose tables and columns may be there or not, and which may be damaged."""
 
-from __future__ import annotations
-
 import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """The SQLite file of a recording: the file itself, one that was gzipped, or what a recorder's own tool makes of it."""
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
 import tempfile

@@ -9,8 +9,6 @@ raises OddPageError, and SQLite reads that table. Measured with an export of 107
 against the page that it must lie in.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -71,7 +69,7 @@ class Part(NamedTuple):
     """One a row, where a column of text was asked for."""
 
     @classmethod
-    def of_no_rows(cls, columns: Iterable[str]) -> Part:
+    def of_no_rows(cls, columns: Iterable[str]) -> "Part":
         """Empty columns."""
         return cls({name: np.empty(0, np.int64) for name in columns}, [])
 
@@ -86,7 +84,7 @@ class PageFile:
     pages: int
 
     @classmethod
-    def of(cls, path: Path) -> PageFile:
+    def of(cls, path: Path) -> "PageFile":
         """Open the file. Raises OSError, OddPageError."""
         file = path.open("rb")
         head = file.read(_HEADER_BYTES)

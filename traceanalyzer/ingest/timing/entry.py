@@ -1,7 +1,5 @@
 """What one line of a timing log says, and the names by which logs call it. Every time carries its unit in its name."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Mapping

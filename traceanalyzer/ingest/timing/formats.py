@@ -4,8 +4,6 @@ A format reads a line into an `Entry`, returns None for lines that are not its o
 lines that are but cannot be read. Each example in `tests/data/timing` is a line as the program writes it.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Callable

@@ -4,8 +4,6 @@ Lines of no format are skipped and counted. Where a log holds several formats th
 A log becomes a `Trace` for each rank that wrote to it, with nothing in it but `step_timings`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -3,8 +3,6 @@
 A step's phases stand on one line, or on lines of their own until one of them comes again.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace

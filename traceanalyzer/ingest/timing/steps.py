@@ -1,7 +1,5 @@
 """From the entries that one rank wrote to a table of steps: repeats dropped, times worked out where lines have none."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The lines of a log file as text: gzip, UTF-16, progress bars and terminal colours dealt with."""
 
-from __future__ import annotations
-
 import codecs
 import re
 from collections.abc import Callable, Iterable, Iterator

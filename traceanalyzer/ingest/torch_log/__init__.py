@@ -1,7 +1,5 @@
 """The structured log of torch.compile (`TORCH_TRACE`): what was compiled, how long it took, and what went wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

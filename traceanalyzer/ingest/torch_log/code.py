@@ -4,8 +4,6 @@ Inductor writes above each kernel which nodes it computes (`# Graph fragment:`) 
 program (`# Topologically Sorted Source Nodes:`); dumps of the graphs name the line of the program above each node.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

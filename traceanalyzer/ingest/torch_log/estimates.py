@@ -5,8 +5,6 @@ the same name. The record has the outputs of each operation, too: what writes mo
 nanoseconds is in milliseconds.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

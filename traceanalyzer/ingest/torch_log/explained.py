@@ -1,7 +1,5 @@
 """Dynamo's prose as facts: graph breaks and the metrics of a compilation."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from typing import Any

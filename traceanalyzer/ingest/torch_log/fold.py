@@ -1,7 +1,5 @@
 """From records to what a process compiled: each kind of record has one function that takes it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import replace

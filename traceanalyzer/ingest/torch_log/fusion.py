@@ -4,8 +4,6 @@ Rounds of fusion follow each other for each graph; the pairs of a round in which
 that were left apart.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

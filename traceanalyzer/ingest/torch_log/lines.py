@@ -1,7 +1,5 @@
 """Lines of a file, gzip or not, of any length in bounded memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from traceanalyzer.ingest.stream import ByteStream

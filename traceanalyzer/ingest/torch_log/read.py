@@ -1,7 +1,5 @@
 """From paths to what each process compiled."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace

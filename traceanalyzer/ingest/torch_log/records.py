@@ -5,8 +5,6 @@ A record is a line `V1121 21:38:16.518000 979 torch/_dynamo/utils.py:2126] {JSON
 line, and then several ranks may write into one file between each other's lines; each prefix is a stream of its own.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterable, Iterator

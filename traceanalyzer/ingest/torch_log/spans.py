@@ -1,7 +1,5 @@
 """Begin and end events of compile work as nested spans."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from typing import Any
 

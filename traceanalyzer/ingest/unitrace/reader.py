@@ -5,8 +5,6 @@
 appended a command to the command. Times are microseconds since 1970 as floating point: no finer than 250 ns.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import defaultdict

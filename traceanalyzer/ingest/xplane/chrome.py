@@ -1,7 +1,5 @@
 """`trace.json.gz` of JAX: the same events as Chrome's, less exact; all stats are text, and the last event is empty."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from typing import Any
 

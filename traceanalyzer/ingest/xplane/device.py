@@ -1,7 +1,5 @@
 """What devices did: streams of GPUs, operators of TPUs; how these were launched, as text of one stat each."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable
@@ -111,7 +109,7 @@ class DeviceLines:
     """Events of lines that only repeat others."""
 
     @classmethod
-    def of(cls, planes: tuple[Plane, ...]) -> DeviceLines:
+    def of(cls, planes: tuple[Plane, ...]) -> "DeviceLines":
         """Those of the planes."""
         ops, ranges, left_out = list[Placed](), list[Placed](), 0
         for plane in planes:

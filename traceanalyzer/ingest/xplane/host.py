@@ -1,7 +1,5 @@
 """What the host did: calls, ranges of the program and of XLA, Python's functions, allocations."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
@@ -39,7 +37,7 @@ class Host:
     """For each call what it launches, -1 where it is not recorded."""
 
     @classmethod
-    def of(cls, lines: list[Line], device: Columns, texts: Texts) -> Host:
+    def of(cls, lines: list[Line], device: Columns, texts: Texts) -> "Host":
         """Those of the lines; `device`: the rows of the devices."""
         rows, thread = joined_lines(lines)
         codes, place = ranked(rows["name"])

@@ -1,7 +1,5 @@
 """`.xplane.pb`: an XSpace of XLA's profiler (xla/tsl/profiler/protobuf/xplane.proto), a plane at a time."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.ingest.columns import Texts, joined, tight
@@ -94,7 +92,7 @@ class _Reader:
         name = names.get(stated, "")
         return name, shown
 
-    def _line(self, start: int, end: int, events: _Events) -> Line:
+    def _line(self, start: int, end: int, events: "_Events") -> Line:
         id_, name, time = 0, "", 0
         spans: list[tuple[int, int]] = []
         for number, value, a, b in self.fields(start, end):

@@ -1,7 +1,5 @@
 """A recording of JAX as a trace: its planes become devices and host of one process."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import replace

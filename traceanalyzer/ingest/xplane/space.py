@@ -1,7 +1,5 @@
 """What both of XLA's formats say: planes (a device, the host) with lines (a stream, a thread) of events."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import field, replace
 
@@ -36,7 +34,7 @@ class Line:
     def __len__(self) -> int:
         return len(self.events["start"])
 
-    def take(self, rows: Bool) -> Line:
+    def take(self, rows: Bool) -> "Line":
         """The same with these events alone."""
         return replace(self, events={name: column[rows] for name, column in self.events.items()})
 
@@ -68,7 +66,7 @@ class Space:
         value = next(found, None)
         return value if isinstance(value, int) else None
 
-    def cut(self) -> Space:
+    def cut(self) -> "Space":
         """The same of a file that ends early."""
         return replace(self, truncated=True)
 

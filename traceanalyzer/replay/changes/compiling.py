@@ -7,8 +7,6 @@ host about what a launch of the model cost before, and each call its guards and 
 operators gains, and one of a convolution and an activation at a time does not.
 """
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Small changes of a tape that scenarios are made of."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps

@@ -4,8 +4,6 @@ A fused kernel moves what its run reads from outside and leaves (`crossing`), at
 and still has all of their arithmetic to issue. A reduction's row is read once more, mostly from cache.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from enum import Enum

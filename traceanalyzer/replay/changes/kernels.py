@@ -1,7 +1,5 @@
 """Kernels that better operators replace (layouts, sizes, batched products), and the step in a CUDA graph."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

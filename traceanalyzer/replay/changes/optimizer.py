@@ -1,7 +1,5 @@
 """The optimizer's step in fewer launches and passes: fused, or by lists of tensors."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

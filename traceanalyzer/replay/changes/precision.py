@@ -5,8 +5,6 @@ product gives is fp32 again once it is multiplied by, or added to, a parameter t
 scale, a layer's gain, positions), and stays so until the next product, which casts it.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from typing import NamedTuple

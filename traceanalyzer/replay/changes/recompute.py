@@ -1,7 +1,5 @@
 """Activations kept instead of calculated again in the backward pass (checkpointing)."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

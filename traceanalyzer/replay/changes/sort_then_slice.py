@@ -1,7 +1,5 @@
 """Sorts of which only the first few are taken: `topk` finds these without putting the others in order."""
 
-from __future__ import annotations
-
 import math
 import re
 from itertools import takewhile

@@ -1,7 +1,5 @@
 """Host work with a name of its own, taken out: what is done at the first use, graphs; and host work without one."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

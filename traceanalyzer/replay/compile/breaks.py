@@ -1,7 +1,5 @@
 """Graph breaks, recompilations and what inductor did not fuse, in plain words, with the line of code that ends them."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 

@@ -1,7 +1,5 @@
 """CUDA graphs: recorded or skipped, and what of the step is in them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Guards in plain words: what failed, which value changed, and the line of code that ends it."""
 
-from __future__ import annotations
-
 import re
 
 from traceanalyzer.base.frozen import dataclass

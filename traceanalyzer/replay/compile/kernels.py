@@ -1,7 +1,5 @@
 """The kernels that inductor wrote, with their times in the step."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from dataclasses import replace

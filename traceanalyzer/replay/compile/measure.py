@@ -1,7 +1,5 @@
 """From the log of one process to what is reported of it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """What is reported of torch.compile. Seconds are of the process that compiled longest; `_ms` are of a steady step."""
 
-from __future__ import annotations
-
 from dataclasses import field
 
 from traceanalyzer.base.figures import metric

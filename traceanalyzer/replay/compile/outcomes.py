@@ -1,7 +1,5 @@
 """What came of each compilation: compiled, recompiled, left eager, refused or failed; whether ranks did the same."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

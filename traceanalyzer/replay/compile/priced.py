@@ -1,7 +1,5 @@
 """What each graph break costs in the measured step, and the step without it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -5,8 +5,6 @@ on after a graph break included), `## Call CompiledFxGraph KEY ##` around each g
 `CompiledFunction` and `CompiledFunctionBackward` around the forward and the backward of one that was made for training.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import cached_property

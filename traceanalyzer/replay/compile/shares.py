@@ -2,8 +2,6 @@
 and which operators run eager.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from dataclasses import replace
 

@@ -2,8 +2,6 @@
 the caches of compiled graphs gave, and what it takes to start warm.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict

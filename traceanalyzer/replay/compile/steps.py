@@ -4,8 +4,6 @@ Of eager programs, too: a first step loads kernels, allocates memory and, compil
 and, while the GPU idles, what the host did: compile work, then calls of the driver by name, then the rest.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace

@@ -6,8 +6,6 @@ it takes to leave compiled code and to enter it again; in training, the backward
 the break goes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What operators take from the one before them and give to the next, by shapes; which runs of them are a chain."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

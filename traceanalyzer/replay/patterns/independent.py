@@ -8,8 +8,6 @@ call: a recurrent product takes a tensor that nothing before it in the call has 
 down from call to call, no state of that size goes from one to the next.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Nothing else tells such calls from the layers of one model, which repeat alike: 
 texts launches what one of 24 times the layers would.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator

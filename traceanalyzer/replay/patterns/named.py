@@ -2,8 +2,6 @@
 neighbours among the outermost operators of its thread's order.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Operators as a recording describes them: what they are called, the tensors they take, the values of the rest."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from functools import cached_property

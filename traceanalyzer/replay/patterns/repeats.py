@@ -3,8 +3,6 @@
 Operators stand in the order in which they launch; what makes two of them equal (name, shapes, step) is told by a code.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 

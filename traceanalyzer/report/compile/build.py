@@ -1,7 +1,5 @@
 """From the log of torch.compile, a trace, or both, to what is reported."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

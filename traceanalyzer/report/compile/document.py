@@ -1,7 +1,5 @@
 """What torch.compile cost, as a document: sentences, then tables."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """What torch.compile did, in single figures of a report."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
     from traceanalyzer.trace.compile_log import CompileLog
 
 
-def stats_of_logs(logs: Sequence[CompileLog]) -> CompileStats:
+def stats_of_logs(logs: "Sequence[CompileLog]") -> CompileStats:
     """The figures of logs."""
     of = measure_logs(logs)
     breaks, cache = sum(row.count for row in of.graph_breaks), of.cache
@@ -25,7 +23,7 @@ def stats_of_logs(logs: Sequence[CompileLog]) -> CompileStats:
     return CompileStats(of.compile_s, of.graphs, breaks, of.recompiles, hits, misses)
 
 
-def logs_of(recordings: Iterable[str]) -> list[CompileLog]:
+def logs_of(recordings: Iterable[str]) -> "list[CompileLog]":
     """The logs of torch.compile in the capture. Most have none."""
     recordings = list(recordings)
     if not any((Path(recording).parent / COMPILED).is_dir() for recording in recordings):
@@ -33,6 +31,6 @@ def logs_of(recordings: Iterable[str]) -> list[CompileLog]:
     return logs_beside(recordings)
 
 
-def with_compile(report: Report, logs: Sequence[CompileLog]) -> Report:
+def with_compile(report: "Report", logs: "Sequence[CompileLog]") -> "Report":
     """The report with the figures of the logs; as it is without any."""
     return replace(report, metrics=replace(report.metrics, compile=stats_of_logs(logs))) if logs else report

@@ -1,7 +1,5 @@
 """The report on torch.compile as a value."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet

@@ -1,7 +1,5 @@
 """When the program compiled, stage by stage, with the steps that a trace recorded: one strip on one clock."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, union

@@ -1,7 +1,5 @@
 """The first screen: what is wrong, how sure that is, what to change and what it would bring, what spoils it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from traceanalyzer.analysis.tables.budget import Budget, Idle

@@ -1,7 +1,5 @@
 """Charts of the page, and what they are put together from. Every chart is of bounded size whatever the recording."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """What the page's scripts draw, as JSON that can stand inside an HTML document, in bounded size."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import Any, TypeVar

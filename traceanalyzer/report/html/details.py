@@ -1,7 +1,5 @@
 """What the HTML report shows beyond the report value: timelines of steps, memory over time, the GPU's ceilings."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import field
 
@@ -66,7 +64,7 @@ class Details:
     """Its collectives."""
 
     @classmethod
-    def of(cls, measured: Measured, logs: Sequence[CompileLog] = ()) -> Details:
+    def of(cls, measured: Measured, logs: Sequence[CompileLog] = ()) -> "Details":
         """The details of the rank that the report speaks of; `logs` are of torch.compile."""
         m = measured.critical
         with_roofline(m, lambda: (m.causes.gaps, m.memo(ShownPath)))

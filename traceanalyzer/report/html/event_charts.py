@@ -1,8 +1,6 @@
 """Charts of single events: who launched the device's work, who keeps it idle, how long kernels are, how full the queue
 is. Each is left out where it would say nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

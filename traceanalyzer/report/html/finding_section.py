@@ -5,8 +5,6 @@ event of the timeline that the words name is the place; a finding of idle time i
 Where there is no timeline there are no places.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from markdown_it import MarkdownIt
 
@@ -52,7 +50,7 @@ def predicted(report: Report) -> Chart | None:
     return Chart("ladder", "What each change alone would bring", caption, *made)
 
 
-def link_to(place: Place | None) -> Markup | None:
+def link_to(place: "Place | None") -> Markup | None:
     """A link to a place on the timeline, None where there is none."""
     return tag("a", "show", href=place.anchor, aria_label="Show it on the timeline") if place else None
 

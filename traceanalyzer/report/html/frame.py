@@ -1,7 +1,5 @@
 """What every HTML file has around its content: the head, the places of charts, and what the page does by itself."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib.resources import files
 

@@ -1,7 +1,5 @@
 """HTML written so that no text can become markup: `tag()` escapes every child and attribute that is not `Markup`."""
 
-from __future__ import annotations
-
 from functools import cache, lru_cache
 from html import escape
 

@@ -1,8 +1,6 @@
 """The report as one HTML file that opens anywhere: no request leaves it, its size is bounded, scripts only add. One
 button opens another page, Perfetto's, and hands it what the timeline shows."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from traceanalyzer.report.document import Section

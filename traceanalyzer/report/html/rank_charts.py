@@ -1,8 +1,6 @@
 """Charts of communication and of several ranks: what overlaps, what bandwidth is reached, who waits in which step, who
 sends whom how much. Each is left out where it would say nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

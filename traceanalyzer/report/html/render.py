@@ -1,7 +1,5 @@
 """A document as one HTML file that opens anywhere: no request leaves it, scripts only add."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

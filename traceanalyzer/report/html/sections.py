@@ -1,7 +1,5 @@
 """The report as a page: its sections in order, each left out where the report has nothing for it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Charts of the step: its budget, its idle time, its ranks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any

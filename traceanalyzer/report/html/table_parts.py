@@ -1,8 +1,6 @@
 """Tables that a browser sorts and searches: every header a button with its definition, every cell a figure for people
 and, where the two differ, one to sort by."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any

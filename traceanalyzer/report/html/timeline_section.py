@@ -1,7 +1,5 @@
 """The section of the timelines: their tools, their colours, the place that scripts draw them in, a table of events."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from traceanalyzer.report.format import figure

@@ -1,7 +1,5 @@
 """Charts of the device's work: kinds of kernels, roofline, communication, memory."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Text from a recording made safe for GitHub Markdown: names are hostile until shown otherwise."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The report as Markdown for a GitHub issue: the answer first, long tables folded, never too long to post."""
 
-from __future__ import annotations
-
 from traceanalyzer.report import outline, whole
 from traceanalyzer.report.document import Bullets, Document, Drawing, Part, Section, TextTable, Weight
 from traceanalyzer.report.format import figure, number, scale_for, scaled

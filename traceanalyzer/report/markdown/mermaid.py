@@ -4,8 +4,6 @@ Where Mermaid is not drawn (mail, a terminal) its source is readable text. `xych
 versions know.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

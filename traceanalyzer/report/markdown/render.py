@@ -3,8 +3,6 @@
 Where there is no room, whole rows go, then whole sections, the least important first; each is mentioned.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any

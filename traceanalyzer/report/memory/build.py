@@ -1,7 +1,5 @@
 """A snapshot, and what the trace recorded with it adds, as a memory report."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from traceanalyzer.analysis.memory.measure import MemoryOfDevice, measured

@@ -1,7 +1,5 @@
 """Memory over time as charts: all of it, and near its peak."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from traceanalyzer.analysis.memory.consumers import Consumer

@@ -1,7 +1,5 @@
 """The memory report as a document: the same sections in every form that people read."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """What `traceanalyzer memory` has to say, as one value."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import field
 from typing import Any

@@ -1,7 +1,5 @@
 """What a trace adds to the memory report of the snapshot that was recorded with it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Aliases for the names that the owner of a report does not want to publish: equal names, equal aliases."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 

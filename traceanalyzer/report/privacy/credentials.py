@@ -7,8 +7,6 @@ npm_, PyPI (pypi-), NVIDIA (nvapi-), Stripe (sk_live_), SendGrid (SG.), Databric
 PEM (RFC 7468).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from functools import cache

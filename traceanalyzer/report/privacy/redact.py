@@ -4,8 +4,6 @@ Every text is looked at unless its field says that it is the product's own (`met
 units).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Paths, hosts and user names in the strings of a report: found in one place, removed everywhere."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
@@ -91,7 +89,7 @@ class Secrets:
     """Users and hosts, in lower case, and what stands for them."""
 
     @classmethod
-    def of(cls, inputs: Sequence[tuple[str, str]], texts: Iterable[str]) -> Secrets:
+    def of(cls, inputs: Sequence[tuple[str, str]], texts: Iterable[str]) -> "Secrets":
         """The secrets in the inputs (path and kind of each) and in all the texts."""
         users: set[str] = set()
         hosts: set[str] = set()

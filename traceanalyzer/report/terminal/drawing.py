@@ -1,7 +1,5 @@
 """Drawing for terminals with rich: plain text in, nothing of it ever read as markup or as an escape sequence."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache

@@ -2,8 +2,6 @@
 and all of it, tables cut to their first rows.
 """
 
-from __future__ import annotations
-
 from rich.cells import cell_len
 from rich.text import Text
 

@@ -3,8 +3,6 @@
 Of bounded size whatever the recording: events are counted in bins, or those of one step are taken.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import field, replace

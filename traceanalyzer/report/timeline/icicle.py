@@ -4,8 +4,6 @@ Annotations and operators from the outside in; innermost the kernels, or the cau
 whatever the recording.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -111,7 +109,7 @@ def _path(m: Measurements, node: int) -> list[str]:
 class _Branch:
     """Time below a name, by what is below it."""
 
-    below: dict[str, _Branch] = field(default_factory=dict)
+    below: "dict[str, _Branch]" = field(default_factory=dict)
     ns: int = 0
     sort: str = ""
 

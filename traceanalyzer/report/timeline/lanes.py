@@ -2,8 +2,6 @@
 the clock of a trace.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Sequence
 from dataclasses import field

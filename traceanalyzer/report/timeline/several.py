@@ -1,7 +1,5 @@
 """The timelines of a page: the representative step first, other steps of the same rank, and the ranks side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Any

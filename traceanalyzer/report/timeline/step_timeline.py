@@ -3,8 +3,6 @@
 What is shown are the longest events of each sort; `Timeline.shown` says how many that is of how many.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import field
 from typing import TypeVar

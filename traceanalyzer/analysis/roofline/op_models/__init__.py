@@ -4,8 +4,6 @@
 its in-place variant (`aten::add_`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from traceanalyzer.analysis.joined.joined import Joined

@@ -6,8 +6,6 @@ FLOPs forward: 2·pairs·(d + dv) for each batch entry and query head; backward,
 4.1; torch/utils/flop_counter.py. Traffic is that of fused kernels: scores never reach memory.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """One recorded call of an operator, as models see it, and the work that they say it is."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -130,7 +128,7 @@ class Call:
     def _items(self, index: int) -> list[str]:
         return [item.strip() for item in self.value(index).strip("[]()").split(",") if item.strip()]
 
-    def with_list_dtype(self, dtype: DType) -> Call:
+    def with_list_dtype(self, dtype: DType) -> "Call":
         """The call with this type for the tensors of lists, whose types recordings leave out."""
         return replace(
             self,
@@ -140,7 +138,7 @@ class Call:
             ),
         )
 
-    def with_lists(self, tensors: TensorList) -> Call:
+    def with_lists(self, tensors: TensorList) -> "Call":
         """The call with these tensors for each list that the recorder left out."""
         return replace(self, inputs=tuple(tensors if given == () else given for given in self.inputs))
 

@@ -5,8 +5,6 @@ as if they had no groups). Implementations that calculate with fewer (Winograd, 
 added without counting. Inputs, weight and result move once.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

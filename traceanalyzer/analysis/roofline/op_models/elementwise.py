@@ -4,8 +4,6 @@ FLOPs are counted a result element: an arithmetic operation or an elementary fun
 division) is one, an activation as many as its formula has. Integer and boolean work is no FLOPs.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

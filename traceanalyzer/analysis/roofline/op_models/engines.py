@@ -4,8 +4,6 @@ Signatures: vllm csrc/torch_bindings.cpp, sgl-kernel's elementwise.py, aiter's o
 as large as it, whatever the order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read

@@ -2,8 +2,6 @@
 once, and sorting passes over its input once at least (comparisons are no FLOPs).
 """
 
-from __future__ import annotations
-
 from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read
 from traceanalyzer.analysis.roofline.op_models.tensors import LONG, Tensor
 

@@ -7,8 +7,6 @@ updates its first one, which is then read and written. Which that is the recordi
 estimate.
 """
 
-from __future__ import annotations
-
 import math
 import re
 

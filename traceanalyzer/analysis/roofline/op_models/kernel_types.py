@@ -1,7 +1,5 @@
 """Element types that only the kernel's name tells: recordings give the tensors of a list no type."""
 
-from __future__ import annotations
-
 import re
 
 from traceanalyzer.analysis.roofline.op_models.tensors import DTYPES, LONG, UNKNOWN, DType

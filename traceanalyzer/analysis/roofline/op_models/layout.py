@@ -2,8 +2,6 @@
 cost nothing and have no model.
 """
 
-from __future__ import annotations
-
 from traceanalyzer.analysis.names.collectives import bus_factor, collective_kind, element_bytes, message_bytes
 from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read
 

@@ -6,8 +6,6 @@ of parameters or ranks share them out, so it is only believed where the launches
 operator have a block for each begun chunk of each tensor.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from traceanalyzer.analysis.joined.joined import Joined

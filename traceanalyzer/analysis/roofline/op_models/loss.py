@@ -1,7 +1,5 @@
 """Losses, forward and backward."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from traceanalyzer.analysis.roofline.op_models.call import Call, Work, read

@@ -3,8 +3,6 @@
 The convention of `torch.utils.flop_counter`; the addition of a bias or of the third matrix is not counted.
 """
 
-from __future__ import annotations
-
 import math
 
 from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read, written

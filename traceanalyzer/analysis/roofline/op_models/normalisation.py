@@ -5,8 +5,6 @@ variance 3, normalising 2, weight and bias 2. Backward, with x^ the normalised i
 both sums for the parameters 3, h 1, the sums of h and h·x^ 3, dx = r·(h - a - x^·b) 4.
 """
 
-from __future__ import annotations
-
 import math
 
 from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read

@@ -4,8 +4,6 @@ Recordings name the type of a list only as `TensorList`; it is taken from the ke
 list of more than 30 tensors is left out of a recording; `left_out.py` says when it is known all the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from traceanalyzer.analysis.roofline.op_models.call import Call, Work

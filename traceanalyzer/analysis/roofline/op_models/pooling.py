@@ -1,7 +1,5 @@
 """Pooling and resampling: the input read once, the result written; a FLOP for each element of a window."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

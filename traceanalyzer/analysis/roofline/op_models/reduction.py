@@ -1,7 +1,5 @@
 """Reductions: the input read once, what is left written; a FLOP an element for each operation of the sum."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read

@@ -1,7 +1,5 @@
 """Shapes of results, which recordings do not hold: they follow from the inputs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

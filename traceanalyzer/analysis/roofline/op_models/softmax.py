@@ -1,7 +1,5 @@
 """Softmax and its logarithm, forward and backward."""
 
-from __future__ import annotations
-
 from traceanalyzer.analysis.roofline.op_models.call import Call, Work, read
 from traceanalyzer.analysis.roofline.op_models.tensors import FLOAT
 

@@ -1,7 +1,5 @@
 """Tensors as a recording describes them: shape, strides and element type, parsed once for each distinct text."""
 
-from __future__ import annotations
-
 import enum
 import math
 from functools import lru_cache

@@ -6,8 +6,6 @@ twice. Models of operators that do the work come first: of several nested ones t
 usually call others (`aten::linear`) are only used where nothing beneath them is modelled.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Callable
 from dataclasses import replace

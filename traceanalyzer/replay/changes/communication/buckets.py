@@ -6,8 +6,6 @@ what the recording's own short messages take. Between two buckets gradients come
 the same model makes of the recorded buckets.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Changes of communication, one for each remedy: what is reduced, how often, when, and in how many bytes."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

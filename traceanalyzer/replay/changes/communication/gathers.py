@@ -1,7 +1,5 @@
 """Parameters that are spread over ranks and gathered before they are needed: how often, and when."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Copies that bring the same data in every step: tables, weights and masks, told by how the step uses them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple

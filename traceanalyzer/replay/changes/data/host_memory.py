@@ -1,8 +1,6 @@
 """Data in host memory that the GPU could have: tables out of which the program picks and copies a batch in every step,
 and state (averaged weights, sums) that the host updates from what each step copies to it."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from typing import NamedTuple

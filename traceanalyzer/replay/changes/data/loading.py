@@ -1,7 +1,5 @@
 """Input that workers load, copies that run ahead, memory that is not allocated."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace

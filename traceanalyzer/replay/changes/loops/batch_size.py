@@ -1,7 +1,5 @@
 """More data in each launch: what a kernel then takes, and calls joined into one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -7,8 +7,6 @@ before it found. Where each member works on a part of its own number alone, no s
 called several times in a row, each on inputs of its own (`patterns.independent`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The same small calls many times a step as one batched call."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

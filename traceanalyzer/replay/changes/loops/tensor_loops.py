@@ -4,8 +4,6 @@ What such a loop does to one tensor cannot need what it did to another of anothe
 operators on the same data: in a loop each operator has tensors of one size, and the next tensor's is another.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from itertools import pairwise

@@ -6,8 +6,6 @@ be in the loop. Its input has to be there before: a part of a sequence for each 
 its own output cannot be one call.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Waits of the host for the device taken out, alone or with what was calculated to be read."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -6,8 +6,6 @@ In Python the arithmetic of the last costs next to nothing. Kept on the GPU each
 more; and what leads to it is still calculated.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """Colours by meaning. Their values are the style sheet's (`assets/colours.css`), for light and for dark pages."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from importlib.resources import files

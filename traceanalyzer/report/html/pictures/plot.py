@@ -5,8 +5,6 @@ Everything that has an extent is a rectangle: bars, cells of a heat map, boxes o
 the axes; places of an axis with names are 0, 1, 2, ..., each taking the room from half before to half after it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import field

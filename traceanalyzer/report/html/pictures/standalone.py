@@ -2,8 +2,6 @@
 picture, in a few hundred boxes.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from textwrap import wrap

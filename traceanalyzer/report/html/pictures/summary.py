@@ -2,8 +2,6 @@
 another by the parts of their difference.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

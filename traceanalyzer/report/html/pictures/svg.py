@@ -4,8 +4,6 @@ In the page a picture is as wide as its column: places across are shares of the 
 for a width, it stands alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any, assert_never
 
