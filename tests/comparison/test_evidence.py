@@ -21,7 +21,9 @@ def host(op, calls=60.0, us=50.0, *, waits=0.0, stretch=0.0, python=10.0):
 def run(step_ms, hosts, *parts, bound=1.0):
     """A report whose step without the profiler takes so long; `bound`: by how much the host bounds it."""
     made = report(*(parts or (GEMM, idle("launch", step_ms - 1, "aten::mm"))))
-    of = Unprofiled(step_ms, step_ms, step_ms, "estimated", made.metrics.budget_ms, made.metrics.idle_ms, bound, bound)
+    of = Unprofiled(
+        step_ms, step_ms, step_ms, "estimated", made.metrics.budget_ms, made.metrics.idle_ms, None, bound, bound
+    )
     metrics = replace(made.metrics, unprofiled=of, unprofiled_step_time_ms=step_ms, unprofiled_source="estimated")
     return replace(made, metrics=metrics, host_parts=list(hosts))
 
@@ -51,6 +53,13 @@ def test_a_slower_host_hides_no_removed_work():
     assert found.verdict == "likely_faster"
     assert "at A's speed" in found.headline
     assert "Record 20 steps" in found.headline
+
+
+def test_of_two_recorders_the_hosts_speed_is_theirs():
+    """A host that one recorder slows by half, and a step that takes as long without either."""
+    slow = run(10.2, [host("aten::mm", us=75.0), host("aten::add", us=75.0), host("aten::relu", us=75.0)])
+    other = replace(slow, inputs=[replace(item, kind="nsys") for item in slow.inputs])
+    assert compare_reports(BASE, other).verdict in ("no_change", "not_comparable")
 
 
 @pytest.mark.parametrize("gone", [{"stretch": 3.0}, {"python": 70.0, "us": 110.0}])

@@ -56,10 +56,13 @@ class Times:
 def times_of(a: Report, b: Report, step: Difference, evidence: Evidence) -> Times:
     """The best that is known of the step of both."""
     before, after = (r.metrics.unprofiled_step_time_ms for r in (a, b))
+    # of two recorders the host's speed is what each of them cost it
+    alike = {item.kind for item in a.inputs} == {item.kind for item in b.inputs}
     if not before or not after:
         return Times(step.a_ms, step.b_ms, _at_speed_of_a(b, step.b_ms, evidence), "recorded")
+    fair = _at_speed_of_a(b, after, evidence) if alike else after
     measured = all(r.metrics.unprofiled_source == "measured" for r in (a, b))
-    return Times(before, after, _at_speed_of_a(b, after, evidence), "measured" if measured else "estimated")
+    return Times(before, after, fair, "measured" if measured else "estimated")
 
 
 def _at_speed_of_a(b: Report, step_ms: float, evidence: Evidence) -> float:
