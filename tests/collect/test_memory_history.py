@@ -64,7 +64,7 @@ def test_a_failure_while_steps_are_timed_leaves_the_state(tmp_path: Path, monkey
     assert oom.largest_free_block_bytes == 10 * MIB
     assert oom.site.startswith("test_memory_history.py:")
     assert device.at_peak["before_recording"] == device.peak_bytes == 30 * MIB
-    assert "ran out of memory" in memory_document(memory_report(snapshot)).terminal(80, colour=False)
+    assert "Out of memory on GPU 0" in memory_document(memory_report(snapshot)).terminal(80, colour=False)
 
 
 def test_a_failure_in_a_thread_without_python_is_where_the_program_waits(

@@ -11,6 +11,7 @@ import pytest
 
 from tests.recorded import EVERY_FILE, KINETO, label
 from traceanalyzer.ingest import load
+from traceanalyzer.ingest.mangled import demangled
 from traceanalyzer.trace import DeviceOpKind, RangeKind
 
 SYNCS = [path for path in EVERY_FILE if "python_hidden.base.syncevents" in path.name]
@@ -35,7 +36,7 @@ def test_every_row_of_a_real_recording_is_read_exactly(path):
     texts = trace.strings
 
     wanted = Counter(
-        (KINDS[e["cat"]], e["name"], ns(e["ts"]), ns(e["ts"]) + ns(e["dur"]), *placed(e["args"]))
+        (KINDS[e["cat"]], demangled(e["name"]), ns(e["ts"]), ns(e["ts"]) + ns(e["dur"]), *placed(e["args"]))
         for e in rows
         if e["cat"] in KINDS
     )

@@ -18,7 +18,7 @@ _NUMBER = re.compile(r"\d+")
 _BACK = re.compile(r"S(?:[0-9A-Z]*_|[absiod])|T[0-9]*_")
 _D = re.compile(r"D(?:F\d+[_b]|v\d+_|.)")
 _ARRAY = re.compile(r"A\d*_")
-_VALUE = re.compile(r"(n?)([0-9a-f]*)E")
+_VALUE = re.compile(r"(n?)([0-9a-f]{0,64}+)E")
 
 
 def demangled(name: str) -> str:

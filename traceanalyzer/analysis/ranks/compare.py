@@ -66,7 +66,7 @@ class RankRow:
     )
     idle_ms: float | None = metric("time a step without work on the device; null without device work", "ms")
     straggler: bool = metric(
-        "whether it holds up the run: without what it is late by, again and again, the run would gain 5 % of the step "
+        "whether it holds up the run: without what it is late by, repeatedly, the run would gain 5 % of the step "
         "or more; where ranks share no collectives its step is the longest"
     )
 

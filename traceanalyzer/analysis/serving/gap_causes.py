@@ -22,7 +22,7 @@ STAGES = {
 }
 """Stages of a server's loop by names of its annotations and Python functions: vLLM, SGLang and TensorRT-LLM."""
 _STAGES = {stage: re.compile(pattern, re.IGNORECASE) for stage, pattern in STAGES.items()}
-_FRAME = re.compile(r"(\w+)\.py\(\d+\): (.+)$")
+_FRAME = re.compile(r"(?<!\w)(\w{1,200}+)\.py\(\d{1,9}+\): (.+)$")
 CAUSES = (UNKNOWN, PYTHON, *STAGES, SYNC, LAUNCH)
 
 
