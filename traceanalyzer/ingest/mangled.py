@@ -129,7 +129,10 @@ class _Reader:
             return
         kind = self.text[self.at]
         self.muted()
-        sign, digits = _VALUE.match(self.text, self.at).groups()  # type: ignore[union-attr]
+        value = _VALUE.match(self.text, self.at)
+        if value is None:
+            raise ValueError("a literal without an end")
+        sign, digits = value.groups()
         self.skip(_VALUE)
         self.out.append({"b0": "false", "b1": "true"}.get(kind + digits, ("-" if sign else "") + digits))
 

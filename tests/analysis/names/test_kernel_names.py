@@ -102,3 +102,9 @@ def test_mangled_names(name: str, legible: str, cls: str) -> None:
 def test_any_text_is_read_without_an_error(text: str) -> None:
     assert demangled("_Z" + text)
     assert isinstance(own_name(text), str)
+
+
+def test_a_mangled_name_that_was_cut_anywhere_is_read_without_an_error() -> None:
+    name = "_ZN7cutlass6deviceKILi5ELb1EN4cute5tupleIJNS4_1CILi64EEEEEEvT_"
+    for end in range(len(name)):
+        assert isinstance(demangled(name[:end]), str)
