@@ -3,6 +3,7 @@
 from traceanalyzer.analysis.memory.site import Site
 from traceanalyzer.analysis.tables.step_parts import BUDGET, StepPart
 from traceanalyzer.base.errors import EmptyRecordingError
+from traceanalyzer.base.figures import MEMORY
 from traceanalyzer.comparison.by_row import rows_between
 from traceanalyzer.comparison.changes import changes_between
 from traceanalyzer.comparison.conditions import INPUT_SHAPES, RANK, conditions_between
@@ -50,7 +51,7 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
     word: Word = "not_comparable" if unlike else word_of(times, step, evidence, could_see)
     why = "" if unlike else reason(word, times, evidence, could_see, unit.per)
     answer = sentence(word, times, step, unit.per, unlike=unlike)
-    causes = _largest(step, changes, conditions), _peak(a, b)
+    causes = _largest(step, changes, conditions), _of_memory(a, b)
     told = [_unlike(conditions), each.sentence if each else "", answer, why, *causes]
     return Comparison(
         a=sides[0],
@@ -122,13 +123,16 @@ def _largest(step: Difference, changes: list[Change], conditions: list[Condition
     return " ".join([*text, *(f"A is {c.a}; B is {c.b}." for c in conditions if c.name == RANK)])
 
 
-def _peak(a: Report, b: Report) -> str:
-    """How much GPU memory both take at most, where it differs."""
-    peaks = [report.metrics.memory.peak if report.metrics.memory else None for report in (a, b)]
-    if not peaks[0] or not peaks[1] or abs(peaks[1] / peaks[0] - 1.0) < LEAST_SHARE:
-        return ""
-    sizes = " → ".join(figure(peak, "bytes") for peak in peaks)
-    return f"GPU memory at the peak: {sizes} ({peaks[1] / peaks[0] - 1.0:+.1%})."
+def _of_memory(a: Report, b: Report) -> str:
+    """How much GPU memory both take at most, and what each step adds, where these differ."""
+    found = []
+    for what, name in (("at the peak", "peak"), ("grows per step", "growth_per_step")):
+        before, after = (getattr(report.metrics.memory, name, None) for report in (a, b))
+        if before is None or after is None:
+            continue
+        if abs(after - before) > LEAST_SHARE * max(abs(before), abs(after)):
+            found.append(f"GPU memory {what}: {figure(before, MEMORY)} → {figure(after, MEMORY)}.")
+    return " ".join(found)
 
 
 def _notes(a: Report, b: Report, step: Difference) -> list[str]:
