@@ -16,7 +16,7 @@ MIN_GAIN_SHARE = 0.05
 """Share of the step that the run must gain without a rank's excess before the rank is named: GPUs and hosts that are
 given the same work differ by up to three percent."""
 MIN_TIMES = 1.5
-"""A rank is late again and again: as many times as that, were it always as late. Once, it may be a hiccup, or the
+"""A rank is late repeatedly: as many times as that, were it always as late. Once, it may be a hiccup, or the
 profiler's start or stop."""
 
 
