@@ -1,6 +1,7 @@
 """Small JSON files beside a recording. A bad one costs what it would have said, never the recording."""
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -14,6 +15,11 @@ LIGHT, UNPROFILED, NVML, MEMORY = "light", "unprofiled", "nvml", "memory"
 """The first words of names such as `nvml.rank0.jsonl`."""
 COMPILED = "compile"
 """The folder of the logs of torch.compile."""
+
+
+def have_compile_logs(recordings: Iterable[str]) -> bool:
+    """Whether a capture of these recordings has logs of torch.compile. Most have none, and what reads them is large."""
+    return any((Path(recording).parent / COMPILED).is_dir() for recording in recordings)
 
 
 def may_be_beside(name: str) -> bool:

@@ -148,19 +148,15 @@ def _with_logs(run: "Run", recordings: list[str], *, leave_out: bool) -> "tuple[
     reads them is not even loaded then."""
     given = next((trace.compile_logs for trace in run.traces), ())
     alone = all(trace.is_companion for trace in run.traces)
-    if not alone and not given and not leave_out and any(map(_has_logs, recordings)):
+    from traceanalyzer.ingest.side_files import have_compile_logs
+
+    if not alone and not given and not leave_out and have_compile_logs(recordings):
         from traceanalyzer.ingest.torch_log import logs_beside
 
         given = tuple(logs_beside(recordings))
     given = () if leave_out and not alone else given
     traces = (replace(trace, compile_logs=given) for trace in run.traces)
     return replace(run, traces=tuple(traces)), given
-
-
-def _has_logs(recording: str) -> bool:
-    from traceanalyzer.ingest.side_files import COMPILED
-
-    return (Path(recording).parent / COMPILED).is_dir()
 
 
 def _store(file: Path, report: "Report", tags: dict[str, str], recordings: list[str], part: str) -> None:

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from traceanalyzer.ingest.side_files import COMPILED
+from traceanalyzer.ingest.side_files import have_compile_logs
 from traceanalyzer.ingest.torch_log import logs_beside
 from traceanalyzer.replay.compile.measure import measure_logs
 from traceanalyzer.replay.compile.model import CompileStats
@@ -26,9 +25,7 @@ def stats_of_logs(logs: "Sequence[CompileLog]") -> CompileStats:
 def logs_of(recordings: Iterable[str]) -> "list[CompileLog]":
     """The logs of torch.compile in the capture. Most have none."""
     recordings = list(recordings)
-    if not any((Path(recording).parent / COMPILED).is_dir() for recording in recordings):
-        return []
-    return logs_beside(recordings)
+    return logs_beside(recordings) if have_compile_logs(recordings) else []
 
 
 def with_compile(report: "Report", logs: "Sequence[CompileLog]") -> "Report":
