@@ -31,7 +31,6 @@ AFTER_SYNCS = Scenario(
     "remove_syncs+cuda_graph",
     captured_after_reads,
     "the syncs are gone, and all launches are one CUDA graph",
-    missing="the host does not wait for the GPU",
 )
 INFERENCE = (
     "Capture a CUDA graph: torch.compile(model, mode='reduce-overhead'), or torch.cuda.graph around fixed inputs."
@@ -103,7 +102,6 @@ COMPILED = Scenario(
     "merged kernel takes as long as the longest of its run)",
     optimistic=compiled_well,
     pessimistic=compiled_badly,
-    missing="no model was recorded that a compiler could change",
     may_cost=True,
     spread=OF_KERNELS,
 )
@@ -134,7 +132,6 @@ ENLARGED = Scenario(
     f"a batch {GREATER_BATCH} times as large, and this is the time of as many samples as now: kernels take "
     "longer only once they fill the GPU, dispatch is the same (upper end: every kernel takes as many times as long)",
     pessimistic=enlarged_at_full_cost,
-    missing="the GPU is not idle enough",
     spread=OF_MOVES,
     least=1.0 / GREATER_BATCH,
 )

@@ -48,6 +48,7 @@ class DType:
 
 UNKNOWN = DType(NAN)
 FLOAT = DType(4, Precision.FP32)
+INT32 = DType(4, kind=Kind.INTEGER)
 LONG = DType(8, kind=Kind.INTEGER)
 BOOL = DType(1, kind=Kind.BOOL)
 
@@ -69,7 +70,7 @@ DTYPES = {
     "long int": LONG,
     "long": LONG,
     "long long": LONG,
-    "int": DType(4, kind=Kind.INTEGER),
+    "int": INT32,
     "short int": DType(2, kind=Kind.INTEGER),
     "short": DType(2, kind=Kind.INTEGER),
     "signed char": DType(1, Precision.INT8, Kind.INTEGER),
@@ -185,11 +186,6 @@ def parse_inputs(shapes: str, dtypes: str | None, strides: str | None) -> tuple[
         return tuple(map(_input, dims, types, steps))
     except (msgspec.DecodeError, ValueError, TypeError, RecursionError):
         return None
-
-
-def tensor_shapes(shapes: str | None) -> list[Shape]:
-    """The shapes of the tensors that `Input Dims` describes, without those in lists; empty where it is no such text."""
-    return [one.shape for one in parse_inputs(shapes or "", None, None) or () if isinstance(one, Tensor)]
 
 
 def parse_values(concrete: str | None) -> tuple[str, ...]:
