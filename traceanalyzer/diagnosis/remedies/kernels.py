@@ -12,7 +12,7 @@ from traceanalyzer.replay.changes.fusion import WRITTEN_OUT, Reading, fusing
 from traceanalyzer.replay.changes.kernels import SPACE, changes_layout, dimensions, padded
 from traceanalyzer.replay.changes.kernels import channels_last as in_channels_last
 from traceanalyzer.replay.changes.precision import TENSOR_EFFICIENCY, in_16_bits, in_tf32, wide_products
-from traceanalyzer.replay.changes.recompute import kept, kept_with_hooks
+from traceanalyzer.replay.changes.recompute import HOOKED_SHARE, kept
 from traceanalyzer.replay.limits import OF_KERNELS
 from traceanalyzer.replay.scenarios import Scenario
 
@@ -179,11 +179,11 @@ no_recompute = Remedy(
         ),
         Scenario(
             "no_recompute",
-            kept,
+            kept(HOOKED_SHARE),
             "operators of the forward pass that run again within the backward pass are gone, and so are the host's "
             "hooks on what is saved, a quarter of its time for the others (upper end: they stay); it takes the memory "
             "that checkpointing saves",
-            pessimistic=kept_with_hooks,
+            pessimistic=kept(1.0),
             spread=OF_KERNELS,
         ),
     ),

@@ -48,7 +48,8 @@ def forward(arguments: Arguments) -> Model:
 
     def model(call: Call) -> Work:
         x, weight = call.tensor(0), call.tensor(1)
-        transposed = _transposed(call, arguments)
+        flag = arguments.transposed
+        transposed = flag if isinstance(flag, bool) else call.flag(flag)
         result = math.prod(_result_shape(call, arguments, x, weight, transposed=transposed))
         bias = call.optional(arguments.bias) if arguments.bias is not None else None
         # Input 2 of cudnn_convolution_add_relu is a tensor that is added to the result.
@@ -81,11 +82,6 @@ def _flops(positions: Tensor | int, weight: Tensor) -> float:
     """2 · elements of the result · weight elements for each of its channels; of a transposed one, of the input."""
     elements = positions if isinstance(positions, int) else positions.numel
     return 2.0 * elements * (weight.numel // max(weight.shape[0], 1))
-
-
-def _transposed(call: Call, arguments: Arguments) -> bool:
-    flag = arguments.transposed
-    return flag if isinstance(flag, bool) else call.flag(flag)
 
 
 def _result_shape(call: Call, arguments: Arguments, x: Tensor, weight: Tensor, *, transposed: bool) -> tuple[int, ...]:

@@ -177,7 +177,8 @@ def parse_inputs(shapes: str, dtypes: str | None, strides: str | None) -> tuple[
     """The inputs that `Input Dims`, `Input type` and `Input Strides` describe; None where the text is no such thing."""
     try:
         dims = _Dims.decode(shapes)
-        types = _Types.decode(dtypes) if dtypes else [_guessed(d) for d in dims]
+        # Old recordings may have shapes alone: whatever has dimensions is a tensor of unknown type.
+        types = _Types.decode(dtypes) if dtypes else ["unknown" if d else "" for d in dims]
         steps = _Dims.decode(strides) if strides else [None] * len(dims)
         if len(types) != len(dims):
             return None
@@ -194,11 +195,6 @@ def parse_values(concrete: str | None) -> tuple[str, ...]:
         return tuple(str(value) for value in _Values.decode(concrete)) if concrete else ()
     except (msgspec.DecodeError, ValueError, RecursionError):
         return ()
-
-
-def _guessed(dims: list[Any]) -> str:
-    """Old recordings may have shapes alone: whatever has dimensions is a tensor of unknown type."""
-    return "unknown" if dims else ""
 
 
 def _input(dims: list[Any], dtype: str, strides: list[Any] | None) -> Input:
