@@ -11,7 +11,7 @@ from traceanalyzer.analysis.time.coverage import WHOLE_SHARE
 from traceanalyzer.analysis.time.repeats import coinciding_range
 from traceanalyzer.base.figures import NS_PER_MS
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.serving import sentences
+from traceanalyzer.diagnosis.serving.sentences import sentences
 from traceanalyzer.diagnosis.timing import DRIFT_SHARE
 from traceanalyzer.trace import RangeKind
 
