@@ -1,21 +1,17 @@
 """The nine verbs as an MCP server (https://modelcontextprotocol.io), by the official SDK: the extra `mcp`."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
 from traceanalyzer.agent import verbs
+from traceanalyzer.agent.sources import Sources
 from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.base.figures import cut
 from traceanalyzer.report.format import plain
 from traceanalyzer.report.table_entries import TABLES
 from traceanalyzer.version import __version__
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from traceanalyzer.agent.sources import Sources
 
 INSTRUCTIONS = """Where a GPU step's time goes, why, and what is worth changing, from profiler recordings.
 Begin with diagnose(path). Every figure has a unit and says how it was got; null means that the recording cannot tell,
@@ -27,7 +23,7 @@ LONGEST_ERROR = 600
 TABLE_OPTIONS = "sort: largest in this column first; columns: only these."
 
 
-def make_server(sources: "Sources") -> MCPServer:
+def make_server(sources: Sources) -> MCPServer:
     """The server; it reads what `sources` allows, and writes nothing."""
     server = MCPServer("traceanalyzer", instructions=INSTRUCTIONS, version=__version__, log_level="ERROR")
 
@@ -80,7 +76,7 @@ def make_server(sources: "Sources") -> MCPServer:
     return server
 
 
-def _answered(ask: "Callable[[], str]") -> str:
+def _answered(ask: Callable[[], str]) -> str:
     """The answer; an error is one line that says what to do."""
     try:
         return ask()

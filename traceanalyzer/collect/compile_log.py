@@ -3,16 +3,13 @@
 It holds the program's code, paths and shapes, and costs time only while something is compiled.
 """
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from traceanalyzer.collect.plan import Plan
+from traceanalyzer.collect.plan import Plan
 
 FOLDER = "compile"
 """Of the capture; the logs are read from there."""
 VARIABLE = "TORCH_TRACE"
 
 
-def variables(plan: "Plan") -> dict[str, str]:
+def variables(plan: Plan) -> dict[str, str]:
     """What the command's environment needs for it; empty where it is not asked for."""
     return {VARIABLE: str(plan.path / FOLDER)} if plan.compile_log else {}
