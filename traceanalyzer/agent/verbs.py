@@ -20,7 +20,7 @@ from traceanalyzer.report import outline
 from traceanalyzer.report.explain import explained, finding_page, finding_pages
 from traceanalyzer.report.json import RENAMED
 from traceanalyzer.report.model import Report
-from traceanalyzer.report.table_entries import RowFilter, named
+from traceanalyzer.report.table_entries import TABLES, RowFilter, named
 
 SHOWN_FINDINGS = 6
 SHOWN_CHANGES = 8
@@ -32,7 +32,8 @@ PARTITION = "union of intervals on the GPU; the parts sum to the step, `idle: CA
 
 
 def diagnose(sources: Sources, path: str, rank: int | None = None, step: int | None = None) -> str:
-    """Where the step's time goes, why, and what to change."""
+    """Where the step's time goes, why, and what to change. path: a recording (Kineto .json/.json.gz, Nsight
+    Systems .sqlite, a log of step times) or a capture folder; rank and step narrow it."""
     of, report = sources.analyzed(path, rank, step)
     return fitted(
         {
@@ -52,7 +53,7 @@ def diagnose(sources: Sources, path: str, rank: int | None = None, step: int | N
 
 
 def explain(name: str = "") -> str:
-    """What a finding, a metric or a column means; without a name, which findings there are."""
+    """What a finding (by its id), a metric or a column means; without a name: all findings."""
     if not name:
         return fitted({"findings": [{"id": page.id, "title": page.title} for page in finding_pages()]})
     page = finding_page(name)
@@ -67,7 +68,7 @@ def explain(name: str = "") -> str:
 def table(
     sources: Sources, path: str, name: str, top: int = SHOWN_ROWS, sort: str = "", columns: list[str] | None = None
 ) -> str:
-    """Rows of a table, the most important first."""
+    """Rows of a table: {names}. sort: largest in this column first; columns: only these."""
     try:
         made = named(name)
     except ValueError as error:
@@ -77,6 +78,7 @@ def table(
     if unknown:
         raise TraceAnalyzerError(f"{name} has no column {unknown[0]!r}; columns: {', '.join(fields)}")
     of = sources.analyzed(path).of
+    top = max(top, 1)
     rows = made.rows(of, of.critical, RowFilter(None if sort else top))
     if sort:
         rows = sorted(rows, key=lambda row: _worth(getattr(row, fields[sort].name)))
@@ -94,8 +96,11 @@ def table(
     )
 
 
+table.__doc__ = str(table.__doc__).format(names=", ".join(one.asked_as for one in TABLES))
+
+
 def evidence(sources: Sources, path: str, finding: str) -> str:
-    """The figures behind a finding, and what to do about it."""
+    """The figures behind a finding that diagnose named, and the changes against it."""
     report = sources.analyzed(path).report
     found = next((f for f in report.findings if f.id == finding), None)
     if found is None:
@@ -122,7 +127,8 @@ def evidence(sources: Sources, path: str, finding: str) -> str:
 
 
 def whatif(sources: Sources, path: str, speedups: dict[str, float] | None = None) -> str:
-    """The step under each scenario, predicted by replaying the recording."""
+    """Predicted step time under each scenario, by replay. speedups: {regular expression of kernels, operators or
+    modules: factor}."""
     of = sources.analyzed(path).of
     result = predictions(of.run, speedups=list((speedups or {}).items()))
     known = [s for s in result.scenarios if s.step_ms is not None]
@@ -147,7 +153,8 @@ def whatif(sources: Sources, path: str, speedups: dict[str, float] | None = None
 
 
 def compare(sources: Sources, a: str, b: str) -> str:
-    """What changed in the step time from A to B, and where it came from."""
+    """What changed from recording a to b, part by part, and whether it is more than noise; also saved reports and
+    stored runs (runs.db#latest)."""
     told = compare_reports(sources.report(a), sources.report(b), (a, b))
     return fitted(
         {
@@ -176,7 +183,8 @@ def verify(
     at_least: dict[str, str] | None = None,
     baseline: str = "",
 ) -> str:
-    """Whether figures keep limits, absolute (`0.1`, `10%`) or against a baseline (`+3%`)."""
+    """Whether figures keep limits: {"gpu_idle_share": "10%"}, or {"step_time_ms.median": "+3%"} against a
+    baseline recording."""
     wanted = [("max", at_most or {}), ("min", at_least or {})]
     if not any(limits for _, limits in wanted):
         raise TraceAnalyzerError("nothing to verify: give at_most or at_least, such as {'gpu_idle_share': '10%'}")
@@ -193,7 +201,7 @@ def verify(
 
 
 def limits(sources: Sources, path: str) -> str:
-    """What the recording cannot tell, with the recording that would; and what spoils its figures."""
+    """What the recording cannot tell and which recording would, and what spoils its figures."""
     of, report = sources.analyzed(path)
     return fitted(
         {
@@ -208,7 +216,8 @@ def limits(sources: Sources, path: str) -> str:
 
 
 def hang(sources: Sources, path: str) -> str:
-    """Which rank a hung job waits for, at which collective, and why."""
+    """Which rank a hung job waits for, at which collective, and why. path: a folder of Flight Recorder dumps, one
+    file a rank."""
     found = values(hang_of(sources.flight(path)))
     verdict = found["verdict"]
     return fitted(

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from traceanalyzer.base.errors import TraceAnalyzerError
-from traceanalyzer.collect import compile_log
 from traceanalyzer.collect.host import environment, nvml, processes
 from traceanalyzer.collect.host.ranks import own_file
 from traceanalyzer.collect.plan import VARIABLE, Plan
@@ -20,6 +19,8 @@ FORWARDED = (signal.SIGTERM, signal.SIGHUP)
 QUIET = {"KINETO_LOG_LEVEL": "6"}
 """Else libkineto writes lines (`USDT:...`) to the job's standard error; what a recording
 lacks, the outcome says."""
+COMPILED = "compile"
+"""The folder of the capture for the log of torch.compile: one file a rank, of the program's code, paths and shapes."""
 CAPTURED = ("trace.rank*", "timings.rank*", "nsys.*", "ncu.*", "rocprofv3.*")
 
 
@@ -51,7 +52,7 @@ def injected_environment(plan: Plan) -> dict[str, str]:
     return {
         **QUIET,
         **os.environ,
-        **compile_log.variables(plan),
+        **({"TORCH_TRACE": str(plan.path / COMPILED)} if plan.compile_log else {}),
         VARIABLE: plan.to_text(),
         "PYTHONPATH": os.pathsep.join(paths),
     }
