@@ -46,7 +46,7 @@ def record(
     are kept; `repeat` cycles. `time_limit` (seconds) ends a recording at the next step. A profiler of the script's
     own comes first. Raises FileExistsError if the folder holds a capture of this rank.
     """
-    recording = _begin(
+    recording = begin_recording(
         folder,
         wait=wait,
         warmup=warmup,
@@ -73,7 +73,7 @@ def record_calls(folder: str | Path, **options: Any) -> Callable[[Callable[P, R]
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        begin = functools.cache(lambda: _begin(folder, **options))
+        begin = functools.cache(lambda: begin_recording(folder, **options))
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -87,7 +87,9 @@ def record_calls(folder: str | Path, **options: Any) -> Callable[[Callable[P, R]
     return decorate
 
 
-def _begin(folder: str | Path, **options: Any) -> TorchRecording:
+def begin_recording(folder: str | Path, **options: Any) -> TorchRecording:
+    """A recording by plan (options as for `record`) that its caller steps and closes. Raises FileExistsError if the
+    folder holds a capture of this rank."""
     plan = Plan(folder=str(folder), **options)
     if list(plan.path.glob(f"trace.rank{current_rank()}.*")):
         raise FileExistsError(f"{folder} holds a capture already: give another folder")
