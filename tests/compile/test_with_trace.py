@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from tests.compile.log_builder import LogBuilder
 from tests.kineto_builder import KinetoTrace
+from traceanalyzer.analysis.algebra.intervals import union
 from traceanalyzer.cli import cli
 from traceanalyzer.collect.plan import Plan
 from traceanalyzer.collect.run import injected_environment
@@ -19,7 +20,7 @@ from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.torch_log import read_logs
 from traceanalyzer.replay.compile.regions import CompiledCode
-from traceanalyzer.replay.compile.windows import idle_in, seams, window_set
+from traceanalyzer.replay.compile.windows import idle_in, seams
 from traceanalyzer.report.compile.build import compile_report
 from traceanalyzer.report.compile.model import CompileReport
 
@@ -89,7 +90,7 @@ def test_a_seam_is_the_host_time_between_the_graphs_and_is_charged_the_idle_time
     assert ((seam.end - seam.start) == 300_000).all()
     # The GPU is done at 211 us and starts again at 461: idle for 250, of which the host left graph A from 150 on.
     # Moved by the launch's 10 us, the gap is 201 to 451: the break holds 201 to 450 of it.
-    assert idle_in(ctx.timed, window_set([seam])) == pytest.approx(0.249, abs=2e-3)
+    assert idle_in(ctx.timed, union(seam.start, seam.end)) == pytest.approx(0.249, abs=2e-3)
 
 
 def test_a_break_has_its_idle_time_and_the_step_without_it(tmp_path: Path) -> None:
