@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from traceanalyzer.analysis.groups.bounds import rated_share
 from traceanalyzer.analysis.groups.idle import main_detail
-from traceanalyzer.base.figures import digits
+from traceanalyzer.base.figures import span
 from traceanalyzer.diagnosis.compile.measured import on_compile
 from traceanalyzer.diagnosis.finding import BottleneckClass, Summary
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -135,7 +135,7 @@ def _verdict(parts: dict[str, float], idle: set[str], best: list[str | None]) ->
 
 
 def _unknown_limit(m: Measurements, shares: Shares) -> str:
-    busy = f"{digits(shares.device * m.step.step_ms)} ms ({shares.device:.0%}) of {_whole(m)}"
+    busy = f"{span(shares.device * m.step.step_ms, m.step.step_ms)} ({shares.device:.0%}) of {_whole(m)}"
     return (
         f"Inconclusive: the GPU computes for {busy}, but what limits its kernels is not known for "
         f"{shares.unknown / shares.device:.0%} of that time: profile them with Nsight Compute (ncu)."
@@ -203,42 +203,45 @@ _REASONS = {
     "host": "the GPU is idle for {} during other CPU work between launches",
     "unexplained": "the GPU is idle for {} for reasons that this recording does not show",
 }
+_BRIEFLY = {
+    "compute": "compute ({:.0%})",
+    "memory": "memory-bound kernels ({:.0%})",
+    "communication": "exposed communication ({:.0%})",
+    "transfer": "exposed copies ({:.0%})",
+    "launch": "launches (GPU idle {:.0%})",
+    "sync": "syncs (GPU idle {:.0%})",
+    "input": "waiting for input (GPU idle {:.0%})",
+    "host": "other CPU work (GPU idle {:.0%})",
+    "unexplained": "idle time of unknown cause ({:.0%})",
+}
+"""The same where two are named."""
 
 
-def _reason(m: Measurements, part: str, shares: Shares, *, brief: bool = False) -> str:
-    """Why a part of the step is long; the step itself is named unless it was before."""
+def _reason(m: Measurements, part: str, shares: Shares) -> str:
+    """Why a part of the step is long."""
     share = _parts(shares)[part]
-    time = f"{digits(share * m.step.step_ms)} ms ({share:.0%})"
+    time = f"{span(share * m.step.step_ms, m.step.step_ms)} ({share:.0%})"
     small = part == "device" and shares.mostly_small
     text = _REASONS["small" if small else "unexplained" if part == "unexplained" else _name(part, shares)]
-    if brief:
-        return text.partition(",")[0].format(time)
     if (waits := getattr(m.step.waiting, part, 0.0)) >= NOTED_WAITING * share * m.step.step_ms:
-        text = text.replace("idle for {}", f"idle, or waits for other ranks ({digits(waits)} ms), for {{}}")
+        text = text.replace("idle for {}", f"idle, or waits for other ranks ({span(waits, m.step.step_ms)}), for {{}}")
     more = main_detail(m.causes) if part == "host" else ""
     return text.format(f"{time} of {_whole(m)}") + (f", mostly {more}" if more else "")
 
 
 def _whole(m: Measurements) -> str:
-    without = " (without the profiler)" if m.step.basis == "unprofiled" else ""
     which = "each" if m.timed.steps.found else "the"
-    return f"{which} {digits(m.step.step_ms)} ms {m.timed.steps.unit}{without}"
+    return f"{which} {span(m.step.step_ms)} {m.timed.steps.unit}"
 
 
 def _headline(m: Measurements, verdict: _Verdict, shares: Shares) -> str:
     cls = _name(verdict.cause, shares)
     if verdict.beside is None:
-        return f"{cls.capitalize()}-bound: {_reason(m, verdict.cause, shares)}.{_kinds(m)}"
-    both = (_reason(m, part, shares, brief=part != verdict.cause) for part in (verdict.cause, verdict.beside))
-    return f"No single cause: {'; '.join(both)}.{_kinds(m)}"
+        return f"{cls.capitalize()}-bound: {_reason(m, verdict.cause, shares)}."
+    both = " and ".join(_briefly(part, shares) for part in (verdict.cause, verdict.beside))
+    return f"Two causes in {_whole(m)}: {both}."
 
 
-def _kinds(m: Measurements) -> str:
-    """That the recorded steps are of two kinds, where they are."""
-    kinds = m.kinds
-    if kinds is None:
-        return ""
-    return (
-        f" The recorded steps are of two kinds: about {digits(kinds.fast_ms)} ms, and {digits(kinds.slow_ms)} ms "
-        f"({kinds.slow_share:.0%} of them)."
-    )
+def _briefly(part: str, shares: Shares) -> str:
+    name = part if part == "unexplained" else _name(part, shares)
+    return _BRIEFLY[name].format(_parts(shares)[part])
