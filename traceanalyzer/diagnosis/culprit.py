@@ -21,14 +21,6 @@ def culprit(m: Measurements, bottleneck: BottleneckClass) -> str | None:
     return None if found is None else f"{found}."
 
 
-def _of_compute(m: Measurements) -> str | None:
-    return _heaviest(m) or _module(m)
-
-
-def _of_memory(m: Measurements) -> str | None:
-    return _most_bytes(m) or _heaviest(m)
-
-
 def _most_bytes(m: Measurements) -> str | None:
     """The class of kernels that moves most of the bytes."""
     rows = np.flatnonzero(m.timed.steady_ops & m.linked.is_compute & m.linked.is_kernel)
@@ -73,11 +65,8 @@ def _of_launch(m: Measurements) -> str | None:
     share = (top.gpu_idle_ms or 0.0) / idle if top is not None and idle else 0.0
     if top is None or share < NAMED_SHARE:
         return None
-    return f"{_most(share)} of the idle time is in {_phase(top.name, top.role)}"
-
-
-def _phase(name: str, role: str | None) -> str:
-    return f"the {role} pass" if name in ("forward", "backward") else f"{name}"
+    phase = f"the {top.role} pass" if top.name in ("forward", "backward") else top.name
+    return f"{_most(share)} of the idle time is in {phase}"
 
 
 def _of_sync(m: Measurements) -> str | None:
@@ -122,8 +111,8 @@ def _most(share: float) -> str:
 
 
 _OF: dict[BottleneckClass, Callable[[Measurements], str | None]] = {
-    "compute": _of_compute,
-    "memory": _of_memory,
+    "compute": lambda m: _heaviest(m) or _module(m),
+    "memory": lambda m: _most_bytes(m) or _heaviest(m),
     "launch": _of_launch,
     "sync": _of_sync,
     "communication": _of_communication,

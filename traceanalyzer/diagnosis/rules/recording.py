@@ -7,13 +7,12 @@ from traceanalyzer.analysis.algebra.lookup import texts_where
 from traceanalyzer.analysis.joined.framework import Framework
 from traceanalyzer.analysis.names.pytorch import LIBRARY_MARK
 from traceanalyzer.analysis.serving.cut import find_iterations
-from traceanalyzer.analysis.tables.budget import StepTime
 from traceanalyzer.analysis.time.coverage import WHOLE_SHARE
 from traceanalyzer.analysis.time.repeats import coinciding_range
 from traceanalyzer.base.figures import NS_PER_MS, span
 from traceanalyzer.base.notes import Aside
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.serving import sentences
+from traceanalyzer.diagnosis.serving.sentences import sentences
 from traceanalyzer.diagnosis.timing import DRIFT_SHARE
 from traceanalyzer.trace import RangeKind
 
@@ -104,16 +103,13 @@ def _steps(m: Measurements) -> Iterator[str]:
         yield Aside(f"The steps cover {seen.steps_share:.0%} of {span(seen.recorded_ms)} recorded.")
     if steps.source == "periodicity":
         yield f"No marker says what a step is: {len(steps)} repeats of the same GPU work are called one{_parts(m)}."
-    if times is not None and m.kinds is None and _uneven(times):
+    # A few are far longer, or shorter, than the usual one: the mean stands for none of them.
+    uneven = times and (times.mean > UNEVEN_RATIO * times.median or times.std > UNEVEN_STD * times.mean)
+    if times is not None and m.kinds is None and uneven:
         yield (
             f"The steps are uneven: {span(times.min)} to {span(times.max)}, median {span(times.median)}; "
             f"figures are means ({span(times.mean)})."
         )
-
-
-def _uneven(times: StepTime) -> bool:
-    """Whether the mean stands for none of the steps: because a few are far longer, or shorter, than the usual one."""
-    return times.mean > UNEVEN_RATIO * times.median or times.std > UNEVEN_STD * times.mean
 
 
 def _parts(m: Measurements) -> str:
