@@ -49,7 +49,8 @@ class Plan:
     shapes: bool = True
     stacks: bool = False
     memory: bool = False
-    modules: bool = False
+    modules: bool = True
+    """Whether the calls of modules are named, where no stacks name them."""
     memory_snapshot: bool = False
     compile_log: bool = False
     """Whether torch.compile writes its log into the capture."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from traceanalyzer.collect.host import cuda, environment
 from traceanalyzer.collect.host.ranks import own_file, several_ranks
 from traceanalyzer.collect.host.rescue import Rescue, write_json, write_trace
+from traceanalyzer.collect.module_names import ModuleNames
 from traceanalyzer.collect.plan import LIGHT_WARMUP
 from traceanalyzer.collect.profilers.kineto import full_profiler, light_profiler
 from traceanalyzer.collect.profilers.memory_history import MemoryHistory
@@ -58,6 +59,7 @@ class TorchRecording:
         self._unit = unit
         self._clock: StepClock | None = None
         self._session: Session | None = None
+        self._modules = ModuleNames()
         self._rescue = Rescue(self.close)
         self._deadline = float("inf")
         self._cut_short = False
@@ -164,6 +166,7 @@ class TorchRecording:
 
     def _leave(self, *, forked: bool = False) -> None:
         session, self._session = self._session, None
+        self._modules.remove()
         if session is not None:
             session.leave(forked=forked)
         self._rescue.disarm()
@@ -189,6 +192,7 @@ class TorchRecording:
         session, self._session = self._session, None
         if session is None:
             return
+        self._modules.remove()
         try:
             if session.mine:
                 session.stop(last=last)
@@ -283,6 +287,8 @@ class TorchRecording:
         if self._plan.time_limit is not None:
             self._deadline = time.monotonic() + self._plan.time_limit
         self._start(profiler, self._profile)
+        if self._plan.modules and not self._plan.stacks and self._session is not None:
+            self._modules.install()
 
     def _start(self, profiler: Any, phase: "Callable[[], None]") -> None:
         self._kept = len(self._files)

@@ -25,7 +25,6 @@ def full_profiler(plan: "Plan", write: "Callable[[Any], None]") -> Any:
         record_shapes=plan.shapes,
         with_stack=plan.stacks,
         profile_memory=plan.memory,
-        with_modules=plan.modules,
         experimental_config=_experimental_config(),
     )
 
