@@ -10,6 +10,8 @@ import threading
 from contextlib import suppress
 from typing import Any
 
+from traceanalyzer.collect.eager import has_compiled
+
 PREFIX = "nn.Module: "
 
 
@@ -25,7 +27,7 @@ class ModuleNames:
 
     def install(self) -> None:
         """Name the calls from now on; nothing where this PyTorch cannot, or where torch.compile has compiled."""
-        if _has_compiled():
+        if has_compiled():
             return
         with suppress(ImportError, TypeError):  # before PyTorch 2.1
             from torch._C._profiler import _RecordFunctionFast
@@ -78,11 +80,10 @@ class ModuleNames:
 
     def _stack(self) -> list[tuple[Any, Any]]:
         try:
-            return self._of_thread.stack  # type: ignore[no-any-return]
+            stack: list[tuple[Any, Any]] = self._of_thread.stack
         except AttributeError:
-            stack: list[tuple[Any, Any]] = []
-            self._of_thread.stack = stack
-            return stack
+            self._of_thread.stack = stack = []
+        return stack
 
     def _close(self, depth: int) -> None:
         stack = self._stack()
@@ -95,9 +96,3 @@ class ModuleNames:
         self._counts[kind] = number + 1
         self._names[key] = name = f"{PREFIX}{kind.__name__}_{number}"
         return name
-
-
-def _has_compiled() -> bool:
-    """Whether torch.compile has compiled anything in this process."""
-    utils = sys.modules.get("torch._dynamo.utils")
-    return utils is not None and bool(utils.counters["frames"])
