@@ -266,7 +266,7 @@ class TorchRecording:
             return
         slowed = WATCH.seen and not (self._plan.first and teardown_is_safe())
         about = {"unit": self._unit(), "after_profiler": slowed}
-        first = {"first_steps_ms": self._first_steps_ms()}
+        first = {"from_first": self._plan.first, "first_steps_ms": self._first_steps_ms()}
         self._measured = self._clock.measured() | about | {name: each for name, each in first.items() if each}
         self._clock, self._left = None, EAGER_WARMUP
         if self._plan.eager_steps and self._eager.begin():
