@@ -1,12 +1,10 @@
 """What a recording cannot tell, and which recording would."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from traceanalyzer.report import outline
-
-if TYPE_CHECKING:
-    from traceanalyzer.diagnosis.measurements import Measurements
-    from traceanalyzer.report.model import Report
+from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.report.model import Report
+from traceanalyzer.report.outline import breakdown
 
 FEW_STEPS = 3
 """Fewer tell nothing of how much steps vary."""
@@ -20,7 +18,7 @@ class Unknown(NamedTuple):
     record: str
 
 
-def unknowns(report: "Report", m: "Measurements") -> list[Unknown]:
+def unknowns(report: Report, m: Measurements) -> list[Unknown]:
     """The open questions of a measured recording, the most important first."""
     trace, collected = m.trace, m.trace.collected
     found: list[tuple[bool, Unknown]] = [
@@ -34,12 +32,12 @@ def unknowns(report: "Report", m: "Measurements") -> list[Unknown]:
             Unknown("why the GPU is idle", "launches and waits of the CPU were not recorded", _TORCH),
         ),
         (
-            outline.whole(report) == "recording",
+            breakdown.whole(report) == "recording",
             Unknown("how long a step takes", "no steps were found", "call profiler.step() once per step, or " + _TORCH),
         ),
         (
             report.metrics.step_time_ms is not None
-            and outline.whole(report) == "step"
+            and breakdown.whole(report) == "step"
             and report.metrics.step_time_ms.count < FEW_STEPS,
             Unknown("how much steps vary", "too few steps were recorded", _with("--active 5")),
         ),
@@ -83,6 +81,6 @@ def _with(option: str) -> str:
     return f"traceanalyzer collect torch {option} -- python train.py"
 
 
-def _ranks_missing(report: "Report") -> bool:
+def _ranks_missing(report: Report) -> bool:
     sizes = [item.world_size for item in report.inputs if item.world_size]
     return bool(sizes) and max(sizes) > len(report.inputs)

@@ -10,7 +10,9 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from importlib.machinery import ModuleSpec
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,9 +20,6 @@ from traceanalyzer.collect.host import cuda, processes
 from traceanalyzer.collect.plan import Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from importlib.machinery import ModuleSpec
-
     from traceanalyzer.collect.steps.step_finder import Finder
 
 
@@ -172,10 +171,10 @@ class Attached:
 
 def _recorder(
     plan: Plan,
-    on_phase: "Callable[[str], None]",
-    on_note: "Callable[[str], None]",
-    unit: "Callable[[], str]",
-    first_steps_ms: "Callable[[], list[float]]",
+    on_phase: Callable[[str], None],
+    on_note: Callable[[str], None],
+    unit: Callable[[], str],
+    first_steps_ms: Callable[[], list[float]],
 ) -> Recorder:
     if plan.recorder == "timing":
         from traceanalyzer.collect.steps.step_log import StepLog
@@ -199,11 +198,11 @@ def _recorder(
 class _Import:
     """A finder for `sys.meta_path` that lets the others find a package and runs `after` when it has been imported."""
 
-    def __init__(self, package: str, after: "Callable[[], None]") -> None:
+    def __init__(self, package: str, after: Callable[[], None]) -> None:
         self._package = package
         self._after = after
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> "ModuleSpec | None":
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """Find the package itself with the other finders; nothing else."""
         if name != self._package or self not in sys.meta_path:
             return None

@@ -18,6 +18,7 @@ from traceanalyzer.analysis.memory.traced import TracedMemory, memory_of_events
 from traceanalyzer.analysis.phases.roles import find_phases, phase_times
 from traceanalyzer.analysis.phases.training import program_stats
 from traceanalyzer.analysis.ranks.compare import why_not_one_run
+from traceanalyzer.analysis.ranks.digest import claim_of
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.serving.rows import iteration_rows
 from traceanalyzer.analysis.tables.budget import (
@@ -61,6 +62,7 @@ from traceanalyzer.analysis.time.timed import OfTimed, Timed
 from traceanalyzer.base.figures import NS_PER_MS
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.replay.host_parts import HostPart, host_parts
+from traceanalyzer.replay.iterations import Served
 from traceanalyzer.replay.replayed_path import replayed_path_time
 from traceanalyzer.replay.unprofiled import partition, with_recorded_causes
 from traceanalyzer.replay.whatif import MEASURED_SPREAD, Replay
@@ -87,7 +89,7 @@ def measure_ranks(
 ) -> "list[Measurements]":
     """The measurements of each of several recordings; the ranks of one run know each other."""
     measured = [measure(trace, knowledge, only_step) for trace in traces]
-    if why_not_one_run(traces):
+    if why_not_one_run(list(map(claim_of, traces))):
         return measured
     rated = tuple(one.rated for one in measured)
     return [replace(one, together=rated) for one in measured]
@@ -237,6 +239,8 @@ class Measurements(OfTimed):
     """The steps one by one."""
     iterations = made(lambda m: iteration_rows(m.timed))
     """The iterations of a serving engine; empty where nothing marks one."""
+    served = made(lambda m: Served.of(m.rated))
+    """The iterations on tapes; None where nothing marks one, or without launches or device work."""
     gap_histogram = made(lambda m: gap_histogram(m.timed, m.causes.gaps))
     """Gaps of the steady state by length."""
     gap_places = made(lambda m: gap_places(m.timed, m.causes.gaps))
