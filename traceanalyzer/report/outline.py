@@ -302,7 +302,7 @@ def no_advice(report: Report) -> str:
     if isinstance(lacking, str) and not report.devices:
         return lacking
     if report.findings and report.summary.bottleneck == "inconclusive":
-        return "No recommendation: not enough data. Next: traceanalyzer collect torch -- python train.py"
+        return f"No recommendation: not enough data. Next: {lacking or 'record several steps, API calls and GPU'}."
     return "No recommendation: nothing in this recording shows what would help. To go on: traceanalyzer kernels PATH"
 
 
