@@ -11,7 +11,7 @@ from traceanalyzer.diagnosis.classify import LEAST_GAIN, REMOVES
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.ingest import load
-from traceanalyzer.report.outline import CLEAR
+from traceanalyzer.report.outline.opening import CLEAR
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,6 +10,7 @@ import pytest
 from tests.analysis.collectives import GEMM, Ranked
 from tests.replay.ranks import Rank, run
 from traceanalyzer.analysis.ranks.compare import compare_ranks
+from traceanalyzer.analysis.ranks.digest import digest_of
 from traceanalyzer.diagnosis.measurements import Measurements, measure_ranks
 from traceanalyzer.diagnosis.remedies.data import data_loader_workers
 from traceanalyzer.diagnosis.remedies.straggler import fix_straggler
@@ -24,7 +25,7 @@ EPOCH_NS = 10**18
 def together(*ranks: Rank) -> list[Measurements]:
     """The ranks of a run, measured and compared."""
     each = measure_ranks([one.trace for one in run(*ranks)])
-    compared = compare_ranks([one.timed for one in each])
+    compared = compare_ranks([one.timed.memo(digest_of) for one in each])
     return [replace(one, ranks=compared) for one in each]
 
 
@@ -70,7 +71,7 @@ def stages(*compute: float) -> list[Measurements]:
             b.call("cudaStreamSynchronize", begun + 100, now)
             b.annotation(f"ProfilerStep#{step}", begun, now)
     each = measure_ranks([b.trace(r, len(compute)) for r, b in enumerate(builders)])
-    compared = compare_ranks([one.timed for one in each])
+    compared = compare_ranks([one.timed.memo(digest_of) for one in each])
     return [replace(one, ranks=compared) for one in each]
 
 
@@ -104,7 +105,7 @@ def of_different_steps(*ranks: Rank, other: tuple[Rank, ...]) -> list[Measuremen
     first, second = run(*ranks)[0].trace, run(*other)[1].trace
     traces = [replace(first, epoch_ns=EPOCH_NS), replace(second, epoch_ns=EPOCH_NS + 10**9)]
     each = measure_ranks(traces)
-    compared = compare_ranks([one.timed for one in each])
+    compared = compare_ranks([one.timed.memo(digest_of) for one in each])
     return [replace(one, ranks=compared) for one in each]
 
 
@@ -169,7 +170,7 @@ def grids(*blocks: int) -> list[Measurements]:
             b.call("cudaStreamSynchronize", at + 20, at + 950)
         each.append(b.trace(rank, len(blocks), epoch_ns=EPOCH_NS))
     measured = measure_ranks(each)
-    compared = compare_ranks([one.timed for one in measured])
+    compared = compare_ranks([one.timed.memo(digest_of) for one in measured])
     return [replace(one, ranks=compared) for one in measured]
 
 

@@ -21,7 +21,7 @@ from traceanalyzer.diagnosis.shares import Shares
 from traceanalyzer.replay.changes.loops.batch_size import GREATER_BATCH, enlarged
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.simulate import step_time_ns
-from traceanalyzer.report import outline
+from traceanalyzer.report.outline import gains
 
 if TYPE_CHECKING:
     from tests.analysis.causes.test_gaps import Program
@@ -63,7 +63,7 @@ def test_a_larger_batch_comes_after_what_shortens_the_step_and_says_what_it_is_f
     assert more.low_ms is not None
     assert more.low_ms < more.time_ms < (report.summary.step_ms or 0.0) / 4
     assert "ms for as much work as a step does now" in batch.basis
-    assert "for as much work, " in outline.prediction(report, batch)
+    assert "for as much work, " in gains.prediction(report, batch)
 
 
 def test_a_stopwatch_agrees_with_a_batch_thirty_two_times_as_large() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.examples import tried
 from tests.replay.ranks import Rank, run
+from traceanalyzer.analysis.ranks.digest import digest_of
 from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.diagnosis.measurements import measure_ranks
 from traceanalyzer.replay.recorded import make_tape
@@ -119,10 +120,10 @@ def test_a_collective_of_some_ranks_takes_what_the_last_of_these_spent() -> None
     contexts = run(BUSY, SLOW_DEVICE, BUSY)
     tapes = [make_tape(c.rated) for c in contexts]
     made = [tape for tape in tapes if tape is not None]
-    matches = match_collectives([c.timed for c in contexts])
+    matches = match_collectives([c.timed.memo(digest_of) for c in contexts])
     of_two = np.array([True, True, False])
     some = replace(matches, present=matches.present & of_two, row=np.where(of_two, matches.row, -1))
-    joined, pair = join(made, some), join(made[:2], match_collectives([c.timed for c in contexts[:2]]))
+    joined, pair = join(made, some), join(made[:2], match_collectives([c.timed.memo(digest_of) for c in contexts[:2]]))
     for one, other in zip(joined, pair, strict=False):
         assert (one.duration == other.duration).all()
         assert (one.meeting >= 0).any()

@@ -11,6 +11,7 @@ import pytest
 from tests.replay.ranks import Rank, run
 from traceanalyzer.analysis.algebra.intervals import IntervalSet
 from traceanalyzer.analysis.ranks.compare import compare_ranks
+from traceanalyzer.analysis.ranks.digest import digest_of
 from traceanalyzer.diagnosis.measurements import measure_ranks
 from traceanalyzer.diagnosis.remedies.straggler import without_ranks
 from traceanalyzer.replay.waiting import _waits, in_last_repetition
@@ -66,5 +67,5 @@ def test_a_run_without_its_slowest_rank_is_as_slow_as_the_second() -> None:
     assert replay is not None
     gain = replay.gain_ms(without_ranks(replay.typical, [0]))
     assert gain == pytest.approx(0.5, rel=0.02)
-    (late,) = compare_ranks([one.timed for one in each]).late
+    (late,) = compare_ranks([one.timed.memo(digest_of) for one in each]).late
     assert (late.position, late.gain_ms) == (0, pytest.approx(0.5, rel=0.02))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.report.reports import empty, full
-from traceanalyzer.report import outline
+from traceanalyzer.report.outline import gains
 
 
 def test_why_nothing_is_recommended():
     report = full()
     unclear = replace(report, summary=replace(report.summary, bottleneck="inconclusive"), recommendations=[])
-    assert "not enough data" in outline.no_advice(unclear)
-    assert "nothing in this recording shows" in outline.no_advice(empty())
+    assert "not enough data" in gains.no_advice(unclear)
+    assert "nothing in this recording shows" in gains.no_advice(empty())
 
 
 def test_findings_whose_remedy_gains_nothing_are_named():
@@ -22,5 +22,5 @@ def test_findings_whose_remedy_gains_nothing_are_named():
     unknown = replace(first, id="gpu-busy", cls="compute", headroom_ms=None)
     with_hidden = replace(report, findings=[first, hidden, unknown], recommendations=report.recommendations[:1])
     assert report.recommendations[0].id.startswith(first.id)
-    assert outline.without_gain(with_hidden) == ("Skipped, predicted gain under 1%: memory-chains.")
-    assert outline.without_gain(replace(with_hidden, recommendations=[])) is None
+    assert gains.without_gain(with_hidden) == ("Skipped, predicted gain under 1%: memory-chains.")
+    assert gains.without_gain(replace(with_hidden, recommendations=[])) is None

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from traceanalyzer.report import outline
+from traceanalyzer.report.outline import breakdown
 
 if TYPE_CHECKING:
     from traceanalyzer.diagnosis.measurements import Measurements
@@ -34,12 +34,12 @@ def unknowns(report: "Report", m: "Measurements") -> list[Unknown]:
             Unknown("why the GPU is idle", "launches and waits of the CPU were not recorded", _TORCH),
         ),
         (
-            outline.whole(report) == "recording",
+            breakdown.whole(report) == "recording",
             Unknown("how long a step takes", "no steps were found", "call profiler.step() once per step, or " + _TORCH),
         ),
         (
             report.metrics.step_time_ms is not None
-            and outline.whole(report) == "step"
+            and breakdown.whole(report) == "step"
             and report.metrics.step_time_ms.count < FEW_STEPS,
             Unknown("how much steps vary", "too few steps were recorded", _with("--active 5")),
         ),

@@ -13,9 +13,9 @@ from traceanalyzer.comparison.verdicts import Checked
 from traceanalyzer.diagnosis.predictions import predictions
 from traceanalyzer.fleet.hang.document import values
 from traceanalyzer.fleet.hang.model import hang_of
-from traceanalyzer.report import outline
 from traceanalyzer.report.explain import explained, finding_page, finding_pages
 from traceanalyzer.report.json import RENAMED
+from traceanalyzer.report.outline import breakdown, gains, opening
 from traceanalyzer.report.table_entries import RowFilter, named
 
 if TYPE_CHECKING:
@@ -39,13 +39,13 @@ def diagnose(sources: "Sources", path: str, rank: int | None = None, step: int |
     return fitted(
         {
             "verdict": report.summary.bottleneck,
-            "sure": outline.confidence(report),
+            "sure": opening.confidence(report),
             "answer": quoted_sentence(report.summary.headline),
             "step": _steps(report),
             "budget": _budget(report),
             "findings": [_finding(f) for f in report.findings[:SHOWN_FINDINGS]],
             "changes": [_advice(r) for r in report.recommendations[:SHOWN_FINDINGS]],
-            "caveats": [quoted_sentence(text) for text in outline.caveats(report)[:3]],
+            "caveats": [quoted_sentence(text) for text in opening.caveats(report)[:3]],
             "cannot_be_known": [u.question for u in unknowns(report, of.critical)],
             "names": NAMES_ARE_DATA,
             "next": "evidence(path, finding) for the figures behind one; whatif(path); limits(path)",
@@ -203,8 +203,8 @@ def limits(sources: "Sources", path: str) -> str:
                 {"question": u.question, "because": u.because, "record": u.record}
                 for u in unknowns(report, of.critical)
             ],
-            "spoils": [quoted_sentence(text) for text in outline.caveats(report)],
-            "left_out": outline.without_gain(report),
+            "spoils": [quoted_sentence(text) for text in opening.caveats(report)],
+            "left_out": gains.without_gain(report),
         }
     )
 
@@ -237,7 +237,7 @@ def _steps(report: "Report") -> dict[str, Any]:
         source or "", "cannot be known: record with collect torch, which times steps without the profiler first"
     )
     marked = f"{RECORDED}, {time.count} of them" if time else "cannot be known: no steps were found"
-    steps = marked if outline.whole(report) == "step" else "the whole recording: nothing marks a step"
+    steps = marked if breakdown.whole(report) == "step" else "the whole recording: nothing marks a step"
     return {
         "recorded": figure(time.mean if time else None, _unit(report), steps),
         "without_profiler": figure(metrics.unprofiled_step_time_ms, _unit(report), how),
@@ -245,11 +245,11 @@ def _steps(report: "Report") -> dict[str, Any]:
 
 
 def _unit(report: "Report") -> str:
-    return "ms per step" if outline.whole(report) == "step" else "ms in the recording"
+    return "ms per step" if breakdown.whole(report) == "step" else "ms in the recording"
 
 
 def _budget(report: "Report") -> dict[str, Any]:
-    parts = {p.name: rounded(p.ms) for p in outline.budget(report) if p.ms}
+    parts = {p.name: rounded(p.ms) for p in breakdown.budget(report) if p.ms}
     return {"parts": parts, "unit": _unit(report), "how": PARTITION}
 
 

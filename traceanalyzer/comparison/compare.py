@@ -26,7 +26,7 @@ from traceanalyzer.diagnosis.finding import Recommendation
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.memory.model import LineChange, line_changes
 from traceanalyzer.report.model import TOP_ROWS, Report
-from traceanalyzer.report.outline import recorded_ms
+from traceanalyzer.report.outline.breakdown import recorded_ms
 
 ORDER = (*BUDGET, WHOLE)
 LEAST_SHARE = 0.01

@@ -10,7 +10,7 @@ from traceanalyzer.base.figures import MS_PER_S
 from traceanalyzer.comparison.model import MetricDifference, PerUnit
 from traceanalyzer.report.format import measured
 from traceanalyzer.report.model import TOP_ROWS, Metrics, Report
-from traceanalyzer.report.outline import step_ms
+from traceanalyzer.report.outline.breakdown import step_ms
 
 PARTS = ("step_time_ms.", "budget_ms.", "idle_ms.")
 """The step time and its parts are compared as such."""

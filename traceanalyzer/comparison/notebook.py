@@ -16,11 +16,11 @@ from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.finding import Finding, Recommendation
 from traceanalyzer.diagnosis.selection import Measured
 from traceanalyzer.export.events import EVENTS
-from traceanalyzer.report import outline
 from traceanalyzer.report.html import render_html
 from traceanalyzer.report.html.details import Details
 from traceanalyzer.report.json import RENAMED
 from traceanalyzer.report.model import Report
+from traceanalyzer.report.outline import breakdown, opening
 from traceanalyzer.report.page import ReportPage
 from traceanalyzer.report.table_entries import named
 from traceanalyzer.report.timeline.lanes import Category
@@ -48,7 +48,7 @@ class NotebookReport(Report):
     """A report as `ta.analyze` gives it: one line as text, the first screen in a notebook."""
 
     def __repr__(self) -> str:
-        return f"<Report: {outline.verdict(self)}, {outline.step_times(self)}, {outline.recording(self)}>"
+        return f"<Report: {opening.verdict(self)}, {opening.step_times(self)}, {opening.recording(self)}>"
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(ReportPage(self).terminal(WIDTH, colour=False))}</pre>"
@@ -95,7 +95,7 @@ class Plots:
         """The step's wall-clock time by what the device did, idle time by cause."""
         import plotly.graph_objects as go
 
-        parts = outline.finest(outline.budget(self.report))
+        parts = breakdown.finest(breakdown.budget(self.report))
         bars = [go.Bar(name=part.name, x=[part.ms], y=["step"], orientation="h") for part in parts]
         return go.Figure(bars, {"barmode": "stack", "xaxis_title": "ms", "height": 220})
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from traceanalyzer.comparison.evidence import paired, speed_of
 from traceanalyzer.report.model import Report
-from traceanalyzer.report.outline import recorded_ms
+from traceanalyzer.report.outline.breakdown import recorded_ms
 
 WITHOUT_STEPS = ("none", "recording")
 """Sources of steps that are none."""

@@ -10,7 +10,7 @@ from traceanalyzer.analysis.tables.step_parts import MAX_BATCHES, StepPart
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.comparison.noise import difference_interval, is_significant
 from traceanalyzer.report.model import Report
-from traceanalyzer.report.outline import recorded_ms
+from traceanalyzer.report.outline.breakdown import recorded_ms
 
 WHOLE = "step"
 """The only part where neither side's recording can divide the step."""

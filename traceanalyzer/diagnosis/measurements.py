@@ -17,6 +17,7 @@ from traceanalyzer.analysis.memory.traced import TracedMemory, memory_of_events
 from traceanalyzer.analysis.phases.roles import find_phases, phase_times
 from traceanalyzer.analysis.phases.training import program_stats
 from traceanalyzer.analysis.ranks.compare import why_not_one_run
+from traceanalyzer.analysis.ranks.digest import claim_of
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.serving.rows import iteration_rows
 from traceanalyzer.analysis.tables.budget import (
@@ -86,7 +87,7 @@ def measure_ranks(
 ) -> "list[Measurements]":
     """The measurements of each of several recordings; the ranks of one run know each other."""
     measured = [measure(trace, knowledge, only_step) for trace in traces]
-    if why_not_one_run(traces):
+    if why_not_one_run(list(map(claim_of, traces))):
         return measured
     rated = tuple(one.rated for one in measured)
     return [replace(one, together=rated) for one in measured]

@@ -5,6 +5,7 @@ from functools import cached_property
 
 from traceanalyzer.analysis.joined.linked import Knowledge
 from traceanalyzer.analysis.ranks.compare import RankComparison, compare_ranks
+from traceanalyzer.analysis.ranks.digest import digest_of
 from traceanalyzer.analysis.ranks.one_run import refuse_several_runs
 from traceanalyzer.base.errors import EmptyRecordingError
 from traceanalyzer.base.frozen import dataclass
@@ -73,7 +74,7 @@ def measured(run: Run, selection: Selection | None = None, knowledge: Knowledge 
     each = [every[i] for i in chosen]
     refuse_several_runs([one.trace for one in each])
     unread = [failure.rank for failure in run.failures if failure.rank is not None]
-    ranks = compare_ranks([one.timed for one in each], unread)
+    ranks = compare_ranks([one.timed.memo(digest_of) for one in each], unread)
     return Measured(run, [replace(one, ranks=ranks) for one in each], ranks)
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from traceanalyzer.analysis.causes.dependencies import Dependencies
+from traceanalyzer.analysis.ranks.digest import digest_of
 from traceanalyzer.analysis.ranks.matches import Matches, match_collectives
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.time.timed import Timed
@@ -45,7 +46,7 @@ def _of_ranks(ranks: tuple[Rated, ...]) -> tuple[Tape, ...]:
     made = [tape for tape in tapes if tape is not None]
     if len(made) < len(ranks) or len({tape.steps for tape in made}) > 1:
         return ()
-    return join(made, match_collectives([one.timed for one in ranks]))
+    return join(made, match_collectives([one.timed.memo(digest_of) for one in ranks]))
 
 
 def _in_collectives(timed: Timed) -> int:

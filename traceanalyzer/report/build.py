@@ -17,7 +17,7 @@ from traceanalyzer.diagnosis.shares import missing_kernels
 from traceanalyzer.ingest.unprofiled import contradiction
 from traceanalyzer.report.halves import in_halves
 from traceanalyzer.report.model import TOP_ROWS, Input, InputDevice, InputHealth, Metrics, Report, Tool
-from traceanalyzer.report.outline import IN_HEADER
+from traceanalyzer.report.outline.opening import IN_HEADER
 from traceanalyzer.report.tables import PATH, in_order, report_tables
 from traceanalyzer.trace import Collected
 from traceanalyzer.trace.hardware import GIGA

@@ -15,7 +15,7 @@ from traceanalyzer.base.figures import definitions
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.report.json import RENAMED
 from traceanalyzer.report.model import Report
-from traceanalyzer.report.outline import GLOSSARY
+from traceanalyzer.report.outline.step_facts import GLOSSARY
 from traceanalyzer.report.table_entries import TABLES
 
 MARKS = re.compile(r"^<!-- .* -->\n", re.MULTILINE)

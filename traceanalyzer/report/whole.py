@@ -7,10 +7,10 @@ from typing import Any
 
 from traceanalyzer.analysis.tables.throughput import Throughput, Utilisation
 from traceanalyzer.base.figures import MEMORY
-from traceanalyzer.report import outline
 from traceanalyzer.report.document import Fact, Facts, Item, Items, Section, Table, Weight
 from traceanalyzer.report.format import NOT_AVAILABLE, figure, number, plain, scale_for, scaled
 from traceanalyzer.report.model import Report
+from traceanalyzer.report.outline import gains, step_facts
 
 TITLE = "Key figures"
 SAY_AMOUNTS = "--samples N and --tokens N of a step give samples/s and tokens/s"
@@ -119,8 +119,8 @@ def findings(report: Report) -> Items:
     """Every finding with its evidence."""
     items = []
     for one in report.findings:
-        about = f"{one.severity} · {one.cls} · {plain(one.id)} · {outline.headroom(report, one)}"
-        evidence = [(item.metric, outline.evidence_value(item), item.where) for item in one.evidence]
+        about = f"{one.severity} · {one.cls} · {plain(one.id)} · {gains.headroom(report, one)}"
+        evidence = [(item.metric, gains.evidence_value(item), item.where) for item in one.evidence]
         items.append(Item(one.title, [(about, SEVERITY_STYLES.get(one.severity, ""))], evidence=evidence))
     return Items(items, noun="findings")
 
@@ -130,7 +130,7 @@ def recommendations(report: Report, against: bool = False) -> Items:
     titles = {f.id: f.title for f in report.findings} if against else {}
     items = []
     for one in report.recommendations:
-        lines = [(outline.prediction(report, one), "green"), (f"Estimated as: {one.basis}", "")]
+        lines = [(gains.prediction(report, one), "green"), (f"Estimated as: {one.basis}", "")]
         lines += [(f"Addresses: {titles[one.id]}", "")] if one.id in titles else []
         items.append(Item(one.action, lines))
     return Items(items, noun="recommendations")
@@ -145,17 +145,17 @@ def key_figures(report: Report) -> list[Section]:
 def step_time(report: Report) -> list[Section]:
     """How step times are distributed."""
     time = report.metrics.step_time_ms
-    return [] if time is None else [_table("Step time", [outline.shown_step_time(time)], report)]
+    return [] if time is None else [_table("Step time", [step_facts.shown_step_time(time)], report)]
 
 
 def figures_of_step(report: Report) -> Section:
     """The single figures."""
-    return _facts("Figures of a step", outline.step_figures(report), Weight.FIGURES)
+    return _facts("Figures of a step", step_facts.step_figures(report), Weight.FIGURES)
 
 
 def groups_of_figures(report: Report) -> list[Section]:
     """Figures that belong together."""
-    return [_facts(title, facts, Weight.GROUP, folded=True) for title, facts in outline.step_groups(report)]
+    return [_facts(title, facts, Weight.GROUP, folded=True) for title, facts in step_facts.step_groups(report)]
 
 
 def devices(report: Report) -> list[Section]:
@@ -172,8 +172,8 @@ def tables(
     """The tables that have rows, with what `chart` makes of a name and its rows."""
     return [
         _table(
-            outline.table_title(name), rows, report, Weight.TABLE, folded=True,
-            command=outline.table_command(name), chart=chart(name, rows) if chart else (),
+            step_facts.table_title(name), rows, report, Weight.TABLE, folded=True,
+            command=step_facts.table_command(name), chart=chart(name, rows) if chart else (),
             limit=None if name == CONDITIONS else TABLE_ROWS,
         )
         for name, rows in report.tables.items()
@@ -190,6 +190,6 @@ def _table(
     **of_table: Any,
 ) -> Section:  # fmt: skip
     table = Table(
-        rows, origin_ns=outline.moments_origin(report), **{"limit": LONGER.get(title, TABLE_ROWS), **of_table}
+        rows, origin_ns=step_facts.moments_origin(report), **{"limit": LONGER.get(title, TABLE_ROWS), **of_table}
     )
     return Section(title, [table], is_minor=True, folded=folded, weight=weight)

@@ -12,7 +12,7 @@ from traceanalyzer.analysis.time.regularity import MIN_STEPS, percentile
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.diagnosis.selection import measured
-from traceanalyzer.report import outline
+from traceanalyzer.report.outline import step_facts
 from traceanalyzer.trace import OverheadKind
 
 
@@ -40,7 +40,7 @@ def test_few_steps_have_no_percentiles_and_no_regularity() -> None:
     m = steps([100.0] * 4)
     assert m.step_time is not None
     assert m.step_time.count == 4
-    assert outline.shown_step_time(m.step_time).p95 is None
+    assert step_facts.shown_step_time(m.step_time).p95 is None
     assert m.regularity is None
 
 

@@ -10,6 +10,7 @@ import pytest
 from tests.analysis.collectives import GEMM, Ranked
 from tests.recorded import ranks
 from traceanalyzer.analysis.ranks.compare import compare_ranks
+from traceanalyzer.analysis.ranks.digest import digest_of
 from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.analysis.ranks.rank_clocks import align_clocks
 from traceanalyzer.diagnosis.measurements import measure
@@ -43,7 +44,7 @@ def rank_trace(
 
 
 def compare(*traces: Trace):
-    return compare_ranks([measure(trace).timed for trace in traces])
+    return compare_ranks([digest_of(measure(trace).timed) for trace in traces])
 
 
 def test_the_rank_that_the_others_wait_for_is_critical():
@@ -147,7 +148,7 @@ def test_a_step_in_which_ranks_recorded_differently_many_is_not_matched():
         for c in range(2 if i == 1 else 1):
             builder.collective(i * STEP + 100 + 300 * c, i * STEP + 200 + 300 * c, i * STEP + 50 + 10 * c)
     traces = rank_trace(0, compute=10, steps=3), builder.trace(1, epoch_ns=EPOCH)
-    matches = match_collectives([measure(trace).timed for trace in traces])
+    matches = match_collectives([digest_of(measure(trace).timed) for trace in traces])
     assert len(matches) == 2
     assert "2 of 4 collectives were not matched" in matches.notes[0]
 
@@ -157,7 +158,9 @@ def test_matching_stops_where_kinds_differ():
     for builder, kinds in ((a, ("allreduce", "allgather", "allreduce")), (b, ("allreduce", "broadcast", "allreduce"))):
         for i, kind in enumerate(kinds):
             builder.collective(100 * i + 50, 100 * i + 90, 100 * i, name=kind)
-    matches = match_collectives([measure(a.trace(0, epoch_ns=EPOCH)).timed, measure(b.trace(1, epoch_ns=EPOCH)).timed])
+    matches = match_collectives(
+        [digest_of(measure(t).timed) for t in (a.trace(0, epoch_ns=EPOCH), b.trace(1, epoch_ns=EPOCH))]
+    )
     assert len(matches) == 1
     assert "2 collectives were not matched" in matches.notes[0]
 
@@ -170,7 +173,7 @@ def test_groups_are_matched_each_for_itself():
         for i, group in enumerate(order):
             builder.collective(100 * i + 50, 100 * i + 90, 100 * i, group=group, stream=8 + i)
         traces.append(builder.trace(rank, epoch_ns=EPOCH))
-    matches = match_collectives([measure(t).timed for t in traces])
+    matches = match_collectives([digest_of(measure(t).timed) for t in traces])
     assert sorted(matches.group) == ["data", "tensor"]
 
 
@@ -196,7 +199,7 @@ def test_a_rank_without_device_work_does_not_stop_the_others():
 def recorded(run: str):
     from traceanalyzer.ingest import load
 
-    return compare_ranks([measure(trace).timed for trace in load(ranks(f"ranks2/{run}")).traces])
+    return compare_ranks([digest_of(measure(trace).timed) for trace in load(ranks(f"ranks2/{run}")).traces])
 
 
 @pytest.mark.parametrize("run", RUNS)
@@ -284,7 +287,7 @@ def test_collectives_that_carry_their_number_are_matched_by_it():
             kept[1] = False
             trace = replace(trace, device_ops=trace.device_ops.take(kept))
         traces.append(trace)
-    matches = match_collectives([measure(trace).timed for trace in traces])
+    matches = match_collectives([digest_of(measure(trace).timed) for trace in traces])
     assert len(matches) == 11
     assert np.all(np.abs(matches.end[:, 0] - matches.end[:, 1]) < 1000)
 

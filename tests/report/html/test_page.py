@@ -12,11 +12,11 @@ from tests.report.html.conftest import SAMPLES, report_and_details
 from tests.report.html.test_data import timeline
 from tests.report.privacy.test_redact import OWN_KERNEL, PATTERNS, SECRETS, secret
 from tests.report.reports import HOSTILE, empty, full, hostile
-from traceanalyzer.report import outline
 from traceanalyzer.report.html import Details, frame, render_html
 from traceanalyzer.report.html import page as module
 from traceanalyzer.report.html.frame import POLICY
 from traceanalyzer.report.html.markup import Markup
+from traceanalyzer.report.outline import step_facts
 from traceanalyzer.report.privacy.redact import redact_with
 from traceanalyzer.report.timeline.distributions import Message
 from traceanalyzer.report.timeline.icicle import Box
@@ -104,7 +104,7 @@ def test_every_table_of_the_report_is_there():
     report = full()
     text = Reader(render_html(report)).text
     for name, rows in report.tables.items():
-        assert not rows or outline.table_title(name) in text, name
+        assert not rows or step_facts.table_title(name) in text, name
 
 
 def test_what_a_log_cannot_tell_is_named_once():

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from tests.report.html.test_data import timeline
 from tests.report.reports import full, hostile
-from traceanalyzer.report import outline
 from traceanalyzer.report.html.pictures import colours
 from traceanalyzer.report.html.pictures.plot import Axis, Box, Lines, Plot, Rects, Scale, scale_of, ticks
 from traceanalyzer.report.html.pictures.standalone import Panel, standalone, strip
 from traceanalyzer.report.html.pictures.summary import budget, ladder, picture, predictions, waterfall
 from traceanalyzer.report.html.pictures.svg import drawn
+from traceanalyzer.report.outline import breakdown, opening
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -82,11 +82,11 @@ def test_a_ladder_goes_from_today_to_the_floor():
 
 def test_the_budget_bar_is_the_budget_with_idle_time_by_cause():
     report = full()
-    shares = outline.budget(report)
+    shares = breakdown.budget(report)
     causes = [share for share in shares if share.within]
     marks = rects(budget(report))
     assert [mark.colour for mark in marks if mark.colour.startswith("idle-")] == [f"idle-{s.label}" for s in causes]
-    assert marks[-1].boxes[0].x1 == pytest.approx(outline.step_ms(report), rel=1e-2)
+    assert marks[-1].boxes[0].x1 == pytest.approx(breakdown.step_ms(report), rel=1e-2)
     assert "idle" not in {mark.colour for mark in marks}
 
 
@@ -117,7 +117,7 @@ def test_a_picture_stands_alone(report):
     named = {name for element in root.iter() for name in element.attrib}
     assert not {name for name in named if "href" in name or name.startswith("on") or name == "src"}
     assert int(root.get("height")) < 2_000
-    assert any(outline.verdict(report).split()[0] in (element.text or "") for element in root.iter(f"{SVG}text"))
+    assert any(opening.verdict(report).split()[0] in (element.text or "") for element in root.iter(f"{SVG}text"))
 
 
 # Machado, Oliveira, Fernandes 2009, severity 1: what is left of red, green and blue.

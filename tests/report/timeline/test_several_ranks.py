@@ -7,6 +7,7 @@ from dataclasses import replace
 from tests.recorded import ROOT
 from tests.replay.ranks import Rank, run
 from traceanalyzer.analysis.ranks.compare import compare_ranks
+from traceanalyzer.analysis.ranks.digest import digest_of
 from traceanalyzer.diagnosis.measurements import measure_ranks
 from traceanalyzer.diagnosis.selection import Measured, measured
 from traceanalyzer.ingest import load
@@ -24,7 +25,7 @@ def many() -> Measured:
     """Forty ranks, one of which computes for longer."""
     traces = tuple(m.trace for m in run(*(Rank(compute=900.0 if i == LATE else 300.0) for i in range(40))))
     each = measure_ranks(traces)
-    ranks = compare_ranks([m.timed for m in each])
+    ranks = compare_ranks([m.timed.memo(digest_of) for m in each])
     return Measured(Run(traces), [replace(m, ranks=ranks) for m in each], ranks)
 
 

@@ -12,14 +12,13 @@ from itertools import islice, pairwise
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import measure, union
+from traceanalyzer.analysis.ranks.digest import Claim, RankDigest
 from traceanalyzer.analysis.ranks.late import LateRank, gains_ms, late_ranks
 from traceanalyzer.analysis.ranks.matches import Matches, match_collectives
 from traceanalyzer.analysis.ranks.skew import Arrivals, CollectiveSkew, arrivals, skew_rows
-from traceanalyzer.analysis.time.extent import extent
-from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base.figures import NS_PER_US, metric, ms
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import F64, I64, Trace
+from traceanalyzer.trace import F64, I64
 
 STEP_NOISE_SHARE = 0.02
 """Mean step times of equal ranks differ by about 1 % (clock, temperature): less than this tells nothing."""
@@ -106,7 +105,7 @@ class RankComparison:
         return sorted(range(len(self.rows)), key=key)
 
 
-def compare_ranks(recordings: Sequence[Timed], unread: Sequence[int] = ()) -> RankComparison:
+def compare_ranks(recordings: Sequence[RankDigest], unread: Sequence[int] = ()) -> RankComparison:
     """Compare the ranks of one run (at least one recording); `unread` are ranks whose files could not be read.
 
     The critical rank is the one without which the run would gain most, else the one that waits least for the others in
@@ -114,25 +113,25 @@ def compare_ranks(recordings: Sequence[Timed], unread: Sequence[int] = ()) -> Ra
     where it differs from the shortest by more than noise, or else the one that computes markedly longer than the others
     (stages of a pipeline have equal steps); else the first with work on a device.
     """
-    doubt = why_not_one_run([timed.trace for timed in recordings])
+    doubt = why_not_one_run([digest.claim for digest in recordings])
     if doubt:
-        rows = [_row(timed, timed.trace.rank, None, None, False) for timed in recordings]
+        rows = [_row(digest, digest.rank, None, None, False) for digest in recordings]
         slowest = _slowest(recordings)
         chosen = _first_with_work(recordings) if slowest is None else slowest
         return RankComparison(tuple(rows), chosen, (), (NOT_ONE_RUN.format(doubt=doubt),))
-    labels = [i if timed.trace.rank is None else timed.trace.rank for i, timed in enumerate(recordings)]
+    labels = [i if digest.rank is None else digest.rank for i, digest in enumerate(recordings)]
     matches = match_collectives(recordings) if len(recordings) > 1 else None
     by_step: list[tuple[I64, I64] | None] = [None] * len(recordings)
     skew: list[CollectiveSkew] = []
     late: tuple[LateRank, ...] = ()
     gains: F64 | None = None
     if matches is not None and len(matches):
-        came, steps = arrivals(matches), max(timed.steps.steady_count for timed in recordings)
-        by_step = [_waiting_and_transfer(timed, matches, came, i) for i, timed in enumerate(recordings)]
+        came, steps = arrivals(matches), max(digest.steps.steady_count for digest in recordings)
+        by_step = [_waiting_and_transfer(digest, matches, came, i) for i, digest in enumerate(recordings)]
         skew = skew_rows(matches, came, labels, steps)
         gains = gains_ms(matches, came, steps)
-        late = late_ranks(matches, came, gains, max(_mean_step_ms(timed) for timed in recordings))
-    spent = [_in_a_steady_step(timed, spent) for timed, spent in zip(recordings, by_step, strict=True)]
+        late = late_ranks(matches, came, gains, max(_mean_step_ms(digest) for digest in recordings))
+    spent = [_in_a_steady_step(digest, spent) for digest, spent in zip(recordings, by_step, strict=True)]
     if not any(by_step):
         spent = _of_different_steps(recordings) or spent
     waiting = [waiting for waiting, _ in spent]
@@ -142,7 +141,7 @@ def compare_ranks(recordings: Sequence[Timed], unread: Sequence[int] = ()) -> Ra
         critical = _busiest(recordings)
     critical = late[0].position if late else critical
     holding = {one.position for one in late} if any(by_step) else {critical}
-    rows = [_row(timed, labels[i], *spent[i], i in holding) for i, timed in enumerate(recordings)]
+    rows = [_row(digest, labels[i], *spent[i], i in holding) for i, digest in enumerate(recordings)]
     if gains is not None:
         rows = [replace(row, gain_ms=gain) for row, gain in zip(rows, gains.tolist(), strict=True)]
     notes = [*_missing(recordings, labels, unread), *(_clock_notes(matches, labels) if matches is not None else [])]
@@ -157,59 +156,52 @@ def compare_ranks(recordings: Sequence[Timed], unread: Sequence[int] = ()) -> Ra
     )
 
 
-def _offsets(recordings: Sequence[Timed], matches: Matches | None) -> tuple[int, ...] | None:
+def _offsets(recordings: Sequence[RankDigest], matches: Matches | None) -> tuple[int, ...] | None:
     """How far each clock is from the first one's; None where nothing tells."""
     if matches is None:
         return (0,) * len(recordings) if len(recordings) == 1 else None
     return tuple(matches.clocks.offset.tolist()) if matches.clocks.comparable else None
 
 
-def why_not_one_run(traces: Sequence[Trace]) -> str:
+def why_not_one_run(claims: Sequence[Claim]) -> str:
     """What tells that the recordings are not ranks of one run; empty if nothing does."""
-    if len(traces) < 2:
+    if len(claims) < 2:
         return ""
-    ranks = [trace.rank for trace in traces]
+    ranks = [claim.rank for claim in claims]
     if len({rank is None for rank in ranks}) > 1:
         return "only some of them have a rank"
     if None not in ranks and len(set(ranks)) < len(ranks):
         return "several say they are the same rank"
-    if len({trace.process.world_size for trace in traces} - {None}) > 1:
+    if len({claim.world_size for claim in claims} - {None}) > 1:
         return "they state different numbers of ranks"
-    spans = [extent(t.host_ranges, t.api_calls, t.device_ops) for t in traces]
-    begin = max(span[0] + trace.epoch_ns for span, trace in zip(spans, traces, strict=True))
-    end = min(span[1] + trace.epoch_ns for span, trace in zip(spans, traces, strict=True))
+    begin, end = max(claim.start_ns for claim in claims), min(claim.end_ns for claim in claims)
     return "they were recorded at different times" if begin > end + CLOCK_TOLERANCE_NS else ""
 
 
-def _row(timed: Timed, label: int | None, waiting: float | None, transfer: float | None, straggler: bool) -> RankRow:
-    steps = timed.steps
-    start, end, duration = steps.start[steps.steady], steps.end[steps.steady], steps.duration[steps.steady]
-    activity = None if timed.device is None else timed.activity[timed.device]
-
-    def per_step(covered: I64) -> float:
-        return ms(covered.sum() / steps.steady_count)
-
+def _row(digest: RankDigest, label: int | None, waiting: float | None, transfer: float | None, late: bool) -> RankRow:
+    steps = digest.steps
+    duration = steps.duration
     return RankRow(
         rank=label,
-        device=timed.device,
-        step_mean_ms=ms(duration.mean()) if steps.found else None,
-        step_median_ms=ms(float(np.median(duration))) if steps.found else None,
-        compute_ms=per_step(measure(activity.compute, start, end)) if activity else 0.0,
-        communication_ms=per_step(measure(activity.communication, start, end)) if activity else 0.0,
+        device=digest.device,
+        step_mean_ms=ms(digest.mean_step_ns) if steps.found else None,
+        step_median_ms=ms(float(np.median(duration[steps.steady]))) if steps.found else None,
+        compute_ms=ms(digest.per_step(digest.compute)),
+        communication_ms=ms(digest.per_step(digest.communication)),
         waiting_ms=waiting,
         transfer_ms=transfer,
-        idle_ms=per_step(duration - measure(activity.busy, start, end)) if activity else None,
-        straggler=straggler,
+        idle_ms=ms(digest.per_step(duration - digest.busy)) if digest.device is not None else None,
+        straggler=late,
     )
 
 
-def _mean_step_ms(timed: Timed) -> float:
-    return ms(float(timed.steps.duration[timed.steps.steady].mean()))
+def _mean_step_ms(digest: RankDigest) -> float:
+    return ms(digest.mean_step_ns)
 
 
-def _waiting_and_transfer(timed: Timed, matches: Matches, came: Arrivals, rank: int) -> tuple[I64, I64] | None:
+def _waiting_and_transfer(digest: RankDigest, matches: Matches, came: Arrivals, rank: int) -> tuple[I64, I64] | None:
     """Time of each step that a rank waited in matched collectives, and that they transferred, ns."""
-    here, steps = matches.present[:, rank], timed.steps
+    here, steps = matches.present[:, rank], digest.steps
     if not here.any():
         return None
     offset = matches.clocks.offset[rank]
@@ -218,18 +210,18 @@ def _waiting_and_transfer(timed: Timed, matches: Matches, came: Arrivals, rank: 
     return measure(union(start, end), steps.start, steps.end) - moving, moving
 
 
-def _of_different_steps(recordings: Sequence[Timed]) -> list[tuple[float | None, float | None]] | None:
+def _of_different_steps(recordings: Sequence[RankDigest]) -> list[tuple[float | None, float | None]] | None:
     """Waiting and transfer of each rank in a mean step, ms, where ranks recorded different steps: all make the same
     collectives in each, which take as long as on the quickest rank, and what they take longer is waiting. None where
     they are not the same, where a rank does not wait in each of its steps, or where steps are not about as long."""
-    if len(recordings) < 2 or any(timed.device is None or not timed.steps.found for timed in recordings):
+    if len(recordings) < 2 or any(digest.device is None or not digest.steps.found for digest in recordings):
         return None
-    epochs = [(timed.steps, timed.trace.epoch_ns) for timed in recordings]
+    epochs = [(digest.steps, digest.epoch_ns) for digest in recordings]
     spans = sorted((int(s.host_start[0]) + epoch, int(s.host_end[-1]) + epoch) for s, epoch in epochs)
     if not all(epoch for _, epoch in epochs) or any(b[0] < a[1] for a, b in pairwise(spans)):
         return None
-    spent, kinds = zip(*(_collectives_of_steps(timed) for timed in recordings), strict=True)
-    steps = [timed.steps.duration[timed.steps.steady].mean() for timed in recordings]
+    spent, kinds = zip(*(_collectives_of_steps(digest) for digest in recordings), strict=True)
+    steps = [digest.mean_step_ns for digest in recordings]
     if len(set(kinds)) > 1 or not kinds[0] or min(steps) < ALIKE_SHARE * max(steps):
         return None
     transfer = min(float(np.median(one)) for one in spent)
@@ -240,28 +232,26 @@ def _of_different_steps(recordings: Sequence[Timed]) -> list[tuple[float | None,
     return [(ms(one), ms(transfer)) for one in waiting]
 
 
-def _collectives_of_steps(timed: Timed) -> tuple[F64, tuple[int, ...] | None]:
+def _collectives_of_steps(digest: RankDigest) -> tuple[F64, tuple[int, ...] | None]:
     """Time in collectives in each steady step, ns, and of which kinds they are; None where the steps differ."""
-    calls, steps = timed.collective_calls, timed.steps
-    steady = np.arange(len(steps))[steps.steady]
-    here = [(calls.step == step) & (calls.device == timed.device) for step in steady.tolist()]
+    calls, steps = digest.calls, digest.steps
+    here = [calls.step == step for step in range(len(steps))[steps.steady]]
     spent = [float(union(calls.start[rows], calls.end[rows]).total) for rows in here]
     kinds = {tuple(calls.kind[rows].tolist()) for rows in here}
     return np.array(spent), kinds.pop() if len(kinds) == 1 else None
 
 
-def _in_a_steady_step(timed: Timed, spent: tuple[I64, I64] | None) -> tuple[float | None, float | None]:
+def _in_a_steady_step(digest: RankDigest, spent: tuple[I64, I64] | None) -> tuple[float | None, float | None]:
     """The mean of each, ms."""
     if spent is None:
         return None, None
-    steps = timed.steps
-    waiting, transfer = (ms(time[steps.steady].sum() / steps.steady_count) for time in spent)
+    waiting, transfer = (ms(digest.per_step(time)) for time in spent)
     return waiting, transfer
 
 
-def _slowest(recordings: Sequence[Timed]) -> int | None:
+def _slowest(recordings: Sequence[RankDigest]) -> int | None:
     """The rank with the longest mean step, None where the ranks do not differ by more than noise."""
-    chosen = [i for i, timed in enumerate(recordings) if timed.device is not None or timed.trace.only_step_times]
+    chosen = [i for i, digest in enumerate(recordings) if digest.device is not None or digest.only_step_times]
     if len(chosen) < 2 or not all(recordings[i].steps.found for i in chosen):
         return None
     times = [recordings[i].steps.duration[recordings[i].steps.steady] for i in chosen]
@@ -272,33 +262,25 @@ def _slowest(recordings: Sequence[Timed]) -> int | None:
     return chosen[longest] if mean[longest] - mean[shortest] > noise else None
 
 
-def _busiest(recordings: Sequence[Timed]) -> int | None:
+def _busiest(recordings: Sequence[RankDigest]) -> int | None:
     """The rank that computes for longest in a mean steady step, None where ranks exchange nothing or it is not markedly
     longer than that of the middle one."""
-    chosen = [i for i, timed in enumerate(recordings) if timed.device is not None and timed.steps.found]
-    if len(chosen) < 2 or not all(len(recordings[i].collective_calls) for i in chosen):
+    chosen = [i for i, digest in enumerate(recordings) if digest.device is not None and digest.steps.found]
+    if len(chosen) < 2 or not all(recordings[i].collectives for i in chosen):
         return None
-    compute = np.array([_compute_ns(recordings[i]) for i in chosen])
+    compute = np.array([recordings[i].per_step(recordings[i].compute) for i in chosen])
     most = int(compute.argmax())
     steps = recordings[chosen[most]].steps
     least = MORE_COMPUTE_SHARE * float(steps.duration[steps.steady].mean())
     return chosen[most] if compute[most] - float(np.median(np.delete(compute, most))) > least else None
 
 
-def _compute_ns(timed: Timed) -> float:
-    steps, activity = timed.steps, timed.activity[timed.device] if timed.device is not None else None
-    if activity is None:
-        return 0.0
-    start, end = steps.start[steps.steady], steps.end[steps.steady]
-    return float(measure(activity.compute, start, end).sum()) / steps.steady_count
-
-
-def _first_with_work(recordings: Sequence[Timed]) -> int:
+def _first_with_work(recordings: Sequence[RankDigest]) -> int:
     """The first recording with work on a device; the first of all where none has any."""
-    return next((i for i, timed in enumerate(recordings) if timed.device is not None), 0)
+    return next((i for i, digest in enumerate(recordings) if digest.device is not None), 0)
 
 
-def _awaited(recordings: Sequence[Timed], waiting: Sequence[float | None]) -> int | None:
+def _awaited(recordings: Sequence[RankDigest], waiting: Sequence[float | None]) -> int | None:
     """The rank that waits least in collectives, None where the others do not wait markedly longer."""
     known = {i: w for i, w in enumerate(waiting) if w is not None}
     if len(known) < 2:
@@ -308,12 +290,12 @@ def _awaited(recordings: Sequence[Timed], waiting: Sequence[float | None]) -> in
     return least if others - known[least] > WAITING_SHARE * _mean_step_ms(recordings[least]) else None
 
 
-def _missing(recordings: Sequence[Timed], labels: list[int], unread: Sequence[int]) -> list[str]:
+def _missing(recordings: Sequence[RankDigest], labels: list[int], unread: Sequence[int]) -> list[str]:
     notes = []
     twice = sorted(label for label, claims in Counter(labels).items() if claims > 1)
     if twice:
         notes.append(f"More than one recording says it is rank {_listed(twice)}; they may not be of one run.")
-    world = max(timed.trace.process.world_size or 0 for timed in recordings)
+    world = max(digest.claim.world_size or 0 for digest in recordings)
     known = {label for label in labels if 0 <= label < world}
     broken = sorted({rank for rank in unread if 0 <= rank < world} - known)
     count = world - len(known) - len(broken)
@@ -330,7 +312,7 @@ def _missing(recordings: Sequence[Timed], labels: list[int], unread: Sequence[in
             f"The run has {world} ranks and this is the recording of one: how much of its communication is "
             "waiting for the others cannot be told."
         )
-    without = [label for label, timed in zip(labels, recordings, strict=True) if timed.device is None]
+    without = [label for label, digest in zip(labels, recordings, strict=True) if digest.device is None]
     if without and len(without) < len(recordings):
         notes.append(f"No device work was recorded on rank {_listed(without)}.")
     return notes

@@ -12,9 +12,8 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.names.collectives import KINDS, POINT_TO_POINT, SYNCHRONISING
+from traceanalyzer.analysis.ranks.digest import DigestedCalls, RankDigest
 from traceanalyzer.analysis.ranks.rank_clocks import Clocks, align_clocks
-from traceanalyzer.analysis.time.collective_calls import CollectiveCalls
-from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import I32, I64, Bool
 from traceanalyzer.trace.distinct import distinct
@@ -59,7 +58,7 @@ Group = tuple[str, str, str]
 class _Entries(NamedTuple):
     """A rank's collectives on the device of its steps, and what it has in common with other ranks."""
 
-    calls: CollectiveCalls
+    calls: DigestedCalls
     rows: I64
     block: list[tuple[Group, str]]
     """Process group and step of each."""
@@ -68,9 +67,9 @@ class _Entries(NamedTuple):
     steps: frozenset[str]
 
 
-def match_collectives(recordings: Sequence[Timed]) -> Matches:
+def match_collectives(recordings: Sequence[RankDigest]) -> Matches:
     """Match the collectives of a run's ranks; no rows where no two ranks share any."""
-    ranks = [_entries(timed) for timed in recordings]
+    ranks = [_entries(digest) for digest in recordings]
     blocks = list(dict.fromkeys(block for entries in ranks for block in entries.block))
     index = {block: i for i, block in enumerate(blocks)}
     keys = [np.array([index[b] for b in e.block], np.int64) * _MAX_ORDINAL + e.ordinal for e in ranks]
@@ -88,24 +87,18 @@ def match_collectives(recordings: Sequence[Timed]) -> Matches:
     return _on_one_clock(recordings, ranks, row_of[same], [g for g, s in zip(group_of, same, strict=True) if s], notes)
 
 
-def _entries(timed: Timed) -> _Entries:
-    calls, table, trace = timed.collective_calls, timed.trace.collectives, timed.trace
-    rows = np.flatnonzero((calls.step >= 0) & (calls.device == timed.device) & ~one_of(calls.kind, _POINT_TO_POINT))
-    numbered = (table.sequence >= 0) & (table.communicator >= 0)
-    groups = [
-        (trace.text(g) or "", trace.text(r) or "", (trace.text(c) or "") if n else "")
-        for g, r, c, n in zip(table.group, table.ranks, table.communicator, numbered, strict=True)
-    ]
-    groups.append(("", "", ""))
-    names = timed.steps.names
+def _entries(digest: RankDigest) -> _Entries:
+    calls, names = digest.calls, digest.steps.names
+    rows = np.flatnonzero(~one_of(calls.kind, _POINT_TO_POINT))
     block = [
-        (groups[m], names[s]) for m, s in zip(calls.metadata[rows].tolist(), calls.step[rows].tolist(), strict=True)
+        (digest.groups[g].key, names[s])
+        for g, s in zip(calls.group[rows].tolist(), calls.step[rows].tolist(), strict=True)
     ]
     seen: dict[tuple[Group, str], int] = {}
     ordinal = np.empty(len(rows), np.int64)
-    for i, one in enumerate(block):
+    for i, (one, sequence) in enumerate(zip(block, calls.sequence[rows].tolist(), strict=True)):
         seen[one] = seen.get(one, -1) + 1
-        ordinal[i] = table.sequence[calls.metadata[rows[i]]] % _MAX_ORDINAL if one[0][2] else seen[one]
+        ordinal[i] = sequence % _MAX_ORDINAL if one[0][2] else seen[one]
     return _Entries(calls, rows, block, ordinal, frozenset(names))
 
 
@@ -127,9 +120,9 @@ def _without_damaged(row_of: I64, block_of: I64, numbered: Bool) -> Bool:
     return np.asarray(odd.any(axis=0))
 
 
-def _left_out(recordings: Sequence[Timed], left_out: Bool) -> list[str]:
+def _left_out(recordings: Sequence[RankDigest], left_out: Bool) -> list[str]:
     """Who was left out of some comparison, where others were compared."""
-    ranks = [i if t.trace.rank is None else t.trace.rank for i, t in enumerate(recordings)]
+    ranks = [i if one.rank is None else one.rank for i, one in enumerate(recordings)]
     damaged = [str(ranks[i]) for i in np.flatnonzero(left_out)]
     if not damaged or len(damaged) == len(ranks):
         return []
@@ -153,7 +146,7 @@ def _same_kind(ranks: list[_Entries], row_of: I64, group_of: list[Group], comple
 
 
 def _column(ranks: list[_Entries], row_of: I64, name: str) -> I64:
-    """A column of `CollectiveCalls` for each matched collective and rank; 0 where the rank takes no part."""
+    """A column of `DigestedCalls` for each matched collective and rank; 0 where the rank takes no part."""
     result = np.zeros(row_of.shape, np.int64)
     for r, entries in enumerate(ranks):
         here = row_of[:, r] >= 0
@@ -179,13 +172,13 @@ def _notes(row_of: I64, complete: Bool, same: Bool) -> list[str]:
 
 
 def _on_one_clock(
-    recordings: Sequence[Timed], ranks: list[_Entries], row_of: I64, groups: list[Group], notes: list[str]
+    recordings: Sequence[RankDigest], ranks: list[_Entries], row_of: I64, groups: list[Group], notes: list[str]
 ) -> Matches:
     present = row_of >= 0
     kind, size = _first(ranks, row_of, "kind").astype(np.int32), _first(ranks, row_of, "bytes")
     end = _column(ranks, row_of, "end")
     together = one_of(kind, _SYNCHRONISING)
-    clocks = align_clocks([timed.trace.epoch_ns for timed in recordings], end[together], present[together])
+    clocks = align_clocks([digest.epoch_ns for digest in recordings], end[together], present[together])
     if len(row_of) and not clocks.comparable:
         notes.append(
             "Collectives were not compared across ranks: the clocks of the recordings do not agree "
@@ -194,12 +187,12 @@ def _on_one_clock(
         row_of, groups = row_of[:0], []
         present, kind, size, end = present[:0], kind[:0], size[:0], end[:0]
     start = _column(ranks, row_of, "start") - clocks.offset
-    warm = np.array([timed.steps.warmup for timed in recordings])
+    warm = np.array([digest.steps.warmup for digest in recordings])
     never = np.iinfo(np.int64).max
     order = np.argsort(np.where(present, start, never).min(axis=1, initial=never), kind="stable")
-    sizes = [np.append(timed.trace.collectives.group_size, np.int32(-1)) for timed in recordings]
-    metadata = _column(ranks, row_of, "metadata")
-    group_size = np.stack([s[m] for s, m in zip(sizes, metadata.T, strict=True)], axis=1)
+    sizes = [np.array([group.size for group in digest.groups], np.int64) for digest in recordings]
+    group = _column(ranks, row_of, "group")
+    group_size = np.stack([s[g] for s, g in zip(sizes, group.T, strict=True)], axis=1)
     return Matches(
         start=start[order],
         end=(end - clocks.offset)[order],
@@ -216,6 +209,6 @@ def _on_one_clock(
 
 
 def _first(ranks: list[_Entries], row_of: I64, name: str) -> I64:
-    """A column of `CollectiveCalls` as the first rank that takes part has it."""
+    """A column of `DigestedCalls` as the first rank that takes part has it."""
     first = (row_of >= 0).argmax(axis=1)[:, None]
     return np.take_along_axis(_column(ranks, row_of, name), first, axis=1)[:, 0]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from traceanalyzer.analysis.ranks.compare import why_not_one_run
-from traceanalyzer.analysis.time.extent import extent
+from traceanalyzer.analysis.ranks.digest import claim_of
 from traceanalyzer.base.errors import SeveralRunsError
 from traceanalyzer.trace import Trace
 
@@ -22,7 +22,7 @@ def refuse_several_runs(traces: Sequence[Trace]) -> None:
     sources = list(dict.fromkeys(_source(trace) for trace in traces))
     if len(sources) < 2:
         return
-    doubt = why_not_one_run(traces) or _unranked(traces)
+    doubt = why_not_one_run(list(map(claim_of, traces))) or _unranked(traces)
     if doubt:
         names = list(dict.fromkeys(trace.path for trace in traces))
         shown = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
@@ -45,6 +45,6 @@ def _unranked(traces: Sequence[Trace]) -> str:
         return "neither says its rank"
     if all(trace.only_step_times for trace in traces):
         return "neither says its rank, and logs of step times do not say when they were written"
-    spans = [(extent(t.host_ranges, t.api_calls, t.device_ops), t.epoch_ns) for t in traces]
-    begin, end = max(s[0] + epoch for s, epoch in spans), min(s[1] + epoch for s, epoch in spans)
+    claims = list(map(claim_of, traces))
+    begin, end = max(claim.start_ns for claim in claims), min(claim.end_ns for claim in claims)
     return "neither says its rank, and they were recorded one after the other" if begin > end else ""

@@ -5,17 +5,17 @@ from collections.abc import Iterator
 from traceanalyzer.analysis.tables.budget import Budget, Idle
 from traceanalyzer.base.figures import definitions
 from traceanalyzer.diagnosis.finding import Recommendation
-from traceanalyzer.report import outline
 from traceanalyzer.report.document import Fact
 from traceanalyzer.report.format import figure, label, measured
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.table_parts import facts, term
 from traceanalyzer.report.model import Report
-from traceanalyzer.report.outline import Share
+from traceanalyzer.report.outline import breakdown, gains, opening, step_facts
+from traceanalyzer.report.outline.breakdown import Share
 
 FIRST = 3
 """Recommendations that stay on the first screen."""
-GLOSSARY = dict(outline.GLOSSARY)
+GLOSSARY = dict(step_facts.GLOSSARY)
 
 
 def answer(report: Report) -> Markup:
@@ -36,26 +36,26 @@ def _verdict(report: Report) -> Markup:
         tag("p", summary.headline, class_="headline"),
         tag("p", summary.culprit, class_="headline") if summary.culprit else None,
         facts(_figures(report)),
-        tag("p", f"Step time: {outline.step_sentence(report)}", class_="quiet"),
-        tag("p", outline.recording(report), class_="quiet"),
+        tag("p", f"Step time: {opening.step_sentence(report)}", class_="quiet"),
+        tag("p", opening.recording(report), class_="quiet"),
         class_="statement",
     )
 
 
 def _figures(report: Report) -> list[Fact]:
     """What decides first: how sure, how long, how idle."""
-    summary, metrics, total = report.summary, report.metrics, outline.step_ms(report)
+    summary, metrics, total = report.summary, report.metrics, breakdown.step_ms(report)
     shown = []
     if summary.bottleneck != "inconclusive":
-        shown.append(Fact("confidence", outline.confidence(report), GLOSSARY["confidence"]))
+        shown.append(Fact("confidence", opening.confidence(report), GLOSSARY["confidence"]))
     if total is not None:
         shown.append(
-            Fact(f"{outline.whole(report)} time", figure(total, "ms"), "wall-clock time, mean of the steady state")
+            Fact(f"{breakdown.whole(report)} time", figure(total, "ms"), "wall-clock time, mean of the steady state")
         )
     if metrics.unprofiled is not None and metrics.step_time_ms is not None:
         mean = figure(metrics.step_time_ms.mean, "ms")
         shown.append(Fact("with the profiler", mean, "the recorded step, which the profiler slows"))
-    idle = next((share.share for share in outline.budget(report) if share.label == "idle"), None)
+    idle = next((share.share for share in breakdown.budget(report) if share.label == "idle"), None)
     if idle is not None:
         shown.append(Fact("GPU idle", figure(idle, "share"), "share of the step without device work"))
     return shown
@@ -63,11 +63,11 @@ def _figures(report: Report) -> list[Fact]:
 
 def _budget_bar(report: Report) -> Markup | None:
     """The step's budget as one bar and its legend, readable without scripts."""
-    shares = outline.budget(report)
+    shares = breakdown.budget(report)
     if not shares:
         return None
     # Idle time is shown by its causes, in the colours that they have everywhere on the page.
-    parts = [share for share in outline.finest(shares) if share.share > 0]
+    parts = [share for share in breakdown.finest(shares) if share.share > 0]
     bar = (
         tag(
             "span", class_="part", style=f"width:{part.share:.3%};background:var(--{part.colour})", data_def=_hint(part)
@@ -77,7 +77,7 @@ def _budget_bar(report: Report) -> Markup | None:
     items = (tag("li", *_entry(share), class_="within" if share.within else None) for share in shares)
     return join(
         tag("div", *bar, class_="bar", aria_hidden="true"),
-        tag("ul", *items, class_="legend", aria_label=f"Where the {outline.whole(report)} goes"),
+        tag("ul", *items, class_="legend", aria_label=f"Where the {breakdown.whole(report)} goes"),
     )
 
 
@@ -85,7 +85,7 @@ def _entry(share: Share) -> Iterator[str]:
     """A line of the bar's legend."""
     yield tag("span", class_="key", style=f"background:var(--{share.colour})", aria_hidden="true")
     meanings = {label(d.name): d.definition for d in definitions(Idle if share.within == "idle" else Budget)}
-    yield term(share.name, {**meanings, **outline.OF_COMMUNICATION}.get(share.label, ""))
+    yield term(share.name, {**meanings, **breakdown.OF_COMMUNICATION}.get(share.label, ""))
     yield tag("b", f" {figure(share.share, 'share')}")
     yield f" {figure(share.ms, 'ms')}"
 
@@ -97,12 +97,12 @@ def _hint(share: Share) -> str:
 def _advice(report: Report) -> Markup:
     title = tag("h2", "Recommendations", id="change")
     if not report.recommendations:
-        return join(title, tag("p", outline.no_advice(report)))
+        return join(title, tag("p", gains.no_advice(report)))
     items = [_remedy(report, advice) for advice in report.recommendations]
     rest = len(items) - FIRST
     folded = tag("ol", *items[FIRST:], start=FIRST + 1)
     more = tag("details", tag("summary", f"{rest} more"), folded) if rest > 0 else None
-    skipped = outline.without_gain(report)
+    skipped = gains.without_gain(report)
     left_out = tag("p", skipped, class_="quiet") if skipped else None
     return tag("section", title, tag("ol", *items[:FIRST]), more, left_out, class_="advice", aria_labelledby="change")
 
@@ -114,7 +114,7 @@ def _remedy(report: Report, advice: Recommendation) -> Markup:
         "li",
         tag("span", figure(gain, "x") if measured(gain) else "gain unknown", class_="gain"),
         tag("span", advice.action, class_="action"),
-        tag("span", outline.prediction(report, advice), " ", term("how estimated", advice.basis), class_="quiet"),
+        tag("span", gains.prediction(report, advice), " ", term("how estimated", advice.basis), class_="quiet"),
     )
 
 
@@ -125,7 +125,7 @@ def _warnings(report: Report) -> Markup | None:
     ]
     lines = [tag("li", f"{name}: {value} ({spoils})") for name, value, spoils in spoiled]
     lines += [
-        tag("li", f"{item.path}: {outline.damage(item)}") for item in report.inputs[:FIRST] if outline.is_damaged(item)
+        tag("li", f"{item.path}: {opening.damage(item)}") for item in report.inputs[:FIRST] if opening.is_damaged(item)
     ]
     lines += [tag("li", note) for note in report.notes[:FIRST]]
     if not lines:

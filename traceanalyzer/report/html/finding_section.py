@@ -10,13 +10,13 @@ from markdown_it import MarkdownIt
 
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.finding import Evidence, Finding
-from traceanalyzer.report import outline
 from traceanalyzer.report.explain import finding_page
 from traceanalyzer.report.html.charts import Chart
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.pictures.summary import predictions
 from traceanalyzer.report.html.table_parts import plain_table, term
 from traceanalyzer.report.model import Report
+from traceanalyzer.report.outline import gains, step_facts
 from traceanalyzer.report.timeline.lanes import Category, Timeline
 from traceanalyzer.trace import Bool
 
@@ -24,7 +24,7 @@ TITLE = "What it means, how it was decided, what to do"
 SECTION = "\n## "
 EXAMPLE = f"{SECTION}Example\n"
 BELOW_A_FINDING = "\n#### "
-GLOSSARY = dict(outline.GLOSSARY)
+GLOSSARY = dict(step_facts.GLOSSARY)
 ELSEWHERE = (
     ("straggler", "ranks", "the ranks side by side"),
     ("condition-", "recording", "about the recording"),
@@ -60,10 +60,10 @@ def _finding(report: Report, timeline: Timeline | None, position: int, finding: 
     about = join(
         tag("span", finding.severity, class_=f"severity {finding.severity}"),
         f" · {finding.cls} · ",
-        term(finding.id, outline.EXPLAINED.format(finding.id)),
+        term(finding.id, step_facts.EXPLAINED.format(finding.id)),
         " · ",
         term("headroom", GLOSSARY["headroom"]),
-        outline.headroom(report, finding).removeprefix("headroom") + " ",
+        gains.headroom(report, finding).removeprefix("headroom") + " ",
         tag("span", "· ", link, " on the timeline") if link else _elsewhere(finding),
     )
     return tag(
@@ -90,7 +90,7 @@ def _evidence(timeline: Timeline | None, finding: Finding) -> Markup:
     links = [link_to(of_evidence(timeline, item)) for item in finding.evidence]
     columns = 4 if any(links) else 3
     rows = [
-        (item.metric, outline.evidence_value(item), item.where, link)[:columns]
+        (item.metric, gains.evidence_value(item), item.where, link)[:columns]
         for item, link in zip(finding.evidence, links, strict=True)
     ]
     heads, numeric = ("Evidence", "Value", "Where", "Timeline"), (False, True, False, False)

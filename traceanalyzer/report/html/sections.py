@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.report import outline
 from traceanalyzer.report.document import Bullets, Document, Drawing, Fact, Facts, Fold, Part, Section, Table, TextTable
 from traceanalyzer.report.format import NOT_AVAILABLE, figure
 from traceanalyzer.report.html import event_charts, rank_charts, step_charts, work_charts
@@ -19,12 +18,13 @@ from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.table_parts import definition_list, term
 from traceanalyzer.report.html.timeline_section import SCRIPTS, timeline
 from traceanalyzer.report.model import Input, Report
+from traceanalyzer.report.outline import opening, step_facts
 from traceanalyzer.report.whole import TITLE, quoted
 
 MAX_NOTES = 100
 """Notes that are shown: a run of a thousand ranks may have one for each."""
 IN_TABLES = " The figures are in the tables of this page."
-ELSEWHERE = (outline.STEP_GROUPS["communication"], outline.STEP_GROUPS["roofline"])
+ELSEWHERE = (step_facts.STEP_GROUPS["communication"], step_facts.STEP_GROUPS["roofline"])
 """Groups of figures that have a section of their own."""
 NO_DOTS = "No kernel has both its operations and its traffic known, or the GPU is not known."
 
@@ -44,7 +44,7 @@ def page_document(report: Report, details: Details, more: Sequence[Section] = ()
     first = Section("Summary", [summary], untitled=True, id="answer", anchors=[("change", "Recommendations")])
     sections = [first, *(Section(title, make(page), id=id_) for id_, title, make in SECTIONS), *more]
     return Document(
-        f"{outline.verdict(report)}: {outline.recording(report)}",
+        f"{opening.verdict(report)}: {opening.recording(report)}",
         sections,
         scripts=SCRIPTS if details.timelines else (),
         made_by=f"{report.tool.name} {report.tool.version}",
@@ -64,9 +64,9 @@ def _pair(*charts: Chart | None) -> Drawing:
 def _table(page: Page, name: str, link: Callable[[Any], Markup | None] | None = None, *, folded: bool = False) -> Table:
     return Table(
         page.report.tables.get(name, []),
-        outline.table_title(name),
-        command=outline.table_command(name),
-        origin_ns=outline.moments_origin(page.report),
+        step_facts.table_title(name),
+        command=step_facts.table_command(name),
+        origin_ns=step_facts.moments_origin(page.report),
         link=link,
         folded=folded,
     )
@@ -85,8 +85,8 @@ def _findings(page: Page) -> list[Part | None]:
 def _step(page: Page) -> list[Part | None]:
     time = page.report.metrics.step_time_ms
     figures = [
-        *(outline.facts_of(outline.shown_step_time(time)) if time is not None else []),
-        *outline.step_figures(page.report),
+        *(step_facts.facts_of(step_facts.shown_step_time(time)) if time is not None else []),
+        *step_facts.step_figures(page.report),
     ]
     known, unknown = _known(figures)
     key = quoted(page.report)
@@ -95,7 +95,7 @@ def _step(page: Page) -> list[Part | None]:
         key, missing = _known(key)
         unknown += missing
     groups = [
-        Fold(title, [Facts(facts)]) for title, facts in outline.step_groups(page.report) if title not in ELSEWHERE
+        Fold(title, [Facts(facts)]) for title, facts in step_facts.step_groups(page.report) if title not in ELSEWHERE
     ]
     return [
         Drawing(lambda: tag("h3", TITLE)) if key else None,
@@ -159,7 +159,7 @@ def _roofline(page: Page) -> list[Part | None]:
     step, chart = page.report.metrics.roofline, _chart(work_charts.roofline(page.report, page.details))
     if step is None:
         return [chart]
-    return [chart or NO_DOTS, Facts(outline.facts_of(step))]
+    return [chart or NO_DOTS, Facts(step_facts.facts_of(step))]
 
 
 def _communication(page: Page) -> list[Part | None]:
@@ -167,7 +167,7 @@ def _communication(page: Page) -> list[Part | None]:
     if not page.report.tables.get("collectives") and not (total is not None and total.total_ms):
         return []
     return [
-        Facts(outline.facts_of(total)) if total is not None else None,
+        Facts(step_facts.facts_of(total)) if total is not None else None,
         _chart(rank_charts.overlap(page.details)),
         _chart(work_charts.communication(page.report)),
         _chart(rank_charts.bandwidths(page.report)),
@@ -202,9 +202,9 @@ def _ranks(page: Page) -> list[Part | None]:
 
 def _recording(page: Page) -> list[Part | None]:
     report = page.report
-    inputs = [(path, kind, rank, _gpus(item), what) for path, kind, rank, what, item in outline.files(report)]
+    inputs = [(path, kind, rank, _gpus(item), what) for path, kind, rank, what, item in opening.files(report)]
     heads = ["Recording", "Kind", "Rank", "GPUs", "What was read"]
-    notes = outline.all_notes(report)
+    notes = opening.all_notes(report)
     left = len(notes) - MAX_NOTES
     return [
         TextTable(heads, [False, False, True, False, False], inputs, "Recordings"),
@@ -224,7 +224,7 @@ def _gpus(item: Input) -> str:
 
 def _definitions(page: Page) -> list[Part | None]:
     def drawn() -> Markup:
-        groups = [*outline.definition_groups(page.report), *outline.table_definition_groups(page.report)]
+        groups = [*step_facts.definition_groups(page.report), *step_facts.table_definition_groups(page.report)]
         return join(*(join(tag("h3", title), definition_list(pairs)) for title, pairs in groups if pairs))
 
     return [Fold("All of them (each is shown for a name that has the focus, too)", [Drawing(drawn)])]

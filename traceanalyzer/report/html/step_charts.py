@@ -9,7 +9,7 @@ from traceanalyzer.report.html.charts import Chart, Series, height_of, means, si
 from traceanalyzer.report.html.charts import rows as rows_of
 from traceanalyzer.report.html.pictures.plot import Axis, Box, Dot, Dots, Rects
 from traceanalyzer.report.model import Report
-from traceanalyzer.report.outline import recorded_ms
+from traceanalyzer.report.outline.breakdown import recorded_ms
 from traceanalyzer.report.timeline.distributions import WORST, in_groups
 
 MAX_BARS = 200

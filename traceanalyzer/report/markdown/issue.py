@@ -1,12 +1,13 @@
 """The report as Markdown for a GitHub issue: the answer first, long tables folded, never too long to post."""
 
-from traceanalyzer.report import outline, whole
+from traceanalyzer.report import whole
 from traceanalyzer.report.document import Bullets, Document, Drawing, Part, Section, TextTable, Weight
 from traceanalyzer.report.format import figure, number, scale_for, scaled
 from traceanalyzer.report.markdown import render
 from traceanalyzer.report.markdown.escape import prose, table
 from traceanalyzer.report.markdown.mermaid import step_time_chart, table_chart, text_bar
 from traceanalyzer.report.model import Report
+from traceanalyzer.report.outline import breakdown, gains, opening
 from traceanalyzer.report.whole import brief, memory
 
 BRIEF = 8_000
@@ -35,7 +36,7 @@ def render_markdown(report: Report, max_chars: int = BRIEF, *, advice_first: boo
 
 
 def _summary(report: Report) -> list[Section]:
-    bottleneck = f"**Bottleneck: {outline.verdict(report)}.** {prose(report.summary.headline)}"
+    bottleneck = f"**Bottleneck: {opening.verdict(report)}.** {prose(report.summary.headline)}"
     return [
         Section("Summary", [Drawing(markdown=[bottleneck])]),
         _untitled("What to do first", Drawing(markdown=_points(report))),
@@ -49,7 +50,7 @@ def _untitled(title: str, part: Part, weight: Weight = Weight.ADVICE) -> Section
 
 def _points(report: Report) -> list[str]:
     lines = [f"- **Culprit:** {prose(report.summary.culprit)}"] if report.summary.culprit else []
-    lines.append(f"- **Step time:** {outline.step_sentence(report)}")
+    lines.append(f"- **Step time:** {opening.step_sentence(report)}")
     if known := brief(report):
         lines.append(f"- **Throughput and utilisation:** {known}")
     if used := memory(report):
@@ -57,34 +58,34 @@ def _points(report: Report) -> list[str]:
         lines.append(f"- **{name}:** {prose(figures)}")
     if report.findings:
         top = report.findings[0]
-        lines.append(f"- **Top finding:** {prose(top.title)} ({outline.headroom(report, top)})")
+        lines.append(f"- **Top finding:** {prose(top.title)} ({gains.headroom(report, top)})")
     if report.recommendations:
         first = report.recommendations[0]
-        lines.append(f"- **Do first:** {prose(first.action)} ({outline.prediction(report, first)})")
-    damaged = sum(outline.is_damaged(i) for i in report.inputs)
+        lines.append(f"- **Do first:** {prose(first.action)} ({gains.prediction(report, first)})")
+    damaged = sum(opening.is_damaged(i) for i in report.inputs)
     if damaged:
         lines.append(f"- **Damaged:** {figure(damaged)} of {figure(len(report.inputs))} recordings, see below")
-    return [*lines, f"- **Recording:** {prose(outline.recording(report))}"]
+    return [*lines, f"- **Recording:** {prose(opening.recording(report))}"]
 
 
 def _budget(report: Report) -> list[str]:
-    parts = outline.budget(report)
+    parts = breakdown.budget(report)
     if not parts:
         return ["No GPU work was measured, so there is no budget of the time."]
-    scale = scale_for(outline.step_ms(report) or 0.0, "ms")
-    whole = outline.whole(report)
+    scale = scale_for(breakdown.step_ms(report) or 0.0, "ms")
+    whole = breakdown.whole(report)
     head, rows = table(
         [f"Where the {whole} goes", f"Time ({scale.label})", f"Share of {whole}"],
         [False, True, True],
         [(p.name, number(scaled(p.ms, scale)), figure(p.share, "share")) for p in parts],
     )
     drawn = [f"{row} {text_bar(part.share)} |" for row, part in zip(rows, parts, strict=True)]
-    total = f"| **{whole}** | **{number(scaled(outline.step_ms(report) or 0.0, scale))}** | **100%** | |"
+    total = f"| **{whole}** | **{number(scaled(breakdown.step_ms(report) or 0.0, scale))}** | **100%** | |"
     return [f"{head[0]} |", f"{head[1]} --- |", *drawn, total]
 
 
 def _advice(report: Report, *, first: bool) -> list[Section]:
-    advised, without_gain = report.recommendations, outline.without_gain(report)
+    advised, without_gain = report.recommendations, gains.without_gain(report)
     found = [
         Section("Findings"),
         _untitled("Findings", whole.findings(report)) if report.findings else Section("", [whole.NO_FINDING]),
@@ -93,7 +94,7 @@ def _advice(report: Report, *, first: bool) -> list[Section]:
         Section("Recommendations"),
         _untitled("Recommendations", whole.recommendations(report, against=True))
         if advised
-        else Section("", [outline.no_advice(report)]),
+        else Section("", [gains.no_advice(report)]),
         *([Section("", [without_gain])] if without_gain else []),
     ]
     return [*advice, *found] if first else [*found, *advice]
@@ -114,10 +115,10 @@ def _metrics(report: Report) -> list[Section]:
 
 
 def _health(report: Report) -> list[Section]:
-    inputs = [row[:-1] for row in outline.files(report)]
+    inputs = [row[:-1] for row in opening.files(report)]
     heads = ("Recording", "Kind", "Rank", "What was read"), (False, False, True, False)
     read = TextTable(*heads, inputs, noun="recordings") if inputs else "No recording was read."
-    notes = outline.all_notes(report)
+    notes = opening.all_notes(report)
     return [
         Section("Recording health", [read], weight=Weight.HEALTH),
         *([_untitled("Notes", Bullets(notes), Weight.HEALTH)] if notes else []),

@@ -14,7 +14,7 @@ from traceanalyzer.report.document import Document, Drawing, Facts, Item, Items,
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.memory.curves import drawn_curves
 from traceanalyzer.report.memory.model import UNTRACED, Compared, MemoryReport, as_document
-from traceanalyzer.report.outline import EXPLAINED
+from traceanalyzer.report.outline.step_facts import EXPLAINED
 from traceanalyzer.report.printed import Printed
 
 TOP_LINES = 12

@@ -6,11 +6,12 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from traceanalyzer.base.figures import ELLIPSIS
-from traceanalyzer.report import outline, whole
+from traceanalyzer.report import whole
 from traceanalyzer.report.brief import LONGEST, LONGEST_HEADLINE, LONGEST_OF_MORE, brief
 from traceanalyzer.report.document import Bullets, Document, Line, Section
 from traceanalyzer.report.format import figure, number, plain, scale_for, scaled, with_unit
 from traceanalyzer.report.model import Report
+from traceanalyzer.report.outline import breakdown, gains, opening, step_facts
 from traceanalyzer.report.terminal import render
 from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH, Page
 
@@ -53,29 +54,29 @@ def render_verdict(report: Report, width: int = DEFAULT_WIDTH, colour: bool = Fa
 
 
 def _verdict(page: Page, report: Report) -> None:
-    hardware = outline.hardware(report)
+    hardware = opening.hardware(report)
     page.line("   ".join([_title(report), *([hardware] if _fits_title(page, report) else [])]), "bold")
     page.line(brief(report.summary.headline, LONGEST_HEADLINE))
 
 
 def _title(report: Report) -> str:
     """The verdict with both step times."""
-    cls, bracket, sure = outline.verdict(report).partition(" (")
-    if outline.companion(report):
+    cls, bracket, sure = opening.verdict(report).partition(" (")
+    if opening.companion(report):
         return cls.upper()
-    return f"{cls.upper()}{bracket}{sure}   {outline.step_times(report)}"
+    return f"{cls.upper()}{bracket}{sure}   {opening.step_times(report)}"
 
 
 def _fits_title(page: Page, report: Report) -> bool:
     """Whether the first line has room for the hardware."""
-    return cell_len(f"{_title(report)}   {outline.hardware(report)}") <= page.width
+    return cell_len(f"{_title(report)}   {opening.hardware(report)}") <= page.width
 
 
 def _culprit(page: Page, report: Report) -> None:
     """Who is to blame, and the figures that people quote."""
     if report.summary.culprit:
         page.line(brief(report.summary.culprit))
-    key, hardware = whole.brief(report), "" if _fits_title(page, report) else outline.hardware(report)
+    key, hardware = whole.brief(report), "" if _fits_title(page, report) else opening.hardware(report)
     both = " · ".join(filter(None, (hardware, key)))
     for line in [both] if cell_len(both) <= page.width else [hardware, key]:
         if line:
@@ -85,11 +86,11 @@ def _culprit(page: Page, report: Report) -> None:
 
 
 def _budget(page: Page, report: Report) -> None:
-    parts = [part for part in outline.budget(report) if part.share >= outline.SHOWN_SHARE]
+    parts = [part for part in breakdown.budget(report) if part.share >= breakdown.SHOWN_SHARE]
     if not parts:
         return
     page.line("")
-    scale = scale_for(outline.step_ms(report) or 0.0, "ms")
+    scale = scale_for(breakdown.step_ms(report) or 0.0, "ms")
     widest = max(cell_len(part.label) + 2 * bool(part.within) for part in parts)
     for part in parts:
         name = f"  {part.label}" if part.within else part.label
@@ -105,12 +106,12 @@ def _changes(page: Page, report: Report) -> None:
     advised = report.recommendations[:SHOWN_CHANGES]
     page.line("")
     if not advised:
-        page.line(outline.no_advice(report))
+        page.line(gains.no_advice(report))
     else:
         count = len(report.recommendations)
         page.line("What to change" + (f" ({len(advised)} of {count})" if len(advised) < count else ""), "bold")
     for position, advice in enumerate(advised, 1):
-        gain = outline.prediction(report, advice)
+        gain = gains.prediction(report, advice)
         longest = LONGEST if position == 1 else LONGEST_OF_MORE - cell_len(gain)
         page.item(f"{position}", f"{gain}  {_told(advice.action, longest)}", indent=1)
 
@@ -122,7 +123,7 @@ def _told(action: str, longest: int) -> str:
 
 
 def _caveats(page: Page, report: Report) -> None:
-    caveats = outline.screen_caveats(report)
+    caveats = opening.screen_caveats(report)
     if not caveats:
         return
     page.line("")
@@ -139,7 +140,7 @@ def _next(page: Page, report: Report) -> None:
     table = TABLES.get(report.summary.bottleneck) if report.devices else None
     more = [f"{table} {path}"] if table else []
     compiled = any(one.remedy in OF_COMPILE for one in report.recommendations[:1])
-    alone = {"GPU memory": "memory", "torch.compile": "compile"}.get(outline.companion(report))
+    alone = {"GPU memory": "memory", "torch.compile": "compile"}.get(opening.companion(report))
     more = [f"{alone or 'compile'} {path}", *more] if alone or compiled else more
     more += [f"explain {report.findings[0].id}"] if report.findings else []
     more += [f"analyze {path} --full", "-o report.html"]
@@ -159,9 +160,9 @@ def render_terminal(report: Report, width: int = DEFAULT_WIDTH, colour: bool = F
 
 def sections(report: Report) -> list[Section]:
     """What stands below the first screen."""
-    found, without_gain = report.findings, outline.without_gain(report)
-    explained = Line(outline.EXPLAINED.format(found[0].id), "dim") if found else whole.NO_FINDING
-    advice = whole.recommendations(report) if report.recommendations else outline.no_advice(report)
+    found, without_gain = report.findings, gains.without_gain(report)
+    explained = Line(step_facts.EXPLAINED.format(found[0].id), "dim") if found else whole.NO_FINDING
+    advice = whole.recommendations(report) if report.recommendations else gains.no_advice(report)
     return [
         Section("Findings", [whole.findings(report), explained]),
         Section("Recommendations", [advice, Line(without_gain, "dim") if without_gain else None]),
@@ -178,7 +179,7 @@ def sections(report: Report) -> list[Section]:
 
 def _health(report: Report) -> Section:
     lines = []
-    for path, kind, rank, what, item in outline.files(report):
+    for path, kind, rank, what, item in opening.files(report):
         text = f"{path} ({kind}{'' if rank == '-' else f', rank {rank}'}): {what}"
-        lines.append(Line(text, "yellow" if outline.is_damaged(item) else ""))
-    return Section("Recording health", [*lines, Bullets(outline.all_notes(report))])
+        lines.append(Line(text, "yellow" if opening.is_damaged(item) else ""))
+    return Section("Recording health", [*lines, Bullets(opening.all_notes(report))])

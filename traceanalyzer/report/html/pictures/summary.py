@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from traceanalyzer.report import outline
 from traceanalyzer.report.format import figure, measured, plain, shorten
 from traceanalyzer.report.html.pictures.plot import Axis, Box, Plot, Rects, Words
 from traceanalyzer.report.html.pictures.standalone import Panel, standalone, strip
 from traceanalyzer.report.model import Report
+from traceanalyzer.report.outline import breakdown, opening
 from traceanalyzer.report.timeline.lanes import Timeline
 
 ROW_PX, EDGES_PX = 36, 52
@@ -91,20 +91,20 @@ def picture(report: Report, timeline: Timeline | None = None) -> str:
     panels = []
     spent = budget(report)
     if spent is not None:
-        panels.append(Panel(f"Where the {outline.whole(report)} goes", spent, BUDGET_PX))
+        panels.append(Panel(f"Where the {breakdown.whole(report)} goes", spent, BUDGET_PX))
     if timeline is not None:
         panels.append(Panel(timeline.title or "Timeline", *strip(timeline)))
     could = predictions(report)
     if could is not None:
         panels.append(Panel("What each change alone would bring", *could))
-    lines = [report.summary.headline, f"Step time: {outline.step_sentence(report)}", outline.recording(report)]
-    return standalone(outline.verdict(report), lines, panels)
+    lines = [report.summary.headline, f"Step time: {opening.step_sentence(report)}", opening.recording(report)]
+    return standalone(opening.verdict(report), lines, panels)
 
 
 def budget(report: Report) -> Plot | None:
     """The step's budget as one bar, idle time by cause; None without device work."""
     marks, at = [], 0.0
-    for share in outline.finest(outline.budget(report)):
+    for share in breakdown.finest(breakdown.budget(report)):
         if not measured(share.share) or share.share < NEGLIGIBLE:
             continue
         text = f"{share.name} {figure(share.share, 'share')}"
@@ -120,7 +120,7 @@ def budget(report: Report) -> Plot | None:
 
 def predictions(report: Report) -> tuple[Plot, int] | None:
     """Today's step, the step after each recommended change alone, and the roofline's floor; None without any."""
-    today = outline.step_ms(report)
+    today = breakdown.step_ms(report)
     known = [r for r in report.recommendations if measured(r.predicted_step_ms) and r.predicted_step_ms][:MOST_CHANGES]
     if not measured(today) or not today or not known:
         return None

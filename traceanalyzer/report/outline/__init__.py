@@ -1,0 +1,1 @@
+"""What a report says to people, before it is drawn."""

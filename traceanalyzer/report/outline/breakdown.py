@@ -1,0 +1,112 @@
+"""Where the wall-clock time of the step goes that a report speaks of, part by part."""
+
+import dataclasses
+
+from traceanalyzer.analysis.tables.budget import Budget, Idle
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.report.format import (
+    label,
+)
+from traceanalyzer.report.model import Report
+
+NO_STEPS = ("none", "recording")
+SHOWN_SHARE = 0.01
+"""Parts of the step below this are not on the first screen."""
+WAITING = "waiting for ranks"
+OF_COMMUNICATION = {
+    "transfer": "time in collectives at which all ranks had arrived",
+    WAITING: "time in collectives of which another rank had not arrived yet",
+}
+"""What the parts of exposed communication mean."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """A part of the step's wall-clock time. `within` is the part that it is a part of, where it is one."""
+
+    label: str
+    ms: float
+    share: float
+    within: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its label, with what it is a part of."""
+        return f"{self.within}: {self.label}" if self.within else self.label
+
+    @property
+    def colour(self) -> str:
+        """The CSS variable's name."""
+        name = self.label.partition(" for ")[0].replace(" ", "-")
+        return {"waiting": "idle-communication", "transfer": "communication"}.get(
+            name, f"{self.within}-{name}" if self.within else name
+        )
+
+
+def whole(report: Report) -> str:
+    """What the figures are of: `step`, or `recording` where no steps were found."""
+    return "recording" if report.metrics.step_source in NO_STEPS else "step"
+
+
+def recorded_ms(report: Report) -> float | None:
+    """Mean recorded step, of the whole recording where there are no steps."""
+    metrics = report.metrics
+    if metrics.step_time_ms is not None:
+        return metrics.step_time_ms.mean
+    return sum(dataclasses.astuple(metrics.budget_ms)) if metrics.budget_ms is not None else None
+
+
+def step_ms(report: Report) -> float | None:
+    """The step that the report speaks of: without the profiler where that is known, else as recorded."""
+    of = report.summary
+    return of.step_ms if of.basis == "unprofiled" and of.step_ms is not None else recorded_ms(report)
+
+
+def _parts(report: Report) -> tuple[Budget | None, Idle | None]:
+    """Budget and idle time of that step."""
+    metrics = report.metrics
+    if report.summary.basis == "unprofiled":
+        of = metrics.unprofiled
+        return (of.budget_ms, of.idle_ms) if of is not None else (None, None)
+    return metrics.budget_ms, metrics.idle_ms
+
+
+def budget(report: Report) -> list[Share]:
+    """The step's wall-clock time: its parts, and the causes of its idle time; empty without device work."""
+    (spent, idle), total = _parts(report), step_ms(report)
+    if spent is None or not total:
+        return []
+    parts = []
+    for f in dataclasses.fields(Budget):
+        parts.append(_share(f.name, getattr(spent, f.name), total))
+        if f.name == "exposed_communication" and (waiting := waiting_ms(report)):
+            times = (parts[-1].ms - waiting, waiting)
+            named = zip(OF_COMMUNICATION, times, strict=True)
+            parts += [_share(name, max(ms, 0.0), total, "communication") for name, ms in named]
+    if idle is not None:
+        causes = [_share(f.name, getattr(idle, f.name), total, "idle") for f in dataclasses.fields(Idle)]
+        parts += sorted((c for c in causes if c.ms > 0), key=lambda c: -c.ms)
+    return parts
+
+
+def finest(parts: list[Share]) -> list[Share]:
+    """Those that are not shown by their own parts."""
+    split = {part.within for part in parts}
+    return [part for part in parts if part.within or not any(part.label.endswith(of) for of in split if of)]
+
+
+def waiting_ms(report: Report) -> float | None:
+    """What of the exposed communication of the step that the report speaks of is waiting for other ranks, ms; None
+    where that is not known."""
+    metrics = report.metrics
+    if report.summary.basis == "unprofiled":
+        waiting = metrics.unprofiled.waiting_ms if metrics.unprofiled else None
+        return None if waiting is None else waiting.total
+    time, spent = metrics.communication, metrics.budget_ms
+    if time is None or spent is None or time.waiting_ms is None or not time.total_ms:
+        return None
+    return spent.exposed_communication * min(time.waiting_ms / time.total_ms, 1.0)
+
+
+def _share(name: str, ms: float, total: float, within: str = "") -> Share:
+    return Share(label(name), ms, ms / total, within)

@@ -1,0 +1,92 @@
+"""What a finding holds and what a recommendation would bring, in words."""
+
+from traceanalyzer.base.figures import MEMORY
+from traceanalyzer.diagnosis.finding import Evidence, Finding, Recommendation
+from traceanalyzer.report.format import (
+    figure,
+    number,
+    scale_for,
+    scaled,
+)
+from traceanalyzer.report.model import Report
+from traceanalyzer.report.outline.breakdown import step_ms, whole
+from traceanalyzer.report.outline.opening import companion
+
+
+def headroom(report: Report, finding: Finding) -> str:
+    """What removing the cause of a finding would save."""
+    if finding.headroom_ms is None:
+        return "headroom unknown"
+    total = step_ms(report)
+    share = f", {figure(finding.headroom_ms / total, 'share')} of the {whole(report)}" if total else ""
+    return f"headroom {figure(finding.headroom_ms, 'ms')}{share}"
+
+
+def no_advice(report: Report) -> str:
+    """Why nothing is recommended, or what to record."""
+    if companion(report):
+        return "Nothing to change."
+    lacking = next((e.value for f in report.findings for e in f.evidence if e.metric == "next step"), None)
+    if isinstance(lacking, str) and not report.devices:
+        return lacking
+    if report.findings and report.summary.bottleneck == "inconclusive":
+        return f"No recommendation: not enough data. Next: {lacking or 'record several steps, API calls and GPU'}."
+    return "No recommendation: nothing in this recording shows what would help. To go on: traceanalyzer kernels PATH"
+
+
+def without_gain(report: Report) -> str | None:
+    """Findings whose remedies would not shorten the step, in a sentence; None where there is none."""
+    advised = [f"{advice.id}-" for advice in report.recommendations]
+    left = [
+        finding.id
+        for finding in report.findings
+        if finding.headroom_ms
+        and finding.cls != "inconclusive"
+        and not any(a.startswith(f"{finding.id}-") for a in advised)
+    ]
+    if not left or not advised:
+        return None
+    return f"Skipped, predicted gain under 1%: {', '.join(left)}."
+
+
+def prediction(report: Report, advice: Recommendation) -> str:
+    """What following a recommendation would bring."""
+    if advice.predicted_peak_bytes is not None:
+        return _memory_arrow(report, advice)
+    more = advice.as_much_work
+    if more is not None:
+        return _arrow(report, more.likely_ms, "for as much work", more.speedup)
+    if advice.predicted_step_ms is None:
+        return advice.basis.partition("; ")[0] if advice.basis[:1].isdigit() else "gain unknown"
+    likely = (advice.predicted_step_ms, advice.low_ms, advice.high_ms)
+    return _arrow(
+        report, likely, "per step" if whole(report) == "step" else "for the recording", advice.predicted_speedup
+    )
+
+
+def _memory_arrow(report: Report, advice: Recommendation) -> str:
+    """Today's peak of GPU memory, or what is reserved, and what it becomes."""
+    of, after, what = report.metrics.memory, advice.predicted_peak_bytes, "at the peak"
+    before = of.peak if of is not None else None
+    if advice.predicted_reserved_bytes is not None:
+        after, before, what = advice.predicted_reserved_bytes, of.reserved if of else None, "reserved"
+    return f"{figure(before, MEMORY)} → {figure(after, MEMORY)} {what}" if before else f"{figure(after, MEMORY)} {what}"
+
+
+def _arrow(report: Report, likely: tuple[float, float | None, float | None], what: str, speedup: float | None) -> str:
+    """Today's step, what it becomes, and the range of that, ms."""
+    after, *ends = likely
+    before = step_ms(report) or after * (speedup or 1.0)
+    scale = scale_for(before, "ms")
+    arrow = " → ".join(number(scaled(ms, scale)) for ms in (before, after))
+    known = [number(scaled(ms, scale)) for ms in ends if ms is not None]
+    between = f" ({' to '.join(known)})" if len(known) == len(ends) else ""
+    limit = "up to " * bool(ends and ends[0] is not None and ends[0] >= after and after < before)
+    faster = f", {limit}{figure(speedup, 'x')}" if speedup is not None else ""
+    return f"{arrow} {scale.label}{between} {what}{faster}"
+
+
+def evidence_value(item: Evidence) -> str:
+    """A figure of evidence with what it was held against."""
+    held = "" if item.threshold is None else f" (threshold {figure(item.threshold, item.unit)})"
+    return figure(item.value, item.unit) + held

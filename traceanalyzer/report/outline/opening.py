@@ -1,0 +1,179 @@
+"""What a report answers, before it is drawn: verdict, step times, hardware, caveats, files. The same words in the
+terminal, in Markdown and on the page.
+"""
+
+from traceanalyzer.report.format import (
+    NOT_AVAILABLE,
+    figure,
+    measured,
+    plain,
+    shorten,
+)
+from traceanalyzer.report.model import Input, Report
+from traceanalyzer.report.outline.breakdown import recorded_ms, whole
+from traceanalyzer.report.outline.step_facts import STEPS_FOR_P95
+
+COMPANIONS = {"memory_snapshot": "GPU memory", "torch_log": "torch.compile"}
+"""What snapshots and logs are on, where they are all that was given."""
+LONGEST_NAME = 40
+"""Characters of GPUs' names on the first screen."""
+CLEAR, LIKELY = 0.75, 0.5
+"""From here on a verdict is clear, likely; below it is a close call."""
+IN_HEADER = (
+    "Without the profiler a step takes",
+    "Tables show the recorded step",
+    "Profiling slowed the step",
+    "Without the profiler the recording takes",
+)
+"""How notes begin that the first line of the first screen makes superfluous: it has both step times."""
+
+
+def verdict(report: Report) -> str:
+    """Bottleneck, and in a word how sure that is."""
+    summary, alone = report.summary, companion(report)
+    if alone:
+        return alone
+    if summary.bottleneck == "inconclusive":
+        return "inconclusive"
+    if summary.beside is not None:
+        return f"{summary.bottleneck}- and {summary.beside}-bound"
+    return f"{summary.bottleneck}-bound ({confidence(report)})"
+
+
+def confidence(report: Report) -> str:
+    """How sure the verdict is, in a word: the number in the JSON is a margin, not a probability."""
+    sure = report.summary.confidence
+    if not measured(sure):
+        return NOT_AVAILABLE
+    return "clear" if sure >= CLEAR else "likely" if sure >= LIKELY else "close call"
+
+
+def step_times(report: Report) -> str:
+    """The step with and without the profiler, in a few words."""
+    time, plainly = report.metrics.step_time_ms, report.metrics.unprofiled_step_time_ms
+    if time is None:
+        total = recorded_ms(report)
+        return "no steps" if total is None else f"no steps in {figure(total, 'ms')} of recording"
+    if plainly is None:
+        return f"{whole(report)} {figure(time.mean, 'ms')}{' as recorded' * (whole(report) == 'step')}"
+    about = "about " if report.metrics.unprofiled_source == "estimated" else ""
+    alike = figure(plainly, "ms") == figure(time.mean, "ms")
+    profiled = " with and without" if alike else f", {figure(time.mean, 'ms')} with"
+    return f"{whole(report)} {about}{figure(plainly, 'ms')}{profiled} the profiler"
+
+
+def companion(report: Report) -> str:
+    """What a report without any recording of time is on; empty for others."""
+    kinds = {item.kind for item in report.inputs}
+    return COMPANIONS[next(iter(kinds))] if len(kinds) == 1 and kinds <= COMPANIONS.keys() else ""
+
+
+def hardware(report: Report) -> str:
+    """GPUs and steps, in a few words."""
+    known = [d.name for i in report.inputs for d in i.devices]
+    used = [d.name for d in report.devices] or known
+    names, count = sorted({plain(name) for name in used if name}), len(used)
+    steps = report.metrics.step_time_ms if whole(report) == "step" else None
+    named = shorten(", ".join(name.removeprefix("NVIDIA ").removeprefix("AMD ") for name in names), LONGEST_NAME)
+    what = f"{count} x {named}" if count > 1 and names else named
+    return ", ".join(part for part in (what, f"{steps.count} step{'s' * (steps.count != 1)}" if steps else "") if part)
+
+
+def caveats(report: Report) -> list[str]:
+    """What spoils the figures, worst first: damage, conditions, then the notes of the run."""
+    damaged = [i for i in report.inputs if is_damaged(i)]
+    found = [f"{plain(i.path)}: {damage(i)}" for i in damaged[:1]]
+    if len(damaged) > 1:
+        found[0] += f" (and {len(damaged) - 1} more damaged)"
+    found += [f"{c.name} ({c.value}): {c.spoils}" for c in report.tables.get("conditions", []) if c.spoils]
+    return [*found, *report.notes]
+
+
+def screen_caveats(report: Report) -> list[str]:
+    """The caveats that the first screen does not say in its first line already."""
+    return [text for text in caveats(report) if not text.startswith(IN_HEADER)]
+
+
+ONE_BY_ONE = 8
+"""Recordings of one kind that are listed one by one where nothing is wrong with them."""
+
+
+def step_sentence(report: Report) -> str:
+    """The step time in a sentence."""
+    time = report.metrics.step_time_ms
+    if time is None:
+        total = recorded_ms(report)
+        if total is None:
+            return "n/a: no steps and no GPU work in the recording"
+        return f"no steps found; figures are for the whole recording of {figure(total, 'ms')}"
+    marked = whole(report) == "step"
+    text = f"{figure(time.mean, 'ms')} " + (
+        f"mean of {figure(time.count)} steps" if marked else "of recording, no steps"
+    )
+    if time.count > 1:
+        high = f" p95 {figure(time.p95, 'ms')}," if time.count >= STEPS_FOR_P95 else ""
+        text += f" (median {figure(time.median, 'ms')},{high} std {figure(time.std, 'ms')})"
+    if report.metrics.warmup_steps:
+        text += f", {figure(report.metrics.warmup_steps)} warm-up left out"
+    unprofiled = report.metrics.unprofiled_step_time_ms
+    if unprofiled is None:
+        return text
+    about = "about " if report.metrics.unprofiled_source == "estimated" else ""
+    return f"{text}; {about}{figure(unprofiled, 'ms')} without the profiler"
+
+
+def recording(report: Report) -> str:
+    """What was analysed, in a few words."""
+    inputs = report.inputs
+    if not inputs:
+        return "nothing"
+    gpus = sorted({plain(d.name) for i in inputs for d in i.devices if d.name})
+    what = plain(inputs[0].path) if len(inputs) == 1 else f"{len(inputs)} recordings"
+    kinds = sorted({i.kind for i in inputs})
+    return f"{what} ({', '.join([*kinds, *gpus])})"
+
+
+def damage(item: Input) -> str:
+    """What the reader met in an input, in a sentence."""
+    health = item.health
+    counts = {
+        "repaired": health.repaired,
+        "lost": health.lost,
+        "clipped": health.clipped,
+    }
+    parts = [f"{figure(health.events)} events", *(f"{figure(n)} {what}" for what, n in counts.items() if n)]
+    return ", ".join(parts) + ("; cut off before its end: copy or export it again" if health.truncated else "")
+
+
+def files(report: Report) -> list[tuple[str, str, str, str, Input]]:
+    """What was read: path, kind, rank, what of it, and one of the inputs meant. Of many the whole ones of a kind are
+    one entry."""
+    whole: dict[str, list[Input]] = {}
+    for item in report.inputs:
+        whole.setdefault("" if is_damaged(item) else item.kind, []).append(item)
+    found = []
+    for kind, items in whole.items():
+        together = [items] if kind and len(items) > ONE_BY_ONE else [[item] for item in items]
+        found += [_file(some) for some in together]
+    return found
+
+
+def _file(some: list[Input]) -> tuple[str, str, str, str, Input]:
+    first, ranks = some[0], sorted(item.rank for item in some if item.rank is not None)
+    if len(some) == 1:
+        return first.path, first.kind, "-" if first.rank is None else str(first.rank), damage(first), first
+    events, skipped = (sum(getattr(item.health, name) for item in some) for name in ("events", "skipped"))
+    what = f"whole, {figure(events)} events in all" + (f", {figure(skipped)} left out on purpose" if skipped else "")
+    rank = f"{ranks[0]} to {ranks[-1]}" if ranks else "-"
+    return f"{first.path} and {len(some) - 1} more", first.kind, rank, what, first
+
+
+def all_notes(report: Report) -> list[str]:
+    """Notes on the run and on each recording."""
+    return list(dict.fromkeys([*report.notes, *(note for i in report.inputs for note in i.health.notes)]))
+
+
+def is_damaged(item: Input) -> bool:
+    """Whether something of an input is missing or had to be mended."""
+    health = item.health
+    return bool(health.repaired or health.lost or health.clipped or health.truncated)

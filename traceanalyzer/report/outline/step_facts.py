@@ -1,0 +1,162 @@
+"""The figures of a step in groups, with their definitions, before they are drawn."""
+
+import dataclasses
+from typing import Any
+
+from traceanalyzer.analysis.tables.budget import StepTime
+from traceanalyzer.base.figures import definitions
+from traceanalyzer.report.document import Fact
+from traceanalyzer.report.format import (
+    NOT_AVAILABLE,
+    figure,
+    label,
+    measured,
+)
+from traceanalyzer.report.grid import FOR_PROGRAMS, TIMESTAMPS
+from traceanalyzer.report.model import Metrics, Report
+from traceanalyzer.report.table_entries import BY_NAME
+
+STEP_GROUPS = {
+    "throughput": "Throughput",
+    "utilisation": "Utilisation",
+    "critical_path": "Critical path",
+    "unprofiled_critical_path": "Critical path without the profiler",
+    "communication": "Communication",
+    "coverage": "Coverage of the recording",
+    "repeats": "Repeats within a step",
+    "launches": "Launching",
+    "host": "Host threads that launch",
+    "roofline": "Roofline",
+    "timing": "Timing log",
+    "counters": "GPU counters",
+    "regularity": "Regularity of the steps",
+    "latency": "Latency of requests",
+    "memory": "Memory",
+    "program": "The program",
+    "phases": "Phases of the step",
+}
+OF_SOME_INPUTS = (
+    "coverage", "repeats", "critical_path", "unprofiled_critical_path", "roofline", "timing", "memory", "program",
+    "phases", "throughput", "utilisation", "counters", "regularity", "latency",
+)  # fmt: skip
+"""Groups that only some kinds of input have; a report of others need not say that they are missing."""
+ONLY_KNOWN = ("throughput", "utilisation", "program")
+"""Groups most of whose figures need to be asked for; the key figures say what for."""
+EXPLAINED = "traceanalyzer explain {} says what it means and how it was decided."
+GLOSSARY = (
+    ("steady state", "the recorded steps without warm-up; figures of a step are means over it, of the critical rank"),
+    ("critical rank", "the rank that the others wait for; the only one, where one was recorded"),
+    ("headroom", "time a step that removing the cause would save at most; counted once over all findings"),
+    ("confidence", "margin of the bottleneck over the next cause, less for thin or damaged evidence; 0 to 100%"),
+)
+STEPS_FOR_P95, STEPS_FOR_P99 = 20, 100
+"""Of fewer a percentile is the slowest step in other words: people are not shown it."""
+
+
+def shown_step_time(time: StepTime) -> Any:
+    """The step time as people see it."""
+    p95, p99 = time.count >= STEPS_FOR_P95, time.count >= STEPS_FOR_P99
+    return dataclasses.replace(time, p95=time.p95 if p95 else None, p99=time.p99 if p99 else None)  # type: ignore[arg-type]
+
+
+def step_figures(report: Report) -> list[Fact]:
+    """The single figures of a step."""
+    facts = []
+    for f in dataclasses.fields(Metrics):
+        value = getattr(report.metrics, f.name)
+        # Of the step without the profiler, time and source are figures of their own, and its parts the budget.
+        if f.name not in ("step_time_ms", "budget_ms", "idle_ms", "unprofiled", *STEP_GROUPS):
+            facts.append(_fact(f, value))
+    return facts
+
+
+def step_groups(report: Report) -> list[tuple[str, list[Fact]]]:
+    """Figures of a step that belong together, by title; a group that was not recorded says so."""
+    groups = []
+    for f in dataclasses.fields(Metrics):
+        value = getattr(report.metrics, f.name)
+        if f.name not in STEP_GROUPS or (value is None and f.name in OF_SOME_INPUTS):
+            continue
+        groups.append((STEP_GROUPS[f.name], _group(f, value)))
+    return groups
+
+
+def _group(f: dataclasses.Field[Any], value: Any) -> list[Fact]:
+    if value is None:
+        return [_fact(f, None)]
+    if f.name == "phases":
+        return [_phase(g, getattr(value, g.name)) for g in dataclasses.fields(value) if getattr(value, g.name)]
+    if f.name in ONLY_KNOWN:
+        return [fact for fact in facts_of(value) if not fact.value.startswith(NOT_AVAILABLE)]
+    figures = [getattr(value, g.name) for g in dataclasses.fields(value)]
+    if not any(measured(number) and number for number in figures):
+        return [Fact(label(f.name), "none in the measured steps")]
+    return facts_of(value)
+
+
+def _phase(f: dataclasses.Field[Any], time: Any) -> Fact:
+    waits = f", {figure(time.waits)} waits" if time.waits else ""
+    return Fact(
+        f.name, f"{figure(time.device_ms, 'ms')} GPU, {figure(time.host_ms, 'ms')} CPU{waits}", f.metadata["definition"]
+    )
+
+
+def facts_of(measurement: Any) -> list[Fact]:
+    """The figures of a measurement."""
+    return [_fact(f, getattr(measurement, f.name)) for f in dataclasses.fields(measurement)]
+
+
+def _fact(f: dataclasses.Field[Any], value: Any) -> Fact:
+    unit, definition = f.metadata.get("unit", ""), f.metadata.get("definition", "")
+    shown = figure(value, unit)
+    return Fact(label(f.name, unit), shown + why_null(definition) if shown == NOT_AVAILABLE else shown, definition)
+
+
+def why_null(definition: str) -> str:
+    """When a figure is null, as its definition says it, in brackets; empty where it does not."""
+    reason = definition.partition("; null ")[2]
+    return f" ({reason})" if reason and reason != "otherwise" else ""
+
+
+def moments_origin(report: Report) -> int | None:
+    """The first moment in the report's tables: what all moments in it count from."""
+    moments = [
+        value
+        for rows in report.tables.values()
+        for row in rows
+        for name in TIMESTAMPS
+        if (value := getattr(row, name, None)) is not None
+    ]
+    return min(moments, default=None)
+
+
+def table_title(name: str) -> str:
+    """A table's title."""
+    return BY_NAME[name].title if name in BY_NAME else name.replace("_", " ").capitalize()
+
+
+def table_command(name: str) -> str | None:
+    """The command that prints all of a table."""
+    command = BY_NAME[name].command if name in BY_NAME else None
+    return None if command is None else command.name
+
+
+def definition_groups(report: Report) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Names and definitions of the report's single figures and of its devices, by group."""
+    nested = {"step_time_ms": "Step time", "budget_ms": "Budget", "idle_ms": "Idle by cause", **STEP_GROUPS}
+    single = [(label(d.name, d.unit), d.definition) for d in definitions(Metrics) if d.name not in nested]
+    groups = [("Words", list(GLOSSARY)), ("Figures of a step", single)]
+    for f in dataclasses.fields(Metrics):
+        value = getattr(report.metrics, f.name)
+        if f.name in nested and value is not None:
+            groups.append((nested[f.name], _defined(value)))
+    return groups + ([("Devices", _defined(report.devices[0]))] if report.devices else [])
+
+
+def table_definition_groups(report: Report) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Names and definitions of the columns of the tables, by table."""
+    return [(table_title(name), _defined(rows[0])) for name, rows in report.tables.items() if rows]
+
+
+def _defined(measurement: Any) -> list[tuple[str, str]]:
+    return [(label(d.name, d.unit), d.definition) for d in definitions(type(measurement)) if d.name not in FOR_PROGRAMS]
