@@ -178,6 +178,7 @@ def pad_shapes(m: Measurements) -> Offer:
     odd = (tape := tape_of(m)) is not None and odd_padded(tape) is not None
     return Offer(PAD if odd else FILL_WAVES, PADDED)
 
+
 no_recompute = Remedy(
     "no_recompute",
     "compute",
