@@ -294,7 +294,7 @@ def graphs_alone() -> KinetoTrace:
         t.correlation += 1
         t.api("cudaGraphLaunch", 950 * s, 10, t.correlation)
         for i in range(30):
-            t.kernel(f"kernel_{i % 7}_{i}", 950 * s + 15 + 30 * i, 28, correlation=t.correlation)
+            t.kernel(f"ampere_sgemm_{32 * i}x64", 950 * s + 15 + 30 * i, 28, correlation=t.correlation)
     t.api("cudaDeviceSynchronize", 19_000, 20)
     return t
 
@@ -355,7 +355,7 @@ def camera() -> Program:
 @case
 def own_loop() -> Program:
     """As long between launches, but not as regular: the program's own work."""
-    e, noise, t = Program(), random.Random(1)  # noqa: S311, 0
+    e, noise, t = Program(), random.Random(1), 0  # noqa: S311
     for _ in range(60):
         e.launch("stencil_a(double*)", t, t + 8, 1500, 4096)
         e.launch("stencil_b(double*)", t + 6, t + 1510, 1500, 4096)
@@ -401,7 +401,7 @@ def described_calls() -> Program:
 
 @case
 def waits_without_steps() -> Program:
-    e, noise, t = Program(), random.Random(2)  # noqa: S311, 0
+    e, noise, t = Program(), random.Random(2), 0  # noqa: S311
     for i in range(500):
         e.launch(f"stencil_{noise.randint(0, 9)}(double*)", t, t + 8, 4 + i % 5)
         e.synchronize(t + 6, 12 + i % 3)
