@@ -97,7 +97,12 @@ def classify(m: Measurements, best: Iterable[BottleneckClass | None] = ()) -> Su
         text = f"Inconclusive: {_reason(m, 'unexplained', shares)}."
         return Summary("inconclusive", 0.0, text, m.step.basis, step_ms)
     if verdict.cause == "device" and not shares.limit_known:
-        return Summary("inconclusive", 0.0, _unknown_limit(m, shares), m.step.basis, step_ms)
+        text = (
+            f"Inconclusive: the GPU computes for {digits(shares.device * m.step.step_ms)} ms ({shares.device:.0%}) of "
+            f"{_whole(m)}, but what limits its kernels is not known for {shares.unknown / shares.device:.0%} of that "
+            "time: profile them with Nsight Compute (ncu)."
+        )
+        return Summary("inconclusive", 0.0, text, m.step.basis, step_ms)
     bottleneck = _name(verdict.cause, shares)
     confidence = min(MAX_CONFIDENCE, BASE_CONFIDENCE + verdict.margin) * _evidence_factor(m)
     if verdict.cause == "device":
@@ -138,14 +143,6 @@ def _verdict(parts: dict[str, float], idle: set[str], best: list[str | None]) ->
         return _Verdict(large[0], top, 0.0)
     margin = max(share - beside, 0.0)
     return _Verdict(top, second if margin < CLOSE else None, margin)
-
-
-def _unknown_limit(m: Measurements, shares: Shares) -> str:
-    busy = f"{digits(shares.device * m.step.step_ms)} ms ({shares.device:.0%}) of {_whole(m)}"
-    return (
-        f"Inconclusive: the GPU computes for {busy}, but what limits its kernels is not known for "
-        f"{shares.unknown / shares.device:.0%} of that time: profile them with Nsight Compute (ncu)."
-    )
 
 
 def _part(cls: BottleneckClass) -> str | None:

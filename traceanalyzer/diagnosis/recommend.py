@@ -103,15 +103,11 @@ def _is_offered(m: Measurements, draft: Draft, proposal: Proposal, known: set[st
     """Whether a proposal is shown: no remedy of the list speaks for it, and it is neither about kernels of CUDA graphs,
     of which the recording has neither operators nor data, nor of unknown gain for kernels that take little of the
     step."""
-    if draft.part == "compute" and not proposal.bound and (program(m).in_graphs or _touches_little(draft)):
+    share = draft.evidence[0].value
+    little = draft.claim_ms is None and isinstance(share, float) and share < MIN_TOUCHED_SHARE
+    if draft.part == "compute" and not proposal.bound and (program(m).in_graphs or little):
         return False
     return (proposal.alone or proposal.name not in known) and _every_part_gains(m, proposal)
-
-
-def _touches_little(draft: Draft) -> bool:
-    """Whether it is not known what can be saved of kernels that take a small share of the step."""
-    share = draft.evidence[0].value
-    return draft.claim_ms is None and isinstance(share, float) and share < MIN_TOUCHED_SHARE
 
 
 def _every_part_gains(m: Measurements, proposal: Proposal) -> bool:

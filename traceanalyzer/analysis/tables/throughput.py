@@ -125,7 +125,9 @@ def throughput(
         ms_per_sample=step.step_ms / amounts.samples if amounts.samples and seconds else None,
         tokens=amounts.tokens,
         tokens_per_s=_per(amounts.tokens, seconds) or logged_rates[1],
-        padding_share=_padding(amounts),
+        padding_share=max(1.0 - amounts.tokens / amounts.padded_tokens, 0.0)
+        if amounts.tokens is not None and amounts.padded_tokens
+        else None,
         source=source,
         tflop=None if flops is None else flops / TERA,
         tflops_per_s=None if flops is None or not seconds else flops / TERA / seconds,
@@ -234,12 +236,6 @@ def _replicas(timed: Timed) -> int | None:
         return 1 if alone and len(timed.activity) == 1 else None
     smaller = bool(((groups > 1) & (groups < world)).any())
     return world if any(map(REPLICATED.search, timed.trace.strings)) and not smaller else None
-
-
-def _padding(amounts: StepAmounts) -> float | None:
-    if amounts.tokens is None or not amounts.padded_tokens:
-        return None
-    return max(1.0 - amounts.tokens / amounts.padded_tokens, 0.0)
 
 
 def _per(amount: float | None, seconds: float) -> float | None:

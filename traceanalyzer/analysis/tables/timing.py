@@ -60,6 +60,7 @@ def timing_stats(log: StepTimings) -> TimingStats | None:
     slow = outliers(time)
     modes = two_modes(time)
     median = float(np.median(time)) if len(time) else None
+    both = steady & (log.data >= 0) & (log.duration > 0)
     return TimingStats(
         steps=len(time) or int(steady.sum()),
         median_ms=None if median is None else median / NS_PER_MS,
@@ -73,7 +74,7 @@ def timing_stats(log: StepTimings) -> TimingStats | None:
         forward_ms=_mean_ms(log.forward, steady),
         backward_ms=_mean_ms(log.backward, steady),
         optimizer_ms=_mean_ms(log.optimizer, steady),
-        data_share=_data_share(log, steady),
+        data_share=float(log.data[both].sum() / log.duration[both].sum()) if both.any() else None,
         samples_per_s=_rate(log, steady, log.samples_per_s, log.samples),
         tokens_per_s=_rate(log, steady, log.tokens_per_s, log.tokens),
         mfu=_mean(log.mfu[steady]),
@@ -154,11 +155,6 @@ def _mean_ms(times: I64, steady: Bool) -> float | None:
     known = times[steady]
     known = known[known >= 0]
     return ms(float(known.mean())) if len(known) else None
-
-
-def _data_share(log: StepTimings, steady: Bool) -> float | None:
-    both = steady & (log.data >= 0) & (log.duration > 0)
-    return float(log.data[both].sum() / log.duration[both].sum()) if both.any() else None
 
 
 def _rate(log: StepTimings, steady: Bool, logged: F64, count: I64) -> float | None:

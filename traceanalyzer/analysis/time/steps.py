@@ -235,7 +235,9 @@ def _without_shutdown(linked: Linked, found: HostSteps) -> I64:
     if len(found.names) < 2:
         return found.end
     calls, ranges = linked.trace.api_calls, linked.trace.host_ranges
-    recorders = _recorders_waits(linked)
+    closing = closing_waits(linked)
+    # A program that waits so before is taken to do so itself.
+    recorders = closing & ~(device_waits(linked) & ~closing).any()
     active = np.full(len(found.names), -1, np.int64)
 
     def inside(time: I64, counted: Bool) -> tuple[I64, I64]:
@@ -251,12 +253,6 @@ def _without_shutdown(linked: Linked, found: HostSteps) -> I64:
     if len(tails) and active[-1] >= 0:
         end[-1] = min(end[-1], active[-1] + tails.max())
     return end
-
-
-def _recorders_waits(linked: Linked) -> Bool:
-    """Waits for the whole device after the last launch, in a program that does not wait so itself before."""
-    closing = closing_waits(linked)
-    return np.zeros(len(closing), bool) if (device_waits(linked) & ~closing).any() else closing
 
 
 def _begin(idle_since: int, first_start: I64, end: I64) -> int:
