@@ -17,7 +17,8 @@ from traceanalyzer.trace import Bool
 FUSED_PASS_RATIO = 7 / 4
 """A fused Adam step touches 7 tensors (parameter, gradient, two moments; three are written back), a single
 foreach operator at most 4: fused, the step takes at least this many times its longest operator."""
-GPU_BUSY, UNDERSIZED = "gpu-busy", "undersized-kernels"
+GPU_BUSY = "gpu-busy"
+UNDERSIZED = "undersized-kernels"
 NEARLY_ALL = 0.99
 """Something is left of the work, however fast."""
 UNREACHED = 0.35
