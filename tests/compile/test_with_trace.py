@@ -13,8 +13,8 @@ from tests.compile.log_builder import LogBuilder
 from tests.kineto_builder import KinetoTrace
 from traceanalyzer.analysis.algebra.intervals import union
 from traceanalyzer.cli import cli
-from traceanalyzer.collect.compile_log import variables
 from traceanalyzer.collect.plan import Plan
+from traceanalyzer.collect.run import injected_environment
 from traceanalyzer.diagnosis.compile.in_step import breaks
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.ingest import load
@@ -221,8 +221,8 @@ def test_compile_work_is_laid_onto_the_clock_of_the_trace(tmp_path: Path) -> Non
 
 def test_the_environment_of_a_capture_asks_for_the_log_only_where_it_is_wanted(tmp_path: Path) -> None:
     plan = Plan(str(tmp_path))
-    assert variables(plan) == {}
-    assert variables(replace(plan, compile_log=True)) == {"TORCH_TRACE": str(tmp_path / "compile")}
+    assert "TORCH_TRACE" not in injected_environment(plan)
+    assert injected_environment(replace(plan, compile_log=True))["TORCH_TRACE"] == str(tmp_path / "compile")
 
 
 @pytest.mark.parametrize(("region", "found"), [("0/1", []), ("0/2", ["medium"]), ("0/7", ["high"])])
