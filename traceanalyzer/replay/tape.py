@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from traceanalyzer.analysis.causes.dependencies import Dependencies
-from traceanalyzer.analysis.joined.memo import Memo
+from traceanalyzer.analysis.joined.linked import Memo
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import I32, I64, Bool
