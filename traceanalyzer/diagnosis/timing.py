@@ -1,6 +1,7 @@
 """The verdict that a printed table of sums, or step times alone (a timing log), allow.
 
-Sums tell where the time is in all, but not what waits for what. Step times say that time is lost and how regularly, not why; only time spent waiting for data names its cause.
+Sums tell where the time is in all, but not what waits for what. Step times say that time is lost and how regularly, not
+why; only time spent waiting for data names its cause.
 """
 
 from collections.abc import Iterator

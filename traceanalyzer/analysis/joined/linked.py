@@ -49,6 +49,14 @@ class Memo:
         made: Made = self._made[make]
         return made
 
+    def has(self, make: Callable[[Self], object]) -> bool:
+        """Whether `make` has been computed."""
+        return make in self._made
+
+    def keep(self, make: Callable[[Self], Made], made: Made) -> None:
+        """Take what another process computed as `make(self)`."""
+        self._made.setdefault(make, made)
+
 
 @dataclass(frozen=True)
 class Knowledge:

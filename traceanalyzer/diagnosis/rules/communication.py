@@ -68,7 +68,10 @@ def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
     action = OF_GRADIENTS if _of_gradients(m) else OF_ANYTHING
     # What messages need is known and what of the rest is waiting is not: then nothing tells what overlap would save.
     bound = waiting is None and by_link is not None
-    hide = Proposal(action, MAY_WAIT if waiting is None else ALL_HIDDEN, bound=bound, name="overlap_communication")
+    alone = bound and not program(m).training  # what no remedy on gradients is about
+    hide = Proposal(
+        action, MAY_WAIT if waiting is None else ALL_HIDDEN, bound=bound, alone=alone, name="overlap_communication"
+    )
     proposals = [] if waiting is not None and waiting > MOSTLY_WAITING else [hide]
     yield Draft(
         "exposed-communication", "communication", "Communication does not overlap with compute",
