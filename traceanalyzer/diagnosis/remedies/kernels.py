@@ -2,14 +2,14 @@
 
 from traceanalyzer.analysis.groups.passes import MIN_CHAIN
 from traceanalyzer.base.figures import NS_PER_MS
+from traceanalyzer.diagnosis.finding import Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import program, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy, remedy, wherever
-from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.replay.changes.attention import attention_fused
 from traceanalyzer.replay.changes.compiling import functions_compiled
 from traceanalyzer.replay.changes.fusion import WRITTEN_OUT, Reading, fusing
-from traceanalyzer.replay.changes.kernels import SPACE, changes_layout, dimensions, padded
+from traceanalyzer.replay.changes.kernels import SPACE, changes_layout, dimensions, odd_padded, padded
 from traceanalyzer.replay.changes.kernels import channels_last as in_channels_last
 from traceanalyzer.replay.changes.precision import TENSOR_EFFICIENCY, in_16_bits, in_tf32, wide_products
 from traceanalyzer.replay.changes.recompute import HOOKED_SHARE, kept
@@ -151,21 +151,27 @@ def _fewer_bytes(m: Measurements) -> bool:
     return float(saved[wide_products(tape)].sum()) < 0.5 * float(saved.sum())
 
 
-pad_shapes = Remedy(
+PADDED = Scenario(
     "pad_shapes",
-    "compute",
-    "misaligned-matmul",
-    wherever(
-        "products have odd sizes, or a mostly empty last wave",
-        Words("Pad odd sizes (vocabulary, hidden, sequence length) to multiples of 64, e.g. nn.Embedding(num + pad)."),
-        Scenario(
-            "pad_shapes",
-            padded,
-            "products of odd sizes reach what aligned ones reach, and the last wave of blocks is full",
-            spread=OF_KERNELS,
-        ),
-    ),
+    padded,
+    "products of odd sizes reach what aligned ones reach, and the last wave of blocks is full",
+    spread=OF_KERNELS,
 )
+FILL_WAVES = Words(
+    "Change a size (batch, sequence, hidden) so that the blocks fill whole waves of the SMs, or let autotuning choose "
+    "another tile: torch.compile(mode='max-autotune').",
+    "Change a size so that the blocks fill whole waves of the SMs, or choose another tile (cuBLASLt's heuristics, "
+    "CUTLASS).",
+)
+PAD = Words("Pad odd sizes (vocabulary, hidden, sequence length) to multiples of 64, e.g. nn.Embedding(num + pad).")
+
+
+@remedy("pad_shapes", "compute", "misaligned-matmul")
+def pad_shapes(m: Measurements) -> Offer:
+    """Wherever products have odd sizes, or a mostly empty last wave."""
+    odd = (tape := tape_of(m)) is not None and odd_padded(tape) is not None
+    return Offer(PAD if odd else FILL_WAVES, PADDED)
+
 
 no_recompute = Remedy(
     "no_recompute",

@@ -42,13 +42,11 @@ def no_advice(report: Report) -> str:
         return "Nothing to change."
     lacking = next((e.value for f in report.findings for e in f.evidence if e.metric == "next step"), None)
     if isinstance(lacking, str) and not report.devices:
-        return lacking
+        return "No recommendation: the GPU was not recorded." if lacking in report.summary.headline else lacking
     if report.findings and report.summary.bottleneck == "inconclusive":
-        return "No recommendation: not enough data. Next: traceanalyzer collect torch -- python train.py"
-    used = report.metrics.utilisation
-    busy = (
-        used is not None and (used.gpu_busy_share or 0.0) >= BUSY and report.summary.bottleneck in ("compute", "memory")
-    )
+        return f"No recommendation: not enough data. Next: {lacking or 'record several steps, API calls and GPU'}."
+    used, of_device = report.metrics.utilisation, report.summary.bottleneck in ("compute", "memory")
+    busy = of_device and used is not None and (used.gpu_busy_share or 0.0) >= BUSY
     why = "Nothing to fix: the GPU is busy." if busy else "No change is predicted to help."
     return f"{why} To go further: traceanalyzer {TABLES.get(report.summary.bottleneck, 'kernels')} PATH"
 
