@@ -100,7 +100,9 @@ def _steps(m: Measurements) -> Iterator[str]:
     if (seen.work_outside_share or 0.0) > WORK_OUTSIDE:
         yield f"{seen.work_outside_share:.0%} of the GPU's work lies outside the steps and is not analyzed."
     elif seen.steps_share is not None and seen.steps_share < WHOLE_SHARE:
-        yield Aside(f"The steps cover {seen.steps_share:.0%} of {span(seen.recorded_ms)} recorded.")
+        idle = seen.idle_outside_share
+        outside = f"; {idle:.0%} of the GPU's idle time lies outside" if idle is not None else ""
+        yield Aside(f"The steps cover {seen.steps_share:.0%} of {span(seen.recorded_ms)} recorded{outside}.")
     if steps.source == "periodicity":
         yield f"No marker says what a step is: {len(steps)} repeats of the same GPU work are called one{_parts(m)}."
     # A few are far longer, or shorter, than the usual one: the mean stands for none of them.
