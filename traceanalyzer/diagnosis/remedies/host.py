@@ -11,7 +11,7 @@ from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.diagnosis.finding import Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import may_load, tape_of
-from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy, remedy, wherever
+from traceanalyzer.diagnosis.remedies.remedy import Offer, remedy, wherever
 from traceanalyzer.replay.changes.data.loading import no_allocations, worked_on_device
 from traceanalyzer.replay.changes.syncs.syncs import all_kept, is_read, syncs_removed, values_gone
 from traceanalyzer.replay.changes.syncs.values import after_first_read, masks_spread, scalars_reuploaded
@@ -178,18 +178,16 @@ def _by_library(m: Measurements) -> bool:
     return bool(time[inside].sum() > MOSTLY * time.sum())
 
 
-warm_up = Remedy(
+warm_up = wherever(
+    "kernels are loaded meanwhile",
     "warm_up",
     "host",
     "host-work",
-    wherever(
-        "kernels are loaded meanwhile",
-        everywhere("Warm up: run every input shape once before serving or timing, or set CUDA_MODULE_LOADING=EAGER."),
-        Scenario(
-            "warm_up",
-            warmed_up,
-            "no device code is loaded or compiled",
-        ),
+    everywhere("Warm up: run every input shape once before serving or timing, or set CUDA_MODULE_LOADING=EAGER."),
+    Scenario(
+        "warm_up",
+        warmed_up,
+        "no device code is loaded or compiled",
     ),
 )
 
