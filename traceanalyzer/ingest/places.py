@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.base.files import replacing
 from traceanalyzer.ingest.folders import broken_in, recordings_in
 from traceanalyzer.ingest.side_files import may_be_beside
 from traceanalyzer.ingest.stream import cannot_open
@@ -30,8 +31,8 @@ class Place(NamedTuple):
     """As a user names it."""
     name: str
     """In its system of files."""
-    filesystem: Any
-    """As fsspec has it; None: this machine's."""
+    remote: bool
+    """Whether it is another system's than this machine's."""
     size: int
     stamp: str
     """Changes when the content does."""
@@ -93,7 +94,7 @@ def places_in(paths: Sequence[str], suffix: str = "") -> tuple[list[Place], list
     failures: list[Failure] = []
     for path in paths:
         try:
-            places, broken = _remote(path, suffix) if is_remote(path) else _local(Path(local_of(path)), suffix)
+            places, broken = (_remote(path, suffix), []) if is_remote(path) else _local(Path(local_of(path)), suffix)
         except UnreadableInputError as error:
             places, broken = [], [Failure(path, str(error))]
         found.update((place.url, place) for place in places)
@@ -115,10 +116,11 @@ def _local(path: Path, suffix: str) -> tuple[list[Place], list[Failure]]:
 
 def _local_place(path: Path) -> Place:
     about = path.stat()
-    return Place(str(path), str(path), None, about.st_size, f"{about.st_size} {about.st_mtime_ns}")
+    return Place(str(path), str(path), False, about.st_size, f"{about.st_size} {about.st_mtime_ns}")
 
 
-def _remote(url: str, suffix: str) -> tuple[list[Place], list[Failure]]:
+def _remote(url: str, suffix: str, *, beside: bool = False) -> list[Place]:
+    """The objects of an address; `beside`: with what is read with a recording."""
     system, name = system_of(url)
     with _errors(url):
         if _PATTERN & set(name):
@@ -130,8 +132,9 @@ def _remote(url: str, suffix: str) -> tuple[list[Place], list[Failure]]:
         if not files:
             raise UnreadableInputError(f"{url}: no object here")
         whole = len(files) == 1 and files[0]["name"] == name
-        kept = [one for one in files if one["name"].endswith(suffix) and (whole or not _is_beside(one["name"]))]
-        return [_remote_place(system, one) for one in kept], []
+        every = whole or beside
+        kept = [one for one in files if one["name"].endswith(suffix) and (every or not _is_beside(one["name"]))]
+        return [_remote_place(system, one) for one in kept]
 
 
 def _is_beside(name: str) -> bool:
@@ -141,37 +144,78 @@ def _is_beside(name: str) -> bool:
 def _remote_place(system: Any, about: dict[str, Any]) -> Place:
     stamp = next((str(about[key]) for key in _STAMPS if about.get(key)), "")
     size = int(about.get("size") or 0)
-    return Place(system.unstrip_protocol(about["name"]), about["name"], system, size, f"{size} {stamp}")
+    return Place(system.unstrip_protocol(about["name"]), about["name"], True, size, f"{size} {stamp}")
 
 
 @contextmanager
 def fetched(place: Place, folder: Path | None = None) -> Iterator[Path]:
     """A file of this machine with the content, which is gone after the block if it was fetched (into `folder`, else one
     of its own). Raises UnreadableInputError."""
-    if place.filesystem is None:
+    if not place.remote:
         yield Path(place.name)
         return
     with tempfile.TemporaryDirectory(prefix="traceanalyzer-", dir=folder) as made:
         path = Path(made) / PurePosixPath(place.name).name
-        with _errors(place.url), place.filesystem.open(place.name, "rb") as source, path.open("wb") as target:
-            shutil.copyfileobj(source, target, 1 << 20)
+        _copy(place, path)
         yield path
+
+
+def _copy(place: Place, path: Path) -> None:
+    system, _ = system_of(place.url)  # not kept: its connections belong to one process
+    with _errors(place.url), system.open(place.name, "rb") as source, path.open("wb") as target:
+        shutil.copyfileobj(source, target, 1 << 20)
 
 
 AT_ONCE = 256
 """Small objects that are asked for at the same time."""
 
 
+@contextmanager
+def all_fetched(paths: Sequence[str]) -> Iterator[tuple[list[str], dict[str, str]]]:
+    """The paths with files for addresses, gone after the block, and the address of each file. What lies in one folder
+    stays in one, for what is read with it. Raises UnreadableInputError."""
+    if not any(map(is_remote, paths)):
+        yield list(map(local_of, paths)), {}
+        return
+    addresses: dict[str, str] = {}
+    files: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="traceanalyzer-") as made:
+        folders: dict[str, Path] = {}
+        for path in paths:
+            if not is_remote(path):
+                files.append(local_of(path))
+                continue
+            for place in _remote(path, "", beside=True):
+                folder = folders.setdefault(place.url.rpartition("/")[0], Path(made) / str(len(folders)))
+                folder.mkdir(exist_ok=True)
+                file = folder / PurePosixPath(place.name).name
+                if str(file) not in addresses:
+                    _copy(place, file)
+                addresses[str(file)] = place.url
+                if not _is_beside(place.name):
+                    files.append(str(file))
+        try:
+            yield files, addresses
+        except UnreadableInputError as error:
+            raise type(error)(_with_addresses(str(error), addresses)) from error
+
+
+def _with_addresses(text: str, addresses: dict[str, str]) -> str:
+    for file, url in addresses.items():
+        text = text.replace(file, url)
+    return text
+
+
 def contents(places: Sequence[Place]) -> Iterator[tuple[Place, bytes | str | None]]:
     """The content of small objects, or why it cannot be had; None of files of this machine."""
     for i in range(0, len(places), AT_ONCE):
         some = places[i : i + AT_ONCE]
-        there = next((one.filesystem for one in some if one.filesystem is not None), None)
+        away = [one for one in some if one.remote]
         found: dict[str, Any] = {}
-        if there is not None:
-            found = there.cat([one.name for one in some if one.filesystem is not None], on_error="return")
+        if away:
+            found = system_of(away[0].url)[0].cat([one.name for one in away], on_error="return")
         for one in some:
-            data = None if one.filesystem is None else found.get(one.name, "it is gone")
+            data = None if not one.remote else found.get(one.name, "it is gone")
             yield one, data if data is None or isinstance(data, bytes | str) else _line(data)
 
 
@@ -179,8 +223,6 @@ def write_to(folder: str, name: str, data: bytes) -> None:
     """Write a small file of a folder or below an address whole, or not at all. Raises TraceAnalyzerError, OSError."""
     system, inside = system_of(folder)
     if system is None:
-        from traceanalyzer.base.files import replacing
-
         with replacing(Path(inside) / name) as file:
             file.write(data)
         return

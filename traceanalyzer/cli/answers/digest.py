@@ -5,7 +5,7 @@ import click
 from traceanalyzer.cli.options import cluster_options, limit_option, quiet_option, reading_options
 
 
-@click.command(short_help="Write what comparing ranks needs of each, a small file a rank.")
+@click.command(short_help="Write what comparing ranks needs, a small file a rank.")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())
 @click.option("-o", "--output", "folder", metavar="DIR", required=True, help="Folder or address of the digests.")
 @cluster_options

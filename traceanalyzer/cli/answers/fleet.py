@@ -9,7 +9,7 @@ from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
 from traceanalyzer.cli.options import cluster_options, limit_option, output_options, quiet_option, reading_options
 
 
-@click.command(short_help="Say which of many ranks holds up the job, and what that costs.")
+@click.command(short_help="Say which of many ranks holds up the job, and the cost.")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())
 @click.option(
     "--digests", "folder", metavar="DIR",

@@ -170,7 +170,7 @@ def _apart(turns: Sequence[Sequence[Place]], folder: str, numbers: Numbers) -> I
 
 
 def _needed(place: Place) -> int:
-    if place.filesystem is not None:
+    if place.remote:
         return int(place.size * MOST_RATIO * ANALYZED.text)
     path = Path(place.name)
     return needed_bytes(path, text_bytes(path), ANALYZED)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from traceanalyzer.base.figures import NS_PER_MS
+from traceanalyzer.base.figures import NS_PER_MS, ms
 from traceanalyzer.fleet.job.model import Change, Culprit, Slowdown
 from traceanalyzer.fleet.job.ranges import range_ms
 from traceanalyzer.fleet.job.simulate import Plan, middle_of_alike, recorded_times, step_times
@@ -103,7 +103,7 @@ def slowdown_of(whole: Whole, changes: Sequence[Change]) -> Slowdown:
     by_name = {one.what: one for one in changes}
     if MEDIAN not in by_name or whole.plan is None:
         return Slowdown(None, None, None)
-    step = float(recorded_times(whole.plan)[whole.steady_steps].mean()) / NS_PER_MS
+    step = ms(float(np.median([one.mean_step_ns for one in whole.digests])))
     worst, last = by_name.get(WORST), by_name.get(LAST)
     ideal = step - by_name[MEDIAN].gain_ms
     return Slowdown(

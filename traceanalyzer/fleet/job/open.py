@@ -17,14 +17,14 @@ from traceanalyzer.trace import Failure
 def job_of(paths: Sequence[str], folder: str, done: Done | None = None, via: Cluster | None = None) -> Job:
     """The answer about digests and recordings; digests of these are kept in `folder`. Raises TraceAnalyzerError."""
     digests, recordings, failures = _sorted(paths)
-    lines: list[Rank | str] = [f"{one.path}: {one.message}" for one in failures]
+    lines = [Rank(one.path, None, failure=one.message, claimed=one.rank) for one in failures]
     if recordings:
         made = make_all(recordings, folder, done, via)
         lines += [Rank(one.url, None, failure=one.failure) for one in made if not one.digests]
         names = {name for one in made for name in one.digests}
         digests += [place for place in places_in([folder], SUFFIX)[0] if _file(place) in names]
-    if not digests and len(lines) == 1 and isinstance(lines[0], str):
-        raise UnreadableInputError(lines[0])
+    if not digests and len(lines) == 1:
+        raise UnreadableInputError(lines[0].failure)
     found = list(read_digests(digests))
     where = {one.path: place for one, place in zip(found, digests, strict=True) if isinstance(one, Rank)}
 

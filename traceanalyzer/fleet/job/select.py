@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 
 from traceanalyzer.analysis.ranks.compare import CLOCK_TOLERANCE_NS
@@ -102,11 +103,19 @@ def _of_one_time(ranks: list[Rank], left_out: list[LeftOut]) -> tuple[list[Rank]
         apart = (_digest(one).claim.start_ns - middle) / NS_PER_S
         when = f"{digits(abs(apart))} s {'later' if apart > 0 else 'earlier'}"
         if _digest(one).rank not in there and _share_collectives(_digest(main[0]), _digest(one)):
-            kept.append(one)
+            kept.append(_moved(one, round(apart * NS_PER_S)))
             notes.append(f"The clock of rank {_digest(one).rank} is {when} than the others': aligned by collectives.")
         else:
             left_out.append(LeftOut(one.path, f"of another run: recorded {when}", _digest(one).rank))
     return kept, notes
+
+
+def _moved(one: Rank, late_ns: int) -> Rank:
+    """The rank with its clock put back by so much."""
+    digest = _digest(one)
+    claim = digest.claim
+    claim = claim._replace(start_ns=claim.start_ns - late_ns, end_ns=claim.end_ns - late_ns)
+    return replace(one, digest=replace(digest, claim=claim, epoch_ns=digest.epoch_ns - late_ns))
 
 
 def _at_one_time(ranks: Sequence[Rank]) -> list[list[Rank]]:
