@@ -3,10 +3,12 @@
     python -m benchmarks.serving_record OUT [--small]
 
 A decoder with random weights, a KV cache by slot, prefills in chunks that share an iteration with decodes, and vLLM's
-marker around each iteration. Three servers: `eager`, `graph` (decodes replay CUDA graphs) and `overlap` (graphs, and an
-iteration is submitted before the tokens of the one before it are read). `OUT/NAME.trace.json.gz` is the recording,
-`NAME.profiled.log` the iteration log of the same run, which goes on behind the recording with batches that it does not
-have, `NAME.1.log` to `.3.log` the same requests without the profiler, `capture.trace.json.gz` the graphs' capture.
+marker around each iteration. Three servers: `eager`, `graph` (decodes replay CUDA graphs, each batch the next larger
+one that was captured) and `overlap` (graphs, and an iteration is submitted before the tokens of the one before it are
+read). `OUT/NAME.trace.json.gz` is the recording. In `OUT/logs`, `NAME.profiled.log` is the iteration log of the same
+run, which goes on behind the recording with batches that it does not have; `NAME.1.log` to `.3.log` are of the same
+requests without the profiler. `capture.trace.json.gz` is the capture of the graphs, `whole.trace.json.gz` one and
+replays together.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import tarfile
 import time
 from collections import deque
 from contextlib import nullcontext
@@ -29,41 +32,89 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
-WAVES = ((4, 8), (16, 8), (48, 8), (8, 8), (64, 8), (32, 8), (24, 8))
+WAVES = ((4, 10), (16, 10), (48, 10), (8, 10), (64, 10), (32, 10), (16, 10), (24, 10), (12, 10), (40, 10), (56, 10))
 """Requests at a time, and iterations of nothing but decodes until the next wave."""
 RECORDED = 5
-"""The batches behind these waves are in the logs alone."""
+"""The waves behind these are in the logs alone."""
 ROUNDS = 3
 CAPTURED = (4, 8, 16, 24, 32, 48, 64)
+WHOLE = ((4, 4), (12, 4))
+"""Waves of the recording that has the capture, too."""
 CHUNK = 256
 """Keys that a decode attends to at a time."""
 PROMPTS = (32, 128, 512, 2048, 6000)
 
 
-SIZE = {"layers": 16, "hidden": 2048, "heads": 16, "kept": 4, "wide": 8192, "length": 8192, "vocabulary": 32768}
-"""`kept`: heads of keys and values; `length`: of the longest request, and new tokens of an iteration at most."""
+SIZE = {"layers": 12, "hidden": 4096, "heads": 32, "kept": 8, "wide": 12288, "length": 8192, "vocabulary": 32768}
+"""`kept`: heads of keys and values; `length`: of the longest request."""
 SMALL = {"layers": 2, "hidden": 64, "heads": 4, "kept": 2, "wide": 128, "length": 1024, "vocabulary": 1024}
+BUDGET = 4096
+"""New tokens of an iteration at most."""
 
 
-class Model:
+class Attention(torch.nn.Module):
+    def __init__(self, size: SimpleNamespace, slots: int) -> None:
+        super().__init__()
+        self.size, kv = size, size.kept * size.d
+        self.qkv, self.out = _weight(size.hidden + 2 * kv, size.hidden), _weight(size.hidden, size.hidden)
+        self.cache = torch.zeros(2, slots * size.length, size.kept, size.d, device=DEVICE, dtype=torch.bfloat16)
+
+    def forward(self, x: torch.Tensor, turn: tuple[torch.Tensor, torch.Tensor], given: Inputs, most: int):
+        size = self.size
+        parts = functional.linear(x, self.qkv).split((size.hidden, *[size.kept * size.d] * 2), -1)
+        q, k, v = (part.view(len(x), -1, size.d) for part in parts)
+        place = given.token_slot * size.length + given.position
+        self.cache[0].index_copy_(0, place, _turned(k, *turn))
+        self.cache[1].index_copy_(0, place, v)
+        attended = _attention(_turned(q, *turn), self.cache, given, most, size.length)
+        return functional.linear(attended.reshape(len(x), -1), self.out)
+
+
+class FeedForward(torch.nn.Module):
+    def __init__(self, size: SimpleNamespace) -> None:
+        super().__init__()
+        self.up, self.down = _weight(2 * size.wide, size.hidden), _weight(size.hidden, size.wide)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        gate, value = functional.linear(x, self.up).chunk(2, -1)
+        return functional.linear(functional.silu(gate) * value, self.down)
+
+
+class Norm(torch.nn.Module):
+    def __init__(self, size: SimpleNamespace) -> None:
+        super().__init__()
+        self.weight = torch.ones(size.hidden, device=DEVICE, dtype=torch.bfloat16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return functional.rms_norm(x, self.weight.shape, self.weight)
+
+
+class Layer(torch.nn.Module):
+    def __init__(self, size: SimpleNamespace, slots: int) -> None:
+        super().__init__()
+        self.first, self.second = Norm(size), Norm(size)
+        self.attention, self.feed = Attention(size, slots), FeedForward(size)
+
+    def forward(self, x: torch.Tensor, turn: tuple[torch.Tensor, torch.Tensor], given: Inputs, most: int):
+        x = x + self.attention(self.first(x), turn, given, most)
+        return x + self.feed(self.second(x))
+
+
+def _weight(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, device=DEVICE, dtype=torch.bfloat16) * 0.02
+
+
+class Model(torch.nn.Module):
     """A decoder like Llama's; `forward` takes the new tokens of all requests one behind the other."""
 
     def __init__(self, size: SimpleNamespace, slots: int) -> None:
+        super().__init__()
         self.size = size
         torch.manual_seed(0)
         size.d = size.hidden // size.heads
-        kv, bf16 = size.kept * size.d, {"device": DEVICE, "dtype": torch.bfloat16}
-
-        def weight(*shape: int) -> torch.Tensor:
-            return torch.randn(*shape, **bf16) * 0.02
-
-        self.embedding = weight(size.vocabulary, size.hidden)
-        self.head = weight(size.vocabulary, size.hidden)
-        self.norm = torch.ones(size.hidden, **bf16)
-        shapes = [(size.hidden + 2 * kv, size.hidden), (size.hidden, size.hidden)]
-        shapes += [(2 * size.wide, size.hidden), (size.hidden, size.wide)]
-        self.layers = [tuple(weight(*shape) for shape in shapes) for _ in range(size.layers)]
-        self.cache = [torch.zeros(2, slots * size.length, size.kept, size.d, **bf16) for _ in range(size.layers)]
+        self.embedding, self.head = _weight(size.vocabulary, size.hidden), _weight(size.vocabulary, size.hidden)
+        self.norm = Norm(size)
+        self.layers = torch.nn.ModuleList(Layer(size, slots) for _ in range(size.layers))
         turn = 10000 ** (torch.arange(0, size.d, 2, device=DEVICE) / size.d)
         angle = torch.arange(size.length, device=DEVICE)[:, None] / turn
         self.cos, self.sin = angle.cos().bfloat16()[:, None], angle.sin().bfloat16()[:, None]
@@ -71,27 +122,19 @@ class Model:
 
     def bytes(self) -> int:
         """Of the weights that an iteration reads."""
-        return 2 * (self.head.numel() + sum(w.numel() for layer in self.layers for w in layer))
+        of = [
+            w for layer in self.layers for w in (layer.attention.qkv, layer.attention.out, *vars(layer.feed).values())
+        ]
+        return 2 * sum(w.numel() for w in (self.head, *of) if isinstance(w, torch.Tensor))
 
     def forward(self, given: Inputs, most: int) -> torch.Tensor:
         """The next token of each request, which is kept in `last_token`, too; `most`: new tokens of a request."""
-        size, position = self.size, given.position
         ids = torch.where(given.ids < 0, self.last_token[given.token_slot], given.ids)
-        place = given.token_slot * size.length + position
-        cos, sin = self.cos[position], self.sin[position]
+        turn = self.cos[given.position], self.sin[given.position]
         x = functional.embedding(ids, self.embedding)
-        for (qkv, out, up, down), cache in zip(self.layers, self.cache, strict=True):
-            y = functional.linear(functional.rms_norm(x, (size.hidden,), self.norm), qkv)
-            parts = y.split((size.hidden, *[size.kept * size.d] * 2), -1)
-            q, k, v = (part.view(len(ids), -1, size.d) for part in parts)
-            cache[0].index_copy_(0, place, _turned(k, cos, sin))
-            cache[1].index_copy_(0, place, v)
-            attended = _attention(_turned(q, cos, sin), cache, given, most, size.length)
-            x = x + functional.linear(attended.reshape(len(ids), -1), out)
-            gate, value = functional.linear(functional.rms_norm(x, (size.hidden,), self.norm), up).chunk(2, -1)
-            x = x + functional.linear(functional.silu(gate) * value, down)
-        logits = functional.linear(functional.rms_norm(x[given.last], (size.hidden,), self.norm), self.head)
-        token = logits.argmax(-1)
+        for layer in self.layers:
+            x = layer(x, turn, given, most)
+        token = functional.linear(self.norm(x[given.last]), self.head).argmax(-1)
         self.last_token.index_copy_(0, given.slot, token)
         return token
 
@@ -194,11 +237,11 @@ class Server:
             columns = [[-1] * batch, [0] * batch, *([list(range(batch))] * 3), [*range(batch + 1)]]
             given = moved([*columns, [i * self.model.size.length for i in range(batch + 1)], [1] * batch])
             with record_function(f"warmup_{batch}"):
-                self.model.forward(given, 1)
+                self.model(given, 1)
             torch.cuda.synchronize()
             graph = torch.cuda.CUDAGraph()
             with record_function(f"capture_{batch}_FULL"), torch.cuda.graph(graph):
-                token = self.model.forward(given, 1)
+                token = self.model(given, 1)
             self.graphs[batch] = graph, given, token
 
     def schedule(self, most: int) -> list[tuple[Request, int]]:
@@ -210,7 +253,7 @@ class Server:
         while len(self.running) < most:
             prompt = list(range(min(self.random.choice(PROMPTS), longest)))
             self.running.append(Request(self.free.pop(0), prompt))
-        left, chosen = self.model.size.length, []
+        left, chosen = BUDGET, []
         for request in sorted(self.running, key=lambda r: r.done < len(r.prompt)):
             new = min(len(request.prompt) - request.done, left) if request.done < len(request.prompt) else 1
             if new > 0:
@@ -218,7 +261,8 @@ class Server:
                 left -= new
         return chosen
 
-    def inputs(self, chosen: list[tuple[Request, int]]) -> list[list[int]]:
+    def inputs(self, chosen: list[tuple[Request, int]], padded: int) -> list[list[int]]:
+        """Columns of `Inputs`, with one-token requests in the last slot, which is no one's, up to a graph's batch."""
         ids = [i for r, new in chosen for i in r.prompt[r.done : r.done + new] or [-1]]
         position = [p for r, new in chosen for p in range(r.done, r.done + new)]
         token_slot = [r.slot for r, new in chosen for _ in range(new)]
@@ -226,6 +270,11 @@ class Server:
         slots = [r.slot for r, _ in chosen]
         starts = [s * self.model.size.length for s in (*slots, slots[-1])]
         used = [r.done + new for r, new in chosen]
+        more, none = max(padded - len(chosen), 0), max(CAPTURED)
+        query_start += [query_start[-1] + i + 1 for i in range(more)]
+        starts = [*starts[:-1], *[none * self.model.size.length] * (more + 1)] if more else starts
+        ids, position, used = ids + [-1] * more, position + [0] * more, used + [1] * more
+        token_slot, slots = token_slot + [none] * more, slots + [none] * more
         return [ids, position, token_slot, slots, [e - 1 for e in query_start[1:]], query_start, starts, used]
 
     def step(self, most: int) -> bool:
@@ -236,14 +285,17 @@ class Server:
             context = [(r.done + n, n) for r, n in chosen if r.done < len(r.prompt)]
             decodes = [(r.done + n, n) for r, n in chosen if r.done >= len(r.prompt)]
         with record_function("model_runner: prepare_inputs"):
-            columns, graph = self.inputs(chosen), None if context else self.graphs.get(len(decodes))
+            fits = next((n for n in CAPTURED if n in self.graphs and n >= len(decodes)), 0) if not context else 0
+            columns, graph = self.inputs(chosen, fits), self.graphs.get(fits)
             given = moved(columns, graph and graph[1])
-        with record_function(f"execute_{len(columns[0])}_context_{_told(context)}_generation_{_told(decodes)}"):
+        with record_function(
+            f"execute_{sum(n for _, n in chosen)}_context_{_told(context)}_generation_{_told(decodes)}"
+        ):
             if graph:
                 graph[0].replay()
-                token = graph[2]
+                token = graph[2][: len(chosen)]
             else:
-                token = self.model.forward(given, max(n for _, n in chosen))
+                token = self.model(given, max(n for _, n in chosen))
         with record_function("sampler: sample"):
             host = torch.empty(len(chosen), dtype=torch.long, pin_memory=GPU)
             host.copy_(token, non_blocking=True)
@@ -270,11 +322,12 @@ class Server:
         with record_function("detokenizer: process_outputs"):
             for (request, _), token in zip(chosen, host.tolist(), strict=True):
                 request.text.append(f"<{token}>")
+                json.dumps({"slot": request.slot, "text": request.text[-20:], "tokens": len(request.text)})
 
-    def run(self, recorder: object = None) -> None:
+    def run(self, recorder: object = None, waves: tuple[tuple[int, int], ...] = WAVES) -> None:
         """All waves; the recorder runs with those that are recorded."""
         self.reset()
-        for i, (most, decodes) in enumerate(WAVES):
+        for i, (most, decodes) in enumerate(waves):
             if recorder is not None and i in (0, RECORDED):
                 (recorder.start if i == 0 else recorder.stop)()
             while decodes:
@@ -283,35 +336,53 @@ class Server:
             self.output()
 
 
+def _recorder(**options: bool) -> profile:
+    return profile(activities=[ProfilerActivity.CPU, *[ProfilerActivity.CUDA] * GPU], record_shapes=True, **options)
+
+
+def record(out: Path, model: Model, name: str) -> None:
+    """One server: its recordings and its logs."""
+    server = Server(model, name != "eager", name == "overlap")
+    server.run()
+    with _recorder(with_stack=True) if name == "graph" else nullcontext() as recorder:
+        server.capture()
+    _ = recorder and recorder.export_chrome_trace(str(out / "capture.trace.json.gz"))
+    server.run()
+    for i in range(ROUNDS):
+        server.run()
+        (out / "logs" / f"{name}.{i + 1}.log").write_text("\n".join(server.lines) + "\n")
+    recorder = _recorder()
+    server.run(recorder)
+    (out / "logs" / f"{name}.profiled.log").write_text("\n".join(server.lines) + "\n")
+    recorder.export_chrome_trace(str(out / f"{name}.trace.json.gz"))
+
+
+def record_whole(out: Path, model: Model) -> None:
+    """Capture and replays in one recording."""
+    server = Server(model, graphs=True, overlap=False)
+    with _recorder() as recorder:
+        server.capture()
+        server.run(waves=WHOLE)
+    recorder.export_chrome_trace(str(out / "whole.trace.json.gz"))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("out", type=Path)
     parser.add_argument("--small", action="store_true")
     asked = parser.parse_args()
-    asked.out.mkdir(parents=True, exist_ok=True)
-    size, kinds = (
-        SimpleNamespace(**SMALL if asked.small else SIZE),
-        [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] * GPU)],
-    )
-    model = Model(size, max(CAPTURED))
+    (asked.out / "logs").mkdir(parents=True, exist_ok=True)
+    size = SimpleNamespace(**SMALL if asked.small else SIZE)
+    model = Model(size, max(CAPTURED) + 1)
     for name in ("eager", "graph", "overlap"):
-        server = Server(model, name != "eager", name == "overlap")
-        server.run()
-        with profile(activities=kinds, record_shapes=True) if name == "graph" else nullcontext() as recorder:
-            server.capture()
-        _ = recorder and recorder.export_chrome_trace(str(asked.out / "capture.trace.json.gz"))
-        server.run()
-        for i in range(ROUNDS):
-            server.run()
-            (asked.out / f"{name}.{i + 1}.log").write_text("\n".join(server.lines) + "\n")
-        recorder = profile(activities=kinds, record_shapes=True)
-        server.run(recorder)
-        (asked.out / f"{name}.profiled.log").write_text("\n".join(server.lines) + "\n")
-        recorder.export_chrome_trace(str(asked.out / f"{name}.trace.json.gz"))
+        record(asked.out, model, name)
+    record_whole(asked.out, model)
     machine = torch.cuda.get_device_name() if GPU else "cpu"
     about = {"gpu": machine, "torch": torch.__version__, "weight_bytes": model.bytes(), **vars(size)}
     about["kv_bytes_per_token"] = 4 * size.layers * size.kept * size.d
-    (asked.out / "manifest.json").write_text(json.dumps(about, indent=1))
+    (asked.out / "logs" / "manifest.json").write_text(json.dumps(about, indent=1))
+    with tarfile.open(asked.out / "logs.tar.gz", "w:gz") as packed:
+        packed.add(asked.out / "logs", "logs")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The lowest versions that pyproject.toml admits on the oldest Python, the newest versions on the newest Python there is:
 # installs both, and passes the tests that touch what is installed (ALL=1: all but those of PyTorch). Then the licences of
-# what is installed, and a wheel that is built twice.
+# what is installed, and the package itself (tests/package.sh).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ -x .venv/bin/uv ] || .venv/bin/pip install --quiet --disable-pip-version-check uv
@@ -33,11 +33,4 @@ check() { # resolution, python
 check lowest-direct "$(python_of 3.11 3.12)"
 check highest "$(python_of 3.14 3.13 3.12 3.11)"
 
-built="$(mktemp -d)"
-trap 'rm -rf "$built"' EXIT
-for time in first second; do
-  SOURCE_DATE_EPOCH=1700000000 .venv/bin/uv build --quiet --wheel --out-dir "$built/$time"
-  sleep 2
-done
-cmp "$built"/first/*.whl "$built"/second/*.whl
-echo "the wheel is the same file when it is built again"
+bash tests/package.sh

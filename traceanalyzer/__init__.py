@@ -129,6 +129,13 @@ def frame(
     return notebook.as_frame(tables.table(_run(source), table, selection, knowledge, wanted), row)
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """What `%load_ext traceanalyzer` calls: the magic `%traceanalyzer`."""
+    from traceanalyzer.integrations.magic import register
+
+    register(shell)
+
+
 def __dir__() -> list[str]:
     return __all__
 

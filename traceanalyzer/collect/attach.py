@@ -9,16 +9,15 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+from importlib.machinery import ModuleSpec
 from typing import TYPE_CHECKING, Any, Protocol
 
 from traceanalyzer.collect.host import cuda, processes
 from traceanalyzer.collect.plan import Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from importlib.machinery import ModuleSpec
-
     from traceanalyzer.collect.steps.step_finder import Finder
 
 
@@ -143,7 +142,7 @@ class Attached:
 
 
 def _recorder(
-    plan: Plan, on_phase: "Callable[[str], None]", on_note: "Callable[[str], None]", unit: "Callable[[], str]"
+    plan: Plan, on_phase: Callable[[str], None], on_note: Callable[[str], None], unit: Callable[[], str]
 ) -> Recorder:
     if plan.recorder == "timing":
         from traceanalyzer.collect.steps.step_log import StepLog
@@ -167,11 +166,11 @@ def _recorder(
 class _Import:
     """A finder for `sys.meta_path` that lets the others find a package and runs `after` when it has been imported."""
 
-    def __init__(self, package: str, after: "Callable[[], None]") -> None:
+    def __init__(self, package: str, after: Callable[[], None]) -> None:
         self._package = package
         self._after = after
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> "ModuleSpec | None":
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """Find the package itself with the other finders; nothing else."""
         if name != self._package or self not in sys.meta_path:
             return None

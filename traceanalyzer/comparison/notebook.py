@@ -53,6 +53,14 @@ class NotebookReport(Report):
     def _repr_html_(self) -> str:
         return f"<pre>{escape(ReportPage(self).terminal(WIDTH, colour=False))}</pre>"
 
+    def to_markdown(self, *, full: bool = False) -> str:
+        """The report as Markdown, as it is attached to an issue; all of it with `full`."""
+        return ReportPage(self, full=full).markdown()
+
+    def to_html(self) -> str:
+        """The report as a page that stands alone."""
+        return render_html(self, self.details)
+
     def save(self, path: str | Path) -> Path:
         """Write the report as its suffix says: .html (without the timeline: `analyze -o` has it), .md, .json, .txt.
 
@@ -62,10 +70,10 @@ class NotebookReport(Report):
         form = FORMATS.get(file.suffix.lower())
         if form is None:
             raise TraceAnalyzerError(f"{file}: a report is saved as {', '.join(FORMATS)}")
-        page = ReportPage(self, full=True)
         if form == "html":
-            text = render_html(self, self.details)
+            text = self.to_html()
         else:
+            page = ReportPage(self, full=True)
             text = page.terminal(WIDTH, colour=False) if form == "terminal" else getattr(page, form)()
         try:
             with replacing(file) as out:

@@ -35,7 +35,9 @@ class Finding:
     title: str = defined("the finding in a sentence", text="sentence")
     severity: Severity = defined("by its share of the step", text="own")
     headroom_ms: float | None = defined(
-        "time of the summary's step that removing the cause would save at most; null where it is unknown", "ms"
+        "time of the summary's step that removing the cause would save at most, no less than what advice on it gains; "
+        "null where it is unknown",
+        "ms",
     )
     evidence: list[Evidence] = defined("what supports it")
 

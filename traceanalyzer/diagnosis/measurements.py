@@ -61,6 +61,7 @@ from traceanalyzer.analysis.time.timed import OfTimed, Timed
 from traceanalyzer.base.figures import NS_PER_MS
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.replay.host_parts import HostPart, host_parts
+from traceanalyzer.replay.iterations import Served
 from traceanalyzer.replay.replayed_path import replayed_path_time
 from traceanalyzer.replay.unprofiled import partition, with_recorded_causes
 from traceanalyzer.replay.whatif import MEASURED_SPREAD, Replay
@@ -237,6 +238,8 @@ class Measurements(OfTimed):
     """The steps one by one."""
     iterations = made(lambda m: iteration_rows(m.timed))
     """The iterations of a serving engine; empty where nothing marks one."""
+    served = made(lambda m: Served.of(m.rated))
+    """The iterations on tapes; None where nothing marks one, or without launches or device work."""
     gap_histogram = made(lambda m: gap_histogram(m.timed, m.causes.gaps))
     """Gaps of the steady state by length."""
     gap_places = made(lambda m: gap_places(m.timed, m.causes.gaps))

@@ -98,7 +98,7 @@ def _ranked(trace: Trace, path: Path) -> Trace:
 
 
 def rank_in_name(path: Path) -> int | None:
-    """The rank that the name of a recording tells, None where it tells none."""
+    """The rank that a file's name tells."""
     found = _RANK_IN_NAME.findall(path.name)
     return int(found[-1]) if found else None
 

@@ -124,6 +124,8 @@ def _host_windows(timed: Timed, typical: Bool) -> tuple[IntervalSet, IntervalSet
     launch of each step on: a host that is ahead may take longer for a step than the device, which runs all of it."""
     steps = timed.steps
     begin = np.maximum(steps.host_start, steps.host_end - steps.duration)
+    if steps.unlike:  # a server's iterations: each begins with the wait for the one before
+        begin[1:] = np.where(typical[:-1], steps.host_start[1:], begin[1:])
     until = np.append(np.maximum(steps.host_start[1:], steps.host_end[:-1]), steps.host_end[-1])
     calls = timed.linked.launch[(steps.of_op == len(steps) - 1) & (timed.linked.launch >= 0)]
     launched = timed.trace.api_calls.start[calls]

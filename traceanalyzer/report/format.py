@@ -52,6 +52,8 @@ LABELS = {
     "ms_per_sample": "time per sample",
     "tflops_per_s": "rate of operations",
     "bandwidth_share": "bandwidth of peak",
+    "s": "S",
+    "s_w": "S_w",
 }
 """Names of figures whose fields' names say too little."""
 PER_SECOND = "1/s"

@@ -97,10 +97,10 @@ def _gaps(_: "Measured", m: "Measurements", wanted: RowFilter) -> list[Any]:
 
 
 def _serving(of: "Measured | None") -> Summary:
-    from traceanalyzer.diagnosis.serving import sentences, serving_values
+    from traceanalyzer.diagnosis.serving.sentences import sentences, serving_values
 
     if of is None:
-        return Summary(dict.fromkeys(("server", "phases", "decode_fit", "profiler_stretch")))
+        return Summary(dict.fromkeys(("server", "phases", "decode_fit", "outlook", "profiler_stretch")))
     m = of.critical
     return Summary(serving_values(m), tuple(sentences(m)))
 

@@ -89,7 +89,8 @@ def _mfu(used: Utilisation | None) -> str:
 def _light(used: Utilisation | None) -> str:
     if used is None or used.sol is None:
         return f"{NOT_AVAILABLE} (too few operators have a model, or the GPU is not known)"
-    return f"{figure(used.sol, 'share')} (room for {figure(used.room, 'x')})"
+    room = f" (room for {figure(used.room, 'x')})" if used.room is not None else ""
+    return figure(used.sol, "share") + room
 
 
 def _busy(used: Utilisation | None) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from traceanalyzer.diagnosis.measurements import measure
-from traceanalyzer.diagnosis.serving import serving_values
+from traceanalyzer.diagnosis.serving.sentences import serving_values
 from traceanalyzer.ingest import load
 
 DATA = Path(__file__).parents[2] / "data" / "serving"

@@ -44,7 +44,8 @@ def blocking_calls(linked: Linked) -> Bool:
     drained = linked.drained_at(calls.end[memory])
     blocks[memory] = (drained > calls.start[memory]) & (calls.end[memory] - drained < RETURN_LATENCY_NS)
     blocks[memory] &= drained <= calls.end[memory]
-    blocks[_of_profiler(linked)] = False
+    closing = np.flatnonzero((kind == ApiKind.SYNC) & closing_waits(linked))  # torch.profiler's own: in no range
+    blocks[closing[linked.tree.parent[linked.tree.node_of_call[closing]] < 0]] = False
     return blocks
 
 
@@ -55,12 +56,6 @@ def searching_calls(linked: Linked) -> I64:
     rows = np.flatnonzero(texts_where(strings, EVENT_WAIT.search)[linked.trace.api_calls.name])
     around = tree.names(tree.parent[tree.node_of_call[rows]])
     return rows[texts_where(strings, CONVOLVES.search)[around]]
-
-
-def _of_profiler(linked: Linked) -> I64:
-    """The synchronisation that torch.profiler makes when its window closes: after the last launch, in no range."""
-    tree, rows = linked.tree, np.flatnonzero((linked.api_kind == ApiKind.SYNC) & closing_waits(linked))
-    return rows[tree.parent[tree.node_of_call[rows]] < 0]
 
 
 def device_waits(linked: Linked) -> Bool:

@@ -13,7 +13,7 @@ from traceanalyzer.analysis.time.markers import iteration_marks, iterations
 from traceanalyzer.analysis.time.steps import by_launch
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I32, I64, RangeKind
+from traceanalyzer.trace import F64, I32, I64, RangeKind
 
 Said = TypeVar("Said", Iteration, Split)
 UNMARKED = Iteration("", "iteration")
@@ -41,6 +41,16 @@ class Iterations:
 
     def __len__(self) -> int:
         return len(self.said)
+
+    @property
+    def before(self) -> I64:
+        """When the device work of all before each had ended."""
+        return np.maximum.accumulate(np.append(-1, self.end[:-1]))
+
+    @property
+    def period_ns(self) -> F64:
+        """From then to the end of its own; NaN where either is not known."""
+        return np.where((self.end >= 0) & (self.before >= 0), self.end - self.before, np.nan)
 
 
 def find_iterations(timed: Timed) -> Iterations | None:

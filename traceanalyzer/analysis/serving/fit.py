@@ -1,10 +1,10 @@
 """What decides how long a decode takes: `a + b x requests + c x KV tokens`, by least squares over the iterations.
 
-Weights are read once (a), the KV cache of every request each time (c), the rest grows with the batch (b).
+Weights are read once (a), the KV cache of every request each time (c), the rest grows with the batch (b). Kernels
+change with the batch (tiles, graphs of fixed sizes): what a recorded batch is off that by is kept, and interpolated.
 """
 
 from collections.abc import Sequence
-from itertools import compress
 
 import numpy as np
 
@@ -18,6 +18,59 @@ ALIKE = 0.995
 """KV that follows the batch more closely than this correlation has no share of its own."""
 T_90 = 1.7
 """Of a normal distribution, or Student's with some twenty degrees of freedom: 90 % lie within so many deviations."""
+TERMS = 3
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Time of an iteration by its batch."""
+
+    terms: tuple[float, ...]
+    """Of any batch, a request, a KV token; 0 for one that makes no difference that can be told apart."""
+    deviations: tuple[float, ...]
+    batches: tuple[float, ...]
+    ratios: tuple[float, ...]
+    """Of the recorded batches: their time over what the terms say (medians)."""
+
+    def at(self, requests: float, kv_tokens: float) -> float:
+        """Time of a batch of so many requests of that length in all."""
+        plane = self.terms[0] + self.terms[1] * requests + self.terms[2] * kv_tokens
+        return plane * float(np.interp(requests, self.batches, self.ratios))
+
+
+def curve(requests: F64, kv: F64, time: F64) -> Curve:
+    """The curve of these iterations; `kv` is NaN where it is not known. Each counts by its relative error: a small
+    batch is as well known as a large one."""
+    columns = np.column_stack((np.ones(len(time)), requests, np.nan_to_num(kv)))
+    weighted = columns / time[:, None]
+    used = _terms(columns, weighted, bool(np.isfinite(kv).all()))
+    terms, deviations = np.zeros(TERMS), np.zeros(TERMS)
+    terms[used] = _least_squares(weighted[:, used])
+    residual = weighted @ terms - 1.0
+    variance = float((residual**2).sum()) / max(len(time) - len(used), 1)
+    deviations[used] = np.sqrt(np.diag(np.linalg.pinv(weighted[:, used].T @ weighted[:, used])) * variance)
+    ratio, batches = time / np.maximum(columns @ terms, np.finfo(float).tiny), np.unique(requests)
+    ratios = [float(np.median(ratio[requests == batch])) for batch in batches]
+    return Curve(tuple(terms.tolist()), tuple(deviations.tolist()), tuple(batches.tolist()), tuple(ratios))
+
+
+def _terms(columns: F64, weighted: F64, lengths: bool) -> list[int]:
+    """Which of the three terms count: all where none is below zero, else the better of the two that grow, else none."""
+    apart = lengths and bool(abs(np.corrcoef(columns[:, 1], columns[:, 2])[0, 1]) < ALIKE)
+    choices = [[0, 1, 2]] * apart + [[0, 2]] * lengths + [[0, 1]]
+    possible = [used for used in choices if (_least_squares(weighted[:, used]) >= 0).all()]
+    if possible and len(possible[0]) == TERMS:
+        return possible[0]
+    return min(possible, key=lambda used: _squares(weighted[:, used])) if possible else [0]
+
+
+def _least_squares(weighted: F64) -> F64:
+    found: F64 = np.linalg.lstsq(weighted, np.ones(len(weighted)), rcond=None)[0].astype(np.float64)
+    return found
+
+
+def _squares(weighted: F64) -> float:
+    return float(((weighted @ _least_squares(weighted) - 1.0) ** 2).sum())
 
 
 @dataclass(frozen=True)
@@ -34,14 +87,14 @@ class DecodeFit:
     per_1000_kv_tokens_ms: float | None
     iterations: int
     batches: int
-    host_ms: float
-    """Median time of a decode beyond that: the GPU waits for the host, or for what the recording does not show."""
     error_share: float
     """Largest error of the prediction of a batch from the other batches alone: medians, as a share."""
+    curve: Curve
+    """What predicts: the terms, and what each recorded batch is off them by."""
 
     def gpu_ms(self, requests: float, kv_tokens: float) -> float:
         """GPU time of a decode of so many requests of that length in all."""
-        return self.a_ms + (self.per_request_ms or 0.0) * requests + (self.per_kv_token_ms or 0.0) * kv_tokens
+        return self.curve.at(requests, kv_tokens)
 
 
 def decodes(rows: Sequence[IterationRow]) -> list[IterationRow]:
@@ -50,63 +103,51 @@ def decodes(rows: Sequence[IterationRow]) -> list[IterationRow]:
     return [row for row in known if (row.gpu_busy_ms and row.period_ms) or (row.gpu_span_ms is None and row.logged_ms)]
 
 
+def work_ms(row: IterationRow) -> float:
+    """What the GPU needs for a decode: where a graph is replayed with the pauses between its kernels."""
+    if not row.gpu_busy_ms:
+        return row.logged_ms or 0.0
+    followed = (row.period_ms or 0.0) - (row.host_idle_ms or 0.0)
+    in_graph = row.graph in ("replayed", "piecewise") and followed < LONGEST * row.gpu_busy_ms
+    return followed if in_graph else row.gpu_busy_ms
+
+
+LONGEST = 1.5
+"""With more idle time the GPU waited for what the recording does not show."""
+
+
 def decode_fit(rows: Sequence[IterationRow]) -> DecodeFit | None:
     """The fit; None where the decodes are too few or too alike."""
     chosen = decodes(rows)
-    requests = np.array([row.requests for row in chosen], np.float64)
-    batches = np.unique(requests)
-    if len(chosen) < MIN_ITERATIONS or len(batches) < MIN_BATCHES:
+    requests, kv, time = columns_of(chosen)
+    if len(chosen) < MIN_ITERATIONS or len(np.unique(requests)) < MIN_BATCHES:
         return None
-    time = np.array([row.gpu_busy_ms or row.logged_ms for row in chosen], np.float64)
-    kv = np.array([row.kv_tokens or np.nan for row in chosen], np.float64)
-    columns = np.column_stack((np.ones(len(chosen)), requests, np.nan_to_num(kv)))
-    used = _terms(columns, time, bool(np.isfinite(kv).all()))
-    if used is None:
-        return None
-    found = _least_squares(columns[:, used], time)
-    spread = _deviations(columns[:, used], time, found)
-    terms: list[tuple[float, tuple[float, float]] | None] = [None, None, None]
-    for place, value, deviation in zip(compress(range(3), used), found.tolist(), spread.tolist(), strict=True):
-        terms[place] = value, (value - T_90 * deviation, value + T_90 * deviation)
-    (a, a_range), request, token = terms[0] or (0.0, (0.0, 0.0)), terms[1], terms[2]
+    found = curve(requests, kv, time)
+    (a, a_range), request, token = _ranged(found, 0) or (0.0, (0.0, 0.0)), _ranged(found, 1), _ranged(found, 2)
     return DecodeFit(
         a, a_range, request and request[0], request and request[1], token and token[0], token and token[1],
-        token and 1e3 * token[0],
-        len(chosen), len(batches),
-        float(np.median([(row.period_ms or 0.0) - (row.gpu_busy_ms or 0.0) for row in chosen])),
-        _left_out(columns[:, used], time, requests),
+        token and 1e3 * token[0], len(chosen), len(found.batches), _left_out(requests, kv, time), found,
     )  # fmt: skip
 
 
-def _terms(columns: F64, time: F64, lengths: bool) -> list[bool] | None:
-    """Which of the three terms count: all where none is below zero, else the better of the two that grow."""
-    told = lengths and abs(np.corrcoef(columns[:, 1], columns[:, 2])[0, 1]) < ALIKE
-    choices = [[True, True, True]] if told else []
-    choices += [[True, False, True]] * lengths + [[True, True, False]]
-    fits = [(used, _least_squares(columns[:, used], time)) for used in choices]
-    possible = [(used, found) for used, found in fits if (found >= 0).all()]
-    if not possible or sum(possible[0][0]) == len(columns[0]):
-        return possible[0][0] if possible else None
-    return min(possible, key=lambda one: float(((time - columns[:, one[0]] @ one[1]) ** 2).sum()))[0]
+def columns_of(rows: Sequence[IterationRow]) -> tuple[F64, F64, F64]:
+    """Requests, KV tokens (NaN: unknown) and time of decodes, ms."""
+    columns = [(row.requests, np.nan if row.kv_tokens is None else row.kv_tokens, work_ms(row)) for row in rows]
+    requests, kv, time = np.array(columns, np.float64).reshape(-1, TERMS).T
+    return requests, kv, time
 
 
-def _least_squares(columns: F64, time: F64) -> F64:
-    found: F64 = np.linalg.lstsq(columns, time, rcond=None)[0].astype(np.float64)
-    return found
+def _ranged(found: Curve, term: int) -> tuple[float, tuple[float, float]] | None:
+    value, off = found.terms[term], T_90 * found.deviations[term]
+    return (value, (value - off, value + off)) if value else None
 
 
-def _deviations(columns: F64, time: F64, found: F64) -> F64:
-    """Standard deviation of each coefficient."""
-    residual = time - columns @ found
-    variance = float((residual**2).sum()) / max(len(time) - len(found), 1)
-    return np.sqrt(np.diag(np.linalg.pinv(columns.T @ columns)) * variance).astype(np.float64)
-
-
-def _left_out(columns: F64, time: F64, requests: F64) -> float:
-    """The largest error of a batch's median where the fit has not seen that batch."""
+def _left_out(requests: F64, kv: F64, time: F64) -> float:
+    """The largest error of a batch's median where the curve has not seen that batch."""
     errors = []
     for batch in np.unique(requests):
         here = requests == batch
-        found = _least_squares(columns[~here], time[~here])
-        errors.append(abs(float(np.median(columns[here] @ found) / np.median(time[here])) - 1.0))
+        found = curve(requests[~here], kv[~here], time[~here])
+        predicted = [found.at(n, 0.0 if np.isnan(k) else k) for n, k in zip(requests[here], kv[here], strict=True)]
+        errors.append(abs(float(np.median(predicted) / np.median(time[here])) - 1.0))
     return max(errors)

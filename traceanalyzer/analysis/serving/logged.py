@@ -15,6 +15,11 @@ MOST_COMPARED = 50_000_000
 """Iterations of the log times those of the recording; more takes seconds."""
 
 
+SAME_RUN = 0.03
+"""Decodes that are as long in the log as in the recording are those that were recorded, else the same ones without the
+profiler."""
+
+
 @dataclass(frozen=True)
 class Logged:
     """What the log says of the recorded iterations."""
@@ -22,11 +27,11 @@ class Logged:
     time_ns: F64
     """Of each recorded iteration; NaN where it is not in the log."""
     stretch: float | None
-    """By how much the profiler lengthens decodes: their logged time over that of decodes of the same batches that the
-    log has besides; None where there are none."""
+    """By how much the profiler lengthens decodes: as recorded over as logged without it, else over those that the log
+    has of the same requests just before and after the recording; None where there are none."""
 
 
-def logged(log: StepTimings, splits: Sequence[Split]) -> Logged | None:
+def logged(log: StepTimings, splits: Sequence[Split], recorded_ns: F64) -> Logged | None:
     """The log's times of the recorded iterations; None where it is not certain which of its lines they are."""
     told = np.array([[-1 if (n := getattr(one, name)) is None else n for name in COLUMNS] for one in splits], np.int64)
     lines = np.column_stack([getattr(log, name) for name in COLUMNS])
@@ -37,12 +42,13 @@ def logged(log: StepTimings, splits: Sequence[Split]) -> Logged | None:
     best = np.flatnonzero(found == found.max())
     if found.max() < MATCHED or len(best) > 1:
         return None
-    first = int(best[0])
     here = np.zeros(len(lines), bool)
-    here[first : first + count] = True
+    here[int(best[0]) : int(best[0]) + count] = True
     same = _alike(told, lines[here]) & (log.duration[here] > 0)
     time = np.where(same, log.duration[here], np.nan).astype(np.float64)
-    return Logged(time, _stretch(log, lines, here))
+    decodes = same & np.isfinite(recorded_ns) & (lines[here][:, 0] == 0) & (lines[here][:, 2] > 0)
+    longer = float(np.median(recorded_ns[decodes]) / np.median(time[decodes])) if decodes.any() else 1.0
+    return Logged(time, _stretch(log, lines, here) if abs(longer - 1.0) <= SAME_RUN else longer)
 
 
 def _alike(a: I64, b: I64) -> Bool:
@@ -52,10 +58,12 @@ def _alike(a: I64, b: I64) -> Bool:
 
 
 def _stretch(log: StepTimings, lines: I64, here: Bool) -> float | None:
+    """Decodes inside the recording over those outside that no prefill parts from them: the requests are the same."""
     decode = (lines[:, 0] == 0) & (lines[:, 2] > 0) & (log.duration > 0)
+    stretch = np.cumsum(lines[:, 0] != 0)
     ratios = []
-    for batch in np.unique(lines[decode & here, 2]):
-        alike = decode & (lines[:, 2] == batch)
-        if (alike & ~here).any():
+    for requests in {(part, batch) for part, batch in zip(stretch[decode], lines[decode, 2], strict=True)}:
+        alike = decode & (stretch == requests[0]) & (lines[:, 2] == requests[1])
+        if (alike & here).any() and (alike & ~here).any():
             ratios.append(np.median(log.duration[alike & here]) / np.median(log.duration[alike & ~here]))
     return float(np.median(ratios)) if ratios else None

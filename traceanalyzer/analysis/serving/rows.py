@@ -57,9 +57,7 @@ def iteration_rows(timed: Timed) -> list[IterationRow]:
         return _of_log(timed.trace.step_timings) if timed.trace.only_step_times else []
     log = timed.memo(found_in_log)
     gap, cause = _gaps(timed.linked, found)
-    before = np.maximum.accumulate(np.append(-1, found.end[:-1]))
-    period = [int(end - last) if end >= 0 and last >= 0 else None for end, last in zip(found.end, before, strict=True)]
-    late = [_late(timed.linked, found, i, int(last)) for i, last in enumerate(before.tolist())]
+    late = [_late(timed.linked, found, i, int(last)) for i, last in enumerate(found.before.tolist())]
     origin = int(found.host_start.min())
     graphs, plain = _launches(timed.linked, found)
     rows = []
@@ -77,7 +75,7 @@ def iteration_rows(timed: Timed) -> list[IterationRow]:
                 host_ms=ms(found.host_end[i] - found.host_start[i]) if marked else None,
                 gpu_span_ms=ms(found.end[i] - found.start[i]) if worked else None,
                 gpu_busy_ms=ms(found.busy[i].total) if worked else None,
-                period_ms=_in_ms(period[i]),
+                period_ms=None if np.isnan(found.period_ns[i]) else ms(found.period_ns[i]),
                 host_idle_ms=ms(late[i]) if worked else None,
                 gap_ms=_in_ms(gap[i]),
                 gap_cause=cause[i],
@@ -97,7 +95,7 @@ def found_in_log(timed: Timed) -> Logged | None:
     return (
         None
         if found is None or not timed.trace.step_timings.of_server
-        else logged(timed.trace.step_timings, found.splits)
+        else logged(timed.trace.step_timings, found.splits, found.period_ns)
     )
 
 

@@ -96,9 +96,14 @@ def annotated(linked: Linked) -> HostSteps | None:
     covering = [group for group in _repeated(linked) if _holds_the_work(linked, group)]
     if not covering:
         return None
-    best = max(covering, key=lambda group: (_looks_like_step(linked, group), _length(linked, group)))
-    ranges = linked.trace.host_ranges
-    names = tuple(linked.trace.strings[code] for code in ranges.name[best])
+    ranges, strings = linked.trace.host_ranges, linked.trace.strings
+
+    def likely(group: I32) -> tuple[bool, int]:
+        named = STEP_LIKE.search(strings[ranges.name[group[0]]]) is not None
+        return named, int((ranges.end[group] - ranges.start[group]).sum())
+
+    best = max(covering, key=likely)
+    names = tuple(strings[code] for code in ranges.name[best])
     return HostSteps(linked.trace.annotated_with, names, ranges.start[best], ranges.end[best])
 
 
@@ -124,26 +129,11 @@ def without_numbers(strings: list[str], names: I32) -> tuple[I32, list[str]]:
 
 def _holds_the_work(linked: Linked, group: I32) -> bool:
     ranges = linked.trace.host_ranges
-    if _numbers_layers(linked, group):
+    names = {linked.trace.strings[code] for code in ranges.name[group].tolist()}
+    if len(names) > 1 and all(map(LAYER_LIKE.search, names)):  # numbered parts of a model
         return False
     share = held(linked, ranges.start[group], ranges.end[group])
     return share.between >= MIN_COVERAGE and share.work >= MIN_WORK_SHARE
-
-
-def _numbers_layers(linked: Linked, group: I32) -> bool:
-    """Whether the group's names are those of numbered parts of a model."""
-    names = {linked.trace.strings[code] for code in linked.trace.host_ranges.name[group].tolist()}
-    return len(names) > 1 and all(LAYER_LIKE.search(name) for name in names)
-
-
-def _looks_like_step(linked: Linked, group: I32) -> bool:
-    name = linked.trace.strings[linked.trace.host_ranges.name[group[0]]]
-    return bool(STEP_LIKE.search(name))
-
-
-def _length(linked: Linked, group: I32) -> int:
-    ranges = linked.trace.host_ranges
-    return int((ranges.end[group] - ranges.start[group]).sum())
 
 
 def between_optimizer_steps(linked: Linked) -> HostSteps | None:

@@ -1,16 +1,12 @@
 """The torch.profilers that are made: with operators, or of the device and what launches its work alone."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
-from traceanalyzer.collect.plan import LIGHT_WARMUP
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from traceanalyzer.collect.plan import Plan
+from traceanalyzer.collect.plan import LIGHT_WARMUP, Plan
 
 
-def full_profiler(plan: "Plan", write: "Callable[[Any], None]") -> Any:
+def full_profiler(plan: Plan, write: Callable[[Any], None]) -> Any:
     """A torch.profiler that calls `write` when it has been stopped."""
     import torch
     from torch.profiler import ProfilerActivity, profile, schedule
@@ -42,7 +38,7 @@ def _experimental_config() -> Any:
     return None
 
 
-def light_profiler(plan: "Plan", write: "Callable[[Any], None]") -> Any:
+def light_profiler(plan: Plan, write: Callable[[Any], None]) -> Any:
     """One that records the device and the calls that launch its work, no operators: half as hard on the host."""
     from torch.profiler import ProfilerActivity, profile, schedule
 

@@ -58,9 +58,6 @@ def host_waits(m: Measurements, _free: Bool) -> Iterator[Draft]:
 
 def _where(row: SyncRow, each: str) -> str:
     """The place in the program: the call, the operators around it, the phase, the line."""
-    parts = (f"{row.call}, {row.calls:.4g}{each}", row.op and f"in {row.op}", row.phase and _in(row.phase), row.python)
+    phase = row.phase if row.phase is None or row.phase.startswith("between ") else f"phase {row.phase}"
+    parts = (f"{row.call}, {row.calls:.4g}{each}", row.op and f"in {row.op}", phase, row.python)
     return ", ".join(part for part in parts if part)
-
-
-def _in(phase: str) -> str:
-    return phase if phase.startswith("between ") else f"phase {phase}"

@@ -1,5 +1,6 @@
 """One recorded call of an operator, as models see it, and the work that they say it is."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -151,3 +152,21 @@ def read(*tensors: Tensor | None) -> float:
 def written(elements: int, dtype: DType) -> float:
     """Bytes of writing a fresh tensor."""
     return elements * dtype.bytes
+
+
+Model = Callable[[Call], Work]
+"""What one operator has to do; raises UnmodelledError."""
+
+
+def formula(
+    flops: float = 0.0, reads: tuple[int, ...] = (0,), like: int = 0, writes: float = 1.0, beside: float = 0.0
+) -> Model:
+    """The model of an operator that reads these inputs once and writes a tensor like input `like` (`writes` times as
+    much) with so many bytes an element `beside` it; so many FLOPs for each element of that input."""
+
+    def model(call: Call) -> Work:
+        x = call.tensor(like)
+        traffic = read(*(call.tensor(i) for i in reads)) + writes * x.dense_bytes + beside * x.numel
+        return Work(flops * x.numel, traffic, x.dtype.precision)
+
+    return model

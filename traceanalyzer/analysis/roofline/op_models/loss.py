@@ -1,8 +1,6 @@
 """Losses, forward and backward."""
 
-from collections.abc import Callable
-
-from traceanalyzer.analysis.roofline.op_models.call import Call, Work, read
+from traceanalyzer.analysis.roofline.op_models.call import Call, Model, Work, read
 
 
 def nll(call: Call) -> Work:
@@ -18,7 +16,7 @@ def nll_backward(call: Call) -> Work:
     return Work(float(target.numel), read(grad, target, call.optional(3)) + x.dense_bytes, x.dtype.precision)
 
 
-def compared(flops: float) -> Callable[[Call], Work]:
+def compared(flops: float) -> Model:
     """The model of a loss of `f(x, target, .., reduction)`, as of `mse_loss`: reads both, writes the mean or each.
 
     Reduction is input 2: 0 is none (each element is written), else one number is.
@@ -29,15 +27,5 @@ def compared(flops: float) -> Callable[[Call], Work]:
         each = len(call.values) > 2 and call.values[2] == "0"
         written = x.dense_bytes if each else x.dtype.bytes
         return Work(flops * x.numel, read(x, target) + written, x.dtype.precision)
-
-    return model
-
-
-def compared_backward(flops: float) -> Callable[[Call], Work]:
-    """The model of `f_backward(grad, x, target, ..)`, as of `mse_loss_backward`: reads all, writes the gradient."""
-
-    def model(call: Call) -> Work:
-        grad, x, target = call.tensor(0), call.tensor(1), call.tensor(2)
-        return Work(flops * x.numel, read(grad, x, target) + x.dense_bytes, x.dtype.precision)
 
     return model

@@ -1,13 +1,11 @@
 """Reductions: the input read once, what is left written; a FLOP an element for each operation of the sum."""
 
-from collections.abc import Callable
-
-from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read
+from traceanalyzer.analysis.roofline.op_models.call import Call, Model, UnmodelledError, Work, read
 from traceanalyzer.analysis.roofline.op_models.shapes import reduced
 from traceanalyzer.analysis.roofline.op_models.tensors import BOOL, LONG, Kind, Tensor
 
 
-def over(flops: float, results: int = 1, dims: int = 1) -> Callable[[Call], Work]:
+def over(flops: float, results: int = 1, dims: int = 1) -> Model:
     """The model of a reduction with this much work an element, as many results, dimensions named at input `dims`."""
 
     def model(call: Call) -> Work:

@@ -48,6 +48,7 @@ class DType:
 
 UNKNOWN = DType(NAN)
 FLOAT = DType(4, Precision.FP32)
+INT32 = DType(4, kind=Kind.INTEGER)
 LONG = DType(8, kind=Kind.INTEGER)
 BOOL = DType(1, kind=Kind.BOOL)
 
@@ -69,7 +70,7 @@ DTYPES = {
     "long int": LONG,
     "long": LONG,
     "long long": LONG,
-    "int": DType(4, kind=Kind.INTEGER),
+    "int": INT32,
     "short int": DType(2, kind=Kind.INTEGER),
     "short": DType(2, kind=Kind.INTEGER),
     "signed char": DType(1, Precision.INT8, Kind.INTEGER),
@@ -176,7 +177,8 @@ def parse_inputs(shapes: str, dtypes: str | None, strides: str | None) -> tuple[
     """The inputs that `Input Dims`, `Input type` and `Input Strides` describe; None where the text is no such thing."""
     try:
         dims = _Dims.decode(shapes)
-        types = _Types.decode(dtypes) if dtypes else [_guessed(d) for d in dims]
+        # Old recordings may have shapes alone: whatever has dimensions is a tensor of unknown type.
+        types = _Types.decode(dtypes) if dtypes else ["unknown" if d else "" for d in dims]
         steps = _Dims.decode(strides) if strides else [None] * len(dims)
         if len(types) != len(dims):
             return None
@@ -187,22 +189,12 @@ def parse_inputs(shapes: str, dtypes: str | None, strides: str | None) -> tuple[
         return None
 
 
-def tensor_shapes(shapes: str | None) -> list[Shape]:
-    """The shapes of the tensors that `Input Dims` describes, without those in lists; empty where it is no such text."""
-    return [one.shape for one in parse_inputs(shapes or "", None, None) or () if isinstance(one, Tensor)]
-
-
 def parse_values(concrete: str | None) -> tuple[str, ...]:
     """The texts of `Concrete Inputs`, empty where they were not recorded."""
     try:
         return tuple(str(value) for value in _Values.decode(concrete)) if concrete else ()
     except (msgspec.DecodeError, ValueError, RecursionError):
         return ()
-
-
-def _guessed(dims: list[Any]) -> str:
-    """Old recordings may have shapes alone: whatever has dimensions is a tensor of unknown type."""
-    return "unknown" if dims else ""
 
 
 def _input(dims: list[Any], dtype: str, strides: list[Any] | None) -> Input:

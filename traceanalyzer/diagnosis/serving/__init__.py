@@ -1,0 +1,1 @@
+"""What the iterations of a serving engine say together."""

@@ -1,0 +1,193 @@
+"""What decides how fast a server is: its batch, prefills among decodes, guessed tokens, a host that is ahead."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from traceanalyzer.analysis.serving.fit import Curve, DecodeFit, columns_of, curve, decode_fit, decodes
+from traceanalyzer.analysis.serving.rows import IterationRow
+from traceanalyzer.base.figures import MS_PER_S, NS_PER_MS
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.serving.phases import Unprofiled, unprofiled
+from traceanalyzer.replay.iterations import Served
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.trace import F64
+
+TRUSTED_ERROR = 0.1
+"""A curve that misses a left-out batch by more predicts nothing."""
+LEAST_GAIN = 0.03
+"""A smaller one is not told."""
+MIN_MIXED = 3
+SPREAD = 0.05
+"""Kernels of another launch, or another run, differ by this much."""
+GUESSES = ((3, 0.6), (3, 0.8), (5, 0.8))
+"""Guessed tokens a request, and the share of them that is right."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A decode of a batch, without the profiler, and what it brings."""
+
+    requests: float
+    kv_tokens: float | None
+    decode_ms: float
+    tokens_per_s: float
+
+
+@dataclass(frozen=True)
+class Guessing:
+    """Speculative decoding: tokens/s over those now, the cost of guessing left out."""
+
+    guesses: int
+    acceptance: float
+    speedup: float
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Decodes after a change of how they are launched."""
+
+    change: str
+    """`cuda_graphs` or `asynchronous_scheduling`."""
+    decode_ms: float
+    predicted_ms: float
+    low_ms: float
+    high_ms: float
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """All of that; None or empty where the recording does not tell."""
+
+    now: Batch | None = None
+    twice: Batch | None = None
+    half_batch: float | None = None
+    """Requests with which a decode brings half of the most tokens/s."""
+    most_tokens_per_s: float | None = None
+    """What no batch of requests of this length exceeds."""
+    mixed_ms: float | None = None
+    """How much longer a mixed iteration is than a decode of the same requests, median."""
+    mixed_per_1000_tokens_ms: float | None = None
+    speculation: tuple[Guessing, ...] = ()
+    gains: tuple[Gain, ...] = ()
+
+
+def outlook(m: Measurements) -> Outlook:
+    """What the decodes of a recording, or of a log alone, let expect."""
+    fit, known = decode_fit(m.iterations), decodes(m.iterations)
+    gains = launched_otherwise(m)
+    if fit is None or fit.error_share > TRUSTED_ERROR:
+        return Outlook(gains=gains)
+    requests, kv, _ = columns_of(known)
+    size, length = float(np.median(requests)), float(np.median(np.nan_to_num(kv)))
+    predict = Predictor.of(m, fit)
+    now, twice = (predict.batch(n * size, n * length) for n in (1, 2))
+    growing = predict.ms(size * 4, length * 4) - predict.ms(size * 2, length * 2)
+    each = growing / (2 * size)
+    fixed = now.decode_ms - each * size
+    levels = growing > 0 and fixed > 0
+    longer = _mixed(m, predict, now)
+    return Outlook(
+        now, twice,
+        fixed / each if levels else None,
+        MS_PER_S / each if levels else None,
+        *longer,
+        tuple(Guessing(k, share, predict.speculative(size, length, k, share)) for k, share in GUESSES),
+        gains,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Predictor:
+    """Decodes of any batch: their work on the device by the curve, and where there are tapes the host replayed."""
+
+    fit: DecodeFit
+    served: Served | None
+    host: Curve | None
+    rows: tuple[IterationRow, ...]
+    """The decodes."""
+    scale: float
+    """Time without the profiler over the replay's, of the recorded decodes."""
+
+    @classmethod
+    def of(cls, m: Measurements, fit: DecodeFit) -> "Predictor":
+        """For a log alone the curve is all."""
+        rows, served = tuple(decodes(m.iterations)), m.served
+        if served is None:
+            return cls(fit, None, None, rows, 1.0)
+        numbers = [row.iteration for row in rows]
+        requests = columns_of(rows)[0]
+        host = served.host_ns(served.usual)[numbers]
+        known = unprofiled(m, numbers)
+        replayed = served.median_ms(served.usual, numbers)
+        scale = known.ms / replayed if known and replayed else 1.0
+        there = host > 0
+        return cls(fit, served, curve(requests[there], np.full(there.sum(), np.nan), host[there]), rows, scale)
+
+    def batch(self, requests: float, kv: float) -> Batch:
+        """A batch of so many requests of that length in all."""
+        time = self.ms(requests, kv)
+        return Batch(requests, kv or None, time, requests / time * MS_PER_S)
+
+    def ms(self, requests: float, kv: float, tokens: float | None = None) -> float:
+        """Time of its decode, without the profiler; of so many tokens instead of one a request."""
+        work = self.fit.gpu_ms(tokens or requests, kv)
+        if self.served is None or self.host is None:
+            return work
+        count = len(self.served.found)
+        device, host = np.ones(count), np.ones(count)
+        own, spent = columns_of(self.rows)[2], self.served.host_ns(self.served.usual)
+        for row, time in zip(self.rows, own.tolist(), strict=True):
+            device[row.iteration] = work / time
+            host[row.iteration] = self.host.at(requests, 0.0) / max(spent[row.iteration], 1.0)
+        tape = self.served.scaled(self.served.usual, device, host)
+        return self.served.median_ms(tape, [row.iteration for row in self.rows]) * self.scale
+
+    def times_ms(self, rows: Sequence[IterationRow]) -> F64:
+        """Time of these iterations, without the profiler where they are recorded; NaN where it is not known."""
+        if self.served is None:
+            return np.array([row.logged_ms if row.gpu_span_ms is None else None for row in rows], np.float64)
+        return self.served.periods_ns(self.served.usual)[[row.iteration for row in rows]] / NS_PER_MS
+
+    def speculative(self, requests: float, kv: float, guesses: int, acceptance: float) -> float:
+        """Tokens/s with so many guesses a request over those without: all guesses up to the first wrong one count, and
+        one more token; the KV cache is read for all of them together."""
+        tokens = (1.0 - acceptance ** (guesses + 1)) / (1.0 - acceptance)
+        return tokens * self.ms(requests, kv) / self.ms(requests, kv, requests * (guesses + 1))
+
+
+def _mixed(m: Measurements, predict: Predictor, now: Batch) -> tuple[float | None, float | None]:
+    """How much longer mixed iterations are than decodes of as many requests, ms: the median, and of 1,000 tokens."""
+    rows = [row for row in m.iterations if row.phase == "mixed" and row.context_tokens and row.generation_tokens]
+    besides = now.decode_ms - predict.fit.gpu_ms(now.requests, now.kv_tokens or 0.0)
+    decodes = [(row.generation_tokens or 0, (row.kv_tokens or 0) - (row.context_tokens or 0)) for row in rows]
+    decode = [predict.fit.gpu_ms(requests, max(kv, 0)) + besides for requests, kv in decodes]
+    longer = predict.times_ms(rows) - np.array(decode)
+    if np.isfinite(longer).sum() < MIN_MIXED:
+        return None, None
+    tokens = np.array([row.context_tokens for row in rows], np.float64)
+    return float(np.nanmedian(longer)), float(np.nanmedian(longer / tokens)) * 1000
+
+
+def launched_otherwise(m: Measurements) -> tuple[Gain, ...]:
+    """What CUDA graphs and a host that does not wait for each iteration would bring the decodes."""
+    served, rows = m.served, decodes(m.iterations)
+    numbers = [row.iteration for row in rows]
+    now = unprofiled(m, numbers) if served is not None and numbers else None
+    if served is None or now is None:
+        return ()
+    gains = []
+    if all(row.graph == "eager" for row in rows):
+        gains.append(_gain("cuda_graphs", served, now, numbers, served.in_graphs))
+    gains.append(_gain("asynchronous_scheduling", served, now, numbers, served.ahead))
+    return tuple(gain for gain in gains if gain.predicted_ms < gain.decode_ms * (1 - LEAST_GAIN))
+
+
+def _gain(change: str, served: Served, now: Unprofiled, decodes: list[int], how: Callable[[Tape], Tape]) -> Gain:
+    """The decodes after a change, by the replay's ratio; the range is that of the host's speed."""
+    before, after = (served.median_ms(tape, decodes) for tape in (served.usual, how(served.usual)))
+    ends = [served.median_ms(how(tape), decodes) / before * now.ms for tape in (served.fast, served.slow)]
+    predicted = after / before * now.ms
+    low, high = predicted * (1 - SPREAD), predicted * (1 + SPREAD)
+    return Gain(change, now.ms, predicted, min(*ends, low), max(*ends, high))

@@ -1,0 +1,161 @@
+"""What people are told of a server's iterations."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from traceanalyzer.analysis.serving.cut import find_iterations
+from traceanalyzer.analysis.serving.fit import DecodeFit, decode_fit
+from traceanalyzer.analysis.serving.rows import found_in_log
+from traceanalyzer.base.figures import digits
+from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.serving.outlook import TRUSTED_ERROR, Batch, Outlook, outlook
+from traceanalyzer.diagnosis.serving.phases import Phase, phases
+
+SERVERS = {"vLLM": "vllm", "SGLang": "sglang", "TensorRT-LLM": "tensorrt_llm", "ATOM": "atom"}
+FEW = 0.02
+"""What the profiler adds less of is not told."""
+CHANGES = {"cuda_graphs": "CUDA graphs", "asynchronous_scheduling": "Scheduling the next iteration while the GPU works"}
+
+
+def serving_values(m: Measurements) -> dict[str, Any]:
+    """What programs get besides the rows."""
+    found = m.timed.memo(find_iterations)
+    name = found.framework if found else None
+    return {
+        "server": SERVERS.get(name, name) if name else None,
+        "phases": phases(m),
+        "decode_fit": decode_fit(m.iterations),
+        "outlook": outlook(m),
+        "profiler_stretch": log.stretch if (log := m.timed.memo(found_in_log)) else None,
+    }
+
+
+def sentences(m: Measurements) -> Iterator[str]:
+    """The iterations by phase, the log, and what decides the decodes."""
+    for phase in phases(m):
+        yield _about(phase)
+    yield from _log(m)
+    fit, known = decode_fit(m.iterations), outlook(m)
+    if fit is not None:
+        yield _fit(fit)
+    yield from _batches(known)
+    yield from _gains(known)
+    yield from _ranks(m)
+
+
+def _log(m: Measurements) -> Iterator[str]:
+    """The log against the recording."""
+    if m.trace.only_step_times or not m.trace.step_timings.of_server or not m.iterations:
+        return
+    log = m.timed.memo(found_in_log)
+    if log is None:
+        yield "The log was not joined: the order of batches in it does not tell which of its iterations were recorded."
+        return
+    pairs = [(r.period_ms, r.logged_ms) for r in m.iterations if r.phase == "decode" and r.period_ms and r.logged_ms]
+    if pairs:
+        recorded, told = (float(np.median(values)) for values in zip(*pairs, strict=True))
+        yield f"Decodes as logged: {_ms(told)}, as recorded: {_ms(recorded)} (medians)."
+    if log.stretch is not None:
+        yield f"The profiler makes decodes {log.stretch:.2f} times as long."
+
+
+def _about(p: Phase) -> str:
+    busy = f"GPU busy {_ms(p.busy_ms)} ({p.busy_ms / p.iteration_ms:.0%})"
+    many = p.iterations > 1
+    count = (
+        f"{p.iterations} {p.phase} iterations, {_ms(p.iteration_ms)} each"
+        if many
+        else f"One {p.phase} iteration, {_ms(p.iteration_ms)}"
+    )
+    work = [_some(p.requests, "request")]
+    work += [_some(p.context_tokens, "prompt token")] if p.context_tokens else []
+    rate = f" {digits(p.tokens_per_s)} generated tokens/s." if p.tokens_per_s else ""
+    first = " A first token takes at least that; queueing is not recorded." if p.phase == "prefill" else ""
+    without, known = "", p.unprofiled
+    if known is not None and abs(known.ms / p.iteration_ms - 1.0) >= FEW:
+        low, high = _ms(known.low_ms), _ms(known.high_ms)
+        without = f" Without the profiler: {_ms(known.ms)} ({low} to {high})."
+    return f"{count} ({', '.join(w for w in work if w)}): {busy}{_limit(p)}.{without}{rate}{first}"
+
+
+def _limit(p: Phase) -> str:
+    """What limits it, in words."""
+    if p.limit == "host":
+        return f", {_ms(p.host_idle_ms)} waiting for the CPU"
+    if p.limit == "unknown":
+        return f", {_ms(p.iteration_ms - p.busy_ms - p.host_idle_ms)} waiting for what the recording does not show"
+    if p.memory_ms is None or p.arithmetic_ms is None:
+        return ""
+    return (
+        f"; its traffic needs {_ms(p.memory_ms)} at the memory's bandwidth, "
+        f"kernels that arithmetic limits {_ms(p.arithmetic_ms)} at its peak"
+    )
+
+
+def _fit(fit: DecodeFit) -> str:
+    """How decode time grows."""
+    parts = [f"{_ms(fit.a_ms)} for any batch"]
+    if fit.per_request_ms:
+        parts.append(f"{_ms(fit.per_request_ms)} a request")
+    if fit.per_kv_token_ms:
+        parts.append(f"{_ms(1000 * fit.per_kv_token_ms)} for 1,000 KV tokens")
+    text = f"GPU time of a decode: {' + '.join(parts)}, from {fit.iterations} iterations of {fit.batches} batches."
+    if fit.error_share > TRUSTED_ERROR:
+        return f"{text} That misses a batch left out by up to {fit.error_share:.0%}: nothing is predicted from it."
+    return text
+
+
+def _batches(known: Outlook) -> Iterator[str]:
+    """Larger batches, mixed iterations and guessed tokens."""
+    if known.now is None or known.twice is None:
+        return
+    now, twice = known.now, known.twice
+    yield (
+        f"Twice the batch ({_requests(twice)}): {_ms(now.decode_ms)} -> {_ms(twice.decode_ms)} a decode, "
+        f"{twice.tokens_per_s / now.tokens_per_s:.2f}x the tokens/s."
+    )
+    if known.half_batch is not None and known.most_tokens_per_s is not None:
+        yield (
+            f"Requests of this length reach {digits(known.most_tokens_per_s)} tokens/s at most, "
+            f"half of that with {digits(known.half_batch)} requests."
+        )
+    if known.mixed_ms is not None and known.mixed_per_1000_tokens_ms is not None:
+        yield (
+            f"A mixed iteration takes {_ms(known.mixed_ms)} longer than a decode of its requests, "
+            f"{_ms(known.mixed_per_1000_tokens_ms)} for 1,000 prompt tokens."
+        )
+    for one in known.speculation[:1]:
+        yield (
+            f"Speculative decoding: {one.guesses} guesses a request, {one.acceptance:.0%} of them accepted, bring "
+            f"{one.speedup:.2f}x the tokens/s, less what guessing takes."
+        )
+
+
+def _requests(batch: Batch) -> str:
+    return _some(batch.requests, "request")
+
+
+def _gains(known: Outlook) -> Iterator[str]:
+    for gain in known.gains:
+        yield (
+            f"{CHANGES[gain.change]}: {_ms(gain.decode_ms)} -> {_ms(gain.predicted_ms)} a decode "
+            f"({_ms(gain.low_ms)} to {_ms(gain.high_ms)})."
+        )
+
+
+def _ranks(m: Measurements) -> Iterator[str]:
+    """How long the ranks of a model in parts wait for each other."""
+    waits = [(row.waiting_ms, row.rank) for row in m.ranks.rows if row.waiting_ms is not None] if m.ranks else []
+    if len(waits) > 1:
+        (least, late), (most, _) = min(waits), max(waits)
+        yield f"In a mean iteration ranks wait {_ms(least)} to {_ms(most)} for each other, rank {late} least."
+
+
+def _some(count: float | None, noun: str) -> str:
+    return "" if count is None else f"{digits(count)} {noun}{'s' * (count != 1)}"
+
+
+def _ms(ms: float) -> str:
+    return f"{ms:.3g} ms" if ms >= 1 else f"{ms * 1e3:.3g} us"

@@ -1,0 +1,197 @@
+"""What each operation of a pipeline waits for.
+
+As arXiv 2505.05713 has it: the operations of a worker's stream run in order; a send and the receive of the same data
+meet; parameters and gradients meet in their data-parallel group, gradients of embeddings between the first and the last
+stage, and the norm of all gradients (`optimizer-clip-main-grad`) on all workers. The order of a stream is the one that
+the first data-parallel rank recorded in its first step.
+"""
+
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
+
+import numpy as np
+
+from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.fleet.pipeline.operations import (
+    BACKWARD,
+    CLIP,
+    COLLECT,
+    EMBEDDING,
+    FORWARD,
+    GRADIENTS,
+    KINDS,
+    LAYERNORM,
+    OPTIMIZER,
+    PARAMETERS,
+    PEERS,
+    SEPARATE,
+    Operations,
+)
+
+CLOCK_S = 5e-5
+"""What the clocks of a worker's streams differ by."""
+ACROSS = (PARAMETERS, GRADIENTS, SEPARATE, CLIP)
+"""What meets in the data-parallel group."""
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Operations that start when the last of them can."""
+
+    members: tuple[int, ...]
+    waits_for: tuple[int, ...]
+    """Operations that end before any of the members may start."""
+    across: bool
+    """Whether all data-parallel ranks meet."""
+    is_communication: bool
+    """Whether what it takes counts from the last member's start; else it is the operation's own duration."""
+
+
+class _Stage:
+    """A stage's operations in the order of their starts."""
+
+    def __init__(self, ops: Operations, stage: int) -> None:
+        here = np.flatnonzero(ops.stage == stage)
+        self.ops, self.stage = ops, stage
+        self.start, self.end = ops.start[:, 0, 0], ops.end[:, 0, 0]
+        self.order = here[np.lexsort((ops.kind[here], ops.seq[here], self.start[here]))]
+
+    def of(self, *kinds: str) -> list[int]:
+        """Those of these types."""
+        of_kind: list[int] = self.order[self.ops.of(*kinds)[self.order]].tolist()
+        return of_kind
+
+
+def meetings(ops: Operations) -> list[Meeting]:
+    """All operations as meetings (mostly of one), in an order in which each comes after what it waits for.
+
+    Raises TraceAnalyzerError where sends and receives do not fit each other.
+    """
+    stages = [_Stage(ops, stage) for stage in range(ops.stages)]
+    before: list[set[int]] = [set() for _ in ops.kind]
+    partners: dict[tuple[str, int], list[int]] = {}
+    for stage in stages:
+        _in_stream(before, stage)
+        _around_gradients(before, stage)
+        for kind in PEERS:
+            partners[kind, stage.stage] = _around_computation(before, stage, kind)
+    return _in_order(ops, before, [*_pairs(partners, ops), *_on_all_stages(ops, CLIP), *_on_all_stages(ops, EMBEDDING)])
+
+
+def _chain(before: list[set[int]], in_order: list[int]) -> None:
+    for one, following in pairwise(in_order):
+        before[following].add(one)
+
+
+def _in_stream(before: list[set[int]], stage: _Stage) -> None:
+    """Computation, each kind of send and receive, and data-parallel communication are streams. The first backward send
+    and receive are launched after the last but one forward computation before the first backward one."""
+    compute = stage.of(FORWARD, BACKWARD)
+    streams: list[tuple[str, ...]] = [
+        (FORWARD, BACKWARD),
+        (PARAMETERS, GRADIENTS),
+        *((kind,) for kind in PEERS),
+    ]
+    for stream in streams:
+        _chain(before, stage.of(*stream))
+    backward = set(stage.of(BACKWARD))
+    first = next((i for i, one in enumerate(compute) if one in backward), 0)
+    for kind in ("backward-send", "backward-recv") if first > 1 else ():
+        for call in stage.of(kind)[:1]:
+            before[call].add(compute[first - 2])
+
+
+def _around_gradients(before: list[set[int]], stage: _Stage) -> None:
+    """Parameters are there before the first forward computation of their chunk, gradients go after the last backward
+    one: of their chunk where they overlap with the others (`separate-grads-all-reduce`), else of all."""
+    ops = stage.ops
+    overlapped = bool(ops.of(SEPARATE).any())
+    forward, backward, gradients = stage.of(FORWARD), stage.of(BACKWARD), stage.of(GRADIENTS)
+    last_gather = {int(ops.chunk[one]): one for one in stage.of(PARAMETERS)}
+    for chunk, gather in last_gather.items():
+        for one in [f for f in forward if ops.chunk[f] == chunk][:1]:
+            before[one].add(gather)
+    for chunk, scatter in {int(ops.chunk[g]): g for g in reversed(gradients)}.items() if overlapped else ():
+        for one in [b for b in backward if ops.chunk[b] == chunk][-1:]:
+            before[scatter].add(one)
+    compute = sorted([*forward, *backward], key=lambda one: stage.end[one])
+    after = [] if overlapped else gradients
+    _chain(before, [*compute[-1:], *stage.of(COLLECT), *stage.of(LAYERNORM), *stage.of(EMBEDDING), *after,
+                    *stage.of(SEPARATE), *stage.of(CLIP), *stage.of(OPTIMIZER)])  # fmt: skip
+    for one in (stage.of(LAYERNORM) or stage.of(SEPARATE))[:1] if overlapped else ():
+        before[one].update(gradients[-1:])
+
+
+def _around_computation(before: list[set[int]], stage: _Stage, kind: str) -> list[int]:
+    """Ties each send to the computation before it and each receive to those around it; the calls that have a partner.
+
+    Profilers log calls that were never launched: receives after the last computation, sends before the first one, and
+    those at the ends of the model. They have no partner.
+    """
+    ops, receives, forward = stage.ops, kind.endswith("recv"), kind.startswith("forward")
+    served = sorted(stage.of(FORWARD if forward else BACKWARD), key=lambda one: ops.seq[one])
+    calls = stage.of(kind)
+    if not served or not calls:
+        return []
+    if receives:
+        launched = [one for one in calls if stage.start[one] <= stage.start[served].max() + CLOCK_S]
+    else:
+        launched = [one for one in calls if stage.end[one] >= stage.end[served].min() - CLOCK_S]
+    missing = len(served) - len(launched)
+    if launched and missing not in (0, 1):
+        raise TraceAnalyzerError(
+            f"stage {stage.stage} has {len(launched)} {kind} for {len(served)} computations; log all of a step"
+        )
+    first = missing if receives and launched else 0
+    for i, call in enumerate(launched, first):
+        if receives:
+            before[served[i]].add(call)
+            before[call].update(served[i - 1 : i] if i else ())
+        else:
+            before[call].add(served[i])
+    towards = 1 if forward != receives else -1
+    most = int(ops.place.max())
+    return [call for i, call in enumerate(launched, first) if 0 <= ops.place[served[i]] + towards <= most]
+
+
+def _pairs(partners: dict[tuple[str, int], list[int]], ops: Operations) -> list[list[int]]:
+    """The n-th send to a stage and its n-th receive."""
+    result = []
+    for sends, receives, towards in (("forward-send", "forward-recv", 1), ("backward-send", "backward-recv", -1)):
+        for stage in range(ops.stages):
+            peer = (stage + towards) % ops.stages
+            sent, received = partners[sends, stage], partners[receives, peer]
+            if len(sent) != len(received):
+                raise TraceAnalyzerError(
+                    f"stage {stage} has {len(sent)} {sends}, stage {peer} {len(received)} {receives}; log all "
+                    "operations of a step"
+                )
+            result += [list(pair) for pair in zip(sent, received, strict=True)]
+    return result
+
+
+def _on_all_stages(ops: Operations, kind: str) -> list[list[int]]:
+    """The n-th of this type of all stages that have it."""
+    of_kind = ops.of(kind)
+    return [np.flatnonzero(of_kind & (ops.seq == n)).tolist() for n in np.unique(ops.seq[of_kind])]
+
+
+def _in_order(ops: Operations, before: list[set[int]], together: list[list[int]]) -> list[Meeting]:
+    group = {one: i for i, members in enumerate(together) for one in members}
+    alone = [[one] for one in range(len(ops.kind)) if one not in group]
+    members = [*together, *alone]
+    of = {one: i for i, those in enumerate(members) for one in those}
+    communicates, across = ops.of(*PEERS, *ACROSS, EMBEDDING), ops.of(*ACROSS)
+    waits = [frozenset().union(*(before[one] for one in those)) for those in members]
+    try:
+        order = list(TopologicalSorter({i: {of[one] for one in waits[i]} for i in range(len(members))}).static_order())
+    except CycleError as error:
+        names = ", ".join(
+            dict.fromkeys(
+                f"{KINDS[ops.kind[members[i][0]]]} of stage {ops.stage[members[i][0]]}" for i in error.args[1]
+            )
+        )
+        raise TraceAnalyzerError(f"its operations wait for each other in a circle: {names}") from error
+    kind = [(bool(across[those[0]]), bool(communicates[those[0]])) for those in members]
+    return [Meeting(tuple(members[i]), tuple(sorted(waits[i])), *kind[i]) for i in order]

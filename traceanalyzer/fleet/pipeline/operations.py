@@ -1,0 +1,149 @@
+"""Operations of a pipelined job: those of a step of one data-parallel rank, with their times on all ranks and steps.
+
+They are read from logs as ByteDance's StragglerAnalysis publishes them: Parquet, a row each time that one ran.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base.limits import limits
+from traceanalyzer.trace import F64, I64, Bool
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FORWARD, BACKWARD = "forward-compute", "backward-compute"
+PEERS = ("forward-send", "forward-recv", "backward-send", "backward-recv")
+PARAMETERS, GRADIENTS, SEPARATE = "params-all-gather", "grads-reduce-scatter", "separate-grads-all-reduce"
+LAYERNORM, EMBEDDING = "layernorm-grads-all-reduce", "embedding-grads-all-reduce"
+COLLECT, CLIP, OPTIMIZER = "gc", "optimizer-clip-main-grad", "optimizer"
+COMPUTE = (FORWARD, BACKWARD, COLLECT, OPTIMIZER)
+KINDS = (*COMPUTE, *PEERS, PARAMETERS, GRADIENTS, SEPARATE, LAYERNORM, EMBEDDING, CLIP)
+"""Types of operations, by their published names."""
+IDS = ("optype", "seq_id", "stage")
+COLUMNS = (*IDS, "dp_rank", "step", "rank", "mc", "gmc", "mb_id", "start_ts", "duration")
+
+USUAL_SHARE = 0.5
+"""An operation that fewer steps have is no part of the pipeline."""
+MOST_HOLES = 8
+"""Times that a regular log would hold, for each that it holds: more is no pipeline."""
+ROW_BYTES = 8
+"""Of the shortest row: `limits().size` has so many."""
+
+
+@dataclass(frozen=True, eq=False)
+class Operations:
+    """A row an operation of a step, the same on every data-parallel rank."""
+
+    kind: I64
+    """Index in `KINDS`."""
+    seq: I64
+    """Which of its type it is on its stage."""
+    stage: I64
+    chunk: I64
+    """Model chunk in its stage, and in the model; -1 where it has none."""
+    place: I64
+    microbatch: I64
+    start: F64
+    """[operation, data-parallel rank, step], s."""
+    end: F64
+    worker: I64
+    """[data-parallel rank, stage]: the worker's rank in the job."""
+    step: I64
+    notes: tuple[str, ...] = ()
+
+    @property
+    def stages(self) -> int:
+        """Pipeline stages."""
+        return self.worker.shape[1]
+
+    def of(self, *kinds: str) -> Bool:
+        """Which operations are of these types."""
+        return np.isin(self.kind, [KINDS.index(kind) for kind in kinds])
+
+
+def opened(path: Path) -> Any:
+    """A Parquet file. Raises UnreadableInputError, TraceAnalyzerError where pyarrow is not installed."""
+    try:
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise TraceAnalyzerError("logs of operations need pyarrow: pip install 'traceanalyzer[fleet]'") from error
+    try:
+        return pq.ParquetFile(path)
+    except (OSError, ValueError) as error:
+        raise UnreadableInputError(f"no Parquet file ({str(error).splitlines()[0]})") from error
+
+
+def read_operations(path: Path) -> Operations:
+    """The operations that a log holds. Raises UnreadableInputError, TraceAnalyzerError."""
+    file = opened(path)
+    lacks = [name for name in COLUMNS if name not in file.schema_arrow.names]
+    if lacks:
+        raise UnreadableInputError(f"no log of operations, it lacks {', '.join(lacks)}")
+    if file.metadata.num_rows > limits().size // ROW_BYTES:
+        raise UnreadableInputError(f"{file.metadata.num_rows:,} operations are too many; raise it with --limit size=N")
+    try:
+        frame = file.read(list(COLUMNS)).to_pandas()
+        kind = frame["optype"].map({one: i for i, one in enumerate(KINDS)}).astype(float)
+        log = {name: _numbers(frame[name] if name != "optype" else kind, name) for name in COLUMNS}
+    except (OSError, ValueError, TypeError) as error:  # those of pyarrow are among them
+        raise UnreadableInputError(f"damaged ({str(error).splitlines()[0]}); copy it again") from error
+    return operations(log)
+
+
+def _numbers(column: "pd.Series[Any]", name: str) -> I64 | F64:
+    """A column's values, s or whole numbers; -1 for a number that is missing."""
+    values: F64 = column.to_numpy(np.float64)
+    return values if name in ("start_ts", "duration") else np.nan_to_num(values, nan=-1).astype(np.int64)
+
+
+def operations(log: Mapping[str, Any]) -> Operations:
+    """From a log's columns (`COLUMNS`; `optype` is the index in `KINDS`, -1 for one that is not known).
+
+    Steps that lack an operation on any rank are left out, and counted. Raises TraceAnalyzerError where none is whole.
+    """
+    valid = (log["optype"] >= 0) & np.isfinite(log["start_ts"] + log["duration"]) & (log["duration"] >= 0)
+    log = {name: log[name][valid] for name in COLUMNS}
+    ids, node = np.unique(np.stack([log[name] for name in IDS], 1), axis=0, return_inverse=True)
+    (dps, dp), (steps, step) = (np.unique(log[name], return_inverse=True) for name in ("dp_rank", "step"))
+    shape = (len(ids), len(dps), len(steps))
+    if not len(node) or np.prod([float(n) for n in shape]) > MOST_HOLES * len(node):
+        raise TraceAnalyzerError("its ranks and steps have no operations in common; log whole steps of all ranks")
+    cell, row = np.unique(np.ravel_multi_index((node.ravel(), dp, step), shape), return_index=True)
+    rows = np.full(shape, -1, np.int64)
+    rows.flat[cell] = row
+    usual = (rows >= 0).mean(axis=(1, 2)) >= USUAL_SHARE
+    whole = (rows[usual] >= 0).all(axis=(0, 1))
+    if not whole.any():
+        where, lacking = divmod(int((rows[usual] >= 0).mean(axis=2).argmin()), len(dps))
+        kind, seq, stage = ids[usual][where].tolist()
+        raise TraceAnalyzerError(
+            f"no step is whole: data-parallel rank {dps[lacking]} lacks {KINDS[kind]} {seq} of stage {stage}"
+        )
+    rows = rows[usual][:, :, whole]
+    one, workers = {name: values[rows[:, 0, 0]] for name, values in log.items()}, rows[:, :, 0]
+    worker = np.full((len(dps), int(one["stage"].max()) + 1), -1, np.int64)
+    worker[dp[workers], log["stage"][workers]] = log["rank"][workers]
+    repairs = (
+        ((~valid).sum(), "operations of unknown type or without a time were skipped."),
+        (len(node) - len(cell), "operations stand in the log twice; the first counts."),
+        ((~whole).sum(), f"of {len(steps):,} steps lack operations, and are left out."),
+    )
+    return Operations(
+        kind=one["optype"],
+        seq=one["seq_id"],
+        stage=one["stage"],
+        chunk=one["mc"],
+        place=one["gmc"],
+        microbatch=one["mb_id"],
+        start=log["start_ts"][rows],
+        end=(log["start_ts"] + log["duration"])[rows],
+        worker=worker,
+        step=steps[whole],
+        notes=tuple(f"{count:,} {words}" for count, words in repairs if count),
+    )

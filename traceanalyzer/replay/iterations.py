@@ -1,0 +1,110 @@
+"""The iterations of a serving engine replayed: without the profiler, of another batch, launched another way."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.intervals import contains, union
+from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.analysis.serving.cut import Iterations, find_iterations
+from traceanalyzer.base.figures import NS_PER_MS
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.replay.changes.edits import with_dispatch
+from traceanalyzer.replay.changes.kernels import GRAPH_CALL_NS, in_graph
+from traceanalyzer.replay.host_speed import without_profiler
+from traceanalyzer.replay.recorded import make_tape
+from traceanalyzer.replay.simulate import run
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.trace import F64, I32
+
+MOST_ITERATIONS = 512
+"""More of a recording, those in its middle, say nothing new."""
+
+
+@dataclass(frozen=True, eq=False)
+class Served:
+    """The iterations on tapes: as recorded, and without the profiler with a fast, the usual and a slow host."""
+
+    found: Iterations
+    recorded: Tape
+    fast: Tape
+    usual: Tape
+    slow: Tape
+    of_op: I32
+    """For each op of the tapes its iteration, -1 outside all."""
+
+    @classmethod
+    def of(cls, rated: Rated) -> "Served | None":
+        """None where nothing marks iterations, or where launches or device work were not recorded."""
+        found, steps = rated.timed.memo(find_iterations), rated.timed.steps
+        if found is None or not steps.found:
+            return None
+        chosen = np.zeros(len(steps), bool)
+        chosen[max(len(steps) - MOST_ITERATIONS, 0) // 2 :][:MOST_ITERATIONS] = True
+        tape = make_tape(rated, chosen)
+        if tape is None:
+            return None
+        (fast,), (usual,), (slow,) = without_profiler((tape,), None)
+        return cls(found, tape, fast, usual, slow, found.of_op[tape.row])
+
+    def periods_ns(self, tape: Tape) -> F64:
+        """Of each iteration the time since the end of the one before it; NaN where that is not on the tape."""
+        ended = np.asarray(run([tape], 1)[0].end)
+        last = np.full(len(self.found), -1, np.int64)
+        np.maximum.at(last, self.of_op[self.of_op >= 0], ended[self.of_op >= 0])
+        before = np.append(-1, np.maximum.accumulate(last)[:-1])
+        return np.where((last >= 0) & (before >= 0), last - before, np.nan)
+
+    def median_ms(self, tape: Tape, iterations: list[int]) -> float:
+        """The median time of these iterations, ms."""
+        times = self.periods_ns(tape)[iterations]
+        return float(np.median(times[np.isfinite(times)])) / NS_PER_MS if np.isfinite(times).any() else 0.0
+
+    def host_ns(self, tape: Tape) -> F64:
+        """The host's own time in each iteration, waits left out."""
+        event, spent = self._of_event(tape), tape.dispatch + tape.work + tape.loading + tape.profiling
+        return np.bincount(event[event >= 0], spent[event >= 0], len(self.found)).astype(np.float64)
+
+    def _of_event(self, tape: Tape) -> I32:
+        """For each event the iteration of what it, or the next one that launches anything, launches."""
+        first = np.minimum(np.searchsorted(tape.event, np.arange(len(tape.dispatch))), len(self.of_op) - 1)
+        return self.of_op[first]
+
+    def scaled(self, tape: Tape, device: F64, host: F64) -> Tape:
+        """The tape with device work and host time of each iteration so many times as long."""
+        longer = np.append(host, 1.0)[self._of_event(tape)]
+        return replace(
+            tape,
+            duration=np.rint(tape.duration * np.append(device, 1.0)[self.of_op]).astype(np.int64),
+            dispatch=np.rint(tape.dispatch * longer).astype(np.int64),
+            work=np.rint(tape.work * longer).astype(np.int64),
+        )
+
+    def in_graphs(self, tape: Tape) -> Tape:
+        """What each iteration launches inside its mark is one CUDA graph; what the host does besides stays."""
+        marks = union(self.found.host_start, self.found.host_end)
+        inside = contains(marks, tape.source.trace.api_calls.start[tape.call])
+        first = inside & ~np.append(False, inside[:-1])
+        launched = inside[tape.event]
+        graph = replace(
+            tape,
+            work=np.where(inside & ~first & ~tape.waits, 0, tape.work),
+            latency=np.where(launched & ~first[tape.event], 0, tape.latency),
+            gap=np.where(launched, in_graph(tape.gap), tape.gap),
+        )
+        return with_dispatch(graph, np.where(first, GRAPH_CALL_NS, np.where(inside, 0, tape.dispatch)))
+
+    def ahead(self, tape: Tape) -> Tape:
+        """The host waits for the iteration before, not for the one that it launched last."""
+        launched = np.searchsorted(tape.event, np.arange(len(tape.dispatch)), side="right") - 1
+        awaited = np.where(tape.waits_for >= 0, tape.waits_for, launched)
+        iteration = np.where(awaited >= 0, self.of_op[awaited], -1)
+        last = np.full(len(self.found) + 1, -1, np.int64)
+        np.maximum.at(last, self.of_op, np.arange(len(self.of_op)))
+        earlier = np.where(iteration > 0, last[iteration - 1], -1)
+        shifted = tape.waits & (iteration >= 0)
+        return replace(
+            tape,
+            waits=np.where(shifted, earlier >= 0, tape.waits),
+            waits_for=np.where(shifted, earlier, tape.waits_for),
+        )
