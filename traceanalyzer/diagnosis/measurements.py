@@ -54,8 +54,7 @@ from traceanalyzer.analysis.tables.timing import (
     timing_stats,
     unprofiled_time,
 )
-from traceanalyzer.analysis.time.concurrency import concurrent_kernel_share
-from traceanalyzer.analysis.time.coverage import coverage
+from traceanalyzer.analysis.time.coverage import concurrent_kernel_share, coverage
 from traceanalyzer.analysis.time.repeats import repeats
 from traceanalyzer.analysis.time.timed import OfTimed, Timed
 from traceanalyzer.base.figures import NS_PER_MS
