@@ -22,7 +22,7 @@ class Source(Protocol):
         """The answer. Raises TraceAnalyzerError."""
 
 
-SOURCES: tuple[str, ...] = ()
+SOURCES = ("days.document", "pipeline.document")
 """Modules of this package, in the order in which they are asked; each is imported when it is."""
 
 

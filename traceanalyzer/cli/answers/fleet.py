@@ -15,13 +15,24 @@ from traceanalyzer.cli.options import cluster_options, limit_option, output_opti
     "--digests", "folder", metavar="DIR",
     help="Where digests of recordings are kept, and found by the next question. Default: the folder of `cache`.",
 )  # fmt: skip
+@click.option(
+    "--timing", "store", metavar="DIR", type=click.Path(file_okay=False, path_type=Path),
+    help="Add PATHs, logs of step times, to the runs in DIR, and answer from all there: since when, drift, goodput.",
+)  # fmt: skip
+@click.option("--run", metavar="ID", help="The run in DIR that they are of.")
 @cluster_options
 @limit_option
 @reading_options
 @quiet_option()
 @output_options(REPORT_FORMATS)
 def fleet(
-    paths: tuple[str, ...], folder: str | None, scheduler: str | None, workers: int | None, output: Output
+    paths: tuple[str, ...],
+    folder: str | None,
+    store: Path | None,
+    run: str | None,
+    scheduler: str | None,
+    workers: int | None,
+    output: Output,
 ) -> None:
     """Say which rank, host, link or stage holds up a job of many ranks, since when, and what it gains without.
 
@@ -36,10 +47,18 @@ def fleet(
       traceanalyzer fleet s3://bucket/run7/ --digests s3://bucket/run7-digests/ --scheduler tcp://head:8786
 
     What a rank costs is what the job gains without what it comes later than the last but one to its collectives (leave
-    one out), with a 90 % range over the steps; what it inherits from ranks that it waited for itself is theirs.
+    one out), with a 90 % range over the steps; what it inherits from ranks that it waited for itself is theirs. PATH
+    may also be a log of a pipeline's operations (Parquet), or a folder of runs as `--timing` writes it.
     """
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.cli.io.progress import counting, working
+
+    files = [Path(path) for path in paths]
+    if store is not None:
+        from traceanalyzer.fleet.days.document import days_page
+
+        emit(days_page(store, files, run), output)
+        return
     from traceanalyzer.fleet.digests.cluster import cluster
     from traceanalyzer.fleet.digests.make import digests_folder
     from traceanalyzer.fleet.job.document import JobPage
@@ -50,7 +69,7 @@ def fleet(
         done = stack.enter_context(counting("Digesting", "ranks"))
         source = source_of(paths)
         if source is not None:
-            emit(source.page([Path(path) for path in paths], done), output)
+            emit(source.page(files, done), output)
             return
         place = stack.enter_context(digests_folder(folder))
         via = stack.enter_context(cluster(scheduler, workers))
