@@ -20,9 +20,8 @@ from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.memory import headline as memory_headline
 from traceanalyzer.diagnosis.no_device import instead
 from traceanalyzer.diagnosis.outside import IDLE_CLASSES, MOST_SURE, outside
-from traceanalyzer.diagnosis.profiled import profiled_summary
 from traceanalyzer.diagnosis.shares import Shares, missing_kernels, step_shares
-from traceanalyzer.diagnosis.timing import timing_summary
+from traceanalyzer.diagnosis.timing import profiled_summary, timing_summary
 from traceanalyzer.replay.scenarios import COMMUNICATION_FREE, COPIES_HIDDEN, Scenario, less_compute
 from traceanalyzer.replay.unprofiled import REMOVED
 

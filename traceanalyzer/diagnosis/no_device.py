@@ -1,9 +1,9 @@
 """What a recording without work of the GPU says: where the CPU's time goes, and how to record the GPU."""
 
-from traceanalyzer.analysis.groups.api_time import SHOWN, ApiTime, api_times
+from traceanalyzer.analysis.groups.ops import SHOWN, ApiTime, api_times
 from traceanalyzer.base.figures import digits
+from traceanalyzer.diagnosis.finding import Words
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.words import Words
 
 RECORD_THE_GPU = Words(
     "Record the GPU, too: profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) around code that runs on "

@@ -9,11 +9,11 @@ from traceanalyzer.analysis.tables.budget import launches_by_step
 from traceanalyzer.analysis.tables.timing import contradicted
 from traceanalyzer.base.figures import digits
 from traceanalyzer.diagnosis.diagnose import diagnose
-from traceanalyzer.diagnosis.profiled import profiled_notes
 from traceanalyzer.diagnosis.rules.evidence import profiler_note
 from traceanalyzer.diagnosis.rules.recording import recording_notes
 from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.diagnosis.shares import missing_kernels
+from traceanalyzer.diagnosis.timing import profiled_notes
 from traceanalyzer.ingest.unprofiled import contradiction
 from traceanalyzer.report.halves import in_halves
 from traceanalyzer.report.model import TOP_ROWS, Input, InputDevice, InputHealth, Metrics, Report, Tool
@@ -153,6 +153,7 @@ def _metrics(m: "Measurements") -> Metrics:
         timing=m.timing,
         coverage=m.coverage,
         repeats=m.repeats,
+        first_steps=m.first_steps,
         counters=m.counters,
         regularity=m.regularity,
         latency=m.latency,

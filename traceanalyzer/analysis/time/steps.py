@@ -17,8 +17,6 @@ from traceanalyzer.analysis.algebra.lookup import places
 from traceanalyzer.analysis.joined.blocking import closing_waits, device_waits
 from traceanalyzer.analysis.joined.launched import host_was_lost, launched_before
 from traceanalyzer.analysis.joined.linked import Linked
-from traceanalyzer.analysis.time.extent import extent
-from traceanalyzer.analysis.time.logged_steps import logged_steps
 from traceanalyzer.analysis.time.markers import (
     iterations,
     module_calls,
@@ -28,7 +26,13 @@ from traceanalyzer.analysis.time.markers import (
     step_annotations,
 )
 from traceanalyzer.analysis.time.periods import periodic
-from traceanalyzer.analysis.time.step_evidence import HostSteps, annotated, between_optimizer_steps
+from traceanalyzer.analysis.time.step_evidence import (
+    HostSteps,
+    annotated,
+    between_optimizer_steps,
+    extent,
+    logged_steps,
+)
 from traceanalyzer.analysis.time.whole_steps import whole_steps
 from traceanalyzer.base.errors import EmptyRecordingError
 from traceanalyzer.base.frozen import dataclass

@@ -1,6 +1,7 @@
 """Remedies for communication: fewer and shorter messages, and messages while the GPU computes."""
 
 from traceanalyzer.analysis.names.collectives import WIDE
+from traceanalyzer.diagnosis.finding import Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import (
     LEAST_OF_MESSAGES,
@@ -13,7 +14,6 @@ from traceanalyzer.diagnosis.remedies.program import (
     waiting_share,
 )
 from traceanalyzer.diagnosis.remedies.remedy import Offer, remedy
-from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.replay.changes.communication.buckets import BucketSize, cost_of, rebucketed, reduced_bytes
 from traceanalyzer.replay.changes.communication.collectives import (
     MOST_OVERLAP_COST,

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from traceanalyzer.base.figures import NS_PER_MS, digits
 from traceanalyzer.diagnosis import loader_advice
+from traceanalyzer.diagnosis.finding import Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import may_load, tape_of, tapes_of_others
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy, remedy, wherever
-from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.replay.changes.data.host_memory import (
     picked_on_device,
     picked_on_host,

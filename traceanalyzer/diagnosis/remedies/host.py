@@ -8,10 +8,10 @@ from traceanalyzer.analysis.algebra.lookup import one_of, texts_where
 from traceanalyzer.analysis.causes.gaps import only_searches
 from traceanalyzer.analysis.groups.new_shapes import new_shapes
 from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.diagnosis.finding import Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import may_load, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy, remedy, wherever
-from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.replay.changes.data.loading import no_allocations, worked_on_device
 from traceanalyzer.replay.changes.syncs.syncs import all_kept, is_read, syncs_removed, values_gone
 from traceanalyzer.replay.changes.syncs.values import after_first_read, masks_spread, scalars_reuploaded

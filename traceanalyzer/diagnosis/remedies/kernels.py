@@ -2,10 +2,10 @@
 
 from traceanalyzer.analysis.groups.passes import MIN_CHAIN
 from traceanalyzer.base.figures import NS_PER_MS
+from traceanalyzer.diagnosis.finding import Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import program, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy, remedy, wherever
-from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.replay.changes.attention import attention_fused
 from traceanalyzer.replay.changes.compiling import functions_compiled
 from traceanalyzer.replay.changes.fusion import WRITTEN_OUT, Reading, fusing

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from traceanalyzer.diagnosis.finding import Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import program, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy, remedy, wherever
-from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.replay.changes.kernels import products_batched
 from traceanalyzer.replay.changes.loops.joined_calls import calls_joined, ensembles_joined, lookups_joined
 from traceanalyzer.replay.changes.loops.repetition import STEPS_A_BATCH, batched, batched_over_steps

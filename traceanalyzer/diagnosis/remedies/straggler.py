@@ -10,10 +10,10 @@ import numpy as np
 from traceanalyzer.analysis.names.collectives import POINT_TO_POINT
 from traceanalyzer.analysis.ranks.compare import RankRow
 from traceanalyzer.base.figures import NS_PER_MS, digits
+from traceanalyzer.diagnosis.finding import Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import tapes_of_others
 from traceanalyzer.diagnosis.remedies.remedy import Offer, remedy
-from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.replay.changes.data.loading import not_faster_than
 from traceanalyzer.replay.changes.edits import retimed
 from traceanalyzer.replay.changes.syncs.syncs import is_read

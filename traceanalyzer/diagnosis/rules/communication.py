@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 
 from traceanalyzer.diagnosis.draft import Draft, Part, Proposal, share
-from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence
+from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.communication import untold_buckets
 from traceanalyzer.diagnosis.remedies.program import MOSTLY_WAITING, by_links_ms, program, waiting_share
 from traceanalyzer.diagnosis.remedies.straggler import REASONS, listed, why_late
-from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.trace import Bool
 
 ROWS = 3

@@ -6,11 +6,10 @@ from traceanalyzer.analysis.groups import bounds, passes
 from traceanalyzer.analysis.groups.ops import TOP_KERNELS, group, of_class, steady
 from traceanalyzer.analysis.groups.undersized import WARP, undersized_kernels
 from traceanalyzer.diagnosis.draft import Draft, Proposal, share, times
-from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence
+from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import program
 from traceanalyzer.diagnosis.shares import step_shares
-from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.replay.changes.precision import wide_matrices
 from traceanalyzer.trace import Bool
 

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from traceanalyzer.analysis.groups import channels, products
 from traceanalyzer.analysis.groups.products import TENSOR_EFFICIENCY
 from traceanalyzer.diagnosis.draft import Draft, Proposal, share, times
-from traceanalyzer.diagnosis.finding import Evidence
+from traceanalyzer.diagnosis.finding import Evidence, Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.kernels import FILL_WAVES
-from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.trace import Bool
 
 SHAPES = 3
