@@ -153,6 +153,7 @@ def _metrics(m: "Measurements") -> Metrics:
         timing=m.timing,
         coverage=m.coverage,
         repeats=m.repeats,
+        first_steps=m.first_steps,
         counters=m.counters,
         regularity=m.regularity,
         latency=m.latency,

@@ -1,5 +1,6 @@
 """The torch.profilers that are made: with operators, or of the device and what launches its work alone."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -12,16 +13,18 @@ def full_profiler(plan: Plan, write: Callable[[Any], None]) -> Any:
     from torch.profiler import ProfilerActivity, profile, schedule
 
     activities = [ProfilerActivity.CPU]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of no warm-up, which recordings of first steps do without
+        steps = schedule(wait=0, warmup=plan.warmup, active=plan.active, repeat=1)
     if torch.cuda.is_available():
         activities.append(ProfilerActivity.CUDA)
     return profile(
         activities=activities,
-        schedule=schedule(wait=0, warmup=plan.warmup, active=plan.active, repeat=1),
+        schedule=steps,
         on_trace_ready=write,
         record_shapes=plan.shapes,
         with_stack=plan.stacks,
         profile_memory=plan.memory,
-        with_modules=plan.modules,
         experimental_config=_experimental_config(),
     )
 
