@@ -21,6 +21,7 @@ import pytest
 from click.testing import CliRunner
 
 from docs import generate
+from tests.fleet.build import write_job
 from tests.nsys_builder import small_run
 from tests.report.reports import full
 from traceanalyzer.cli import COMMANDS, cli
@@ -80,6 +81,7 @@ def folder(tmp_path: Path) -> Path:
     with tarfile.open(ROOT / "tests" / "data" / "hangs" / "hangs.tar.gz") as packed:
         packed.extractall(folder, filter="data")
     (folder / "nvidia" / "lock_gil_1st").rename(folder / "dumps")
+    write_job(folder / "traces", {2: 300})
     small_run("3.24.0").write(folder / "run.sqlite")
     (folder / "train.log").write_text("".join(f"step {i} took {100 + i % 3}.5 ms\n" for i in range(30)))
     store_report(folder / "runs.db", full(), tags={"branch": "main"})
