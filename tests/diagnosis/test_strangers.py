@@ -8,6 +8,7 @@ import pytest
 
 from tests.diagnosis.strangers import CASES, write
 from tests.report.test_bounds import impossible
+from traceanalyzer.diagnosis.remedies.advice import predictions
 from traceanalyzer.ingest import load
 from traceanalyzer.report.build import build_report
 from traceanalyzer.report.outline.gains import no_advice
@@ -98,6 +99,13 @@ def test_a_step_of_copies_alone_is_not_promised_to_vanish(report: Report) -> Non
     assert kept.predicted_step_ms is None
 
 
+@of("copies_alone")
+def test_a_slow_link_is_named(report: Report) -> None:
+    where = [e.where for f in report.findings for e in f.evidence if e.metric == "achieved bandwidth"]
+    assert len(where) == 2
+    assert all("its link carries 32 GB/s" in one for one in where)
+
+
 @of("tiny_batch")
 def test_eight_times_the_batch_is_a_limit(report: Report) -> None:
     more = next(one.as_much_work for one in report.recommendations if one.remedy == "larger_batch")
@@ -181,6 +189,12 @@ def test_nothing_is_promised_of_what_a_camera_clocks(report: Report) -> None:
     assert "a camera, a display or a sleep" in report.summary.headline
     assert report.recommendations == []
     assert [one for one in report.findings if one.headroom_ms] == []
+
+
+def test_whatif_says_so_too(tmp_path: Path) -> None:
+    found = predictions(load([write("camera", tmp_path)]))
+    assert "a camera, a display or a sleep" in found.notes[0]
+    assert "data_loader_workers" not in [one.id for one in found.scenarios]
 
 
 @of("own_loop")
