@@ -11,15 +11,16 @@ from click.testing import CliRunner
 
 from tests.compile.log_builder import LogBuilder
 from tests.kineto_builder import KinetoTrace
+from traceanalyzer.analysis.algebra.intervals import union
 from traceanalyzer.cli import cli
-from traceanalyzer.collect.compile_log import variables
 from traceanalyzer.collect.plan import Plan
+from traceanalyzer.collect.run import injected_environment
 from traceanalyzer.diagnosis.compile.in_step import breaks
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.torch_log import read_logs
 from traceanalyzer.replay.compile.regions import CompiledCode
-from traceanalyzer.replay.compile.windows import idle_in, seams, window_set
+from traceanalyzer.replay.compile.windows import idle_in, seams
 from traceanalyzer.report.compile.build import compile_report
 from traceanalyzer.report.compile.model import CompileReport
 
@@ -89,7 +90,7 @@ def test_a_seam_is_the_host_time_between_the_graphs_and_is_charged_the_idle_time
     assert ((seam.end - seam.start) == 300_000).all()
     # The GPU is done at 211 us and starts again at 461: idle for 250, of which the host left graph A from 150 on.
     # Moved by the launch's 10 us, the gap is 201 to 451: the break holds 201 to 450 of it.
-    assert idle_in(ctx.timed, window_set([seam])) == pytest.approx(0.249, abs=2e-3)
+    assert idle_in(ctx.timed, union(seam.start, seam.end)) == pytest.approx(0.249, abs=2e-3)
 
 
 def test_a_break_has_its_idle_time_and_the_step_without_it(tmp_path: Path) -> None:
@@ -220,8 +221,8 @@ def test_compile_work_is_laid_onto_the_clock_of_the_trace(tmp_path: Path) -> Non
 
 def test_the_environment_of_a_capture_asks_for_the_log_only_where_it_is_wanted(tmp_path: Path) -> None:
     plan = Plan(str(tmp_path))
-    assert variables(plan) == {}
-    assert variables(replace(plan, compile_log=True)) == {"TORCH_TRACE": str(tmp_path / "compile")}
+    assert "TORCH_TRACE" not in injected_environment(plan)
+    assert injected_environment(replace(plan, compile_log=True))["TORCH_TRACE"] == str(tmp_path / "compile")
 
 
 @pytest.mark.parametrize(("region", "found"), [("0/1", []), ("0/2", ["medium"]), ("0/7", ["high"])])

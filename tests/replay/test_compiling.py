@@ -14,8 +14,6 @@ from traceanalyzer.replay.changes.compiling import (
     LEAST_REGION_LAUNCHES,
     TRAINING,
     compiled,
-    compiled_badly,
-    compiled_well,
     of_model,
 )
 from traceanalyzer.replay.changes.fusion import Reading
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
 
     Change = Callable[[Tape], Tape | None]
 
+usual = compiled(Reading.TYPICAL)
 LAUNCH_US = 20.0
 BACKWARD = "autograd::engine::evaluate_function: MmBackward0"
 NORM = "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, int, 512, true, 1, true>"
@@ -72,15 +71,16 @@ def of_launches(tape: Tape, change: Change) -> float:
 
 def test_small_operators_between_products_are_one_launch() -> None:
     tape = tape_of(lambda p: layers(p, 10, 4))
-    for change, reading in ((compiled_well, Reading.OPTIMISTIC), (compiled, Reading.TYPICAL)):
+    for reading in (Reading.OPTIMISTIC, Reading.TYPICAL):
         cost = INFERENCE[reading]
-        assert of_launches(tape, change) == pytest.approx(20 * cost.launch + cost.call, rel=0.01)
-    assert host_us(compiled_well(tape)) < host_us(compiled(tape)) < host_us(compiled_badly(tape))
+        assert of_launches(tape, compiled(reading)) == pytest.approx(20 * cost.launch + cost.call, rel=0.01)
+    fast, typical, slow = (host_us(compiled(reading)(tape)) for reading in Reading)
+    assert fast < typical < slow
 
 
 def test_a_layer_of_a_product_and_one_operator_gains_no_host_time() -> None:
     tape = tape_of(lambda p: (layers(p, 10, 1), op(p, "aten::add", ADD)))
-    assert host_us(compiled(tape)) > host_us(tape)
+    assert host_us(usual(tape)) > host_us(tape)
 
 
 def test_a_reduction_among_them_is_a_launch_of_its_own() -> None:
@@ -91,12 +91,12 @@ def test_a_reduction_among_them_is_a_launch_of_its_own() -> None:
             op(p, "aten::add", ADD)
 
     cost = INFERENCE[Reading.TYPICAL]
-    assert of_launches(tape_of(step), compiled) == pytest.approx(30 * cost.launch + cost.call, rel=0.01)
+    assert of_launches(tape_of(step), usual) == pytest.approx(30 * cost.launch + cost.call, rel=0.01)
 
 
 def test_training_pays_for_a_call_once() -> None:
     tape, cost = tape_of(lambda p: (layers(p, 10, 4, 1), backward(p, 20, 4))), TRAINING[Reading.TYPICAL]
-    assert of_launches(tape, compiled) == pytest.approx(60 * cost.launch + cost.call, rel=0.01)
+    assert of_launches(tape, usual) == pytest.approx(60 * cost.launch + cost.call, rel=0.01)
 
 
 def test_what_autograd_does_not_record_is_not_the_models() -> None:
@@ -109,7 +109,7 @@ def test_what_autograd_does_not_record_is_not_the_models() -> None:
 
     tape = tape_of(step)
     assert int(of_model(tape).sum()) == 60 * tape.steps
-    found = compiled(tape)
+    found = usual(tape)
     assert found is not None
     outside = ~of_model(tape)
     assert (found.dispatch[tape.event[outside]] == tape.dispatch[tape.event[outside]]).all()
@@ -135,7 +135,7 @@ def test_each_wait_within_the_model_is_another_call() -> None:
                 p.sync()
 
     cost = INFERENCE[Reading.TYPICAL]
-    without, cut = (of_launches(tape_of(lambda p, w=w: step(p, w)), compiled) for w in (False, True))  # type: ignore[misc]
+    without, cut = (of_launches(tape_of(lambda p, w=w: step(p, w)), usual) for w in (False, True))  # type: ignore[misc]
     assert without == pytest.approx(20 * cost.launch + cost.call, rel=0.01)
     assert cut > without + 3 * cost.call
 
@@ -148,11 +148,11 @@ def test_a_trained_batch_norm_gains_nothing_and_costs_launches() -> None:
         within(p, BACKWARD, lambda p: (layers(p, 10, 0), op(p, f"{name}_backward", NORM, 50)))
 
     norm, other = (tape_of(lambda p, name=name: step(p, name)) for name in ("aten::cudnn_batch_norm", "aten::my_norm"))  # type: ignore[misc]
-    found = compiled(norm)
+    found = usual(norm)
     assert found is not None
     norms = norm.duration == 50_000
     assert (found.duration[norms] == 50_000).all()
-    more = of_launches(norm, compiled) - of_launches(other, compiled)
+    more = of_launches(norm, usual) - of_launches(other, usual)
     assert more >= 6 * BATCH_NORM_LAUNCHES * TRAINING[Reading.TYPICAL].launch - 1
 
 
@@ -161,12 +161,12 @@ def test_gradients_of_gradients_and_recurrent_layers_are_not_compiled() -> None:
         layers(p, 10, 4, 1)
         within(p, BACKWARD, lambda p: (layers(p, 1, 0), op(p, "aten::tanh_backward", ADD, 2, 3)))
 
-    assert compiled(tape_of(twice)) is None
+    assert usual(tape_of(twice)) is None
 
     def recurrent(p: Program) -> None:
         within(p, "aten::lstm", lambda p: layers(p, 20, 4))
 
-    assert compiled(tape_of(recurrent)) is None
+    assert usual(tape_of(recurrent)) is None
 
 
 def test_a_convolution_keeps_its_bias() -> None:
@@ -175,8 +175,8 @@ def test_a_convolution_keeps_its_bias() -> None:
             within(p, name, lambda p: (op(p, "aten::mm", GEMM), op(p, "aten::add_", ADD, 100)))
             op(p, "aten::relu", ADD, 100)
 
-    alone = compiled(tape_of(lambda p: step(p, "aten::_convolution")))
-    merged = compiled(tape_of(lambda p: step(p, "aten::linear")))
+    alone = usual(tape_of(lambda p: step(p, "aten::_convolution")))
+    merged = usual(tape_of(lambda p: step(p, "aten::linear")))
     assert alone is None
     assert merged is not None
     assert int(np.count_nonzero(merged.duration)) < len(merged.duration)

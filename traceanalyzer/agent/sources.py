@@ -1,22 +1,18 @@
 """Recordings by what an agent names, kept for its next question."""
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from traceanalyzer.base.files import may_read, only_below
 from traceanalyzer.comparison.reference import report_named
-from traceanalyzer.diagnosis.selection import Selection, measured
+from traceanalyzer.diagnosis.selection import Measured, Selection, measured
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.flight_recorder.folder import read_flight
 from traceanalyzer.report.build import report_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from traceanalyzer.diagnosis.selection import Measured
-    from traceanalyzer.report.model import Report
-    from traceanalyzer.trace.flight import Flight
+from traceanalyzer.report.model import Report
+from traceanalyzer.trace.flight import Flight
 
 KEPT = 3
 """Recordings held in memory: one that is asked about, and two that are compared."""
@@ -26,14 +22,14 @@ ROWS = 60
 class Analyzed(NamedTuple):
     """A recording with what was measured of it, and its report."""
 
-    of: "Measured"
-    report: "Report"
+    of: Measured
+    report: Report
 
 
 class Sources:
     """Recordings below some folders (all, where none is given), the last ones kept until their files change."""
 
-    def __init__(self, roots: "Sequence[Path]" = ()) -> None:
+    def __init__(self, roots: Sequence[Path] = ()) -> None:
         self._roots = roots
         self._kept: OrderedDict[tuple[object, ...], Analyzed] = OrderedDict()
 
@@ -49,13 +45,13 @@ class Sources:
             self._kept.move_to_end(key)
             return self._kept[key]
 
-    def report(self, name: str) -> "Report":
+    def report(self, name: str) -> Report:
         """The report of a recording, a saved report or a stored run. Raises TraceAnalyzerError."""
         with only_below(self._roots):
             may_read(Path(name))
             return report_named(name, load)
 
-    def flight(self, path: str) -> "Flight":
+    def flight(self, path: str) -> Flight:
         """The Flight Recorder dumps in a folder. Raises TraceAnalyzerError."""
         with only_below(self._roots):
             return read_flight(may_read(Path(path)))

@@ -1,12 +1,10 @@
 """What a recording cannot tell, and which recording would."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import breakdown
-
-if TYPE_CHECKING:
-    from traceanalyzer.diagnosis.measurements import Measurements
-    from traceanalyzer.report.model import Report
 
 FEW_STEPS = 3
 """Fewer tell nothing of how much steps vary."""
@@ -20,7 +18,7 @@ class Unknown(NamedTuple):
     record: str
 
 
-def unknowns(report: "Report", m: "Measurements") -> list[Unknown]:
+def unknowns(report: Report, m: Measurements) -> list[Unknown]:
     """The open questions of a measured recording, the most important first."""
     trace, collected = m.trace, m.trace.collected
     found: list[tuple[bool, Unknown]] = [
@@ -83,6 +81,6 @@ def _with(option: str) -> str:
     return f"traceanalyzer collect torch {option} -- python train.py"
 
 
-def _ranks_missing(report: "Report") -> bool:
+def _ranks_missing(report: Report) -> bool:
     sizes = [item.world_size for item in report.inputs if item.world_size]
     return bool(sizes) and max(sizes) > len(report.inputs)

@@ -1,28 +1,26 @@
 """The nine questions an agent can ask. Each answer is JSON of at most `MOST_TOKENS` tokens."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from traceanalyzer.agent.answer import NAMES_ARE_DATA, figure, fitted, quoted, rounded
+from traceanalyzer.agent.sources import Sources
 from traceanalyzer.agent.unknown import unknowns
 from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.base.figures import definitions
 from traceanalyzer.comparison.compare import compare_reports
 from traceanalyzer.comparison.limits import Limit, check_limits
+from traceanalyzer.comparison.model import Difference
 from traceanalyzer.comparison.verdicts import Checked
-from traceanalyzer.diagnosis.predictions import predictions
+from traceanalyzer.diagnosis.finding import Finding, Recommendation
+from traceanalyzer.diagnosis.remedies.advice import predictions
 from traceanalyzer.fleet.hang.document import values
 from traceanalyzer.fleet.hang.model import hang_of
 from traceanalyzer.report.explain import explained, finding_page, finding_pages
 from traceanalyzer.report.json import RENAMED
+from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import breakdown, gains, opening
-from traceanalyzer.report.table_entries import RowFilter, named
-
-if TYPE_CHECKING:
-    from traceanalyzer.agent.sources import Sources
-    from traceanalyzer.comparison.model import Difference
-    from traceanalyzer.diagnosis.finding import Finding, Recommendation
-    from traceanalyzer.report.model import Report
+from traceanalyzer.report.table_entries import TABLES, RowFilter, named
 
 SHOWN_FINDINGS = 6
 SHOWN_CHANGES = 8
@@ -33,8 +31,9 @@ REPLAYED = "replay of the recording without the profiler's cost"
 PARTITION = "union of intervals on the GPU; the parts sum to the step, `idle: CAUSE` are parts of idle"
 
 
-def diagnose(sources: "Sources", path: str, rank: int | None = None, step: int | None = None) -> str:
-    """Where the step's time goes, why, and what to change."""
+def diagnose(sources: Sources, path: str, rank: int | None = None, step: int | None = None) -> str:
+    """Where the step's time goes, why, and what to change. path: a recording (Kineto .json/.json.gz, Nsight
+    Systems .sqlite, a log of step times) or a capture folder; rank and step narrow it."""
     of, report = sources.analyzed(path, rank, step)
     return fitted(
         {
@@ -54,7 +53,7 @@ def diagnose(sources: "Sources", path: str, rank: int | None = None, step: int |
 
 
 def explain(name: str = "") -> str:
-    """What a finding, a metric or a column means; without a name, which findings there are."""
+    """What a finding (by its id), a metric or a column means; without a name: all findings."""
     if not name:
         return fitted({"findings": [{"id": page.id, "title": page.title} for page in finding_pages()]})
     page = finding_page(name)
@@ -67,9 +66,9 @@ def explain(name: str = "") -> str:
 
 
 def table(
-    sources: "Sources", path: str, name: str, top: int = SHOWN_ROWS, sort: str = "", columns: list[str] | None = None
+    sources: Sources, path: str, name: str, top: int = SHOWN_ROWS, sort: str = "", columns: list[str] | None = None
 ) -> str:
-    """Rows of a table, the most important first."""
+    """Rows of a table: {names}. sort: largest in this column first; columns: only these."""
     try:
         made = named(name)
     except ValueError as error:
@@ -79,6 +78,7 @@ def table(
     if unknown:
         raise TraceAnalyzerError(f"{name} has no column {unknown[0]!r}; columns: {', '.join(fields)}")
     of = sources.analyzed(path).of
+    top = max(top, 1)
     rows = made.rows(of, of.critical, RowFilter(None if sort else top))
     if sort:
         rows = sorted(rows, key=lambda row: _worth(getattr(row, fields[sort].name)))
@@ -96,8 +96,11 @@ def table(
     )
 
 
-def evidence(sources: "Sources", path: str, finding: str) -> str:
-    """The figures behind a finding, and what to do about it."""
+table.__doc__ = str(table.__doc__).format(names=", ".join(one.asked_as for one in TABLES))
+
+
+def evidence(sources: Sources, path: str, finding: str) -> str:
+    """The figures behind a finding that diagnose named, and the changes against it."""
     report = sources.analyzed(path).report
     found = next((f for f in report.findings if f.id == finding), None)
     if found is None:
@@ -123,8 +126,9 @@ def evidence(sources: "Sources", path: str, finding: str) -> str:
     )
 
 
-def whatif(sources: "Sources", path: str, speedups: dict[str, float] | None = None) -> str:
-    """The step under each scenario, predicted by replaying the recording."""
+def whatif(sources: Sources, path: str, speedups: dict[str, float] | None = None) -> str:
+    """Predicted step time under each scenario, by replay. speedups: {regular expression of kernels, operators or
+    modules: factor}."""
     of = sources.analyzed(path).of
     result = predictions(of.run, speedups=list((speedups or {}).items()))
     known = [s for s in result.scenarios if s.step_ms is not None]
@@ -148,8 +152,9 @@ def whatif(sources: "Sources", path: str, speedups: dict[str, float] | None = No
     )  # fmt: skip
 
 
-def compare(sources: "Sources", a: str, b: str) -> str:
-    """What changed in the step time from A to B, and where it came from."""
+def compare(sources: Sources, a: str, b: str) -> str:
+    """What changed from recording a to b, part by part, and whether it is more than noise; also saved reports and
+    stored runs (runs.db#latest)."""
     told = compare_reports(sources.report(a), sources.report(b), (a, b))
     return fitted(
         {
@@ -172,13 +177,14 @@ def compare(sources: "Sources", a: str, b: str) -> str:
 
 
 def verify(
-    sources: "Sources",
+    sources: Sources,
     path: str,
     at_most: dict[str, str] | None = None,
     at_least: dict[str, str] | None = None,
     baseline: str = "",
 ) -> str:
-    """Whether figures keep limits, absolute (`0.1`, `10%`) or against a baseline (`+3%`)."""
+    """Whether figures keep limits: {"gpu_idle_share": "10%"}, or {"step_time_ms.median": "+3%"} against a
+    baseline recording."""
     wanted = [("max", at_most or {}), ("min", at_least or {})]
     if not any(limits for _, limits in wanted):
         raise TraceAnalyzerError("nothing to verify: give at_most or at_least, such as {'gpu_idle_share': '10%'}")
@@ -194,8 +200,8 @@ def verify(
     return fitted({**checked.values(), "how": "figures of the report; a change against the baseline must exceed noise"})
 
 
-def limits(sources: "Sources", path: str) -> str:
-    """What the recording cannot tell, with the recording that would; and what spoils its figures."""
+def limits(sources: Sources, path: str) -> str:
+    """What the recording cannot tell and which recording would, and what spoils its figures."""
     of, report = sources.analyzed(path)
     return fitted(
         {
@@ -209,8 +215,9 @@ def limits(sources: "Sources", path: str) -> str:
     )
 
 
-def hang(sources: "Sources", path: str) -> str:
-    """Which rank a hung job waits for, at which collective, and why."""
+def hang(sources: Sources, path: str) -> str:
+    """Which rank a hung job waits for, at which collective, and why. path: a folder of Flight Recorder dumps, one
+    file a rank."""
     found = values(hang_of(sources.flight(path)))
     verdict = found["verdict"]
     return fitted(
@@ -230,7 +237,7 @@ def quoted_sentence(text: str) -> str:
     return " ".join(text.split())[:600]
 
 
-def _steps(report: "Report") -> dict[str, Any]:
+def _steps(report: Report) -> dict[str, Any]:
     metrics, time = report.metrics, report.metrics.step_time_ms
     source = metrics.unprofiled_source
     how = {"measured": "stopwatch, without the profiler", "estimated": REPLAYED}.get(
@@ -244,16 +251,16 @@ def _steps(report: "Report") -> dict[str, Any]:
     }
 
 
-def _unit(report: "Report") -> str:
+def _unit(report: Report) -> str:
     return "ms per step" if breakdown.whole(report) == "step" else "ms in the recording"
 
 
-def _budget(report: "Report") -> dict[str, Any]:
+def _budget(report: Report) -> dict[str, Any]:
     parts = {p.name: rounded(p.ms) for p in breakdown.budget(report) if p.ms}
     return {"parts": parts, "unit": _unit(report), "how": PARTITION}
 
 
-def _finding(finding: "Finding") -> dict[str, Any]:
+def _finding(finding: Finding) -> dict[str, Any]:
     how = "upper bound: time that removing the cause would save, counted once over all findings"
     if finding.headroom_ms is None:
         how = "cannot be known from this recording"
@@ -266,7 +273,7 @@ def _finding(finding: "Finding") -> dict[str, Any]:
     }
 
 
-def _advice(advice: "Recommendation") -> dict[str, Any]:
+def _advice(advice: Recommendation) -> dict[str, Any]:
     more, how = advice.as_much_work, quoted_sentence(advice.basis)
     unit = "ms per step" if more is None else "ms for as much work as a step does now"
     value, low, high = (advice.predicted_step_ms, advice.low_ms, advice.high_ms) if more is None else more.likely_ms
@@ -278,7 +285,7 @@ def _advice(advice: "Recommendation") -> dict[str, Any]:
     }
 
 
-def _difference(value: "Difference") -> dict[str, Any]:
+def _difference(value: Difference) -> dict[str, Any]:
     return {
         "a_ms": rounded(value.a_ms),
         "b_ms": rounded(value.b_ms),

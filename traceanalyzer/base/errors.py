@@ -21,9 +21,5 @@ class SeveralRunsError(TraceAnalyzerError):
     """The recordings are not ranks of one run: an answer would be for one of them, and look as if it were for all."""
 
 
-class RefusedPickleError(UnreadableInputError):
-    """A pickle that does more than state plain values, or is damaged."""
-
-
-class RefusedSnapshotError(RefusedPickleError):
+class RefusedSnapshotError(UnreadableInputError):
     """The file is no memory snapshot that can be read safely: a pickle that does more than state plain values."""

@@ -3,10 +3,8 @@
 import os
 import sys
 from contextlib import ContextDecorator
-from typing import TYPE_CHECKING, Any, Self
-
-if TYPE_CHECKING:
-    from types import TracebackType
+from types import TracebackType
+from typing import Any, Self
 
 NSYS_VARIABLES = ("NSYS_PROFILING_SESSION_ID", "NVTX_INJECTION64_PATH")
 """Nsight Systems, or any other NVTX tool, sets one of them in the process that it records."""
@@ -34,7 +32,7 @@ class annotate(ContextDecorator):  # noqa: N801
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._range is None:
             return

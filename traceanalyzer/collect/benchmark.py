@@ -1,14 +1,12 @@
 """Times one function on the device: events made beforehand, warm-up, one wait at the end."""
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.collect.host.cuda import timing_events
 from traceanalyzer.collect.steps.summary import summarize
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 WARMUP, REPEATS = 10, 100
 GRAPH_WARMUP = 3
@@ -37,7 +35,7 @@ class Timing:
 
 
 def benchmark(
-    function: "Callable[[], object]",
+    function: Callable[[], object],
     *,
     warmup: int = WARMUP,
     repeats: int = REPEATS,
@@ -71,7 +69,7 @@ def benchmark(
     return _timing(times, "cuda_events")
 
 
-def _on_host(function: "Callable[[], object]", warmup: int, repeats: int) -> Timing:
+def _on_host(function: Callable[[], object], warmup: int, repeats: int) -> Timing:
     for _ in range(warmup):
         function()
     times = []
@@ -87,7 +85,7 @@ def _timing(times: list[float], clock: str) -> Timing:
     return Timing(**(values | {"count": len(times)}), clock=clock)  # type: ignore[arg-type]
 
 
-def _captured(function: "Callable[[], object]") -> "Callable[[], object]":
+def _captured(function: Callable[[], object]) -> Callable[[], object]:
     """Replay of a CUDA graph of the function."""
     import torch
 

@@ -8,10 +8,8 @@ import json
 import statistics
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import Any
 
 COPY_BYTES = 1 << 30
 """Ten times what the largest cache holds."""
@@ -56,7 +54,7 @@ def _product(name: str, side: int, device: str) -> float:
     return _seconds(lambda: torch.mm(a, b, out=out))
 
 
-def _seconds(run: "Callable[[], object]") -> float:
+def _seconds(run: Callable[[], object]) -> float:
     import torch
 
     for _ in range(WARM_UPS):

@@ -2,15 +2,11 @@
 
 import json
 import subprocess
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from traceanalyzer.collect.host import processes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from traceanalyzer.collect.plan import Plan
+from traceanalyzer.collect.plan import Plan
 
 MADE_BY = {
     "torch": "trace.rank*.json.gz", "timing": "timings.rank*.jsonl", "nsys": "nsys.sqlite", "ncu": "ncu.csv",
@@ -25,7 +21,7 @@ NO_STEP_OF_JAX = (
 FIND = "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec(sys.argv[1]) else int(sys.argv[2]))"
 
 
-def describe(plan: "Plan", returned: int, command: "Sequence[str]" = ()) -> list[str]:
+def describe(plan: Plan, returned: int, command: Sequence[str] = ()) -> list[str]:
     """Lines that say what was recorded by `command`, or why nothing was; removes the processes' own notes."""
     seen = processes.read(plan.path)
     processes.forget(plan.path)
@@ -37,24 +33,24 @@ def describe(plan: "Plan", returned: int, command: "Sequence[str]" = ()) -> list
     return [*lines, f"nothing was recorded: {_reason(plan, seen, command)}"]
 
 
-def _next(plan: "Plan") -> str:
+def _next(plan: Plan) -> str:
     return f"TRACE --ncu {plan.path / MADE_BY['ncu']}" if plan.recorder == "ncu" else plan.folder
 
 
-def _ending(returned: int) -> "Iterator[str]":
+def _ending(returned: int) -> Iterator[str]:
     if returned < 0:
         yield f"the command was ended by signal {-returned}"
     elif returned:
         yield f"the command ended with status {returned}"
 
 
-def _failures(seen: list[processes.Progress]) -> "Iterator[str]":
+def _failures(seen: list[processes.Progress]) -> Iterator[str]:
     for process in seen:
         if process.phase.startswith("failed"):
             yield f"rank {process.rank}: recording {process.phase}"
 
 
-def _notes(seen: list[processes.Progress]) -> "Iterator[str]":
+def _notes(seen: list[processes.Progress]) -> Iterator[str]:
     ranks: dict[str, list[int]] = {}
     for process in seen:
         for note in process.notes:
@@ -77,7 +73,7 @@ def _unprofiled(trace: Path) -> str:
     return f", unprofiled step {found['step_time_ms']:.3f} ms{unsteady}"
 
 
-def _reason(plan: "Plan", seen: list[processes.Progress], command: "Sequence[str]") -> str:
+def _reason(plan: Plan, seen: list[processes.Progress], command: Sequence[str]) -> str:
     if not seen and _is_without(plan.library, command):
         return f"`import {plan.library}` fails in {command[0]}: install it there, or name the Python that has it"
     if not seen:
@@ -103,7 +99,7 @@ def _reason(plan: "Plan", seen: list[processes.Progress], command: "Sequence[str
     )
 
 
-def _is_without(library: str, command: "Sequence[str]") -> bool:
+def _is_without(library: str, command: Sequence[str]) -> bool:
     """Whether the command is a Python interpreter that has no such library."""
     if not command or not Path(command[0]).name.startswith("python"):
         return False
@@ -116,7 +112,7 @@ def _is_without(library: str, command: "Sequence[str]") -> bool:
         return False
 
 
-def _settings(plan: "Plan") -> str:
+def _settings(plan: Plan) -> str:
     if plan.recorder == "timing":
         return f"--wait {plan.wait}"
     light = f" --light-steps {plan.light_steps}," if plan.recorder == "torch" else ""

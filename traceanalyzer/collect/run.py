@@ -5,23 +5,22 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from traceanalyzer.base.errors import TraceAnalyzerError
-from traceanalyzer.collect import compile_log
 from traceanalyzer.collect.host import environment, nvml, processes
 from traceanalyzer.collect.host.ranks import own_file
 from traceanalyzer.collect.plan import VARIABLE, Plan
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 INJECTED = Path(__file__).parent / "injected"
 FORWARDED = (signal.SIGTERM, signal.SIGHUP)
 QUIET = {"KINETO_LOG_LEVEL": "6"}
 """Else libkineto writes lines (`USDT:...`) to the job's standard error; what a recording
 lacks, the outcome says."""
+COMPILED = "compile"
+"""The folder of the capture for the log of torch.compile: one file a rank, of the program's code, paths and shapes."""
 CAPTURED = ("trace.rank*", "timings.rank*", "nsys.*", "ncu.*", "rocprofv3.*")
 
 
@@ -29,7 +28,7 @@ class CannotRecordError(TraceAnalyzerError):
     """The recording cannot be started; the message says why and what to do."""
 
 
-def as_command(words: "Sequence[str]") -> list[str]:
+def as_command(words: Sequence[str]) -> list[str]:
     """The command line; `script.py ...` and `-m module ...` are given to this Python."""
     if words[0] == "-m" or (words[0].endswith(".py") and not os.access(words[0], os.X_OK)):
         return [sys.executable, *words]
@@ -53,13 +52,13 @@ def injected_environment(plan: Plan) -> dict[str, str]:
     return {
         **QUIET,
         **os.environ,
-        **compile_log.variables(plan),
+        **({"TORCH_TRACE": str(plan.path / COMPILED)} if plan.compile_log else {}),
         VARIABLE: plan.to_text(),
         "PYTHONPATH": os.pathsep.join(paths),
     }
 
 
-def run(command: "Sequence[str]", plan: Plan) -> int:
+def run(command: Sequence[str], plan: Plan) -> int:
     """Run the command attached; its return code, negative for a signal as `subprocess` has it."""
     prepare(plan)
     sampler = _sampler(plan)
@@ -84,7 +83,7 @@ def _sampler(plan: Plan) -> nvml.Sampler | None:
     return nvml.Sampler(own_file(plan.path, "nvml", ".jsonl"), plan.nvml_interval)
 
 
-def _handlers(child: subprocess.Popen[bytes], plan: Plan) -> "Iterator[tuple[signal.Signals, Any]]":
+def _handlers(child: subprocess.Popen[bytes], plan: Plan) -> Iterator[tuple[signal.Signals, Any]]:
     for forwarded in FORWARDED:
         yield forwarded, lambda number, frame: child.send_signal(number)
     # the terminal sends Ctrl-C to the command as well; we stay to tell what was recorded

@@ -11,18 +11,16 @@ The device is never waited for: a CUDA event marks the end of each step, and the
 
 import json
 import time
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.collect.plan import WAIT
 from traceanalyzer.collect.steps.step_series import Lap, StepSeries
 from traceanalyzer.collect.steps.summary import summarize
 from traceanalyzer.collect.steps.units import Amounts, Rates, rates
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 T = TypeVar("T")
 
@@ -54,7 +52,7 @@ class StepTimer:
         self._data_ns = 0
         self._laps: list[Lap] = []
 
-    def batches(self, source: "Iterable[T]") -> "Iterator[T]":
+    def batches(self, source: Iterable[T]) -> Iterator[T]:
         """The same batches; the wait for each is its step's data time."""
         batches = iter(source)
         with suppress(StopIteration):

@@ -10,16 +10,14 @@ Every capture so carries its own truth: `unprofiled.rank{N}.json` and `light.ran
 """
 
 import functools
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
 
 from traceanalyzer.collect.host.ranks import current_rank
 from traceanalyzer.collect.plan import ACTIVE, LIGHT_STEPS, UNPROFILED_STEPS, WAIT, WARMUP, Plan
 from traceanalyzer.collect.torch_recording import TorchRecording
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -27,7 +25,7 @@ R = TypeVar("R")
 
 @contextmanager
 def record(
-    folder: "str | Path",
+    folder: str | Path,
     *,
     wait: int = WAIT,
     warmup: int = WARMUP,
@@ -36,11 +34,11 @@ def record(
     shapes: bool = True,
     stacks: bool = False,
     memory: bool = False,
-    modules: bool = False,
+    modules: bool = True,
     time_limit: float | None = None,
     unprofiled_steps: int = UNPROFILED_STEPS,
     light_steps: int = LIGHT_STEPS,
-) -> "Iterator[TorchRecording]":
+) -> Iterator[TorchRecording]:
     """Record into a capture directory; call `.step()` at the end of each step.
 
     The first `wait` steps are left out, at least `unprofiled_steps` are timed without the profiler until they are
@@ -68,13 +66,13 @@ def record(
         recording.close()
 
 
-def record_calls(folder: "str | Path", **options: Any) -> "Callable[[Callable[P, R]], Callable[P, R]]":
+def record_calls(folder: str | Path, **options: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Decorate a step function: each call is a step. Options as for `record`.
 
     What is being recorded when the script ends is kept.
     """
 
-    def decorate(function: "Callable[P, R]") -> "Callable[P, R]":
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
         begin = functools.cache(lambda: begin_recording(folder, **options))
 
         @functools.wraps(function)
@@ -89,7 +87,7 @@ def record_calls(folder: "str | Path", **options: Any) -> "Callable[[Callable[P,
     return decorate
 
 
-def begin_recording(folder: "str | Path", **options: Any) -> TorchRecording:
+def begin_recording(folder: str | Path, **options: Any) -> TorchRecording:
     """A recording by plan (options as for `record`) that its caller steps and closes. Raises FileExistsError if the
     folder holds a capture of this rank."""
     plan = Plan(folder=str(folder), **options)

@@ -19,14 +19,16 @@ from traceanalyzer.diagnosis.finding import BottleneckClass, Summary
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.memory import headline as memory_headline
 from traceanalyzer.diagnosis.no_device import instead
-from traceanalyzer.diagnosis.profiled import profiled_summary
+from traceanalyzer.diagnosis.outside import IDLE_CLASSES, MOST_SURE, outside
 from traceanalyzer.diagnosis.shares import Shares, missing_kernels, step_shares
-from traceanalyzer.diagnosis.timing import timing_summary
+from traceanalyzer.diagnosis.timing import profiled_summary, timing_summary
 from traceanalyzer.replay.scenarios import COMMUNICATION_FREE, COPIES_HIDDEN, Scenario, less_compute
 from traceanalyzer.replay.unprofiled import REMOVED
 
 MIN_DEVICE_OPS = 10
 """A recording without repeated steps and with fewer device ops than this is not classified."""
+BUSY = 0.9
+"""Where the GPU has hardly any idle time, few ops are no reason to doubt it."""
 TOO_MANY_MISSING = 0.1
 """With more of the launches' kernels missing, what looks idle may have been busy."""
 CLOSE = 0.1
@@ -94,15 +96,23 @@ def classify(m: Measurements, best: Iterable[BottleneckClass | None] = ()) -> Su
         text = f"Inconclusive: {_reason(m, 'unexplained', shares)}."
         return Summary("inconclusive", 0.0, text, m.step.basis, step_ms)
     if verdict.cause == "device" and not shares.limit_known:
-        return Summary("inconclusive", 0.0, _unknown_limit(m, shares), m.step.basis, step_ms)
+        text = (
+            f"Inconclusive: the GPU computes for {digits(shares.device * m.step.step_ms)} ms ({shares.device:.0%}) of "
+            f"{_whole(m)}, but what limits its kernels is not known for {shares.unknown / shares.device:.0%} of that "
+            "time: profile them with Nsight Compute (ncu)."
+        )
+        return Summary("inconclusive", 0.0, text, m.step.basis, step_ms)
     bottleneck = _name(verdict.cause, shares)
     confidence = min(MAX_CONFIDENCE, BASE_CONFIDENCE + verdict.margin) * _evidence_factor(m)
     if verdict.cause == "device":
         confidence *= (1 - shares.doubt) * (BY_CLASS_FACTOR if rated_share(m.rated) < RATED_SHARE else 1.0)
     if verdict.cause in idle:
         confidence = min(confidence, UNCLEAR)
+    held_up = m.memo(outside) if bottleneck in IDLE_CLASSES else ""
+    if held_up:
+        confidence = min(confidence, MOST_SURE)
     beside = None if verdict.beside in (None, "unexplained") else _name(verdict.beside, shares)
-    headline = _headline(m, verdict, shares)
+    headline = " ".join(text for text in (_headline(m, verdict, shares), held_up) if text)
     return Summary(bottleneck, round(confidence, 2), headline, m.step.basis, step_ms, beside=beside)
 
 
@@ -134,14 +144,6 @@ def _verdict(parts: dict[str, float], idle: set[str], best: list[str | None]) ->
     return _Verdict(top, second if margin < CLOSE else None, margin)
 
 
-def _unknown_limit(m: Measurements, shares: Shares) -> str:
-    busy = f"{digits(shares.device * m.step.step_ms)} ms ({shares.device:.0%}) of {_whole(m)}"
-    return (
-        f"Inconclusive: the GPU computes for {busy}, but what limits its kernels is not known for "
-        f"{shares.unknown / shares.device:.0%} of that time: profile them with Nsight Compute (ncu)."
-    )
-
-
 def _part(cls: BottleneckClass) -> str | None:
     """The part of the step that a class is."""
     if cls == "inconclusive":
@@ -155,13 +157,14 @@ def _name(part: str, shares: Shares) -> BottleneckClass:
     return part  # type: ignore[return-value]  # the names of parts but device and unexplained are classes
 
 
-def too_few_ops(m: Measurements) -> bool:
+def too_few_ops(m: Measurements, shares: Shares | None) -> bool:
     """Whether so little GPU work was recorded that its idle time says nothing of the program's."""
-    return (
-        m.timed.device is not None
-        and m.timed.steps.steady_count == 1
-        and int(m.timed.steady_ops.sum()) < MIN_DEVICE_OPS
-    )
+    few = m.timed.steps.steady_count == 1 and int(m.timed.steady_ops.sum()) < MIN_DEVICE_OPS
+    return few and shares is not None and _busy(shares) < BUSY
+
+
+def _busy(shares: Shares) -> float:
+    return shares.device + shares.communication + shares.transfer
 
 
 def _too_thin(m: Measurements, shares: Shares | None) -> str:
@@ -173,8 +176,10 @@ def _too_thin(m: Measurements, shares: Shares | None) -> str:
         return f"the recording holds no GPU work{cut}.{instead(m)}"
     if shares is None or not m.timed.steady_ops.any():
         return "none of the recorded GPU work belongs to a measured step."
-    if too_few_ops(m):
-        return f"only {int(m.timed.steady_ops.sum())} GPU operations were recorded."
+    if too_few_ops(m, shares):
+        count = int(m.timed.steady_ops.sum())
+        busy = f"; the GPU is idle for {digits(m.step.step_ms * (1 - _busy(shares)))} ms of {_whole(m)}"
+        return f"only {count} GPU operation{'s were' if count > 1 else ' was'} recorded{busy}."
     if missing_kernels(m) > TOO_MANY_MISSING:
         return f"the kernels of {missing_kernels(m):.0%} of the launches are not in the recording."
     return ""

@@ -21,14 +21,6 @@ def culprit(m: Measurements, bottleneck: BottleneckClass) -> str | None:
     return None if found is None else f"{found}."
 
 
-def _of_compute(m: Measurements) -> str | None:
-    return _at_mfu(m, _heaviest(m) or _module(m))
-
-
-def _of_memory(m: Measurements) -> str | None:
-    return _at_mfu(m, _most_bytes(m) or _heaviest(m))
-
-
 def _at_mfu(m: Measurements, who: str | None) -> str | None:
     """With the MFU before it, where that is known."""
     used = m.utilisation
@@ -82,11 +74,8 @@ def _of_launch(m: Measurements) -> str | None:
     share = (top.gpu_idle_ms or 0.0) / idle if top is not None and idle else 0.0
     if top is None or share < NAMED_SHARE:
         return None
-    return f"{min(share, 1.0):.0%} of the idle time is in {_phase(top.name, top.role)}"
-
-
-def _phase(name: str, role: str | None) -> str:
-    return f"the {role} pass" if name in ("forward", "backward") else f"{name}"
+    phase = f"the {top.role} pass" if top.name in ("forward", "backward") else top.name
+    return f"{min(share, 1.0):.0%} of the idle time is in {phase}"
 
 
 def _of_sync(m: Measurements) -> str | None:
@@ -127,8 +116,8 @@ def _of_transfer(m: Measurements) -> str | None:
 
 
 _OF: dict[BottleneckClass, Callable[[Measurements], str | None]] = {
-    "compute": _of_compute,
-    "memory": _of_memory,
+    "compute": lambda m: _at_mfu(m, _heaviest(m) or _module(m)),
+    "memory": lambda m: _at_mfu(m, _most_bytes(m) or _heaviest(m)),
     "launch": _of_launch,
     "sync": _of_sync,
     "communication": _of_communication,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from traceanalyzer.analysis.causes.causes import Causes
 from traceanalyzer.analysis.causes.critical_path import path_parts
 from traceanalyzer.analysis.causes.started import Started
+from traceanalyzer.analysis.groups.first_steps import first_steps
 from traceanalyzer.analysis.groups.input_loading import loading
 from traceanalyzer.analysis.groups.seen_conditions import seen_conditions
 from traceanalyzer.analysis.groups.step_times import latency, recorded_regularity
@@ -55,8 +56,7 @@ from traceanalyzer.analysis.tables.timing import (
     timing_stats,
     unprofiled_time,
 )
-from traceanalyzer.analysis.time.concurrency import concurrent_kernel_share
-from traceanalyzer.analysis.time.coverage import coverage
+from traceanalyzer.analysis.time.coverage import concurrent_kernel_share, coverage
 from traceanalyzer.analysis.time.repeats import repeats
 from traceanalyzer.analysis.time.timed import OfTimed, Timed
 from traceanalyzer.base.figures import NS_PER_MS
@@ -289,6 +289,8 @@ class Measurements(OfTimed):
     """Under which conditions it was recorded: as the capture states, and as the trace shows."""
     loading = made(lambda m: loading(m.timed, m.budgets))
     """How input is loaded; None where none is."""
+    first_steps = made(lambda m: first_steps(m.timed))
+    """The slow first steps of the process; None where none is known."""
     counters = made(lambda m: gpu_counters(m.timed))
     """Counters of the GPU that were sampled in the steady steps; None without any."""
     counter_rows = made(lambda m: counter_stats(m.timed))

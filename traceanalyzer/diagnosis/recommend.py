@@ -12,7 +12,7 @@ from traceanalyzer.diagnosis.remedies.advice import Advice, advise
 from traceanalyzer.diagnosis.remedies.program import program
 from traceanalyzer.diagnosis.rules.device import GPU_BUSY
 from traceanalyzer.replay.scenarios import Scenario, less_compute
-from traceanalyzer.replay.whatif import SCENARIO_SPREAD
+from traceanalyzer.replay.whatif import MOST_SPEEDUP, SCENARIO_SPREAD
 
 DEVICE_CLASSES = ("compute", "memory")
 """Classes of the GPU's own work."""
@@ -30,8 +30,6 @@ allows is hardly ever reached."""
 MIN_TOUCHED_SHARE = 0.1
 """Share of the step that kernels must take before something of unknown gain is proposed for them: hardly more than half
 of their time can be saved."""
-BEYOND_HEADROOM = 1.05
-"""A change that gains this many times its finding's headroom gains from other findings, too, and says so."""
 
 
 def recommendations_of(m: Measurements, settled: Sequence[tuple[Draft, float | None]]) -> list[Recommendation]:
@@ -105,15 +103,11 @@ def _is_offered(m: Measurements, draft: Draft, proposal: Proposal, known: set[st
     """Whether a proposal is shown: no remedy of the list speaks for it, and it is neither about kernels of CUDA graphs,
     of which the recording has neither operators nor data, nor of unknown gain for kernels that take little of the
     step."""
-    if draft.part == "compute" and not proposal.bound and (program(m).in_graphs or _touches_little(draft)):
+    share = draft.evidence[0].value
+    little = draft.claim_ms is None and isinstance(share, float) and share < MIN_TOUCHED_SHARE
+    if draft.part == "compute" and not proposal.bound and (program(m).in_graphs or little):
         return False
     return (proposal.alone or proposal.name not in known) and _every_part_gains(m, proposal)
-
-
-def _touches_little(draft: Draft) -> bool:
-    """Whether it is not known what can be saved of kernels that take a small share of the step."""
-    share = draft.evidence[0].value
-    return draft.claim_ms is None and isinstance(share, float) and share < MIN_TOUCHED_SHARE
 
 
 def _every_part_gains(m: Measurements, proposal: Proposal) -> bool:
@@ -146,21 +140,15 @@ def _of_proposal(m: Measurements, draft: Draft, proposal: Proposal, headroom: fl
     elif scenario is not None and m.replay is not None and m.replay.faithful:
         prediction = m.replay.predict(scenario)
         step, low, high = prediction.step_ms, prediction.low_ms, prediction.high_ms
-        basis = f"replayed without the profiler: {prediction.basis}{_beyond(base, step, headroom)}"
+        basis = f"replayed without the profiler: {prediction.basis}"
     elif headroom is not None and m.timed.steps.known:
-        step = max(base - headroom, proposal.least_ms) if headroom < base else None
+        step = max(base - headroom, proposal.least_ms)
+        step = step if base <= MOST_SPEEDUP * step else None
         basis = f"not replayed; gains at most this: {basis}" if len(m.trace.api_calls) else basis
     if step is not None and low is None:
         low, high = step * (1.0 - SCENARIO_SPREAD), max(base, step * (1.0 + SCENARIO_SPREAD))
     id_, cls, speedup = draft.id + proposal.suffix, proposal.cls or draft.cls, base / step if step else None
     return Recommendation(id_, cls, action, step, speedup, basis, proposal.name, low, high)
-
-
-def _beyond(base: float, step: float | None, headroom: float | None) -> str:
-    """Why more is gained than the finding's headroom, where it is."""
-    if step is None or headroom is None or base - step <= BEYOND_HEADROOM * headroom:
-        return ""
-    return "; it gains more than the finding's headroom, because it also shortens what other findings count"
 
 
 def _shorter_compute(m: Measurements, draft: Draft, headroom: float | None) -> Scenario | None:

@@ -41,18 +41,6 @@ CREATE TABLE tags (
 )""",
     "CREATE INDEX tags_by_value ON tags(key, value)",
     """
-CREATE TABLE inputs (
-    run_id INTEGER NOT NULL REFERENCES runs(id) ON DELETE CASCADE,
-    position INTEGER NOT NULL,
-    path TEXT NOT NULL,
-    kind TEXT NOT NULL,
-    rank INTEGER,
-    events INTEGER NOT NULL,
-    lost INTEGER NOT NULL, -- events that could not be read
-    truncated INTEGER NOT NULL, -- 1 where the recording stops before its end
-    PRIMARY KEY (run_id, position)
-)""",
-    """
 CREATE TABLE metrics (
     run_id INTEGER NOT NULL REFERENCES runs(id) ON DELETE CASCADE,
     name TEXT NOT NULL, -- its place in the report's metrics: budget_ms.idle
@@ -61,68 +49,6 @@ CREATE TABLE metrics (
     PRIMARY KEY (run_id, name)
 )""",
     "CREATE INDEX metrics_by_name ON metrics(name, run_id)",
-    """
-CREATE TABLE findings (
-    run_id INTEGER NOT NULL REFERENCES runs(id) ON DELETE CASCADE,
-    position INTEGER NOT NULL, -- 1 has the most headroom
-    id TEXT NOT NULL,
-    class TEXT NOT NULL,
-    title TEXT NOT NULL,
-    severity TEXT NOT NULL,
-    headroom_ms REAL,
-    PRIMARY KEY (run_id, position)
-)""",
-    """
-CREATE TABLE recommendations (
-    run_id INTEGER NOT NULL REFERENCES runs(id) ON DELETE CASCADE,
-    position INTEGER NOT NULL, -- 1 gains the most
-    id TEXT NOT NULL, -- of its finding
-    class TEXT NOT NULL,
-    action TEXT NOT NULL,
-    predicted_step_ms REAL,
-    predicted_speedup REAL,
-    basis TEXT NOT NULL,
-    PRIMARY KEY (run_id, position)
-)""",
-    """
-CREATE TABLE kernels (
-    run_id INTEGER NOT NULL REFERENCES runs(id) ON DELETE CASCADE,
-    position INTEGER NOT NULL, -- 1 takes the most time
-    name TEXT NOT NULL,
-    full_name TEXT NOT NULL,
-    class TEXT NOT NULL,
-    op TEXT, -- operator that launches most of them
-    calls REAL, -- a step
-    total_ms REAL, -- a step
-    share_of_step REAL,
-    mean_us REAL,
-    bound_by TEXT,
-    PRIMARY KEY (run_id, position)
-)""",
-    """
-CREATE TABLE ops (
-    run_id INTEGER NOT NULL REFERENCES runs(id) ON DELETE CASCADE,
-    position INTEGER NOT NULL,
-    name TEXT NOT NULL,
-    kind TEXT NOT NULL,
-    shapes TEXT,
-    calls REAL, -- a step
-    host_total_ms REAL, -- a step, like all of these
-    host_self_ms REAL,
-    device_total_ms REAL,
-    device_self_ms REAL,
-    share_of_step REAL,
-    PRIMARY KEY (run_id, position)
-)""",
-    """
-CREATE TABLE conditions (
-    run_id INTEGER NOT NULL REFERENCES runs(id) ON DELETE CASCADE,
-    position INTEGER NOT NULL,
-    name TEXT NOT NULL,
-    value TEXT NOT NULL,
-    spoils TEXT NOT NULL, -- what it does to the figures; empty where nothing
-    PRIMARY KEY (run_id, position)
-)""",
     """
 CREATE TABLE reports (
     run_id INTEGER PRIMARY KEY REFERENCES runs(id) ON DELETE CASCADE,
@@ -144,12 +70,12 @@ FROM runs""",
 CREATE VIEW metric_history AS
 SELECT metrics.name AS metric, metrics.run_id, overview.stored_at, overview.tags, metrics.value, metrics.unit
 FROM metrics JOIN run_overview AS overview ON overview.run_id = metrics.run_id""",
-    """
+)
+FINDING_HISTORY = """
 CREATE VIEW finding_history AS
 SELECT findings.id AS finding, findings.run_id, overview.stored_at, overview.tags, findings.class, findings.severity,
     findings.headroom_ms, findings.headroom_ms / overview.step_time_ms AS share_of_step, findings.title
-FROM findings JOIN run_overview AS overview ON overview.run_id = findings.run_id""",
-)
+FROM findings JOIN run_overview AS overview ON overview.run_id = findings.run_id"""
 
 
 def _tables(db: "Database") -> None:
@@ -180,17 +106,16 @@ FROM_JSON: dict[str, tuple[str, dict[str, str | None]]] = {
 
 
 def _json_views(db: "Database") -> None:
-    """What copied columns out of the JSON beside it becomes a view of that JSON."""
-    finding_history = next(view for view in VIEWS if "VIEW finding_history" in view)
-    db.execute("DROP VIEW finding_history")
+    """Rows of the report's JSON as views of it. Files from before the first release have copies of them as tables."""
+    db.execute("DROP VIEW IF EXISTS finding_history")
     for name, (rows, columns) in FROM_JSON.items():
         fields = ", ".join(
             f"json_extract(row.value, '$.{place or column}') AS {column}" for column, place in columns.items()
         )
-        db.execute(f"DROP TABLE {name}")
+        db.execute(f"DROP TABLE IF EXISTS {name}")
         select = f"SELECT reports.run_id AS run_id, row.key + 1 AS position, {fields}"
         db.execute(f"CREATE VIEW {name} AS {select} FROM reports, json_each(reports.json, '{rows}') AS row")
-    db.execute(finding_history)
+    db.execute(FINDING_HISTORY)
 
 
 MIGRATIONS: "tuple[Callable[[Database], None], ...]" = (_tables, _views, _json_views)

@@ -8,7 +8,7 @@ may be missing.
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.base.files import note_read
@@ -22,11 +22,8 @@ from traceanalyzer.ingest.conditions import (
 )
 from traceanalyzer.ingest.side_files import ENVIRONMENT, LIGHT, MEMORY, NVML, UNPROFILED, json_lines, json_object
 from traceanalyzer.ingest.unprofiled import contradiction, light_of, stopwatch_of, unsettled
-from traceanalyzer.trace import StepAmounts
-
-if TYPE_CHECKING:
-    from traceanalyzer.trace import Ceilings, Condition, Run, Trace
-    from traceanalyzer.trace.snapshot import Snapshot
+from traceanalyzer.trace import Ceilings, Condition, Run, StepAmounts, Trace
+from traceanalyzer.trace.snapshot import Snapshot
 
 _RANK = re.compile(r"\.(rank(\d+)(?:\.\w+)*?)\.(?:json|jsonl|sqlite|xplane\.pb)(?:\.gz)?$")
 """The middle of a capture's file names: `rank0`, `rank0.part2`, `rank0.pid123`."""
@@ -37,14 +34,14 @@ MAX_SNAPSHOT_BYTES = 64 << 20
 class Environment(NamedTuple):
     """What `environment.json` states, and what is wrong with it."""
 
-    conditions: "tuple[Condition, ...]" = ()
-    ceilings: "Ceilings | None" = None
+    conditions: tuple[Condition, ...] = ()
+    ceilings: Ceilings | None = None
     amounts: StepAmounts = StepAmounts()
     batch_size: int | None = None
     notes: tuple[str, ...] = ()
 
 
-def join(run: "Run") -> "Run":
+def join(run: Run) -> Run:
     """The run with its timing logs, and what lies beside its recordings or is given with them. A run of timing logs
     alone stays as it is, and so does one of snapshots; logs of torch.compile alone are one."""
     given = [trace for trace in run.traces if trace.is_companion]
@@ -59,7 +56,7 @@ def join(run: "Run") -> "Run":
     return replace(run, traces=tuple(traces), logs=(*(logs if recordings else ()), *more))
 
 
-def with_companions(traces: "list[Trace]", given: "list[Trace]") -> "tuple[list[Trace], tuple[Trace, ...]]":
+def with_companions(traces: list[Trace], given: list[Trace]) -> tuple[list[Trace], tuple[Trace, ...]]:
     """The traces with the snapshot of their rank and all logs of torch.compile, and those that were joined. Without
     traces the snapshots are, without these the logs."""
     compiled = [trace for trace in given if trace.compile_logs]
@@ -72,13 +69,13 @@ def with_companions(traces: "list[Trace]", given: "list[Trace]") -> "tuple[list[
     return [replace(trace, compile_logs=every) for trace in joined], tuple(left)
 
 
-def _with_snapshot(trace: "Trace", snapshots: "list[Trace]") -> "Trace":
+def _with_snapshot(trace: Trace, snapshots: list[Trace]) -> Trace:
     """The trace with the snapshot of its rank; the only one of a run with one trace is its own."""
     mine = [one for one in snapshots if one.rank == trace.rank or None in (one.rank, trace.rank)]
     return replace(trace, memory=mine[0].memory) if len(mine) == 1 else trace
 
 
-def _with_log(trace: "Trace", logs: "list[Trace]") -> "Trace":
+def _with_log(trace: Trace, logs: list[Trace]) -> Trace:
     """The trace with the timing log of its rank; the only log of a run with one trace is its own."""
     mine = [log for log in logs if log.rank == trace.rank or None in (log.rank, trace.rank)]
     if len(mine) != 1:
@@ -86,7 +83,7 @@ def _with_log(trace: "Trace", logs: "list[Trace]") -> "Trace":
     return replace(trace, step_timings=mine[0].step_timings)
 
 
-def _with_neighbours(trace: "Trace", environments: dict[Path, Environment]) -> "Trace":
+def _with_neighbours(trace: Trace, environments: dict[Path, Environment]) -> Trace:
     path = Path(trace.path)
     folder = path.parent
     if folder not in environments:
@@ -109,7 +106,7 @@ def _with_neighbours(trace: "Trace", environments: dict[Path, Environment]) -> "
     return replace(trace, conditions=conditions, ceilings=ceilings, health=health)
 
 
-def _snapshot(path: Path) -> "tuple[Snapshot | None, tuple[str, ...]]":
+def _snapshot(path: Path) -> tuple[Snapshot | None, tuple[str, ...]]:
     """The memory snapshot, and what is wrong with its file."""
     from traceanalyzer.ingest.memory.snapshot import read_snapshot
 
@@ -132,7 +129,7 @@ def _environment(folder: Path) -> Environment:
     return Environment(environment_conditions(values), ceilings, amounts, batch_size(values))
 
 
-def _with_unprofiled(trace: "Trace", path: Path) -> "tuple[Trace, tuple[str, ...]]":
+def _with_unprofiled(trace: Trace, path: Path) -> tuple[Trace, tuple[str, ...]]:
     """The trace with what its capture knows of the step without the profiler, and what is wrong with that."""
     lightly, file = _beside(path, trace.rank, LIGHT, ".json.gz"), _beside(path, trace.rank, UNPROFILED, ".json")
     light = light_of(lightly) if lightly is not None and lightly != path else None

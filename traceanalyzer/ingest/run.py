@@ -42,7 +42,7 @@ def load(
     for path, found in zip(files, outcomes, strict=True):
         if isinstance(found, TraceAnalyzerError):
             errors.append(found)
-            failures.append(Failure(str(path), " ".join(str(found).split()), _rank_in_name(path)))
+            failures.append(Failure(str(path), " ".join(str(found).split()), rank_in_name(path)))
         else:
             traces += [_ranked(trace, path) for trace in found] if len(files) > 1 and len(found) == 1 else found
     if not traces:
@@ -60,7 +60,7 @@ def _files(paths: list[Path], pattern: str | None) -> tuple[list[Path], list[Fai
             continue
         try:
             inside = recordings_in(path, pattern)
-            failures += [Failure(str(file), NOT_ONE, _rank_in_name(file)) for file in broken_in(path, inside)]
+            failures += [Failure(str(file), NOT_ONE, rank_in_name(file)) for file in broken_in(path, inside)]
         except OSError as error:
             failures.append(Failure(str(path), str(cannot_open(path, error))))
             continue
@@ -91,13 +91,14 @@ def _legible(trace: Trace) -> Trace:
 
 def _ranked(trace: Trace, path: Path) -> Trace:
     """The trace with the rank that its file's name tells, where the recording itself does not."""
-    rank = _rank_in_name(path)
+    rank = rank_in_name(path)
     if trace.rank is not None or rank is None:
         return trace
     return replace(trace, process=replace(trace.process, rank=rank))
 
 
-def _rank_in_name(path: Path) -> int | None:
+def rank_in_name(path: Path) -> int | None:
+    """The rank that a file's name tells."""
     found = _RANK_IN_NAME.findall(path.name)
     return int(found[-1]) if found else None
 

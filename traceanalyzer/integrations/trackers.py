@@ -10,7 +10,7 @@ from typing import Any
 
 from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.comparison.notebook import NotebookReport
-from traceanalyzer.report import outline
+from traceanalyzer.report.outline import opening
 
 PREFIX = "traceanalyzer/"
 """Before the name of each figure, so that a tracker shows them as one group."""
@@ -53,7 +53,7 @@ def log_to_wandb(report: NotebookReport, run: Any = None, *, files: Path | None 
     run = wandb.run if run is None else run
     if run is None:
         raise TraceAnalyzerError("no run of Weights & Biases is active: call wandb.init() first, or give the run")
-    run.summary.update(_named(report) | {f"{PREFIX}verdict": outline.verdict(report)})
+    run.summary.update(_named(report) | {f"{PREFIX}verdict": opening.verdict(report)})
     with _pages(report, files) as folder:
         artifact = wandb.Artifact(f"traceanalyzer-{run.id}", type="report", description=report.summary.headline)
         for page in sorted(folder.glob("report.*")):
@@ -78,7 +78,7 @@ def log_to_mlflow(
         raise TraceAnalyzerError("no MLflow run is active: call mlflow.start_run() first, or give run_id")
     client, now = client or mlflow.MlflowClient(), int(time.time() * 1000)
     metrics = [Metric(name, value, now, 0) for name, value in _named(report).items()]
-    client.log_batch(run_id, metrics, tags=[RunTag(f"{PREFIX}verdict", outline.verdict(report))])
+    client.log_batch(run_id, metrics, tags=[RunTag(f"{PREFIX}verdict", opening.verdict(report))])
     with _pages(report, files) as folder:
         for page in sorted(folder.glob("report.*")):
             client.log_artifact(run_id, str(page), "traceanalyzer")

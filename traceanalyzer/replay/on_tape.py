@@ -84,11 +84,6 @@ def copies_of(tape: Tape, kind: CopyKind) -> Bool:
     return tape.source.trace.device_ops.copy_kind[tape.row] == kind
 
 
-def launched_within(tape: Tape, names: Bool) -> Bool:
-    """Ops launched inside a host range with one of these names (mask over `Trace.strings`)."""
-    return tape.around.inside(names[tape.around.name])[tape.event]
-
-
 def in_backward(tape: Tape) -> Bool:
     """Ops that the backward pass launches."""
     return of_launches(tape, tape.source.joined.in_backward)

@@ -19,7 +19,7 @@ from traceanalyzer.replay.changes.edits import (
     without_launches,
     without_reads,
 )
-from traceanalyzer.replay.changes.fusion import ELEMENTWISE, LEAST_KERNEL_NS, Reading, elementwise_fused, fusing
+from traceanalyzer.replay.changes.fusion import ELEMENTWISE, LEAST_KERNEL_NS, Reading, fusing
 from traceanalyzer.replay.changes.kernels import in_graph
 from traceanalyzer.replay.changes.optimizer import optimizer_by_lists, optimizer_fused
 from traceanalyzer.replay.limits import GAIN_SPREAD, OF_KERNELS, Chosen
@@ -164,11 +164,6 @@ def faster(pattern: str, factor: float) -> Scenario:
     )
 
 
-def gaps_closed(tape: Tape) -> Tape:
-    """No pause between queued ops."""
-    return replace(tape, gap=np.zeros_like(tape.gap))
-
-
 @parametric
 def less_compute(tape: Tape, share: float) -> Tape | None:
     """All computation shorter by this share."""
@@ -208,7 +203,7 @@ NO_HOST_SYNCS_LAUNCHES_FREE = replace(
 )
 FUSED_ELEMENTWISE = Scenario(
     "fused_elementwise",
-    elementwise_fused,
+    fusing(ELEMENTWISE, Reading.TYPICAL),
     "each run of elementwise kernels on the same data, launched back to back, is one: it moves what the largest of "
     "them moves, and has the arithmetic of all (upper end: it takes as long as the longest)",
     optimistic=fusing(ELEMENTWISE, Reading.OPTIMISTIC),
@@ -280,7 +275,6 @@ AT_ROOFLINE = Scenario(
     "each kernel whose work is known takes no longer than the GPU's limits allow; the others stay",
     missing="the work of the kernels, or the GPU's limits, are not known",
 )
-GAPS_CLOSED = Scenario("gaps_closed", gaps_closed, "no pause between queued ops")
 
 SCENARIOS = (
     NO_HOST_SYNCS,

@@ -9,11 +9,11 @@ from traceanalyzer.analysis.tables.budget import launches_by_step
 from traceanalyzer.analysis.tables.timing import contradicted
 from traceanalyzer.base.figures import digits
 from traceanalyzer.diagnosis.diagnose import diagnose
-from traceanalyzer.diagnosis.profiled import profiled_notes
 from traceanalyzer.diagnosis.rules.evidence import profiler_note
 from traceanalyzer.diagnosis.rules.recording import recording_notes
 from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.diagnosis.shares import missing_kernels
+from traceanalyzer.diagnosis.timing import profiled_notes
 from traceanalyzer.ingest.unprofiled import contradiction
 from traceanalyzer.report.halves import in_halves
 from traceanalyzer.report.model import TOP_ROWS, Input, InputDevice, InputHealth, Metrics, Report, Tool
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from traceanalyzer.diagnosis.selection import Knowledge, Measured, Selection
     from traceanalyzer.trace import Failure, Run, Trace
 
+REPORTED = "nsys reports: "
+"""How a note of the recorder itself begins: of a recording without GPU work it says why."""
 NOT_KNOWN = "The {} without the profiler, which slows the host, is not known"
 
 
@@ -151,6 +153,7 @@ def _metrics(m: "Measurements") -> Metrics:
         timing=m.timing,
         coverage=m.coverage,
         repeats=m.repeats,
+        first_steps=m.first_steps,
         counters=m.counters,
         regularity=m.regularity,
         latency=m.latency,
@@ -242,6 +245,7 @@ def _device_notes(m: "Measurements") -> "Iterator[str]":
     if m.trace.only_step_times:
         yield from m.trace.health.notes
     elif m.timed.device is None:
+        yield from sorted(m.trace.health.notes, key=lambda note: not note.startswith(REPORTED))
         yield "The recording holds no GPU work: nothing is said about the GPU."
     elif not m.trace.collected.api:
         yield "API calls were not recorded: launches, waits and the causes of idle time cannot be told."
@@ -250,7 +254,7 @@ def _device_notes(m: "Measurements") -> "Iterator[str]":
         yield from [note] if (note := profiler_note(m)) else []
         yield from _unprofiled_notes(m)
         yield from _left_out_notes(m)
-    if missing_kernels(m) > NOTED_MISSING:
+    if m.timed.device is not None and missing_kernels(m) > NOTED_MISSING:
         yield (
             f"The kernels of {missing_kernels(m):.1%} of the launches are missing (lost, or cut off): "
             "idle time is overstated by them."
@@ -277,11 +281,11 @@ def _unprofiled_notes(m: "Measurements") -> "Iterator[str]":
         )
     if replay is not None and not replay.faithful:
         yield "The replay of the unchanged recording is off by more than a tenth: nothing is predicted from it."
-    if known is None:
+    if known is None and m.timed.device is not None:
         unit = m.timed.steps.unit
         why = f"{NOT_KNOWN.format(unit)}: {_why_not_known(m)}"
-        yield f"{why}. Summary and findings speak of the recorded {unit}."
-    elif known.source == "estimated":
+        yield f"{why}. Summary and findings speak of the {'recorded step' if m.timed.steps.found else 'recording'}."
+    elif known is not None and known.source == "estimated":
         takes, unit = IN_HEADER[0 if m.timed.steps.found else -1], m.timed.steps.unit
         yield (
             f"{takes} about {digits(known.step_time_ms)} ms ({digits(known.low_ms)} to "
@@ -293,8 +297,6 @@ def _unprofiled_notes(m: "Measurements") -> "Iterator[str]":
 
 
 def _why_not_known(m: "Measurements") -> str:
-    if m.timed.device is None:
-        return "there is no GPU work"
     return "launches were not recorded" if m.replay is None else "it was not timed, and the replay is too far off"
 
 

@@ -19,9 +19,9 @@ from traceanalyzer.analysis.algebra.blocks import RowNumbers, blocks, blockwise
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, overlaps
 from traceanalyzer.analysis.algebra.lookup import at, places, where
 from traceanalyzer.analysis.causes.driving import NO_STATE, PROFILER_STATE, driving
-from traceanalyzer.analysis.causes.reads import read_ranges
 from traceanalyzer.analysis.causes.start import Bindings, Bound, HostWaits
 from traceanalyzer.analysis.causes.started import Started
+from traceanalyzer.analysis.joined.blocking import read_ranges
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
@@ -166,15 +166,11 @@ def path_parts(started: Started) -> Iterator[CriticalPath]:
             continue
         cut = part.cut_at(distinct(edges[1:-1]))
         # Where the host is never waited for, a step is one segment of the chain, and all pieces of it.
-        at_once = max(AT_ONCE * len(cut) // (len(cut) + _pieces_within(started, cut)), 1)
+        extent = (int(cut.start[0]), int(cut.end[-1]))
+        pieces = sum(thread.pieces.count_within(*extent) for thread in started.timed.timeline.threads)
+        at_once = max(AT_ONCE * len(cut) // (len(cut) + pieces), 1)
         for here in blocks(len(cut), at_once):
             yield _refined(started, cut.take(here), edges)
-
-
-def _pieces_within(started: Started, chain: Chain) -> int:
-    """Into how many pieces the host's time is cut from the first of these segments to the last."""
-    window = (int(chain.start[0]), int(chain.end[-1]))
-    return sum(thread.pieces.count_within(*window) for thread in started.timed.timeline.threads)
 
 
 def _refined(started: Started, chain: Chain, edges: I64) -> CriticalPath:

@@ -35,7 +35,7 @@ def python_frames(timed: Timed, thread: int, start: int, end: int) -> str:
     filling = np.flatnonzero(spent >= WHOLE_SHARE * (end - start))
     place = int(rows[filling[-1]]) if len(filling) else -1
     parts = _parts(stacks, rows, spent, place, end - start)
-    told = ", ".join(f"{_function(name)} {time / 1e6:.3g} ms" for name, time in parts)
+    told = ", ".join(f"{name.rpartition(': ')[2]} {time / 1e6:.3g} ms" for name, time in parts)
     if place < 0:
         return told
     where = _shown(stacks.strings[stacks.name[place]])
@@ -95,7 +95,3 @@ def _shown(name: str) -> str:
     """The frame without the folders of its file."""
     match = _SOURCE.search(name)
     return match[1] if match else name
-
-
-def _function(name: str) -> str:
-    return name.rpartition(": ")[2]

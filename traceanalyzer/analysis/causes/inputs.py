@@ -36,14 +36,10 @@ def input_copies(timed: Timed) -> Bool:
     if not timed.steps.found or not len(copies):
         return result
     copies = copies[~_answers_results(timed, copies)]
-    result[copies] = _every_step(timed)[copies] | _in_loader(timed, _idle_since(timed, copies), copies)
-    return result
-
-
-def _idle_since(timed: Timed, copy: I64) -> I64:
-    """When the ops before each of these had ended, ns; the start of the steps for the first."""
     reach = np.maximum.accumulate(timed.trace.device_ops.end)
-    return np.where(copy > 0, reach[copy - 1], timed.steps.start[0])
+    idle_since = np.where(copies > 0, reach[copies - 1], timed.steps.start[0])
+    result[copies] = _every_step(timed)[copies] | _in_loader(timed, idle_since, copies)
+    return result
 
 
 def _every_step(timed: Timed) -> Bool:

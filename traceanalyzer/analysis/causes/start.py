@@ -237,7 +237,7 @@ def host_waits(timed: Timed) -> HostWaits:
     blocking, ended = waited_for(timed, blocking)
     full = np.flatnonzero(one_of(timed.linked.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH)))
     full = full[blocked_time(timed, full) > 0]
-    running = _last_started(timed.linked, calls.end[full])
+    running = places(timed.linked.trace.device_ops.start, calls.end[full], side="left") - 1
     call = np.concatenate((blocking, full[running >= 0]))
     op = np.concatenate((ended, running[running >= 0]))
     order = np.argsort(calls.end[call], kind="stable")
@@ -287,8 +287,3 @@ def _synchronised_stream(linked: Linked, rows: I64) -> I64:
     number = np.array([known.get(one, -1) for one in each], np.int64)[pairs.index]
     calls = linked.trace.api_calls.correlation[rows]
     return at(number, first_with(waits.correlation[chosen], calls, np.ones(len(chosen), bool)), -1)
-
-
-def _last_started(linked: Linked, time: I64) -> I64:
-    """The device op that had started last at each of these times, -1 where none had."""
-    return places(linked.trace.device_ops.start, time, side="left") - 1

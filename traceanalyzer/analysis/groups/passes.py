@@ -22,7 +22,7 @@ from traceanalyzer.analysis.groups.ops import (
     steady,
     title,
 )
-from traceanalyzer.analysis.roofline.op_models.tensors import Input, Tensor, parse_inputs
+from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.base.figures import ms
 from traceanalyzer.base.frozen import dataclass
@@ -190,14 +190,11 @@ def largest_operands(rated: Rated) -> I64:
     trace, row = rated.trace, rated.roofline.row
     codes = at(trace.host_ranges.shapes, row, -1)
     known, inverse = ranked(codes)
-    sizes = [_largest(parse_inputs(trace.text(int(code)) or "", None, None)) for code in known]
+    inputs = [parse_inputs(trace.text(int(code)) or "", None, None) or () for code in known]
+    sizes = [max((one.numel for one in given if isinstance(one, Tensor)), default=0) for given in inputs]
     if len(known) == 1:
         return alike(sizes[0], len(codes), np.int64)
     return np.array(sizes, np.int64)[inverse] if len(known) else np.zeros(0, np.int64)
-
-
-def _largest(inputs: tuple[Input, ...] | None) -> int:
-    return max((operand.numel for operand in inputs or () if isinstance(operand, Tensor)), default=0)
 
 
 def _bytes_saved(rated: Rated, chained: I64, run: I32) -> float | None:

@@ -116,16 +116,13 @@ def _on_tensor_cores(rated: Rated, rows: Bool, precision: str) -> F64:
     if gpu is None:
         return time
     known = np.isfinite(roofline.flops[rows])
+    # A block for each SM, and longer than any start-up.
+    fills = (rated.trace.device_ops.blocks[rows] >= rated.linked.limit("sms")[rows]) & (time >= SHORT_NS)
     flops = np.where(known, roofline.flops[rows], gpu.vector["fp32"] * time / 1e9)
     arithmetic = flops / (gpu.tensor[precision] * TENSOR_EFFICIENCY) * 1e9
     transfer = roofline.bytes[rows] / gpu.bandwidth * 1e9
     faster = np.minimum(np.fmax(arithmetic, transfer), time)
-    return np.where(np.where(known, _by_arithmetic(rated)[rows], _fills(rated)[rows]), faster, time)
-
-
-def _fills(rated: Rated) -> Bool:
-    """Which device ops have a block for each SM, and take longer than any start-up."""
-    return (rated.trace.device_ops.blocks >= rated.linked.limit("sms")) & (duration(rated.linked) >= SHORT_NS)
+    return np.where(np.where(known, _by_arithmetic(rated)[rows], fills), faster, time)
 
 
 def _by_arithmetic(rated: Rated) -> Bool:

@@ -4,11 +4,23 @@ import re
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.intervals import IntervalSet, union
 from traceanalyzer.analysis.algebra.lookup import one_of, texts_where
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
-from traceanalyzer.trace import I64, Bool
+from traceanalyzer.trace import I64, Bool, RangeKind
 from traceanalyzer.trace.run import TORCH_PROFILER
+
+READS = frozenset({"aten::item", "aten::_local_scalar_dense", "aten::is_nonzero"})
+"""Without the read these operators are gone, too."""
+
+
+def read_ranges(linked: Linked) -> IntervalSet:
+    """When the host is in operators that exist only to bring a value to it."""
+    ranges = linked.trace.host_ranges
+    rows = texts_where(linked.trace.strings, READS.__contains__)[ranges.name] & (ranges.kind == RangeKind.OP)
+    return union(ranges.start[rows], ranges.end[rows])
+
 
 HELD_SHARE = 0.5
 """A copy call that lasts through this much of its copy fed it from pageable memory, or waited for it."""
@@ -44,7 +56,8 @@ def blocking_calls(linked: Linked) -> Bool:
     drained = linked.drained_at(calls.end[memory])
     blocks[memory] = (drained > calls.start[memory]) & (calls.end[memory] - drained < RETURN_LATENCY_NS)
     blocks[memory] &= drained <= calls.end[memory]
-    blocks[_of_profiler(linked)] = False
+    closing = np.flatnonzero((kind == ApiKind.SYNC) & closing_waits(linked))  # torch.profiler's own: in no range
+    blocks[closing[linked.tree.parent[linked.tree.node_of_call[closing]] < 0]] = False
     return blocks
 
 
@@ -55,12 +68,6 @@ def searching_calls(linked: Linked) -> I64:
     rows = np.flatnonzero(texts_where(strings, EVENT_WAIT.search)[linked.trace.api_calls.name])
     around = tree.names(tree.parent[tree.node_of_call[rows]])
     return rows[texts_where(strings, CONVOLVES.search)[around]]
-
-
-def _of_profiler(linked: Linked) -> I64:
-    """The synchronisation that torch.profiler makes when its window closes: after the last launch, in no range."""
-    tree, rows = linked.tree, np.flatnonzero((linked.api_kind == ApiKind.SYNC) & closing_waits(linked))
-    return rows[tree.parent[tree.node_of_call[rows]] < 0]
 
 
 def device_waits(linked: Linked) -> Bool:

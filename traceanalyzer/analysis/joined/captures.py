@@ -56,11 +56,11 @@ def building_time(linked: Linked) -> IntervalSet:
     """When the host captured graphs, made them executable or changed them, on any thread."""
     calls = linked.trace.api_calls
     rows = texts_where(linked.trace.strings, _BUILDING.search)[calls.name]
-    sets = [union(calls.start[rows], calls.end[rows]), *_closed(linked)]
+    last = int(calls.end.max(initial=0))
+    captured = linked.memo(capture_intervals).values()
+    sets = [
+        union(calls.start[rows], calls.end[rows]),
+        *(IntervalSet(s.start, np.minimum(s.end, last)) for s in captured),
+    ]
     filled = [s for s in sets if len(s.start)]
     return union(*(np.concatenate(part) for part in zip(*filled, strict=True))) if filled else EMPTY
-
-
-def _closed(linked: Linked) -> list[IntervalSet]:
-    last = int(linked.trace.api_calls.end.max(initial=0))
-    return [IntervalSet(s.start, np.minimum(s.end, last)) for s in linked.memo(capture_intervals).values()]

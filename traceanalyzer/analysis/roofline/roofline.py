@@ -102,7 +102,7 @@ def build_roofline(timed: Timed, work: OpWork | None = None) -> Roofline:
     if expected is not traffic:
         expected = np.where(np.isfinite(expected), expected, traffic)
     del passes, carried, carrier, moved
-    peak = _peaks(timed.linked, precision, tensor, flops)
+    peak = blockwise(partial(_peaks_of, timed.linked), Rows(len(flops)), precision, tensor, flops)
     arithmetic, transfer = flops / peak, traffic / rate
     arithmetic *= NS_PER_S
     transfer *= NS_PER_S
@@ -183,14 +183,10 @@ def _extra(linked: Linked, work: OpWork, row: I64) -> Bool:
     return flat(~linked.is_kernel & of_kernels[work.of_device_op])
 
 
-def _peaks(linked: Linked, precision: NDArray[np.int8], tensor: NDArray[np.int8], flops: F64) -> F64:
-    """FLOP/s that each kernel can reach: matrix kernels that of the unit and format they use, others that of the
-    ordinary cores (which calculate in fp32 whatever the tensors' type, fp64 aside)."""
-    return blockwise(partial(_peaks_of, linked), Rows(len(flops)), precision, tensor, flops)
-
-
 def _peaks_of(linked: Linked, rows: slice, precision: NDArray[np.int8], tensor: NDArray[np.int8], flops: F64) -> F64:
-    """The same of these rows; NaN where the GPU is not known."""
+    """FLOP/s that the kernel in each of these rows can reach: matrix kernels that of the unit and format they use,
+    others that of the ordinary cores (which calculate in fp32 whatever the tensors' type, fp64 aside); NaN where the
+    GPU is not known."""
     ops, result = linked.trace.device_ops, np.full(len(flops), np.nan)
     seconds, matrix = np.maximum(ops.end[rows] - ops.start[rows], 1) / NS_PER_S, linked.is_matrix[rows]
     for device, gpu in linked.gpus.items():

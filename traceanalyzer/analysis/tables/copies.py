@@ -69,7 +69,7 @@ def copy_stats(timed: Timed) -> list[CopyStats]:
         ops.copy_kind[rows],
         ops.source_memory[rows],
         ops.target_memory[rows],
-        _size_class(ops.bytes[rows]),
+        np.where(ops.bytes[rows] < 0, -1, np.searchsorted([bound for bound, _ in _SIZES], ops.bytes[rows])),
         _call_names(timed.linked, rows),
         _waited_for(timed.joined, rows),
         *_op_names(timed.linked, rows),
@@ -111,11 +111,6 @@ def _exposed(timed: Timed, rows: I64) -> F64:
         chosen = rows[here]
         result[here] = shared_time(ops.start[chosen], ops.end[chosen], activity.exposed_copy)
     return result
-
-
-def _size_class(size: I64) -> I64:
-    bounds = np.array([bound for bound, _ in _SIZES])
-    return np.where(size < 0, -1, np.searchsorted(bounds, size, side="left"))
 
 
 def _size_title(size: int) -> str:

@@ -168,11 +168,12 @@ def gap_places(timed: Timed, gaps: Gaps, min_us: float = 0.0) -> list[GapPlaceRo
 
     scatter(np.maximum, longest, largest, RowNumbers(len(group)), length, group)  # of several the last one
     outermost = tree.outermost(is_named(timed))
+    names = [*trace.strings, NOWHERE, OUTSIDE, *(f"({detail.label})" for detail in IdleDetail)]
     return [
         GapPlaceRow(
             rank=trace.rank,
             cause=IdleCause(int(keys[g]) % len(IdleCause)).label,
-            name=_name(timed, int(keys[g]) // len(IdleCause)),
+            name=names[int(keys[g]) // len(IdleCause)],
             within=within(timed.linked, outermost, int(node[longest[g]])),
             python=_line(timed, int(node[longest[g]])),
             gaps=float(count[g]) / steps.steady_count,
@@ -182,11 +183,6 @@ def gap_places(timed: Timed, gaps: Gaps, min_us: float = 0.0) -> list[GapPlaceRo
         )
         for g in np.argsort(-total, kind="stable").tolist()
     ]
-
-
-def _name(timed: Timed, code: int) -> str:
-    strings, special = timed.trace.strings, (NOWHERE, OUTSIDE, *(f"({detail.label})" for detail in IdleDetail))
-    return strings[code] if code < len(strings) else special[code - len(strings)]
 
 
 def nodes_behind(timed: Timed, gaps: Gaps, chosen: I32 | I64) -> I32:

@@ -125,7 +125,7 @@ def kernel_stats(rated: Rated) -> list[KernelStats]:
     rows = where(rated.timed.steady_ops & (rated.linked.is_kernel | (ops.kind == DeviceOpKind.GRAPH)))
     length = lean(ops.end[rows] - ops.start[rows])
     groups = Groups.of(ops.name[rows])
-    total, op = groups.sum(length), groups.most_common(_operator_names(rated.joined, rows))
+    total, op = groups.sum(length), groups.most_common(_of_operators(rated.joined, rows, rated.trace.host_ranges.name))
     low, middle, high, top = groups.quantiles(length, 0, 0.5, 0.95, 1)
     all_ns, steps = max(float(length.sum()), 1.0), rated.timed.steps.steady_count
     classes = rated.linked.op_class[rows][groups.first]
@@ -133,7 +133,10 @@ def kernel_stats(rated: Rated) -> list[KernelStats]:
     waves = _mean(groups, rows, length, lambda of: rated.roofline.waves[of])
     occupancy = _mean(groups, rows, length, partial(occupancy_of, rated.linked))
     limits = groups.most_common(rated.linked.memo(residence_of).limits[rows])
-    nodes, options = _graph_nodes(rated.linked, rows, groups), groups.most_common(_launch_options(rated.joined, rows))
+    nodes, options = (
+        _graph_nodes(rated.linked, rows, groups),
+        groups.most_common(_of_operators(rated.joined, rows, rated.trace.host_ranges.launch)),
+    )
     tensor = rated.roofline.tensor[rows][groups.first]
     measures = KernelMeasures(rated, groups, rows)
     module, line = origins_of(rated.joined, groups, rated.joined.launch_node[rows], length)
@@ -234,16 +237,6 @@ def _launch_shape(ops: DeviceOps, row: int) -> str | None:
     more = [f"{registers} registers"] if registers > 0 else []
     more += [f"{shared:,} B shared"] if shared > 0 else []
     return ", ".join([f"{blocks:,} block{'s' * (blocks > 1)} of {threads:,} threads", *more])
-
-
-def _launch_options(joined: Joined, rows: I32 | I64) -> I32:
-    """Code of the launch options of the operator that launched each of these device ops, -1 without."""
-    return _of_operators(joined, rows, joined.trace.host_ranges.launch)
-
-
-def _operator_names(joined: Joined, rows: I32 | I64) -> I32:
-    """Name code of the operator that launched each of these device ops, -1 where unknown."""
-    return _of_operators(joined, rows, joined.trace.host_ranges.name)
 
 
 def _of_operators(joined: Joined, rows: I32 | I64, codes: I32) -> I32:

@@ -114,7 +114,9 @@ def _row(rated: Rated, places: Places, figures: _Figures, index: int) -> ModuleS
         self_ms=ms(figures.own[index] / steps),
         share_of_step=share_of_step(rated.timed, figures.device[index]),
         share_of_device=float(figures.device[index]) / figures.all_ns,
-        python=_line(rated, int(origins.calls.thread[first]), int(origins.calls.start[first])),
+        python=rated.joined.python.source_line(int(origins.calls.thread[first]), int(origins.calls.start[first]))
+        if rated.trace.collected.stacks
+        else None,
         recomputed_ms=ms(figures.again[index] / steps) if figures.again[index] else None,
         **figures.sums.columns(index),
     )
@@ -140,10 +142,6 @@ def _outside(rated: Rated, figures: _Figures) -> ModuleStats:
         recomputed_ms=ms(float(figures.again[-1]) / steps) if figures.again[-1] else None,
         **figures.sums.columns(len(figures.device) - 1),
     )
-
-
-def _line(rated: Rated, thread: int, time: int) -> str | None:
-    return rated.joined.python.source_line(thread, time) if rated.trace.collected.stacks else None
 
 
 def _with_enclosing(ops: I64, place: I64, above: I64) -> tuple[I64, I64]:

@@ -219,14 +219,17 @@ def step_parts(timed: Timed, gaps: Gaps) -> list[StepPart]:
     """
     if timed.device is None:
         return []
-    spent = [*_on_device(timed, timed.device), _idle(timed, gaps, timed.device)]
+    waiting = in_blocks(partial(_idle_here, timed, gaps), np.flatnonzero(gaps.device == timed.device).astype(np.int32))
+    spent = [*_on_device(timed, timed.device), _Spent.joined(waiting)]
     steps = timed.steps.steady_count
     rows = _Rows.of(spent)
     time, by_batch = rows.time(spent), rows.by_batch(spent, steps)
     return [
         StepPart(
             part=BUDGET[rows.part[i]],
-            cls=_class_name(timed.linked, int(rows.part[i]), int(rows.keys.label[i])),
+            cls=IdleCause(rows.keys.label[i]).label
+            if rows.part[i] == IDLE
+            else timed.linked.classes.names[rows.keys.label[i]],
             op=None if rows.mixed[i] else timed.trace.text(int(rows.keys.op[i])),
             shapes=None if rows.mixed[i] else _shown(timed.trace.text(int(rows.keys.shapes[i]))),
             dtypes=None if rows.mixed[i] else _tensor_types(timed.trace.text(int(rows.keys.dtypes[i]))),
@@ -270,11 +273,6 @@ def _running_here(timed: Timed, part: int, within: IntervalSet, rows: I32) -> _S
     rows = rows[pieces.row]
     op, shapes, dtypes = _operators(timed.linked, timed.joined.launch_node[rows])
     return _Spent.of(timed, part, pieces, ns, _Keys(op, shapes, dtypes, ops.name[rows], timed.linked.op_class[rows]))
-
-
-def _idle(timed: Timed, gaps: Gaps, device: int) -> _Spent:
-    rows = np.flatnonzero(gaps.device == device).astype(np.int32)
-    return _Spent.joined(in_blocks(partial(_idle_here, timed, gaps), rows))
 
 
 def _idle_here(timed: Timed, gaps: Gaps, rows: I32) -> _Spent:
@@ -325,10 +323,6 @@ def _operators(linked: Linked, launched_at: I32) -> tuple[I32, I32, I32]:
     ranges, rows = linked.trace.host_ranges, linked.tree.row[owner[known]]
     name[known], shapes[known], dtypes[known] = ranges.name[rows], ranges.shapes[rows], ranges.dtypes[rows]
     return name, shapes, dtypes
-
-
-def _class_name(linked: Linked, part: int, label: int) -> str:
-    return IdleCause(label).label if part == IDLE else linked.classes.names[label]
 
 
 def _shown(text: str | None) -> str | None:

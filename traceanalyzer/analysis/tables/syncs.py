@@ -7,7 +7,7 @@ idle time after it, until the host is ahead again (`gaps`, cause sync).
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.intervals import measure
+from traceanalyzer.analysis.algebra.intervals import EMPTY, measure
 from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.causes.gaps import Gaps
 from traceanalyzer.analysis.joined.joined import Joined
@@ -53,7 +53,8 @@ def sync_rows(timed: Timed, gaps: Gaps, phases: Phases) -> list[SyncRow]:
     places, place = _places(timed.joined, rows, phases)
     idle = np.bincount(place, weights=_idle_after(timed, gaps, rows), minlength=len(places))
     wait = np.bincount(place, weights=calls.end[rows] - calls.start[rows], minlength=len(places))
-    busy = np.bincount(place, weights=_device_busy(timed, calls.start[rows], calls.end[rows]), minlength=len(places))
+    working = EMPTY if timed.device is None else timed.activity[timed.device].busy
+    busy = np.bincount(place, measure(working, calls.start[rows], calls.end[rows]), len(places))
     count = np.bincount(place, minlength=len(places))
     steps, mean_step = timed.steps.steady_count, float(np.mean(timed.steps.duration[timed.steps.steady]))
     table = [
@@ -138,9 +139,3 @@ def _idle_after(timed: Timed, gaps: Gaps, rows: I64) -> I64:
     by_call = np.zeros(len(timed.trace.api_calls), np.int64)
     np.add.at(by_call, gaps.sync[caused], np.maximum(length, 0))
     return by_call[rows]
-
-
-def _device_busy(timed: Timed, start: I64, end: I64) -> I64:
-    if timed.device is None:
-        return np.zeros(len(start), np.int64)
-    return measure(timed.activity[timed.device].busy, start, end)

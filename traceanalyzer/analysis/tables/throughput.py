@@ -22,6 +22,8 @@ from traceanalyzer.trace import F64, I64, RangeKind, StepAmounts, StepTimings
 
 Source = Literal["given", "environment", "log", "loader"]
 
+MOST_ROOM = 1000.0
+"""Of a step with less computation than that nobody asks how much faster it could compute."""
 LOADER_RANGE = re.compile(r"^enumerate\(DataLoader\)#")
 REPLICATED = re.compile(r"(Distributed|FullySharded)DataParallel\.|^FSDP::|^torch::distributed::reducer|reducer::")
 """Each rank works through a batch of its own. Ranks of other kinds of parallelism share one."""
@@ -91,7 +93,10 @@ class Utilisation:
         "`roofline.ideal_ms`",
         "share",
     )
-    room: float | None = metric("the reciprocal: how many times faster the step could be at most", "x")
+    room: float | None = metric(
+        "the reciprocal: how many times faster the step could be at most; null where hardly any of it is computation",
+        "x",
+    )
     gpu_busy_share: float | None = metric("share of the step with any device work; null without device work", "share")
     least_bandwidth_gbs: float | None = metric(
         "least traffic with the device memory that the step needs over the step time; null without models", "GB/s"
@@ -120,7 +125,9 @@ def throughput(
         ms_per_sample=step.step_ms / amounts.samples if amounts.samples and seconds else None,
         tokens=amounts.tokens,
         tokens_per_s=_per(amounts.tokens, seconds) or logged_rates[1],
-        padding_share=_padding(amounts),
+        padding_share=max(1.0 - amounts.tokens / amounts.padded_tokens, 0.0)
+        if amounts.tokens is not None and amounts.padded_tokens
+        else None,
         source=source,
         tflop=None if flops is None else flops / TERA,
         tflops_per_s=None if flops is None or not seconds else flops / TERA / seconds,
@@ -150,7 +157,7 @@ def utilisation(rated: Rated, step: Step, roofline: RooflineStep | None, recorde
         mfu=mfu,
         attainable_mfu=mfu / sol if mfu is not None and sol else None,
         sol=sol,
-        room=1.0 / sol if sol else None,
+        room=1.0 / sol if sol and sol * MOST_ROOM >= 1 else None,
         gpu_busy_share=None if step.budget is None else 1.0 - step.budget.idle / step.step_ms,
         least_bandwidth_gbs=roofline.traffic_gb / step.step_ms * MS_PER_S if roofline and roofline.traffic_gb else None,
         bandwidth_share=share,
@@ -229,12 +236,6 @@ def _replicas(timed: Timed) -> int | None:
         return 1 if alone and len(timed.activity) == 1 else None
     smaller = bool(((groups > 1) & (groups < world)).any())
     return world if any(map(REPLICATED.search, timed.trace.strings)) and not smaller else None
-
-
-def _padding(amounts: StepAmounts) -> float | None:
-    if amounts.tokens is None or not amounts.padded_tokens:
-        return None
-    return max(1.0 - amounts.tokens / amounts.padded_tokens, 0.0)
 
 
 def _per(amount: float | None, seconds: float) -> float | None:

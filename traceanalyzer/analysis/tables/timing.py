@@ -11,6 +11,8 @@ from traceanalyzer.base.figures import NS_PER_MS, metric, ms
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import F64, I64, Bool, StepTimings, Trace
 
+FEWEST_STEPS = 4
+"""Of three steps one is always alone: that is no kind."""
 FEW_STEPS_RATIO = 1.5
 """With too few steps for statistics a step that takes half as long again as the next faster one is another kind."""
 FASTER_SHARE = 0.8
@@ -58,6 +60,7 @@ def timing_stats(log: StepTimings) -> TimingStats | None:
     slow = outliers(time)
     modes = two_modes(time)
     median = float(np.median(time)) if len(time) else None
+    both = steady & (log.data >= 0) & (log.duration > 0)
     return TimingStats(
         steps=len(time) or int(steady.sum()),
         median_ms=None if median is None else median / NS_PER_MS,
@@ -71,7 +74,7 @@ def timing_stats(log: StepTimings) -> TimingStats | None:
         forward_ms=_mean_ms(log.forward, steady),
         backward_ms=_mean_ms(log.backward, steady),
         optimizer_ms=_mean_ms(log.optimizer, steady),
-        data_share=_data_share(log, steady),
+        data_share=float(log.data[both].sum() / log.duration[both].sum()) if both.any() else None,
         samples_per_s=_rate(log, steady, log.samples_per_s, log.samples),
         tokens_per_s=_rate(log, steady, log.tokens_per_s, log.tokens),
         mfu=_mean(log.mfu[steady]),
@@ -142,7 +145,7 @@ def kinds_of_steps(time_ns: I64) -> StepKinds | None:
         return None if modes is None else StepKinds(ms(modes[0]), ms(modes[1]), modes[2])
     order = np.sort(time)
     ratio = order[1:] / np.maximum(order[:-1], 1)
-    if not len(ratio) or ratio.max() < FEW_STEPS_RATIO:
+    if len(time) < FEWEST_STEPS or ratio.max() < FEW_STEPS_RATIO:
         return None
     cut = int(ratio.argmax()) + 1
     return StepKinds(ms(np.median(order[:cut])), ms(np.median(order[cut:])), len(order[cut:]) / len(order))
@@ -152,11 +155,6 @@ def _mean_ms(times: I64, steady: Bool) -> float | None:
     known = times[steady]
     known = known[known >= 0]
     return ms(float(known.mean())) if len(known) else None
-
-
-def _data_share(log: StepTimings, steady: Bool) -> float | None:
-    both = steady & (log.data >= 0) & (log.duration > 0)
-    return float(log.data[both].sum() / log.duration[both].sum()) if both.any() else None
 
 
 def _rate(log: StepTimings, steady: Bool, logged: F64, count: I64) -> float | None:

@@ -51,7 +51,9 @@ def device_activity(linked: Linked, device: int) -> DeviceActivity:
     compute = covered(computes)
     communication, copy = covered(of_device(linked.is_communication)), covered(of_device(linked.is_copy))
     exposed_communication = subtract(communication, compute)
-    exposed_copy = _same_or(copy, subtract(copy, join(compute, communication)))
+    exposed_copy = subtract(copy, join(compute, communication))
+    if exposed_copy.total == copy.total:
+        exposed_copy = copy  # held once
     start, end = (ops.start, ops.end) if alone else (ops.start[here], ops.end[here])
     return DeviceActivity(
         device,
@@ -65,8 +67,3 @@ def device_activity(linked: Linked, device: int) -> DeviceActivity:
         exposed_copy=exposed_copy,
         busy=union(start, end),
     )
-
-
-def _same_or(a: IntervalSet, part: IntervalSet) -> IntervalSet:
-    """Part of a set: the set itself where that is all of it, so that it is held once."""
-    return a if len(part.start) == len(a.start) and part.total == a.total else part

@@ -42,7 +42,8 @@ class Samples:
     def mean(self, role: str, start: int, end: int, least: int = 1) -> float | None:
         """Mean of the samples of a time; None where there are fewer than `least`."""
         if role == "dram" and role not in self.time:
-            return _sum(self.mean("dram_read", start, end, least), self.mean("dram_write", start, end, least))
+            parts = (self.mean("dram_read", start, end, least), self.mean("dram_write", start, end, least))
+            return None if None in parts else sum(part or 0.0 for part in parts)
         if role not in self.time:
             return None
         low, high = np.searchsorted(self.time[role], (start, end), side="right")
@@ -125,7 +126,3 @@ def alone_through(timed: Timed, here: Bool, start: I64, end: I64) -> I64:
     one = last[at]
     through = only & (begin[one] <= start) & (finish[one] >= end)
     return np.where(through, rows[one], -1)
-
-
-def _sum(a: float | None, b: float | None) -> float | None:
-    return None if a is None or b is None else a + b

@@ -10,7 +10,7 @@ from traceanalyzer.analysis.algebra.lookup import where
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.pytorch import LAYER_LIKE, OPTIMIZER_STEP
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I32, I64, RangeKind, is_sorted
+from traceanalyzer.trace import I32, I64, ApiCalls, DeviceOps, HostRanges, RangeKind, is_sorted
 from traceanalyzer.trace.distinct import ranked
 
 STEP_LIKE = re.compile(r"step|iter|batch", re.IGNORECASE)
@@ -96,9 +96,14 @@ def annotated(linked: Linked) -> HostSteps | None:
     covering = [group for group in _repeated(linked) if _holds_the_work(linked, group)]
     if not covering:
         return None
-    best = max(covering, key=lambda group: (_looks_like_step(linked, group), _length(linked, group)))
-    ranges = linked.trace.host_ranges
-    names = tuple(linked.trace.strings[code] for code in ranges.name[best])
+    ranges, strings = linked.trace.host_ranges, linked.trace.strings
+
+    def likely(group: I32) -> tuple[bool, int]:
+        named = STEP_LIKE.search(strings[ranges.name[group[0]]]) is not None
+        return named, int((ranges.end[group] - ranges.start[group]).sum())
+
+    best = max(covering, key=likely)
+    names = tuple(strings[code] for code in ranges.name[best])
     return HostSteps(linked.trace.annotated_with, names, ranges.start[best], ranges.end[best])
 
 
@@ -124,26 +129,11 @@ def without_numbers(strings: list[str], names: I32) -> tuple[I32, list[str]]:
 
 def _holds_the_work(linked: Linked, group: I32) -> bool:
     ranges = linked.trace.host_ranges
-    if _numbers_layers(linked, group):
+    names = {linked.trace.strings[code] for code in ranges.name[group].tolist()}
+    if len(names) > 1 and all(map(LAYER_LIKE.search, names)):  # numbered parts of a model
         return False
     share = held(linked, ranges.start[group], ranges.end[group])
     return share.between >= MIN_COVERAGE and share.work >= MIN_WORK_SHARE
-
-
-def _numbers_layers(linked: Linked, group: I32) -> bool:
-    """Whether the group's names are those of numbered parts of a model."""
-    names = {linked.trace.strings[code] for code in linked.trace.host_ranges.name[group].tolist()}
-    return len(names) > 1 and all(LAYER_LIKE.search(name) for name in names)
-
-
-def _looks_like_step(linked: Linked, group: I32) -> bool:
-    name = linked.trace.strings[linked.trace.host_ranges.name[group[0]]]
-    return bool(STEP_LIKE.search(name))
-
-
-def _length(linked: Linked, group: I32) -> int:
-    ranges = linked.trace.host_ranges
-    return int((ranges.end[group] - ranges.start[group]).sum())
 
 
 def between_optimizer_steps(linked: Linked) -> HostSteps | None:
@@ -155,3 +145,23 @@ def between_optimizer_steps(linked: Linked) -> HostSteps | None:
             names = tuple(f"step {i}" for i in range(1, len(end)))
             return HostSteps(linked.trace.annotated_with, names, end[:-1], end[1:])
     return None
+
+
+def logged_steps(linked: Linked) -> HostSteps | None:
+    """The steps of a recording that is a timing log; None where a profiler recorded."""
+    trace, log = linked.trace, linked.trace.step_timings
+    rows = np.flatnonzero(log.duration > 0)
+    if not len(rows) or not trace.only_step_times:
+        return None
+    names = tuple(
+        f"step {n}" if n >= 0 else f"line {i}" for i, n in zip(rows.tolist(), log.step[rows].tolist(), strict=True)
+    )
+    return HostSteps("timing_log", names, log.start[rows], log.start[rows] + log.duration[rows])
+
+
+def extent(*tables: DeviceOps | HostRanges | ApiCalls) -> tuple[int, int]:
+    """First start and last end over the tables, ns; (0, 0) where all are empty."""
+    filled = [t for t in tables if len(t)]
+    if not filled:
+        return 0, 0
+    return min(int(t.start[0]) for t in filled), max(int(t.end.max()) for t in filled)

@@ -5,13 +5,10 @@ import platform
 import re
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.collect.host import nvml
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 GIB = 1 << 30
 VERSION = re.compile(r"\d{4}(?:\.[\w-]+)+")
@@ -28,7 +25,7 @@ class Check:
     """What was found, or what is missing and how to get it."""
 
 
-def checks() -> "Iterator[Check]":
+def checks() -> Iterator[Check]:
     """Each thing that recording needs, in the order in which it is needed."""
     yield Check("python", True, platform.python_version())
     for check in CHECKS:
@@ -105,4 +102,4 @@ def _gpu(gpu: dict[str, object]) -> str:
     return f"{gpu['name']}, {size}, driver {gpu['driver']}{slowed}"
 
 
-CHECKS: "tuple[Callable[[], Check], ...]" = (_torch, _cuda, _device_activities, _nvml, _nsys, _ncu, _rocprofv3)
+CHECKS: tuple[Callable[[], Check], ...] = (_torch, _cuda, _device_activities, _nvml, _nsys, _ncu, _rocprofv3)

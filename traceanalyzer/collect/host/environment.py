@@ -10,25 +10,22 @@ import platform
 import subprocess
 import sys
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from traceanalyzer.collect.host import nvml, program
 from traceanalyzer.collect.host.loader import describe as describe_loader
 from traceanalyzer.collect.host.ranks import current_rank
 from traceanalyzer.collect.host.rescue import write_json
+from traceanalyzer.collect.plan import Plan
 from traceanalyzer.trace.circumstances import ALLOWED_VARIABLES
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from traceanalyzer.collect.plan import Plan
 
 FILE = "environment.json"
 
 PACKAGES = ("torch", "jax", "triton", "transformers", "lightning", "deepspeed", "vllm", "flash-attn", "numpy")
 
 
-def describe(plan: "Plan") -> dict[str, Any]:
+def describe(plan: Plan) -> dict[str, Any]:
     """Everything that can be told in this process; what PyTorch knows only where the script has imported it."""
     objects = gc.get_objects() if "torch" in sys.modules else []  # looked through once: programs have millions
     return {
@@ -48,14 +45,14 @@ def describe(plan: "Plan") -> dict[str, Any]:
     }
 
 
-def write(plan: "Plan") -> None:
+def write(plan: Plan) -> None:
     """Write `environment.json`, once a capture: the process of rank 0 does."""
     path = plan.path / FILE
     if current_rank() == 0 and not path.exists():
         write_json(path, describe(plan))
 
 
-def git_revision(folder: "Path") -> str | None:
+def git_revision(folder: Path) -> str | None:
     """The commit that is checked out, with `-dirty` where tracked files differ; None outside a repository."""
     command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:

@@ -1,16 +1,14 @@
 """How many samples the program's DataLoader gives, as far as that can be seen without touching the program."""
 
 import sys
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
+from typing import Any
 
 MOST_PARTS = 8
 """Of a batch that are looked at for a tensor."""
 
 
-def describe(objects: "Iterable[Any]") -> dict[str, Any] | None:
+def describe(objects: Iterable[Any]) -> dict[str, Any] | None:
     """Among all objects of the process: the batch size of the loader that is being iterated; None without PyTorch, and
     where several differ or none is in sight."""
     dataloader = sys.modules.get("torch.utils.data.dataloader")

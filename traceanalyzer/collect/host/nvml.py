@@ -5,13 +5,11 @@ import json
 import os
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 from traceanalyzer.collect.host import cpu_load
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 BITS = {
     0x1: "idle",
@@ -36,7 +34,7 @@ def reasons(mask: int) -> list[str]:
 
 
 @contextlib.contextmanager
-def _library() -> "Iterator[Any]":
+def _library() -> Iterator[Any]:
     """pynvml, initialised; None where it or the driver is missing."""
     try:
         import pynvml
@@ -90,7 +88,7 @@ def _describe(library: Any, index: int, driver: str | None) -> dict[str, Any]:
 class Sampler:
     """Writes a JSON line a GPU, and one of the CPUs, every `interval` seconds, from a daemon thread, until closed."""
 
-    def __init__(self, path: "Path", interval: float) -> None:
+    def __init__(self, path: Path, interval: float) -> None:
         self._path = path
         self._interval = interval
         self._stopped = threading.Event()

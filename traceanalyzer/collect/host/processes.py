@@ -3,16 +3,13 @@
 import json
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.collect.host.ranks import current_rank
 from traceanalyzer.collect.host.rescue import write_json
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 FOLDER = ".processes"
 
@@ -30,19 +27,19 @@ class Progress:
     """What the user should know of the recording, a clause each."""
 
 
-def report(folder: "Path", phase: str, steps: int, notes: "Sequence[str]" = ()) -> None:
+def report(folder: Path, phase: str, steps: int, notes: Sequence[str] = ()) -> None:
     """Say how far this process is."""
     (folder / FOLDER).mkdir(exist_ok=True)
     value = {"pid": os.getpid(), "rank": current_rank(), "phase": phase, "steps": steps, "notes": list(notes)}
     write_json(folder / FOLDER / f"{os.getpid()}.json", value)
 
 
-def read(folder: "Path") -> list[Progress]:
+def read(folder: Path) -> list[Progress]:
     """What the processes said so far, by rank."""
     files = (folder / FOLDER).glob("[0-9]*.json")
     return sorted((Progress(**json.loads(file.read_text())) for file in files), key=lambda p: (p.rank, p.pid))
 
 
-def forget(folder: "Path") -> None:
+def forget(folder: Path) -> None:
     """Remove the files."""
     shutil.rmtree(folder / FOLDER, ignore_errors=True)

@@ -5,17 +5,15 @@ stays behind, and nothing of the program is called.
 """
 
 import sys
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
+from typing import Any
 
 WRAPPERS = frozenset(("OptimizedModule", "DistributedDataParallel", "DataParallel", "FullyShardedDataParallel"))
 """Modules around the model, by the names of their classes."""
 MOST_LOADERS = 4
 
 
-def describe(objects: "Iterable[Any]") -> dict[str, Any] | None:
+def describe(objects: Iterable[Any]) -> dict[str, Any] | None:
     """Among all objects of the process: the largest model, its optimizer's settings and the loaders; None without
     PyTorch, or where that fails."""
     if "torch" not in sys.modules:
@@ -26,7 +24,7 @@ def describe(objects: "Iterable[Any]") -> dict[str, Any] | None:
         return None
 
 
-def _describe(objects: "Iterable[Any]") -> dict[str, Any]:
+def _describe(objects: Iterable[Any]) -> dict[str, Any]:
     import torch
     from torch.utils.data import DataLoader
 

@@ -3,12 +3,9 @@
 import functools
 import os
 import sys
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-    from types import ModuleType
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
 
 RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 """torchrun, Slurm, Open MPI, MPICH: the first that is set."""
@@ -32,27 +29,27 @@ def several_ranks() -> bool:
     return (_of_launcher(SIZE_VARIABLES, 1) if distributed is None else int(distributed.get_world_size())) > 1
 
 
-def _initialised() -> "ModuleType | None":
+def _initialised() -> ModuleType | None:
     """torch.distributed, where the program has loaded and initialised it."""
     distributed = sys.modules.get("torch.distributed")
     ready = distributed is not None and distributed.is_available() and distributed.is_initialized()
     return distributed if ready else None
 
 
-def _of_launcher(names: "Sequence[str]", otherwise: int) -> int:
+def _of_launcher(names: Sequence[str], otherwise: int) -> int:
     """The first of these variables that is a number."""
     values = (os.environ.get(name, "") for name in names)
     return next((int(value) for value in values if value.isdigit()), otherwise)
 
 
 @functools.cache
-def _claim(folder: "Path", rank: int, pid: int) -> str:
+def _claim(folder: Path, rank: int, pid: int) -> str:
     """The middle of this process's file names: the rank alone, unless another process has used it."""
     taken = any(True for stem in STEMS for _ in folder.glob(f"{stem}.rank{rank}.*"))
     return f"rank{rank}.pid{pid}" if taken else f"rank{rank}"
 
 
-def own_file(folder: "Path", stem: str, suffix: str, part: int = 1) -> "Path":
+def own_file(folder: Path, stem: str, suffix: str, part: int = 1) -> Path:
     """`stem.rank{N}suffix` in the folder; a second process of the rank gets `.pid{P}` in the names of its files."""
     claimed = _claim(folder, current_rank(), os.getpid())
     return folder / f"{stem}.{claimed}{f'.part{part}' if part > 1 else ''}{suffix}"

@@ -18,12 +18,9 @@ import socket
 import threading
 import time
 import warnings
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 COMPRESSION = 1
 """Level 9 (torch's own) takes ten times as long for a tenth less, while the script waits."""
@@ -31,14 +28,14 @@ COMPRESSION = 1
 UNFINISHED = b'"unfinished step"'
 
 
-def write_json(path: "Path", value: Any) -> None:
+def write_json(path: Path, value: Any) -> None:
     """Write a JSON file at once."""
     partial = path.with_name(f".{path.name}.partial")
     partial.write_text(json.dumps(value, indent=1) + "\n")
     partial.replace(path)
 
 
-def write_trace(profiler: Any, path: "Path", unfinished_step: str | None = None) -> None:
+def write_trace(profiler: Any, path: Path, unfinished_step: str | None = None) -> None:
     """Export a stopped torch.profiler as a gzipped chrome trace.
 
     The range of a step that was cut short is renamed, so that it does not pass for a step.
@@ -71,7 +68,7 @@ EXIT_SECONDS = 120.0
 class Rescue:
     """While armed, `finish` runs on exit and on SIGTERM, then the process ends as it would have."""
 
-    def __init__(self, finish: "Callable[[], None]") -> None:
+    def __init__(self, finish: Callable[[], None]) -> None:
         self._finish = finish
         self._handling = False
         self._previous_fd = -1

@@ -10,15 +10,12 @@ import os
 import shutil
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from traceanalyzer.collect.host.ranks import own_file
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from traceanalyzer.collect.plan import Plan
+from traceanalyzer.collect.plan import Plan
 
 QUIET_S = 5.0
 """Without a compilation for so long, a program is taken to be in its loop."""
@@ -32,7 +29,7 @@ UNIT = "jax.profiler.StepTraceAnnotation"
 class JaxProfiler:
     """Switches JAX's profiler on and off; marks the steps where the program does not."""
 
-    def __init__(self, plan: "Plan") -> None:
+    def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._marks = plan.step_on is not None
         self._step: Any = None
@@ -91,7 +88,7 @@ class JaxSteps:
     unit = UNIT
     """What ends a step."""
 
-    def __init__(self, on_step: "Callable[[], None]", begin: "Callable[[], None]", end: "Callable[[], None]") -> None:
+    def __init__(self, on_step: Callable[[], None], begin: Callable[[], None], end: Callable[[], None]) -> None:
         self._on_step, self._begin, self._end = on_step, begin, end
         self._stepped = threading.Event()
         self._compiled_at: float | None = None
@@ -149,7 +146,7 @@ class JaxSteps:
                     self._from_main(self._end)
                 return
 
-    def _from_main(self, call: "Callable[[], None]") -> None:
+    def _from_main(self, call: Callable[[], None]) -> None:
         """Have the main thread call it between two of its own instructions."""
 
         def pending(_: Any) -> int:

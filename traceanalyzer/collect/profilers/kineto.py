@@ -1,31 +1,30 @@
 """The torch.profilers that are made: with operators, or of the device and what launches its work alone."""
 
-from typing import TYPE_CHECKING, Any
+import warnings
+from collections.abc import Callable
+from typing import Any
 
-from traceanalyzer.collect.plan import LIGHT_WARMUP
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from traceanalyzer.collect.plan import Plan
+from traceanalyzer.collect.plan import LIGHT_WARMUP, Plan
 
 
-def full_profiler(plan: "Plan", write: "Callable[[Any], None]") -> Any:
+def full_profiler(plan: Plan, write: Callable[[Any], None]) -> Any:
     """A torch.profiler that calls `write` when it has been stopped."""
     import torch
     from torch.profiler import ProfilerActivity, profile, schedule
 
     activities = [ProfilerActivity.CPU]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of no warm-up, which recordings of first steps do without
+        steps = schedule(wait=0, warmup=plan.warmup, active=plan.active, repeat=1)
     if torch.cuda.is_available():
         activities.append(ProfilerActivity.CUDA)
     return profile(
         activities=activities,
-        schedule=schedule(wait=0, warmup=plan.warmup, active=plan.active, repeat=1),
+        schedule=steps,
         on_trace_ready=write,
         record_shapes=plan.shapes,
         with_stack=plan.stacks,
         profile_memory=plan.memory,
-        with_modules=plan.modules,
         experimental_config=_experimental_config(),
     )
 
@@ -42,7 +41,7 @@ def _experimental_config() -> Any:
     return None
 
 
-def light_profiler(plan: "Plan", write: "Callable[[Any], None]") -> Any:
+def light_profiler(plan: Plan, write: Callable[[Any], None]) -> Any:
     """One that records the device and the calls that launch its work, no operators: half as hard on the host."""
     from torch.profiler import ProfilerActivity, profile, schedule
 

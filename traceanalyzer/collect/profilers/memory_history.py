@@ -8,16 +8,14 @@ import pickle
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from types import FrameType
+from typing import Any
 
 from traceanalyzer.collect.host import cuda
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-    from types import FrameType
 
 MAX_ENTRIES = 200_000
 """Entries kept, the newest: some hundred steps of a usual model, at most MAX_BYTES in the file."""
@@ -31,7 +29,7 @@ MAX_FRAMES = 1000
 class MemoryHistory:
     """The history of this process. `file_of_oom` names the file that is written when memory runs out."""
 
-    def __init__(self, file_of_oom: "Callable[[], Path]") -> None:
+    def __init__(self, file_of_oom: Callable[[], Path]) -> None:
         self._file_of_oom = file_of_oom
         self._watches = False
         self._on = False
@@ -54,7 +52,7 @@ class MemoryHistory:
             self._on = False
             torch.cuda.memory._record_memory_history(enabled=None)
 
-    def write(self, path: "Path") -> None:
+    def write(self, path: Path) -> None:
         """Write the snapshot and stop."""
         if cuda.in_use():
             _dump(path)
@@ -86,14 +84,14 @@ class MemoryHistory:
                 _dump_state(self._file_of_oom(), device, asked, free)
 
 
-def _dump(path: "Path") -> None:
+def _dump(path: Path) -> None:
     import torch
 
     torch.cuda.memory._dump_snapshot(str(path))
     _drop_if_large(path)
 
 
-def _dump_state(path: "Path", device: int, asked: int, free: int) -> None:
+def _dump_state(path: Path, device: int, asked: int, free: int) -> None:
     """Write the allocator's state, and the failure as the one entry of its history, as the allocator would."""
     import torch
 
@@ -113,18 +111,18 @@ def _dump_state(path: "Path", device: int, asked: int, free: int) -> None:
     _drop_if_large(path)
 
 
-def _program() -> "FrameType | None":
+def _program() -> FrameType | None:
     """Where the program is: autograd's own threads have no Python above them, the main thread waits for them."""
     above = sys._getframe(2).f_back
     return above or sys._current_frames().get(threading.main_thread().ident or 0)
 
 
-def _frames(frame: "FrameType | None") -> "Iterator[dict[str, Any]]":
+def _frames(frame: FrameType | None) -> Iterator[dict[str, Any]]:
     while frame is not None:
         yield {"name": frame.f_code.co_name, "filename": frame.f_code.co_filename, "line": frame.f_lineno}
         frame = frame.f_back
 
 
-def _drop_if_large(path: "Path") -> None:
+def _drop_if_large(path: Path) -> None:
     if path.stat().st_size > MAX_BYTES:
         path.unlink()

@@ -8,14 +8,11 @@ collective that is run again waits for ever for the other ranks, so these are ne
 import csv
 import re
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.collect.run import CannotRecordError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
 REPORT = "ncu.csv"
 
@@ -105,7 +102,7 @@ def function_name(kernel: str) -> str:
     return found[1] if found else kernel
 
 
-def profile_command(ncu: str, folder: "Path", options: NcuOptions, command: "Sequence[str]") -> list[str]:
+def profile_command(ncu: str, folder: Path, options: NcuOptions, command: Sequence[str]) -> list[str]:
     """The command line that runs the command under ncu."""
     flags = [
         *("--csv", "--page", "raw", "--print-units", "base", "--log-file", str(folder / REPORT)),
@@ -120,7 +117,7 @@ def profile_command(ncu: str, folder: "Path", options: NcuOptions, command: "Seq
     return [ncu, *flags, *command]
 
 
-def finish(folder: "Path") -> str | None:
+def finish(folder: Path) -> str | None:
     """Leave of the report the table, and of that the columns of `KEPT`. What went wrong, or None."""
     report = folder / REPORT
     if not report.exists():
@@ -135,7 +132,7 @@ def finish(folder: "Path") -> str | None:
     return None
 
 
-def _kept(rows: "Iterable[list[str]]") -> "Iterator[list[str]]":
+def _kept(rows: Iterable[list[str]]) -> Iterator[list[str]]:
     kept: list[int] | None = None
     for row in rows:
         kept = [i for i, name in enumerate(row) if name in KEPT] if kept is None else kept

@@ -11,16 +11,13 @@ import re
 import shutil
 import sqlite3
 import subprocess
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.collect.run import CannotRecordError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
-
 
 KEPT_TABLES = re.compile(
     r"CUPTI_ACTIVITY_KIND_\w+|CUDA_(GRAPH|GPU_MEMORY|UM)_\w+|CUDA_GRAPH_EVENTS|(CUBLAS|CUDNN|NVTX|PROFILER|NCCL)_\w+"
@@ -53,7 +50,7 @@ UNIX_PATH = re.compile(rf"(?<![\w.:])~?(?:{_PART}(?: [\w.+@~-]+)*(?=/))+{_PART}/
 WINDOWS_PATH = re.compile(r"\b[A-Za-z]:\\[^\s\"'<>|]+")
 
 
-def scrub(path: "Path") -> None:
+def scrub(path: Path) -> None:
     """Rewrite the export in place without environment, arguments, output, processes and paths."""
     with closing(sqlite3.connect(path)) as database:
         database.create_function("without_paths", 1, without_paths, deterministic=True)
@@ -79,7 +76,7 @@ def without_paths(text: Any) -> Any:
     return WINDOWS_PATH.sub(lambda found: found[0].rsplit("\\", 1)[-1], shorter)
 
 
-def _tables(database: sqlite3.Connection) -> "Iterator[str]":
+def _tables(database: sqlite3.Connection) -> Iterator[str]:
     for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
         if not name.startswith("sqlite_"):
             yield name
@@ -114,7 +111,7 @@ def _drop_strings_without_a_name(database: sqlite3.Connection) -> None:
     database.execute(f"DELETE FROM StringIds WHERE id NOT IN ({used or 'SELECT 0'})")  # noqa: S608
 
 
-def _shorten_paths(database: sqlite3.Connection, table: str, columns: "Iterable[str]") -> None:
+def _shorten_paths(database: sqlite3.Connection, table: str, columns: Iterable[str]) -> None:
     for column in set(columns) & _columns(database, table):
         database.execute(
             f'UPDATE "{table}" SET "{column}" = without_paths("{column}")'  # noqa: S608
@@ -156,12 +153,12 @@ def find_nsys() -> str:
     return found
 
 
-def work_folder(folder: "Path") -> "Path":
+def work_folder(folder: Path) -> Path:
     """Where nsys writes, this process's own: also what a version of it leaves half done (`.qdstrm`)."""
     return folder / f".nsys.{os.getpid()}"
 
 
-def profile_command(nsys: str, folder: "Path", options: NsysOptions, command: "Sequence[str]") -> list[str]:
+def profile_command(nsys: str, folder: Path, options: NsysOptions, command: Sequence[str]) -> list[str]:
     """The command line that runs the command under nsys."""
     flags = {
         "trace": f"{TRACED},osrt" if options.os_calls else TRACED,
@@ -181,14 +178,14 @@ def profile_command(nsys: str, folder: "Path", options: NsysOptions, command: "S
     return [nsys, "profile", *(f"--{name}={value}" for name, value in flags.items()), *command]
 
 
-def export_command(nsys: str, folder: "Path") -> list[str]:
+def export_command(nsys: str, folder: Path) -> list[str]:
     """The command line that turns the report into SQLite."""
     # without the blobs NCCL's NVTX ranges lose their message sizes
     flags = ("--type=sqlite", "--include-blobs=true", "--force-overwrite=true")
     return [nsys, "export", *flags, f"--output={work_folder(folder) / EXPORT}", str(work_folder(folder) / REPORT)]
 
 
-def export(nsys: str, folder: "Path", options: NsysOptions) -> str | None:
+def export(nsys: str, folder: Path, options: NsysOptions) -> str | None:
     """Export and scrub the report, if the run left one. What went wrong, or None."""
     work = work_folder(folder)
     report, exported = work / REPORT, work / EXPORT
@@ -205,6 +202,6 @@ def export(nsys: str, folder: "Path", options: NsysOptions) -> str | None:
     return None
 
 
-def forget(folder: "Path") -> None:
+def forget(folder: Path) -> None:
     """Remove everything that nsys wrote, whatever became of the run. The export has been moved out by then."""
     shutil.rmtree(work_folder(folder), ignore_errors=True)

@@ -9,11 +9,9 @@ lets ours end.
 import functools
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from typing import Any
 
 MODULES = ("torch.autograd", "torch.autograd.profiler", "torch.autograd.profiler_legacy")
 """Modules that hold the functions by name: each looks its own name up."""
@@ -47,7 +45,7 @@ class Watch:
             for name in END:
                 _wrap(module, name, self._after_end)
 
-    def begin_ours(self, begin: "Callable[[], None]", give_way: "Callable[[], None]") -> None:
+    def begin_ours(self, begin: Callable[[], None], give_way: Callable[[], None]) -> None:
         """Begin our profiler, unless one of the script's is on or about to be: then ScriptProfilesError."""
         with self._lock:
             if self.on:
@@ -61,7 +59,7 @@ class Watch:
         self._lock = threading.Lock()
 
     @contextmanager
-    def ours(self) -> "Iterator[None]":
+    def ours(self) -> Iterator[None]:
         """Whatever begins and ends inside, in this thread, is our own profiler."""
         before = getattr(self._local, "ours", False)
         self._local.ours = True
@@ -80,7 +78,7 @@ class Watch:
         """Whether this thread is at work on our own profiler."""
         return getattr(self._local, "ours", False)
 
-    def _before_begin(self, original: "Callable[..., Any]", *args: Any, **kwargs: Any) -> Any:
+    def _before_begin(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if not self.inside_ours():
             with self._lock:
                 self.on = self.seen = True
@@ -91,7 +89,7 @@ class Watch:
                     give_way()
         return original(*args, **kwargs)
 
-    def _after_end(self, original: "Callable[..., Any]", *args: Any, **kwargs: Any) -> Any:
+    def _after_end(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         try:
             return original(*args, **kwargs)
         finally:
@@ -102,7 +100,7 @@ class Watch:
 WATCH = Watch()
 
 
-def _wrap(module: Any, name: str, around: "Callable[..., Any]") -> None:
+def _wrap(module: Any, name: str, around: Callable[..., Any]) -> None:
     """Replace a function of a module, once, by `around` with the function as its first argument."""
     original = getattr(module, name, None)
     if original is not None and not hasattr(original, MARK):

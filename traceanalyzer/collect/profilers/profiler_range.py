@@ -2,17 +2,14 @@
 AMD's (`collect rocprofv3`) and JAX's (`collect jax`)."""
 
 import atexit
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
 from traceanalyzer.collect.host import cuda, environment
 from traceanalyzer.collect.host.ranks import own_file
 from traceanalyzer.collect.host.rescue import write_json
+from traceanalyzer.collect.plan import Plan
 from traceanalyzer.collect.steps.step_clock import StepClock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from traceanalyzer.collect.plan import Plan
 
 
 class Switch(Protocol):
@@ -68,11 +65,11 @@ class ProfilerRange:
 
     def __init__(
         self,
-        plan: "Plan",
-        on_phase: "Callable[[str], None]" = lambda phase: None,
-        unit: "Callable[[], str]" = lambda: "call of step()",
+        plan: Plan,
+        on_phase: Callable[[str], None] = lambda phase: None,
+        unit: Callable[[], str] = lambda: "call of step()",
         switch: Switch | None = None,
-        drain: "Callable[[], None] | None" = None,
+        drain: Callable[[], None] | None = None,
     ) -> None:
         self._plan = plan
         self._switch = switch or CudaProfiler()

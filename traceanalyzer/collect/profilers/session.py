@@ -4,14 +4,12 @@ import os
 import re
 import signal
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from traceanalyzer.collect.host import cuda
 from traceanalyzer.collect.profilers.other_profilers import WATCH, end_copy, end_stale
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 DRAIN_SECONDS = 5.0
 """How long a recording that is cut short waits for the device. A collective whose peer died never ends."""
@@ -33,7 +31,7 @@ TEARDOWN_SINCE = (12, 6)
 class _AtThreadEnd:
     """Calls back in the thread that holds it when that thread ends."""
 
-    def __init__(self, call: "Callable[[], None]") -> None:
+    def __init__(self, call: Callable[[], None]) -> None:
         self._call = call
 
     def drop(self) -> None:
@@ -54,7 +52,7 @@ class Session:
     `give_way` ends it for one of the script's, `at_thread_end` where its thread ends.
     """
 
-    def __init__(self, profiler: Any, give_way: "Callable[[], None]", at_thread_end: "Callable[[], None]") -> None:
+    def __init__(self, profiler: Any, give_way: Callable[[], None], at_thread_end: Callable[[], None]) -> None:
         self._profiler = profiler
         self._thread = threading.current_thread()
         self._ident = threading.get_ident()
@@ -143,13 +141,13 @@ class Session:
 
 
 @contextmanager
-def _torn_down(wanted: bool) -> "Iterator[None]":
+def _torn_down(wanted: bool) -> Iterator[None]:
     """Inside, the end of a profile switches CUPTI off, where that is safe and the script has not decided on it.
 
     The variable is only set for the end: a profile that begins while it is set may lose its kernels, and one that
     begins later without it records as ever.
     """
-    if not wanted or TEARDOWN in os.environ or not _teardown_is_safe():
+    if not wanted or TEARDOWN in os.environ or not teardown_is_safe():
         yield
         return
     os.environ[TEARDOWN] = "1"
@@ -159,7 +157,8 @@ def _torn_down(wanted: bool) -> "Iterator[None]":
         os.environ.pop(TEARDOWN, None)
 
 
-def _teardown_is_safe() -> bool:
+def teardown_is_safe() -> bool:
+    """Whether the end of a last profile switches CUPTI off."""
     import torch
 
     version = re.match(r"(\d+)\.(\d+)", torch.version.cuda or "")

@@ -1,6 +1,7 @@
 """Remedies for communication: fewer and shorter messages, and messages while the GPU computes."""
 
 from traceanalyzer.analysis.names.collectives import WIDE
+from traceanalyzer.diagnosis.finding import Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import (
     LEAST_OF_MESSAGES,
@@ -13,7 +14,6 @@ from traceanalyzer.diagnosis.remedies.program import (
     waiting_share,
 )
 from traceanalyzer.diagnosis.remedies.remedy import Offer, remedy
-from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.replay.changes.communication.buckets import BucketSize, cost_of, rebucketed, reduced_bytes
 from traceanalyzer.replay.changes.communication.collectives import (
     MOST_OVERLAP_COST,
@@ -34,7 +34,6 @@ ACCUMULATED = Scenario(
     "no_sync_accumulation",
     accumulated_without_sync,
     "gradients are reduced with the last backward pass of a step alone; computation beside the others is not slowed",
-    missing="no gradients are reduced several times a step",
     spread=OF_MOVES,
 )
 PLAIN = Words(
@@ -58,7 +57,6 @@ LARGER = Scenario(
     rebucketed(BucketSize(bytes=USUAL_BUCKET_BYTES), at_recorded_rate=True),
     "gradients are reduced in messages of 25 MB, which the host launches once each; what one takes is fitted to those "
     "recorded, else as fast as the fastest of them",
-    missing="sizes and times of the collectives do not tell",
     may_cost=True,
     baseline=rebucketed(None, at_recorded_rate=True),
     spread=OF_MOVES,
@@ -94,7 +92,6 @@ SMALLER = Scenario(
     "last one stays behind it (lower end: they slow nothing; upper end: by three quarters of it)",
     optimistic=overlapped(0.0),
     pessimistic=overlapped(MOST_OVERLAP_COST),
-    missing="no reductions begin after the backward pass",
     spread=OF_MOVES,
 )
 CAP_SMALLER = everywhere("Reduce smaller buckets: DistributedDataParallel(..., bucket_cap_mb=25).")
@@ -114,7 +111,6 @@ COMPRESSED = Scenario(
     "compress_gradients",
     compressed,
     "gradients are reduced in half as many bytes, and cast before and after that",
-    missing="nothing is reduced",
     spread=OF_MOVES,
 )
 COMPRESS = everywhere(
@@ -137,7 +133,6 @@ OVERLAPPED = Scenario(
     "it (lower end: they slow nothing; upper end: by three quarters of it)",
     optimistic=overlapped(0.0),
     pessimistic=overlapped(MOST_OVERLAP_COST),
-    missing="no reductions begin after the backward pass",
     spread=OF_MOVES,
 )
 BY_HALVES = Scenario(
@@ -148,7 +143,6 @@ BY_HALVES = Scenario(
     "quarters of it)",
     optimistic=overlapped_by_halves(0.0),
     pessimistic=overlapped_by_halves(MOST_OVERLAP_COST),
-    missing="no layers wait for collectives",
     spread=OF_MOVES,
 )
 IN_HALVES = everywhere(
@@ -178,7 +172,6 @@ PARAMETERS_KEPT = Scenario(
     "keep_parameters",
     parameters_kept,
     "parameters are gathered once a step, for the forward pass; what the host does for the other gathers is not done",
-    missing="no parameters are gathered twice a step",
     spread=OF_MOVES,
 )
 KEEP = Words("Keep gathered parameters: fully_shard(..., reshard_after_forward=False) (FSDP1: SHARD_GRAD_OP).")
@@ -194,7 +187,6 @@ PREFETCHED = Scenario(
     "prefetch_parameters",
     prefetched,
     "parameters are gathered one layer ahead, on a stream of their own",
-    missing="no parameters are gathered",
     spread=OF_MOVES,
 )
 PREFETCH = Words(
@@ -216,7 +208,6 @@ SHRUNK = Scenario(
     "exchanges a quarter, and what computes on them between two has half as much to do, as with half the capacity of "
     "experts)",
     optimistic=shrunk(0.25, 0.5),
-    missing="ranks exchange nothing with all others",
     spread=OF_MOVES,
 )
 EXCHANGE_LESS = everywhere("Exchange fewer bytes: a lower expert capacity factor, or bf16 or fp8 messages.")

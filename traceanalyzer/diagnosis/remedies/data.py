@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from traceanalyzer.base.figures import NS_PER_MS, digits
 from traceanalyzer.diagnosis import loader_advice
+from traceanalyzer.diagnosis.finding import Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import may_load, tape_of, tapes_of_others
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy, remedy, wherever
-from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.replay.changes.data.host_memory import (
     picked_on_device,
     picked_on_host,
@@ -39,9 +39,7 @@ from traceanalyzer.trace import Bool
 
 LOAD_OF_OTHERS = 0.1
 """Ranks that load hardly more than this share of what one does have no loading to share with it."""
-READY = Scenario(
-    "data_loader_workers", loaded_by_workers, "batches are ready", missing="no input is loaded", spread=OF_MOVES
-)
+READY = Scenario("data_loader_workers", loaded_by_workers, "batches are ready", spread=OF_MOVES)
 LOADED = (
     "{count} workers load the {load:.3g} ms of input a step while the step before runs, each of them {efficiency:.0%} "
     "of the time; the step takes a finished batch from their queue"
@@ -89,7 +87,6 @@ COPIED_AHEAD = Scenario(
     copied_ahead,
     "input is copied from pinned memory on a stream of its own while earlier work computes: all takes the "
     "longer of its copies and the rest",
-    missing="no data is copied to the GPU",
     hides=input_copies,
     spread=OF_MOVES,
 )
@@ -122,7 +119,6 @@ pinned_memory = Remedy(
             "pinned_memory",
             pinned,
             "copies from pageable memory run at the rate of the link, and the host does not wait for them",
-            missing="nothing is copied from pageable memory",
             spread=OF_MOVES,
         ),
     ),
@@ -134,7 +130,6 @@ RESULTS_KEPT = Scenario(
     "copy_less",
     results_kept,
     "large results are not copied to the host; what it does with them there stays",
-    missing="no large results are copied to the host",
     spread=OF_MOVES,
 )
 
@@ -160,21 +155,18 @@ KEPT = Scenario(
     "keep_on_device",
     kept_on_device,
     "what goes to the host and comes back stays on the GPU, and so do tables, weights and masks that every step copies",
-    missing="nothing is copied to the host and back, or copied again in every step",
     spread=OF_MOVES,
 )
 PICKED = Scenario(
     "keep_on_device",
     picked_on_device,
     "the tables are on the GPU, which picks the rows of each step itself",
-    missing="the host picks nothing out of tensors that it copies",
     spread=OF_MOVES,
 )
 UPDATED = Scenario(
     "keep_on_device",
     lambda tape: updated_on_device(kept_on_device(tape) or tape),
     "what the host updates with data of each step (averages, sums) is on the GPU, which reads and writes it once",
-    missing="the host updates nothing with what it copies from the GPU",
     spread=OF_MOVES,
 )
 ROUND_TRIPS = Words("Keep the tensors on the GPU: compute there instead of .cpu() and back, or copy constants once.")

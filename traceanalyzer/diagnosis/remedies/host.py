@@ -5,12 +5,13 @@ import re
 import numpy as np
 
 from traceanalyzer.analysis.algebra.lookup import one_of, texts_where
+from traceanalyzer.analysis.causes.gaps import only_searches
 from traceanalyzer.analysis.groups.new_shapes import new_shapes
 from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.diagnosis.finding import Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import may_load, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy, remedy, wherever
-from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.replay.changes.data.loading import no_allocations, worked_on_device
 from traceanalyzer.replay.changes.syncs.syncs import all_kept, is_read, syncs_removed, values_gone
 from traceanalyzer.replay.changes.syncs.values import after_first_read, masks_spread, scalars_reuploaded
@@ -33,7 +34,6 @@ NO_SYNCS = Scenario(
     "calculated, masks and loops stay, numbers cost two)",
     optimistic=values_gone,
     pessimistic=all_kept,
-    missing="the host does not wait for the GPU",
 )
 KEEP_VALUES = (
     "Remove the sync: keep values on the GPU (loss.detach()), and call .item(), .cpu() or print every 100 iterations; "
@@ -62,9 +62,9 @@ LEAST_OF_SYNCS = 0.04
 
 
 @remedy("remove_syncs", "sync", "host-waits", LEAST_OF_SYNCS)
-def remove_syncs(m: Measurements) -> Offer:
-    """Wherever the host waits."""
-    return Offer(Words(instead_of_waits(m), READ_LATER), NO_SYNCS)
+def remove_syncs(m: Measurements) -> Offer | None:
+    """Wherever the host waits, but where a library does to choose its algorithms."""
+    return None if m.timed.memo(only_searches) else Offer(Words(instead_of_waits(m), READ_LATER), NO_SYNCS)
 
 
 def instead_of_waits(m: Measurements) -> str:
@@ -93,7 +93,6 @@ NO_WORK = Scenario(
     no_work_of_its_own,
     "no host work between launches but dispatch, what has a name of its own (allocation, first use, compilation), and "
     "pauses of PyTorch, which are short and few",
-    missing="no long stretches of the program's own work between launches",
 )
 ELSEWHERE = Words(
     "Take Python work off the launching thread: logging, metrics and I/O on another one or once every 100 iterations; "
@@ -105,7 +104,6 @@ BEFORE_COPIES = Scenario(
     "the host makes nothing that it then copies to the GPU (lower end: the GPU makes it, and nothing is "
     "copied), and does no other long work of its own between launches",
     optimistic=made_on_device,
-    missing="the host does not work long before it copies data to the GPU",
 )
 PREPARE_ELSEWHERE = Words(
     "Move the host's preparation to the GPU: the same in torch on the GPU instead of NumPy or Python, once before "
@@ -126,7 +124,6 @@ OF_RESULTS = Scenario(
     "for them, and other long work of the host between launches; what the GPU takes for it is not recorded (upper end: "
     "the copies stay)",
     pessimistic=no_work_of_its_own,
-    missing="the host works on no results of the GPU",
 )
 ON_DEVICE = Words(
     "Do on the GPU, in torch, what the host does in NumPy or Python with results copied from it: nothing is copied "
@@ -153,7 +150,6 @@ NO_ALLOCATIONS = Scenario(
     "avoid_allocations",
     no_allocations,
     "no device or pinned memory is allocated or freed",
-    missing="no memory is allocated or freed",
 )
 EXPANDABLE = (
     "Allocate once: no torch.cuda.empty_cache() in the loop; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where "
@@ -193,7 +189,6 @@ warm_up = Remedy(
             "warm_up",
             warmed_up,
             "no device code is loaded or compiled",
-            missing="no device code is loaded",
         ),
     ),
 )

@@ -2,17 +2,17 @@
 
 from traceanalyzer.analysis.groups.passes import MIN_CHAIN
 from traceanalyzer.base.figures import NS_PER_MS
+from traceanalyzer.diagnosis.finding import Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import program, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy, remedy, wherever
-from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.replay.changes.attention import attention_fused
 from traceanalyzer.replay.changes.compiling import functions_compiled
 from traceanalyzer.replay.changes.fusion import WRITTEN_OUT, Reading, fusing
-from traceanalyzer.replay.changes.kernels import SPACE, changes_layout, dimensions, padded
+from traceanalyzer.replay.changes.kernels import SPACE, changes_layout, dimensions, odd_padded, padded
 from traceanalyzer.replay.changes.kernels import channels_last as in_channels_last
 from traceanalyzer.replay.changes.precision import TENSOR_EFFICIENCY, in_16_bits, in_tf32, wide_products
-from traceanalyzer.replay.changes.recompute import kept, kept_with_hooks
+from traceanalyzer.replay.changes.recompute import HOOKED_SHARE, kept
 from traceanalyzer.replay.limits import OF_KERNELS
 from traceanalyzer.replay.scenarios import Scenario
 
@@ -25,7 +25,6 @@ FUSED_CHAINS = Scenario(
     "longest, and a single one before its first reduction stays, as with a library's operator)",
     optimistic=fusing(WRITTEN_OUT, Reading.OPTIMISTIC, MIN_CHAIN),
     pessimistic=functions_compiled(Reading.PESSIMISTIC, MIN_CHAIN, library=True),
-    missing="no chain of written-out operators works on the same data",
     spread=OF_KERNELS,
 )
 FUSE = Words(
@@ -62,7 +61,6 @@ fused_attention = Remedy(
             attention_fused,
             "attention's products, the passes over the scores between them and the copies for them are one kernel, "
             "forward and backward each, that takes the time of the products and exponentials",
-            missing="no attention is written out in separate operators",
             spread=OF_KERNELS,
         ),
     ),
@@ -72,7 +70,6 @@ IN_CHANNELS_LAST = Scenario(
     "channels_last",
     in_channels_last,
     "without the kernels that change the layout around convolutions; batch norms reach 40% of the memory's bandwidth",
-    missing="no kernels change the layout around convolutions",
     spread=OF_KERNELS,
 )
 PLANES = Words("Use channels-last: model.to(memory_format=torch.channels_last), and the inputs, too.")
@@ -106,7 +103,6 @@ tf32 = Remedy(
             in_tf32,
             f"products of fp32 matrices reach {TENSOR_EFFICIENCY:.0%} of the tensor cores' dense TF32 peak; clocks are "
             "lower where they pause less",
-            missing="no product of fp32 matrices runs off the tensor cores, or the GPU's rate is not known",
             spread=OF_KERNELS,
         ),
     ),
@@ -125,7 +121,6 @@ IN_BF16 = Scenario(
     "in fp32",
     optimistic=in_16_bits(0.85, 0.5, 0.7),
     pessimistic=in_16_bits(0.5, 0.8, 1.0),
-    missing="no product of fp32 matrices was recorded, or the GPU's rate is not known",
     spread=OF_KERNELS,
 )
 LEAST_OF_BF16 = 0.05
@@ -156,22 +151,27 @@ def _fewer_bytes(m: Measurements) -> bool:
     return float(saved[wide_products(tape)].sum()) < 0.5 * float(saved.sum())
 
 
-pad_shapes = Remedy(
+PADDED = Scenario(
     "pad_shapes",
-    "compute",
-    "misaligned-matmul",
-    wherever(
-        "products have odd sizes, or a mostly empty last wave",
-        Words("Pad odd sizes (vocabulary, hidden, sequence length) to multiples of 64, e.g. nn.Embedding(num + pad)."),
-        Scenario(
-            "pad_shapes",
-            padded,
-            "products of odd sizes reach what aligned ones reach, and the last wave of blocks is full",
-            missing="products have sizes that tensor cores like",
-            spread=OF_KERNELS,
-        ),
-    ),
+    padded,
+    "products of odd sizes reach what aligned ones reach, and the last wave of blocks is full",
+    spread=OF_KERNELS,
 )
+FILL_WAVES = Words(
+    "Change a size (batch, sequence, hidden) so that the blocks fill whole waves of the SMs, or let autotuning choose "
+    "another tile: torch.compile(mode='max-autotune').",
+    "Change a size so that the blocks fill whole waves of the SMs, or choose another tile (cuBLASLt's heuristics, "
+    "CUTLASS).",
+)
+PAD = Words("Pad odd sizes (vocabulary, hidden, sequence length) to multiples of 64, e.g. nn.Embedding(num + pad).")
+
+
+@remedy("pad_shapes", "compute", "misaligned-matmul")
+def pad_shapes(m: Measurements) -> Offer:
+    """Wherever products have odd sizes, or a mostly empty last wave."""
+    odd = (tape := tape_of(m)) is not None and odd_padded(tape) is not None
+    return Offer(PAD if odd else FILL_WAVES, PADDED)
+
 
 no_recompute = Remedy(
     "no_recompute",
@@ -185,12 +185,11 @@ no_recompute = Remedy(
         ),
         Scenario(
             "no_recompute",
-            kept,
+            kept(HOOKED_SHARE),
             "operators of the forward pass that run again within the backward pass are gone, and so are the host's "
             "hooks on what is saved, a quarter of its time for the others (upper end: they stay); it takes the memory "
             "that checkpointing saves",
-            pessimistic=kept_with_hooks,
-            missing="nothing of the forward pass runs again in the backward pass",
+            pessimistic=kept(1.0),
             spread=OF_KERNELS,
         ),
     ),

@@ -3,12 +3,13 @@
 import numpy as np
 
 from traceanalyzer.analysis.algebra.ordering import where_changed
+from traceanalyzer.diagnosis.finding import Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import program, reduced_by_hooks, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy, remedy
-from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.replay.changes.communication.collectives import repeated_reductions
-from traceanalyzer.replay.changes.compiling import compiled, compiled_badly, compiled_well
+from traceanalyzer.replay.changes.compiling import compiled
+from traceanalyzer.replay.changes.fusion import Reading
 from traceanalyzer.replay.changes.kernels import captured, captured_after_reads, captured_but_work
 from traceanalyzer.replay.changes.loops.batch_size import GREATER_BATCH, enlarged, enlarged_at_full_cost
 from traceanalyzer.replay.changes.recompute import recomputed
@@ -31,7 +32,6 @@ AFTER_SYNCS = Scenario(
     "remove_syncs+cuda_graph",
     captured_after_reads,
     "the syncs are gone, and all launches are one CUDA graph",
-    missing="the host does not wait for the GPU",
 )
 INFERENCE = (
     "Capture a CUDA graph: torch.compile(model, mode='reduce-overhead'), or torch.cuda.graph around fixed inputs."
@@ -95,15 +95,14 @@ def same_every_step(tape: Tape) -> bool:
 
 COMPILED = Scenario(
     "compile",
-    compiled,
+    compiled(Reading.TYPICAL),
     "the model's small kernels between its products, convolutions and attention are one each, and one more for each "
     "reduction; a launch that is left costs the host 0.9 times what one costs now (inference: 1.2), a call of compiled "
     "code as much as 40 launches (7); convolutions get their layout, odd products are padded; batch norms in training, "
     "optimizer, clipping, averages and logging stay (lower end: less for launches and calls; upper end: more, and a "
     "merged kernel takes as long as the longest of its run)",
-    optimistic=compiled_well,
-    pessimistic=compiled_badly,
-    missing="no model was recorded that a compiler could change",
+    optimistic=compiled(Reading.OPTIMISTIC),
+    pessimistic=compiled(Reading.PESSIMISTIC),
     may_cost=True,
     spread=OF_KERNELS,
 )
@@ -134,7 +133,6 @@ ENLARGED = Scenario(
     f"a batch {GREATER_BATCH} times as large, and this is the time of as many samples as now: kernels take "
     "longer only once they fill the GPU, dispatch is the same (upper end: every kernel takes as many times as long)",
     pessimistic=enlarged_at_full_cost,
-    missing="the GPU is not idle enough",
     spread=OF_MOVES,
     least=1.0 / GREATER_BATCH,
 )

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from traceanalyzer.diagnosis.finding import Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import program, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy, remedy, wherever
-from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.replay.changes.kernels import products_batched
 from traceanalyzer.replay.changes.loops.joined_calls import calls_joined, ensembles_joined, lookups_joined
 from traceanalyzer.replay.changes.loops.repetition import STEPS_A_BATCH, batched, batched_over_steps
@@ -20,7 +20,6 @@ CALLS = Scenario(
     "batch_calls",
     batched,
     "the calls are one: kernels that do not fill the GPU take as long for all of them as for one",
-    missing="no small calls of one kind repeat",
     spread=OF_MOVES,
 )
 OVER_STEPS = Scenario(
@@ -28,7 +27,6 @@ OVER_STEPS = Scenario(
     batched_over_steps,
     f"{STEPS_A_BATCH} steps' inputs are one batch, and this is the time of each: kernels that do not fill the GPU take "
     "as long for all of them as for one",
-    missing="the steps are no small calls of one kind",
     spread=OF_MOVES,
 )
 LOOKUPS = Scenario(
@@ -36,7 +34,6 @@ LOOKUPS = Scenario(
     lookups_joined,
     "lookups that follow each other are one call: kernels that do not fill the GPU take as long for all of them as for "
     "one",
-    missing="no lookups in tables follow each other",
     spread=OF_MOVES,
 )
 TWINS = Scenario(
@@ -44,7 +41,6 @@ TWINS = Scenario(
     calls_joined,
     "calls of a model that follow each other are one: kernels that do not fill the GPU take as long for all of them as "
     "for one",
-    missing="no calls of a model follow each other",
     spread=OF_MOVES,
 )
 TOGETHER = Words(
@@ -90,7 +86,6 @@ fused_rnn = Remedy(
             "fused_rnn",
             recurrent_fused,
             f"all time steps of a recurrent layer are one call; its kernels take {CELL_SHARE:.0%} of their time",
-            missing="no recurrent cell is called time step by time step",
             spread=OF_MOVES,
         ),
     ),
@@ -100,7 +95,6 @@ PRODUCTS = Scenario(
     "batched_matmul",
     products_batched,
     "each run of small products of one shape is one batched product",
-    missing="no small products of one shape follow each other",
     spread=OF_MOVES,
 )
 ENSEMBLES = Scenario(
@@ -108,7 +102,6 @@ ENSEMBLES = Scenario(
     ensembles_joined,
     "small networks of one shape that are called one after the other are one with batched products, forward, backward "
     "and in the optimizer",
-    missing="no small networks of one shape are called one after the other",
     spread=OF_MOVES,
 )
 ONE_PRODUCT = Words("Batch the products: torch.bmm(torch.stack(a), torch.stack(b)), or torch.vmap.")
@@ -133,14 +126,12 @@ BY_LISTS = Scenario(
     "fused_optimizer",
     optimizer_by_lists,
     "each of the optimizer's operators takes a few dozen tensors in one launch",
-    missing="no step of an optimizer that goes from tensor to tensor was recorded",
     spread=OF_KERNELS,
 )
 LOOPS = Scenario(
     "fused_optimizer",
     tensors_listed,
     "each operator of a loop over tensors takes a few dozen of them in one launch",
-    missing="no loop that goes from tensor to tensor was recorded",
     spread=OF_KERNELS,
 )
 FUSE = Words("Use the fused optimizer: torch.optim.AdamW(..., fused=True).")

@@ -3,9 +3,8 @@
 from collections.abc import Callable
 
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.diagnosis.finding import BottleneckClass
+from traceanalyzer.diagnosis.finding import BottleneckClass, Words
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.words import Words
 from traceanalyzer.replay.scenarios import Scenario
 
 

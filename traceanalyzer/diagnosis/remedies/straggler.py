@@ -1,7 +1,7 @@
 """The rank that others wait for."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
@@ -10,12 +10,12 @@ import numpy as np
 from traceanalyzer.analysis.names.collectives import POINT_TO_POINT
 from traceanalyzer.analysis.ranks.compare import RankRow
 from traceanalyzer.base.figures import NS_PER_MS, digits
+from traceanalyzer.diagnosis.finding import Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import tapes_of_others
 from traceanalyzer.diagnosis.remedies.remedy import Offer, remedy
-from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.replay.changes.data.loading import not_faster_than
-from traceanalyzer.replay.changes.edits import Change, retimed
+from traceanalyzer.replay.changes.edits import retimed
 from traceanalyzer.replay.changes.syncs.syncs import is_read
 from traceanalyzer.replay.host_speed import SAME_PROGRAM, evenly_fast, host_scaled
 from traceanalyzer.replay.scenarios import Scenario, lower_median
@@ -188,14 +188,13 @@ def _rank(tape: Tape) -> int | None:
 def latest(replay: Replay) -> tuple[int, float]:
     """The position of the rank whose step is longest without the profiler and without waiting for others, and by how
     much it is longer than that of the middle one, ms. How fast their hosts dispatch is not what tells ranks apart."""
-    tapes = [apart(*host_scaled((tape,), share)) for tape, share in _by_speed(replay.typical)]
+    tapes = [
+        apart(*host_scaled((tape,), share))
+        for tape, share in zip(replay.typical, evenly_fast(replay.typical), strict=True)
+    ]
     times = step_times_ns(tapes)
     slow = int(np.argmax(times))
     return slow, (times[slow] - lower_median(times)) / NS_PER_MS * replay.scale
-
-
-def _by_speed(tapes: Sequence[Tape]) -> Iterator[tuple[Tape, float]]:
-    return zip(tapes, evenly_fast(tapes), strict=True)
 
 
 def _of_its_stage(m: Measurements, rows: Sequence[RankRow]) -> Offer | None:
@@ -209,21 +208,15 @@ def _of_its_stage(m: Measurements, rows: Sequence[RankRow]) -> Offer | None:
     if own.compute_ms - mean_ms < MIN_SHARE * replay.base_ms:
         return None
     how = f"kernels of rank {own.rank} take {digits(own.compute_ms - mean_ms)} ms more than on average"
-    change = _computing_for(mean_ms / own.compute_ms)
+    share = mean_ms / own.compute_ms
     return Offer(
         everywhere(f"Cut the stages evenly: {how}: move layers to other stages."),
-        Scenario("fix_straggler", change, "every stage computes for as long as they do on average"),
+        Scenario(
+            "fix_straggler",
+            lambda tape: host_scaled((_with_kernels(tape, share),), share)[0],
+            "every stage computes for as long as they do on average",
+        ),
     )
-
-
-def _computing_for(share: float) -> Change:
-    """Kernels take this share of their time, launches and the host's part of them included."""
-
-    def change(tape: Tape) -> Tape:
-        (left,) = host_scaled((_with_kernels(tape, share),), share)
-        return left
-
-    return change
 
 
 def _with_kernels(tape: Tape, share: float) -> Tape:
@@ -271,8 +264,9 @@ def _work(tapes: Sequence[Tape]) -> _Work:
     def a_step(values: list[float]) -> F64:
         return np.array([value / tape.steps for value, tape in zip(values, tapes, strict=True)])
 
+    computing = [tape.source.trace.device_ops.take(tape.row[tape.compute]) for tape in tapes]
     return _Work(
-        a_step([_compute_ms(tape) for tape in tapes]),
+        a_step([float((one.end - one.start).sum()) / NS_PER_MS for one in computing]),
         a_step([(float((tape.work + tape.loading).sum()) / NS_PER_MS) for tape in tapes]),
         a_step([float(len(tape.row)) for tape in tapes]),
         a_step([float(is_read(tape).sum()) for tape in tapes]),
@@ -285,11 +279,6 @@ def _threads(tape: Tape) -> float:
     ops = tape.source.trace.device_ops.take(tape.row[tape.compute & tape.source.linked.is_kernel[tape.row]])
     known = (ops.blocks > 0) & (ops.threads > 0)
     return float((ops.blocks[known].astype(np.float64) * ops.threads[known]).sum()) if known.all() else -1.0
-
-
-def _compute_ms(tape: Tape) -> float:
-    ops, computing = tape.source.trace.device_ops, tape.row[tape.compute]
-    return float((ops.end - ops.start)[computing].sum()) / NS_PER_MS
 
 
 def _more_to_do(work: _Work, slow: int, rank: int | None, step_ms: float) -> Words | None:

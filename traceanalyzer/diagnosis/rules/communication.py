@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 
 from traceanalyzer.diagnosis.draft import Draft, Part, Proposal, share
-from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence
+from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.communication import untold_buckets
 from traceanalyzer.diagnosis.remedies.program import MOSTLY_WAITING, by_links_ms, program, waiting_share
 from traceanalyzer.diagnosis.remedies.straggler import REASONS, listed, why_late
-from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.trace import Bool
 
 ROWS = 3
@@ -69,7 +68,10 @@ def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
     action = OF_GRADIENTS if _of_gradients(m) else OF_ANYTHING
     # What messages need is known and what of the rest is waiting is not: then nothing tells what overlap would save.
     bound = waiting is None and by_link is not None
-    hide = Proposal(action, MAY_WAIT if waiting is None else ALL_HIDDEN, bound=bound, name="overlap_communication")
+    alone = bound and not program(m).training  # what no remedy on gradients is about
+    hide = Proposal(
+        action, MAY_WAIT if waiting is None else ALL_HIDDEN, bound=bound, alone=alone, name="overlap_communication"
+    )
     proposals = [] if waiting is not None and waiting > MOSTLY_WAITING else [hide]
     yield Draft(
         "exposed-communication", "communication", "Communication does not overlap with compute",
@@ -132,7 +134,8 @@ def straggler(m: Measurements, _free: Bool) -> Iterator[Draft]:
         reason = REASONS[why or "more_work"]
         gain = ranks.late[0].gain_ms if ranks.late else excess
         yield Draft("straggler", "compute", f"{title}: {reason}", "compute", gain, evidence, [balance])
-    elif _idles(m):
+    elif m.step.basis == "recorded" or m.step.budget is None or m.step.budget.idle >= MIN_WAIT_SHARE * m.step.step_ms:
+        # The late rank idles without the profiler, too, which alone can make it late.
         find = everywhere(UNBLOCK.format(rank=who))
         unblock = Proposal(find, "counted in the findings on idle time", name="fix_straggler")
         reason = "" if several else ": its input is late" if why == "input" else ": its GPU idles"
@@ -141,10 +144,3 @@ def straggler(m: Measurements, _free: Bool) -> Iterator[Draft]:
         waits = several and waits_ms >= MIN_WAIT_SHARE * m.step.step_ms
         part: Part = "exposed_communication" if waits else "none"
         yield Draft("straggler", cls, f"{title}{reason}", part, waits_ms if waits else None, evidence, [unblock])
-
-
-def _idles(m: Measurements) -> bool:
-    """Whether the late rank's GPU idles in the step that the report speaks of, too: a profiler alone can make it
-    late."""
-    budget = m.step.budget
-    return m.step.basis == "recorded" or budget is None or budget.idle >= MIN_WAIT_SHARE * m.step.step_ms

@@ -7,7 +7,6 @@ from traceanalyzer.analysis.algebra.lookup import texts_where
 from traceanalyzer.analysis.joined.framework import Framework
 from traceanalyzer.analysis.names.pytorch import LIBRARY_MARK
 from traceanalyzer.analysis.serving.cut import find_iterations
-from traceanalyzer.analysis.tables.budget import StepTime
 from traceanalyzer.analysis.time.coverage import WHOLE_SHARE
 from traceanalyzer.analysis.time.repeats import coinciding_range
 from traceanalyzer.base.figures import NS_PER_MS
@@ -105,16 +104,13 @@ def _steps(m: Measurements) -> Iterator[str]:
         yield f"The steps cover {seen.steps_share:.0%} of {_time(seen.recorded_ms)} recorded{outside}."
     if steps.source == "periodicity":
         yield f"No marker says what a step is: {len(steps)} repeats of the same GPU work are called one{_parts(m)}."
-    if times is not None and m.kinds is None and _uneven(times):
+    # A few are far longer, or shorter, than the usual one: the mean stands for none of them.
+    uneven = times and (times.mean > UNEVEN_RATIO * times.median or times.std > UNEVEN_STD * times.mean)
+    if times is not None and m.kinds is None and uneven:
         yield (
             f"The steps are uneven: {_time(times.min)} to {_time(times.max)}, median {_time(times.median)}; "
             f"figures are means ({_time(times.mean)})."
         )
-
-
-def _uneven(times: StepTime) -> bool:
-    """Whether the mean stands for none of the steps: because a few are far longer, or shorter, than the usual one."""
-    return times.mean > UNEVEN_RATIO * times.median or times.std > UNEVEN_STD * times.mean
 
 
 def _parts(m: Measurements) -> str:

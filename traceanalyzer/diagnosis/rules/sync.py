@@ -4,10 +4,9 @@ from collections.abc import Iterator
 
 from traceanalyzer.analysis.tables.syncs import SyncRow
 from traceanalyzer.diagnosis.draft import Draft, Proposal, share
-from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence
+from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Words
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.host import COALESCE, instead_of_waits
-from traceanalyzer.diagnosis.words import Words
 from traceanalyzer.replay.scenarios import NO_HOST_SYNCS_LAUNCHES_FREE
 from traceanalyzer.trace import Bool
 
@@ -58,9 +57,6 @@ def host_waits(m: Measurements, _free: Bool) -> Iterator[Draft]:
 
 def _where(row: SyncRow, each: str) -> str:
     """The place in the program: the call, the operators around it, the phase, the line."""
-    parts = (f"{row.call}, {row.calls:.4g}{each}", row.op and f"in {row.op}", row.phase and _in(row.phase), row.python)
+    phase = row.phase if row.phase is None or row.phase.startswith("between ") else f"phase {row.phase}"
+    parts = (f"{row.call}, {row.calls:.4g}{each}", row.op and f"in {row.op}", phase, row.python)
     return ", ".join(part for part in parts if part)
-
-
-def _in(phase: str) -> str:
-    return phase if phase.startswith("between ") else f"phase {phase}"

@@ -7,10 +7,9 @@ from traceanalyzer.analysis.tables.timing import TimingStats
 from traceanalyzer.analysis.time.regularity import MIN_STEPS, Regularity
 from traceanalyzer.diagnosis import loader_advice
 from traceanalyzer.diagnosis.draft import Draft, Part, Proposal
-from traceanalyzer.diagnosis.finding import Evidence
+from traceanalyzer.diagnosis.finding import Evidence, Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.timing import DRIFT_SHARE, INPUT_SHARE, OUTLIER_SHARE
-from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.trace import Bool
 
 SHOWN_STEPS = 5
@@ -67,9 +66,10 @@ def slow_outliers(m: Measurements, _free: Bool) -> Iterator[Draft]:
         Evidence("outliers", stats.outliers, "", where),
     ]
     if isinstance(stats, Regularity):
-        evidence.append(
-            Evidence("slow steps", _names(slow_steps(m.timed, m.budgets)), "", "as `traceanalyzer steps` lists")
-        )
+        slow = slow_steps(m.timed, m.budgets)
+        more = f" and {len(slow) - SHOWN_STEPS} more" if len(slow) > SHOWN_STEPS else ""
+        names = ", ".join(slow[:SHOWN_STEPS]) + more
+        evidence.append(Evidence("slow steps", names, "", "as `traceanalyzer steps` lists"))
     look = Proposal(LOOK_AT_OUTLIERS, f"{_origin(stats)} time of outliers beyond the median step")
     claim = _claim(m, stats.outlier_excess_share * m.mean_step_ms)
     title = f"{stats.outliers} steps are much slower than the others"
@@ -120,11 +120,6 @@ def _differences(m: Measurements) -> TimingStats | Regularity | None:
 
 def _origin(stats: TimingStats | Regularity) -> str:
     return "recorded" if isinstance(stats, Regularity) else "logged"
-
-
-def _names(steps: list[str]) -> str:
-    more = f" and {len(steps) - SHOWN_STEPS} more" if len(steps) > SHOWN_STEPS else ""
-    return ", ".join(steps[:SHOWN_STEPS]) + more
 
 
 def _regularity(id: str, title: str, claim: float | None, evidence: list[Evidence], proposal: Proposal) -> Draft:  # noqa: A002

@@ -6,10 +6,9 @@ from traceanalyzer.analysis.groups.small_copies import MANY, small_copies
 from traceanalyzer.analysis.tables.copies import CopyStats
 from traceanalyzer.base.figures import digits
 from traceanalyzer.diagnosis.draft import Draft, Proposal, share
-from traceanalyzer.diagnosis.finding import Evidence
+from traceanalyzer.diagnosis.finding import Evidence, Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.shares import WITHIN, copied_within_ms
-from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.replay.changes.data.loading import copied_together
 from traceanalyzer.replay.scenarios import Scenario
 from traceanalyzer.trace import Bool

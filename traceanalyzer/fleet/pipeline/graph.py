@@ -20,10 +20,11 @@ from traceanalyzer.fleet.pipeline.operations import (
     EMBEDDING,
     FORWARD,
     GRADIENTS,
+    KINDS,
     LAYERNORM,
     OPTIMIZER,
     PARAMETERS,
-    SENDS_RECEIVES,
+    PEERS,
     SEPARATE,
     Operations,
 )
@@ -73,7 +74,7 @@ def meetings(ops: Operations) -> list[Meeting]:
     for stage in stages:
         _in_stream(before, stage)
         _around_gradients(before, stage)
-        for kind in SENDS_RECEIVES:
+        for kind in PEERS:
             partners[kind, stage.stage] = _around_computation(before, stage, kind)
     return _in_order(ops, before, [*_pairs(partners, ops), *_on_all_stages(ops, CLIP), *_on_all_stages(ops, EMBEDDING)])
 
@@ -90,7 +91,7 @@ def _in_stream(before: list[set[int]], stage: _Stage) -> None:
     streams: list[tuple[str, ...]] = [
         (FORWARD, BACKWARD),
         (PARAMETERS, GRADIENTS),
-        *((kind,) for kind in SENDS_RECEIVES),
+        *((kind,) for kind in PEERS),
     ]
     for stream in streams:
         _chain(before, stage.of(*stream))
@@ -181,12 +182,16 @@ def _in_order(ops: Operations, before: list[set[int]], together: list[list[int]]
     alone = [[one] for one in range(len(ops.kind)) if one not in group]
     members = [*together, *alone]
     of = {one: i for i, those in enumerate(members) for one in those}
-    communicates, across = ops.of(*SENDS_RECEIVES, *ACROSS, EMBEDDING), ops.of(*ACROSS)
+    communicates, across = ops.of(*PEERS, *ACROSS, EMBEDDING), ops.of(*ACROSS)
     waits = [frozenset().union(*(before[one] for one in those)) for those in members]
     try:
         order = list(TopologicalSorter({i: {of[one] for one in waits[i]} for i in range(len(members))}).static_order())
     except CycleError as error:
-        names = ", ".join(dict.fromkeys(ops.name(members[i][0]) for i in error.args[1]))
+        names = ", ".join(
+            dict.fromkeys(
+                f"{KINDS[ops.kind[members[i][0]]]} of stage {ops.stage[members[i][0]]}" for i in error.args[1]
+            )
+        )
         raise TraceAnalyzerError(f"its operations wait for each other in a circle: {names}") from error
     kind = [(bool(across[those[0]]), bool(communicates[those[0]])) for those in members]
     return [Meeting(tuple(members[i]), tuple(sorted(waits[i])), *kind[i]) for i in order]

@@ -2,7 +2,7 @@
 
 Two passes. The first walks the opcodes and refuses any that does more than state a value, or that could make the
 second take memory out of proportion. The second is the interpreter's own, which then has nothing to import or call,
-and refuses to: ten times as fast as `ingest.pickles`, and a job may have ten thousand ranks of 200,000 opcodes.
+and refuses to: ten times as fast as `ingest.memory`'s, and a job may have ten thousand ranks of 200,000 opcodes.
 """
 
 import io

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from traceanalyzer.base.errors import RefusedSnapshotError
-from traceanalyzer.ingest.memory.opcodes import interpret
+from traceanalyzer.ingest.memory.opcodes import FAULTS, interpret
 from traceanalyzer.ingest.memory.shapes import Shapes, TakenSegment
-from traceanalyzer.ingest.pickles import FAULTS
 from traceanalyzer.ingest.stream import head_of, open_stream
 from traceanalyzer.trace.snapshot import Blocks, DeviceMemory, Events, Snapshot
 

@@ -12,8 +12,9 @@ from typing import Any
 
 from traceanalyzer.ingest.memory.memo import Memo
 from traceanalyzer.ingest.memory.shapes import EVENT, KeptStack, Shapes
-from traceanalyzer.ingest.pickles import PUSH
 
+PUSH = rb"j.{4}|h.|K.|J.{4}|M..|\x8a(?:\x06.{6}|\x07.{7}|\x05.{5}|\x08.{8}|\x09.{9}|\x04.{4}|\x00)|[N\x88\x89]"
+"""Opcodes that only push a value: of the memo (`j`, `h`), an int, None, a bool. Four of five opcodes are."""
 FRAMES = rb"\](\x94)?(?:\(((?:j.{4}|h.)+)e)?"
 """A list of values of the memo, as stacks are; whether it is kept in the memo, and what is in it."""
 GET = re.compile(rb"j(.{4})|h(.)", re.DOTALL)

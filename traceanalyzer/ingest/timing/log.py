@@ -77,6 +77,19 @@ def read_timing_log(
 
     Raises UnreadableInputError where no line says anything about steps, TraceAnalyzerError for a bad pattern.
     """
+    return _traces(path, *_read(path, pattern, progress))
+
+
+def logged_entries(path: Path) -> dict[int | None, list[Entry]]:
+    """What each rank wrote, line by line. Raises UnreadableInputError."""
+    found, chosen, _ = _read(path, None, None)
+    return _by_rank(found.entries[chosen])
+
+
+def _read(
+    path: Path, pattern: str | None, progress: Callable[[float], None] | None
+) -> "tuple[_Found, LineFormat, str]":
+    """All lines, the format to read them as, and what is damaged."""
     forms = FORMATS if pattern is None else (pattern_format(pattern),)
     with open_stream(path, progress, log=True) as stream:
         found = _parse(lines_of(pieces_of(stream), cut := _Cut()), forms, known=pattern is not None, cut=cut)
@@ -85,7 +98,7 @@ def read_timing_log(
     chosen = found.chosen()
     if chosen is None:
         raise _nothing(path, pattern, found)
-    return _traces(path, found, chosen, damage)
+    return found, chosen, damage
 
 
 @dataclass

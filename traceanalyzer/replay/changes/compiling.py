@@ -77,21 +77,6 @@ INFERENCE = {Reading.OPTIMISTIC: Cost(0.8, 4.0), Reading.TYPICAL: Cost(1.2, 7.0)
 """Without autograd's bookkeeping an operator costs less to begin with: 1.2 and 2.0 in the two programs timed."""
 
 
-def compiled(tape: Tape) -> Tape | None:
-    """What torch.compile makes of the model; None where nothing of it was recorded."""
-    return _compiled(tape, Reading.TYPICAL)
-
-
-def compiled_well(tape: Tape) -> Tape | None:
-    """The same where its code launches faster, and convolutions all get the layout that they want."""
-    return _compiled(tape, Reading.OPTIMISTIC)
-
-
-def compiled_badly(tape: Tape) -> Tape | None:
-    """The same where fused kernels are no faster than the longest of them, and the host no faster than before."""
-    return _compiled(tape, Reading.PESSIMISTIC)
-
-
 @parametric
 def functions_compiled(tape: Tape, reading: Reading, least: int, *, library: bool = False) -> Tape | None:
     """Each run of at least so many kernels of operators that are written out is one kernel, of a compiled function: the
@@ -112,7 +97,11 @@ def functions_compiled(tape: Tape, reading: Reading, least: int, *, library: boo
     return with_dispatch(left, dispatch)
 
 
-def _compiled(tape: Tape, reading: Reading) -> Tape | None:
+@parametric
+def compiled(tape: Tape, reading: Reading) -> Tape | None:
+    """What torch.compile makes of the model (by the optimistic reading its code launches faster, and convolutions all
+    get the layout that they want; by the pessimistic one fused kernels are no faster than the longest of them, and the
+    host no faster than before); None where nothing of it was recorded."""
     model = of_model(tape)
     if not model.any() or tape.source.joined.memo(_backward_twice):
         return None
@@ -122,7 +111,9 @@ def _compiled(tape: Tape, reading: Reading) -> Tape | None:
     if left is None:
         return None
     if reading is not Reading.PESSIMISTIC:
-        laid_out = _laid_out(left, reading)
+        # Norms beside convolutions get the layout that these want, too, at best.
+        best = channels_last(left) or left if reading is Reading.OPTIMISTIC else None
+        laid_out = best or without(left, changes_layout(left))
         left = odd_padded(laid_out) or laid_out
     return with_dispatch(left, _dispatch(tape, model, norms, reading))
 
@@ -133,16 +124,12 @@ def of_model(tape: Tape) -> Bool:
     backward = in_backward(tape)
     result = ~in_optimizer(tape) & ~tape.communication
     if backward.any():
-        result &= backward | (_recorded(tape) & up_to_last(tape, backward))
+        ranges, tree = tape.source.trace.host_ranges, tape.source.linked.tree
+        numbered = tree.of_ranges(_numbered(ranges, np.arange(len(ranges))), False)
+        result &= backward | (of_launches(tape, tree.innermost(numbered) >= 0) & up_to_last(tape, backward))
     result &= ~launched_within(tape, RECURRENT)
     region, size, alone = _regions(tape, result)
     return result & ((size >= LEAST_REGION_LAUNCHES) | alone)[region]
-
-
-def _recorded(tape: Tape) -> Bool:
-    """Ops launched in operators that autograd numbered."""
-    around = tape.around
-    return around.inside(_numbered(tape.source.trace.host_ranges, around.row) & (around.row >= 0))[tape.event]
 
 
 def _numbered(ranges: HostRanges, rows: I32 | I64) -> Bool:
@@ -212,10 +199,3 @@ def _place(group: I64) -> I64:
     """For each entry how many of its group, which lie together, come before it."""
     index = np.arange(len(group))
     return index - np.maximum.accumulate(np.where(where_changed(group), index, 0))
-
-
-def _laid_out(tape: Tape, reading: Reading) -> Tape:
-    """Convolutions get the layout that they want; norms beside them, too, at best."""
-    if reading is Reading.OPTIMISTIC:
-        return channels_last(tape) or tape
-    return without(tape, changes_layout(tape))

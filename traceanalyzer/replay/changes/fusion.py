@@ -73,11 +73,6 @@ class Runs:
         return result
 
 
-def elementwise_fused(tape: Tape) -> Tape | None:
-    """Each run of elementwise kernels is one; None without any."""
-    return fused(tape, ELEMENTWISE, Reading.TYPICAL)
-
-
 def fused(
     tape: Tape,
     classes: tuple[str, ...],

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from traceanalyzer.replay.changes.edits import with_dispatch, without_launches, without_work
+from traceanalyzer.replay.changes.edits import parametric, with_dispatch, without_launches, without_work
 from traceanalyzer.replay.on_tape import events_of, events_of_only, nodes
 from traceanalyzer.replay.patterns.named import texts
 from traceanalyzer.replay.patterns.repeats import after_each
@@ -24,18 +24,10 @@ def recomputed(tape: Tape) -> Bool:
     return tape.source.joined.run_again[nodes(tape)][tape.event] & tape.compute
 
 
-def kept(tape: Tape) -> Tape | None:
-    """Nothing is calculated again, and the host neither saves the state that this needs nor goes back to it; None where
-    nothing is."""
-    return _kept(tape, HOOKED_SHARE)
-
-
-def kept_with_hooks(tape: Tape) -> Tape | None:
-    """The same where the operators that stay take the host as long as before."""
-    return _kept(tape, 1.0)
-
-
-def _kept(tape: Tape, hooked: float) -> Tape | None:
+@parametric
+def kept(tape: Tape, hooked: float) -> Tape | None:
+    """Nothing is calculated again, and the host neither saves the state that this needs nor goes back to it, and takes
+    this share of its time for the operators that stay; None where nothing is calculated again."""
     gone = recomputed(tape)
     if not gone.any():
         return None

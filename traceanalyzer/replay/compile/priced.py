@@ -5,15 +5,15 @@ from dataclasses import replace
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, subtract, union
+from traceanalyzer.analysis.algebra.lookup import texts_where
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.replay.compile.model import BreakRow
-from traceanalyzer.replay.compile.regions import Traced, inner
-from traceanalyzer.replay.compile.windows import Seam, idle_in, seams, window_set, without_windows
+from traceanalyzer.replay.compile.regions import OPTIMIZER, Traced
+from traceanalyzer.replay.compile.windows import Seam, idle_in, seams, without_windows
 from traceanalyzer.replay.scenarios import FUSED_ELEMENTWISE, LAUNCHES_FREE
 from traceanalyzer.replay.whatif import Prediction
 from traceanalyzer.trace.compile_log import CompileLog, resumed_at
 
-OPTIMIZER = "Optimizer.step#"
 NO_SEAM = "the trace holds no run of what goes on after it: it was not met in the recorded steps, or not recorded"
 WHOLE = (
     "the whole function runs eager, and what it would take compiled is not recorded; estimated by fusing its "
@@ -60,7 +60,7 @@ def _with_price(row: BreakRow, mine: list[Seam], traced: Traced, log: CompileLog
     rated = traced.rated
     if not mine:
         return _whole_function(row, traced) if row.whole_function_eager else _rest_eager(row, log, traced)
-    windows = window_set(mine)
+    windows = union(*(np.concatenate([getattr(seam, side) for seam in mine]) for side in ("start", "end")))
     prediction = traced.predict(f"without_break {row.location}", lambda tape: without_windows(tape, windows), BASIS)
     steady = sum(int(rated.timed.steady_host(seam.start[: seam.forward]).sum()) for seam in mine)
     return _with_prediction(
@@ -75,11 +75,12 @@ def _rest_eager(row: BreakRow, log: CompileLog | None, traced: Traced) -> BreakR
     broken = (
         {c.compile_id for c in log.compilations if any(b.location == row.location for b in c.breaks)} if log else set()
     )
-    windows = []
-    for index in (i for i, text in enumerate(regions.text) if text in broken):
-        inside = inner(int(regions.start[index]), int(regions.end[index]), int(regions.thread[index]), bodies)
-        start = int(bodies.end[inside].max()) if len(inside) else int(regions.start[index])
-        windows.append((start, int(regions.end[index])))
+    broken_runs = [
+        (int(regions.thread[i]), int(regions.start[i]), int(regions.end[i]))
+        for i, text in enumerate(regions.text)
+        if text in broken
+    ]
+    windows = [(bodies.last_end(*run, run[1]), run[2]) for run in broken_runs]
     if not windows:
         return replace(row, basis=NO_SEAM)
     starts, ends = (np.array(times, np.int64) for times in zip(*windows, strict=True))
@@ -123,8 +124,8 @@ def _whole_function(row: BreakRow, traced: Traced) -> BreakRow:
 
 
 def _outside_optimizer(rated: Rated) -> IntervalSet:
-    ranges, texts = rated.trace.host_ranges, rated.trace.strings
-    optimizer = np.array([text.startswith(OPTIMIZER) for text in [*texts, ""]])[ranges.name]
+    ranges = rated.trace.host_ranges
+    optimizer = texts_where(rated.trace.strings, OPTIMIZER.match)[ranges.name]
     steps = rated.timed.steps
     whole = union(steps.host_start, steps.host_end)
     return subtract(whole, union(ranges.start[optimizer], ranges.end[optimizer]))

@@ -11,17 +11,19 @@ from functools import cached_property
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.lookup import texts_where
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.replay.changes.edits import Change
 from traceanalyzer.replay.scenarios import Scenario
 from traceanalyzer.replay.whatif import Prediction, Replay
-from traceanalyzer.trace import I32, I64, Bool, RangeKind
+from traceanalyzer.trace import I64, Bool, RangeKind
 
 REGION = re.compile(r"^Torch-Compiled Region: *(?P<id>!?[\w/!]+)")
 CALL = re.compile(r"^## Call CompiledFxGraph (?P<key>\S+) ##$")
 FUNCTIONS = frozenset({"CompiledFunction", "CompiledFunctionBackward"})
+OPTIMIZER = re.compile(r"^Optimizer\.step#")
 TRITON = re.compile(r"^triton_(?:poi|red|per|tem|unk|mm|for|split|mix|cooperative|bmm|flex|convolution)")
 """Kernels that inductor wrote, by what it calls them."""
 
@@ -39,13 +41,25 @@ class Ranges:
     def __len__(self) -> int:
         return len(self.node)
 
+    def last_end(self, thread: int, start: int, end: int, otherwise: int) -> int:
+        """When the last of those ended that lie in a stretch of a thread."""
+        inside = self._inside(thread, start, end)
+        return int(self.end[inside].max()) if inside.any() else otherwise
 
+    def first_start(self, thread: int, start: int, end: int, otherwise: int) -> int:
+        """When the first of them started."""
+        inside = self._inside(thread, start, end)
+        return int(self.start[inside].min()) if inside.any() else otherwise
+
+    def _inside(self, thread: int, start: int, end: int) -> Bool:
+        return (self.thread == thread) & (self.start >= start) & (self.end <= end)
+
+
+@dataclass(frozen=True, eq=False)
 class CompiledCode:
     """The compiled code of a trace. Arrays about device ops have one entry a row of `Trace.device_ops`."""
 
-    def __init__(self, joined: Joined) -> None:
-        """`joined` is the trace with its joins."""
-        self.joined = joined
+    joined: Joined
 
     @cached_property
     def regions(self) -> Ranges:
@@ -61,11 +75,9 @@ class CompiledCode:
     def bodies(self) -> Ranges:
         """Where graphs run: their calls, and forwards and backwards that hold none (other backends than inductor)."""
         functions = self._ranges(lambda name: name if name in FUNCTIONS else None)
-        holding = np.zeros(len(functions), bool)
-        for index in range(len(functions)):
-            inside = (self.calls.thread == functions.thread[index]) & (self.calls.start >= functions.start[index])
-            holding[index] = bool((inside & (self.calls.end <= functions.end[index])).any())
-        bare = np.flatnonzero(~holding)
+        is_call = np.zeros(len(self.joined.linked.tree.start), bool)
+        is_call[self.calls.node] = True
+        bare = np.flatnonzero(self.joined.linked.tree.subtree_sum(is_call, functions.node) == 0)
         both = np.concatenate((self.calls.start, functions.start[bare]))
         order = np.argsort(both, kind="stable")
         texts = [*self.calls.text, *([""] * len(bare))]
@@ -78,30 +90,25 @@ class CompiledCode:
         )
 
     @cached_property
-    def launched_at(self) -> I32:
-        """Node of the host tree that launched each device op, -1 unknown."""
-        return self.joined.launch_node
-
-    @cached_property
     def call_of_op(self) -> I64:
         """Which of `calls` launched each device op, -1 none."""
-        return self._of_op(self.calls)
+        return self.around(self.calls)[self.joined.launch_node]
 
     @cached_property
     def region_of_op(self) -> I64:
         """Which of `regions` each device op was launched in (the innermost), -1 none."""
-        return self._of_op(self.regions)
+        return self.around(self.regions)[self.joined.launch_node]
 
     @cached_property
     def is_triton(self) -> Bool:
         """Which device ops are kernels that inductor wrote, by their names."""
-        triton = np.array([bool(TRITON.match(text)) for text in [*self.joined.trace.strings, ""]])
+        triton = texts_where(self.joined.trace.strings, TRITON.match)
         return triton[self.joined.trace.device_ops.name] & self.joined.linked.is_kernel
 
     @cached_property
     def is_compiled(self) -> Bool:
         """Which device ops compiled code launched."""
-        return (self.call_of_op >= 0) | (self._of_op(self.bodies) >= 0) | self.is_triton
+        return (self.call_of_op >= 0) | (self.around(self.bodies)[self.joined.launch_node] >= 0) | self.is_triton
 
     def _ranges(self, text_of: Callable[[str], str | None]) -> Ranges:
         trace = self.joined.trace
@@ -119,20 +126,12 @@ class CompiledCode:
             named,
         )
 
-    def _of_op(self, ranges: Ranges) -> I64:
+    def around(self, ranges: Ranges) -> I64:
+        """For each node of the host tree, and for none (-1), the innermost of these ranges that is, or encloses, it."""
         tree = self.joined.linked.tree
-        chosen = np.zeros(len(tree.start), bool)
-        chosen[ranges.node] = True
         index = np.full(len(tree.start) + 1, -1, np.int64)
         index[ranges.node] = np.arange(len(ranges))
-        around = np.append(tree.innermost(chosen), -1)[self.launched_at]
-        return index[around]
-
-
-def inner(outer_start: int, outer_end: int, thread: int, ranges: Ranges) -> I64:
-    """Those of the ranges that lie in a stretch of a thread, in order."""
-    inside = (ranges.thread == thread) & (ranges.start >= outer_start) & (ranges.end <= outer_end)
-    return np.flatnonzero(inside)
+        return index[np.append(tree.innermost(index[:-1] >= 0), -1)]
 
 
 HOST_SPREAD = 0.2

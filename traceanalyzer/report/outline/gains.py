@@ -28,9 +28,9 @@ def no_advice(report: Report) -> str:
         return "Nothing to change."
     lacking = next((e.value for f in report.findings for e in f.evidence if e.metric == "next step"), None)
     if isinstance(lacking, str) and not report.devices:
-        return lacking
+        return "No recommendation: the GPU was not recorded." if lacking in report.summary.headline else lacking
     if report.findings and report.summary.bottleneck == "inconclusive":
-        return "No recommendation: not enough data. Next: traceanalyzer collect torch -- python train.py"
+        return f"No recommendation: not enough data. Next: {lacking or 'record several steps, API calls and GPU'}."
     return "No recommendation: nothing in this recording shows what would help. To go on: traceanalyzer kernels PATH"
 
 

@@ -81,8 +81,8 @@ def _culprit(page: Page, report: Report) -> None:
     for line in [both] if cell_len(both) <= page.width else [hardware, key]:
         if line:
             page.line(line)
-    if of_memory := whole.memory(report):
-        page.line(brief(of_memory))
+    for line in filter(None, (whole.memory(report), whole.first_step(report))):
+        page.line(brief(line))
 
 
 def _budget(page: Page, report: Report) -> None:

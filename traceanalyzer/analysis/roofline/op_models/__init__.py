@@ -4,8 +4,6 @@
 its in-place variant (`aten::add_`).
 """
 
-from collections.abc import Callable
-
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.roofline.op_models import (
     attention,
@@ -15,19 +13,15 @@ from traceanalyzer.analysis.roofline.op_models import (
     indexing,
     inductor,
     layout,
-    loss,
     matmul,
     normalisation,
     optimizer,
     pooling,
     reduction,
-    softmax,
 )
-from traceanalyzer.analysis.roofline.op_models.call import Call, Work
-from traceanalyzer.analysis.roofline.op_models.tensors import BOOL, Precision
+from traceanalyzer.analysis.roofline.op_models.call import Model, formula
+from traceanalyzer.analysis.roofline.op_models.tensors import BOOL, INT32, LONG, Precision
 from traceanalyzer.analysis.roofline.op_models.work import OVER_CACHES, Figure, Models, OpWork, apply_models
-
-Model = Callable[[Call], Work]
 
 
 def _aten(names: str, model: Model) -> dict[str, Model]:
@@ -42,65 +36,22 @@ def _served(names: str, model: Model) -> dict[str, Model]:
 MODELS = Models(
     working={
         # Matrix products
-        **_aten("mm", matmul.mm),
-        **_aten("addmm _addmm_activation", matmul.addmm),
-        **_aten("bmm", matmul.bmm),
-        **_aten("baddbmm", matmul.baddbmm),
+        **_aten("mm bmm mv dot vdot", matmul.product(0, 1)),
+        **_aten("addmm _addmm_activation baddbmm addmv", matmul.product(1, 2, base=0)),
         **_aten("addbmm", matmul.addbmm),
-        **_aten("mv", matmul.mv),
-        **_aten("addmv", matmul.addmv),
-        **_aten("dot vdot", matmul.dot),
         **_aten("mkldnn_linear", matmul.linear),
         **_aten("_scaled_mm", matmul.scaled_mm),
-        **_aten("_int_mm", matmul.int_mm),
+        **_aten("_int_mm", matmul.product(0, 1, out=INT32)),
         **_aten("_grouped_mm", matmul.grouped_mm),
         # Convolutions
-        **_aten("cudnn_convolution", convolution.forward(convolution.CUDNN)),
-        **_aten("cudnn_convolution_transpose", convolution.forward(convolution.CUDNN_TRANSPOSE)),
-        **_aten("cudnn_convolution_relu", convolution.forward(convolution.CUDNN_RELU)),
-        **_aten("cudnn_convolution_add_relu", convolution.forward(convolution.CUDNN_ADD_RELU)),
-        **_aten("mkldnn_convolution miopen_convolution", convolution.forward(convolution.LIBRARY)),
-        **_aten("_slow_conv2d_forward slow_conv3d_forward", convolution.forward(convolution.DIRECT)),
-        **_aten(
-            "_conv_depthwise2d conv_depthwise3d slow_conv_dilated2d slow_conv_dilated3d",
-            convolution.forward(convolution.DIRECT_DILATED),
-        ),
-        **_aten("slow_conv_transpose2d slow_conv_transpose3d", convolution.forward(convolution.DIRECT_TRANSPOSE)),
+        **{k: v for names, of in convolution.WORKING.items() for k, v in _aten(names, convolution.forward(of)).items()},
         **_aten("convolution_backward", convolution.backward),
         # Attention
-        **_aten("_scaled_dot_product_flash_attention", attention.forward(attention.SDPA_FLASH)),
-        **_aten("_scaled_dot_product_flash_attention_for_cpu", attention.forward(attention.SDPA_FLASH_CPU)),
-        **_aten(
-            "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention",
-            attention.forward(attention.SDPA_BIASED),
-        ),
-        **_aten("_scaled_dot_product_fused_attention_overrideable", attention.forward(attention.SDPA_OTHER)),
-        **_aten("_flash_attention_forward", attention.forward(attention.FLASH)),
-        **_aten("_efficient_attention_forward", attention.forward(attention.EFFICIENT)),
-        **_aten("_cudnn_attention_forward", attention.forward(attention.CUDNN)),
-        "flash_attn::_flash_attn_forward": attention.forward(attention.FLASH_PACKAGE),
-        **_aten("_scaled_dot_product_flash_attention_backward", attention.backward(attention.SDPA_FLASH_BACKWARD)),
-        **_aten(
-            "_scaled_dot_product_flash_attention_for_cpu_backward",
-            attention.backward(attention.SDPA_FLASH_CPU_BACKWARD),
-        ),
-        **_aten(
-            "_scaled_dot_product_efficient_attention_backward", attention.backward(attention.SDPA_EFFICIENT_BACKWARD)
-        ),
-        **_aten(
-            "_scaled_dot_product_cudnn_attention_backward _cudnn_attention_backward",
-            attention.backward(attention.CUDNN_BACKWARD),
-        ),
-        **_aten(
-            "_scaled_dot_product_fused_attention_overrideable_backward",
-            attention.backward(attention.SDPA_OTHER_BACKWARD),
-        ),
-        **_aten("_flash_attention_backward", attention.backward(attention.FLASH_BACKWARD)),
-        **_aten("_efficient_attention_backward", attention.backward(attention.EFFICIENT_BACKWARD)),
-        "flash_attn::_flash_attn_backward": attention.backward(attention.FLASH_PACKAGE_BACKWARD),
+        **{name: attention.forward(arguments) for name, arguments in attention.FORWARD.items()},
+        **{name: attention.backward(arguments) for name, arguments in attention.BACKWARD.items()},
         # Normalisation
         **_aten("native_layer_norm", normalisation.layer_norm),
-        **_aten("native_layer_norm_backward", normalisation.layer_norm_backward),
+        **_aten("native_layer_norm_backward", normalisation.backward(weight=5, saved=(3, 4))),
         **_aten(
             "native_batch_norm cudnn_batch_norm miopen_batch_norm _native_batch_norm_legit"
             " _native_batch_norm_legit_functional _native_batch_norm_legit_no_training _batch_norm_with_update",
@@ -108,19 +59,19 @@ MODELS = Models(
         ),
         **_aten(
             "native_batch_norm_backward cudnn_batch_norm_backward miopen_batch_norm_backward batch_norm_backward",
-            normalisation.batch_norm_backward,
+            normalisation.backward(weight=2, saved=(5, 6)),
         ),
-        **_aten("batch_norm_stats", normalisation.batch_norm_stats),
+        **_aten("batch_norm_stats", normalisation.statistics(4.0, 1, 2)),
         **_aten("batch_norm_elemt", normalisation.batch_norm_elemt),
-        **_aten("batch_norm_backward_reduce", normalisation.batch_norm_backward_reduce),
-        **_aten("batch_norm_backward_elemt", normalisation.batch_norm_backward_elemt),
+        **_aten("batch_norm_backward_reduce", normalisation.statistics(6.0, 2, 4)),
+        **_aten("batch_norm_backward_elemt", formula(7.0, reads=(0, 1), like=1)),
         **_aten("native_group_norm", normalisation.group_norm),
-        **_aten("native_group_norm_backward", normalisation.group_norm_backward),
+        **_aten("native_group_norm_backward", normalisation.backward(weight=4, saved=(2, 3))),
         **_aten("_fused_rms_norm", normalisation.rms_norm),
-        **_aten("_fused_rms_norm_backward", normalisation.rms_norm_backward),
+        **_aten("_fused_rms_norm_backward", normalisation.backward(4, (3,), normalisation.RMS_BACKWARD_FLOPS, 1)),
         # Softmax
-        **_aten("_softmax _log_softmax", softmax.softmax),
-        **_aten("_softmax_backward_data _log_softmax_backward_data", softmax.softmax_backward),
+        **_aten("_softmax _log_softmax", reduction.softmax),
+        **_aten("_softmax_backward_data _log_softmax_backward_data", reduction.softmax_backward),
         # Pointwise, one operation an element
         **_aten(
             "abs neg floor ceil round trunc frac sign sgn square relu clamp_min clamp_max threshold conj_physical"
@@ -138,15 +89,14 @@ MODELS = Models(
             " __rshift__ bitwise_left_shift bitwise_right_shift",
             elementwise.pointwise(2),
         ),
-        **_aten("eq ne lt le gt ge logical_and logical_or logical_xor isclose", elementwise.comparison),
+        **_aten("eq ne lt le gt ge logical_and logical_or logical_xor isclose", elementwise.pointwise(2, 1.0, BOOL)),
         **_aten("logical_not isnan isinf isfinite signbit", elementwise.pointwise(1, 0.0, BOOL)),
         **_aten("clamp", elementwise.pointwise(3, 2.0)),
         **_aten("addcmul addcdiv lerp", elementwise.pointwise(3, 3.0)),
         **_aten("where", elementwise.where),
         **_aten("masked_fill_", elementwise.masked_fill),
         **_aten("tril triu", elementwise.pointwise(1, 0.0)),
-        **_aten("fill zero", elementwise.fill),
-        **_aten("normal_ uniform_ random_ bernoulli_ exponential_", elementwise.random),
+        **_aten("fill zero normal_ uniform_ random_ bernoulli_ exponential_", elementwise.fill),
         **_aten("arange linspace", elementwise.generated),
         # Activations
         **_aten("sigmoid", elementwise.real_function(3.0)),
@@ -162,10 +112,10 @@ MODELS = Models(
         **_aten("gelu_backward", elementwise.at(0, 1, flops=14.0)),
         **_aten("mish_backward", elementwise.at(0, 1, flops=10.0)),
         **_aten("elu_backward", elementwise.at(0, 5, flops=3.0)),
-        **_aten("glu", elementwise.glu),
-        **_aten("glu_backward", elementwise.glu_backward),
-        **_aten("native_dropout _fused_dropout", elementwise.dropout),
-        **_aten("native_dropout_backward _masked_scale", elementwise.dropout_backward),
+        **_aten("glu", formula(2.5, writes=0.5)),
+        **_aten("glu_backward", formula(4.5, reads=(0, 1), like=1)),
+        **_aten("native_dropout _fused_dropout", formula(2.0, beside=BOOL.bytes)),
+        **_aten("native_dropout_backward _masked_scale", formula(2.0, reads=(0, 1))),
         # Reductions and scans
         **_aten("sum nansum mean prod amax amin", reduction.over(1.0)),
         **_aten("norm linalg_vector_norm", reduction.over(2.0, dims=2)),
@@ -182,11 +132,11 @@ MODELS = Models(
         **_aten("index_select", indexing.index_select),
         **_aten("gather", indexing.gather),
         **_aten("index_put _index_put_impl_", indexing.index_put),
-        **_aten("scatter index_copy", indexing.scatter),
-        **_aten("scatter_add index_add scatter_reduce", indexing.scatter_add),
+        **_aten("scatter index_copy", indexing.scatter(0.0, passes=1)),
+        **_aten("scatter_add index_add scatter_reduce", indexing.scatter(1.0, passes=2)),
         # Copies
         **_aten("copy_", layout.copy),
-        **_aten("flip roll", layout.clone),
+        **_aten("flip roll", formula()),
         **_aten("cat", layout.cat),
         **_aten("constant_pad_nd", layout.pad),
         # Pooling and resampling
@@ -210,16 +160,16 @@ MODELS = Models(
         ),
         **_aten("upsample_bilinear2d_backward", pooling.upsample_backward(pooling.BILINEAR_FLOPS)),
         # Losses
-        **_aten("nll_loss_forward nll_loss2d_forward", loss.nll),
-        **_aten("nll_loss_backward nll_loss2d_backward", loss.nll_backward),
-        **_aten("mse_loss", loss.compared(3.0)),
-        **_aten("mse_loss_backward", loss.compared_backward(3.0)),
-        **_aten("smooth_l1_loss huber_loss", loss.compared(5.0)),
-        **_aten("smooth_l1_loss_backward huber_loss_backward", loss.compared_backward(5.0)),
-        **_aten("binary_cross_entropy", loss.compared(7.0)),
-        **_aten("binary_cross_entropy_backward", loss.compared_backward(6.0)),
+        **_aten("nll_loss_forward nll_loss2d_forward", reduction.nll),
+        **_aten("nll_loss_backward nll_loss2d_backward", reduction.nll_backward),
+        **_aten("mse_loss", reduction.compared(3.0)),
+        **_aten("mse_loss_backward", formula(3.0, reads=(0, 1, 2), like=1)),
+        **_aten("smooth_l1_loss huber_loss", reduction.compared(5.0)),
+        **_aten("smooth_l1_loss_backward huber_loss_backward", formula(5.0, reads=(0, 1, 2), like=1)),
+        **_aten("binary_cross_entropy", reduction.compared(7.0)),
+        **_aten("binary_cross_entropy_backward", formula(6.0, reads=(0, 1, 2), like=1)),
         # Sorting
-        **_aten("sort", indexing.sort),
+        **_aten("sort", formula(beside=LONG.bytes)),
         **_aten("topk", indexing.topk),
         **_aten("bucketize searchsorted", indexing.bucketize),
         # Lists of tensors and fused optimizers
@@ -230,11 +180,11 @@ MODELS = Models(
             optimizer.foreach(1.0),
         ),
         **_aten("_foreach_addcdiv _foreach_lerp", optimizer.foreach(3.0)),
-        **_aten("_foreach_addcmul", optimizer.foreach_addcmul),
-        **_aten("_foreach_zero", optimizer.foreach_fill),
-        **_aten("_foreach_copy", optimizer.foreach_copy),
+        **_aten("_foreach_addcmul", optimizer.listed(3.0, reads=(0, 1))),
+        **_aten("_foreach_zero", optimizer.listed(0.0, reads=())),
+        **_aten("_foreach_copy", optimizer.listed(0.0, reads=(1,))),
         **_aten("_foreach_norm", optimizer.foreach_norm),
-        **_aten("_amp_foreach_non_finite_check_and_unscale", optimizer.unscale),
+        **_aten("_amp_foreach_non_finite_check_and_unscale", optimizer.listed(1.0)),
         **_aten("_fused_adam _fused_adamw", optimizer.adam),
         **_aten("_fused_sgd", optimizer.sgd),
         **_aten("_fused_adagrad", optimizer.adagrad),
@@ -261,7 +211,7 @@ MODELS = Models(
         ),
         **_aten("scaled_dot_product_attention", attention.forward(attention.SDPA)),
         **_aten("embedding", indexing.embedding),
-        **_aten("clone contiguous", layout.clone),
+        **_aten("clone contiguous", formula()),
         **_aten("_to_copy", layout.cast),
     },
     prefixes={"triton_": inductor.triton},

@@ -7,9 +7,8 @@ FLOPs forward: 2·pairs·(d + dv) for each batch entry and query head; backward,
 """
 
 import enum
-from collections.abc import Callable
 
-from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read
+from traceanalyzer.analysis.roofline.op_models.call import Call, Model, UnmodelledError, Work, read
 from traceanalyzer.analysis.roofline.op_models.tensors import FLOAT, Tensor
 from traceanalyzer.base.frozen import dataclass
 
@@ -41,23 +40,28 @@ class Arguments:
 
 
 SDPA = Arguments(mask=5, bias=3)
-SDPA_FLASH = Arguments(mask=4)
-SDPA_FLASH_CPU = Arguments(mask=4, bias=5)
-SDPA_BIASED = Arguments(mask=6, bias=3)
-SDPA_OTHER = Arguments(mask=5, bias=3)
-FLASH = Arguments(mask=8, heads_first=False, lengths=3)
-EFFICIENT = Arguments(mask=9, bias=3, heads_first=False, typed=True, lengths=4)
-CUDNN = Arguments(mask=10, bias=3, lengths=4)
-FLASH_PACKAGE = Arguments(mask=5, heads_first=False)
-
-SDPA_FLASH_BACKWARD = Arguments(mask=11, lengths=6)
-SDPA_FLASH_CPU_BACKWARD = Arguments(mask=7, bias=8)
-SDPA_EFFICIENT_BACKWARD = Arguments(mask=11, bias=4, saved=(5, 6))
-CUDNN_BACKWARD = Arguments(mask=14, bias=8, lengths=9)
-SDPA_OTHER_BACKWARD = Arguments(mask=13, bias=4, lengths=8, saved=(6, 7))
-FLASH_BACKWARD = Arguments(mask=11, heads_first=False, lengths=6)
-EFFICIENT_BACKWARD = Arguments(mask=14, bias=4, heads_first=False, typed=True, lengths=6, saved=(5, 10))
-FLASH_PACKAGE_BACKWARD = Arguments(mask=11, heads_first=False)
+FORWARD = {
+    "aten::_scaled_dot_product_flash_attention": Arguments(mask=4),
+    "aten::_scaled_dot_product_flash_attention_for_cpu": Arguments(mask=4, bias=5),
+    "aten::_scaled_dot_product_efficient_attention": Arguments(mask=6, bias=3),
+    "aten::_scaled_dot_product_cudnn_attention": Arguments(mask=6, bias=3),
+    "aten::_scaled_dot_product_fused_attention_overrideable": SDPA,
+    "aten::_flash_attention_forward": Arguments(mask=8, heads_first=False, lengths=3),
+    "aten::_efficient_attention_forward": Arguments(mask=9, bias=3, heads_first=False, typed=True, lengths=4),
+    "aten::_cudnn_attention_forward": Arguments(mask=10, bias=3, lengths=4),
+    "flash_attn::_flash_attn_forward": Arguments(mask=5, heads_first=False),
+}
+BACKWARD = {
+    "aten::_scaled_dot_product_flash_attention_backward": Arguments(mask=11, lengths=6),
+    "aten::_scaled_dot_product_flash_attention_for_cpu_backward": Arguments(mask=7, bias=8),
+    "aten::_scaled_dot_product_efficient_attention_backward": Arguments(mask=11, bias=4, saved=(5, 6)),
+    "aten::_scaled_dot_product_cudnn_attention_backward": Arguments(mask=14, bias=8, lengths=9),
+    "aten::_cudnn_attention_backward": Arguments(mask=14, bias=8, lengths=9),
+    "aten::_scaled_dot_product_fused_attention_overrideable_backward": Arguments(13, 4, lengths=8, saved=(6, 7)),
+    "aten::_flash_attention_backward": Arguments(mask=11, heads_first=False, lengths=6),
+    "aten::_efficient_attention_backward": Arguments(14, 4, heads_first=False, typed=True, lengths=6, saved=(5, 10)),
+    "flash_attn::_flash_attn_backward": Arguments(mask=11, heads_first=False),
+}
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ class Sizes:
     dv: int
 
 
-def forward(arguments: Arguments) -> Callable[[Call], Work]:
+def forward(arguments: Arguments) -> Model:
     """The model of an attention operator with inputs (query, key, value, ..)."""
 
     def model(call: Call) -> Work:
@@ -86,7 +90,7 @@ def forward(arguments: Arguments) -> Callable[[Call], Work]:
     return model
 
 
-def backward(arguments: Arguments) -> Callable[[Call], Work]:
+def backward(arguments: Arguments) -> Model:
     """The model of an attention operator's backward with inputs (gradient, query, key, value, ..)."""
 
     def model(call: Call) -> Work:

@@ -6,10 +6,16 @@ added without counting. Inputs, weight and result move once.
 """
 
 import math
-from collections.abc import Callable
 
-from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read
-from traceanalyzer.analysis.roofline.op_models.shapes import per_dimension, windows
+from traceanalyzer.analysis.roofline.op_models.call import (
+    Call,
+    Model,
+    UnmodelledError,
+    Work,
+    per_dimension,
+    read,
+    windows,
+)
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor
 from traceanalyzer.base.frozen import dataclass
 
@@ -32,26 +38,25 @@ GENERAL = Arguments(2, 3, 4, 5, transposed=6, output_padding=7, groups=8)
 CONV_ND = Arguments(2, 3, 4, 5, groups=6)
 """`conv2d(x, w, bias, stride, padding, dilation, groups)`."""
 CONV_TRANSPOSE_ND = Arguments(2, 3, 4, 7, transposed=True, output_padding=5, groups=6)
-CUDNN = Arguments(None, 3, 2, 4, groups=5)
-"""`cudnn_convolution(x, w, padding, stride, dilation, groups, ..)`."""
-CUDNN_TRANSPOSE = Arguments(None, 4, 2, 5, transposed=True, output_padding=3, groups=6)
-CUDNN_RELU = Arguments(2, 3, 4, 5, groups=6)
-CUDNN_ADD_RELU = Arguments(4, 5, 6, 7, groups=8)
-LIBRARY = Arguments(2, 4, 3, 5, groups=6)
-"""`mkldnn_convolution(x, w, bias, padding, stride, dilation, groups)`, `miopen_convolution(..)`."""
-DIRECT = Arguments(3, 4, 5, None)
-"""`_slow_conv2d_forward(x, w, kernel, bias, stride, padding)`."""
-DIRECT_DILATED = Arguments(3, 4, 5, 6)
-"""`_conv_depthwise2d(x, w, kernel, bias, stride, padding, dilation)`."""
-DIRECT_TRANSPOSE = Arguments(3, 4, 5, 7, transposed=True, output_padding=6)
+WORKING = {
+    "cudnn_convolution": Arguments(None, 3, 2, 4, groups=5),
+    "cudnn_convolution_transpose": Arguments(None, 4, 2, 5, transposed=True, output_padding=3, groups=6),
+    "cudnn_convolution_relu": Arguments(2, 3, 4, 5, groups=6),
+    "cudnn_convolution_add_relu": Arguments(4, 5, 6, 7, groups=8),
+    "mkldnn_convolution miopen_convolution": Arguments(2, 4, 3, 5, groups=6),
+    "_slow_conv2d_forward slow_conv3d_forward": Arguments(3, 4, 5, None),
+    "_conv_depthwise2d conv_depthwise3d slow_conv_dilated2d slow_conv_dilated3d": Arguments(3, 4, 5, 6),
+    "slow_conv_transpose2d slow_conv_transpose3d": Arguments(3, 4, 5, 7, transposed=True, output_padding=6),
+}
 
 
-def forward(arguments: Arguments) -> Callable[[Call], Work]:
+def forward(arguments: Arguments) -> Model:
     """The model of a convolution whose arguments stand at these positions."""
 
     def model(call: Call) -> Work:
         x, weight = call.tensor(0), call.tensor(1)
-        transposed = _transposed(call, arguments)
+        flag = arguments.transposed
+        transposed = flag if isinstance(flag, bool) else call.flag(flag)
         result = math.prod(_result_shape(call, arguments, x, weight, transposed=transposed))
         bias = call.optional(arguments.bias) if arguments.bias is not None else None
         # Input 2 of cudnn_convolution_add_relu is a tensor that is added to the result.
@@ -84,11 +89,6 @@ def _flops(positions: Tensor | int, weight: Tensor) -> float:
     """2 · elements of the result · weight elements for each of its channels; of a transposed one, of the input."""
     elements = positions if isinstance(positions, int) else positions.numel
     return 2.0 * elements * (weight.numel // max(weight.shape[0], 1))
-
-
-def _transposed(call: Call, arguments: Arguments) -> bool:
-    flag = arguments.transposed
-    return flag if isinstance(flag, bool) else call.flag(flag)
 
 
 def _result_shape(call: Call, arguments: Arguments, x: Tensor, weight: Tensor, *, transposed: bool) -> tuple[int, ...]:

@@ -4,16 +4,14 @@ Signatures: vllm csrc/torch_bindings.cpp, sgl-kernel's elementwise.py, aiter's o
 as large as it, whatever the order.
 """
 
-from collections.abc import Callable
-
-from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read
+from traceanalyzer.analysis.roofline.op_models.call import Call, Model, UnmodelledError, Work, read
 from traceanalyzer.analysis.roofline.op_models.normalisation import FORWARD_FLOPS, RMS_FORWARD_FLOPS
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor
 
 ENGINES = ("_C", "_C_cache_ops", "vllm", "sgl_kernel", "sglang", "aiter")
 
 
-def gated(flops: float) -> Callable[[Call], Work]:
+def gated(flops: float) -> Model:
     """`silu_and_mul(out, x)`: reads both halves of x, writes as much as one; so many FLOPs a result element."""
 
     def model(call: Call) -> Work:
@@ -23,7 +21,7 @@ def gated(flops: float) -> Callable[[Call], Work]:
     return model
 
 
-def normalised(flops: float, passes: int) -> Callable[[Call], Work]:
+def normalised(flops: float, passes: int) -> Model:
     """`rms_norm(out, x, weight, eps)` and its kin, which read and write tensors as large as x so many times."""
 
     def model(call: Call) -> Work:

@@ -2,7 +2,7 @@
 once, and sorting passes over its input once at least (comparisons are no FLOPs).
 """
 
-from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read
+from traceanalyzer.analysis.roofline.op_models.call import Call, Model, UnmodelledError, Work, read
 from traceanalyzer.analysis.roofline.op_models.tensors import LONG, Tensor
 
 
@@ -54,31 +54,21 @@ def index_put(call: Call) -> Work:
     return Work(float(values.numel) if adds else 0.0, traffic, x.dtype.precision)
 
 
-def scatter(call: Call) -> Work:
-    """`scatter_(x, dim, index, source)`: reads index and source (or a value), writes what is touched."""
-    return _scattered(call, flops=0.0, passes=1)
+def scatter(flops: float, passes: int) -> Model:
+    """The model of `scatter_(x, dim, index, source)`, `index_add_(..)`: reads index and source (or a value), passes so
+    often over what is touched (adding reads it, too); so many FLOPs for each."""
 
+    def model(call: Call) -> Work:
+        x, places, source = call.tensor(0), call.tensor(2), call.optional(3)
+        elements = source.numel if source is not None else places.numel
+        traffic = read(places, source) + passes * min(elements, x.stored) * x.dtype.bytes
+        return Work(flops * elements, traffic, x.dtype.precision)
 
-def scatter_add(call: Call) -> Work:
-    """`scatter_add_(x, dim, index, source)`, `index_add_(..)`: what is touched is read and written; an add each."""
-    return _scattered(call, flops=1.0, passes=2)
-
-
-def _scattered(call: Call, flops: float, passes: int) -> Work:
-    x, places, source = call.tensor(0), call.tensor(2), call.optional(3)
-    elements = source.numel if source is not None else places.numel
-    traffic = read(places, source) + passes * min(elements, x.stored) * x.dtype.bytes
-    return Work(flops * elements, traffic, x.dtype.precision)
+    return model
 
 
 def _looked_up(x: Tensor, places: Tensor, elements: int) -> Work:
     return Work(0.0, read(places) + (min(elements, x.stored) + elements) * x.dtype.bytes, x.dtype.precision)
-
-
-def sort(call: Call) -> Work:
-    """`sort(x)`: reads x, writes values and positions (64 bit)."""
-    x = call.tensor(0)
-    return Work(0.0, read(x) + x.numel * (x.dtype.bytes + LONG.bytes), x.dtype.precision)
 
 
 def topk(call: Call) -> Work:

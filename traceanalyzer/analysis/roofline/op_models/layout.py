@@ -12,12 +12,6 @@ def copy(call: Call) -> Work:
     return Work(0.0, read(source) + target.bytes, source.dtype.precision)
 
 
-def clone(call: Call) -> Work:
-    """`clone(x)`, `contiguous(x)`, `flip(x)`, `roll(x)`: reads x, writes as many elements."""
-    x = call.tensor(0)
-    return Work(0.0, read(x) + x.dense_bytes, x.dtype.precision)
-
-
 def cast(call: Call) -> Work:
     """`_to_copy(x, dtype, ..)`: reads x, writes it in the new type."""
     x = call.tensor(0)

@@ -8,6 +8,7 @@ operator have a block for each begun chunk of each tensor.
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.lookup import texts_where
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.linked import owner_nodes
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, TensorList, parse_inputs
@@ -29,7 +30,7 @@ CHUNK = 65_536
 def parameters_of(joined: Joined, rows: I64) -> dict[int, TensorList]:
     """The parameters that the operators in these rows (of `ON_PARAMETERS`, ascending) updated, where it is known."""
     trace, ranges = joined.trace, joined.trace.host_ranges
-    gradients = np.flatnonzero((ranges.name == _code(trace, ACCUMULATE)) & (ranges.shapes >= 0))
+    gradients = np.flatnonzero(texts_where(trace.strings, ACCUMULATE.__eq__)[ranges.name] & (ranges.shapes >= 0))
     if not len(gradients) or not len(rows):
         return {}
     passes = _backward_passes(trace, gradients, int(ranges.thread[rows[0]]))
@@ -76,10 +77,3 @@ def _tensors(trace: Trace, rows: I64, read: dict[bytes, TensorList]) -> TensorLi
         tensors = tuple(t for t in inputs if isinstance(t, Tensor))
         read[key] = tensors if len(tensors) == len(inputs) else ()
     return read[key]
-
-
-def _code(trace: Trace, text: str) -> int:
-    try:
-        return trace.strings.index(text)
-    except ValueError:
-        return -2

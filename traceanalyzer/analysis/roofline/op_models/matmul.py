@@ -5,50 +5,25 @@ The convention of `torch.utils.flop_counter`; the addition of a bias or of the t
 
 import math
 
-from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read, written
-from traceanalyzer.analysis.roofline.op_models.shapes import broadcast
-from traceanalyzer.analysis.roofline.op_models.tensors import DType, Tensor
+from traceanalyzer.analysis.roofline.op_models.call import Call, Model, UnmodelledError, Work, broadcast, read, written
+from traceanalyzer.analysis.roofline.op_models.tensors import DType
 
 
-def mm(call: Call) -> Work:
-    """`mm(a[m,k], b[k,n])`: 2·m·n·k FLOPs; a, b and the product once."""
-    return _product(call.tensor(0), call.tensor(1))
+def product(a: int, b: int, base: int | None = None, out: DType | None = None) -> Model:
+    """The model of `mm(a[m,k], b[k,n])`, of batches of it (an operand expanded over the batch is read once) and with a
+    vector b[k]; what is added to it (`base`) is read once, a broadcast row as such. The product is of type `out`, or
+    a's."""
 
+    def model(call: Call) -> Work:
+        left, right = call.tensor(a), call.tensor(b)
+        if not left.shape or not right.shape:
+            raise UnmodelledError("no matrices")
+        columns = right.shape[-1] if len(right.shape) > 1 else 1
+        result = left.numel // max(left.shape[-1], 1) * columns
+        traffic = read(left, right, None if base is None else call.tensor(base)) + written(result, out or left.dtype)
+        return Work(2.0 * left.numel * columns, traffic, left.dtype.precision)
 
-def addmm(call: Call) -> Work:
-    """`addmm(bias, a[m,k], b[k,n])`: that of `mm`, and the bias is read once (a broadcast row as such)."""
-    return _product(call.tensor(1), call.tensor(2), read(call.tensor(0)))
-
-
-def mv(call: Call) -> Work:
-    """`mv(a[m,k], x[k])`: 2·m·k FLOPs."""
-    matrix, vector = call.tensor(0), call.tensor(1)
-    return Work(
-        2.0 * matrix.numel, read(matrix, vector) + written(matrix.shape[0], matrix.dtype), matrix.dtype.precision
-    )
-
-
-def addmv(call: Call) -> Work:
-    """`addmv(bias, a[m,k], x[k])`: 2·m·k FLOPs."""
-    bias, matrix, vector = call.tensor(0), call.tensor(1), call.tensor(2)
-    traffic = read(bias, matrix, vector) + written(matrix.shape[0], matrix.dtype)
-    return Work(2.0 * matrix.numel, traffic, matrix.dtype.precision)
-
-
-def dot(call: Call) -> Work:
-    """`dot(a[k], b[k])`: 2·k FLOPs."""
-    a, b = call.tensor(0), call.tensor(1)
-    return Work(2.0 * a.numel, read(a, b) + a.dtype.bytes, a.dtype.precision)
-
-
-def bmm(call: Call) -> Work:
-    """`bmm(a[b,m,k], c[b,k,n])`: 2·b·m·n·k FLOPs; an operand expanded over the batch is read once."""
-    return _product(call.tensor(0), call.tensor(1))
-
-
-def baddbmm(call: Call) -> Work:
-    """`baddbmm(c, a[b,m,k], d[b,k,n])`: that of `bmm`, and c is read once."""
-    return _product(call.tensor(1), call.tensor(2), read(call.tensor(0)))
+    return model
 
 
 def matmul(call: Call) -> Work:
@@ -85,13 +60,6 @@ def scaled_mm(call: Call) -> Work:
     return Work(2.0 * rows * columns * a.shape[1] * packed, traffic, a.dtype.precision)
 
 
-def int_mm(call: Call) -> Work:
-    """`_int_mm(a[m,k], b[k,n])`: 2·m·n·k operations on 8-bit integers, the product in 32 bits."""
-    a, b = call.tensor(0), call.tensor(1)
-    rows, columns = a.shape[0], b.shape[1]
-    return Work(2.0 * rows * columns * a.shape[1], read(a, b) + 4.0 * rows * columns, a.dtype.precision)
-
-
 def grouped_mm(call: Call) -> Work:
     """`_grouped_mm(a, b, offsets)`: groups of products with ragged rows, columns or inner dimensions.
 
@@ -113,11 +81,3 @@ def addbmm(call: Call) -> Work:
     base, a, b = call.tensor(0), call.tensor(1), call.tensor(2)
     result = a.shape[1] * b.shape[2]
     return Work(2.0 * a.numel * b.shape[2], read(base, a, b) + written(result, a.dtype), a.dtype.precision)
-
-
-def _product(a: Tensor, b: Tensor, extra: float = 0.0) -> Work:
-    if len(a.shape) < 2 or len(b.shape) < 2:
-        raise UnmodelledError("not matrices")
-    result = a.numel // max(a.shape[-1], 1) * b.shape[-1]
-    flops = 2.0 * a.numel * b.shape[-1]
-    return Work(flops, read(a, b) + extra + written(result, a.dtype), a.dtype.precision)

@@ -7,7 +7,7 @@ both sums for the parameters 3, h 1, the sums of h and h·x^ 3, dx = r·(h - a -
 
 import math
 
-from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read
+from traceanalyzer.analysis.roofline.op_models.call import Call, Model, UnmodelledError, Work, read
 from traceanalyzer.analysis.roofline.op_models.tensors import FLOAT, Tensor
 
 FORWARD_FLOPS = 8.0
@@ -25,27 +25,22 @@ def layer_norm(call: Call) -> Work:
     return _forward(x, [call.optional(2), call.optional(3)], 2 * rows)
 
 
-def layer_norm_backward(call: Call) -> Work:
-    """`native_layer_norm_backward(grad, x, shape, mean, rstd, weight, bias, mask)`."""
-    statistics = [call.optional(3), call.optional(4)]
-    return _backward(call.tensor(0), call.tensor(1), call.optional(5), statistics)
-
-
 def batch_norm(call: Call) -> Work:
     """`native_batch_norm(x, weight, bias, mean, var, ..)`, `cudnn_batch_norm(..)`: two statistics a channel."""
     x = call.tensor(0)
     return _forward(x, [call.optional(1), call.optional(2)], 2 * _channels(x))
 
 
-def batch_norm_backward(call: Call) -> Work:
-    """`native_batch_norm_backward(grad, x, weight, mean, var, save_mean, save_invstd, ..)`; cuDNN's begins x, grad."""
-    return _backward(call.tensor(0), call.tensor(1), call.optional(2), [call.optional(5), call.optional(6)])
+def statistics(flops: float, reads: int, figures: int) -> Model:
+    """The model of `batch_norm_stats(x, eps)`, `batch_norm_backward_reduce(grad, x, ..)`: reads so many tensors like x,
+    writes so many figures a channel."""
 
+    def model(call: Call) -> Work:
+        x = call.tensor(reads - 1)
+        traffic = read(*(call.tensor(i) for i in range(reads))) + figures * _channels(x) * FLOAT.bytes
+        return Work(flops * x.numel, traffic, x.dtype.precision)
 
-def batch_norm_stats(call: Call) -> Work:
-    """`batch_norm_stats(x, eps)`: reads x, writes two statistics a channel; 4 FLOPs an element."""
-    x = call.tensor(0)
-    return Work(4.0 * x.numel, read(x) + 2 * _channels(x) * FLOAT.bytes, x.dtype.precision)
+    return model
 
 
 def batch_norm_elemt(call: Call) -> Work:
@@ -55,26 +50,9 @@ def batch_norm_elemt(call: Call) -> Work:
     return Work(4.0 * x.numel, traffic, x.dtype.precision)
 
 
-def batch_norm_backward_reduce(call: Call) -> Work:
-    """`batch_norm_backward_reduce(grad, x, mean, invstd, weight, ..)`: the sums; 6 FLOPs an element."""
-    grad, x = call.tensor(0), call.tensor(1)
-    return Work(6.0 * x.numel, read(grad, x) + 4 * _channels(x) * FLOAT.bytes, x.dtype.precision)
-
-
-def batch_norm_backward_elemt(call: Call) -> Work:
-    """`batch_norm_backward_elemt(grad, x, ..)`: the input's gradient from the sums; 7 FLOPs an element."""
-    grad, x = call.tensor(0), call.tensor(1)
-    return Work(7.0 * x.numel, read(grad, x) + x.dense_bytes, x.dtype.precision)
-
-
 def group_norm(call: Call) -> Work:
     """`native_group_norm(x, weight, bias, N, C, HxW, groups, eps)`: two statistics a group."""
     return _forward(call.tensor(0), [call.optional(1), call.optional(2)], 2 * call.integer(3) * call.integer(6))
-
-
-def group_norm_backward(call: Call) -> Work:
-    """`native_group_norm_backward(grad, x, mean, rstd, weight, ..)`."""
-    return _backward(call.tensor(0), call.tensor(1), call.optional(4), [call.optional(2), call.optional(3)])
 
 
 def rms_norm(call: Call) -> Work:
@@ -82,11 +60,6 @@ def rms_norm(call: Call) -> Work:
     x = call.tensor(0)
     rows = x.numel // max(math.prod(call.integers(1)), 1)
     return _forward(x, [call.optional(2)], rows, RMS_FORWARD_FLOPS)
-
-
-def rms_norm_backward(call: Call) -> Work:
-    """`_fused_rms_norm_backward(grad, x, shape, rstd, weight, mask)`."""
-    return _backward(call.tensor(0), call.tensor(1), call.optional(4), [call.optional(3)], RMS_BACKWARD_FLOPS, 1)
 
 
 def _channels(x: Tensor) -> int:
@@ -100,13 +73,14 @@ def _forward(x: Tensor, parameters: list[Tensor | None], statistics: int, flops:
     return Work(flops * x.numel, traffic, x.dtype.precision)
 
 
-def _backward(
-    grad: Tensor,
-    x: Tensor,
-    weight: Tensor | None,
-    statistics: list[Tensor | None],
-    flops: float = BACKWARD_FLOPS,
-    parameters: int = 2,
-) -> Work:
-    gradients = x.dense_bytes + (parameters * weight.bytes if weight else 0.0)
-    return Work(flops * x.numel, read(grad, x, weight, *statistics) + gradients, x.dtype.precision)
+def backward(weight: int, saved: tuple[int, ...], flops: float = BACKWARD_FLOPS, parameters: int = 2) -> Model:
+    """The model of `native_layer_norm_backward(grad, x, ..)` and its kin, with weight and saved statistics at these
+    inputs, which write gradients of x and of so many parameters; cuDNN's begin x, grad."""
+
+    def model(call: Call) -> Work:
+        grad, x, scale = call.tensor(0), call.tensor(1), call.optional(weight)
+        gradients = x.dense_bytes + (parameters * scale.bytes if scale else 0.0)
+        traffic = read(grad, x, scale, *(call.optional(i) for i in saved)) + gradients
+        return Work(flops * x.numel, traffic, x.dtype.precision)
+
+    return model

@@ -1,17 +1,23 @@
 """Pooling and resampling: the input read once, the result written; a FLOP for each element of a window."""
 
 import math
-from collections.abc import Callable
 
-from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read
-from traceanalyzer.analysis.roofline.op_models.shapes import per_dimension, windows
+from traceanalyzer.analysis.roofline.op_models.call import (
+    Call,
+    Model,
+    UnmodelledError,
+    Work,
+    per_dimension,
+    read,
+    windows,
+)
 from traceanalyzer.analysis.roofline.op_models.tensors import LONG, Tensor
 
 BILINEAR_FLOPS = 7.0
 """Three interpolations of a product and an add each, and a difference."""
 
 
-def max_pool(dimensions: int, *, positions: bool = True) -> Callable[[Call], Work]:
+def max_pool(dimensions: int, *, positions: bool = True) -> Model:
     """The model of `max_pool2d_with_indices(x, kernel, stride, padding, dilation, ceil)`: writes positions too."""
 
     def model(call: Call) -> Work:
@@ -23,7 +29,7 @@ def max_pool(dimensions: int, *, positions: bool = True) -> Callable[[Call], Wor
     return model
 
 
-def avg_pool(dimensions: int) -> Callable[[Call], Work]:
+def avg_pool(dimensions: int) -> Model:
     """The model of `avg_pool2d(x, kernel, stride, padding, ceil, ..)`."""
 
     def model(call: Call) -> Work:
@@ -53,7 +59,7 @@ def adaptive(call: Call) -> Work:
     return Work(float(x.numel), read(x) + result * x.dtype.bytes, x.dtype.precision)
 
 
-def upsample(flops: float) -> Callable[[Call], Work]:
+def upsample(flops: float) -> Model:
     """The model of `upsample_nearest2d(x, sizes, ..)`, `upsample_bilinear2d(..)` with this much work a result."""
 
     def model(call: Call) -> Work:
@@ -64,7 +70,7 @@ def upsample(flops: float) -> Callable[[Call], Work]:
     return model
 
 
-def upsample_backward(flops: float) -> Callable[[Call], Work]:
+def upsample_backward(flops: float) -> Model:
     """The model of `upsample_nearest2d_backward(grad, sizes, input_sizes, ..)`: reads grad, writes the input's."""
 
     def model(call: Call) -> Work:

@@ -2,6 +2,7 @@
 
 import enum
 import math
+import re
 from functools import lru_cache
 from typing import Any
 
@@ -48,6 +49,7 @@ class DType:
 
 UNKNOWN = DType(NAN)
 FLOAT = DType(4, Precision.FP32)
+INT32 = DType(4, kind=Kind.INTEGER)
 LONG = DType(8, kind=Kind.INTEGER)
 BOOL = DType(1, kind=Kind.BOOL)
 
@@ -69,7 +71,7 @@ DTYPES = {
     "long int": LONG,
     "long": LONG,
     "long long": LONG,
-    "int": DType(4, kind=Kind.INTEGER),
+    "int": INT32,
     "short int": DType(2, kind=Kind.INTEGER),
     "short": DType(2, kind=Kind.INTEGER),
     "signed char": DType(1, Precision.INT8, Kind.INTEGER),
@@ -176,7 +178,8 @@ def parse_inputs(shapes: str, dtypes: str | None, strides: str | None) -> tuple[
     """The inputs that `Input Dims`, `Input type` and `Input Strides` describe; None where the text is no such thing."""
     try:
         dims = _Dims.decode(shapes)
-        types = _Types.decode(dtypes) if dtypes else [_guessed(d) for d in dims]
+        # Old recordings may have shapes alone: whatever has dimensions is a tensor of unknown type.
+        types = _Types.decode(dtypes) if dtypes else ["unknown" if d else "" for d in dims]
         steps = _Dims.decode(strides) if strides else [None] * len(dims)
         if len(types) != len(dims):
             return None
@@ -187,22 +190,12 @@ def parse_inputs(shapes: str, dtypes: str | None, strides: str | None) -> tuple[
         return None
 
 
-def tensor_shapes(shapes: str | None) -> list[Shape]:
-    """The shapes of the tensors that `Input Dims` describes, without those in lists; empty where it is no such text."""
-    return [one.shape for one in parse_inputs(shapes or "", None, None) or () if isinstance(one, Tensor)]
-
-
 def parse_values(concrete: str | None) -> tuple[str, ...]:
     """The texts of `Concrete Inputs`, empty where they were not recorded."""
     try:
         return tuple(str(value) for value in _Values.decode(concrete)) if concrete else ()
     except (msgspec.DecodeError, ValueError, RecursionError):
         return ()
-
-
-def _guessed(dims: list[Any]) -> str:
-    """Old recordings may have shapes alone: whatever has dimensions is a tensor of unknown type."""
-    return "unknown" if dims else ""
 
 
 def _input(dims: list[Any], dtype: str, strides: list[Any] | None) -> Input:
@@ -230,3 +223,22 @@ def _sizes(values: Any) -> tuple[int, ...]:
     if not all(-MAX_ELEMENTS <= v <= MAX_ELEMENTS for v in values):
         raise ValueError("larger than any memory")
     return tuple(values)
+
+
+_TEMPLATE = re.compile(r"<(float|double|c10::Half|c10::BFloat16|long|int|bool)[,>]")
+"""The first type in a kernel's template arguments, of `multi_tensor_apply_kernel`'s functor."""
+_OPAQUE = re.compile(r"OpaqueType<(\d+)u?>")
+"""`CatArrayBatchedCopy<OpaqueType<2>>`: only the size matters to a copy."""
+_VECTORISED = re.compile(r"CatArrayBatchedCopy_vectorized<char(?:, [^,>]+){4}, (\d+), (\d+)>")
+"""Its last arguments are the bytes of a vector and its elements."""
+
+
+def element_type(kernel: str) -> DType:
+    """The type that a kernel on lists of tensors works on."""
+    if found := _OPAQUE.search(kernel):
+        return DType(int(found[1]))
+    if (found := _VECTORISED.search(kernel)) and int(found[2]):
+        return DType(int(found[1]) / int(found[2]))
+    if found := _TEMPLATE.search(kernel):
+        return LONG if found[1] == "long" else DTYPES[found[1]]
+    return UNKNOWN

@@ -83,13 +83,9 @@ def _first_use(outermost: Outermost, place: int, uses: int, *, turned: bool) -> 
         taken = _place_of(moved, one, changed)
         passes = TURNS_OR_PASSES_ON if turned else GIVES_THE_SAME
         if taken or (taken == 0 and not one.named(passes)):
-            return _use_of(one, taken)
+            return _Use(_stays(one, taken), taken > 0 and one.named(PARAMETERS))
         changed |= taken == 0 and turned and one.named(TURNS)
     return UNUSED
-
-
-def _use_of(one: Operator, place: int) -> _Use:
-    return _Use(_stays(one, place), place > 0 and one.named(PARAMETERS))
 
 
 def _calculating(following: Iterator[Operator], count: int) -> Iterator[Operator]:
