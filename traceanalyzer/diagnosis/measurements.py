@@ -81,7 +81,7 @@ Made = TypeVar("Made")
 def measure(trace: "Trace", knowledge: Knowledge | None = None, only_step: int | None = None) -> "Measurements":
     """The measurements of one recording."""
     linked = Linked(trace, knowledge or Knowledge())
-    named = with_operators(linked)
+    named = with_operators(linked, [Linked(one, linked.knowledge) for one in trace.captures])
     timed = Timed(Joined(linked if named is None else Linked(named, linked.knowledge)), only_step)
     return Measurements(Rated(Causes(Started(timed))))
 

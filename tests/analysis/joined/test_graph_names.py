@@ -7,6 +7,8 @@ from traceanalyzer.analysis.joined.graph_names import UNNAMED, named_in_graphs
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.diagnosis.serving.sentences import sentences
+from traceanalyzer.ingest.capture import join
+from traceanalyzer.trace import Run
 
 DECODE = "execute_{0}_context_0(sq0sk0sqsq0sqsk0)_generation_{0}(sq{0}sk{1}sqsq{0}sqsk{1})"
 OPS = ("aten::embedding", "aten::mm", "aten::softmax", "aten::mm", "aten::add")
@@ -83,6 +85,18 @@ def test_captures_of_another_number_of_launches_name_nothing() -> None:
     assert named_in_graphs(m.linked, m.joined.launch_node) == (0, 6)
     assert any("of 6 kernels in CUDA graphs" in text for text in sentences(m))
     assert all(not row.name.startswith("execute_") for row in m.ops)
+
+
+def test_a_recording_of_the_capture_given_with_it_names_its_kernels() -> None:
+    b, beside = TraceBuilder(), TraceBuilder()
+    capture(beside, 0, 1, 8)
+    replay(b, 1000, 50, 7)
+    both = join(Run((b.build(), beside.build())))
+    assert len(both.traces) == 1
+    m = measure(both.traces[0])
+    assert operators(m)["soft"] == "aten::softmax"
+    assert {row.shapes for row in m.ops_by_shape if row.name == "aten::mm"} == {"[[8,4]]"}
+    assert len(join(Run((b.build(), b.build()))).traces) == 2
 
 
 def test_a_recording_without_marks_or_replays_stays_as_it_is() -> None:

@@ -17,7 +17,7 @@ from traceanalyzer.diagnosis.serving.phases import Phase, phases
 SERVERS = {"vLLM": "vllm", "SGLang": "sglang", "TensorRT-LLM": "tensorrt_llm", "ATOM": "atom"}
 FEW = 0.02
 """What the profiler adds less of is not told."""
-WHERE = ": record the graphs' capture, too, or a decode without them"
+WHERE = ": give a recording of the graphs' capture, too, or record a decode without them"
 CHANGES = {"cuda_graphs": "CUDA graphs", "asynchronous_scheduling": "Scheduling the next iteration while the GPU works"}
 
 
