@@ -8,6 +8,7 @@ from traceanalyzer.comparison.by_row import rows_between
 from traceanalyzer.comparison.changes import changes_between
 from traceanalyzer.comparison.conditions import INPUT_SHAPES, RANK, conditions_between
 from traceanalyzer.comparison.evidence import evidence_of
+from traceanalyzer.comparison.iterations import batch_changes
 from traceanalyzer.comparison.judge import reason, resolution, sentence, times_of, word_of
 from traceanalyzer.comparison.metrics import figures_by_path, metrics_between, per_unit
 from traceanalyzer.comparison.model import (
@@ -70,6 +71,7 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
         metrics=metrics_between(a, b),
         notes=_notes(a, b, step),
         memory=_memory(a.tables.get("memory", []), b.tables.get("memory", [])),
+        batches=batch_changes(a.tables.get("iterations", []), b.tables.get("iterations", [])),
         rows=rows_between(a, b, step.a_ms),
         predicted=predicted_for(a, b, sides, changes),
         per_unit=each,
