@@ -98,6 +98,13 @@ def test_a_step_of_copies_alone_is_not_promised_to_vanish(report: Report) -> Non
     assert kept.predicted_step_ms is None
 
 
+@of("copies_alone")
+def test_a_slow_link_is_named(report: Report) -> None:
+    where = [e.where for f in report.findings for e in f.evidence if e.metric == "achieved bandwidth"]
+    assert len(where) == 2
+    assert all("its link carries 32 GB/s" in one for one in where)
+
+
 @of("tiny_batch")
 def test_eight_times_the_batch_is_a_limit(report: Report) -> None:
     more = next(one.as_much_work for one in report.recommendations if one.remedy == "larger_batch")

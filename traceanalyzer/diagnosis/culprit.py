@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from traceanalyzer.analysis.roofline.op_models.tensors import Precision
 from traceanalyzer.analysis.tables.modules import OUTSIDE
 from traceanalyzer.diagnosis.finding import BottleneckClass
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -12,6 +13,8 @@ KNOWN_SHARE = 0.8
 """Shares of the bytes are shown where models know the traffic of this share of the computation's time."""
 NAMED_SHARE = 0.2
 """What has less of the time or the bytes is not to blame."""
+ONE_FORMAT = 0.9
+"""Share of the operations from which one number format speaks for all."""
 MEGA = 1e6
 
 
@@ -26,7 +29,16 @@ def _at_mfu(m: Measurements, who: str | None) -> str | None:
     used = m.utilisation
     if used is None or not used.mfu:
         return who
-    return f"{used.mfu:.0%} MFU" + (f": {who}" if who else "")
+    return f"{used.mfu:.0%} MFU{_peak(m)}" + (f": {who}" if who else "")
+
+
+def _peak(m: Measurements) -> str:
+    """Over which peak it is, where nearly all matrix products are in one number format."""
+    r, matrix = m.rated.roofline, m.timed.steady_ops & m.linked.is_matrix
+    rows = matrix & np.isfinite(r.flops[:])
+    work = np.bincount(r.precision[rows], weights=r.flops[rows], minlength=1)
+    most = int(work.argmax())
+    return f" of the {Precision(most).name.lower()} peak" if most and work[most] > ONE_FORMAT * work.sum() else ""
 
 
 def _most_bytes(m: Measurements) -> str | None:

@@ -164,11 +164,11 @@ def sections(report: Report) -> list[Section]:
     explained = Line(step_facts.EXPLAINED.format(found[0].id), "dim") if found else whole.NO_FINDING
     advice = whole.recommendations(report) if report.recommendations else gains.no_advice(report)
     return [
+        *whole.key_figures(report),
         Section("Findings", [whole.findings(report), explained]),
         Section("Recommendations", [advice, Line(without_gain, "dim") if without_gain else None]),
         Section("Metrics"),
         *whole.step_time(report),
-        *whole.key_figures(report),
         whole.figures_of_step(report),
         *whole.groups_of_figures(report),
         *whole.devices(report),
