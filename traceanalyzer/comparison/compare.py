@@ -1,6 +1,7 @@
 """Compares two reports."""
 
 from traceanalyzer.analysis.memory.site import Site
+from traceanalyzer.analysis.serving.batches import batch_changes
 from traceanalyzer.analysis.tables.step_parts import BUDGET, StepPart
 from traceanalyzer.base.errors import EmptyRecordingError
 from traceanalyzer.base.figures import MEMORY
@@ -8,7 +9,6 @@ from traceanalyzer.comparison.by_row import rows_between
 from traceanalyzer.comparison.changes import changes_between
 from traceanalyzer.comparison.conditions import INPUT_SHAPES, RANK, conditions_between
 from traceanalyzer.comparison.evidence import evidence_of
-from traceanalyzer.comparison.iterations import batch_changes
 from traceanalyzer.comparison.judge import reason, resolution, sentence, times_of, word_of
 from traceanalyzer.comparison.metrics import figures_by_path, metrics_between, per_unit
 from traceanalyzer.comparison.model import (
