@@ -8,6 +8,7 @@ import pytest
 
 from tests.diagnosis.strangers import CASES, write
 from tests.report.test_bounds import impossible
+from traceanalyzer.diagnosis.remedies.advice import predictions
 from traceanalyzer.ingest import load
 from traceanalyzer.report.build import build_report
 from traceanalyzer.report.outline.gains import no_advice
@@ -188,6 +189,12 @@ def test_nothing_is_promised_of_what_a_camera_clocks(report: Report) -> None:
     assert "a camera, a display or a sleep" in report.summary.headline
     assert report.recommendations == []
     assert [one for one in report.findings if one.headroom_ms] == []
+
+
+def test_whatif_says_so_too(tmp_path: Path) -> None:
+    found = predictions(load([write("camera", tmp_path)]))
+    assert "a camera, a display or a sleep" in found.notes[0]
+    assert "data_loader_workers" not in [one.id for one in found.scenarios]
 
 
 @of("own_loop")

@@ -1,10 +1,12 @@
 """What is advised for a recording: the remedies that it triggers, each with the step that it should lead to."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from traceanalyzer.base.errors import EmptyRecordingError
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.outside import IDLE_CLASSES, outside
 from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 from traceanalyzer.diagnosis.selection import Knowledge, Selection, measured
@@ -33,8 +35,11 @@ def predictions(
             f"{m.trace.path}: nothing to replay: it needs API calls and the device work that they launch; "
             "record CPU and CUDA activities"
         )
-    more = [*(one.offer.scenario for one in advise(m)), *(faster(name, factor) for name, factor in speedups)]
-    return m.replay.what_if([*more, *(buckets_of(size) for size in bucket_mb)])
+    why = m.memo(outside)
+    advised = [one for one in advise(m) if not why or one.remedy.cls not in IDLE_CLASSES]
+    more = [*(one.offer.scenario for one in advised), *(faster(name, factor) for name, factor in speedups)]
+    found = m.replay.what_if([*more, *(buckets_of(size) for size in bucket_mb)])
+    return replace(found, notes=[why, *found.notes]) if why else found
 
 
 SAME = 0.97
