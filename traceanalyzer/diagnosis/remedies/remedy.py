@@ -57,14 +57,14 @@ class Remedy:
     """Whether it can cost the host time: then that of a fast one counts where the GPU sets the pace."""
 
 
-def wherever(there_is: str, action: Words, scenario: Scenario) -> Trigger:
-    """The trigger of a remedy whose replay alone tells whether it changes anything."""
+def wherever(there_is: str, id_: str, cls: BottleneckClass, finding: str, action: Words, scenario: Scenario) -> Remedy:
+    """A remedy whose replay alone tells whether it changes anything."""
 
     def offer(_: Measurements) -> Offer:
         return Offer(action, scenario)
 
     offer.__doc__ = f"Wherever {there_is}."
-    return offer
+    return Remedy(id_, cls, finding, offer)
 
 
 def remedy(
