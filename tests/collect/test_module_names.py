@@ -125,7 +125,7 @@ def test_what_is_compiled_is_not_compiled_again(model, dynamo):
     assert frames_compiled() == 1
 
 
-@pytest.mark.filterwarnings("ignore:Using `torch.compile")
+@pytest.mark.filterwarnings("error:Using `torch.compile")
 def test_hooks_go_when_the_compiler_begins(model, dynamo):
     compiled = torch.compile(model, backend="eager")
     outer = nn.Sequential(nn.ReLU(), compiled)

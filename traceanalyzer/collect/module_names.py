@@ -7,10 +7,12 @@ compiles again when they go, so they are not set where it has compiled anything,
 
 import sys
 import threading
+import warnings
 from contextlib import suppress
 from typing import Any
 
 from traceanalyzer.collect.eager import has_compiled
+from traceanalyzer.collect.steps.step_finder import COMPILE_WARNING
 
 PREFIX = "nn.Module: "
 
@@ -33,6 +35,8 @@ class ModuleNames:
             from torch._C._profiler import _RecordFunctionFast
             from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
+            # hooks are gone before the compiler looks
+            warnings.filterwarnings("ignore", message=COMPILE_WARNING)
             self._open_range = _RecordFunctionFast
             left = register_module_forward_hook(self._left, always_call=True)
             self._handles = [left, register_module_forward_pre_hook(self._entered)]

@@ -15,7 +15,7 @@ from traceanalyzer.analysis.groups.bounds import rated_share
 from traceanalyzer.analysis.groups.idle import main_detail
 from traceanalyzer.base.figures import span
 from traceanalyzer.diagnosis.compile.measured import on_compile
-from traceanalyzer.diagnosis.finding import BottleneckClass, Summary
+from traceanalyzer.diagnosis.finding import BASE_CONFIDENCE, MAX_CONFIDENCE, BottleneckClass, Summary
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.memory import headline as memory_headline
 from traceanalyzer.diagnosis.no_device import instead
@@ -35,9 +35,6 @@ CLOSE = 0.1
 """Two parts that differ by less of the step are equally much the cause."""
 LARGE = 0.2
 """A part from this share of the step on is worth changing first where that gains more than anything else."""
-MAX_CONFIDENCE = 0.95
-BASE_CONFIDENCE = 0.5
-"""Confidence of a verdict whose margin over the runner-up is nil."""
 NO_STEPS_FACTOR = 0.7
 """Without steps, start-up and shutdown are part of the figures."""
 ONE_STEP_FACTOR = 0.8

@@ -6,21 +6,22 @@ from typing import Any
 
 from traceanalyzer.collect.plan import LIGHT_WARMUP, Plan
 
+OF_SCHEDULES = "Profiler won't be using warmup|Warning: Profiler clears events"
+"""PyTorch's remarks on how it is used here, which would stand among the script's own output."""
+
 
 def full_profiler(plan: Plan, write: Callable[[Any], None]) -> Any:
     """A torch.profiler that calls `write` when it has been stopped."""
     import torch
     from torch.profiler import ProfilerActivity, profile, schedule
 
+    warnings.filterwarnings("ignore", message=OF_SCHEDULES)
     activities = [ProfilerActivity.CPU]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of no warm-up, which recordings of first steps do without
-        steps = schedule(wait=0, warmup=plan.warmup, active=plan.active, repeat=1)
     if torch.cuda.is_available():
         activities.append(ProfilerActivity.CUDA)
     return profile(
         activities=activities,
-        schedule=steps,
+        schedule=schedule(wait=0, warmup=plan.warmup, active=plan.active, repeat=1),
         on_trace_ready=write,
         record_shapes=plan.shapes,
         with_stack=plan.stacks,
@@ -45,6 +46,7 @@ def light_profiler(plan: Plan, write: Callable[[Any], None]) -> Any:
     """One that records the device and the calls that launch its work, no operators: half as hard on the host."""
     from torch.profiler import ProfilerActivity, profile, schedule
 
+    warnings.filterwarnings("ignore", message=OF_SCHEDULES)
     return profile(
         activities=[ProfilerActivity.CUDA],
         schedule=schedule(wait=0, warmup=LIGHT_WARMUP, active=plan.light_steps, repeat=1),
