@@ -107,7 +107,8 @@ def test_what_is_no_recording_is_named(here, run, name, content, said):
     assert err.count("\n") == 1
 
 
-def test_an_address_is_no_file(here, run):
+def test_an_address_without_what_fetches_it_is_no_file(here, run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fsspec", None)
     assert "download it first" in run("analyze", "https://example.org/trace.json.gz")[2]
 
 

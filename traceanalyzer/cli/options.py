@@ -111,6 +111,17 @@ def reading_options(command: Function) -> Function:
     return jobs(cache(command))
 
 
+def cluster_options(command: Function) -> Function:
+    """`--scheduler` and `--workers`: on which processes ranks are digested."""
+    scheduler = click.option(
+        "--scheduler", metavar="ADDRESS", help="Digest on the Dask cluster of this scheduler (tcp://HOST:PORT)."
+    )
+    workers = click.option(
+        "--workers", type=click.IntRange(min=1), metavar="N", help="Digest on a Dask cluster of N processes here."
+    )
+    return scheduler(workers(command))
+
+
 def _quiet(context: click.Context, _: click.Parameter, quiet: bool) -> None:
     context.meta[QUIET] = quiet
 
