@@ -7,10 +7,13 @@ import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import traceanalyzer as ta
 from tests.recorded import CASES, ranks
 from traceanalyzer.base.figures import ELLIPSIS
+from traceanalyzer.cli import cli
+from traceanalyzer.report.markdown.issue import BRIEF
 from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH
 from traceanalyzer.report.terminal.screen import render_screen
 
@@ -70,6 +73,16 @@ def test_its_first_screen_fits_and_no_sentence_is_cut(path: Path) -> None:
     assert len(lines) <= LINES
     assert max(map(len, lines)) <= DEFAULT_WIDTH
     assert not any(ELLIPSIS in line for line in lines)
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda p: p.name)
+def test_its_markdown_is_short_enough_to_attach(path: Path, tmp_path: Path) -> None:
+    file = tmp_path / "report.md"
+    lengths = []
+    for options in ([], ["--full"]):
+        assert CliRunner().invoke(cli, ["analyze", str(path), "-o", str(file), *options]).exit_code == 0
+        lengths.append(len(file.read_text(encoding="utf-8")))
+    assert lengths[0] <= BRIEF < lengths[1]
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda p: p.name)

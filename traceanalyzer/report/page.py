@@ -48,9 +48,12 @@ class ReportPage(Result):
         """For an issue."""
         from traceanalyzer.report.markdown.issue import BRIEF, GITHUB_LIMIT, ROOM, render_markdown
 
-        usual = GITHUB_LIMIT - ROOM if self.full else BRIEF
-        text = render_markdown(self.report, self.max_chars or usual)
-        return text if self.compiled is None else f"{text.rstrip()}\n\n{Printed(Document('', self._more())).markdown()}"
+        if self.compiled is None:
+            more = ""
+        else:
+            more = f"\n{Printed(Document('', self._more())).markdown()}" if self.full else f"\n{SEE_COMPILE.strip()}\n"
+        usual = GITHUB_LIMIT - ROOM if self.full else BRIEF - len(more)
+        return render_markdown(self.report, self.max_chars or usual).rstrip("\n") + "\n" + more
 
     def json(self) -> str:
         """What other programs rely on."""

@@ -42,7 +42,10 @@ if TYPE_CHECKING:
     "(compute_ms: without its data), data_ms, step, samples_per_s, tokens_per_s, mfu.",
 )
 @click.option(
-    "-v", "--full", is_flag=True, help="All of the report; without it a terminal shows the answer on one screen."
+    "-v",
+    "--full",
+    is_flag=True,
+    help="All of the report; without it a terminal shows the answer on one screen, and Markdown has 8,000 characters.",
 )
 @quiet_option("Only the verdict, in two lines; no progress and no warnings.")
 @redact_options()
@@ -76,7 +79,7 @@ def analyze(
     \b
     Examples:
       traceanalyzer analyze trace.json.gz
-      traceanalyzer analyze rank*.json.gz --format markdown -o report.md
+      traceanalyzer analyze rank*.json.gz -o report.md
       traceanalyzer analyze trace.json.gz -o report.html
       traceanalyzer analyze trace.json.gz snapshot.pickle
       traceanalyzer analyze trace.json --redact --redact-name 'acme_.*'
@@ -125,7 +128,8 @@ def analyze(
         from traceanalyzer.report.compile.build import compile_part
 
         compiled = compile_part(logs, asked.measured)
-    page = ReportPage(report, details, full or output.file is not None, max_chars, is_quiet(), compiled)
+    whole = full or (output.file is not None and output.format != "markdown")
+    page = ReportPage(report, details, whole, max_chars, is_quiet(), compiled)
     with emitted(page, output):
         if store is not None:
             _store(store, report, tags, recordings_read, str(scope.selection))
