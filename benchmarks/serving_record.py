@@ -3,11 +3,12 @@
     python -m benchmarks.serving_record OUT [--small]
 
 A decoder with random weights, a KV cache by slot, prefills in chunks that share an iteration with decodes, and vLLM's
-marker around each iteration. Three servers: `eager`, `graph` (decodes replay CUDA graphs, each batch the next larger one
-that was captured) and `overlap` (graphs, and an iteration is submitted before the tokens of the one before it are read).
-`OUT/NAME.trace.json.gz` is the recording. In `OUT/logs`, `NAME.profiled.log` is the iteration log of the same run, which
-goes on behind the recording with batches that it does not have; `NAME.1.log` to `.3.log` are of the same requests without
-the profiler. `capture.trace.json.gz` is the capture of the graphs, `whole.trace.json.gz` one and replays together.
+marker around each iteration. Three servers: `eager`, `graph` (decodes replay CUDA graphs, each batch the next larger
+one that was captured) and `overlap` (graphs, and an iteration is submitted before the tokens of the one before it are
+read). `OUT/NAME.trace.json.gz` is the recording. In `OUT/logs`, `NAME.profiled.log` is the iteration log of the same
+run, which goes on behind the recording with batches that it does not have; `NAME.1.log` to `.3.log` are of the same
+requests without the profiler. `capture.trace.json.gz` is the capture of the graphs, `whole.trace.json.gz` one and
+replays together.
 """
 
 from __future__ import annotations

@@ -14,10 +14,12 @@ if [ "${2:-one}" = two ]; then
   python3 "$here/scrub.py" "$out"
   exit
 fi
-for name in launch_bound cuda_graph sync_bound sync_fixed input_bound host_bound compute_bound memory_bound transfer_bound wasteful_kernels changing_shapes; do
+for name in launch_bound cuda_graph sync_bound sync_fixed sync_every_layer input_bound host_bound compute_bound memory_bound transfer_bound wasteful_kernels changing_shapes; do
   traceanalyzer collect torch -o "$out/$name" "${step[@]}" -- python3 "$here/workloads.py" "$name"
 done
 traceanalyzer collect torch -o "$out/compiled" "${step[@]}" --memory -- python3 "$here/workloads.py" compiled
+traceanalyzer collect torch -o "$out/compiled_first" "${step[@]}" --first --eager-steps 20 --compile-log -- \
+  python3 "$here/workloads.py" compiled 120
 traceanalyzer collect torch -o "$out/sync_bound_stacks" "${step[@]}" --stacks -- python3 "$here/workloads.py" sync_bound
 traceanalyzer collect timing -o "$out/timing_input_bound" "${step[@]}" -- python3 "$here/workloads.py" input_bound
 traceanalyzer collect timing -o "$out/timing_irregular" "${step[@]}" -- python3 "$here/workloads.py" irregular 300

@@ -85,6 +85,22 @@ def sync_fixed() -> Callable[[], object]:
     return step
 
 
+def sync_every_layer() -> Callable[[], object]:
+    """24 small layers, and a value read from the GPU after each: the GPU is idle most of the step."""
+    layers = [nn.Linear(512, 512).to(DEVICE) for _ in range(24)]
+    x = torch.randn(64, 512, device=DEVICE)
+
+    def step() -> float:
+        h, largest = x, 0.0
+        with torch.no_grad():
+            for layer in layers:
+                h = torch.relu(layer(h))
+                largest = max(largest, h.abs().max().item())
+        return largest
+
+    return step
+
+
 def input_bound() -> Callable[[], object]:
     """A convolutional network fed by a DataLoader without workers that takes 0.4 ms of Python a sample."""
 
@@ -320,9 +336,9 @@ def _join() -> int:
 WORKLOADS: dict[str, Callable[[], Callable[[], object]]] = {
     f.__name__: f
     for f in (
-        launch_bound, cuda_graph, sync_bound, sync_fixed, input_bound, host_bound, compute_bound, memory_bound,
-        transfer_bound, compiled, wasteful_kernels, changing_shapes, irregular, tensor_parallel, communication_bound,
-        straggler,
+        launch_bound, cuda_graph, sync_bound, sync_fixed, sync_every_layer, input_bound, host_bound, compute_bound,
+        memory_bound, transfer_bound, compiled, wasteful_kernels, changing_shapes, irregular, tensor_parallel,
+        communication_bound, straggler,
     )
 }  # fmt: skip
 

@@ -21,12 +21,13 @@ import pytest
 from click.testing import CliRunner
 
 from docs import generate
+from tests.fleet.build import write_job
 from tests.nsys_builder import small_run
 from tests.report.reports import full
 from traceanalyzer.cli import COMMANDS, cli
 from traceanalyzer.diagnosis.compile.verdict import FINDINGS as COMPILE_FINDINGS
 from traceanalyzer.diagnosis.memory import OOM_TITLES
-from traceanalyzer.diagnosis.rules.device import GPU_BUSY
+from traceanalyzer.diagnosis.rules.device import GPU_BUSY, UNDERSIZED
 from traceanalyzer.history.store import store_report
 from traceanalyzer.report.explain import FindingPage, finding_page, finding_pages
 from traceanalyzer.report.json import render_json
@@ -80,6 +81,7 @@ def folder(tmp_path: Path) -> Path:
     with tarfile.open(ROOT / "tests" / "data" / "hangs" / "hangs.tar.gz") as packed:
         packed.extractall(folder, filter="data")
     (folder / "nvidia" / "lock_gil_1st").rename(folder / "dumps")
+    write_job(folder / "traces", {2: 300})
     small_run("3.24.0").write(folder / "run.sqlite")
     (folder / "train.log").write_text("".join(f"step {i} took {100 + i % 3}.5 ms\n" for i in range(30)))
     store_report(folder / "runs.db", full(), tags={"branch": "main"})
@@ -227,5 +229,6 @@ def _ids(path: Path) -> set[str]:
         c for c in calls if isinstance(c.func, ast.Name) and c.func.id in ("Draft", "_Cause", "_regularity") and c.args
     ]
     texts = [c.args[0].values[0] if isinstance(c.args[0], ast.JoinedStr) else c.args[0] for c in makers]
-    named = {GPU_BUSY for text in texts if isinstance(text, ast.Name) and text.id == "GPU_BUSY"}
+    constants = {"GPU_BUSY": GPU_BUSY, "UNDERSIZED": UNDERSIZED}
+    named = {constants[text.id] for text in texts if isinstance(text, ast.Name) and text.id in constants}
     return named | {str(text.value).rstrip("-") for text in texts if isinstance(text, ast.Constant)}

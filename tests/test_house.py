@@ -17,8 +17,8 @@ from tests.recorded import ROOT
 PACKAGE = ROOT / "traceanalyzer"
 FILES = sorted(PACKAGE.rglob("*.py"))
 HEAVY = {
-    "torch", "jax", "pyarrow", "plotly", "pandas", "rich", "sqlite_utils", "pynvml", "isal", "sitecustomize",
-    "detect_secrets", "wandb", "mlflow",
+    "torch", "jax", "duckdb", "pyarrow", "plotly", "pandas", "rich", "sqlite_utils", "pynvml", "isal", "sitecustomize",
+    "detect_secrets", "wandb", "mlflow", "distributed", "fsspec",
 }  # fmt: skip
 """What a function may import when it is called: slow to load, or not installed everywhere."""
 LATE = (
@@ -27,6 +27,7 @@ LATE = (
     "base/parallel/__init__.py",
     "diagnosis/measurements.py",
     "collect/attach.py",
+    "fleet/job/open.py",
     "ingest/__init__.py",
     "ingest/capture.py",
     "report/build.py",

@@ -74,7 +74,7 @@ def whatif(
     `speedups` maps regular expressions to factors: the device work of what they match becomes that many times faster.
     Raises TraceAnalyzerError where there is nothing to replay.
     """
-    from traceanalyzer.diagnosis.predictions import predictions
+    from traceanalyzer.diagnosis.remedies.advice import predictions
 
     return predictions(_run(recording), selection, knowledge, speedups=list((speedups or {}).items()))
 

@@ -10,11 +10,12 @@ from click.testing import CliRunner
 
 from tests.compile.log_builder import LogBuilder
 from tests.kineto_builder import KinetoTrace
+from traceanalyzer.analysis.groups.first_steps import begin_of_first
 from traceanalyzer.cli import cli
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.torch_log import read_logs
-from traceanalyzer.replay.compile.steps import Stopwatch, _begin
+from traceanalyzer.replay.compile.steps import Stopwatch
 from traceanalyzer.report.compile.build import UNTIMED, compile_report
 from traceanalyzer.report.timeline.lanes import Category, compile_spans
 from traceanalyzer.report.timeline.step_timeline import step_timeline
@@ -92,7 +93,7 @@ def test_the_first_step_is_taken_apart_to_the_nanosecond(tmp_path: Path) -> None
 @pytest.mark.parametrize("still_busy", [False, True])
 def test_the_first_step_begins_with_the_host_or_when_the_gpu_becomes_free(tmp_path: Path, still_busy: bool) -> None:
     m = measure(load([program(tmp_path, still_busy=still_busy)]).traces[0])
-    begin = _begin(m.timed)
+    begin = begin_of_first(m.timed)
     assert begin == (int(m.timed.steps.start[0]) if still_busy else int(m.timed.steps.host_start[0]))
     assert begin < m.timed.steps.end[0]
 

@@ -10,9 +10,8 @@ import pytest
 from tests.diagnosis.test_remedies import ADD, GEMM, REDUCE, program, within
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.draft import Draft, Proposal
-from traceanalyzer.diagnosis.finding import Evidence
+from traceanalyzer.diagnosis.finding import Evidence, everywhere
 from traceanalyzer.diagnosis.recommend import MIN_TOUCHED_SHARE
-from traceanalyzer.diagnosis.words import everywhere
 from traceanalyzer.replay.changes.compiling import INFERENCE, functions_compiled
 from traceanalyzer.replay.changes.fusion import REREAD_OF_LONGEST, WRITTEN_OUT, Reading, fusing
 from traceanalyzer.replay.changes.precision import CASTS, with_casts

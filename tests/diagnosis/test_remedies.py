@@ -12,9 +12,8 @@ import traceanalyzer as ta
 from tests.analysis.causes.test_gaps import Program
 from tests.recorded import CASES, PAIRS, ranks
 from traceanalyzer.diagnosis.measurements import Measurements, measure
-from traceanalyzer.diagnosis.predictions import predictions
 from traceanalyzer.diagnosis.remedies import REMEDIES
-from traceanalyzer.diagnosis.remedies.advice import advise
+from traceanalyzer.diagnosis.remedies.advice import advise, predictions
 from traceanalyzer.diagnosis.remedies.data import data_loader_workers
 from traceanalyzer.diagnosis.remedies.launches import cuda_graph
 from traceanalyzer.diagnosis.selection import measured

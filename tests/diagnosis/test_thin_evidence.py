@@ -13,12 +13,12 @@ from tests.analysis.causes.test_gaps import Program
 from tests.analysis.collectives import Ranked
 from tests.diagnosis.test_remedies import ADD, GEMM, program, step_us, within
 from traceanalyzer.analysis.tables.timing import UnprofiledTime
+from traceanalyzer.diagnosis.finding import everywhere
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.diagnosis.remedies import advice
 from traceanalyzer.diagnosis.remedies.kernels import channels_last
 from traceanalyzer.diagnosis.remedies.launches import compile_model
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
-from traceanalyzer.diagnosis.words import everywhere
 from traceanalyzer.replay.changes.communication.gathers import gathered_again
 from traceanalyzer.replay.changes.edits import retimed
 from traceanalyzer.replay.changes.fusion import find_runs

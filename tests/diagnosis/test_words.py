@@ -15,7 +15,7 @@ from tests.analysis.build import TraceBuilder
 from traceanalyzer.analysis.joined.framework import Framework, framework
 from traceanalyzer.analysis.names.pytorch import FRAMEWORK
 from traceanalyzer.diagnosis import remedies, rules
-from traceanalyzer.diagnosis.words import Words, everywhere
+from traceanalyzer.diagnosis.finding import Words, everywhere
 from traceanalyzer.ingest import load
 from traceanalyzer.report.build import build_report
 from traceanalyzer.trace import DeviceRanges, RangeKind, Run, Trace

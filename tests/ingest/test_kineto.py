@@ -124,6 +124,15 @@ def test_stream_zero_is_a_stream(read):
     assert read(t).device_ops.stream[0] == 0
 
 
+def test_calls_of_modules_among_the_operators_are_frames_and_no_stacks(read):
+    t = KinetoTrace()
+    t.op("nn.Module: Linear_0", 0, 10)
+    t.op("aten::mm", 1, 5)
+    trace = read(t)
+    assert trace.host_ranges.kind.tolist() == [RangeKind.PYTHON, RangeKind.OP]
+    assert not trace.collected.stacks
+
+
 def test_what_lies_on_the_device_but_is_not_work(read):
     t = KinetoTrace()
     t.kernel("k", 1, 1)

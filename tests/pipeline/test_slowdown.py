@@ -13,14 +13,20 @@ import pytest
 from tests.pipeline.schedule import Run, frame, run, write
 from tests.recorded import ROOT
 from traceanalyzer.base.errors import UnreadableInputError
-from traceanalyzer.fleet.pipeline.document import pipeline_page
+from traceanalyzer.fleet.pipeline.document import page, recognise
 
 DATA = ROOT / "tests" / "data" / "stragglers"
 """A job whose last stage is too heavy, with its answers: Apache-2.0, ByteDance-Seed/StragglerAnalysis."""
 
 
 def answer(path):
-    return json.loads(pipeline_page(path).json())
+    return json.loads(page([path]).json())
+
+
+def test_which_files_are_such_logs(tmp_path):
+    frame(run(2, 2, 4, alike)).drop(columns="mc").to_parquet(tmp_path / "other.parquet")
+    assert recognise(DATA / "ST.parquet")
+    assert not any(map(recognise, (tmp_path / "other.parquet", DATA / "ST.json", tmp_path, tmp_path / "none")))
 
 
 def test_published_answers():
@@ -114,7 +120,7 @@ def test_damage_is_counted(tmp_path):
 def test_what_is_no_such_log(tmp_path, spoil, words):
     log = frame(run(2, 2, 4, alike))
     with pytest.raises(UnreadableInputError, match=words):
-        pipeline_page(parquet(tmp_path / "log.parquet", spoil(log)))
+        page([parquet(tmp_path / "log.parquet", spoil(log))])
 
 
 @pytest.mark.parametrize("cut", [True, False])
@@ -125,4 +131,4 @@ def test_damaged_bytes(tmp_path, cut):
             whole[:place] if cut else whole[:place] + sha512(bytes(place % 256)).digest() + whole[place + 64 :]
         )
         with suppress(UnreadableInputError):
-            pipeline_page(path)
+            page([path])

@@ -121,8 +121,9 @@ def test_a_collective_of_some_ranks_takes_what_the_last_of_these_spent() -> None
     tapes = [make_tape(c.rated) for c in contexts]
     made = [tape for tape in tapes if tape is not None]
     matches = match_collectives([c.timed.memo(digest_of) for c in contexts])
-    of_two = np.array([True, True, False])
-    some = replace(matches, present=matches.present & of_two, row=np.where(of_two, matches.row, -1))
+    of_two = matches.rank < 2
+    first = np.arange(len(matches) + 1) * 2
+    some = replace(matches, first=first, **{n: getattr(matches, n)[of_two] for n in ("rank", "start", "end", "row")})
     joined, pair = join(made, some), join(made[:2], match_collectives([c.timed.memo(digest_of) for c in contexts[:2]]))
     for one, other in zip(joined, pair, strict=False):
         assert (one.duration == other.duration).all()

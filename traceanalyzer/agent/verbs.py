@@ -13,7 +13,7 @@ from traceanalyzer.comparison.limits import Limit, check_limits
 from traceanalyzer.comparison.model import Difference
 from traceanalyzer.comparison.verdicts import Checked
 from traceanalyzer.diagnosis.finding import Finding, Recommendation
-from traceanalyzer.diagnosis.predictions import predictions
+from traceanalyzer.diagnosis.remedies.advice import predictions
 from traceanalyzer.fleet.hang.document import values
 from traceanalyzer.fleet.hang.model import hang_of
 from traceanalyzer.report.explain import explained, finding_page, finding_pages

@@ -22,8 +22,8 @@ from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.report.table_entries import BY_COMMAND
 
 ANSWERS = (
-    "analyze", *BY_COMMAND, "export", "reproduce", "overlay", "open", "whatif", "memory", "compile", "hang", "compare",
-    "check", "history", "attach",
+    "analyze", *BY_COMMAND, "export", "reproduce", "overlay", "open", "whatif", "memory", "compile", "hang", "digest",
+    "fleet", "compare", "check", "history", "attach",
 )  # fmt: skip
 TOOLS = ("schema", "explain", "collect", "doctor", "mcp", "cache", "completion")
 COMMANDS = {**dict.fromkeys(ANSWERS, "answers"), **dict.fromkeys(TOOLS, "tools")}

@@ -9,9 +9,11 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.machinery import ModuleSpec
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
 from traceanalyzer.collect.host import cuda, processes
@@ -19,6 +21,11 @@ from traceanalyzer.collect.plan import Plan
 
 if TYPE_CHECKING:
     from traceanalyzer.collect.steps.step_finder import Finder
+
+
+NS_PER_MS = 1e6
+FIRST_STEPS = 10
+"""Steps of a process that are timed one by one, by the host's clock."""
 
 
 class Recorder(Protocol):
@@ -54,6 +61,7 @@ class Attached:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._steps = 0
+        self._ends: list[int] = []
         self._phase = "attached"
         self._notes: list[str] = []
         self._finder = self._new_finder()
@@ -75,6 +83,8 @@ class Attached:
         if not self._recorder.waiting and cuda.capturing():
             return
         self._steps += 1
+        if 0 < len(self._ends) <= min(self._plan.wait, FIRST_STEPS):
+            self._ends.append(time.perf_counter_ns())
         try:
             self._recorder.step()
         except Exception as error:
@@ -82,9 +92,27 @@ class Attached:
         if self._recorder.finished:
             self._finder.rest()
 
+    def _entered(self) -> None:
+        """The first step begins; what began before a training that follows an evaluation is not known."""
+        if self._steps or self._ends:
+            return
+        self._ends.append(time.perf_counter_ns())
+        if self._plan.first:
+            try:
+                self._recorder.record_now()
+                self._recorder.step()
+            except Exception as error:
+                self._fail(error)
+
+    def _first_steps_ms(self) -> list[float]:
+        """How long each of the first steps took on the host; empty where they are recorded, or their beginning was not
+        seen."""
+        return [] if self._plan.first else [(b - a) / NS_PER_MS for a, b in pairwise(self._ends)]
+
     def _start_over(self) -> None:
         if not self._steps:
             return
+        self._ends.clear()
         self._recorder.discard()
         self._recorder = self._new_recorder()
         if self._plan.on_signal:
@@ -96,21 +124,21 @@ class Attached:
         if self._plan.step_on:
             from traceanalyzer.collect.steps.step_function import FunctionCalls
 
-            return FunctionCalls(self._plan.step_on, self._step)
+            return FunctionCalls(self._plan.step_on, self._step, self._entered)
         if self._plan.recorder == "jax":
             from traceanalyzer.collect.profilers.jax_trace import JaxSteps
 
             return JaxSteps(self._step, self._begin_now, lambda: self._recorder.close())
         from traceanalyzer.collect.steps.step_finder import StepFinder
 
-        return StepFinder(self._step, self._start_over)
+        return StepFinder(self._step, self._start_over, self._entered)
 
     def _begin_now(self) -> None:
         self._recorder.record_now()
         self._step()
 
     def _new_recorder(self) -> Recorder:
-        return _recorder(self._plan, self._enter, self._note, lambda: self._finder.unit)
+        return _recorder(self._plan, self._enter, self._note, lambda: self._finder.unit, self._first_steps_ms)
 
     def _note(self, note: str) -> None:
         self._notes.append(note)
@@ -142,7 +170,11 @@ class Attached:
 
 
 def _recorder(
-    plan: Plan, on_phase: Callable[[str], None], on_note: Callable[[str], None], unit: Callable[[], str]
+    plan: Plan,
+    on_phase: Callable[[str], None],
+    on_note: Callable[[str], None],
+    unit: Callable[[], str],
+    first_steps_ms: Callable[[], list[float]],
 ) -> Recorder:
     if plan.recorder == "timing":
         from traceanalyzer.collect.steps.step_log import StepLog
@@ -160,7 +192,7 @@ def _recorder(
         return ProfilerRange(plan, on_phase, unit, profiler, profiler.drain)
     from traceanalyzer.collect.torch_recording import TorchRecording
 
-    return TorchRecording(plan, on_phase, on_note, unit)
+    return TorchRecording(plan, on_phase, on_note, unit, first_steps_ms)
 
 
 class _Import:

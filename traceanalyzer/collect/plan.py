@@ -46,10 +46,15 @@ class Plan:
     warmup: int = WARMUP
     active: int = ACTIVE
     repeat: int = 1
+    first: bool = False
+    """Whether the first steps of the process are recorded, and steady ones timed after them."""
+    eager_steps: int = 0
+    """Steps timed with torch.compile's code switched off."""
     shapes: bool = True
     stacks: bool = False
     memory: bool = False
-    modules: bool = False
+    modules: bool = True
+    """Whether the calls of modules are named, where no stacks name them."""
     memory_snapshot: bool = False
     compile_log: bool = False
     """Whether torch.compile writes its log into the capture."""
@@ -77,6 +82,8 @@ class Plan:
         """Steps until the first recording is complete, or the first step has been timed."""
         if self.recorder == "timing":
             return self.wait + 1
+        if self.first:
+            return self.active
         light = LIGHT_WARMUP + self.light_steps if self.light_steps and self.recorder == "torch" else 0
         return self.wait + self.unprofiled_steps + light + self.warmup + self.active
 

@@ -34,7 +34,7 @@ def record(
     shapes: bool = True,
     stacks: bool = False,
     memory: bool = False,
-    modules: bool = False,
+    modules: bool = True,
     time_limit: float | None = None,
     unprofiled_steps: int = UNPROFILED_STEPS,
     light_steps: int = LIGHT_STEPS,

@@ -6,14 +6,16 @@ import time
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from traceanalyzer.collect.eager import EAGER_WARMUP, Eager
 from traceanalyzer.collect.host import cuda, environment
 from traceanalyzer.collect.host.ranks import own_file, several_ranks
 from traceanalyzer.collect.host.rescue import Rescue, write_json, write_trace
+from traceanalyzer.collect.module_names import ModuleNames
 from traceanalyzer.collect.plan import LIGHT_WARMUP
 from traceanalyzer.collect.profilers.kineto import full_profiler, light_profiler
 from traceanalyzer.collect.profilers.memory_history import MemoryHistory
 from traceanalyzer.collect.profilers.other_profilers import WATCH, ScriptProfilesError
-from traceanalyzer.collect.profilers.session import Session
+from traceanalyzer.collect.profilers.session import Session, teardown_is_safe
 from traceanalyzer.collect.steps.step_clock import StepClock
 
 if TYPE_CHECKING:
@@ -51,13 +53,18 @@ class TorchRecording:
         on_phase: "Callable[[str], None]" = lambda phase: None,
         on_note: "Callable[[str], None]" = _warn,
         unit: "Callable[[], str]" = lambda: "call of step()",
+        first_steps_ms: "Callable[[], list[float]]" = list,
     ) -> None:
         self._plan = plan
         self._on_phase = on_phase
         self._on_note = on_note
         self._unit = unit
+        self._first_steps_ms = first_steps_ms
+        self._eager = Eager()
+        self._measured: dict[str, Any] = {}
         self._clock: StepClock | None = None
         self._session: Session | None = None
+        self._modules = ModuleNames()
         self._rescue = Rescue(self.close)
         self._deadline = float("inf")
         self._cut_short = False
@@ -70,7 +77,7 @@ class TorchRecording:
         self._marks: list[int] = []
         self._timed = plan.unprofiled_steps == 0
         self._lightly = plan.light_steps == 0
-        self._left = plan.wait
+        self._left = 1 if plan.first else plan.wait
         self._phase: Callable[[], None] = self._wait
         WATCH.install()
         self._history: MemoryHistory | None = None
@@ -79,7 +86,7 @@ class TorchRecording:
             self._history.begin()
         if plan.on_signal:
             self._phase = self._idle
-        elif plan.wait == 0 and not WATCH.busy():
+        elif plan.wait == 0 and not plan.first and not WATCH.busy():
             self._begin()
 
     @property
@@ -112,6 +119,7 @@ class TorchRecording:
     def close(self) -> None:
         """End a recording in progress, keeping the steps it has. Safe to call at any time, and twice."""
         self._cut_short = True
+        self._eager.end()
         self._end()
 
     def discard(self) -> None:
@@ -132,6 +140,7 @@ class TorchRecording:
         if not WATCH.busy():
             return False
         self._note(STAYS_OUT)
+        self._eager.end()
         self._clock, self._phase = None, self._begin
         return True
 
@@ -164,6 +173,7 @@ class TorchRecording:
 
     def _leave(self, *, forked: bool = False) -> None:
         session, self._session = self._session, None
+        self._modules.remove()
         if session is not None:
             session.leave(forked=forked)
         self._rescue.disarm()
@@ -189,6 +199,7 @@ class TorchRecording:
         session, self._session = self._session, None
         if session is None:
             return
+        self._modules.remove()
         try:
             if session.mine:
                 session.stop(last=last)
@@ -222,8 +233,13 @@ class TorchRecording:
             self._begin()
 
     def _begin(self) -> None:
-        if not self._timed:
+        if self._plan.first and not self._part:
+            self._record()
+        elif not self._timed:
             self._start_timing()
+        elif self._plan.first:
+            self._phase = self._idle
+            self._on_phase("recorded")
         elif not self._lightly and cuda.in_use():
             self._record_lightly()
         else:
@@ -248,9 +264,32 @@ class TorchRecording:
     def _time(self) -> None:
         if self._clock is None or not self._clock.lap():
             return
-        about = {"unit": self._unit(), "after_profiler": WATCH.seen}
-        write_json(self._own("unprofiled", ".json"), self._clock.measured() | about)
-        self._clock, self._timed = None, True
+        slowed = WATCH.seen and not (self._plan.first and teardown_is_safe())
+        about = {"unit": self._unit(), "after_profiler": slowed}
+        first = {"from_first": self._plan.first, "first_steps_ms": self._first_steps_ms()}
+        self._measured = self._clock.measured() | about | {name: each for name, each in first.items() if each}
+        self._clock, self._left = None, EAGER_WARMUP
+        if self._plan.eager_steps and self._eager.begin():
+            self._phase = self._time_eager
+        else:
+            self._end_timing()
+
+    def _time_eager(self) -> None:
+        """Steps without torch.compile, after the first ones, which load kernels that compiled code does without."""
+        self._left -= 1
+        if self._left == 0:
+            self._clock = StepClock(self._plan.eager_steps, exactly=True)
+            self._clock.start()
+        elif self._clock is not None and self._clock.lap():
+            self._eager.end()
+            timed = self._clock.measured()
+            self._measured |= {"eager_step_ms": timed["step_time_ms"], "eager_steady": timed["steady"]}
+            self._clock = None
+            self._end_timing()
+
+    def _end_timing(self) -> None:
+        write_json(self._own("unprofiled", ".json"), self._measured)
+        self._timed = True
         self._begin()
 
     def _record_lightly(self) -> None:
@@ -283,6 +322,8 @@ class TorchRecording:
         if self._plan.time_limit is not None:
             self._deadline = time.monotonic() + self._plan.time_limit
         self._start(profiler, self._profile)
+        if self._plan.modules and not self._plan.stacks and self._session is not None:
+            self._modules.install()
 
     def _start(self, profiler: Any, phase: "Callable[[], None]") -> None:
         self._kept = len(self._files)
@@ -304,6 +345,6 @@ class TorchRecording:
             return
         self._end(last=self._part >= self._plan.repeat)
         self._on_phase("recorded")
-        if self._part < self._plan.repeat:
+        if self._part < self._plan.repeat or not self._timed:
             self._left = self._plan.wait
             self._phase = self._wait

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from traceanalyzer.base.figures import span
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.classify import classify, too_few_ops
 from traceanalyzer.diagnosis.compile.measured import IN_EACH_STEP, on_compile
@@ -15,10 +16,10 @@ from traceanalyzer.diagnosis.culprit import culprit
 from traceanalyzer.diagnosis.draft import Draft
 from traceanalyzer.diagnosis.finding import BottleneckClass, Finding, Recommendation, Severity, Summary
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.other_kind import other_kind
+from traceanalyzer.diagnosis.outside import IDLE_CLASSES, outside
 from traceanalyzer.diagnosis.recommend import in_front, recommendations_of
 from traceanalyzer.diagnosis.rules import RULES
-from traceanalyzer.diagnosis.rules.device import GPU_BUSY
+from traceanalyzer.diagnosis.rules.device import GPU_BUSY, UNDERSIZED
 from traceanalyzer.diagnosis.shares import step_shares
 from traceanalyzer.diagnosis.timing import timing_parts
 from traceanalyzer.trace import Bool
@@ -48,22 +49,30 @@ class Diagnosis:
 
 def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
     """Diagnose the process."""
-    settled = [(draft, headroom) for draft, headroom in settle(m, rules) if _counts(m, draft, headroom)]
-    if too_few_ops(m):
-        settled = [(draft, headroom) for draft, headroom in settled if headroom is None]
-    settled = _by_headroom(settled)
+    settled = _by_headroom([(draft, headroom) for draft, headroom in settle(m, rules) if _counts(m, draft, headroom)])
     advice = recommendations_of(m, settled)
     summary = classify(m, [_worth_most(advice), _largest(m, settled)])
-    findings = _findings(m, settled, summary.bottleneck)
-    advice = [] if summary.bottleneck == "inconclusive" else in_front(advice, summary.bottleneck)
+    if summary.bottleneck == "inconclusive":
+        advice = [one for one in advice if one.id == UNDERSIZED]
+    elif m.memo(outside):
+        advice = [one for one in advice if one.cls not in IDLE_CLASSES]
+    gains, advice = _against(settled, in_front(advice, summary.bottleneck), m.step.step_ms)
+    findings = _findings(m, _lifted(settled, gains, m.step.step_ms), summary.bottleneck)
     found, compiling = m.memo(on_compile)[1:]
     first = [one for one in compiling if one.id.startswith(IN_EACH_STEP)]
     findings, advice = [*findings, *found], [*first, *advice, *(one for one in compiling if one not in first)]
-    whole = f"the {m.timed.steps.unit}"
-    apart = "" if first else other_kind(summary, step_shares(m), advice[0] if advice else None, whole)
-    across = [f"{f.title}." for f in findings if f.id in ("straggler", *IN_EACH_STEP)]
-    headline = " ".join(text for text in (summary.headline, apart, *across) if text)
+    across = [f"{f.title}." for f in findings if f.id in ("straggler", *IN_EACH_STEP)] + _kinds(m, summary)
+    headline = " ".join([summary.headline, *across[:1]])
     return Diagnosis(replace(summary, headline=headline, culprit=culprit(m, summary.bottleneck)), findings, advice)
+
+
+def _kinds(m: Measurements, summary: Summary) -> list[str]:
+    """That some of the recorded steps are slow, where they are of two kinds."""
+    kinds = m.kinds
+    if kinds is None or m.trace.only_step_times or summary.bottleneck == "inconclusive":
+        return []
+    slow = f"{span(kinds.slow_ms)} instead of {span(kinds.fast_ms, kinds.slow_ms)}"
+    return [f"{kinds.slow_share:.0%} of the recorded steps are slow: {slow}."]
 
 
 def settle(m: Measurements, rules: Sequence[Rule] = RULES) -> Settled:
@@ -104,6 +113,37 @@ def _by_headroom(settled: Settled) -> Settled:
     return sorted(settled, key=lambda pair: -1.0 if pair[1] is None else pair[1], reverse=True)
 
 
+def _against(
+    settled: Settled, advice: list[Recommendation], step_ms: float
+) -> tuple[list[float], list[Recommendation]]:
+    """What advice on each finding is predicted to gain, ms, and the advice: where gains of several findings together
+    are more than the step, they are the same time, and the lesser is against the finding with the most of it."""
+    gains, made = [0.0] * len(settled), list[Recommendation]()
+    for one in advice:
+        gain = 0.0 if one.predicted_step_ms is None else step_ms - one.predicted_step_ms
+        known = (i for i, (d, h) in enumerate(settled) if h is not None and f"{one.id}-".startswith(f"{d.id}-"))
+        at = next(known, None)
+        if at is not None and gain > gains[at]:
+            if gain + sum(gains) - gains[at] > step_ms:
+                most = settled[int(np.argmax(gains))][0]
+                one = replace(one, id=most.id, cls=most.cls)
+            else:
+                gains[at] = gain
+        made.append(one)
+    return gains, made
+
+
+def _lifted(settled: Settled, gains: list[float], step_ms: float) -> Settled:
+    """No headroom below what advice on the finding gains: what that takes from other findings is no longer theirs."""
+    wanted = [max(headroom or 0.0, gain) for (_, headroom), gain in zip(settled, gains, strict=True)]
+    spare, over = sum(wanted) - sum(gains), max(sum(wanted) - step_ms, 0.0)
+    kept = 1.0 - min(over / spare, 1.0) if spare > 0 else 1.0
+    return [
+        (draft, None if headroom is None else gain + kept * (want - gain))
+        for (draft, headroom), want, gain in zip(settled, wanted, gains, strict=True)
+    ]
+
+
 def _worth_most(advice: list[Recommendation]) -> BottleneckClass | None:
     """The class of the change that gains most, where that is a large part of the step."""
     predicted = [a for a in advice if a.predicted_speedup is not None]
@@ -119,9 +159,16 @@ def _largest(m: Measurements, settled: Settled) -> BottleneckClass | None:
 
 
 def _findings(m: Measurements, settled: Settled, bottleneck: BottleneckClass) -> list[Finding]:
-    """The findings by headroom. That of the GPU's own work is only a bound, and shown where the verdict names it."""
+    """The findings by headroom. That of the GPU's own work is only a bound, and shown where the verdict names it; that
+    of idle time which something outside the program may cause, or of a few ops alone, is not known."""
     unnamed = bottleneck == "inconclusive"
-    shown = [(d, None if d.id == GPU_BUSY and (d.cls != bottleneck or unnamed) else h) for d, h in settled]
+    promised = not m.memo(outside) and not too_few_ops(m, step_shares(m))
+
+    def known(draft: Draft) -> bool:
+        bound = draft.id == GPU_BUSY and (draft.cls != bottleneck or unnamed)
+        return not bound and (promised or draft.cls not in IDLE_CLASSES)
+
+    shown = [(draft, headroom if known(draft) else None) for draft, headroom in settled]
     return [
         Finding(draft.id, draft.cls, draft.title, _severity(m, headroom), headroom, draft.evidence)
         for draft, headroom in _by_headroom(shown)

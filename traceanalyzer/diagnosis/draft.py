@@ -4,9 +4,8 @@ from dataclasses import field
 from typing import Literal
 
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence
+from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Words
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.words import Words
 from traceanalyzer.replay.scenarios import Scenario
 from traceanalyzer.trace import Bool
 

@@ -2,14 +2,40 @@
 
 from typing import Literal
 
+from traceanalyzer.analysis.joined.framework import Framework
 from traceanalyzer.base.figures import metric as defined
 from traceanalyzer.base.frozen import dataclass
+
+
+@dataclass(frozen=True)
+class Words:
+    """What to do, as a program in each framework can do it; None where it has no such thing."""
+
+    pytorch: str
+    cuda: str | None = None
+    jax: str | None = None
+    """Where it is not what programs in CUDA do."""
+
+    def of(self, framework: Framework) -> str | None:
+        """The words for a program in that framework."""
+        if framework is Framework.PYTORCH:
+            return self.pytorch
+        return self.jax or self.cuda if framework is Framework.JAX else self.cuda
+
+
+def everywhere(text: str) -> Words:
+    """The same words for every framework."""
+    return Words(text, text)
+
 
 BottleneckClass = Literal[
     "compute", "memory", "launch", "communication", "sync", "input", "host", "transfer", "inconclusive"
 ]
 Severity = Literal["high", "medium", "low", "info"]
 Basis = Literal["unprofiled", "recorded"]
+MAX_CONFIDENCE = 0.95
+BASE_CONFIDENCE = 0.5
+"""Confidence of a verdict whose margin over the runner-up is nil."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +61,9 @@ class Finding:
     title: str = defined("the finding in a sentence", text="sentence")
     severity: Severity = defined("by its share of the step", text="own")
     headroom_ms: float | None = defined(
-        "time of the summary's step that removing the cause would save at most; null where it is unknown", "ms"
+        "time of the summary's step that removing the cause would save at most, no less than what advice on it gains; "
+        "null where it is unknown",
+        "ms",
     )
     evidence: list[Evidence] = defined("what supports it")
 

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from traceanalyzer.analysis.causes.causes import Causes
 from traceanalyzer.analysis.causes.critical_path import path_parts
 from traceanalyzer.analysis.causes.started import Started
+from traceanalyzer.analysis.groups.first_steps import first_steps
 from traceanalyzer.analysis.groups.input_loading import loading
 from traceanalyzer.analysis.groups.seen_conditions import seen_conditions
 from traceanalyzer.analysis.groups.step_times import latency, recorded_regularity
+from traceanalyzer.analysis.joined.graph_names import with_operators
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.linked import Knowledge, Linked
 from traceanalyzer.analysis.memory.stats import stats_of_printed, stats_of_snapshot
@@ -54,8 +56,7 @@ from traceanalyzer.analysis.tables.timing import (
     timing_stats,
     unprofiled_time,
 )
-from traceanalyzer.analysis.time.concurrency import concurrent_kernel_share
-from traceanalyzer.analysis.time.coverage import coverage
+from traceanalyzer.analysis.time.coverage import concurrent_kernel_share, coverage
 from traceanalyzer.analysis.time.repeats import repeats
 from traceanalyzer.analysis.time.timed import OfTimed, Timed
 from traceanalyzer.base.figures import NS_PER_MS
@@ -79,7 +80,9 @@ Made = TypeVar("Made")
 
 def measure(trace: "Trace", knowledge: Knowledge | None = None, only_step: int | None = None) -> "Measurements":
     """The measurements of one recording."""
-    timed = Timed(Joined(Linked(trace, knowledge or Knowledge())), only_step)
+    linked = Linked(trace, knowledge or Knowledge())
+    named = with_operators(linked, [Linked(one, linked.knowledge) for one in trace.captures])
+    timed = Timed(Joined(linked if named is None else Linked(named, linked.knowledge)), only_step)
     return Measurements(Rated(Causes(Started(timed))))
 
 
@@ -286,6 +289,8 @@ class Measurements(OfTimed):
     """Under which conditions it was recorded: as the capture states, and as the trace shows."""
     loading = made(lambda m: loading(m.timed, m.budgets))
     """How input is loaded; None where none is."""
+    first_steps = made(lambda m: first_steps(m.timed))
+    """The slow first steps of the process; None where none is known."""
     counters = made(lambda m: gpu_counters(m.timed))
     """Counters of the GPU that were sampled in the steady steps; None without any."""
     counter_rows = made(lambda m: counter_stats(m.timed))

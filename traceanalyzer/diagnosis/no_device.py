@@ -1,9 +1,9 @@
 """What a recording without work of the GPU says: where the CPU's time goes, and how to record the GPU."""
 
-from traceanalyzer.analysis.groups.api_time import SHOWN, ApiTime, api_times
+from traceanalyzer.analysis.groups.ops import SHOWN, ApiTime, api_times
 from traceanalyzer.base.figures import digits
+from traceanalyzer.diagnosis.finding import Words
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.words import Words
 
 RECORD_THE_GPU = Words(
     "Record the GPU, too: profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) around code that runs on "
@@ -16,15 +16,19 @@ NAMED = 3
 
 
 def top_operators(m: Measurements) -> list[ApiTime]:
-    """The operators with the most CPU time of their own, over the whole recording."""
+    """The operators with the most CPU time of their own, over the whole recording; without any the phases."""
     steps = m.timed.steps.steady_count
-    rows = sorted((row for row in m.ops if row.kind == "op"), key=lambda row: -row.host_self_ms)[:SHOWN]
-    return [ApiTime(row.name, round(row.calls * steps), row.host_self_ms * steps) for row in rows if row.host_self_ms]
+    own = [(row.name, row.calls, row.host_self_ms) for row in m.ops if row.kind == "op"]
+    own = own or [(row.name, row.calls or 0.0, row.host_ms) for row in m.phase_rows if not row.derived]
+    rows = sorted(own, key=lambda row: -row[2])[:SHOWN]
+    return [ApiTime(name, round(calls * steps), time * steps) for name, calls, time in rows if time]
 
 
 def instead(m: Measurements) -> str:
     """The sentences: the largest parts of the CPU's time, and what to record."""
     times = top_operators(m) or api_times(m.linked)
-    named = ", ".join(f"{row.name} {digits(row.ms)} ms ({row.calls:,} calls)" for row in times[:NAMED])
+    named = ", ".join(
+        f"{row.name} {digits(row.ms)} ms ({row.calls:,} call{'s' * (row.calls != 1)})" for row in times[:NAMED]
+    )
     most = f" Of {digits(m.coverage.recorded_ms)} ms recorded the CPU spends most in {named}." if times else ""
     return f"{most} {RECORD_THE_GPU.of(m.joined.framework)}"

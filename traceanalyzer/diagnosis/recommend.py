@@ -3,7 +3,7 @@ propose."""
 
 from collections.abc import Callable, Sequence
 
-from traceanalyzer.base.figures import digits
+from traceanalyzer.base.figures import digits, span
 from traceanalyzer.diagnosis.draft import Draft, Proposal
 from traceanalyzer.diagnosis.finding import AsMuchWork, BottleneckClass, Recommendation
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -12,7 +12,7 @@ from traceanalyzer.diagnosis.remedies.advice import Advice, advise
 from traceanalyzer.diagnosis.remedies.program import program
 from traceanalyzer.diagnosis.rules.device import GPU_BUSY
 from traceanalyzer.replay.scenarios import Scenario, less_compute
-from traceanalyzer.replay.whatif import SCENARIO_SPREAD
+from traceanalyzer.replay.whatif import MOST_SPEEDUP, SCENARIO_SPREAD
 
 DEVICE_CLASSES = ("compute", "memory")
 """Classes of the GPU's own work."""
@@ -30,8 +30,6 @@ allows is hardly ever reached."""
 MIN_TOUCHED_SHARE = 0.1
 """Share of the step that kernels must take before something of unknown gain is proposed for them: hardly more than half
 of their time can be saved."""
-BEYOND_HEADROOM = 1.05
-"""A change that gains this many times its finding's headroom gains from other findings, too, and says so."""
 
 
 def recommendations_of(m: Measurements, settled: Sequence[tuple[Draft, float | None]]) -> list[Recommendation]:
@@ -72,9 +70,10 @@ def _of_remedy(m: Measurements, advice: Advice, drafts: list[Draft]) -> Recommen
     if action is None:
         return None
     basis = f"replayed without the profiler: {p.basis}"
-    if offer.qualifier and p.step_ms is not None:
-        one = "a step" if m.timed.steps.found else "the recording"
-        basis = f"{digits(p.step_ms)} ms for {offer.qualifier.format(one)}; {basis}"
+    if not offer.single and p.step_ms:
+        now = m.step.step_ms
+        what = "for the same work" if offer.changes_work else "with both"
+        basis = f"{digits(now)} → {span(p.step_ms, now)} {what}, {digits(now / p.step_ms)}x; {basis}"
     if offer.single:
         return Recommendation(
             against.id, against.cls, action, p.step_ms, p.speedup, basis, remedy.id, p.low_ms, p.high_ms
@@ -142,21 +141,15 @@ def _of_proposal(m: Measurements, draft: Draft, proposal: Proposal, headroom: fl
     elif scenario is not None and m.replay is not None and m.replay.faithful:
         prediction = m.replay.predict(scenario)
         step, low, high = prediction.step_ms, prediction.low_ms, prediction.high_ms
-        basis = f"replayed without the profiler: {prediction.basis}{_beyond(base, step, headroom)}"
+        basis = f"replayed without the profiler: {prediction.basis}"
     elif headroom is not None and m.timed.steps.known:
-        step = max(base - headroom, proposal.least_ms) if headroom < base else None
+        step = max(base - headroom, proposal.least_ms)
+        step = step if base <= MOST_SPEEDUP * step else None
         basis = f"not replayed; gains at most this: {basis}" if len(m.trace.api_calls) else basis
     if step is not None and low is None:
         low, high = step * (1.0 - SCENARIO_SPREAD), max(base, step * (1.0 + SCENARIO_SPREAD))
     id_, cls, speedup = draft.id + proposal.suffix, proposal.cls or draft.cls, base / step if step else None
     return Recommendation(id_, cls, action, step, speedup, basis, proposal.name, low, high)
-
-
-def _beyond(base: float, step: float | None, headroom: float | None) -> str:
-    """Why more is gained than the finding's headroom, where it is."""
-    if step is None or headroom is None or base - step <= BEYOND_HEADROOM * headroom:
-        return ""
-    return "; it gains more than the finding's headroom, because it also shortens what other findings count"
 
 
 def _shorter_compute(m: Measurements, draft: Draft, headroom: float | None) -> Scenario | None:

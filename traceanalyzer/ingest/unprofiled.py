@@ -63,7 +63,16 @@ def stopwatch_of(values: dict[str, Any]) -> Stopwatch | None:
         roughly=roughly is not None,
         after_profiler=values.get("after_profiler") is True and values.get("clock") == "cuda_events",
         unit=unit if isinstance(unit, str) else None,
+        first_ns=_series(values.get("first_steps_ms")),
+        from_first=values.get("from_first") is True,
+        eager_ns=_ns(values.get("eager_step_ms")) if values.get("eager_steady") is True else None,
     )
+
+
+def _series(values: Any) -> tuple[int, ...]:
+    """Times in ms as ns; none of them where one is missing."""
+    times = [_ns(one) for one in values] if isinstance(values, list) else []
+    return tuple(one for one in times if one is not None) if None not in times else ()
 
 
 def _range_of_steps(values: dict[str, Any], step_ns: int, width_ns: int) -> tuple[int, int] | None:

@@ -109,7 +109,12 @@ def fitted(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[float, float]:
     are in other recordings. A host that is only not slower than the GPU is faster than usual. Loading, and other long
     work of the host, takes another time in another run, and what it is off by says nothing of the dispatch.
     """
-    off = FIT_TOLERANCE * measured_ms + LOADING_SPREAD * _slowest_ms(tapes, _long_work_ns)
+
+    def long_work_ns(tape: Tape) -> float:
+        work = np.append(tape.work, tape.tail.work)
+        return _loading_ns(tape) + float(work[work >= LONG_WORK_NS].sum())
+
+    off = FIT_TOLERANCE * measured_ms + LOADING_SPREAD * _slowest_ms(tapes, long_work_ns)
     low, high = max(measured_ms - off, 0.0), measured_ms + off
 
     def takes(share: float) -> float:
@@ -134,12 +139,6 @@ def _slowest_ms(tapes: tuple[Tape, ...], of_tape: Callable[[Tape], float]) -> fl
 
 def _loading_ns(tape: Tape) -> float:
     return float(tape.loading.sum()) + tape.tail.loading
-
-
-def _long_work_ns(tape: Tape) -> float:
-    """Host time on input data and in other long work."""
-    work = np.append(tape.work, tape.tail.work)
-    return _loading_ns(tape) + float(work[work >= LONG_WORK_NS].sum())
 
 
 def _mean_between(mean: float, deviation: float, low: float, high: float) -> float:

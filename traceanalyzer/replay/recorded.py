@@ -9,10 +9,9 @@ from traceanalyzer.analysis.algebra.intervals import IntervalSet, contains, inte
 from traceanalyzer.analysis.algebra.lookup import look_up, texts_where
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.causes.gaps import IdleCause
-from traceanalyzer.analysis.causes.reads import read_ranges
 from traceanalyzer.analysis.causes.start import waited_for
 from traceanalyzer.analysis.causes.started import Started
-from traceanalyzer.analysis.joined.blocking import RETURN_LATENCY_NS
+from traceanalyzer.analysis.joined.blocking import RETURN_LATENCY_NS, read_ranges
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind

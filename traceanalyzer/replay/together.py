@@ -57,8 +57,11 @@ def _in_collectives(timed: Timed) -> int:
 
 def join(tapes: Sequence[Tape], matches: Matches) -> tuple[Tape, ...]:
     """The tapes with the collectives that are on all their ranks' tapes as meetings."""
-    position = np.stack([_positions(tape, matches.row[:, rank]) for rank, tape in enumerate(tapes)], axis=1)
-    shared = ((position >= 0) == matches.present).all(axis=1) & (matches.present.sum(axis=1) > 1)
+    position = np.full((len(matches), len(tapes)), -1, np.int64)
+    for rank, (tape, mine) in enumerate(zip(tapes, matches.of_rank, strict=True)):
+        position[matches.collective[mine], rank] = _positions(tape, matches.row[mine])
+    taking_part = np.diff(matches.first)
+    shared = ((position >= 0).sum(axis=1) == taking_part) & (taking_part > 1)
     position = position[shared]
     durations = [tape.duration[column] for tape, column in zip(tapes, position.T, strict=True)]
     transfer = np.where(position >= 0, np.stack(durations, axis=1), np.iinfo(np.int64).max).min(axis=1)

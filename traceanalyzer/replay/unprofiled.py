@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, clip, complement, intersect, measure, subtract, union
-from traceanalyzer.analysis.causes.gaps import REFILL_LAUNCHES, IdleCause, could_be_ahead, keeps_waiting
+from traceanalyzer.analysis.causes.gaps import REFILL_LAUNCHES, IdleCause, could_be_ahead, keeps_waiting, only_searches
 from traceanalyzer.analysis.tables.budget import Budget, Idle, Waiting
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
 from traceanalyzer.base.figures import ms
@@ -76,6 +76,9 @@ def partition(replay: Replay, recorded: Budget, device: int) -> tuple[Budget, Id
     )
     budget = fitted_to(busy, replay.base_ms)
     own, others = _both_held_against(replay, charged, waited)
+    if tape.source.timed.memo(only_searches):
+        own[IdleCause.HOST] += own[IdleCause.SYNC]
+        own[IdleCause.SYNC] = 0.0
     scale = budget.exposed_communication / busy.exposed_communication if busy.exposed_communication else 1.0
     waiting = Waiting(**{_label(part): spent * scale for part, spent in others.items()}) if len(tapes) > 1 else None
     return budget, idle_of(own, budget.idle), waiting

@@ -273,6 +273,7 @@ class Replay:
         step = self.step_under_ms(scenario)
         if step is None:
             return Prediction(scenario.id, None, None, None, None, scenario.missing)
+        step = max(step, self.base_ms * scenario.least)
         if self.base_ms > MOST_SPEEDUP * step:
             return Prediction(scenario.id, None, None, None, None, NOTHING_ELSE)
         low = self._step_ms(scenario, scenario.optimistic, self.fast_host, ALWAYS) or step
@@ -283,7 +284,7 @@ class Replay:
         return Prediction(
             id=scenario.id,
             step_ms=step,
-            low_ms=max(step - math.hypot(max(step - low, 0.0), spread), min(step, self.base_ms * scenario.least)),
+            low_ms=max(step - math.hypot(max(step - low, 0.0), spread), self.base_ms * scenario.least),
             high_ms=high if scenario.may_cost else min(high, self.range_ms[1]),
             speedup=self.base_ms / step if step else 1.0,
             basis=scenario.basis,

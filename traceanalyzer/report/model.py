@@ -8,6 +8,7 @@ recording cannot support is None, and a finding or a health note says why.
 
 from typing import Any
 
+from traceanalyzer.analysis.groups.first_steps import FirstSteps
 from traceanalyzer.analysis.groups.step_times import Latency
 from traceanalyzer.analysis.memory.stats import MemoryStats
 from traceanalyzer.analysis.phases.roles import PhaseTimes
@@ -137,6 +138,11 @@ class Metrics:
         "what repeats within a step, layers for instance; null where nothing does", default=None, kw_only=True
     )
     timing: TimingStats | None = metric("the program's own step times; null without a timing log")
+    first_steps: FirstSteps | None = metric(
+        "the slow first steps of the process; null where they were neither timed nor recorded, or none was slow",
+        default=None,
+        kw_only=True,
+    )
     counters: GpuCounters | None = metric(
         "counters of the GPU sampled in the steps; null where the recorder sampled none", default=None, kw_only=True
     )
@@ -200,5 +206,8 @@ class Report:
         "sentences about the whole run: unreadable ranks, missing data, what could not be measured and why",
         default_factory=list,
         text="sentence",
+    )
+    pressing_notes: int = metric(
+        "how many of the notes, from the first on, change what one would do", default=0, kw_only=True
     )
     schema_version: int = metric("changes when a name or a meaning does", default=SCHEMA_VERSION)

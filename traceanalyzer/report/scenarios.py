@@ -9,7 +9,7 @@ import msgspec
 
 from traceanalyzer.base.figures import digits
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.diagnosis.predictions import predictions
+from traceanalyzer.diagnosis.remedies.advice import predictions
 from traceanalyzer.diagnosis.selection import Asked
 from traceanalyzer.ingest.cache.answers import answered_once
 from traceanalyzer.replay.whatif import Prediction, WhatIf

@@ -153,7 +153,8 @@ TABLES = (
             """A row is one iteration of vLLM, SGLang, TensorRT-LLM or ATOM by the engine's own mark, cut by the GPU
             work that it launched: the CPU runs ahead, so marks and GPU work lie apart. A gap is GPU idle time before
             the next iteration, with what the CPU did in most of it. With the server's log (vLLM
-            --enable-logging-iteration-details, TensorRT-LLM print_iter_log) rows have its times, too.""",
+            --enable-logging-iteration-details, TensorRT-LLM print_iter_log) rows have its times, too. With a recording
+            of the capture of its CUDA graphs their kernels have operators (all tables: `ops TRACE CAPTURE`).""",
         ),
     ),
     Table(
@@ -190,7 +191,7 @@ TABLES = (
     Table(
         "modules", "Modules of the model", "analysis.tables.modules.ModuleStats",
         lambda _, m, __: m.modules,
-        "No calls of modules in this recording: record stacks (collect torch --stacks), or annotate the modules.",
+        "No calls of modules in this recording: collect torch names them; so do stacks and annotations.",
         long=True,
         command=Command(
             "modules", "List the model's modules with their GPU time.",
@@ -198,8 +199,7 @@ TABLES = (
             ("trace.json.gz", "trace.json.gz --sort self_ms --top 10"),
             """A row is a class of modules at one place of the model (all twelve layers of a stack are one row), with
             the modules inside it. The backward pass counts for the module whose forward pass made it. Needs a recording
-            with stacks (collect torch --stacks), or ranges around the modules. `kernels` and `ops` name the module,
-            too.""",
+            of collect torch, one with stacks, or ranges around the modules. `kernels` and `ops` name the module, too.""",
         ),
     ),
     Table(

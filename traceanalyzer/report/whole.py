@@ -14,6 +14,8 @@ from traceanalyzer.report.outline import gains, step_facts
 
 TITLE = "Key figures"
 SAY_AMOUNTS = "--samples N and --tokens N of a step give samples/s and tokens/s"
+TOLD_FROM_STEPS = 10
+"""Steady steps that first ones cost more, to be on the first screen."""
 SAY_FLOPS = "operations or the GPU's peak are not known: record shapes, or --flops N"
 
 
@@ -63,6 +65,19 @@ def memory(report: Report) -> str:
     return f"{text} {what} {figure(of.growth_per_step, MEMORY)} per step{where}."
 
 
+def first_step(report: Report) -> str:
+    """The first step and the steady one, and when compilation has paid for itself; empty where the first steps are not
+    known, or cost less than a few steady ones."""
+    of = report.metrics.first_steps
+    if of is None or (of.excess_ms < TOLD_FROM_STEPS * of.steady_ms and of.eager_ms is None):
+        return ""
+    text = f"First step {figure(of.first_ms, 'ms')}, then {figure(of.steady_ms, 'ms')}"
+    if of.eager_ms is None:
+        return f"{text}."
+    pays = f"paid back after {of.pays_after_steps:,} steps" if of.pays_after_steps else "never paid back"
+    return f"{text}; {figure(of.eager_ms, 'ms')} without torch.compile: {pays}."
+
+
 def _rates(work: Throughput) -> str:
     rates = ((work.samples_per_s, "samples/s"), (work.tokens_per_s, "tokens/s"), (work.steps_per_s, "steps/s"))
     given = [(work.tflops_per_s, "TFLOP/s")] if work.flops_source == "given" else []
@@ -89,7 +104,8 @@ def _mfu(used: Utilisation | None) -> str:
 def _light(used: Utilisation | None) -> str:
     if used is None or used.sol is None:
         return f"{NOT_AVAILABLE} (too few operators have a model, or the GPU is not known)"
-    return f"{figure(used.sol, 'share')} (room for {figure(used.room, 'x')})"
+    room = f" (room for {figure(used.room, 'x')})" if used.room is not None else ""
+    return figure(used.sol, "share") + room
 
 
 def _busy(used: Utilisation | None) -> str:

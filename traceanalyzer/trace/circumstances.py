@@ -174,6 +174,12 @@ class Stopwatch:
     """What ends a step: `step of AdamW`, `call of Llama`."""
     roughly: bool = False
     """Whether unsteady steps still tell the step time: `low_ns` and `high_ns` are then those of the steps."""
+    first_ns: tuple[int, ...] = ()
+    """The first steps of the process by the host's clock; empty where they were not timed."""
+    from_first: bool = False
+    """Whether the recording begins with the first step, and these were timed after it."""
+    eager_ns: int | None = None
+    """The step with torch.compile switched off; None where it was not timed, or not steady."""
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from tests.analysis.build import TraceBuilder
-from traceanalyzer.analysis.causes.reads import read_ranges
 from traceanalyzer.analysis.causes.start import Bound
+from traceanalyzer.analysis.joined.blocking import read_ranges
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.trace import Trace, WaitKind, Waits
 

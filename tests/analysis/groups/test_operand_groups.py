@@ -17,7 +17,7 @@ from traceanalyzer.analysis.groups.layout import LARGE_BYTES, SECTOR_BYTES, cros
 from traceanalyzer.analysis.groups.small_copies import MANY, small_copies
 from traceanalyzer.analysis.joined.linked import Knowledge
 from traceanalyzer.analysis.roofline.op_models.tensors import DTYPES, Tensor
-from traceanalyzer.analysis.time.concurrency import concurrent_kernel_share
+from traceanalyzer.analysis.time.coverage import concurrent_kernel_share
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.diagnosis.rules.matrix import odd_channels

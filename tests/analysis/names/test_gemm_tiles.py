@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from traceanalyzer.analysis.names.gemm_tiles import streams_weights
+from traceanalyzer.analysis.names.kernel_names import streams_weights
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from tests.analysis.collectives import GEMM, Ranked
 from tests.recorded import ROOT
 from traceanalyzer.analysis.joined.origins import places_of
-from traceanalyzer.analysis.names.module_names import module_of
+from traceanalyzer.analysis.names.pytorch import module_of
 from traceanalyzer.analysis.tables.modules import OUTSIDE
 from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.ingest import load

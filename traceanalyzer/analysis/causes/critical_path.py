@@ -19,9 +19,9 @@ from traceanalyzer.analysis.algebra.blocks import RowNumbers, blocks, blockwise
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, overlaps
 from traceanalyzer.analysis.algebra.lookup import at, places, where
 from traceanalyzer.analysis.causes.driving import NO_STATE, PROFILER_STATE, driving
-from traceanalyzer.analysis.causes.reads import read_ranges
 from traceanalyzer.analysis.causes.start import Bindings, Bound, HostWaits
 from traceanalyzer.analysis.causes.started import Started
+from traceanalyzer.analysis.joined.blocking import read_ranges
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS

@@ -241,6 +241,12 @@ def _while_searching(started: Started, gaps: Gaps) -> Gaps:
     )
 
 
+def only_searches(timed: Timed) -> bool:
+    """Whether the host waits within the steps, and only while a library chooses its algorithms."""
+    waits = np.flatnonzero(timed.joined.blocks & timed.steady_calls)
+    return len(waits) > 0 and bool(np.isin(waits, searching_calls(timed.linked)).all())
+
+
 def could_be_ahead(timed: Timed) -> bool:
     """Whether the host, without the profiler, launches the steps fast enough to get ahead of a device if it does not
     wait for it: else waits take nothing away from it."""

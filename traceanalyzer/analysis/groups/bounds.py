@@ -10,8 +10,8 @@ from traceanalyzer.analysis.algebra.intervals import clip, contains
 from traceanalyzer.analysis.algebra.lookup import one_of, texts_where
 from traceanalyzer.analysis.groups.ops import duration, per_step, steady, title
 from traceanalyzer.analysis.groups.undersized import undersized
-from traceanalyzer.analysis.names.gemm_tiles import streams_weights
 from traceanalyzer.analysis.names.kernel_classes import UNKNOWN
+from traceanalyzer.analysis.names.kernel_names import streams_weights
 from traceanalyzer.analysis.roofline.bounds import Bound
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.roofline.sampled_bounds import MIN_SAMPLES

@@ -59,67 +59,32 @@ class Loading:
 
 def loading(timed: Timed, budgets: StepBudgets | None) -> Loading | None:
     """How input is loaded; None where the launching threads do not load or wait for any."""
-    inside = _loading_time(timed)
+    steps, steady, ranges = timed.steps, timed.steps.steady, timed.trace.host_ranges
+    windows = union(steps.host_start[steady], steps.host_end[steady])
+    inside = intersect(timed.timeline.states[HostState.INPUT], windows)
     if not inside.total:
         return None
-    workers = _by_workers(timed)
-    waiting, count = _waiting(timed, budgets)
+
+    def named(pattern: re.Pattern[str]) -> Bool:
+        return texts_where(timed.trace.strings, pattern.search)[ranges.name]
+
+    here = timed.steady_host(ranges.start)
+    single, several = bool(named(SINGLE)[here].any()), bool(named(WORKERS)[here].any())
+    waited = np.zeros(0, bool)
+    if budgets is not None:
+        waited = budgets.idle_by_cause[IdleCause.INPUT][steady] > WAITED_SHARE * budgets.duration[steady]
+    kinds = timed.trace.device_ops.source_memory[timed.joined.brings_input & timed.steady_ops]
+    workers, of_os = several if single != several else None, ranges.kind == RangeKind.OS
+    code = (ranges.kind == RangeKind.PYTHON) | (ranges.kind == RangeKind.OP)
+    shares = () if workers else ((name, _share(timed, code & named(test), inside)) for name, test in STAGES.items())
     return Loading(
         workers=workers,
-        pinned=_pinned(timed),
-        waiting_steps=waiting,
-        steps=count,
-        stages=() if workers else tuple(_stages(timed, inside)),
-        os_share=None if workers else _os_share(timed, inside),
+        pinned=bool((kinds == MemoryKind.PINNED).all()) if len(kinds) and (kinds != MemoryKind.UNKNOWN).all() else None,
+        waiting_steps=int(waited.sum()),
+        steps=steps.steady_count,
+        stages=tuple(sorted((one for one in shares if one[1] > 0), key=lambda one: -one[1])),
+        os_share=_share(timed, of_os & named(OS_READS), inside) if not workers and of_os.any() else None,
     )
-
-
-def _loading_time(timed: Timed) -> IntervalSet:
-    """When the launching threads loaded in the steady steps."""
-    steady = timed.steps.steady
-    steps = union(timed.steps.host_start[steady], timed.steps.host_end[steady])
-    return intersect(timed.timeline.states[HostState.INPUT], steps)
-
-
-def _by_workers(timed: Timed) -> bool | None:
-    strings, ranges = timed.trace.strings, timed.trace.host_ranges
-    here = timed.steady_host(ranges.start)
-    single, several = (bool(texts_where(strings, one.search)[ranges.name[here]].any()) for one in (SINGLE, WORKERS))
-    return several if single != several else None
-
-
-def _waiting(timed: Timed, budgets: StepBudgets | None) -> tuple[int, int]:
-    steady = timed.steps.steady
-    if budgets is None:
-        return 0, timed.steps.steady_count
-    waited = budgets.idle_by_cause[IdleCause.INPUT][steady] > WAITED_SHARE * budgets.duration[steady]
-    return int(waited.sum()), len(waited)
-
-
-def _pinned(timed: Timed) -> bool | None:
-    ops = timed.trace.device_ops
-    kinds = ops.source_memory[timed.joined.brings_input & timed.steady_ops]
-    if not len(kinds) or (kinds == MemoryKind.UNKNOWN).any():
-        return None
-    return bool((kinds == MemoryKind.PINNED).all())
-
-
-def _stages(timed: Timed, inside: IntervalSet) -> list[tuple[str, float]]:
-    ranges, strings = timed.trace.host_ranges, timed.trace.strings
-    known = (ranges.kind == RangeKind.PYTHON) | (ranges.kind == RangeKind.OP)
-    shares = [
-        (name, _share(timed, known & texts_where(strings, test.search)[ranges.name], inside))
-        for name, test in STAGES.items()
-    ]
-    return sorted(((name, share) for name, share in shares if share > 0), key=lambda one: -one[1])
-
-
-def _os_share(timed: Timed, inside: IntervalSet) -> float | None:
-    ranges = timed.trace.host_ranges
-    calls = ranges.kind == RangeKind.OS
-    if not calls.any():
-        return None
-    return _share(timed, calls & texts_where(timed.trace.strings, OS_READS.search)[ranges.name], inside)
 
 
 def _share(timed: Timed, rows: Bool, inside: IntervalSet) -> float:

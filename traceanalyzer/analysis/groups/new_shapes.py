@@ -34,21 +34,24 @@ class NewShapes:
 
 def new_shapes(explained: Causes, pattern: str) -> NewShapes | None:
     """Operators with such a name (regular expression) whose shapes change; None where they do not."""
-    rows = _recorded(explained.timed, pattern)
-    by_step = _shapes_by_step(explained.timed, rows)
+    rows, steps = _recorded(explained.timed, pattern), explained.timed.steps
+    ranges, gaps = explained.trace.host_ranges, explained.gaps
+    name, shape = ranges.name[rows], ranges.shapes[rows]
+    step = np.searchsorted(steps.host_start[steps.steady], ranges.start[rows], side="right") - 1
+    by_step = [frozenset(shape[step == one].tolist()) for one in distinct(step)]
     changed = sum(shapes != before for before, shapes in pairwise(by_step))
     if not changed:
         return None
-    shapes = len(frozenset().union(*by_step))
-    return NewShapes(changed, len(by_step), shapes, _names(explained.timed, rows), _idle_within_ms(explained, rows))
-
-
-def _names(timed: Timed, rows: I64) -> list[str]:
-    """Names of the operators that have several shapes."""
-    ranges = timed.trace.host_ranges
-    pairs = np.unique(np.stack((ranges.name[rows], ranges.shapes[rows])), axis=1)
-    names, counts = np.unique(pairs[0], return_counts=True)
-    return [timed.trace.strings[name] for name in names[counts > 1]]
+    names, counts = np.unique(np.unique(np.stack((name, shape)), axis=1)[0], return_counts=True)
+    charged = (gaps.cause == IdleCause.HOST) & (gaps.device == explained.timed.device) & (gaps.step >= steps.warmup)
+    idle = measure(union(ranges.start[rows], ranges.end[rows]), gaps.start[charged], gaps.end[charged])
+    return NewShapes(
+        changed=changed,
+        steps=len(by_step),
+        shapes=len(frozenset().union(*by_step)),
+        operators=[explained.trace.strings[code] for code in names[counts > 1]],
+        idle_ms=ms(int(idle.sum()) / steps.steady_count),
+    )
 
 
 def _recorded(timed: Timed, pattern: str) -> I64:
@@ -60,18 +63,3 @@ def _recorded(timed: Timed, pattern: str) -> I64:
     rows = np.flatnonzero(recorded)
     rows = rows[named[ranges.name[rows]]]
     return rows[timed.steady_host(ranges.start[rows])]
-
-
-def _shapes_by_step(timed: Timed, rows: I64) -> list[frozenset[int]]:
-    """Input shapes (codes of their text) of the operators of each steady step that has any."""
-    ranges, steps = timed.trace.host_ranges, timed.steps
-    step = np.searchsorted(steps.host_start[steps.steady], ranges.start[rows], side="right") - 1
-    return [frozenset(ranges.shapes[rows[step == one]].tolist()) for one in distinct(step)]
-
-
-def _idle_within_ms(explained: Causes, rows: I64) -> float:
-    """Idle time a step that is charged to host work and lies within these host ranges."""
-    ranges, gaps, steps = explained.trace.host_ranges, explained.gaps, explained.timed.steps
-    charged = (gaps.cause == IdleCause.HOST) & (gaps.device == explained.timed.device) & (gaps.step >= steps.warmup)
-    within = union(ranges.start[rows], ranges.end[rows])
-    return ms(int(measure(within, gaps.start[charged], gaps.end[charged]).sum()) / steps.steady_count)

@@ -1,11 +1,14 @@
 """What the groups share: which device ops, their time, their names, and runs of neighbours."""
 
 import re
+from typing import NamedTuple
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.lookup import at, one_of
 from traceanalyzer.analysis.joined.joined import Joined
+from traceanalyzer.analysis.joined.launched import is_nested
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.roofline.rated import Rated
@@ -14,6 +17,28 @@ from traceanalyzer.base.figures import ms
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import F64, I32, I64, Bool, is_sorted
 from traceanalyzer.trace.distinct import distinct, ranked
+
+SHOWN = 5
+
+
+class ApiTime(NamedTuple):
+    """Calls of one name."""
+
+    name: str
+    calls: int
+    ms: float
+
+
+def api_times(linked: Linked) -> list[ApiTime]:
+    """The calls with the most host time; calls made by others do not count again."""
+    calls = linked.trace.api_calls
+    rows = np.flatnonzero(~linked.memo(is_nested))
+    groups = Groups.of(calls.name[rows])
+    time = groups.sum((calls.end - calls.start)[rows])
+    order = np.argsort(-time, kind="stable")[:SHOWN]
+    names = calls.name[rows][groups.first]
+    return [ApiTime(linked.trace.strings[names[i]], int(groups.count[i]), ms(time[i])) for i in order.tolist()]
+
 
 TOP_KERNELS = 3
 TITLE_CHARACTERS = 80

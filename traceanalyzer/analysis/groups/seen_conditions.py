@@ -7,7 +7,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.groups.ops import duration, steady
-from traceanalyzer.analysis.names.module_names import module_of
+from traceanalyzer.analysis.names.pytorch import module_of
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 from traceanalyzer.analysis.roofline.rated import Rated

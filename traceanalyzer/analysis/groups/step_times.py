@@ -33,7 +33,8 @@ class Latency:
 
 def recorded_regularity(timed: Timed, budgets: StepBudgets | None) -> Regularity | None:
     """How regular the recorded steady steps are; None where they are few, or not marked as one kind of step."""
-    if not _are_alike(timed.steps):
+    phases = {one.phase if one else None for one in map(iteration, timed.steps.names)}
+    if timed.steps.source not in MARKED or len(phases) != 1:
         return None
     busy = None if budgets is None else (budgets.duration - budgets.idle)[timed.steps.steady].astype(np.float64)
     return regularity(own_times(timed.steps, budgets), busy)
@@ -68,9 +69,3 @@ def latency(timed: Timed) -> Latency | None:
         p99_ms=percentile(time, 99),
         max_ms=float(time.max()),
     )
-
-
-def _are_alike(steps: Steps) -> bool:
-    """Whether the steps are marked, and none of them is of another phase of serving than the others."""
-    phases = {one.phase if one else None for one in map(iteration, steps.names)}
-    return steps.source in MARKED and len(phases) == 1

@@ -40,15 +40,20 @@ def filled(rated: Rated) -> F64:
 
 
 def undersized(rated: Rated) -> Bool:
-    """Which kernels that calculate fill hardly any of the GPU: neither arithmetic nor memory limits them."""
-    return rated.linked.is_compute & (filled(rated) < FEW_WAVES)
+    """Which kernels that calculate fill hardly any of the GPU, or of each warp: neither arithmetic nor memory limits
+    them."""
+    return rated.linked.is_compute & ((filled(rated) < FEW_WAVES) | _narrow(rated))
+
+
+def _narrow(rated: Rated) -> Bool:
+    return rated.linked.is_kernel & (rated.trace.device_ops.threads > 0) & (rated.trace.device_ops.threads < WARP)
 
 
 def undersized_kernels(rated: Rated) -> Undersized | None:
     """The long ones of the steady state, with those of blocks below a warp; None without any."""
     ops, time, part = rated.trace.device_ops, duration(rated.linked), filled(rated)
-    narrow = rated.linked.is_compute & (ops.threads > 0) & (ops.threads < WARP)
-    rows = steady(rated.timed) & (undersized(rated) | narrow) & (time >= LONG_NS)
+    narrow = rated.linked.is_compute & _narrow(rated)
+    rows = steady(rated.timed) & undersized(rated) & (time >= LONG_NS)
     if not rows.any():
         return None
     lanes = np.where(narrow, ops.threads / WARP, 1.0)

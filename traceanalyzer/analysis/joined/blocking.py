@@ -4,11 +4,23 @@ import re
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.intervals import IntervalSet, union
 from traceanalyzer.analysis.algebra.lookup import one_of, texts_where
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
-from traceanalyzer.trace import I64, Bool
+from traceanalyzer.trace import I64, Bool, RangeKind
 from traceanalyzer.trace.run import TORCH_PROFILER
+
+READS = frozenset({"aten::item", "aten::_local_scalar_dense", "aten::is_nonzero"})
+"""Without the read these operators are gone, too."""
+
+
+def read_ranges(linked: Linked) -> IntervalSet:
+    """When the host is in operators that exist only to bring a value to it."""
+    ranges = linked.trace.host_ranges
+    rows = texts_where(linked.trace.strings, READS.__contains__)[ranges.name] & (ranges.kind == RangeKind.OP)
+    return union(ranges.start[rows], ranges.end[rows])
+
 
 HELD_SHARE = 0.5
 """A copy call that lasts through this much of its copy fed it from pageable memory, or waited for it."""

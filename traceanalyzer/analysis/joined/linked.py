@@ -2,15 +2,16 @@
 Each join is made once, when asked for.
 """
 
+from collections.abc import Callable
 from dataclasses import field
 from functools import cached_property
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.columns import flat
+from traceanalyzer.analysis.algebra.columns import flat, flat_each
 from traceanalyzer.analysis.algebra.lookup import at, first_with, look_up, one_of, places
 from traceanalyzer.analysis.joined.host_tree import HostTree
-from traceanalyzer.analysis.joined.memo import Memo
 from traceanalyzer.analysis.names.api import ApiKind, api_kinds
 from traceanalyzer.analysis.names.kernel_classes import KernelClasses
 from traceanalyzer.base.frozen import dataclass
@@ -30,6 +31,31 @@ from traceanalyzer.trace import (
 from traceanalyzer.trace.distinct import distinct
 from traceanalyzer.trace.hardware import Hardware, HardwareTable
 from traceanalyzer.trace.kernel_counters import KernelCounters
+
+Made = TypeVar("Made")
+
+
+class Memo:
+    """What remembers what functions of it gave."""
+
+    @cached_property
+    def _made(self) -> dict[Any, Any]:
+        return {}
+
+    def memo(self, make: Callable[[Self], Made]) -> Made:
+        """`make(self)`, calculated when first asked for. `make` is a function of a module, which outlives it."""
+        if make not in self._made:
+            self._made[make] = flat_each(make(self))
+        made: Made = self._made[make]
+        return made
+
+    def has(self, make: Callable[[Self], object]) -> bool:
+        """Whether `make` has been computed."""
+        return make in self._made
+
+    def keep(self, make: Callable[[Self], Made], made: Made) -> None:
+        """Take what another process computed as `make(self)`."""
+        self._made.setdefault(make, made)
 
 
 @dataclass(frozen=True)
@@ -51,11 +77,15 @@ class Knowledge:
 def launch_nodes(linked: "Linked") -> I32:
     """For each device op the node of the host tree it was launched at (an API call, or the operator that carries
     its external id where the call was not recorded), -1 where the recording tells neither."""
-    launched = linked.launch >= 0
+    launched, external = linked.launch >= 0, linked.trace.device_ops.external_id
     result = at(linked.tree.node_of_call, linked.launch, -1)
-    others = np.flatnonzero(~launched & (linked.trace.device_ops.external_id > 0))
+    others = np.flatnonzero(~launched & (external > 0))
     if len(others):
-        result[others] = _by_external_id(linked, linked.trace.device_ops.external_id[others])
+        result[others] = _by_external_id(linked, external[others])
+    replayed = np.flatnonzero((at(linked.api_kind, linked.launch, 0) == ApiKind.GRAPH_LAUNCH) & (external > 0))
+    if len(replayed):  # an operator inside the call is one that `graph_names` found
+        node, call = _by_external_id(linked, external[replayed]), result[replayed]
+        result[replayed] = np.where((node > call) & (node < linked.tree.subtree_end[call]), node, call)
     return result
 
 

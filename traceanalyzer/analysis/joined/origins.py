@@ -14,7 +14,7 @@ from traceanalyzer.analysis.algebra.lookup import at, texts_where
 from traceanalyzer.analysis.joined.backward import forward_makers
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.joined.python_stacks import PythonStacks
-from traceanalyzer.analysis.names.module_names import module_of
+from traceanalyzer.analysis.names.pytorch import module_of
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import I32, I64, Bool, RangeKind, Trace, alike
 from traceanalyzer.trace.distinct import distinct

@@ -15,7 +15,7 @@ from traceanalyzer.analysis.algebra.intervals import IntervalSet, complement, in
 from traceanalyzer.analysis.algebra.lookup import at, texts_where, where
 from traceanalyzer.analysis.algebra.nesting import still_open
 from traceanalyzer.analysis.joined.linked import Linked
-from traceanalyzer.analysis.names.module_names import module_of
+from traceanalyzer.analysis.names.pytorch import module_of
 from traceanalyzer.analysis.time.host_timeline import LONG_STRETCH_NS
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base.frozen import dataclass

@@ -18,6 +18,7 @@ from traceanalyzer.analysis.ranks.matches import Matches, match_collectives
 from traceanalyzer.analysis.ranks.skew import Arrivals, CollectiveSkew, arrivals, skew_rows
 from traceanalyzer.base.figures import NS_PER_US, metric, ms
 from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base.notes import Aside
 from traceanalyzer.trace import F64, I64
 
 STEP_NOISE_SHARE = 0.02
@@ -105,8 +106,11 @@ class RankComparison:
         return sorted(range(len(self.rows)), key=key)
 
 
-def compare_ranks(recordings: Sequence[RankDigest], unread: Sequence[int] = ()) -> RankComparison:
-    """Compare the ranks of one run (at least one recording); `unread` are ranks whose files could not be read.
+def compare_ranks(
+    recordings: Sequence[RankDigest], unread: Sequence[int] = (), matches: Matches | None = None
+) -> RankComparison:
+    """Compare the ranks of one run (at least one recording); `unread` are ranks whose files could not be read,
+    `matches` their collectives where they are matched already.
 
     The critical rank is the one without which the run would gain most, else the one that waits least for the others in
     matched collectives, where they wait markedly longer; where none are matched the one with the longest mean step,
@@ -120,7 +124,8 @@ def compare_ranks(recordings: Sequence[RankDigest], unread: Sequence[int] = ()) 
         chosen = _first_with_work(recordings) if slowest is None else slowest
         return RankComparison(tuple(rows), chosen, (), (NOT_ONE_RUN.format(doubt=doubt),))
     labels = [i if digest.rank is None else digest.rank for i, digest in enumerate(recordings)]
-    matches = match_collectives(recordings) if len(recordings) > 1 else None
+    if matches is None and len(recordings) > 1:
+        matches = match_collectives(recordings)
     by_step: list[tuple[I64, I64] | None] = [None] * len(recordings)
     skew: list[CollectiveSkew] = []
     late: tuple[LateRank, ...] = ()
@@ -201,12 +206,12 @@ def _mean_step_ms(digest: RankDigest) -> float:
 
 def _waiting_and_transfer(digest: RankDigest, matches: Matches, came: Arrivals, rank: int) -> tuple[I64, I64] | None:
     """Time of each step that a rank waited in matched collectives, and that they transferred, ns."""
-    here, steps = matches.present[:, rank], digest.steps
-    if not here.any():
+    here, steps = matches.of_rank[rank], digest.steps
+    if not len(here):
         return None
     offset = matches.clocks.offset[rank]
-    start, end = matches.start[here, rank] + offset, matches.end[here, rank] + offset
-    moving = measure(union(np.minimum(came.last[here] + offset, end), end), steps.start, steps.end)
+    start, end = matches.start[here] + offset, matches.end[here] + offset
+    moving = measure(union(np.minimum(came.last[matches.collective[here]] + offset, end), end), steps.start, steps.end)
     return measure(union(start, end), steps.start, steps.end) - moving, moving
 
 
@@ -338,5 +343,5 @@ def _clock_notes(matches: Matches, labels: list[int]) -> list[str]:
     notes = list(matches.notes)
     if corrected and len(matches):
         shown = ", ".join(corrected[:LISTED_RANKS]) + (", ..." if len(corrected) > LISTED_RANKS else "")
-        notes.append(f"Clocks were aligned by the ends of collectives, beyond the recordings' epochs: {shown}.")
+        notes.append(Aside(f"The ranks' clocks were aligned by the ends of collectives: {shown}."))
     return notes

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import measure
-from traceanalyzer.analysis.time.extent import extent
+from traceanalyzer.analysis.time.step_evidence import extent
 from traceanalyzer.analysis.time.steps import Steps
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base.frozen import dataclass

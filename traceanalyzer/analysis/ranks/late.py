@@ -19,6 +19,11 @@ MIN_TIMES = 1.5
 """A rank is late repeatedly: as many times as that, were it always as late. Once, it may be a hiccup, or the
 profiler's start or stop."""
 
+EXPLAINED = 0.5
+"""Share of what the others wait that a rank must do more of, to be why."""
+SAME_WORK = 0.02
+"""Ranks whose launches, or threads of their kernels, differ by less have the same work to do."""
+
 
 @dataclass(frozen=True)
 class LateRank:
@@ -33,7 +38,7 @@ class LateRank:
 def gains_ms(matches: Matches, came: Arrivals, steps: int) -> F64:
     """For each rank what it comes later than the last but one, a steady step."""
     late, excess = _excess(matches, came)
-    return np.bincount(late, excess, minlength=matches.start.shape[1]) / NS_PER_MS / steps
+    return np.bincount(late, excess, minlength=len(matches.clocks.offset)) / NS_PER_MS / steps
 
 
 def late_ranks(matches: Matches, came: Arrivals, gain_ms: F64, step_ms: float) -> tuple[LateRank, ...]:
@@ -46,5 +51,5 @@ def late_ranks(matches: Matches, came: Arrivals, gain_ms: F64, step_ms: float) -
 
 
 def _excess(matches: Matches, came: Arrivals) -> tuple[I64, F64]:
-    """Who came last to each steady collective, and how much later than the last but one, ns."""
-    return came.late[matches.steady], (came.last - came.second)[matches.steady].astype(np.float64)
+    """Who came last to each steady collective, and how much later than the last but one by itself, ns."""
+    return came.late[matches.steady], came.own[matches.steady].astype(np.float64)

@@ -6,17 +6,20 @@ same time on all its ranks: what their ends differ by in the median is what the 
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from traceanalyzer.analysis.algebra.grouping import Groups, counts
 from traceanalyzer.analysis.algebra.lookup import one_of
+from traceanalyzer.analysis.algebra.ordering import stable_order
 from traceanalyzer.analysis.names.collectives import KINDS, POINT_TO_POINT, SYNCHRONISING
-from traceanalyzer.analysis.ranks.digest import DigestedCalls, RankDigest
-from traceanalyzer.analysis.ranks.rank_clocks import Clocks, align_clocks
+from traceanalyzer.analysis.ranks.digest import RankDigest
+from traceanalyzer.analysis.ranks.rank_clocks import Clocks, align_clocks, members
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import I32, I64, Bool
-from traceanalyzer.trace.distinct import distinct
 
 _POINT_TO_POINT = [KINDS.index(kind) for kind in POINT_TO_POINT]
 _SYNCHRONISING = [KINDS.index(kind) for kind in SYNCHRONISING]
@@ -27,97 +30,198 @@ _MAX_ORDINAL = 2**24
 
 @dataclass(frozen=True, eq=False)
 class Matches:
-    """Collectives matched across ranks: a row for each, in order of start; a column for each rank."""
+    """Collectives matched across ranks, in order of start. Their parts, one for each rank that takes part, lie one
+    after the other: those of collective `i` from `first[i]` to before `first[i + 1]`, by rank."""
 
+    first: I64
+    """Where the parts of each collective begin, and the number of all of them."""
+    rank: I32
+    """Of each part the recording, by position."""
     start: I64
     end: I64
-    """Times on the first rank's clock, ns; meaningless where the rank takes no part."""
-    present: Bool
-    """Which ranks take part in each."""
+    """Times on the first recording's clock, ns."""
     row: I64
-    """Row of its first kernel in each rank's `Trace.device_ops`, -1 where the rank takes no part."""
+    """Row of its first kernel in its rank's `Trace.device_ops`."""
     kind: I32
-    """Index in `KINDS`, one a row."""
+    """Index in `KINDS`, one a collective."""
     bytes: I64
     group: tuple[str | None, ...]
     group_size: I64
     """Ranks in the group, -1 if not known."""
+    step: I32
+    """Index in `steps`."""
     steady: Bool
     """Whether it belongs to a steady-state step on all its ranks."""
+    steps: tuple[str, ...]
+    """Names of the steps."""
     clocks: Clocks
     notes: tuple[str, ...]
 
     def __len__(self) -> int:
         return len(self.kind)
 
+    @cached_property
+    def collective(self) -> I32:
+        """Of each part the collective."""
+        return np.repeat(np.arange(len(self), dtype=np.int32), np.diff(self.first))
+
+    @cached_property
+    def of_rank(self) -> list[I64]:
+        """The parts of each recording, in order of the collectives."""
+        count = len(self.clocks.offset)
+        return np.split(stable_order(self.rank), np.cumsum(counts(self.rank, count))[:-1])
+
+    @cached_property
+    def before(self) -> I64:
+        """Of each part the one of the same rank before it, -1 for the first."""
+        before = np.full(len(self.rank), -1, np.int64)
+        for mine in self.of_rank:
+            before[mine[1:]] = mine[:-1]
+        return before
+
+    @cached_property
+    def stretch(self) -> I64:
+        """Time from the end of the rank's collective before each part to its start, ns; 0 where they overlap. For its
+        first one from when the first rank came to that."""
+        free = np.where(self.before >= 0, self.end[self.before], self.least(self.start)[self.collective])
+        return np.maximum(self.start - free, 0)
+
+    @cached_property
+    def members(self) -> I64:
+        """Of each collective a number that is the same where the same ranks take part."""
+        return members(self.first, self.rank)
+
+    def least(self, values: I64) -> I64:
+        """The smallest value of the parts of each collective."""
+        return np.minimum.reduceat(values, self.first[:-1]) if len(self) else values[:0]
+
+    def most(self, values: I64) -> I64:
+        """The largest value of the parts of each collective."""
+        return np.maximum.reduceat(values, self.first[:-1]) if len(self) else values[:0]
+
 
 Group = tuple[str, str, str]
 """Process group: its name, its ranks, and the communicator's id where its operations are numbered."""
 
 
-class _Entries(NamedTuple):
-    """A rank's collectives on the device of its steps, and what it has in common with other ranks."""
+class _Calls(NamedTuple):
+    """The collectives of all ranks, rank by rank, each in order of start."""
 
-    calls: DigestedCalls
-    rows: I64
-    block: list[tuple[Group, str]]
-    """Process group and step of each."""
-    ordinal: I64
-    """Which one of its block it is."""
-    steps: frozenset[str]
+    rank: I32
+    start: I64
+    end: I64
+    row: I64
+    kind: I32
+    bytes: I64
+    group: I32
+    """Index in the groups of the run."""
+    size: I32
+    """Ranks of the group."""
+    step: I32
+    """Index in the names of the run's steps."""
+    steady: Bool
+    sequence: I64
+
+    def take(self, rows: I64 | Bool) -> "_Calls":
+        return _Calls._make(column[rows] for column in self)
 
 
 def match_collectives(recordings: Sequence[RankDigest]) -> Matches:
     """Match the collectives of a run's ranks; no rows where no two ranks share any."""
-    ranks = [_entries(digest) for digest in recordings]
-    blocks = list(dict.fromkeys(block for entries in ranks for block in entries.block))
-    index = {block: i for i, block in enumerate(blocks)}
-    keys = [np.array([index[b] for b in e.block], np.int64) * _MAX_ORDINAL + e.ordinal for e in ranks]
-    key = distinct(np.concatenate(keys))
-    row_of = np.full((len(key), len(ranks)), -1, np.int64)
-    for rank, (entries, mine) in enumerate(zip(ranks, keys, strict=True)):
-        row_of[np.searchsorted(key, mine), rank] = entries.rows
-    block_of = key // _MAX_ORDINAL
-    numbered = np.array([bool(group[2]) for group, _ in blocks], bool)
-    left_out = _without_damaged(row_of, block_of, numbered)
-    complete = (row_of >= 0).sum(axis=1) > 1
-    group_of = [blocks[b][0] for b in block_of]
-    same = _same_kind(ranks, row_of, group_of, complete)
-    notes = [*_left_out(recordings, left_out), *_notes(row_of, complete, same)]
-    return _on_one_clock(recordings, ranks, row_of[same], [g for g, s in zip(group_of, same, strict=True) if s], notes)
+    calls, groups, names = _calls_of(recordings)
+    block = calls.group.astype(np.int64) * len(names) + calls.step
+    numbered = np.array([bool(group[2]) for group in groups], bool)[calls.group]
+    odd = _damaged(calls.rank, np.where(numbered, -1, block))
+    ordinal = np.where(numbered, calls.sequence % _MAX_ORDINAL, _ordinals(calls.rank, block))
+    key = block * _MAX_ORDINAL + ordinal
+    del block, ordinal, numbered
+    every, key = _sorted_once(key, calls.rank)
+    total = int(np.count_nonzero(np.diff(key, prepend=-1)))
+    kept = ~odd[every]
+    every, key = every[kept], key[kept]
+    left_out = np.zeros(len(recordings), bool)
+    left_out[calls.rank[odd]] = True
+    notes = _left_out(recordings, left_out)
+    first, count = _bounds(key)
+    complete = count > 1
+    notes += _not_matched(int(total - complete.sum()), total)
+    every, calls = every[np.repeat(complete, count)], calls
+    calls = calls.take(every)
+    first, _ = _bounds(key[np.repeat(complete, count)])
+    same = _same_kind(calls, first)
+    notes += _of_other_kinds(int((~same).sum()))
+    calls = calls.take(np.repeat(same, np.diff(first)))
+    first = np.append(0, np.cumsum(np.diff(first)[same]))
+    return _on_one_clock(recordings, calls, first, groups, names, notes)
 
 
-def _entries(digest: RankDigest) -> _Entries:
-    calls, names = digest.calls, digest.steps.names
-    rows = np.flatnonzero(~one_of(calls.kind, _POINT_TO_POINT))
-    block = [
-        (digest.groups[g].key, names[s])
-        for g, s in zip(calls.group[rows].tolist(), calls.step[rows].tolist(), strict=True)
-    ]
-    seen: dict[tuple[Group, str], int] = {}
-    ordinal = np.empty(len(rows), np.int64)
-    for i, (one, sequence) in enumerate(zip(block, calls.sequence[rows].tolist(), strict=True)):
-        seen[one] = seen.get(one, -1) + 1
-        ordinal[i] = sequence % _MAX_ORDINAL if one[0][2] else seen[one]
-    return _Entries(calls, rows, block, ordinal, frozenset(names))
+def _calls_of(recordings: Sequence[RankDigest]) -> tuple[_Calls, list[Group], list[str]]:
+    """The collectives of all ranks, the groups and the names of the steps that they refer to."""
+    groups: dict[Group, int] = {}
+    names: dict[str, int] = {}
+    parts = []
+    for rank, digest in enumerate(recordings):
+        calls, warmup = digest.calls, digest.steps.warmup
+        rows: slice | I64 = slice(None)
+        if one_of(calls.kind, _POINT_TO_POINT).any():
+            rows = np.flatnonzero(~one_of(calls.kind, _POINT_TO_POINT))
+        group = np.array([groups.setdefault(one.key, len(groups)) for one in digest.groups], np.int32)
+        size = np.array([one.size for one in digest.groups], np.int32)
+        step = np.array([names.setdefault(name, len(names)) for name in digest.steps.names], np.int32)
+        of_group, of_step = calls.group[rows], calls.step[rows]
+        parts.append(
+            _Calls(
+                np.full(len(of_step), rank, np.int32), calls.start[rows], calls.end[rows], calls.row[rows],
+                calls.kind[rows], calls.bytes[rows], group[of_group], size[of_group], step[of_step],
+                of_step >= warmup, calls.sequence[rows],
+            )
+        )  # fmt: skip
+    return _Calls(*map(np.concatenate, zip(*parts, strict=True))), list(groups), list(names)
 
 
-def _without_damaged(row_of: I64, block_of: I64, numbered: Bool) -> Bool:
-    """Take ranks that recorded another number of a group's collectives in a step than most did out of it (in place);
-    which ranks these are. Collectives that carry their number are matched by it, however many there are."""
-    count = np.zeros((int(block_of.max(initial=-1)) + 1, row_of.shape[1]), np.int64)
-    np.add.at(count, block_of, (row_of >= 0).astype(np.int64))
-    odd = np.zeros(count.shape, bool)
-    for block in np.flatnonzero(~numbered).tolist():
-        here = count[block]
-        there = here[here > 0]
-        values, ranks = np.unique(there, return_counts=True)
+def _ordinals(rank: I32, block: I64) -> I64:
+    """Of each call which one of its rank and block it is."""
+    pairs = Groups.of(rank, block)
+    order = np.argsort(pairs.index, kind="stable")
+    result = np.empty(len(rank), np.int64)
+    result[order] = np.arange(len(rank)) - np.repeat(np.cumsum(pairs.count) - pairs.count, pairs.count)
+    return result
+
+
+def _damaged(rank: I32, block: I64) -> Bool:
+    """Calls of ranks that recorded another number of a group's collectives in a step (block) than most did. Those of
+    block -1 carry their number and are matched by it, however many there are."""
+    pairs = Groups.of(block, rank)
+    of_block, blocks = block[pairs.first], Groups.of(block)
+    odd = np.zeros(len(pairs), bool)
+    in_block = blocks.index[pairs.first]
+    least, most = (np.zeros(len(blocks), np.int64) for _ in range(2))
+    np.maximum.at(most, in_block, pairs.count)
+    least[:] = most
+    np.minimum.at(least, in_block, pairs.count)
+    for number in np.flatnonzero((least < most) & (block[blocks.first] >= 0)).tolist():
+        here = np.flatnonzero(in_block == number)
+        values, ranks = np.unique(pairs.count[here], return_counts=True)
         usual = values[ranks == ranks.max()]
         # Without a majority nobody knows who is right.
-        agreed = len(usual) == 1 and (ranks.max() > 1 or len(there) == 1)
-        odd[block] = np.logical_and(here > 0, here != usual[0]) if agreed else here > 0
-    row_of[odd[block_of]] = -1
-    return np.asarray(odd.any(axis=0))
+        agreed = len(usual) == 1 and ranks.max() > 1
+        odd[here] = pairs.count[here] != usual[0] if agreed else True
+    return (odd & (of_block >= 0))[pairs.index]
+
+
+def _sorted_once(key: I64, rank: I32) -> tuple[I64, I64]:
+    """The calls by key, then rank, and their keys; of several of a rank with one key the last."""
+    order = np.argsort(key, kind="stable")
+    key, rank = key[order], rank[order]
+    last = np.append((key[1:] != key[:-1]) | (rank[1:] != rank[:-1]), True)[: len(key)]
+    return order[last], key[last]
+
+
+def _bounds(key: I64) -> tuple[I64, I64]:
+    """Where each run of equal keys begins, with the end of all; and how long each is."""
+    begins = np.flatnonzero(np.append(True, key[1:] != key[:-1])[: len(key)])
+    first = np.append(begins, len(key))
+    return first, np.diff(first)
 
 
 def _left_out(recordings: Sequence[RankDigest], left_out: Bool) -> list[str]:
@@ -132,83 +236,84 @@ def _left_out(recordings: Sequence[RankDigest], left_out: Bool) -> list[str]:
     ]
 
 
-def _same_kind(ranks: list[_Entries], row_of: I64, group_of: list[Group], complete: Bool) -> Bool:
-    """Which of the complete collectives precede the first one of their group whose kind differs between ranks."""
-    kind = _column(ranks, row_of, "kind")
-    first = np.take_along_axis(kind, (row_of >= 0).argmax(axis=1)[:, None], axis=1)
-    differs = complete & ((kind != first) & (row_of >= 0)).any(axis=1)
-    result, stopped = complete.copy(), set()
-    for i in np.flatnonzero(complete).tolist() if differs.any() else []:
+def _same_kind(calls: _Calls, first: I64) -> Bool:
+    """Which of the collectives precede the first one of their group whose kind differs between ranks."""
+    size = np.diff(first)
+    differs = np.zeros(len(size), bool)
+    other = calls.kind != np.repeat(calls.kind[first[:-1]], size)
+    differs[np.repeat(np.arange(len(size)), size)[other]] = True
+    if not differs.any():
+        return ~differs
+    groups, result, stopped = calls.group[first[:-1]].tolist(), np.ones(len(size), bool), set()
+    for i, group in enumerate(groups):
         if differs[i]:
-            stopped.add(group_of[i])
-        result[i] = group_of[i] not in stopped
+            stopped.add(group)
+        result[i] = group not in stopped
     return result
 
 
-def _column(ranks: list[_Entries], row_of: I64, name: str) -> I64:
-    """A column of `DigestedCalls` for each matched collective and rank; 0 where the rank takes no part."""
-    result = np.zeros(row_of.shape, np.int64)
-    for r, entries in enumerate(ranks):
-        here = row_of[:, r] >= 0
-        result[here, r] = getattr(entries.calls, name)[row_of[here, r]]
-    return result
+def _not_matched(alone: int, total: int) -> list[str]:
+    if not alone:
+        return []
+    return [
+        f"{alone} of {total} collectives were not matched across ranks: other ranks did not record "
+        "equally many of their group in that step."
+    ]
 
 
-def _notes(row_of: I64, complete: Bool, same: Bool) -> list[str]:
-    notes = []
-    alone = int((~complete).sum())
-    if alone:
-        notes.append(
-            f"{alone} of {len(row_of)} collectives were not matched across ranks: other ranks did not record "
-            "equally many of their group in that step."
-        )
-    differing = int((complete & ~same).sum())
-    if differing:
-        notes.append(
-            f"{differing} collectives were not matched across ranks: from one on, the ranks of its group recorded "
-            "different kinds."
-        )
-    return notes
+def _of_other_kinds(differing: int) -> list[str]:
+    if not differing:
+        return []
+    return [
+        f"{differing} collectives were not matched across ranks: from one on, the ranks of its group recorded "
+        "different kinds."
+    ]
 
 
 def _on_one_clock(
-    recordings: Sequence[RankDigest], ranks: list[_Entries], row_of: I64, groups: list[Group], notes: list[str]
+    recordings: Sequence[RankDigest], calls: _Calls, first: I64, groups: list[Group], names: list[str], notes: list[str]
 ) -> Matches:
-    present = row_of >= 0
-    kind, size = _first(ranks, row_of, "kind").astype(np.int32), _first(ranks, row_of, "bytes")
-    end = _column(ranks, row_of, "end")
-    together = one_of(kind, _SYNCHRONISING)
-    clocks = align_clocks([digest.epoch_ns for digest in recordings], end[together], present[together])
-    if len(row_of) and not clocks.comparable:
+    size = np.diff(first)
+    together = one_of(calls.kind[first[:-1]], _SYNCHRONISING)
+    synchronous = np.repeat(together, size)
+    clocks = align_clocks(
+        [digest.epoch_ns for digest in recordings],
+        np.append(0, np.cumsum(size[together])), calls.rank[synchronous], calls.end[synchronous],
+    )  # fmt: skip
+    if len(size) and not clocks.comparable:
         notes.append(
             "Collectives were not compared across ranks: the clocks of the recordings do not agree "
             f"(ends of one collective scatter by {clocks.spread_ns / 1e6:.3g} ms)."
         )
-        row_of, groups = row_of[:0], []
-        present, kind, size, end = present[:0], kind[:0], size[:0], end[:0]
-    start = _column(ranks, row_of, "start") - clocks.offset
-    warm = np.array([digest.steps.warmup for digest in recordings])
-    never = np.iinfo(np.int64).max
-    order = np.argsort(np.where(present, start, never).min(axis=1, initial=never), kind="stable")
-    sizes = [np.array([group.size for group in digest.groups], np.int64) for digest in recordings]
-    group = _column(ranks, row_of, "group")
-    group_size = np.stack([s[g] for s, g in zip(sizes, group.T, strict=True)], axis=1)
+        calls, first, size = calls.take(np.empty(0, np.int64)), first[:1], size[:0]
+    offset = clocks.offset[calls.rank]
+    start = calls.start - offset
+    order = np.argsort(_reduced(np.minimum, start, first), kind="stable")
+    parts = np.argsort(np.repeat(_inverse(order), size), kind="stable")
+    one = first[:-1][order]
     return Matches(
-        start=start[order],
-        end=(end - clocks.offset)[order],
-        present=present[order],
-        row=np.where(present, _column(ranks, row_of, "row"), -1)[order],
-        kind=kind[order],
-        bytes=size[order],
-        group=tuple(groups[i][0] or None for i in order),
-        group_size=np.where(present, group_size, -1).max(axis=1, initial=-1)[order],
-        steady=np.all((_column(ranks, row_of, "step") >= warm) | ~present, axis=1)[order],
+        first=np.append(0, np.cumsum(size[order])),
+        rank=calls.rank[parts],
+        start=start[parts],
+        end=(calls.end - offset)[parts],
+        row=calls.row[parts],
+        kind=calls.kind[one],
+        bytes=calls.bytes[one],
+        group=tuple(groups[group][0] or None for group in calls.group[one].tolist()),
+        group_size=_reduced(np.maximum, calls.size, first)[order].astype(np.int64),
+        step=calls.step[one],
+        steady=_reduced(np.logical_and, calls.steady, first)[order].astype(bool),
+        steps=tuple(names),
         clocks=clocks,
         notes=tuple(notes),
     )
 
 
-def _first(ranks: list[_Entries], row_of: I64, name: str) -> I64:
-    """A column of `DigestedCalls` as the first rank that takes part has it."""
-    first = (row_of >= 0).argmax(axis=1)[:, None]
-    return np.take_along_axis(_column(ranks, row_of, name), first, axis=1)[:, 0]
+def _reduced(how: np.ufunc, values: NDArray[Any], first: I64) -> NDArray[Any]:
+    return how.reduceat(values, first[:-1]) if len(first) > 1 else values[:0]
+
+
+def _inverse(order: I64) -> I64:
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return place

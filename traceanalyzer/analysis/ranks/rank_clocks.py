@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.ordering import robust_sigma
-from traceanalyzer.trace import I64, Bool
+from traceanalyzer.analysis.algebra.grouping import Groups, counts
+from traceanalyzer.analysis.algebra.ordering import robust_sigma, stable_order
+from traceanalyzer.trace import I32, I64
 
 ERROR_OF_MEDIAN = 1.2533
 """Standard error of the median over that of the mean (normal distribution)."""
@@ -32,12 +33,12 @@ class Clocks(NamedTuple):
     """Whether the clocks could be compared at all, and the collectives bear it out."""
 
 
-def align_clocks(epochs: Sequence[int], end: I64, present: Bool) -> Clocks:
+def align_clocks(epochs: Sequence[int], first: I64, rank: I32, end: I64) -> Clocks:
     """Compare clocks by the ends of synchronising collectives.
 
-    `end` and `present` have a row for each collective and a column for each recording: when it ended on that
-    recording's own clock, and whether the recording takes part. Each recording is held against the one, already
-    held against others, with which it shares the most.
+    `rank` and `end` have an entry for each recording that takes part in a collective, those of one after the other
+    from `first` on: who, by position, and when it ended on that recording's own clock. Each recording is held against
+    the one, already held against others, with which it shares the most.
     """
     count = len(epochs)
     known = all(epochs)
@@ -45,31 +46,44 @@ def align_clocks(epochs: Sequence[int], end: I64, present: Bool) -> Clocks:
     corrected, spread = np.zeros(count, np.int64), 0.0
     if not len(end):
         return Clocks(offset, corrected, spread, known or count < 2)
-    for reference, rank, shared in _most_shared_first(present):
+    bounds = np.cumsum(counts(rank, count))[:-1]
+    order = stable_order(rank)
+    collective = np.split(np.repeat(np.arange(len(first) - 1), np.diff(first))[order], bounds)
+    ends = np.split(end[order], bounds)
+    for reference, other, shared in _most_shared_first(count, first, rank):
         if not shared:
             # It shares no collective with those done: it has no clock in common with them, and needs none.
             continue
-        rows = present[:, reference] & present[:, rank]
-        difference = (end[rows, rank] - offset[rank]) - (end[rows, reference] - offset[reference])
+        _, here, there = np.intersect1d(collective[reference], collective[other], True, return_indices=True)
+        difference = (ends[other][there] - offset[other]) - (ends[reference][here] - offset[reference])
         apart, sigma = _median(difference)
         noise = NOISE_SIGMAS * ERROR_OF_MEDIAN * sigma / np.sqrt(len(difference)) + ROUNDING_NS
         if not known or abs(apart) > noise:
-            offset[rank] += apart
-            corrected[rank] = apart
+            offset[other] += apart
+            corrected[other] = apart
         spread = max(spread, sigma)
     return Clocks(offset, corrected, spread, spread <= MAX_SPREAD_NS)
 
 
-def _most_shared_first(present: Bool) -> Iterator[tuple[int, int, int]]:
+def members(first: I64, rank: I32) -> I64:
+    """Of each collective a number that is the same where the same ranks take part: a sum of random numbers."""
+    if len(first) < 2:
+        return np.empty(0, np.int64)
+    limits = np.iinfo(np.int64)
+    numbers = np.random.default_rng(0).integers(limits.min, limits.max, int(rank.max()) + 1)
+    return np.add.reduceat(numbers[rank], first[:-1])
+
+
+def _most_shared_first(count: int, first: I64, of: I32) -> Iterator[tuple[int, int, int]]:
     """Each recording but the first, with the one before it (or the first) that it shares most collectives with, and
     how many: a spanning tree, grown by its strongest edge (Prim)."""
-    _, first, times = np.unique(np.packbits(present, axis=1), axis=0, return_index=True, return_counts=True)
-    groups = [np.flatnonzero(row) for row in present[first]]
-    of_rank: list[list[int]] = [[] for _ in range(present.shape[1])]
+    sets = Groups.of(members(first, of))
+    times = sets.count
+    groups = [of[first[one] : first[one + 1]] for one in sets.first.tolist()]
+    of_rank: list[list[int]] = [[] for _ in range(count)]
     for group, ranks in enumerate(groups):
         for rank in ranks.tolist():
             of_rank[rank].append(group)
-    count = present.shape[1]
     reference, most, left = np.zeros(count, np.int64), np.zeros(count, np.int64), np.ones(count, bool)
     rank = 0
     while True:

@@ -10,7 +10,8 @@ from traceanalyzer.analysis.names.collectives import KINDS
 from traceanalyzer.analysis.ranks.matches import Matches
 from traceanalyzer.base.figures import NS_PER_MS, NS_PER_US, metric
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I64
+from traceanalyzer.trace import I64, Bool
+from traceanalyzer.trace.distinct import ranked
 
 DOMINANT = 0.6
 """Share of its time, from the first arrival to the end, that makes a collective one or the other."""
@@ -50,41 +51,63 @@ class Arrivals(NamedTuple):
     last: I64
     late: I64
     """Position of the rank that came last, the first of several."""
+    own: I64
+    """How much later than the last but one it came by itself: without what the collective before it ended later."""
 
 
 def arrivals(matches: Matches) -> Arrivals:
     """Of all collectives, in one pass."""
-    limits, there = np.iinfo(np.int64), matches.present
-    first = np.where(there, matches.start, limits.max).min(axis=1, initial=limits.max)
-    came = np.where(there, matches.start, limits.min)
-    if not len(came):
-        return Arrivals(first, first, first, first)
-    late, index = came.argmax(axis=1), np.arange(len(came))
-    last = came[index, late]
-    came[index, late] = limits.min
-    second = came.max(axis=1)
-    return Arrivals(first, np.where(second > limits.min, second, last), last, late)
+    least = np.iinfo(np.int64).min
+    first, last, came = matches.least(matches.start), matches.most(matches.start), matches.start.copy()
+    late = _first_of(matches, came == last[matches.collective])
+    came[late] = least
+    second = matches.most(came)
+    alone = second == least
+    near = np.where(alone, late, _first_of(matches, came == second[matches.collective]))
+    second = np.where(alone, last, second)
+    return Arrivals(
+        first, second, last, matches.rank[late].astype(np.int64), last - second - _inherited(matches, late, near)
+    )
+
+
+def _first_of(matches: Matches, which: Bool) -> I64:
+    """The first of these parts of each collective, each of which has one."""
+    rows = np.flatnonzero(which)
+    collective = matches.collective[rows]
+    return rows[np.append(True, collective[1:] != collective[:-1])[: len(rows)]]
+
+
+def _inherited(matches: Matches, late: I64, near: I64) -> I64:
+    """How much later than that of the rank before it the collective ended that the last one came from, where these are
+    two: it was late by the ranks of that one, ns."""
+    begun, other = matches.before[late], matches.before[near]
+    apart = (begun >= 0) & (other >= 0) & (matches.collective[begun] != matches.collective[other])
+    free, free_too = (
+        np.minimum(matches.end[begun], matches.start[late]),
+        np.minimum(matches.end[other], matches.start[near]),
+    )
+    return np.where(apart, np.clip(free - free_too, 0, matches.start[late] - matches.start[near]), 0)
 
 
 def skew_rows(matches: Matches, came: Arrivals, labels: Sequence[int], steps: int) -> list[CollectiveSkew]:
     """A row for each sort of matched collective, by transfer plus skew; `labels` name the ranks."""
     groups = {name: i for i, name in enumerate(dict.fromkeys(matches.group))}
     group = np.array([groups[name] for name in matches.group], np.int64)
+    end = matches.most(matches.end)
     # Several groups may share a name: those of other ranks are other groups.
-    _, members = np.unique(matches.present, axis=0, return_inverse=True)
     chosen = np.flatnonzero(matches.steady)
-    keys = (matches.kind, group, matches.bytes, matches.group_size, members.reshape(-1))
-    rows = [_row(matches, came, labels, steps, chosen[part]) for part in Groups.of(*(key[chosen] for key in keys)).rows]
+    keys = (matches.kind, group, matches.bytes, matches.group_size, ranked(matches.members)[1])
+    rows = [
+        _row(matches, came, end, labels, steps, chosen[part]) for part in Groups.of(*(key[chosen] for key in keys)).rows
+    ]
     return sorted(rows, key=lambda row: -(row.transfer_ms + row.skew_ms))
 
 
-def _row(matches: Matches, came: Arrivals, labels: Sequence[int], steps: int, chosen: I64) -> CollectiveSkew:
-    first, last = came.first[chosen], came.last[chosen]
-    present, one = matches.present[chosen], int(chosen[0])
-    end = np.where(present, matches.end[chosen], np.iinfo(np.int64).min).max(axis=1)
-    transfer, skew = np.maximum(end - last, 0), last - first
+def _row(matches: Matches, came: Arrivals, end: I64, labels: Sequence[int], steps: int, chosen: I64) -> CollectiveSkew:
+    first, last, one = came.first[chosen], came.last[chosen], int(chosen[0])
+    transfer, skew = np.maximum(end[chosen] - last, 0), last - first
     often = np.bincount(came.late[chosen])
-    members, size = int(present[0].sum()), int(matches.group_size[one])
+    members, size = int(matches.first[one + 1] - matches.first[one]), int(matches.group_size[one])
     return CollectiveSkew(
         collective=KINDS[matches.kind[one]],
         group=matches.group[one],

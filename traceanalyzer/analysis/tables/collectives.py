@@ -7,18 +7,43 @@ arrive, which only the recordings of several ranks can tell apart (`ranks`).
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.intervals import measure, shared_time, union
+from traceanalyzer.analysis.algebra.intervals import IntervalSet, measure, shared_time, union
 from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.collectives import KINDS, POINT_TO_POINT, bus_factor
+from traceanalyzer.analysis.names.phase_names import Role
 from traceanalyzer.analysis.phases.roles import Phases
-from traceanalyzer.analysis.phases.tail import tail_time
 from traceanalyzer.analysis.time.collective_calls import CollectiveCalls
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base.figures import NS_PER_US, metric, ms
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import F64, I32, I64
+from traceanalyzer.trace import F64, I32, I64, U8
 from traceanalyzer.trace.distinct import distinct
+
+AFTER = (Role.FORWARD, Role.OPTIMIZER)
+"""What ends a tail. Other work (copies out of buckets, clipping) runs in it."""
+
+
+def tail_time(timed: Timed, role_of_op: U8, device: int) -> int | None:
+    """Exposed communication in steady steps after the last backward kernel before the optimizer, the next forward pass,
+    or the end of the recording, ns; None where no backward pass is known."""
+    ops = timed.trace.device_ops
+    known = timed.linked.is_compute & (ops.device == device) & one_of(role_of_op, (Role.BACKWARD, *AFTER))
+    rows = np.flatnonzero(known)
+    backward = role_of_op[rows] == Role.BACKWARD
+    if not backward.any():
+        return None
+    ends = np.flatnonzero(backward & ~np.append(backward[1:], False))
+    begin = np.maximum.accumulate(np.where(backward, ops.end[rows], 0))[ends]
+    until = np.append(ops.start[rows], np.iinfo(np.int64).max)[ends + 1]
+    kept = until > begin
+    tails = IntervalSet(begin[kept], until[kept])
+    exposed = timed.activity[device].exposed_communication
+    window = timed.steps.start[timed.steps.steady][0], timed.steps.end[timed.steps.steady][-1]
+    start, end = np.maximum(tails.start, window[0]), np.minimum(tails.end, window[1])
+    inside = end > start
+    return int(measure(exposed, start[inside], end[inside]).sum())
+
 
 _SENDS = [KINDS.index(kind) for kind in sorted(POINT_TO_POINT)]
 

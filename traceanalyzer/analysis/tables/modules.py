@@ -5,6 +5,8 @@ Modules of one class at one place in the model (the twelve layers of a stack) ar
 launch with all modules inside them; `self_ms` is what they launch themselves.
 """
 
+from typing import Any
+
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
@@ -76,7 +78,8 @@ def module_stats(rated: Rated) -> list[ModuleStats]:
     figures = _Figures(rated, held, group, count, np.where(place >= 0, place, count - 1), ops)
     steady = np.bincount(places.of_call[rated.timed.steady_host(origins.calls.start)], minlength=count)
     rows = [_row(rated, places, figures, i) for i in range(count - 1) if steady[i] or figures.device[i]]
-    return [*rows, *([_outside(rated, figures)] if figures.device[-1] else [])]
+    outside = ModuleStats(rated.trace.rank, OUTSIDE, 0, None, 0, 0.0, 0.0, python=None, **figures.columns(-1))
+    return [*rows, *([outside] if figures.device[-1] else [])]
 
 
 class _Figures:
@@ -92,6 +95,21 @@ class _Figures:
         self.own = np.bincount(own, weights=length[ops], minlength=count)
         self.sums = RooflineSums(rated, by_group(group, held, count))
         self.all_ns = max(float(length[ops].sum()), 1.0)
+        self._timed = rated.timed
+
+    def columns(self, index: int) -> dict[str, Any]:
+        """The columns of a place that are of its device work."""
+        device, steps = float(self.device[index]), self._timed.steps.steady_count
+        return {
+            "device_ms": ms(device / steps),
+            "forward_ms": ms((device - self.backward[index]) / steps),
+            "backward_ms": ms(self.backward[index] / steps),
+            "self_ms": ms(self.own[index] / steps),
+            "share_of_step": share_of_step(self._timed, device),
+            "share_of_device": device / self.all_ns,
+            "recomputed_ms": ms(self.again[index] / steps) if self.again[index] else None,
+            **self.sums.columns(index),
+        }
 
 
 def _row(rated: Rated, places: Places, figures: _Figures, index: int) -> ModuleStats:
@@ -108,39 +126,10 @@ def _row(rated: Rated, places: Places, figures: _Figures, index: int) -> ModuleS
         modules=len(distinct(origins.calls.name[every])),
         calls=len(calls) / steps,
         host_ms=ms(int(length.sum()) / steps),
-        device_ms=ms(figures.device[index] / steps),
-        forward_ms=ms((figures.device[index] - figures.backward[index]) / steps),
-        backward_ms=ms(figures.backward[index] / steps),
-        self_ms=ms(figures.own[index] / steps),
-        share_of_step=share_of_step(rated.timed, figures.device[index]),
-        share_of_device=float(figures.device[index]) / figures.all_ns,
         python=rated.joined.python.source_line(int(origins.calls.thread[first]), int(origins.calls.start[first]))
         if rated.trace.collected.stacks
         else None,
-        recomputed_ms=ms(figures.again[index] / steps) if figures.again[index] else None,
-        **figures.sums.columns(index),
-    )
-
-
-def _outside(rated: Rated, figures: _Figures) -> ModuleStats:
-    time, steps = float(figures.device[-1]), rated.timed.steps.steady_count
-    return ModuleStats(
-        rank=rated.trace.rank,
-        name=OUTSIDE,
-        depth=0,
-        within=None,
-        modules=0,
-        calls=0.0,
-        host_ms=0.0,
-        device_ms=ms(time / steps),
-        forward_ms=ms((time - float(figures.backward[-1])) / steps),
-        backward_ms=ms(float(figures.backward[-1]) / steps),
-        self_ms=ms(time / steps),
-        share_of_step=share_of_step(rated.timed, time),
-        share_of_device=time / figures.all_ns,
-        python=None,
-        recomputed_ms=ms(float(figures.again[-1]) / steps) if figures.again[-1] else None,
-        **figures.sums.columns(len(figures.device) - 1),
+        **figures.columns(index),
     )
 
 

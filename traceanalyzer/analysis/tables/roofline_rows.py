@@ -133,6 +133,8 @@ Sum = Callable[[Figures], F64]
 MODELLED_SHARE = 0.9
 """Figures of a group are told where models know this share of its device time: those of a part (a memset within an
 operator) would be taken for the whole."""
+ABOVE = 1.05
+"""A datasheet's limits are met to within a few percent; what is faster by more was not limited by them."""
 _BOUNDS = [bound for bound in Bound if bound is not Bound.UNKNOWN]
 
 
@@ -147,8 +149,8 @@ class RatedRow:
         default=None,
     )
     sol: float | None = metric(
-        "speed of light: time that the roofline allows over the time taken; null unless nearly all has a model; over 1 "
-        "where data came from a cache or the model does not fit",
+        "speed of light: time that the roofline allows over the time taken; null unless nearly all has a model, and "
+        "where that is above 1: data came from a cache, or the model does not fit",
         "share",
         default=None,
     )
@@ -161,7 +163,11 @@ class RatedRow:
     )
     intensity: float | None = metric("arithmetic intensity: operations for each byte of traffic", default=None)
     tflops: float | None = metric("operations over the time taken (1 TFLOP/s is 1e12)", "TFLOP/s", default=None)
-    traffic_gbs: float | None = metric("traffic over the time taken", "GB/s", default=None)
+    traffic_gbs: float | None = metric(
+        "traffic over the time taken; null where a cache must have taken some of it (`sol` would be above 1)",
+        "GB/s",
+        default=None,
+    )
 
 
 class RooflineSums:
@@ -211,6 +217,8 @@ class RooflineSums:
         pair_flops, pair_bytes = self.pair[0][group], self.pair[1][group]
         bounded = self._of_nearly_all(self.by_bound[:, group].sum(), group)
         bound = _BOUNDS[int(self.by_bound[:, group].argmax())] if bounded else Bound.UNKNOWN
+        sol = float(self.attainable[group] / rated) if rated else None
+        cached = sol is not None and sol > ABOVE
         return vars(
             RatedRow(
                 bound_by=bound.label,
@@ -218,8 +226,8 @@ class RooflineSums:
                 bytes=float(self.bytes[group]) / self.steps if byte_time else None,
                 intensity=float(pair_flops / pair_bytes) if pair_bytes and flop_time and byte_time else None,
                 tflops=float(self.flops[group] / flop_time) / 1e3 if flop_time else None,
-                traffic_gbs=float(self.bytes[group] / byte_time) if byte_time else None,
-                sol=float(self.attainable[group] / rated) if rated else None,
+                traffic_gbs=float(self.bytes[group] / byte_time) if byte_time and not cached else None,
+                sol=None if sol is None or cached else min(sol, 1.0),
                 headroom_ms=ms(self.headroom[group]) / self.steps if rated else None,
             )
         )

@@ -22,6 +22,8 @@ from traceanalyzer.trace import F64, I64, RangeKind, StepAmounts, StepTimings
 
 Source = Literal["given", "environment", "log", "loader"]
 
+MOST_ROOM = 1000.0
+"""Of a step with less computation than that nobody asks how much faster it could compute."""
 LOADER_RANGE = re.compile(r"^enumerate\(DataLoader\)#")
 REPLICATED = re.compile(r"(Distributed|FullySharded)DataParallel\.|^FSDP::|^torch::distributed::reducer|reducer::")
 """Each rank works through a batch of its own. Ranks of other kinds of parallelism share one."""
@@ -91,7 +93,10 @@ class Utilisation:
         "`roofline.ideal_ms`",
         "share",
     )
-    room: float | None = metric("the reciprocal: how many times faster the step could be at most", "x")
+    room: float | None = metric(
+        "the reciprocal: how many times faster the step could be at most; null where hardly any of it is computation",
+        "x",
+    )
     gpu_busy_share: float | None = metric("share of the step with any device work; null without device work", "share")
     least_bandwidth_gbs: float | None = metric(
         "least traffic with the device memory that the step needs over the step time; null without models", "GB/s"
@@ -152,7 +157,7 @@ def utilisation(rated: Rated, step: Step, roofline: RooflineStep | None, recorde
         mfu=mfu,
         attainable_mfu=mfu / sol if mfu is not None and sol else None,
         sol=sol,
-        room=1.0 / sol if sol else None,
+        room=1.0 / sol if sol and sol * MOST_ROOM >= 1 else None,
         gpu_busy_share=None if step.budget is None else 1.0 - step.budget.idle / step.step_ms,
         least_bandwidth_gbs=roofline.traffic_gb / step.step_ms * MS_PER_S if roofline and roofline.traffic_gb else None,
         bandwidth_share=share,

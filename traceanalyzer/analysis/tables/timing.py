@@ -11,6 +11,8 @@ from traceanalyzer.base.figures import NS_PER_MS, metric, ms
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import F64, I64, Bool, StepTimings, Trace
 
+FEWEST_STEPS = 4
+"""Of three steps one is always alone: that is no kind."""
 FEW_STEPS_RATIO = 1.5
 """With too few steps for statistics a step that takes half as long again as the next faster one is another kind."""
 FASTER_SHARE = 0.8
@@ -143,7 +145,7 @@ def kinds_of_steps(time_ns: I64) -> StepKinds | None:
         return None if modes is None else StepKinds(ms(modes[0]), ms(modes[1]), modes[2])
     order = np.sort(time)
     ratio = order[1:] / np.maximum(order[:-1], 1)
-    if not len(ratio) or ratio.max() < FEW_STEPS_RATIO:
+    if len(time) < FEWEST_STEPS or ratio.max() < FEW_STEPS_RATIO:
         return None
     cut = int(ratio.argmax()) + 1
     return StepKinds(ms(np.median(order[:cut])), ms(np.median(order[cut:])), len(order[cut:]) / len(order))

@@ -10,7 +10,7 @@ from traceanalyzer.analysis.algebra.lookup import where
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.pytorch import LAYER_LIKE, OPTIMIZER_STEP
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I32, I64, RangeKind, is_sorted
+from traceanalyzer.trace import I32, I64, ApiCalls, DeviceOps, HostRanges, RangeKind, is_sorted
 from traceanalyzer.trace.distinct import ranked
 
 STEP_LIKE = re.compile(r"step|iter|batch", re.IGNORECASE)
@@ -145,3 +145,23 @@ def between_optimizer_steps(linked: Linked) -> HostSteps | None:
             names = tuple(f"step {i}" for i in range(1, len(end)))
             return HostSteps(linked.trace.annotated_with, names, end[:-1], end[1:])
     return None
+
+
+def logged_steps(linked: Linked) -> HostSteps | None:
+    """The steps of a recording that is a timing log; None where a profiler recorded."""
+    trace, log = linked.trace, linked.trace.step_timings
+    rows = np.flatnonzero(log.duration > 0)
+    if not len(rows) or not trace.only_step_times:
+        return None
+    names = tuple(
+        f"step {n}" if n >= 0 else f"line {i}" for i, n in zip(rows.tolist(), log.step[rows].tolist(), strict=True)
+    )
+    return HostSteps("timing_log", names, log.start[rows], log.start[rows] + log.duration[rows])
+
+
+def extent(*tables: DeviceOps | HostRanges | ApiCalls) -> tuple[int, int]:
+    """First start and last end over the tables, ns; (0, 0) where all are empty."""
+    filled = [t for t in tables if len(t)]
+    if not filled:
+        return 0, 0
+    return min(int(t.start[0]) for t in filled), max(int(t.end.max()) for t in filled)

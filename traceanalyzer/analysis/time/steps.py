@@ -17,8 +17,6 @@ from traceanalyzer.analysis.algebra.lookup import places
 from traceanalyzer.analysis.joined.blocking import closing_waits, device_waits
 from traceanalyzer.analysis.joined.launched import host_was_lost, launched_before
 from traceanalyzer.analysis.joined.linked import Linked
-from traceanalyzer.analysis.time.extent import extent
-from traceanalyzer.analysis.time.logged_steps import logged_steps
 from traceanalyzer.analysis.time.markers import (
     iterations,
     module_calls,
@@ -28,7 +26,13 @@ from traceanalyzer.analysis.time.markers import (
     step_annotations,
 )
 from traceanalyzer.analysis.time.periods import periodic
-from traceanalyzer.analysis.time.step_evidence import HostSteps, annotated, between_optimizer_steps
+from traceanalyzer.analysis.time.step_evidence import (
+    HostSteps,
+    annotated,
+    between_optimizer_steps,
+    extent,
+    logged_steps,
+)
 from traceanalyzer.analysis.time.whole_steps import whole_steps
 from traceanalyzer.base.errors import EmptyRecordingError
 from traceanalyzer.base.frozen import dataclass
@@ -54,6 +58,10 @@ allocator growth cost whole factors; the spread of steady steps is tens of perce
 
 LONGEST_WARMUP = 256
 """Steps that get shorter for so long are no warm-up, and each that is looked at costs a median of the rest."""
+PAUSE_RATIO = 100
+"""A repetition this many times as long as the median one is two, with a pause of the program between them."""
+FEWEST_SHRINKING = 8
+"""In fewer steps there is no telling work that shrinks from a slow start."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +171,9 @@ def _assemble(linked: Linked, found: HostSteps) -> Steps | None:
     incomplete = len(start) - (stop - first)
     if first == stop:
         return replace(whole_recording(linked), incomplete=incomplete)
-    if incomplete:
+    if found.source == "periodicity":
+        first, stop = between_pauses(end - start, first, stop)
+    if stop - first < len(start):
         found, start, end = _chosen(found, np.arange(first, stop)), start[first:stop], end[first:stop]
         of_op = np.where((of_op >= first) & (of_op < stop), of_op - first, -1).astype(np.int32)
     warmup = 0 if found.unlike else count_warmup(end - start)
@@ -257,13 +267,26 @@ def _begin(idle_since: int, first_start: I64, end: I64) -> int:
     return min(max(idle_since, earliest), int(first_start[0]))
 
 
+def between_pauses(duration: I64, first: int, stop: int) -> tuple[int, int]:
+    """The longest run of these repetitions without one that is so much longer than the others that the program paused
+    in it: what only repeats is no step that holds the pause."""
+    if stop - first < FEWEST_SHRINKING:
+        return first, stop
+    pauses = first + np.flatnonzero(duration[first:stop] > PAUSE_RATIO * np.median(duration[first:stop]))
+    edges = np.concatenate(([first - 1], pauses[pauses > first], [stop]))
+    longest = int(np.diff(edges).argmax())
+    return int(edges[longest]) + 1, int(edges[longest + 1])
+
+
 def count_warmup(duration: I64) -> int:
-    """How many leading steps are much slower than those after them; never more than half."""
-    half = len(duration) // 2
+    """How many leading steps are much slower than those after them; never more than half, and none where steps only get
+    shorter and shorter: that is their work."""
+    half = min(len(duration) // 2, LONGEST_WARMUP)
     for warmup in range(half):
-        if warmup == LONGEST_WARMUP or duration[warmup] <= WARMUP_RATIO * np.median(duration[warmup + 1 :]):
+        if duration[warmup] <= WARMUP_RATIO * np.median(duration[warmup + 1 :]):
             return warmup
-    return half
+    shrinks = len(duration) >= FEWEST_SHRINKING and duration[half] > WARMUP_RATIO * np.median(duration[half + 1 :])
+    return 0 if shrinks else half
 
 
 def whole_recording(linked: Linked) -> Steps:

@@ -9,8 +9,7 @@ from traceanalyzer.analysis.algebra.blocks import blockwise
 from traceanalyzer.analysis.algebra.columns import flat
 from traceanalyzer.analysis.algebra.lookup import Column, places
 from traceanalyzer.analysis.joined.joined import Joined
-from traceanalyzer.analysis.joined.linked import Linked
-from traceanalyzer.analysis.joined.memo import Memo
+from traceanalyzer.analysis.joined.linked import Linked, Memo
 from traceanalyzer.analysis.time.collective_calls import CollectiveCalls, collective_calls
 from traceanalyzer.analysis.time.devices import DeviceActivity, device_activity
 from traceanalyzer.analysis.time.host_timeline import HostTimeline

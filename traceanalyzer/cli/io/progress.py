@@ -16,13 +16,26 @@ UPDATE_S = 0.1
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Callable[[int, int], None]]:
+def progress(what: str) -> Iterator[Callable[..., None]]:
     """Gives a function to be called with the work done and all of it. Without a terminal it does nothing."""
     bar = _Bar(what)
     try:
         yield bar.update if is_terminal(sys.stderr) and not is_quiet() else _ignore
     finally:
         bar.close()
+
+
+@contextmanager
+def counting(what: str, of: str) -> Iterator[Callable[[int, int], None]]:
+    """As `progress`, of things that are counted: with how many of them are done a second, and the time that is left."""
+    begun = time.monotonic()
+    with progress(what) as update:
+
+        def count(done: int, total: int) -> None:
+            rate = done / max(time.monotonic() - begun, UPDATE_S)
+            update(done, total, f"{what} {done:,} of {total:,} {of}, {rate:.3g} a second")
+
+        yield count
 
 
 @contextmanager
@@ -42,7 +55,7 @@ def working(what: str) -> Iterator[None]:
         bar.close()
 
 
-def _ignore(_: int, __: int) -> None:
+def _ignore(*_: object) -> None:
     """Nobody is watching."""
 
 
@@ -56,12 +69,12 @@ class _Bar:
         self._closed = False
         self._shown: Any = None
 
-    def update(self, done: int, total: int) -> None:
+    def update(self, done: int, total: int, text: str | None = None) -> None:
         now = time.monotonic()
         if now >= self._due:
             self._due = now + UPDATE_S
             self.start(total)
-            self._shown.update(self._shown.task_ids[0], total=total, completed=done)
+            self._shown.update(self._shown.task_ids[0], total=total, completed=done, description=text or self._what)
 
     def start(self, total: int | None = None) -> None:
         """Draw it: a spinner with the time that has passed where nothing tells how much there is to do."""

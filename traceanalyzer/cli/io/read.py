@@ -7,6 +7,7 @@ from traceanalyzer.cli.io.output import warn_of_failures
 from traceanalyzer.cli.io.process import keep_freed_memory
 from traceanalyzer.cli.io.progress import progress
 from traceanalyzer.cli.io.stdin import from_stdin, named_as_given
+from traceanalyzer.ingest.places import all_fetched
 
 if TYPE_CHECKING:
     from traceanalyzer.trace import Run
@@ -17,8 +18,10 @@ def read(paths: Sequence[str], pattern: str | None = None) -> "Run":
     from traceanalyzer.ingest import load
 
     keep_freed_memory()
-    with from_stdin(paths) as files, progress("Reading") as report_progress:
-        return named_as_given(load(files, progress=report_progress, pattern=pattern), files, paths)
+    with from_stdin(paths) as files, all_fetched(files) as (fetched, addresses), progress("Reading") as report_progress:
+        run = load(fetched, progress=report_progress, pattern=pattern)
+    given = {file: path for file, path in zip(files, paths, strict=True) if file != path}
+    return named_as_given(run, addresses | given)
 
 
 def opened(paths: Sequence[str], pattern: str | None = None, *, timeless: bool = False) -> "Run":

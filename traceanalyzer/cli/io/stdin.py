@@ -64,9 +64,8 @@ def _spooled(path: str, target: Path) -> str:
     return str(target)
 
 
-def named_as_given(run: "Run", files: Sequence[str], paths: Sequence[str]) -> "Run":
-    """The run with `-` where it was read from standard input."""
-    given = {file: path for file, path in zip(files, paths, strict=True) if file != path}
+def named_as_given(run: "Run", given: dict[str, str]) -> "Run":
+    """The run with `-` where it was read from standard input, and addresses of what was fetched."""
     if not given:
         return run
     traces = tuple(replace(trace, path=given.get(trace.path, trace.path)) for trace in run.traces)

@@ -67,10 +67,17 @@ def _common(command: F) -> F:
 @_count("--warmup", WARMUP, "Steps profiled and thrown away.", least=0)
 @_count("--active", ACTIVE, "Steps recorded.", least=1)
 @_count("--repeat", 1, "Recordings, each after --wait steps.", least=1)
+@click.option("--first", is_flag=True, help="Record the first steps of the process, and time steady ones after them.")
+@_count("--eager-steps", 0, "Steps timed with torch.compile's code switched off: when it has paid for itself.", least=0)
 @click.option("--shapes/--no-shapes", default=True, show_default=True, help="Input shapes of operators.")
 @click.option("--stacks", is_flag=True, help="Python call stacks (costly).")
 @click.option("--memory", is_flag=True, help="Allocator events.")
-@click.option("--modules", is_flag=True, help="Module hierarchy of operators.")
+@click.option(
+    "--modules/--no-modules",
+    default=True,
+    show_default=True,
+    help="Names of modules; 3 us a call, none if compiled.",
+)
 @click.option(
     "--memory-snapshot", is_flag=True, help="Also a CUDA memory snapshot, on out-of-memory too; for `memory`."
 )
@@ -85,7 +92,8 @@ def collect_torch(words: tuple[str, ...], output: str | None, compile_log: bool,
     step time without the profiler. A profiler of the script's own comes first: while it is on, nothing is recorded.
     Every rank writes its own file. SIGUSR2 sent to this process records (again) at the next step.
     """
-    _record("torch", words, output, {**options, "compile_log": compile_log})
+    from_first = {"warmup": 0, "light_steps": 0} if options["first"] else {}
+    _record("torch", words, output, {**options, **from_first, "compile_log": compile_log})
 
 
 @collect.command("timing", short_help="Time every step, without a profiler.", context_settings=COMMAND)

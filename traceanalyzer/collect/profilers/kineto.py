@@ -1,9 +1,13 @@
 """The torch.profilers that are made: with operators, or of the device and what launches its work alone."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 from traceanalyzer.collect.plan import LIGHT_WARMUP, Plan
+
+OF_SCHEDULES = "Profiler won't be using warmup|Warning: Profiler clears events"
+"""PyTorch's remarks on how it is used here, which would stand among the script's own output."""
 
 
 def full_profiler(plan: Plan, write: Callable[[Any], None]) -> Any:
@@ -11,6 +15,7 @@ def full_profiler(plan: Plan, write: Callable[[Any], None]) -> Any:
     import torch
     from torch.profiler import ProfilerActivity, profile, schedule
 
+    warnings.filterwarnings("ignore", message=OF_SCHEDULES)
     activities = [ProfilerActivity.CPU]
     if torch.cuda.is_available():
         activities.append(ProfilerActivity.CUDA)
@@ -21,7 +26,6 @@ def full_profiler(plan: Plan, write: Callable[[Any], None]) -> Any:
         record_shapes=plan.shapes,
         with_stack=plan.stacks,
         profile_memory=plan.memory,
-        with_modules=plan.modules,
         experimental_config=_experimental_config(),
     )
 
@@ -42,6 +46,7 @@ def light_profiler(plan: Plan, write: Callable[[Any], None]) -> Any:
     """One that records the device and the calls that launch its work, no operators: half as hard on the host."""
     from torch.profiler import ProfilerActivity, profile, schedule
 
+    warnings.filterwarnings("ignore", message=OF_SCHEDULES)
     return profile(
         activities=[ProfilerActivity.CUDA],
         schedule=schedule(wait=0, warmup=LIGHT_WARMUP, active=plan.light_steps, repeat=1),

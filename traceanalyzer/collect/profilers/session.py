@@ -147,7 +147,7 @@ def _torn_down(wanted: bool) -> Iterator[None]:
     The variable is only set for the end: a profile that begins while it is set may lose its kernels, and one that
     begins later without it records as ever.
     """
-    if not wanted or TEARDOWN in os.environ or not _teardown_is_safe():
+    if not wanted or TEARDOWN in os.environ or not teardown_is_safe():
         yield
         return
     os.environ[TEARDOWN] = "1"
@@ -157,7 +157,8 @@ def _torn_down(wanted: bool) -> Iterator[None]:
         os.environ.pop(TEARDOWN, None)
 
 
-def _teardown_is_safe() -> bool:
+def teardown_is_safe() -> bool:
+    """Whether the end of a last profile switches CUPTI off."""
     import torch
 
     version = re.match(r"(\d+)\.(\d+)", torch.version.cuda or "")

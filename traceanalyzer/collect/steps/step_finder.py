@@ -94,8 +94,9 @@ class ModuleCalls:
     first module to meet it takes it away, and gets a hook of its own until its call has ended.
     """
 
-    def __init__(self, on_step: "Callable[[], None]") -> None:
+    def __init__(self, on_step: "Callable[[], None]", on_enter: "Callable[[], None]") -> None:
         self._on_step = on_step
+        self._on_enter = on_enter
         self._handle: Any = None
         self._calls: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._settled = False
@@ -126,6 +127,7 @@ class ModuleCalls:
             return
         self.remove()
         self._handle = module.register_forward_hook(self._left, always_call=True)
+        self._on_enter()
 
     def _left(self, module: Any, args: Any, output: Any) -> None:
         import torch
@@ -159,14 +161,19 @@ class StepFinder:
     """Optimizer steps, and until the first of them module calls.
 
     `on_training` is called when module calls had been taken for steps (an evaluation before training) and the first
-    optimizer step shows that they were not.
+    optimizer step shows that they were not, `on_enter` when a call of an outermost module begins, until it is known.
     """
 
-    def __init__(self, on_step: "Callable[[], None]", on_training: "Callable[[], None]") -> None:
+    def __init__(
+        self,
+        on_step: "Callable[[], None]",
+        on_training: "Callable[[], None]",
+        on_enter: "Callable[[], None]" = lambda: None,
+    ) -> None:
         self._on_step = on_step
         self._on_training = on_training
         self._optimizer = OptimizerSteps(self._optimizer_stepped)
-        self._modules: ModuleCalls | None = ModuleCalls(on_step)
+        self._modules: ModuleCalls | None = ModuleCalls(on_step, on_enter)
 
     @property
     def unit(self) -> str:

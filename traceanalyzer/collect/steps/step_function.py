@@ -22,9 +22,12 @@ ORIGINAL, ENDED = "__traceanalyzer_original_{}__", "__traceanalyzer_ended_{}__"
 class FunctionCalls:
     """Ends of the calls of the first function called whose `module.qualified.name` the pattern is found in."""
 
-    def __init__(self, pattern: str, on_step: "Callable[[], None]") -> None:
+    def __init__(
+        self, pattern: str, on_step: "Callable[[], None]", on_enter: "Callable[[], None]" = lambda: None
+    ) -> None:
         self._pattern = re.compile(pattern)
         self._on_step = on_step
+        self._on_enter = on_enter
         self._seen: dict[int, CodeType] = {}
         self._replaced: list[tuple[FunctionType, CodeType]] = []
         self.unit = f"call of a function that matches {pattern}"
@@ -61,6 +64,7 @@ class FunctionCalls:
             self._stop_watching()
             self.unit = f"call of {name}"
             self._replace(frame.f_code)
+            self._on_enter()
 
     def _replace(self, code: CodeType) -> None:
         for function in gc.get_referrers(code):

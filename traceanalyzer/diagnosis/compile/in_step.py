@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 
 from traceanalyzer.diagnosis.compile.pairs import CompileAdvice, Pair
-from traceanalyzer.diagnosis.finding import Evidence, Finding, Severity
-from traceanalyzer.replay.compile.model import BreakRow, Compiled
+from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Finding, Severity
+from traceanalyzer.replay.compile.model import BreakRow, Compiled, CudaGraphUse
 
 HIGH_SHARE, MEDIUM_SHARE = 0.2, 0.05
 """Of the step; the same limits as for other findings."""
+CAPTURED_AT_ONCE = "replayed without the profiler: each compiled graph is one launch"
 
 
 def breaks(compiled: Compiled, step_ms: float | None) -> Iterator[Pair]:
@@ -26,24 +27,27 @@ def breaks(compiled: Compiled, step_ms: float | None) -> Iterator[Pair]:
         if row.whole_function_eager:
             title += f"; all of {row.function or 'the function'} runs eager"
         finding = Finding(ident, "host", title, _severity(gain, step_ms), gain, evidence)
-        yield finding, [_step_advice(ident, "remove_graph_breaks", row, step_ms)]
+        action = f"{row.location}: {row.remedy}." if row.location else f"{row.remedy}."
+        yield finding, [_advice(ident, "remove_graph_breaks", "host", action, row.basis, row, step_ms)]
 
 
-def _step_advice(ident: str, remedy: str, row: BreakRow, step_ms: float | None) -> CompileAdvice:
+def _advice(
+    ident: str,
+    remedy: str,
+    cls: BottleneckClass,
+    action: str,
+    basis: str,
+    row: BreakRow | CudaGraphUse,
+    step_ms: float | None,
+) -> CompileAdvice:
+    """Advice on the step, with what the replay makes of it."""
+    step, speedup = row.predicted_step_ms, None
+    if step and step_ms:
+        speedup = step_ms / step
     return CompileAdvice(
-        ident,
-        remedy,
-        "host",
-        f"{row.location}: {row.remedy}." if row.location else f"{row.remedy}.",
-        row.predicted_step_ms,
-        row.low_ms,
-        row.high_ms,
-        step_ms / row.predicted_step_ms if row.predicted_step_ms and step_ms else None,
-        None,
-        None,
-        None,
-        row.basis,
-    )
+        id=ident, remedy=remedy, cls=cls, action=action, predicted_step_ms=step, low_ms=row.low_ms, high_ms=row.high_ms,
+        predicted_speedup=speedup, basis=basis,
+    )  # fmt: skip
 
 
 def cudagraphs(compiled: Compiled, step_ms: float | None) -> Iterator[Pair]:
@@ -56,22 +60,9 @@ def cudagraphs(compiled: Compiled, step_ms: float | None) -> Iterator[Pair]:
     evidence = [Evidence("reason", reason, "", "") for reason in use.skipped]
     if use.launches_per_step is not None:
         evidence.append(Evidence("CUDA graph launches", use.launches_per_step, "", "per step"))
-    advice = CompileAdvice(
-        "cudagraphs-skipped",
-        "cuda_graph",
-        "launch",
-        _graph_action(use.skipped),
-        use.predicted_step_ms,
-        use.low_ms,
-        use.high_ms,
-        step_ms / use.predicted_step_ms if use.predicted_step_ms and step_ms else None,
-        None,
-        None,
-        None,
-        "replayed without the profiler: each compiled graph is one launch"
-        if use.predicted_step_ms is not None
-        else "a trace of the same program tells what it would gain",
-    )
+    known = use.predicted_step_ms is not None
+    basis = CAPTURED_AT_ONCE if known else "a trace of the same program tells what it would gain"
+    advice = _advice("cudagraphs-skipped", "cuda_graph", "launch", _graph_action(use.skipped), basis, use, step_ms)
     yield Finding("cudagraphs-skipped", "launch", title, _severity(gain, step_ms), gain, evidence), [advice]
 
 

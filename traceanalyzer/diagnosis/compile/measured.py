@@ -48,6 +48,8 @@ def compiled_by(m: "Measurements", logs: "Sequence[CompileLog]", stopwatch: Stop
     timed = m.unprofiled_time
     if stopwatch.step_ms is None and timed is not None:
         stopwatch = replace(stopwatch, step_ms=timed.step_ms)
+    if stopwatch.eager_step_ms is None and m.first_steps is not None:
+        stopwatch = replace(stopwatch, eager_step_ms=m.first_steps.eager_ms)
     step_ms = replay.base_ms if replay is not None else stopwatch.step_ms
     return CompiledBy(with_steps(compiled, chosen, m.timed, step_ms, stopwatch), chosen, step_ms)
 

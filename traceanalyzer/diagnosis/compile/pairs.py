@@ -4,7 +4,7 @@ from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.finding import BottleneckClass, Finding
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CompileAdvice:
     """A remedy, with the step and the start that it leads to; null where the recording cannot tell."""
 
@@ -12,13 +12,13 @@ class CompileAdvice:
     remedy: str
     cls: BottleneckClass
     action: str
-    predicted_step_ms: float | None
-    low_ms: float | None
-    high_ms: float | None
-    predicted_speedup: float | None
-    predicted_compile_s: float | None
-    low_s: float | None
-    high_s: float | None
+    predicted_step_ms: float | None = None
+    low_ms: float | None = None
+    high_ms: float | None = None
+    predicted_speedup: float | None = None
+    predicted_compile_s: float | None = None
+    low_s: float | None = None
+    high_s: float | None = None
     basis: str
 
 
@@ -40,7 +40,16 @@ def start_advice(
 ) -> CompileAdvice:
     """Advice on the start; `seconds` of compilation: least, expected, most."""
     low, usual, high = seconds or (None, None, None)
-    return CompileAdvice(ident, remedy, "host", action, None, None, None, None, usual, low, high, basis)
+    return CompileAdvice(
+        id=ident,
+        remedy=remedy,
+        cls="host",
+        action=action,
+        predicted_compile_s=usual,
+        low_s=low,
+        high_s=high,
+        basis=basis,
+    )
 
 
 def count(number: int, what: str) -> str:

@@ -1,10 +1,46 @@
 """What is advised for a recording: the remedies that it triggers, each with the step that it should lead to."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
+from traceanalyzer.base.errors import EmptyRecordingError
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.outside import IDLE_CLASSES, outside
 from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
-from traceanalyzer.replay.whatif import Prediction, Replay
+from traceanalyzer.diagnosis.selection import Knowledge, Selection, measured
+from traceanalyzer.replay.scenarios import buckets_of, faster
+from traceanalyzer.replay.whatif import Prediction, Replay, WhatIf
+from traceanalyzer.trace import Run
+
+
+def predictions(
+    run: Run,
+    selection: Selection | None = None,
+    knowledge: Knowledge | None = None,
+    *,
+    speedups: Sequence[tuple[str, float]] = (),
+    bucket_mb: Sequence[float] = (),
+) -> WhatIf:
+    """What the step of a rank (the critical one unless one is asked for) would take under each scenario.
+
+    `speedups` are pairs of a regular expression and a factor: the device work that matching names stand for becomes
+    that many times faster; `bucket_mb` are sizes of gradient buckets. Raises EmptyRecordingError where the recording
+    has no launches or device work to replay.
+    """
+    m = measured(run, selection, knowledge).critical
+    if m.replay is None:
+        raise EmptyRecordingError(
+            f"{m.trace.path}: nothing to replay: it needs API calls and the device work that they launch; "
+            "record CPU and CUDA activities"
+        )
+    why = m.memo(outside)
+    advised = [one for one in advise(m) if not why or one.remedy.cls not in IDLE_CLASSES]
+    more = [*(one.offer.scenario for one in advised), *(faster(name, factor) for name, factor in speedups)]
+    found = m.replay.what_if([*more, *(buckets_of(size) for size in bucket_mb)])
+    return replace(found, notes=[why, *found.notes]) if why else found
+
 
 SAME = 0.97
 """A fast host whose step is not shorter than this share of the usual one's is not what the step waits for."""

@@ -1,6 +1,9 @@
 """Remedies for communication: fewer and shorter messages, and messages while the GPU computes."""
 
+from dataclasses import replace
+
 from traceanalyzer.analysis.names.collectives import WIDE
+from traceanalyzer.diagnosis.finding import Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import (
     LEAST_OF_MESSAGES,
@@ -13,7 +16,6 @@ from traceanalyzer.diagnosis.remedies.program import (
     waiting_share,
 )
 from traceanalyzer.diagnosis.remedies.remedy import Offer, remedy
-from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.replay.changes.communication.buckets import BucketSize, cost_of, rebucketed, reduced_bytes
 from traceanalyzer.replay.changes.communication.collectives import (
     MOST_OVERLAP_COST,
@@ -85,14 +87,20 @@ def untold_buckets(m: Measurements) -> bool:
     return tape is not None and small_buckets(m) and cost_of(tape, reduced_bytes(tape)) is None
 
 
-SMALLER = Scenario(
-    "smaller_buckets",
+OVERLAPPED = Scenario(
+    "overlap_communication",
     overlapped(OVERLAP_COST),
-    "gradients are reduced in messages of 25 MB beside the backward pass, which they slow by half of their time; the "
-    "last one stays behind it (lower end: they slow nothing; upper end: by three quarters of it)",
+    "reductions run beside the backward pass, which they slow by half of their time, and the last bucket stays behind "
+    "it (lower end: they slow nothing; upper end: by three quarters of it)",
     optimistic=overlapped(0.0),
     pessimistic=overlapped(MOST_OVERLAP_COST),
     spread=OF_MOVES,
+)
+SMALLER = replace(
+    OVERLAPPED,
+    id="smaller_buckets",
+    basis="gradients are reduced in messages of 25 MB beside the backward pass, which they slow by half of their time; "
+    "the last one stays behind it (lower end: they slow nothing; upper end: by three quarters of it)",
 )
 CAP_SMALLER = everywhere("Reduce smaller buckets: DistributedDataParallel(..., bucket_cap_mb=25).")
 LARGE_BUCKETS = 2
@@ -126,15 +134,6 @@ def compress_gradients(m: Measurements) -> Offer | None:
     return Offer(COMPRESS, COMPRESSED) if program(m).ddp and wide and not untold else None
 
 
-OVERLAPPED = Scenario(
-    "overlap_communication",
-    overlapped(OVERLAP_COST),
-    "reductions run beside the backward pass, which they slow by half of their time, and the last bucket stays behind "
-    "it (lower end: they slow nothing; upper end: by three quarters of it)",
-    optimistic=overlapped(0.0),
-    pessimistic=overlapped(MOST_OVERLAP_COST),
-    spread=OF_MOVES,
-)
 BY_HALVES = Scenario(
     "overlap_communication",
     overlapped_by_halves(OVERLAP_COST),

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from traceanalyzer.base.figures import NS_PER_MS, digits
 from traceanalyzer.diagnosis import loader_advice
+from traceanalyzer.diagnosis.finding import Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import may_load, tape_of, tapes_of_others
-from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy, remedy, wherever
-from traceanalyzer.diagnosis.words import Words, everywhere
+from traceanalyzer.diagnosis.remedies.remedy import Offer, remedy, wherever
 from traceanalyzer.replay.changes.data.host_memory import (
     picked_on_device,
     picked_on_host,
@@ -90,37 +90,33 @@ COPIED_AHEAD = Scenario(
     hides=input_copies,
     spread=OF_MOVES,
 )
-copy_ahead = Remedy(
+copy_ahead = wherever(
+    "data is copied to the GPU",
     "copy_ahead",
     "transfer",
     "exposed-copies",
-    wherever(
-        "data is copied to the GPU",
-        Words(
-            "Copy ahead: x.to(device, non_blocking=True) from pinned memory under torch.cuda.stream(side), one batch "
-            "ahead.",
-            "Copy ahead: asynchronous copies from pinned memory on a second stream, one batch ahead.",
-        ),
-        COPIED_AHEAD,
+    Words(
+        "Copy ahead: x.to(device, non_blocking=True) from pinned memory under torch.cuda.stream(side), one batch "
+        "ahead.",
+        "Copy ahead: asynchronous copies from pinned memory on a second stream, one batch ahead.",
     ),
+    COPIED_AHEAD,
 )
 
-pinned_memory = Remedy(
+pinned_memory = wherever(
+    "data is copied from pageable memory",
     "pinned_memory",
     "transfer",
     "exposed-copies",
-    wherever(
-        "data is copied from pageable memory",
-        Words(
-            "Pin host memory: DataLoader(pin_memory=True) or tensor.pin_memory(), then .to(device, non_blocking=True).",
-            "Pin host memory: cudaHostAlloc or cudaHostRegister, then asynchronous copies.",
-        ),
-        Scenario(
-            "pinned_memory",
-            pinned,
-            "copies from pageable memory run at the rate of the link, and the host does not wait for them",
-            spread=OF_MOVES,
-        ),
+    Words(
+        "Pin host memory: DataLoader(pin_memory=True) or tensor.pin_memory(), then .to(device, non_blocking=True).",
+        "Pin host memory: cudaHostAlloc or cudaHostRegister, then asynchronous copies.",
+    ),
+    Scenario(
+        "pinned_memory",
+        pinned,
+        "copies from pageable memory run at the rate of the link, and the host does not wait for them",
+        spread=OF_MOVES,
     ),
 )
 

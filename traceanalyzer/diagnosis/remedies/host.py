@@ -5,14 +5,16 @@ import re
 import numpy as np
 
 from traceanalyzer.analysis.algebra.lookup import one_of, texts_where
+from traceanalyzer.analysis.causes.gaps import only_searches
 from traceanalyzer.analysis.groups.new_shapes import new_shapes
 from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.diagnosis.finding import Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import may_load, tape_of
-from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy, remedy, wherever
-from traceanalyzer.diagnosis.words import Words, everywhere
+from traceanalyzer.diagnosis.remedies.remedy import Offer, remedy, wherever
 from traceanalyzer.replay.changes.data.loading import no_allocations, worked_on_device
-from traceanalyzer.replay.changes.syncs.syncs import all_kept, is_read, syncs_removed, values_gone
+from traceanalyzer.replay.changes.fusion import Reading
+from traceanalyzer.replay.changes.syncs.syncs import is_read, syncs_removed
 from traceanalyzer.replay.changes.syncs.values import after_first_read, masks_spread, scalars_reuploaded
 from traceanalyzer.replay.changes.warmup import (
     made_on_device,
@@ -26,13 +28,13 @@ from traceanalyzer.replay.tape import Tape
 
 NO_SYNCS = Scenario(
     "remove_syncs",
-    syncs_removed,
+    syncs_removed(Reading.TYPICAL),
     "the host never waits for the GPU but to copy from pageable memory; operators that only read a value are gone, and "
     "so are chains of operators that lead to nothing else; what a mask picks is all there, in one pass, and what a "
     "loop reads item by item is read once; what comes back as a number costs a launch (upper end: all values are still "
     "calculated, masks and loops stay, numbers cost two)",
-    optimistic=values_gone,
-    pessimistic=all_kept,
+    optimistic=syncs_removed(Reading.OPTIMISTIC),
+    pessimistic=syncs_removed(Reading.PESSIMISTIC),
 )
 KEEP_VALUES = (
     "Remove the sync: keep values on the GPU (loss.detach()), and call .item(), .cpu() or print every 100 iterations; "
@@ -61,9 +63,9 @@ LEAST_OF_SYNCS = 0.04
 
 
 @remedy("remove_syncs", "sync", "host-waits", LEAST_OF_SYNCS)
-def remove_syncs(m: Measurements) -> Offer:
-    """Wherever the host waits."""
-    return Offer(Words(instead_of_waits(m), READ_LATER), NO_SYNCS)
+def remove_syncs(m: Measurements) -> Offer | None:
+    """Wherever the host waits, but where a library does to choose its algorithms."""
+    return None if m.timed.memo(only_searches) else Offer(Words(instead_of_waits(m), READ_LATER), NO_SYNCS)
 
 
 def instead_of_waits(m: Measurements) -> str:
@@ -177,18 +179,16 @@ def _by_library(m: Measurements) -> bool:
     return bool(time[inside].sum() > MOSTLY * time.sum())
 
 
-warm_up = Remedy(
+warm_up = wherever(
+    "kernels are loaded meanwhile",
     "warm_up",
     "host",
     "host-work",
-    wherever(
-        "kernels are loaded meanwhile",
-        everywhere("Warm up: run every input shape once before serving or timing, or set CUDA_MODULE_LOADING=EAGER."),
-        Scenario(
-            "warm_up",
-            warmed_up,
-            "no device code is loaded or compiled",
-        ),
+    everywhere("Warm up: run every input shape once before serving or timing, or set CUDA_MODULE_LOADING=EAGER."),
+    Scenario(
+        "warm_up",
+        warmed_up,
+        "no device code is loaded or compiled",
     ),
 )
 

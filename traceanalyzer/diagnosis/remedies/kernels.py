@@ -2,14 +2,14 @@
 
 from traceanalyzer.analysis.groups.passes import MIN_CHAIN
 from traceanalyzer.base.figures import NS_PER_MS
+from traceanalyzer.diagnosis.finding import Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import program, tape_of
-from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy, remedy, wherever
-from traceanalyzer.diagnosis.words import Words, everywhere
+from traceanalyzer.diagnosis.remedies.remedy import Offer, remedy, wherever
 from traceanalyzer.replay.changes.attention import attention_fused
 from traceanalyzer.replay.changes.compiling import functions_compiled
 from traceanalyzer.replay.changes.fusion import WRITTEN_OUT, Reading, fusing
-from traceanalyzer.replay.changes.kernels import SPACE, changes_layout, dimensions, padded
+from traceanalyzer.replay.changes.kernels import SPACE, changes_layout, dimensions, odd_padded, padded
 from traceanalyzer.replay.changes.kernels import channels_last as in_channels_last
 from traceanalyzer.replay.changes.precision import TENSOR_EFFICIENCY, in_16_bits, in_tf32, wide_products
 from traceanalyzer.replay.changes.recompute import HOOKED_SHARE, kept
@@ -49,20 +49,18 @@ def fuse_elementwise(m: Measurements) -> Offer | None:
     return Offer(FUSE, FUSED_CHAINS)
 
 
-fused_attention = Remedy(
+fused_attention = wherever(
+    "attention is written out",
     "fused_attention",
     "memory",
     "attention-written-out",
-    wherever(
-        "attention is written out",
-        Words("Use F.scaled_dot_product_attention(q, k, v) (transformers: attn_implementation='sdpa')."),
-        Scenario(
-            "fused_attention",
-            attention_fused,
-            "attention's products, the passes over the scores between them and the copies for them are one kernel, "
-            "forward and backward each, that takes the time of the products and exponentials",
-            spread=OF_KERNELS,
-        ),
+    Words("Use F.scaled_dot_product_attention(q, k, v) (transformers: attn_implementation='sdpa')."),
+    Scenario(
+        "fused_attention",
+        attention_fused,
+        "attention's products, the passes over the scores between them and the copies for them are one kernel, "
+        "forward and backward each, that takes the time of the products and exponentials",
+        spread=OF_KERNELS,
     ),
 )
 
@@ -88,23 +86,21 @@ def channels_last(m: Measurements) -> Offer | None:
     return Offer(VIDEO if space.any() else PLANES, IN_CHANNELS_LAST)
 
 
-tf32 = Remedy(
+tf32 = wherever(
+    "fp32 matrices are multiplied on the ordinary cores",
     "tf32",
     "compute",
     "fp32-matmul",
-    wherever(
-        "fp32 matrices are multiplied on the ordinary cores",
-        Words(
-            "Allow TF32 for products: torch.set_float32_matmul_precision('high').",
-            "Allow TF32 for products: the math mode or compute type CUBLAS_COMPUTE_32F_FAST_TF32.",
-        ),
-        Scenario(
-            "tf32",
-            in_tf32,
-            f"products of fp32 matrices reach {TENSOR_EFFICIENCY:.0%} of the tensor cores' dense TF32 peak; clocks are "
-            "lower where they pause less",
-            spread=OF_KERNELS,
-        ),
+    Words(
+        "Allow TF32 for products: torch.set_float32_matmul_precision('high').",
+        "Allow TF32 for products: the math mode or compute type CUBLAS_COMPUTE_32F_FAST_TF32.",
+    ),
+    Scenario(
+        "tf32",
+        in_tf32,
+        f"products of fp32 matrices reach {TENSOR_EFFICIENCY:.0%} of the tensor cores' dense TF32 peak; clocks are "
+        "lower where they pause less",
+        spread=OF_KERNELS,
     ),
 )
 
@@ -151,40 +147,43 @@ def _fewer_bytes(m: Measurements) -> bool:
     return float(saved[wide_products(tape)].sum()) < 0.5 * float(saved.sum())
 
 
-pad_shapes = Remedy(
+PADDED = Scenario(
     "pad_shapes",
-    "compute",
-    "misaligned-matmul",
-    wherever(
-        "products have odd sizes, or a mostly empty last wave",
-        Words("Pad odd sizes (vocabulary, hidden, sequence length) to multiples of 64, e.g. nn.Embedding(num + pad)."),
-        Scenario(
-            "pad_shapes",
-            padded,
-            "products of odd sizes reach what aligned ones reach, and the last wave of blocks is full",
-            spread=OF_KERNELS,
-        ),
-    ),
+    padded,
+    "products of odd sizes reach what aligned ones reach, and the last wave of blocks is full",
+    spread=OF_KERNELS,
 )
+FILL_WAVES = Words(
+    "Change a size (batch, sequence, hidden) so that the blocks fill whole waves of the SMs, or let autotuning choose "
+    "another tile: torch.compile(mode='max-autotune').",
+    "Change a size so that the blocks fill whole waves of the SMs, or choose another tile (cuBLASLt's heuristics, "
+    "CUTLASS).",
+)
+PAD = Words("Pad odd sizes (vocabulary, hidden, sequence length) to multiples of 64, e.g. nn.Embedding(num + pad).")
 
-no_recompute = Remedy(
+
+@remedy("pad_shapes", "compute", "misaligned-matmul")
+def pad_shapes(m: Measurements) -> Offer:
+    """Wherever products have odd sizes, or a mostly empty last wave."""
+    odd = (tape := tape_of(m)) is not None and odd_padded(tape) is not None
+    return Offer(PAD if odd else FILL_WAVES, PADDED)
+
+
+no_recompute = wherever(
+    "a forward pass runs again",
     "no_recompute",
     "compute",
     "gpu-busy",
-    wherever(
-        "a forward pass runs again",
-        everywhere(
-            "Keep activations where memory allows: model.gradient_checkpointing_disable(), or checkpoint every 2nd "
-            "block."
-        ),
-        Scenario(
-            "no_recompute",
-            kept(HOOKED_SHARE),
-            "operators of the forward pass that run again within the backward pass are gone, and so are the host's "
-            "hooks on what is saved, a quarter of its time for the others (upper end: they stay); it takes the memory "
-            "that checkpointing saves",
-            pessimistic=kept(1.0),
-            spread=OF_KERNELS,
-        ),
+    everywhere(
+        "Keep activations where memory allows: model.gradient_checkpointing_disable(), or checkpoint every 2nd block."
+    ),
+    Scenario(
+        "no_recompute",
+        kept(HOOKED_SHARE),
+        "operators of the forward pass that run again within the backward pass are gone, and so are the host's "
+        "hooks on what is saved, a quarter of its time for the others (upper end: they stay); it takes the memory "
+        "that checkpointing saves",
+        pessimistic=kept(1.0),
+        spread=OF_KERNELS,
     ),
 )

@@ -3,10 +3,10 @@
 import numpy as np
 
 from traceanalyzer.analysis.algebra.ordering import where_changed
+from traceanalyzer.diagnosis.finding import Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import program, reduced_by_hooks, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy, remedy
-from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.replay.changes.communication.collectives import repeated_reductions
 from traceanalyzer.replay.changes.compiling import compiled
 from traceanalyzer.replay.changes.fusion import Reading

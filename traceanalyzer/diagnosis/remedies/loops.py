@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from traceanalyzer.diagnosis.finding import Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import program, tape_of
-from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy, remedy, wherever
-from traceanalyzer.diagnosis.words import Words, everywhere
+from traceanalyzer.diagnosis.remedies.remedy import Offer, remedy, wherever
 from traceanalyzer.replay.changes.kernels import products_batched
 from traceanalyzer.replay.changes.loops.joined_calls import calls_joined, ensembles_joined, lookups_joined
 from traceanalyzer.replay.changes.loops.repetition import STEPS_A_BATCH, batched, batched_over_steps
@@ -75,19 +75,17 @@ def batch_calls(m: Measurements) -> Offer | None:
     return None if known.training or known.in_graphs else Offer(REQUESTS, OVER_STEPS)
 
 
-fused_rnn = Remedy(
+fused_rnn = wherever(
+    "a recurrent cell is called many times",
     "fused_rnn",
     "launch",
     "launch-bound",
-    wherever(
-        "a recurrent cell is called many times",
-        Words("Call the layer once: nn.LSTM or nn.GRU on the whole sequence instead of cells in a loop."),
-        Scenario(
-            "fused_rnn",
-            recurrent_fused,
-            f"all time steps of a recurrent layer are one call; its kernels take {CELL_SHARE:.0%} of their time",
-            spread=OF_MOVES,
-        ),
+    Words("Call the layer once: nn.LSTM or nn.GRU on the whole sequence instead of cells in a loop."),
+    Scenario(
+        "fused_rnn",
+        recurrent_fused,
+        f"all time steps of a recurrent layer are one call; its kernels take {CELL_SHARE:.0%} of their time",
+        spread=OF_MOVES,
     ),
 )
 

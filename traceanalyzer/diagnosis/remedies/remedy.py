@@ -3,9 +3,8 @@
 from collections.abc import Callable
 
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.diagnosis.finding import BottleneckClass
+from traceanalyzer.diagnosis.finding import BottleneckClass, Words
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.words import Words
 from traceanalyzer.replay.scenarios import Scenario
 
 
@@ -28,11 +27,6 @@ class Offer:
     def single(self) -> bool:
         """Whether it shortens the step by itself."""
         return not self.after and not self.changes_work
-
-    @property
-    def qualifier(self) -> str:
-        """What the predicted step is for, where that is not the same step; empty otherwise."""
-        return "as much work as {} does now" if self.changes_work else "{} with both" if self.after else ""
 
 
 Trigger = Callable[[Measurements], Offer | None]
@@ -58,14 +52,14 @@ class Remedy:
     """Whether it can cost the host time: then that of a fast one counts where the GPU sets the pace."""
 
 
-def wherever(there_is: str, action: Words, scenario: Scenario) -> Trigger:
-    """The trigger of a remedy whose replay alone tells whether it changes anything."""
+def wherever(there_is: str, id_: str, cls: BottleneckClass, finding: str, action: Words, scenario: Scenario) -> Remedy:
+    """A remedy whose replay alone tells whether it changes anything."""
 
     def offer(_: Measurements) -> Offer:
         return Offer(action, scenario)
 
     offer.__doc__ = f"Wherever {there_is}."
-    return offer
+    return Remedy(id_, cls, finding, offer)
 
 
 def remedy(

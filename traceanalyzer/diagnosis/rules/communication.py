@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 
 from traceanalyzer.diagnosis.draft import Draft, Part, Proposal, share
-from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence
+from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.communication import untold_buckets
 from traceanalyzer.diagnosis.remedies.program import MOSTLY_WAITING, by_links_ms, program, waiting_share
 from traceanalyzer.diagnosis.remedies.straggler import REASONS, listed, why_late
-from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.trace import Bool
 
 ROWS = 3
@@ -69,7 +68,10 @@ def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
     action = OF_GRADIENTS if _of_gradients(m) else OF_ANYTHING
     # What messages need is known and what of the rest is waiting is not: then nothing tells what overlap would save.
     bound = waiting is None and by_link is not None
-    hide = Proposal(action, MAY_WAIT if waiting is None else ALL_HIDDEN, bound=bound, name="overlap_communication")
+    alone = bound and not program(m).training  # what no remedy on gradients is about
+    hide = Proposal(
+        action, MAY_WAIT if waiting is None else ALL_HIDDEN, bound=bound, alone=alone, name="overlap_communication"
+    )
     proposals = [] if waiting is not None and waiting > MOSTLY_WAITING else [hide]
     yield Draft(
         "exposed-communication", "communication", "Communication does not overlap with compute",

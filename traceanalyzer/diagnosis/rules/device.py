@@ -6,11 +6,10 @@ from traceanalyzer.analysis.groups import bounds, passes
 from traceanalyzer.analysis.groups.ops import TOP_KERNELS, group, of_class, steady
 from traceanalyzer.analysis.groups.undersized import WARP, undersized_kernels
 from traceanalyzer.diagnosis.draft import Draft, Proposal, share, times
-from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence
+from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import program
 from traceanalyzer.diagnosis.shares import step_shares
-from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.replay.changes.precision import wide_matrices
 from traceanalyzer.trace import Bool
 
@@ -18,6 +17,7 @@ FUSED_PASS_RATIO = 7 / 4
 """A fused Adam step touches 7 tensors (parameter, gradient, two moments; three are written back), a single
 foreach operator at most 4: fused, the step takes at least this many times its longest operator."""
 GPU_BUSY = "gpu-busy"
+UNDERSIZED = "undersized-kernels"
 NEARLY_ALL = 0.99
 """Something is left of the work, however fast."""
 UNREACHED = 0.35
@@ -78,7 +78,7 @@ def undersized(m: Measurements, _free: Bool) -> Iterator[Draft]:
     spread = Proposal(SPREAD_OUT, basis, bound=True)
     claim, rows = min(found.lost_ms, NEARLY_ALL * found.kernels.total_ms), found.kernels.rows
     title = "Kernels too small for the GPU: most of it is empty while they run"
-    yield Draft("undersized-kernels", "compute", title, "compute", claim, evidence, [spread], rows, SPREAD_OUT)
+    yield Draft(UNDERSIZED, "compute", title, "compute", claim, evidence, [spread], rows, SPREAD_OUT)
 
 
 def optimizer_passes(m: Measurements, free: Bool) -> Iterator[Draft]:
@@ -142,7 +142,7 @@ def plain_compute(m: Measurements, free: Bool) -> Iterator[Draft]:
     basis = "no estimate: few kernels reach their roofline"
     faster = Proposal(everywhere(action), basis, bound=True, name="faster_kernels")
     above = bounds.above_limits_ms(m.rated, free)
-    proposals = [faster] if _could_be_faster(m) else []
+    proposals = [faster] if _could_be_faster(m) and not shares.mostly_small else []
     claim = m.step.budget.compute * NEARLY_ALL if above is None else above
     words = Words(action, LIMITED, LIMITED_IN_JAX)
     yield Draft(GPU_BUSY, cls, "GPU compute time by kernel", "compute", claim, evidence, proposals, words=words)

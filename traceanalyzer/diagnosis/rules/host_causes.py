@@ -8,10 +8,9 @@ from traceanalyzer.analysis.causes.details import IdleDetail
 from traceanalyzer.analysis.groups.idle import detail_ms, longest_gaps
 from traceanalyzer.analysis.groups.new_shapes import new_shapes as find_new_shapes
 from traceanalyzer.diagnosis.draft import Draft, Proposal, share
-from traceanalyzer.diagnosis.finding import Evidence
+from traceanalyzer.diagnosis.finding import Evidence, Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.host import PREPARED, PREPARED_BEFORE
-from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.replay.changes.warmup import graphs_kept
 from traceanalyzer.replay.scenarios import Scenario
 from traceanalyzer.trace import Bool

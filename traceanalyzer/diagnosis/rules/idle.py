@@ -7,10 +7,9 @@ from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.analysis.groups.idle import longest_gaps, named_host_share, queued_idle_ms
 from traceanalyzer.diagnosis import loader_advice
 from traceanalyzer.diagnosis.draft import Draft, Proposal, share
-from traceanalyzer.diagnosis.finding import Evidence
+from traceanalyzer.diagnosis.finding import Evidence, Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import program
-from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.trace import Bool
 
 ALL_GONE = "this idle time gone, an upper bound"

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from traceanalyzer.analysis.groups import channels, products
 from traceanalyzer.analysis.groups.products import TENSOR_EFFICIENCY
 from traceanalyzer.diagnosis.draft import Draft, Proposal, share, times
-from traceanalyzer.diagnosis.finding import Evidence
+from traceanalyzer.diagnosis.finding import Evidence, Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.words import Words, everywhere
+from traceanalyzer.diagnosis.remedies.kernels import FILL_WAVES
 from traceanalyzer.trace import Bool
 
 SHAPES = 3
@@ -27,12 +27,6 @@ PAD = everywhere(
 ALIGN_CHANNELS = everywhere(
     "Choose channel counts that are multiples of 8 in 16 bits (of 4 in TF32), better of 32 or 64: the libraries' fast "
     "kernels need them, or pad inside."
-)
-FILL_WAVES = Words(
-    "Change a size (batch, sequence, hidden) so that the blocks fill whole waves of the SMs, or let autotuning choose "
-    "another tile: torch.compile(mode='max-autotune').",
-    "Change a size so that the blocks fill whole waves of the SMs, or choose another tile (cuBLASLt's heuristics, "
-    "CUTLASS).",
 )
 BATCH = Words(
     "Batch these small matmuls: torch.bmm, or a grouped GEMM.",

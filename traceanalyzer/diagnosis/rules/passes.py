@@ -9,9 +9,8 @@ from traceanalyzer.analysis.groups.attention import written_out_attention as fin
 from traceanalyzer.analysis.groups.layout import SECTOR_BYTES, strided_work
 from traceanalyzer.analysis.groups.ops import group, per_step, steady
 from traceanalyzer.diagnosis.draft import Draft, Proposal, share, times
-from traceanalyzer.diagnosis.finding import Evidence
+from traceanalyzer.diagnosis.finding import Evidence, Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.replay.changes.sort_then_slice import sorts_of_few, taken_by_topk, topk_ns
 from traceanalyzer.replay.scenarios import Scenario
 from traceanalyzer.trace import Bool

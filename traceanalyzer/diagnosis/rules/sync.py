@@ -4,10 +4,9 @@ from collections.abc import Iterator
 
 from traceanalyzer.analysis.tables.syncs import SyncRow
 from traceanalyzer.diagnosis.draft import Draft, Proposal, share
-from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence
+from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Words
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.host import COALESCE, instead_of_waits
-from traceanalyzer.diagnosis.words import Words
 from traceanalyzer.replay.scenarios import NO_HOST_SYNCS_LAUNCHES_FREE
 from traceanalyzer.trace import Bool
 

@@ -7,10 +7,9 @@ from traceanalyzer.analysis.tables.timing import TimingStats
 from traceanalyzer.analysis.time.regularity import MIN_STEPS, Regularity
 from traceanalyzer.diagnosis import loader_advice
 from traceanalyzer.diagnosis.draft import Draft, Part, Proposal
-from traceanalyzer.diagnosis.finding import Evidence
+from traceanalyzer.diagnosis.finding import Evidence, Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.timing import DRIFT_SHARE, INPUT_SHARE, OUTLIER_SHARE
-from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.trace import Bool
 
 SHOWN_STEPS = 5

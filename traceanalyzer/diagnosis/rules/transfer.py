@@ -6,18 +6,20 @@ from traceanalyzer.analysis.groups.small_copies import MANY, small_copies
 from traceanalyzer.analysis.tables.copies import CopyStats
 from traceanalyzer.base.figures import digits
 from traceanalyzer.diagnosis.draft import Draft, Proposal, share
-from traceanalyzer.diagnosis.finding import Evidence
+from traceanalyzer.diagnosis.finding import Evidence, Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.shares import WITHIN, copied_within_ms
-from traceanalyzer.diagnosis.words import Words, everywhere
 from traceanalyzer.replay.changes.data.loading import copied_together
 from traceanalyzer.replay.scenarios import Scenario
 from traceanalyzer.trace import Bool
+from traceanalyzer.trace.hardware import GIGA
 
 ROWS = 3
 """Kinds of copies named in the evidence."""
 TOO_LONG_TO_HIDE = 0.5
 """A step with less than this share for all but its copies cannot hide them."""
+SLOW_LINK = 0.5
+"""Large pinned copies reach 0.8 of a PCIe link's rate and more."""
 BACK = "device to host"
 PIN = "Pin the host memory (pin_memory=True); pageable copies are slow and block the host. "
 HIDE = (
@@ -63,10 +65,19 @@ def exposed_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
         where = ", ".join([row.direction, *_ends(row), row.size])
         evidence.append(Evidence("exposed copy time", row.exposed_ms, "ms", where))
         if row.bandwidth_gbs is not None:
-            evidence.append(Evidence("achieved bandwidth", row.bandwidth_gbs, "GB/s", where))
+            evidence.append(Evidence("achieved bandwidth", row.bandwidth_gbs, "GB/s", where + _of_link(m, row)))
     proposals = _proposals(m, between, shown, exposed)
     title, words = "Memory copies do not overlap with compute", proposals[-1].action
     yield Draft("exposed-copies", "transfer", title, "exposed_copy", exposed, evidence, proposals, words=words)
+
+
+def _of_link(m: Measurements, row: CopyStats) -> str:
+    """That large copies of pinned memory are far slower than the link of this GPU, where they are."""
+    gpu = None if m.timed.device is None else m.linked.gpus[m.timed.device]
+    pinned = "pinned" in (row.source_memory, row.target_memory) and row.size.startswith("over")
+    if not pinned or gpu is None or not gpu.host or (row.bandwidth_gbs or gpu.host) * GIGA >= SLOW_LINK * gpu.host:
+        return ""
+    return f"; its link carries {digits(gpu.host / GIGA)} GB/s: fewer lanes, an older slot, or others use it"
 
 
 def _proposals(m: Measurements, between: list[CopyStats], shown: list[CopyStats], exposed: float) -> list[Proposal]:

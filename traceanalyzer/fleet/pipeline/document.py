@@ -1,18 +1,19 @@
 """The slowdown of a pipelined job as a document."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.base.figures import definitions
-from traceanalyzer.fleet.pipeline.log import read_pipeline
-from traceanalyzer.fleet.pipeline.operations import Operations
-from traceanalyzer.fleet.pipeline.slowdown import Range, Slowdown, StepRow, WorkerRow, slowdown
+from traceanalyzer.fleet.pipeline.operations import COLUMNS, Operations, opened, read_operations
+from traceanalyzer.fleet.pipeline.simulate import pipeline
+from traceanalyzer.fleet.pipeline.slowdown import Slowdown, StepRow, WorkerRow, slowdown
 from traceanalyzer.report.document import Bullets, Document, Fact, Facts, Section, Table, TextTable, Verdict
 from traceanalyzer.report.format import figure, number
 from traceanalyzer.report.printed import Printed
 
-TITLE = "Pipeline"
+PARQUET = b"PAR1"
 LEAST_SLOWDOWN = 1.02
 """Below, no step is worth a search for who is to blame."""
 EXPLAINS = 0.5
@@ -22,13 +23,31 @@ CORRELATED = 0.9
 SHOWN = 5
 
 
-def pipeline_page(path: Path) -> Printed:
+def recognise(path: Path) -> bool:
+    """Whether this is a log of operations."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(PARQUET)) == PARQUET and set(COLUMNS) <= set(opened(path).schema_arrow.names)
+    except (OSError, TraceAnalyzerError):
+        return False
+
+
+def page(paths: Sequence[Path], progress: Callable[[int, int], None] | None = None) -> Printed:
     """The answer about a log of operations. Raises TraceAnalyzerError."""
-    job = read_pipeline(path)
+    if len(paths) > 1:
+        raise TraceAnalyzerError(f"{paths[1]}: a log of operations holds a whole job; give one")
+    try:
+        job = pipeline(read_operations(paths[0]))
+    except TraceAnalyzerError as error:
+        raise UnreadableInputError(f"{paths[0]}: {error}") from error
     ops, (found, workers, steps) = job.ops, slowdown(job)
+    causes = list(_causes(found))
+    headline = f"{number(found.s)}x slower than with all operations of a type alike: {'; '.join(causes)}."
+    if not causes:
+        headline = f"No straggler: a step takes {number(found.s)}x what it would with all operations of a type alike."
     values = {
         "ranks": {"expected": ops.worker.size, "read": ops.worker.size, "unreadable": [], "missing": []},
-        "summary": {"headline": headline(found), "step_ms": found.recorded_ms, "basis": "recorded"},
+        "summary": {"headline": headline, "step_ms": found.recorded_ms, "basis": "recorded"},
         "culprits": _culprits(found),
         "slowdown": found,
         "pipeline": {"dp": len(ops.worker), "pp": ops.stages, "vpp": int(ops.chunk.max()) + 1, "steps": len(steps)},
@@ -36,69 +55,62 @@ def pipeline_page(path: Path) -> Printed:
         "steps": steps,
         "notes": ops.notes,
     }
-    return Printed(Document(headline(found), _sections(ops, found, workers, steps)), values)
+    return Printed(Document(headline, _sections(headline, ops, found, workers, steps)), values)
 
 
-def headline(found: Slowdown) -> str:
-    """The answer in a sentence."""
-    if found.s < LEAST_SLOWDOWN:
-        return f"No straggler: a step takes {number(found.s)}x what it would with all operations of a type alike."
-    return f"{number(found.s)}x slower than with all operations of a type alike: {'; '.join(_causes(found))}."
+def _explained_by(found: Slowdown) -> tuple[bool, bool, bool]:
+    """Whether the worst workers, the last stage, the work of microbatches explain a slowdown worth a search."""
+    slow = found.s >= LEAST_SLOWDOWN
+    shares = (found.m_w, EXPLAINS), (found.m_s, EXPLAINS), (found.forward_backward_correlation, CORRELATED)
+    workers, stage, work = (slow and share is not None and share >= least for share, least in shares)
+    return workers, stage, work
 
 
 def _causes(found: Slowdown) -> Iterator[str]:
-    named = False
-    if (found.m_w or 0) >= EXPLAINS:
-        named = True
+    workers, stage, work = _explained_by(found)
+    if workers:
         ranks = ", ".join(map(str, found.s_worst_ranks[:SHOWN]))
-        yield f"rank{'s' * (len(found.s_worst_ranks) > 1)} {ranks}, {_of_step(found.without_worst, found)}"
-    if (found.m_s or 0) >= EXPLAINS:
-        named = True
-        yield f"the last stage is too heavy, {_of_step(found.without_last_stage, found)}"
-    if (found.forward_backward_correlation or 0) >= CORRELATED:
-        named = True
+        yield f"rank{'s' * (len(found.s_worst_ranks) > 1)} {ranks}, {_of_step(found.without_worst_ms, found)}"
+    if stage:
+        yield f"the last stage is too heavy, {_of_step(found.without_last_stage_ms, found)}"
+    if work:
         yield "microbatches differ in work, as sequences of different length do"
-    if not named:
+    if found.s >= LEAST_SLOWDOWN and not (workers or stage or work):
         kind, s_t = next(iter(found.s_t.items()))
         yield f"no worker and no stage stands out; {kind} alone makes {number(s_t)}x"
 
 
-def _of_step(gain: Range, found: Slowdown) -> str:
-    return f"{figure(gain.gain_ms, 'ms')} of each {figure(found.simulated_ms, 'ms')} step"
+def _of_step(gain: tuple[float, float, float], found: Slowdown) -> str:
+    return f"{figure(gain[0], 'ms')} of each {figure(found.simulated_ms, 'ms')} step"
 
 
 def _culprits(found: Slowdown) -> list[dict[str, Any]]:
     """The workers that explain the slowdown. What they gain is the gain of all of them together."""
-    if found.s < LEAST_SLOWDOWN or (found.m_w or 0) < EXPLAINS:
-        return []
-    return [{"rank": rank, "host": None, "cause": None, **vars(found.without_worst)} for rank in found.s_worst_ranks]
+    gain = dict(zip(("gain_ms", "low_ms", "high_ms"), found.without_worst_ms, strict=True))
+    ranks = found.s_worst_ranks if _explained_by(found)[0] else ()
+    return [{"rank": rank, "host": None, "cause": None, **gain} for rank in ranks]
 
 
-def _next(found: Slowdown) -> Iterator[str]:
-    if found.s < LEAST_SLOWDOWN:
-        return
-    if (found.m_w or 0) >= EXPLAINS:
-        yield f"Look at the GPU and host of rank {found.s_worst_ranks[0]}: clocks, throttling, other processes."
-    if (found.m_s or 0) >= EXPLAINS:
-        yield "Move layers from the last stage to others: it has the loss and the output layer as well."
-    if (found.forward_backward_correlation or 0) >= CORRELATED:
-        yield "Pack or sort sequences so that every microbatch has equal work (the sum of squared lengths)."
-
-
-def _sections(ops: Operations, found: Slowdown, workers: list[WorkerRow], steps: list[StepRow]) -> list[Section]:
+def _sections(
+    headline: str, ops: Operations, found: Slowdown, workers: list[WorkerRow], steps: list[StepRow]
+) -> list[Section]:
     meaning = {one.name: one for one in definitions(Slowdown)}
     figures = (("S", "s"), ("M_W", "m_w"), ("M_S", "m_s"), *((f"{n} step", f"{n}_ms") for n in ("simulated", "ideal")))
     facts = [Fact(name, figure(getattr(found, of), meaning[of].unit), meaning[of].definition) for name, of in figures]
     size = f"{len(ops.worker)} data-parallel ranks, {ops.stages} stages, {len(steps)} steps"
-    advice = list(_next(found))
+    do = (
+        f"Look at the GPU and host of rank {found.s_worst_ranks[0]}: clocks, throttling, other processes.",
+        "Move layers from the last stage to others: it has the loss and the output layer as well.",
+        "Pack or sort sequences so that every microbatch has equal work (the sum of squared lengths).",
+    )
+    advice = [text for text, holds in zip(do, _explained_by(found), strict=True) if holds]
+    slowest = sorted(steps, key=lambda one: -one.s)
     return [
-        Section(TITLE, [Verdict(headline(found), [size]), Facts(facts)], untitled=True),
+        Section("Pipeline", [Verdict(headline, [size]), Facts(facts)], untitled=True),
         *([Section("Next", [Bullets(advice, ">")])] if advice else []),
         Section("Workers", [Table(workers, limit=SHOWN, defined=True)]),
         Section("By type and stage", [_ratios("S_t", found.s_t), _ratios("stage", found.s_stage)]),
-        Section(
-            "Slowest steps", [Table(sorted(steps, key=lambda one: -one.s), limit=SHOWN, defined=True, folded=True)]
-        ),
+        Section("Slowest steps", [Table(slowest, limit=SHOWN, defined=True, folded=True)]),
         *([Section("Notes", [Bullets(ops.notes)])] if ops.notes else []),
     ]
 

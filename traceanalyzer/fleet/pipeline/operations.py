@@ -1,28 +1,39 @@
-"""Operations of a pipelined job: those of a step of one data-parallel rank, with their times on all ranks and steps."""
+"""Operations of a pipelined job: those of a step of one data-parallel rank, with their times on all ranks and steps.
+
+They are read from logs as ByteDance's StragglerAnalysis publishes them: Parquet, a row each time that one ran.
+"""
 
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base.limits import limits
 from traceanalyzer.trace import F64, I64, Bool
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 FORWARD, BACKWARD = "forward-compute", "backward-compute"
-SENDS_RECEIVES = ("forward-send", "forward-recv", "backward-send", "backward-recv")
+PEERS = ("forward-send", "forward-recv", "backward-send", "backward-recv")
 PARAMETERS, GRADIENTS, SEPARATE = "params-all-gather", "grads-reduce-scatter", "separate-grads-all-reduce"
 LAYERNORM, EMBEDDING = "layernorm-grads-all-reduce", "embedding-grads-all-reduce"
 COLLECT, CLIP, OPTIMIZER = "gc", "optimizer-clip-main-grad", "optimizer"
 COMPUTE = (FORWARD, BACKWARD, COLLECT, OPTIMIZER)
-KINDS = (*COMPUTE, *SENDS_RECEIVES, PARAMETERS, GRADIENTS, SEPARATE, LAYERNORM, EMBEDDING, CLIP)
+KINDS = (*COMPUTE, *PEERS, PARAMETERS, GRADIENTS, SEPARATE, LAYERNORM, EMBEDDING, CLIP)
 """Types of operations, by their published names."""
+IDS = ("optype", "seq_id", "stage")
+COLUMNS = (*IDS, "dp_rank", "step", "rank", "mc", "gmc", "mb_id", "start_ts", "duration")
 
 USUAL_SHARE = 0.5
 """An operation that fewer steps have is no part of the pipeline."""
 MOST_HOLES = 8
 """Times that a regular log would hold, for each that it holds: more is no pipeline."""
-COLUMNS = ("kind", "seq", "stage", "dp", "step", "rank", "chunk", "place", "microbatch", "start", "duration")
+ROW_BYTES = 8
+"""Of the shortest row: `limits().size` has so many."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,9 +46,8 @@ class Operations:
     """Which of its type it is on its stage."""
     stage: I64
     chunk: I64
-    """Model chunk in its stage; -1 where it has none."""
+    """Model chunk in its stage, and in the model; -1 where it has none."""
     place: I64
-    """Model chunk in the model; -1 where it has none."""
     microbatch: I64
     start: F64
     """[operation, data-parallel rank, step], s."""
@@ -56,58 +66,84 @@ class Operations:
         """Which operations are of these types."""
         return np.isin(self.kind, [KINDS.index(kind) for kind in kinds])
 
-    def name(self, one: int) -> str:
-        """An operation in words."""
-        return f"{KINDS[self.kind[one]]} {self.seq[one]} of stage {self.stage[one]}"
+
+def opened(path: Path) -> Any:
+    """A Parquet file. Raises UnreadableInputError, TraceAnalyzerError where pyarrow is not installed."""
+    try:
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise TraceAnalyzerError("logs of operations need pyarrow: pip install 'traceanalyzer[fleet]'") from error
+    try:
+        return pq.ParquetFile(path)
+    except (OSError, ValueError) as error:
+        raise UnreadableInputError(f"no Parquet file ({str(error).splitlines()[0]})") from error
 
 
-def operations(log: Mapping[str, Any], notes: tuple[str, ...] = ()) -> Operations:
-    """From a log with a row each time that an operation ran (columns `COLUMNS`; `kind` -1 for one that is not known).
+def read_operations(path: Path) -> Operations:
+    """The operations that a log holds. Raises UnreadableInputError, TraceAnalyzerError."""
+    file = opened(path)
+    lacks = [name for name in COLUMNS if name not in file.schema_arrow.names]
+    if lacks:
+        raise UnreadableInputError(f"no log of operations, it lacks {', '.join(lacks)}")
+    if file.metadata.num_rows > limits().size // ROW_BYTES:
+        raise UnreadableInputError(f"{file.metadata.num_rows:,} operations are too many; raise it with --limit size=N")
+    try:
+        frame = file.read(list(COLUMNS)).to_pandas()
+        kind = frame["optype"].map({one: i for i, one in enumerate(KINDS)}).astype(float)
+        log = {name: _numbers(frame[name] if name != "optype" else kind, name) for name in COLUMNS}
+    except (OSError, ValueError, TypeError) as error:  # those of pyarrow are among them
+        raise UnreadableInputError(f"damaged ({str(error).splitlines()[0]}); copy it again") from error
+    return operations(log)
+
+
+def _numbers(column: "pd.Series[Any]", name: str) -> I64 | F64:
+    """A column's values, s or whole numbers; -1 for a number that is missing."""
+    values: F64 = column.to_numpy(np.float64)
+    return values if name in ("start_ts", "duration") else np.nan_to_num(values, nan=-1).astype(np.int64)
+
+
+def operations(log: Mapping[str, Any]) -> Operations:
+    """From a log's columns (`COLUMNS`; `optype` is the index in `KINDS`, -1 for one that is not known).
 
     Steps that lack an operation on any rank are left out, and counted. Raises TraceAnalyzerError where none is whole.
     """
-    valid = (log["kind"] >= 0) & np.isfinite(log["start"] + log["duration"]) & (log["duration"] >= 0)
+    valid = (log["optype"] >= 0) & np.isfinite(log["start_ts"] + log["duration"]) & (log["duration"] >= 0)
     log = {name: log[name][valid] for name in COLUMNS}
-    ids, node = np.unique(np.stack([log[n] for n in ("kind", "seq", "stage")], 1), axis=0, return_inverse=True)
-    dps, dp = np.unique(log["dp"], return_inverse=True)
-    steps, step = np.unique(log["step"], return_inverse=True)
+    ids, node = np.unique(np.stack([log[name] for name in IDS], 1), axis=0, return_inverse=True)
+    (dps, dp), (steps, step) = (np.unique(log[name], return_inverse=True) for name in ("dp_rank", "step"))
     shape = (len(ids), len(dps), len(steps))
     if not len(node) or np.prod([float(n) for n in shape]) > MOST_HOLES * len(node):
         raise TraceAnalyzerError("its ranks and steps have no operations in common; log whole steps of all ranks")
     cell, row = np.unique(np.ravel_multi_index((node.ravel(), dp, step), shape), return_index=True)
-    filled = np.zeros(shape, bool)
-    filled.flat[cell] = True
-    usual = filled.mean(axis=(1, 2)) >= USUAL_SHARE
-    whole = filled[usual].all(axis=(0, 1))
+    rows = np.full(shape, -1, np.int64)
+    rows.flat[cell] = row
+    usual = (rows >= 0).mean(axis=(1, 2)) >= USUAL_SHARE
+    whole = (rows[usual] >= 0).all(axis=(0, 1))
     if not whole.any():
-        raise TraceAnalyzerError(f"no step is whole: {_lacking(filled[usual], ids[usual], dps)}")
-    first = np.full(shape, -1, np.int64)
-    first.flat[cell] = row
-    first = first[usual][:, :, whole]
-    one = first[:, 0, 0]
-    worker = np.full((len(dps), int(ids[usual, 2].max()) + 1), -1, np.int64)
-    worker[dp[first[:, :, 0]], log["stage"][first[:, :, 0]]] = log["rank"][first[:, :, 0]]
+        where, lacking = divmod(int((rows[usual] >= 0).mean(axis=2).argmin()), len(dps))
+        kind, seq, stage = ids[usual][where].tolist()
+        raise TraceAnalyzerError(
+            f"no step is whole: data-parallel rank {dps[lacking]} lacks {KINDS[kind]} {seq} of stage {stage}"
+        )
+    rows = rows[usual][:, :, whole]
+    one, workers = {name: values[rows[:, 0, 0]] for name, values in log.items()}, rows[:, :, 0]
+    worker = np.full((len(dps), int(one["stage"].max()) + 1), -1, np.int64)
+    worker[dp[workers], log["stage"][workers]] = log["rank"][workers]
+    repairs = (
+        ((~valid).sum(), "operations of unknown type or without a time were skipped."),
+        (len(node) - len(cell), "operations stand in the log twice; the first counts."),
+        ((~whole).sum(), f"of {len(steps):,} steps lack operations, and are left out."),
+    )
     return Operations(
-        **{name: log[name][one].astype(np.int64) for name in ("kind", "seq", "stage", "chunk", "place", "microbatch")},
-        start=log["start"][first],
-        end=(log["start"] + log["duration"])[first],
+        kind=one["optype"],
+        seq=one["seq_id"],
+        stage=one["stage"],
+        chunk=one["mc"],
+        place=one["gmc"],
+        microbatch=one["mb_id"],
+        start=log["start_ts"][rows],
+        end=(log["start_ts"] + log["duration"])[rows],
         worker=worker,
         step=steps[whole],
-        notes=(*notes, *_repairs(int((~valid).sum()), len(node) - len(cell), int((~whole).sum()), len(steps))),
+        notes=tuple(f"{count:,} {words}" for count, words in repairs if count),
     )
-
-
-def _repairs(damaged: int, twice: int, broken: int, steps: int) -> tuple[str, ...]:
-    found = (
-        (damaged, f"{damaged:,} operations of unknown type or without a time were skipped."),
-        (twice, f"{twice:,} operations stand in the log twice; the first counts."),
-        (broken, f"{broken:,} of {steps:,} steps lack operations, and are left out."),
-    )
-    return tuple(words for count, words in found if count)
-
-
-def _lacking(filled: Bool, ids: I64, dps: I64) -> str:
-    """The worker and the operation that most steps lack."""
-    where, dp = np.unravel_index(filled.mean(axis=2).argmin(), filled.shape[:2])
-    kind, seq, stage = ids[where].tolist()
-    return f"data-parallel rank {dps[dp]} lacks {KINDS[kind]} {seq} of stage {stage}"

@@ -7,7 +7,7 @@ import numpy as np
 
 from traceanalyzer.base.figures import MS_PER_S, metric
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.fleet.pipeline.operations import BACKWARD, FORWARD, KINDS, SENDS_RECEIVES, Operations
+from traceanalyzer.fleet.pipeline.operations import BACKWARD, FORWARD, KINDS, PEERS, Operations
 from traceanalyzer.fleet.pipeline.simulate import Pipeline, step_times
 from traceanalyzer.trace import F64, Bool
 
@@ -24,10 +24,7 @@ class WorkerRow:
     rank: int = metric("rank of the worker in the job")
     dp_rank: int = metric("data-parallel rank")
     stage: int = metric("pipeline stage")
-    s_w: float = metric(
-        "S_w: simulated step time with only this worker's operations as recorded, as a multiple of the ideal one; the "
-        "smaller of those of its data-parallel rank and of its stage"
-    )
+    s_w: float = metric("S_w: as S with only its operations as recorded: the least of its data-parallel rank and stage")
 
 
 @dataclass(frozen=True)
@@ -41,22 +38,11 @@ class StepRow:
 
 
 @dataclass(frozen=True)
-class Range:
-    """What the job gains a step, ms: the mean, and what 90 % of the steps lie in."""
-
-    gain_ms: float
-    low_ms: float
-    high_ms: float
-
-
-@dataclass(frozen=True)
 class Slowdown:
     """What a job loses to operations that take longer than those of their type usually do."""
 
-    s: float = metric(
-        "S: simulated step time as a multiple of the ideal one, in which all operations of a type take the same: the "
-        "mean of computations, the median of transfers"
-    )
+    s: float = metric("S: simulated step time as a multiple of the ideal one, in which all operations of a type take "
+                      "the same: the mean of computations, the median of transfers")  # fmt: skip
     recorded_ms: float = metric("recorded step time, mean of the steps", "ms")
     simulated_ms: float = metric("the same where every operation starts as soon as it can", "ms")
     ideal_ms: float = metric("ideal step time", "ms")
@@ -67,27 +53,25 @@ class Slowdown:
     s_worst_ranks: tuple[int, ...] = metric("the worst 3 % of workers by S_w, rounded up")
     s_worst_stage: int = metric("the stage of the largest slowdown on its own")
     m_w: float | None = metric("M_W: share of the slowdown that is gone with those workers ideal", "share")
-    m_s: float | None = metric(
-        "M_S: share of the slowdown that is gone with the last stage ideal; above 1 where other stages are faster than "
-        "the mean", "share",
-    )  # fmt: skip
-    without_worst: Range = metric("gain with the worst 3 % of workers ideal")
-    without_last_stage: Range = metric("gain with the last stage ideal")
+    m_s: float | None = metric("M_S: share of the slowdown that is gone with the last stage ideal", "share")
+    without_worst_ms: tuple[float, float, float] = metric("what a step gains with those workers ideal: the mean, and "
+                                                          "what nine of ten steps lie in", "ms")  # fmt: skip
+    without_last_stage_ms: tuple[float, float, float] = metric("the same with the last stage ideal", "ms")
     forward_backward_correlation: float | None = metric(
-        "correlation of forward and backward time from microbatch to microbatch, median of the workers; null where "
-        "they hardly differ"
+        "correlation of forward and backward time over microbatches; null where they hardly differ"
     )
 
 
 def slowdown(of: Pipeline) -> tuple[Slowdown, list[WorkerRow], list[StepRow]]:
     """The slowdown of a job with what explains it, its workers by S_w, and its steps."""
     ops, all_of_them = of.ops, np.ones(of.took.shape[:2], bool)
-    groups = (_by_type(of), _by_dp(of), _by_stage(of))
+    groups = _groups(of)
     times = step_times(of, [all_of_them, ~all_of_them, *(mask for group in groups for mask in group.values())])
     base, ideal, *others = times.mean(axis=1).tolist()
     ratios = iter([other / ideal for other in others])
-    s_t, s_dp, s_stage = ({name: next(ratios) for name in group} for group in groups)
-    workers = _workers(ops, s_dp, s_stage)
+    s_t, s_dp, s_stage = (_falling({name: next(ratios) for name in group}) for group in groups)
+    rows = ((int(rank), *at, min(s_dp[str(at[0])], s_stage[str(at[1])])) for at, rank in np.ndenumerate(ops.worker))
+    workers = sorted((WorkerRow(*row) for row in rows), key=lambda row: (-row.s_w, row.rank))
     worst = workers[: ceil(len(workers) * WORST_SHARE)]
     of_worst = ~all_of_them
     for one in worst:
@@ -100,71 +84,50 @@ def slowdown(of: Pipeline) -> tuple[Slowdown, list[WorkerRow], list[StepRow]]:
         recorded_ms=float(recorded.mean()) * MS_PER_S,
         simulated_ms=base * MS_PER_S,
         ideal_ms=ideal * MS_PER_S,
-        s_t=_falling(s_t),
-        s_dp=_falling(s_dp),
-        s_stage=_falling(s_stage),
+        s_t=s_t,
+        s_dp=s_dp,
+        s_stage=s_stage,
         s_w={str(one.rank): one.s_w for one in workers},
         s_worst_ranks=tuple(one.rank for one in worst),
-        s_worst_stage=int(max(s_stage, key=lambda stage: s_stage[stage])),
+        s_worst_stage=int(next(iter(s_stage))),
         m_w=shares[0],
         m_s=shares[1],
-        without_worst=_range(gains[0]),
-        without_last_stage=_range(gains[1]),
+        without_worst_ms=_range(gains[0]),
+        without_last_stage_ms=_range(gains[1]),
         forward_backward_correlation=_correlation(ops),
     )
     columns = (ops.step, recorded * MS_PER_S, times[0] * MS_PER_S, times[0] / times[1])
     return found, workers, [StepRow(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
-def _by_type(of: Pipeline) -> dict[str, Bool]:
-    """[operation, data-parallel rank] of each type; a send and its receive are of one."""
-    names = np.array([f"{k.split('-')[0]}-pp-comm" if k in SENDS_RECEIVES else k for k in KINDS])[of.ops.kind]
-    return {str(name): _everywhere(names == name, of) for name in np.unique(names)}
-
-
-def _by_stage(of: Pipeline) -> dict[str, Bool]:
-    return {str(stage): _everywhere(of.ops.stage == stage, of) for stage in range(of.ops.stages)}
-
-
-def _by_dp(of: Pipeline) -> dict[str, Bool]:
-    ranks = np.arange(of.took.shape[1])
-    return {str(dp): np.broadcast_to(ranks == dp, of.took.shape[:2]) for dp in ranks}
-
-
-def _everywhere(which: Bool, of: Pipeline) -> Bool:
-    return np.broadcast_to(which[:, None], of.took.shape[:2])
-
-
-def _workers(ops: Operations, s_dp: Mapping[str, float], s_stage: Mapping[str, float]) -> list[WorkerRow]:
-    rows = [
-        WorkerRow(int(rank), dp, stage, min(s_dp[str(dp)], s_stage[str(stage)]))
-        for (dp, stage), rank in np.ndenumerate(ops.worker)
-    ]
-    return sorted(rows, key=lambda row: (-row.s_w, row.rank))
+def _groups(of: Pipeline) -> tuple[dict[str, Bool], dict[str, Bool], dict[str, Bool]]:
+    """[operation, data-parallel rank] of each type (a send and its receive are of one), rank and stage."""
+    names = np.array([f"{k.split('-')[0]}-pp-comm" if k in PEERS else k for k in KINDS])[of.ops.kind]
+    columns = (names[:, None], np.arange(of.took.shape[1])[None], of.ops.stage[:, None])
+    types, dps, stages = (
+        {str(one): np.broadcast_to(column == one, of.took.shape[:2]) for one in np.unique(column)} for column in columns
+    )
+    return types, dps, stages
 
 
 def _falling(values: Mapping[str, float]) -> dict[str, float]:
     return dict(sorted(values.items(), key=lambda item: -item[1]))
 
 
-def _range(gains: F64) -> Range:
-    low, high = np.quantile(gains, (0.05, 0.95)) * MS_PER_S
-    return Range(float(gains.mean()) * MS_PER_S, float(low), float(high))
+def _range(gains: F64) -> tuple[float, float, float]:
+    low, high = (np.quantile(gains, (0.05, 0.95)) * MS_PER_S).tolist()
+    return float(gains.mean()) * MS_PER_S, low, high
 
 
 def _correlation(ops: Operations) -> float | None:
-    """Of the time of a microbatch's forward and backward computation on a worker, over microbatches and steps."""
+    """Of a microbatch's forward and backward time on a worker, over microbatches and steps: median of the workers."""
     took, found = ops.end - ops.start, []
     for stage in range(ops.stages):
-        forward, backward = (_of_microbatches(ops, stage, kind) for kind in (FORWARD, BACKWARD))
-        both = sorted(forward.keys() & backward.keys())
-        for dp in range(took.shape[1]) if len(both) > 1 else ():
-            one, other = (took[[of[key] for key in both], dp].ravel() for of in (forward, backward))
-            if min(one.std(), other.std()) > LEAST_SPREAD * max(one.mean(), other.mean()):
+        keys = (ops.place, ops.microbatch)
+        rows = [np.flatnonzero(ops.of(kind) & (ops.stage == stage)) for kind in (FORWARD, BACKWARD)]
+        forward, backward = (took[row[np.lexsort([key[row] for key in keys])]] for row in rows)
+        for dp in range(took.shape[1]) if forward.shape == backward.shape and forward.size > 1 else ():
+            one, other = forward[:, dp].ravel(), backward[:, dp].ravel()
+            if min(one.std() / one.mean(), other.std() / other.mean()) > LEAST_SPREAD:
                 found.append(float(np.corrcoef(one, other)[0, 1]))
     return float(np.median(found)) if found else None
-
-
-def _of_microbatches(ops: Operations, stage: int, kind: str) -> dict[tuple[int, int], int]:
-    rows = np.flatnonzero(ops.of(kind) & (ops.stage == stage))
-    return {(int(ops.place[row]), int(ops.microbatch[row])): int(row) for row in rows}

@@ -2,7 +2,7 @@
 
 import re
 
-from traceanalyzer.trace import CopyKind, MemoryKind, OverheadKind, WaitKind
+from traceanalyzer.trace import CopyKind, MemoryKind, OverheadKind, RangeKind, WaitKind
 
 _COPY_KINDS = (
     (CopyKind.PEER_TO_PEER, r"\b(PtoP|P2P|Peer)"),
@@ -43,8 +43,17 @@ _OVERHEAD_KINDS = (
 )
 
 
-ANNOTATION = re.compile(r"^(ProfilerStep[#*]|enumerate\(DataLoader\)#|Optimizer\.\w+#)")
+_ANNOTATION = re.compile(r"^(ProfilerStep[#*]|enumerate\(DataLoader\)#|Optimizer\.\w+#)")
 """Ranges that PyTorch's own code names; recordings before 1.12 have them in the category of operators."""
+_MODULE = "nn.Module: "
+"""Calls of modules that `collect torch` names; they stand for the Python frames that stacks would have."""
+
+
+def no_operator(name: str) -> RangeKind | None:
+    """What a range among the operators is; None for an operator."""
+    if name.startswith(_MODULE):
+        return RangeKind.PYTHON
+    return RangeKind.ANNOTATION if _ANNOTATION.match(name) else None
 
 
 def copy_kind(name: str) -> CopyKind:

@@ -23,7 +23,7 @@ from traceanalyzer.ingest.kineto.metadata import (
     on_the_gpu_in_use,
     parse_metadata,
 )
-from traceanalyzer.ingest.kineto.names import ANNOTATION, copy_ends, copy_kind
+from traceanalyzer.ingest.kineto.names import copy_ends, copy_kind, no_operator
 from traceanalyzer.ingest.kineto.rows import Rows
 from traceanalyzer.trace import (
     I64,
@@ -85,16 +85,17 @@ def _host(rows: Rows) -> tuple[ApiCalls, HostRanges]:
 
 
 def _host_ranges(rows: Rows) -> HostRanges:
-    """The host ranges; annotations that old recordings have among the operators are told by their names."""
+    """The host ranges; what recordings have among the operators and is none is recognised by its name."""
     host, strings = rows.tables[HostRanges].take_ordered("start", "kind"), rows.texts.all()
     is_op = host["kind"] == RangeKind.OP
     seen = np.zeros(len(strings) + 1, bool)  # the last one for -1
     seen[host["name"][is_op]] = True
-    named = [code for code in np.flatnonzero(seen[:-1]).tolist() if ANNOTATION.match(strings[code])]
-    if named:
-        host["kind"] = host["kind"].copy()
-        host["kind"][is_op & np.isin(host["name"], named)] = RangeKind.ANNOTATION
-    return HostRanges.from_columns(host, then="kind" if named else "")
+    found = {code: kind for code in np.flatnonzero(seen[:-1]).tolist() if (kind := no_operator(strings[code]))}
+    if found:
+        kinds = np.full(len(strings) + 1, RangeKind.OP, host["kind"].dtype)
+        kinds[list(found)] = list(found.values())
+        host["kind"] = np.where(is_op, kinds[host["name"]], host["kind"])
+    return HostRanges.from_columns(host, then="kind" if found else "")
 
 
 def _device(rows: Rows) -> tuple[dict[str, NDArray[Any]], I64, Bool]:

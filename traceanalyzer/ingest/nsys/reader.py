@@ -115,8 +115,8 @@ def _is_export(database: Database) -> bool:
 
 def _foreign(path: Path) -> UnreadableInputError:
     return UnreadableInputError(
-        f"{path}: an SQLite database, but not an Nsight Systems export; "
-        "make one with `nsys export --type sqlite REPORT`"
+        f"{path}: an SQLite database, but not an Nsight Systems export, nor of rocprofv3 or RPD; "
+        "make one with `nsys export --type sqlite REPORT`, or record with `collect rocprofv3`"
     )
 
 

@@ -92,7 +92,7 @@ _PLAIN = {
     **{name: name for name in BATCH},
     "series": "series",
     "total": "total",
-    "when_s": "when_s",
+    **dict.fromkeys(("when_s", "timestamp", "t"), "when_s"),
     "mfu": "mfu",
     "mfu_percent": "mfu_percent",
     "its_per_s": "its_per_s",

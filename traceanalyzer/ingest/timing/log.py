@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base.notes import Aside
 from traceanalyzer.ingest.abilities import Abilities
 from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.ingest.timing.entry import Entry
@@ -77,6 +78,19 @@ def read_timing_log(
 
     Raises UnreadableInputError where no line says anything about steps, TraceAnalyzerError for a bad pattern.
     """
+    return _traces(path, *_read(path, pattern, progress))
+
+
+def logged_entries(path: Path) -> dict[int | None, list[Entry]]:
+    """What each rank wrote, line by line. Raises UnreadableInputError."""
+    found, chosen, _ = _read(path, None, None)
+    return _by_rank(found.entries[chosen])
+
+
+def _read(
+    path: Path, pattern: str | None, progress: Callable[[float], None] | None
+) -> "tuple[_Found, LineFormat, str]":
+    """All lines, the format to read them as, and what is damaged."""
     forms = FORMATS if pattern is None else (pattern_format(pattern),)
     with open_stream(path, progress, log=True) as stream:
         found = _parse(lines_of(pieces_of(stream), cut := _Cut()), forms, known=pattern is not None, cut=cut)
@@ -85,7 +99,7 @@ def read_timing_log(
     chosen = found.chosen()
     if chosen is None:
         raise _nothing(path, pattern, found)
-    return _traces(path, found, chosen, damage)
+    return found, chosen, damage
 
 
 @dataclass
@@ -180,7 +194,7 @@ def _traces(path: Path, found: _Found, form: LineFormat, damage: str) -> list[Tr
     traces = []
     for rank in sorted(by_rank, key=lambda r: -1 if r is None else r):
         steps = step_timings(by_rank[rank])
-        notes = [f"Read as a timing log ({form.name}).", form.averaged, *steps.notes]
+        notes = [Aside(f"Read as a timing log ({form.name})."), form.averaged, *steps.notes]
         if damage:
             notes.append(f"The log stops early: {damage}.")
         health = Health(

@@ -44,13 +44,13 @@ def step_timings(entries: Sequence[Entry]) -> LoggedSteps:
     entries = list(steps_of_phases(entries))
     kept = _without_repeats(_merged(_longest_bars(entries)))
     between = not any(e.iter_s for e in kept)
-    duration = _between_lines(kept) if between else _column([e.iter_s for e in kept])
+    duration = between_lines(kept) if between else _column([e.iter_s for e in kept])
     impossible = duration > MAX_STEP_S
     duration[impossible] = np.nan
     data = _column([e.data_s for e in kept])
     notes = [_stride_note(kept, between=between and bool(np.isfinite(duration).any()))]
     known = between or all(e.whole for e in kept)
-    apart, why = (False, "") if known else _data_apart(duration, data, _between_lines(kept))
+    apart, why = (False, "") if known else _data_apart(duration, data, between_lines(kept))
     duration = duration + np.nan_to_num(data) if apart else duration
     notes.append(why)
     table = _table(kept, _ns(duration), _ns(data))
@@ -140,7 +140,7 @@ def _without_repeats(entries: Sequence[Entry]) -> list[Entry]:
     return result
 
 
-def _between_lines(entries: Sequence[Entry]) -> F64:
+def between_lines(entries: Sequence[Entry]) -> F64:
     """Time between the lines of a log divided by the steps between them, s; NaN where that cannot be told."""
     when = _column([e.when_s for e in entries])
     step = _column([e.step for e in entries])

@@ -132,7 +132,10 @@ class _Neighbours:
         shapes = [
             one.shapes for one in operators_of(source.linked).of_rows(np.where(products, source.roofline.row[row], -1))
         ]
-        written = [math.prod(one[-2][:-1]) * one[-1][-1] if _multiplies(one) else 0 for one in shapes]
+        written = [
+            math.prod(one[-2][:-1]) * one[-1][-1] if len(one) >= 2 and min(map(len, one[-2:])) > MATRIX else 0
+            for one in shapes
+        ]
         return cls(
             copies=of_classes(tape, *COPIES)[order],
             products=products,
@@ -213,11 +216,6 @@ def _is_causal(tape: Tape, ops: I64, shape: Shape) -> bool:
     square = shape[-1] == shape[-2] > 1
     masks = (one for i in ops[masking] for one in _shapes(tape, int(i)) if one[-2:] == shape[-2:])
     return square and any(math.prod(one) == shape[-1] ** 2 for one in masks)
-
-
-def _multiplies(shapes: list[Shape]) -> bool:
-    """Whether the last two are batches of matrices."""
-    return len(shapes) >= 2 and min(map(len, shapes[-2:])) > MATRIX
 
 
 def _shapes(tape: Tape, op: int) -> list[Shape]:

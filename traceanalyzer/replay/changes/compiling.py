@@ -124,16 +124,12 @@ def of_model(tape: Tape) -> Bool:
     backward = in_backward(tape)
     result = ~in_optimizer(tape) & ~tape.communication
     if backward.any():
-        result &= backward | (_recorded(tape) & up_to_last(tape, backward))
+        ranges, tree = tape.source.trace.host_ranges, tape.source.linked.tree
+        numbered = tree.of_ranges(_numbered(ranges, np.arange(len(ranges))), False)
+        result &= backward | (of_launches(tape, tree.innermost(numbered) >= 0) & up_to_last(tape, backward))
     result &= ~launched_within(tape, RECURRENT)
     region, size, alone = _regions(tape, result)
     return result & ((size >= LEAST_REGION_LAUNCHES) | alone)[region]
-
-
-def _recorded(tape: Tape) -> Bool:
-    """Ops launched in operators that autograd numbered."""
-    around = tape.around
-    return around.inside(_numbered(tape.source.trace.host_ranges, around.row) & (around.row >= 0))[tape.event]
 
 
 def _numbered(ranges: HostRanges, rows: I32 | I64) -> Bool:

@@ -19,6 +19,7 @@ from traceanalyzer.replay.changes.edits import (
     without_launches,
     without_work,
 )
+from traceanalyzer.replay.changes.fusion import Reading
 from traceanalyzer.replay.changes.syncs.syncs import syncs_removed
 from traceanalyzer.replay.changes.warmup import OWN_WORK_NS
 from traceanalyzer.replay.on_tape import (
@@ -176,5 +177,5 @@ def captured_but_work(tape: Tape) -> Tape:
 
 def captured_after_reads(tape: Tape) -> Tape | None:
     """The step without waits, in a CUDA graph."""
-    found = syncs_removed(tape)
+    found = syncs_removed(Reading.TYPICAL)(tape)
     return found and captured(found)

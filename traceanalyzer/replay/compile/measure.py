@@ -21,6 +21,7 @@ from traceanalyzer.replay.compile.stages import STAGES, cache_use, outside_secon
 from traceanalyzer.trace.compile_log import Compilation, CompileLog
 
 MAX_ERRORS = 20
+COUNTS = ("records", "lines", "payload_bytes", "unreadable", "stray_lines", "damaged_payloads", "shortened")
 NO_ESTIMATES = (
     "Inductor's own estimates of its kernels are not in the log: set LOG_TLPARSE=1 as well. The cache keeps graphs "
     "compiled with it apart, so that start compiles again."
@@ -55,7 +56,8 @@ def measure_logs(logs: Sequence[CompileLog], chosen: CompileLog | None = None) -
         ranks=[rank_row(each) for each in sorted(logs, key=by_start)],
         ranks_differ=ranks_differ(logs),
         versions=log.versions,
-        log=_counts(log),
+        log={name: getattr(log.counts, name) for name in COUNTS}
+        | {"unfinished_spans": log.unfinished, "other_records": sum(log.counts.unknown.values())},
         notes=_notes(logs, log),
     )
 
@@ -102,21 +104,6 @@ def _errors(log: CompileLog) -> list[str]:
 def _first(compilation: Compilation) -> str:
     reasons = [m.fail_reason.splitlines()[0] for m in compilation.metrics if m.fail_reason]
     return compilation.error or (reasons[0] if reasons else "unknown")
-
-
-def _counts(log: CompileLog) -> dict[str, int]:
-    counts = log.counts
-    return {
-        "records": counts.records,
-        "lines": counts.lines,
-        "payload_bytes": counts.payload_bytes,
-        "unreadable": counts.unreadable,
-        "stray_lines": counts.stray_lines,
-        "damaged_payloads": counts.damaged_payloads,
-        "shortened": counts.shortened,
-        "unfinished_spans": log.unfinished,
-        "other_records": sum(counts.unknown.values()),
-    }
 
 
 def _notes(logs: Sequence[CompileLog], log: CompileLog) -> list[str]:

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, clip, intersect, subtract, union
+from traceanalyzer.analysis.groups.first_steps import begin_of_first
 from traceanalyzer.analysis.time.steps import WARMUP_RATIO
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base.figures import NS_PER_MS
@@ -26,12 +27,12 @@ NAMED_SHARE = 0.5
 """Of what a first step takes longer, the rest without a name."""
 OTHER = "GPU idle: other host work, the recorder's start-up included"
 NO_STOPWATCH = (
-    "Time the steps without the profiler, compiled and eager (TORCH_COMPILE_DISABLE=1), and give them as --step-ms and "
-    "--eager-step-ms to see after how many steps compilation has paid for itself."
+    "To see after how many steps compilation has paid for itself, record with collect torch --eager-steps 20, or time "
+    "the steps compiled and eager (TORCH_COMPILE_DISABLE=1) and give them as --step-ms and --eager-step-ms."
 )
 """An estimate of the step without the profiler does not do: the two steps differ by less than it may be wrong."""
 NOT_FASTER = "The eager step is no longer than the compiled one: compilation never pays for itself."
-WARM = "The recording begins after warm-up: record from the first step to see what it cost."
+WARM = "The recording begins after warm-up: collect torch --first shows what it cost."
 PAYS = "{:.3g} s of compilation over {:.4g} ms saved in each step."
 
 
@@ -69,7 +70,7 @@ def _of_trace(use: StepsUse, log: CompileLog | None, timed: Timed, step_ms: floa
         return replace(use, basis=_said(use.basis, "The trace has no steps."))
     durations = steps.duration / NS_PER_MS
     steady = float(durations[steps.steady].mean())
-    durations[0] = (steps.end[0] - _begin(timed)) / NS_PER_MS
+    durations[0] = (steps.end[0] - begin_of_first(timed)) / NS_PER_MS
     parts = _first_step(timed, log)
     warmup = steps.warmup or int(_is_first_of_all(parts, durations))
     if not warmup:
@@ -83,15 +84,6 @@ def _of_trace(use: StepsUse, log: CompileLog | None, timed: Timed, step_ms: floa
         warmup_excess_ms=float((durations[:warmup] - steady).sum()),
         warmup_steps=warmup,
     )
-
-
-def _begin(timed: Timed) -> int:
-    """When the host began with the first step, or earlier work of the GPU ended. Steps are counted without the idle
-    time before the first launch; here it is what a first step costs."""
-    steps, ops = timed.steps, timed.trace.device_ops
-    own = ops.start[steps.of_op == 0]
-    earlier = ops.end[ops.start < own.min()] if len(own) else own
-    return min(max(int(steps.host_start[0]), int(earlier.max(initial=steps.host_start[0]))), int(steps.start[0]))
 
 
 def _is_first_of_all(parts: list[FirstStepPart], durations: F64) -> bool:
@@ -110,7 +102,7 @@ def _said(*sentences: str) -> str:
 def _first_step(timed: Timed, log: CompileLog | None) -> list[FirstStepPart]:
     """What the first step's time went into, with what a steady step has of it; the parts sum to the step."""
     steps = timed.steps
-    first = union(np.array([_begin(timed)]), steps.end[:1])
+    first = union(np.array([begin_of_first(timed)]), steps.end[:1])
     steady = union(steps.start[steps.steady], steps.end[steps.steady])
     return [
         FirstStepPart(what, _ms(intersect(found, first)), _ms(intersect(found, steady)) / steps.steady_count)
@@ -120,7 +112,7 @@ def _first_step(timed: Timed, log: CompileLog | None) -> list[FirstStepPart]:
 
 def _parts(timed: Timed, log: CompileLog | None, first: IntervalSet) -> Iterator[tuple[str, IntervalSet]]:
     """Disjoint sets of time that cover everything, and what each is."""
-    whole = union(np.array([_begin(timed)]), timed.steps.end[-1:])
+    whole = union(np.array([begin_of_first(timed)]), timed.steps.end[-1:])
     busy = timed.activity[timed.device].busy if timed.device is not None else union(*_NOTHING)
     yield "GPU work", busy
     left = subtract(whole, busy)
@@ -162,7 +154,7 @@ def _compiling(timed: Timed, log: CompileLog | None) -> IntervalSet:
     outermost = [span for span in log.spans if span.depth == 0]
     start = np.array([span.start_ns - epoch_ns for span in outermost], np.int64)
     end = np.array([span.end_ns - epoch_ns for span in outermost], np.int64)
-    extent = (_begin(timed), int(timed.steps.end[-1]))
+    extent = (begin_of_first(timed), int(timed.steps.end[-1]))
     return clip(union(start, end), extent)
 
 

@@ -77,14 +77,11 @@ def is_chain(run: Sequence[Operator]) -> bool:
     steps = [one for one in run if not one.named(PART)]
     begun = run.index(steps[0]) if steps else len(run)
     flows = [flow(one) for one in steps]
-    if not any(map(_multiplies, steps)) or count(run[begun:], PART) > count(steps, COPY) or not _passes_on(flows):
+    if not any(map(_multiplies, steps)) or count(run[begun:], PART) > count(steps, COPY) or flows[-1].gives is None:
+        return False
+    if not all(None is not a.gives == b.takes for a, b in pairwise(flows)):
         return False
     return flows[0].takes != flows[-1].gives or _has_own_part(run, begun, flows[0].takes or ())
-
-
-def _passes_on(flows: Sequence[Flow]) -> bool:
-    """Whether each gives what the next one takes, and the last something."""
-    return flows[-1].gives is not None and all(None is not a.gives == b.takes for a, b in pairwise(flows))
 
 
 def _multiplies(one: Operator) -> bool:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor
-from traceanalyzer.replay.on_tape import forward_operators, in_backward
-from traceanalyzer.replay.patterns.named import are_named, texts
+from traceanalyzer.replay.on_tape import forward_operators, in_backward, of_launches
+from traceanalyzer.replay.patterns.named import are_named, nodes_named
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I32, I64, Bool
@@ -168,10 +168,9 @@ def _next_ones(picks: list[Operator], count: int) -> Bool:
 
 def single_tokens(tape: Tape) -> Bool:
     """The ops that look up one token of each text: a decoder that goes on from what it has just said."""
-    around = tape.around
-    words = texts(tape.source.linked, WORDS)[around.name]
-    words[words] = [_one_token(one) for one in operators(tape.source.linked).of_rows(around.row[words])]
-    return around.inside(words)[tape.event]
+    tree, words = tape.source.linked.tree, nodes_named(tape.source.linked, WORDS)
+    words[words] = operators(tape.source.linked).tell(np.flatnonzero(words), _one_token)
+    return of_launches(tape, tree.innermost(words) >= 0)
 
 
 def _one_token(lookup: Operator) -> bool:

@@ -44,7 +44,7 @@ def kernels_named(tape: Tape, pattern: re.Pattern[str]) -> Bool:
 
 def launched_within(tape: Tape, pattern: re.Pattern[str]) -> Bool:
     """Ops launched inside a host range with such a name."""
-    return tape.around.inside(texts(tape.source.linked, pattern)[tape.around.name])[tape.event]
+    return of_launches(tape, tape.source.linked.tree.innermost(nodes_named(tape.source.linked, pattern)) >= 0)
 
 
 def nodes_named(linked: Linked, pattern: re.Pattern[str]) -> Bool:

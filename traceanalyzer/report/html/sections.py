@@ -82,6 +82,12 @@ def _findings(page: Page) -> list[Part | None]:
     return [_chart(predicted(page.report)), Drawing(partial(findings, page.report, page.details.timeline))]
 
 
+def _key_figures(page: Page) -> list[Part | None]:
+    """Of a log nearly none is known, and no option of the recording would tell it."""
+    key = quoted(page.report)
+    return [Facts(_known(key)[0] if page.report.metrics.budget_ms is None else key)]
+
+
 def _step(page: Page) -> list[Part | None]:
     time = page.report.metrics.step_time_ms
     figures = [
@@ -89,17 +95,12 @@ def _step(page: Page) -> list[Part | None]:
         *step_facts.step_figures(page.report),
     ]
     known, unknown = _known(figures)
-    key = quoted(page.report)
     if page.report.metrics.budget_ms is None:
-        # Of a log nearly none is known, and no option of the recording would tell it.
-        key, missing = _known(key)
-        unknown += missing
+        unknown += _known(quoted(page.report))[1]
     groups = [
         Fold(title, [Facts(facts)]) for title, facts in step_facts.step_groups(page.report) if title not in ELSEWHERE
     ]
     return [
-        Drawing(lambda: tag("h3", TITLE)) if key else None,
-        Facts(key),
         _chart(event_charts.logged(page.details) or step_charts.step_budget(page.report)),
         _chart(event_charts.step_times(page.report)),
         Facts(known),
@@ -238,6 +239,7 @@ SHOWN_ABOVE = frozenset(
 )  # fmt: skip
 """Tables that have their place; the others stand with the recording."""
 SECTIONS: tuple[tuple[str, str, Callable[[Page], list[Part | None]]], ...] = (
+    ("key-figures", TITLE, _key_figures),
     ("findings", "Findings", _findings),
     ("step", "Metrics", _step),
     ("idle-time", "Idle time", _idle),

@@ -27,6 +27,7 @@ def render_markdown(report: Report, max_chars: int = BRIEF, *, advice_first: boo
     made_by = f"*Made by {report.tool.name} {report.tool.version} from files alone.*"
     sections = [
         *_summary(report),
+        *whole.key_figures(report),
         *_advice(report, first=advice_first),
         *_metrics(report),
         *_health(report),
@@ -104,7 +105,6 @@ def _metrics(report: Report) -> list[Section]:
     chart = step_time_chart(report.tables.get("steps", [])) if report.metrics.step_time_ms is not None else []
     return [
         Section("Metrics"),
-        *whole.key_figures(report),
         *whole.step_time(report),
         *([_untitled("Chart of the step times", Drawing(markdown=chart), Weight.CHART)] if chart else []),
         whole.figures_of_step(report),

@@ -28,6 +28,7 @@ STEP_GROUPS = {
     "host": "Host threads that launch",
     "roofline": "Roofline",
     "timing": "Timing log",
+    "first_steps": "First steps of the process",
     "counters": "GPU counters",
     "regularity": "Regularity of the steps",
     "latency": "Latency of requests",
@@ -37,7 +38,7 @@ STEP_GROUPS = {
 }
 OF_SOME_INPUTS = (
     "coverage", "repeats", "critical_path", "unprofiled_critical_path", "roofline", "timing", "memory", "program",
-    "phases", "throughput", "utilisation", "counters", "regularity", "latency",
+    "phases", "throughput", "utilisation", "first_steps", "counters", "regularity", "latency",
 )  # fmt: skip
 """Groups that only some kinds of input have; a report of others need not say that they are missing."""
 ONLY_KNOWN = ("throughput", "utilisation", "program")

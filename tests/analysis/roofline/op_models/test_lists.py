@@ -11,8 +11,8 @@ import pytest
 from tests.analysis.build import TraceBuilder
 from tests.analysis.roofline.op_models.calls import columns, work
 from traceanalyzer.analysis.roofline.op_models import Precision, model_ops
-from traceanalyzer.analysis.roofline.op_models.kernel_types import element_type
 from traceanalyzer.analysis.roofline.op_models.left_out import CHUNK
+from traceanalyzer.analysis.roofline.op_models.tensors import element_type
 from traceanalyzer.diagnosis.measurements import measure
 
 ADAM = "void multi_tensor_apply_kernel<TensorListMetadata<4>, FusedAdamMathFunctor<float, 4, (ADAM_MODE)1, false>>"

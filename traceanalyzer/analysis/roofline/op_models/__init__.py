@@ -13,13 +13,11 @@ from traceanalyzer.analysis.roofline.op_models import (
     indexing,
     inductor,
     layout,
-    loss,
     matmul,
     normalisation,
     optimizer,
     pooling,
     reduction,
-    softmax,
 )
 from traceanalyzer.analysis.roofline.op_models.call import Model, formula
 from traceanalyzer.analysis.roofline.op_models.tensors import BOOL, INT32, LONG, Precision
@@ -72,8 +70,8 @@ MODELS = Models(
         **_aten("_fused_rms_norm", normalisation.rms_norm),
         **_aten("_fused_rms_norm_backward", normalisation.backward(4, (3,), normalisation.RMS_BACKWARD_FLOPS, 1)),
         # Softmax
-        **_aten("_softmax _log_softmax", softmax.softmax),
-        **_aten("_softmax_backward_data _log_softmax_backward_data", softmax.softmax_backward),
+        **_aten("_softmax _log_softmax", reduction.softmax),
+        **_aten("_softmax_backward_data _log_softmax_backward_data", reduction.softmax_backward),
         # Pointwise, one operation an element
         **_aten(
             "abs neg floor ceil round trunc frac sign sgn square relu clamp_min clamp_max threshold conj_physical"
@@ -162,13 +160,13 @@ MODELS = Models(
         ),
         **_aten("upsample_bilinear2d_backward", pooling.upsample_backward(pooling.BILINEAR_FLOPS)),
         # Losses
-        **_aten("nll_loss_forward nll_loss2d_forward", loss.nll),
-        **_aten("nll_loss_backward nll_loss2d_backward", loss.nll_backward),
-        **_aten("mse_loss", loss.compared(3.0)),
+        **_aten("nll_loss_forward nll_loss2d_forward", reduction.nll),
+        **_aten("nll_loss_backward nll_loss2d_backward", reduction.nll_backward),
+        **_aten("mse_loss", reduction.compared(3.0)),
         **_aten("mse_loss_backward", formula(3.0, reads=(0, 1, 2), like=1)),
-        **_aten("smooth_l1_loss huber_loss", loss.compared(5.0)),
+        **_aten("smooth_l1_loss huber_loss", reduction.compared(5.0)),
         **_aten("smooth_l1_loss_backward huber_loss_backward", formula(5.0, reads=(0, 1, 2), like=1)),
-        **_aten("binary_cross_entropy", loss.compared(7.0)),
+        **_aten("binary_cross_entropy", reduction.compared(7.0)),
         **_aten("binary_cross_entropy_backward", formula(6.0, reads=(0, 1, 2), like=1)),
         # Sorting
         **_aten("sort", formula(beside=LONG.bytes)),

@@ -7,8 +7,15 @@ added without counting. Inputs, weight and result move once.
 
 import math
 
-from traceanalyzer.analysis.roofline.op_models.call import Call, Model, UnmodelledError, Work, read
-from traceanalyzer.analysis.roofline.op_models.shapes import per_dimension, windows
+from traceanalyzer.analysis.roofline.op_models.call import (
+    Call,
+    Model,
+    UnmodelledError,
+    Work,
+    per_dimension,
+    read,
+    windows,
+)
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor
 from traceanalyzer.base.frozen import dataclass
 

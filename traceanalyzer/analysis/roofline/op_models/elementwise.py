@@ -6,8 +6,7 @@ division) is one, an activation as many as its formula has. Integer and boolean 
 
 import math
 
-from traceanalyzer.analysis.roofline.op_models.call import Call, Model, UnmodelledError, Work, read
-from traceanalyzer.analysis.roofline.op_models.shapes import broadcast
+from traceanalyzer.analysis.roofline.op_models.call import Call, Model, UnmodelledError, Work, broadcast, read
 from traceanalyzer.analysis.roofline.op_models.tensors import FLOAT, DType, Kind, Tensor, promoted
 
 

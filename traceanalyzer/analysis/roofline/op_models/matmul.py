@@ -5,8 +5,7 @@ The convention of `torch.utils.flop_counter`; the addition of a bias or of the t
 
 import math
 
-from traceanalyzer.analysis.roofline.op_models.call import Call, Model, UnmodelledError, Work, read, written
-from traceanalyzer.analysis.roofline.op_models.shapes import broadcast
+from traceanalyzer.analysis.roofline.op_models.call import Call, Model, UnmodelledError, Work, broadcast, read, written
 from traceanalyzer.analysis.roofline.op_models.tensors import DType
 
 

@@ -1,6 +1,6 @@
 """Operators on lists of tensors and fused optimizer steps: every list read once, what is updated written.
 
-Recordings name the type of a list only as `TensorList`; it is taken from the kernel's name (`kernel_types.py`). A
+Recordings name the type of a list only as `TensorList`; it is taken from the kernel's name (`tensors.py`). A
 list of more than 30 tensors is left out of a recording; `left_out.py` says when it is known all the same.
 """
 

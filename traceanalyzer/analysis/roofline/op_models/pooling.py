@@ -2,8 +2,15 @@
 
 import math
 
-from traceanalyzer.analysis.roofline.op_models.call import Call, Model, UnmodelledError, Work, read
-from traceanalyzer.analysis.roofline.op_models.shapes import per_dimension, windows
+from traceanalyzer.analysis.roofline.op_models.call import (
+    Call,
+    Model,
+    UnmodelledError,
+    Work,
+    per_dimension,
+    read,
+    windows,
+)
 from traceanalyzer.analysis.roofline.op_models.tensors import LONG, Tensor
 
 BILINEAR_FLOPS = 7.0

@@ -1,8 +1,57 @@
-"""Reductions: the input read once, what is left written; a FLOP an element for each operation of the sum."""
+"""Reductions, softmax and losses: the input read once, what is left written;
+a FLOP an element for each operation of the sum.
+"""
 
-from traceanalyzer.analysis.roofline.op_models.call import Call, Model, UnmodelledError, Work, read
-from traceanalyzer.analysis.roofline.op_models.shapes import reduced
-from traceanalyzer.analysis.roofline.op_models.tensors import BOOL, LONG, Kind, Tensor
+from traceanalyzer.analysis.roofline.op_models.call import Call, Model, UnmodelledError, Work, read, reduced
+from traceanalyzer.analysis.roofline.op_models.tensors import BOOL, FLOAT, LONG, Kind, Tensor
+
+
+def nll(call: Call) -> Work:
+    """`nll_loss_forward(x[n,c], target[n], weight, ..)`: reads the target and one element of x for each."""
+    x, target = call.tensor(0), call.tensor(1)
+    traffic = read(target, call.optional(2)) + target.numel * x.dtype.bytes + 2 * x.dtype.bytes
+    return Work(float(target.numel), traffic, x.dtype.precision)
+
+
+def nll_backward(call: Call) -> Work:
+    """`nll_loss_backward(grad, x, target, weight, ..)`: reads gradient and target, writes a gradient like x (zeros)."""
+    grad, x, target = call.tensor(0), call.tensor(1), call.tensor(2)
+    return Work(float(target.numel), read(grad, target, call.optional(3)) + x.dense_bytes, x.dtype.precision)
+
+
+def compared(flops: float) -> Model:
+    """The model of a loss of `f(x, target, .., reduction)`, as of `mse_loss`: reads both, writes the mean or each.
+
+    Reduction is input 2: 0 is none (each element is written), else one number is.
+    """
+
+    def model(call: Call) -> Work:
+        x, target = call.tensor(0), call.tensor(1)
+        each = len(call.values) > 2 and call.values[2] == "0"
+        written = x.dense_bytes if each else x.dtype.bytes
+        return Work(flops * x.numel, read(x, target) + written, x.dtype.precision)
+
+    return model
+
+
+SOFTMAX_FLOPS = 5.0
+"""An element: maximum, difference, exponential, sum, quotient (of the logarithm: another difference)."""
+SOFTMAX_BACKWARD_FLOPS = 4.0
+"""An element: product with the result, its sum, difference, product."""
+
+
+def softmax(call: Call) -> Work:
+    """`_softmax(x, dim, half_to_float)`, `_log_softmax(..)`: reads x, writes as much, in float where asked for."""
+    x = call.tensor(0)
+    widened = len(call.values) > 2 and call.values[2].lower() == "true"
+    return Work(SOFTMAX_FLOPS * x.numel, read(x) + x.numel * (FLOAT if widened else x.dtype).bytes, x.dtype.precision)
+
+
+def softmax_backward(call: Call) -> Work:
+    """`_softmax_backward_data(grad, output, dim, input_dtype)`: reads both, writes the input's gradient."""
+    grad, output = call.tensor(0), call.tensor(1)
+    traffic = read(grad, output) + grad.numel * call.dtype(3, grad.dtype).bytes
+    return Work(SOFTMAX_BACKWARD_FLOPS * grad.numel, traffic, grad.dtype.precision)
 
 
 def over(flops: float, results: int = 1, dims: int = 1) -> Model:

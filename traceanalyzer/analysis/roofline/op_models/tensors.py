@@ -2,6 +2,7 @@
 
 import enum
 import math
+import re
 from functools import lru_cache
 from typing import Any
 
@@ -222,3 +223,22 @@ def _sizes(values: Any) -> tuple[int, ...]:
     if not all(-MAX_ELEMENTS <= v <= MAX_ELEMENTS for v in values):
         raise ValueError("larger than any memory")
     return tuple(values)
+
+
+_TEMPLATE = re.compile(r"<(float|double|c10::Half|c10::BFloat16|long|int|bool)[,>]")
+"""The first type in a kernel's template arguments, of `multi_tensor_apply_kernel`'s functor."""
+_OPAQUE = re.compile(r"OpaqueType<(\d+)u?>")
+"""`CatArrayBatchedCopy<OpaqueType<2>>`: only the size matters to a copy."""
+_VECTORISED = re.compile(r"CatArrayBatchedCopy_vectorized<char(?:, [^,>]+){4}, (\d+), (\d+)>")
+"""Its last arguments are the bytes of a vector and its elements."""
+
+
+def element_type(kernel: str) -> DType:
+    """The type that a kernel on lists of tensors works on."""
+    if found := _OPAQUE.search(kernel):
+        return DType(int(found[1]))
+    if (found := _VECTORISED.search(kernel)) and int(found[2]):
+        return DType(int(found[1]) / int(found[2]))
+    if found := _TEMPLATE.search(kernel):
+        return LONG if found[1] == "long" else DTYPES[found[1]]
+    return UNKNOWN

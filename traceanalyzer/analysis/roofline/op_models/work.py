@@ -19,9 +19,8 @@ from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.serving import iteration
 from traceanalyzer.analysis.roofline.op_models.call import Call, Link, UnmodelledError, Work
-from traceanalyzer.analysis.roofline.op_models.kernel_types import element_type
 from traceanalyzer.analysis.roofline.op_models.left_out import ON_PARAMETERS, parameters_of
-from traceanalyzer.analysis.roofline.op_models.tensors import NAN, Tensor, parse_inputs, parse_values
+from traceanalyzer.analysis.roofline.op_models.tensors import NAN, Tensor, element_type, parse_inputs, parse_values
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import F64, I32, I64, Bool, RangeKind, Trace, alike
 from traceanalyzer.trace.distinct import distinct

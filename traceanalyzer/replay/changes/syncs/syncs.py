@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from traceanalyzer.analysis.algebra.ordering import where_changed
-from traceanalyzer.replay.changes.edits import without_launches, without_reads
+from traceanalyzer.replay.changes.edits import parametric, without_launches, without_reads
+from traceanalyzer.replay.changes.fusion import Reading
 from traceanalyzer.replay.changes.syncs.values import kept_as_tensors, masks_spread, read_at_the_end, scalars_reuploaded
 from traceanalyzer.replay.on_tape import copies_of, events_of, launching_events, nodes, of_launches, of_operators
 from traceanalyzer.replay.patterns.named import are_named
@@ -53,49 +54,28 @@ def read_at_once(tape: Tape) -> Bool:
     return launching & (tape.waits | after)
 
 
-def syncs_removed(tape: Tape) -> Tape | None:
+@parametric
+def syncs_removed(tape: Tape, reading: Reading) -> Tape | None:
     """The host waits for the device only where it copies from pageable memory, operators that only read a value are
     gone, and chains of operators that lead to nothing but a read; what a mask picks is all there, and what a loop reads
-    item by item is read once. What comes back as a number is calculated with on the device. None without such waits."""
-    found = _at_once(tape)
-    if found is None:
-        return None
-    back = tape.memo(scalars_reuploaded)
-    if back.any():
-        return kept_as_tensors(found, back, LAUNCHES)
-    chain, operators = read_chains(tape)
-    return without_launches(found, chain) if operators > 1 else found
-
-
-def _at_once(tape: Tape) -> Tape | None:
-    """No waits for results, masks as passes over all values, and one read instead of a loop's; None without waits."""
+    item by item is read once. What comes back as a number is calculated with on the device: for nothing by the
+    optimistic reading; by the pessimistic one all values are still calculated, masks and loops stay, and numbers cost
+    more. None without such waits."""
     if not is_read(tape).any():
         return None
+    back = tape.memo(scalars_reuploaded)
+    if reading is Reading.PESSIMISTIC:
+        return kept_as_tensors(_unwaited(tape), back, MORE_LAUNCHES)
     spread = tape.memo(masks_spread) or tape
-    return _unwaited(read_at_the_end(spread) or spread)
-
-
-def all_kept(tape: Tape) -> Tape | None:
-    """The same where all values are still calculated, and it takes more to calculate with them on the device."""
-    found = values_kept(tape)
-    return found and kept_as_tensors(found, tape.memo(scalars_reuploaded), MORE_LAUNCHES)
-
-
-def values_kept(tape: Tape) -> Tape | None:
-    """The host waits only where it copies from pageable memory; all values are still calculated."""
-    return _unwaited(tape) if is_read(tape).any() else None
+    found = _unwaited(read_at_the_end(spread) or spread)
+    if back.any():
+        return found if reading is Reading.OPTIMISTIC else kept_as_tensors(found, back, LAUNCHES)
+    chain, operators = read_chains(tape)
+    return without_launches(found, chain) if operators > 1 or reading is Reading.OPTIMISTIC else found
 
 
 def _unwaited(tape: Tape) -> Tape:
     return replace(without_reads(tape), waits=tape.waits & ~is_read(tape))
-
-
-def values_gone(tape: Tape) -> Tape | None:
-    """The same as `syncs_removed` where no value is calculated that is only read, and numbers cost nothing."""
-    found = _at_once(tape)
-    return (
-        found if found is None or tape.memo(scalars_reuploaded).any() else without_launches(found, read_chains(tape)[0])
-    )
 
 
 def read_chains(tape: Tape) -> tuple[Bool, int]:

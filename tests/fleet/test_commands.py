@@ -1,0 +1,74 @@
+"""`digest` and `fleet` from the command line."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from tests.fleet.build import write_job
+
+
+def test_digests_then_the_answer(tmp_path, run):
+    write_job(tmp_path / "job", {3: 300})
+    (tmp_path / "job" / "rank4.json.gz").write_bytes(b"\x1f\x8bcut")
+    status, out, err = run("digest", str(tmp_path / "job"), "-o", str(tmp_path / "digests"))
+    assert status == 0
+    assert "4 digests in" in out
+    assert err.count("\n") == 1
+    assert "rank4.json.gz" in err
+    status, out, _ = run("fleet", str(tmp_path / "digests"), "--format", "json")
+    found = json.loads(out)
+    assert status == 0
+    assert (found["ranks"]["expected"], found["ranks"]["read"], found["ranks"]["missing"]) == (4, 4, [])
+    assert found["ranks"]["unreadable"][0]["path"].endswith("rank4.json.gz")
+    assert found["summary"]["basis"] == "recorded"
+    (culprit,) = found["culprits"]
+    assert (culprit["rank"], culprit["cause"]) == (3, "slow_gpu")
+    assert 0.29 < culprit["low_ms"] <= culprit["gain_ms"] <= culprit["high_ms"] < 0.31
+    assert run("fleet", str(tmp_path / "job"), "--format", "json")[1] == out
+
+
+def test_analyze_of_the_same_ranks_says_the_same(tmp_path, run):
+    write_job(tmp_path / "job", {3: 300})
+    report = json.loads(run("analyze", str(tmp_path / "job"), "--format", "json")[1])
+    (culprit,) = json.loads(run("fleet", str(tmp_path / "job"), "--format", "json")[1])["culprits"]
+    (straggler,) = (one for one in report["findings"] if one["id"] == "straggler")
+    gain = next(one["value"] for one in straggler["evidence"] if one["metric"].startswith("gain"))
+    assert culprit["gain_ms"] == gain
+
+
+def test_nothing_to_read_is_one_line(tmp_path, run):
+    (tmp_path / "notes.txt").write_text("no trace")
+    for command in (
+        ["fleet", str(tmp_path / "notes.txt")],
+        ["fleet", str(tmp_path / "gone")],
+        ["fleet", str(tmp_path)],
+    ):
+        status, out, err = run(*command)
+        assert (status, out) == (1, "")
+        assert err.count("\n") == 1
+
+
+def test_a_missing_extra_says_what_to_install(tmp_path, run, monkeypatch):
+    write_job(tmp_path / "job", {})
+    for name in [one for one in sys.modules if one.partition(".")[0] in ("pyarrow", "distributed", "fsspec")]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ("pyarrow", "distributed", "fsspec"):
+        monkeypatch.setitem(sys.modules, name, None)
+    digest = ["digest", str(tmp_path / "job"), "-o", str(tmp_path / "digests")]
+    assert "pip install 'traceanalyzer[fleet]'" in run(*digest)[2]
+    assert "pip install 'traceanalyzer[fleet]'" in run(*digest, "--workers", "1")[2]
+    assert "pip install 'traceanalyzer[remote]'" in run("analyze", "s3://bucket/rank0.json.gz")[2]
+    assert run("analyze", str(tmp_path / "job"))[0] == 0
+
+
+def test_two_jobs_are_compared(tmp_path, run):
+    for name, late in (("a", {3: 300}), ("b", {})):
+        write_job(tmp_path / f"job{name}", late)
+        run("digest", str(tmp_path / f"job{name}"), "-o", str(tmp_path / name))
+    status, out, _ = run("compare", str(tmp_path / "a"), str(tmp_path / "b"), "--format", "json")
+    found = json.loads(out)
+    assert status == 0
+    assert "rank 3 no longer holds up the job" in found["headline"]
+    (row,) = found["culprits"]
+    assert (row["rank"], row["cause_a"], row["gain_b_ms"]) == (3, "slow_gpu", 0.0)

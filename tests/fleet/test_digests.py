@@ -1,0 +1,121 @@
+"""Digests as files: the same comparison, small, found again, whole or not there."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.fleet.build import write_job
+from tests.recorded import ranks
+from traceanalyzer.analysis.ranks.compare import compare_ranks
+from traceanalyzer.analysis.ranks.digest import digest_of
+from traceanalyzer.diagnosis.measurements import measure
+from traceanalyzer.fleet.digests import files
+from traceanalyzer.fleet.digests.files import encoded, read_digests
+from traceanalyzer.fleet.digests.make import digests_of, make_all
+from traceanalyzer.ingest import load
+from traceanalyzer.ingest.places import places_in
+
+RUNS = [
+    f"{program}.{side}" for program in ("ddp_accum_sync", "straggler", "tensor_parallel") for side in ("base", "fix")
+]
+
+
+@cache
+def digested(run: str):
+    return [one for path in ranks(f"ranks2/{run}") for one in digests_of(path, str(path))]
+
+
+def read_back(folder, made, *, why=False):
+    for i, one in enumerate(made):
+        (folder / f"{i}{files.SUFFIX}").write_bytes(encoded(one))
+    return list(read_digests(places_in([str(folder)], files.SUFFIX)[0], why=why))
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_digests_compare_as_recordings_do(run, tmp_path):
+    recordings = [measure(trace).timed.memo(digest_of) for trace in load(ranks(f"ranks2/{run}")).traces]
+    assert compare_ranks([one.digest for one in read_back(tmp_path, digested(run))]) == compare_ranks(recordings)
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_why_a_rank_was_late_is_kept_and_adds_up(run, tmp_path):
+    for one, back in zip(digested(run), read_back(tmp_path, digested(run), why=True), strict=True):
+        digest, why = one.digest, one.why
+        idle = digest.steps.duration - digest.busy
+        assert (why.idle.sum(axis=0) == idle).all()
+        for name in ("compute_before", "idle_before", "idle", "exposed_communication", "exposed_copy"):
+            assert (getattr(why, name) == getattr(back.why, name)).all()
+        assert (why.families, digest.groups) == (back.why.families, back.digest.groups)
+        steady = digest.steps.steady
+        assert sum(family.time_ns for family in why.families) >= int(digest.compute[steady].sum()) * 0.9
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_a_digest_is_small(run):
+    for one in digested(run):
+        assert len(encoded(one)) <= 15_000 + 50 * len(one.digest.calls)
+
+
+def test_one_moved_call_is_seen(tmp_path):
+    found = read_back(tmp_path, digested("straggler.base"))
+    start = found[1].digest.calls.start.copy()
+    start[-1] -= 1000
+    object.__setattr__(found[1].digest.calls, "start", start)
+    changed = compare_ranks([one.digest for one in found])
+    assert changed != compare_ranks([one.digest for one in digested("straggler.base")])
+
+
+def test_what_is_there_is_found_until_its_recording_changes(tmp_path):
+    paths, folder = write_job(tmp_path / "job", {1: 300}), str(tmp_path / "digests")
+    first = make_all(places_in([str(tmp_path / "job")])[0], folder)
+    again = make_all(places_in([str(tmp_path / "job")])[0], folder)
+    assert [one.found for one in first] == [False] * 4
+    assert [one.found for one in again] == [True] * 4
+    assert [one.digests for one in again] == [one.digests for one in first]
+    os.utime(paths[2], ns=(1, 1))
+    third = make_all(places_in([str(tmp_path / "job")])[0], folder)
+    assert [one.found for one in third] == [True, True, False, True]
+    assert len(os.listdir(folder)) == 4  # the older one is gone
+
+
+def test_a_digest_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    write_job(tmp_path / "job", {})
+    (tmp_path / "digests").mkdir()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("traceanalyzer.base.files.Path.replace", full)
+    with pytest.raises(OSError, match="No space"):
+        make_all(places_in([str(tmp_path / "job")])[0], str(tmp_path / "digests"))
+    assert os.listdir(tmp_path / "digests") == []
+
+
+def test_what_is_no_digest_of_this_version_is_a_line(tmp_path, monkeypatch):
+    one = digested("straggler.base")[0]
+    (tmp_path / f"a{files.SUFFIX}").write_bytes(encoded(one)[:-40])
+    (tmp_path / f"b{files.SUFFIX}").write_bytes(b"PAR1")
+    (tmp_path / f"c{files.SUFFIX}").write_bytes(encoded(one))
+    monkeypatch.setattr(files, "SCHEMA", 2)
+    (tmp_path / f"d{files.SUFFIX}").write_bytes(encoded(one))
+    monkeypatch.undo()
+    a, b, c, d = read_digests(places_in([str(tmp_path)], files.SUFFIX)[0])
+    assert "damaged digest" in a
+    assert "damaged digest" in b
+    assert c.digest.rank == 0
+    assert "another version (schema 2, here 1)" in d
+    table = pq.read_table(tmp_path / f"c{files.SUFFIX}")
+    pq.write_table(table.replace_schema_metadata({}), tmp_path / f"e{files.SUFFIX}")
+    *_, e = read_digests(places_in([str(tmp_path)], files.SUFFIX)[0])
+    assert "no digest" in e
+
+
+def test_damaged_bytes_never_raise(tmp_path):
+    data = encoded(digested("straggler.base")[0])
+    for at in range(0, len(data), 37):
+        (tmp_path / f"x{files.SUFFIX}").write_bytes(data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :])
+        list(read_digests(places_in([str(tmp_path)], files.SUFFIX)[0]))

@@ -1,0 +1,246 @@
+"""Answers about jobs of known times."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.fleet.build import digest
+from traceanalyzer.analysis.ranks.matches import match_collectives
+from traceanalyzer.analysis.ranks.skew import arrivals
+from traceanalyzer.fleet.digests.columns import Rank
+from traceanalyzer.fleet.job.answer import answer
+from traceanalyzer.fleet.job.document import JobPage, gone, values
+from traceanalyzer.fleet.job.heat import MOST_ROWS
+from traceanalyzer.fleet.job.ranges import range_ms
+from traceanalyzer.fleet.job.select import chosen
+from traceanalyzer.fleet.job.simulate import middle_of_alike, plan_of, recorded_times, step_times
+from traceanalyzer.fleet.job.topology import hosts_of, stages_of
+
+MS = 1_000_000
+
+
+def all_reduces(late: dict[int, int], ranks: int = 4, steps: int = 6, **options) -> list[Rank]:
+    """One all-reduce of all ranks a step (10 ms): they come at 5 ms, some later by ms, and it transfers for 1 ms."""
+    most = max([*late.values(), 0])
+    length = (6 + most) * MS
+    made = []
+    for rank in range(ranks):
+        own = late.get(rank, 0) * MS
+        calls = [(i, i * length + 5 * MS + own, (i + 1) * length, "all") for i in range(steps)]
+        made.append(digest(rank, calls, steps=steps, world=ranks, compute=5 * MS + own, **options))
+    return made
+
+
+def test_the_late_rank_is_named_with_what_it_costs_and_why():
+    job = answer(chosen(all_reduces({2: 3})))
+    (one,) = job.culprits
+    assert (one.rank, one.cause, one.pattern) == (2, "slow_gpu", "recurring")
+    assert one.gain_ms == pytest.approx(3.0)
+    assert one.low_ms <= 3.0 <= one.high_ms
+    assert "Rank 2 holds up the job" in job.summary.headline
+    gains = {change.what: change.gain_ms for change in job.changes}
+    assert gains["without rank 2"] == pytest.approx(3.0)
+    assert gains["all ranks as the middle one"] == pytest.approx(3.0)
+    assert job.slowdown.s == pytest.approx(9 / 6)
+    assert [step.rank for step in job.steps] == [2] * 6
+    assert job.steps[0].excess_ms == pytest.approx(3.0)
+
+
+def test_nobody_is_named_where_all_are_alike():
+    job = answer(chosen(all_reduces({})))
+    assert job.culprits == []
+    assert "No rank holds up the job" in job.summary.headline
+    assert job.summary.bottleneck == "compute"
+
+
+def test_more_kernels_are_more_work():
+    ranks = all_reduces({1: 3})
+    more = digest(1, [], work=150)
+    ranks[1] = replace(
+        ranks[1], why=replace(ranks[1].why, families=tuple(f._replace(launches=900) for f in more.why.families))
+    )
+    assert answer(chosen(ranks)).culprits[0].cause == "more_work"
+
+
+def test_idle_time_tells_input():
+    ranks = [replace(one, digest=replace(one.digest, compute=np.full(6, 5 * MS))) for one in all_reduces({1: 3})]
+    idle = ranks[1].why.idle.copy()
+    idle[2] = 3 * MS
+    ranks[1] = replace(ranks[1], why=replace(ranks[1].why, idle=idle))
+    assert answer(chosen(ranks)).culprits[0].cause == "input"
+
+
+def test_what_tells_nothing_is_not_a_cause():
+    ranks = [replace(one, digest=replace(one.digest, compute=np.full(6, 5 * MS))) for one in all_reduces({1: 3})]
+    assert answer(chosen(ranks)).culprits[0].cause is None
+
+
+def nested() -> list[Rank]:
+    """Two pairs that reduce among themselves, then across; rank 1 is 2 ms late to its pair's, and so is rank 0 to the
+    collective across, though it waited."""
+    made = []
+    for rank in range(4):
+        pair, across = ("[0, 1]" if rank < 2 else "[2, 3]"), f"[{rank % 2}, {rank % 2 + 2}]"
+        calls = []
+        for i in range(6):
+            at = i * 20 * MS
+            met = at + (7 if rank < 2 else 5) * MS
+            calls.append((i, at + (7 if rank == 1 else 5) * MS, met + MS, pair))
+            calls.append((i, met + 3 * MS, at + 11 * MS, across))
+        made.append(digest(rank, calls, steps=6))
+    return made
+
+
+def test_a_rank_is_not_blamed_for_what_it_waited_for_itself():
+    """Without rank 1's 2 ms nobody would be late: it alone is named, once."""
+    ranks = nested()
+    matches = match_collectives([one.digest for one in ranks])
+    came = arrivals(matches)
+    assert (
+        sorted((int(late), int(own) // MS) for late, own in zip(came.late, came.own, strict=True) if own)
+        == [(1, 2)] * 6
+    )
+    job = answer(chosen(ranks))
+    assert [one.rank for one in job.culprits] == [1]
+    assert job.culprits[0].gain_ms == pytest.approx(2.0)
+
+
+def test_the_steps_are_reckoned_as_recorded_and_shorter_without_a_stretch():
+    ranks = nested()
+    plan = plan_of(match_collectives([one.digest for one in ranks]))
+    assert plan.wave.max() == 11
+    assert step_times(plan, plan.matches.stretch) == pytest.approx(recorded_times(plan))
+    usual = np.minimum(plan.matches.stretch, middle_of_alike(plan))
+    gain = step_times(plan, plan.matches.stretch) - step_times(plan, usual)
+    assert gain == pytest.approx(2 * MS)
+
+
+def test_slow_links_are_told_from_late_ranks():
+    """Four pairs, nobody late; the transfers of one pair take 3 ms instead of 1."""
+    made = []
+    for rank in range(8):
+        slow = rank // 2 == 2
+        calls = []
+        for i in range(6):
+            at = i * 20 * MS
+            calls.append((i, at + 5 * MS, at + (8 if slow else 6) * MS, f"[{rank // 2 * 2}, {rank // 2 * 2 + 1}]"))
+        made.append(digest(rank, calls, steps=6, world=8, host=f"n{rank // 2}"))
+    job = answer(chosen(made))
+    (one,) = job.culprits
+    assert (one.cause, one.host, one.rank) == ("slow_link", "n2", 4)
+    assert one.gain_ms == pytest.approx(2.0)
+
+
+def test_since_when():
+    made = []
+    for rank in range(4):
+        calls, at = [], 0
+        for i in range(10):
+            late = 3 * MS if i >= 5 else 0
+            calls.append((i, at + 5 * MS + late * (rank == 3), at + 6 * MS + late, "all"))
+            at += 6 * MS + late
+        made.append(digest(rank, calls, steps=10))
+    (one,) = answer(chosen(made)).culprits
+    assert (one.rank, one.since) == (3, "ProfilerStep#5")
+    assert one.gain_ms == pytest.approx(1.5)
+
+
+def test_hosts_and_stages():
+    ranks = [replace(one, devices=2) for one in all_reduces({})]
+    assert hosts_of(ranks) == (["node0", "node0", "node1", "node1"], True)
+    named = [digest(i, [], host=f"h{i}") for i in range(2)]
+    assert hosts_of(named) == (["h0", "h1"], False)
+    stages = [digest(i, [(0, 1, 2, f"pp[{i % 2}, {i % 2 + 2}]")]) for i in range(4)]
+    assert stages_of([one.digest for one in stages]) == [0, 0, 1, 1]
+    assert stages_of([digest(0, [(0, 1, 2, "pp[0, 1, ..., 99]")]).digest]) == [None]
+
+
+def test_a_stage_that_is_too_heavy_gains_when_stages_are_evened_out():
+    made = []
+    for rank in range(4):
+        own = 7 if rank >= 2 else 5
+        calls = []
+        for i in range(6):
+            at = i * 10 * MS
+            calls.append((i, at + own * MS, at + 8 * MS, "all"))
+        calls.append((5, 59 * MS, 60 * MS, f"pp[{rank % 2}, {rank % 2 + 2}]"))
+        made.append(digest(rank, calls, steps=6))
+    job = answer(chosen(made))
+    gains = {change.what: change.gain_ms for change in job.changes}
+    assert gains["stages evened out"] == pytest.approx(0.9, abs=0.2)
+    assert job.heat.folded.shape == (2, 2)
+
+
+def test_two_runs_mixed_a_rank_twice_and_others_are_left_out_by_a_line():
+    ranks = all_reduces({2: 3})
+    far = 3_600_000_000_000
+    other = [replace(one, path=f"old{i}") for i, one in enumerate(all_reduces({}))]
+    other = [replace(one, digest=replace(one.digest, claim=one.digest.claim._replace(start_ns=-far, end_ns=-far)))
+             for one in other[:3]]  # fmt: skip
+    twice = replace(ranks[1], path="again.json", digest=replace(ranks[1].digest, path="again.json"))
+    smaller = digest(0, [], world=2, path="two.json")
+    nameless = replace(
+        ranks[0], path="none.json", digest=replace(ranks[0].digest, claim=ranks[0].digest.claim._replace(rank=None))
+    )
+    found = chosen(
+        [
+            *ranks,
+            *other,
+            twice,
+            smaller,
+            nameless,
+            "bad.parquet: a damaged digest",
+            Rank("x.json", None, failure="x.json: cut"),
+        ]
+    )
+    why = {one.path: one.why for one in found.left_out}
+    assert [one.digest.rank for one in found.ranks] == [0, 1, 2, 3]
+    assert "of another run: recorded 3,600 s earlier" in why["old0"]
+    assert "2 ranks, not 4" in why["two.json"]
+    assert "does not say its rank" in why["none.json"]
+    assert "rank 1 is here twice: again.json is taken" in why["rank1.json"]
+    assert [(one.path, one.why) for one in found.unreadable] == [("bad.parquet", "a damaged digest"), ("x.json", "cut")]
+    job = answer(found)
+    assert job.culprits[0].rank == 2
+    assert len(gone(job)) == 5  # two that could not be read, two of those left out, and that there are more
+
+
+def test_a_clock_that_is_minutes_apart_is_aligned():
+    ranks = all_reduces({2: 3})
+    apart = 300_000_000_000
+    claim = ranks[3].digest.claim
+    moved = replace(ranks[3].digest, epoch_ns=ranks[3].digest.epoch_ns + apart,
+                    claim=claim._replace(start_ns=claim.start_ns + apart, end_ns=claim.end_ns + apart))  # fmt: skip
+    found = chosen([*ranks[:3], replace(ranks[3], digest=moved)])
+    assert len(found.ranks) == 4
+    assert "clock of rank 3 is 300 s later" in found.notes[0]
+    (one,) = answer(found).culprits
+    assert (one.rank, round(one.gain_ms, 6)) == (2, 3.0)
+
+
+def test_the_screen_has_24_lines_and_the_worst_is_on_the_page():
+    ranks = all_reduces({700: 3}, ranks=1000)
+    lines = [f"file{i}.json: cut" for i in range(9)]
+    job = answer(chosen([*ranks[:500], *ranks[503:], *lines]))
+    text = JobPage(job).terminal(80)
+    assert len(text.splitlines()) <= 24
+    assert all(len(line) <= 80 for line in text.splitlines())
+    assert "3 of 1,000 ranks are missing: 500, 501, 502" in text
+    assert "7 more could not be read" in text
+    assert len(job.heat.names) <= MOST_ROWS
+    row = int(job.heat.excess_ms.max(axis=1).argmax())
+    assert "worst: rank 700" in job.heat.names[row]
+    page = JobPage(job).html()
+    assert len(page) < 1_000_000
+    assert "rank 700" in page
+    assert JobPage(job).markdown().startswith("## Rank 700 holds up") or "Rank 700 holds up" in JobPage(job).markdown()
+    assert set(values(job)) >= {"ranks", "summary", "culprits", "slowdown", "steps"}
+
+
+def test_a_range_of_few_steps_is_that_of_the_steps():
+    assert range_ms(np.array([1.0, 3.0]) * MS) == (1.0, 3.0)
+    low, high = range_ms(np.arange(100.0) * MS)
+    assert 40 < low < 49.5 < high < 60

@@ -1,0 +1,45 @@
+"""`traceanalyzer digest`."""
+
+import click
+
+from traceanalyzer.cli.options import cluster_options, limit_option, quiet_option, reading_options
+
+
+@click.command(short_help="Write what comparing ranks needs, a small file a rank.")
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())
+@click.option("-o", "--output", "folder", metavar="DIR", required=True, help="Folder or address of the digests.")
+@cluster_options
+@limit_option
+@reading_options
+@quiet_option()
+def digest(paths: tuple[str, ...], folder: str, scheduler: str | None, workers: int | None) -> None:
+    """Write what the comparison of ranks needs of each rank, a small file a rank (Parquet, about 10 kB).
+
+    PATH is a recording of a rank, a folder of them, or an address of either (s3://, gs://, hf://, https://). A rank
+    whose digest is in DIR, and whose recording has the same size and time (of an object its ETag), is not read again.
+    Jobs of a cluster may write to one DIR at the same time; `fleet DIR` answers from what is there.
+
+    \b
+    Examples:
+      traceanalyzer digest traces/ -o digests/
+      traceanalyzer digest s3://bucket/run7/ -o s3://bucket/run7-digests/
+      traceanalyzer digest traces/ -o digests/ --workers 8
+      traceanalyzer digest traces/rank$SLURM_ARRAY_TASK_ID.json.gz -o digests/
+    """
+    from traceanalyzer.base.errors import TraceAnalyzerError
+    from traceanalyzer.cli.io.output import warn
+    from traceanalyzer.cli.io.progress import counting
+    from traceanalyzer.fleet.digests.cluster import cluster
+    from traceanalyzer.fleet.digests.make import make_all
+    from traceanalyzer.ingest.places import places_in
+
+    places, failures = places_in(paths)
+    with counting("Digesting", "ranks") as done, cluster(scheduler, workers) as via:
+        made = make_all(places, folder, done, via)
+    lines = [f"{one.path}: {one.message}" for one in failures] + [one.failure for one in made if one.failure]
+    for line in lines:
+        warn(line)
+    files, found = sum(len(one.digests) for one in made if not one.failure), sum(one.found for one in made)
+    if not files:
+        raise TraceAnalyzerError(lines[0] if len(lines) == 1 else f"none of {len(lines)} recordings could be read")
+    click.echo(f"{files} digests in {folder} ({found} were there), {len(lines)} recordings could not be read")

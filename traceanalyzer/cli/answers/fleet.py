@@ -1,0 +1,82 @@
+"""`traceanalyzer fleet`."""
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+
+from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
+from traceanalyzer.cli.options import cluster_options, limit_option, output_options, quiet_option, reading_options
+
+
+@click.command(short_help="Say which of many ranks holds up the job, and the cost.")
+@click.argument("paths", metavar="PATH...", nargs=-1, type=click.Path())
+@click.option(
+    "--digests", "folder", metavar="DIR",
+    help="Where digests of recordings are kept, and found by the next question. Default: the folder of `cache`.",
+)  # fmt: skip
+@click.option(
+    "--timing", "store", metavar="DIR", type=click.Path(file_okay=False, path_type=Path),
+    help="Add PATHs, logs of step times, to the runs in DIR, and answer from all there: since when, drift, goodput.",
+)  # fmt: skip
+@click.option("--run", metavar="ID", help="The run in DIR that they are of.")
+@cluster_options
+@limit_option
+@reading_options
+@quiet_option()
+@output_options(REPORT_FORMATS)
+def fleet(
+    paths: tuple[str, ...],
+    folder: str | None,
+    store: Path | None,
+    run: str | None,
+    scheduler: str | None,
+    workers: int | None,
+    output: Output,
+) -> None:
+    """Say which rank, host, link or stage holds up a job of many ranks, since when, and what it gains without.
+
+    PATH is a folder of digests (see `digest`), or recordings of ranks, their folder or address; these are digested
+    first. 10,000 ranks are answered from digests in about a minute.
+
+    \b
+    Examples:
+      traceanalyzer fleet digests/
+      traceanalyzer fleet digests/ --format json
+      traceanalyzer fleet traces/ -o fleet.html
+      traceanalyzer fleet s3://bucket/run7/ --digests s3://bucket/run7-digests/ --scheduler tcp://head:8786
+
+    What a rank costs is what the job gains without what it comes later than the last but one to its collectives (leave
+    one out), with a 90 % range over the steps; what it inherits from ranks that it waited for itself is theirs. PATH
+    may also be a log of a pipeline's operations (Parquet), or a folder of runs as `--timing` writes it.
+    """
+    from traceanalyzer.cli.io.output import emit
+    from traceanalyzer.cli.io.progress import counting, working
+
+    files = [Path(path) for path in paths]
+    if store is not None:
+        from traceanalyzer.fleet.days.document import days_page
+
+        emit(days_page(store, files, run), output)
+        return
+    if not paths:
+        raise click.UsageError("Missing argument 'PATH...'.")
+    from traceanalyzer.fleet.job.document import JobPage
+    from traceanalyzer.fleet.job.open import digests_folder, job_of
+    from traceanalyzer.fleet.sources import source_of
+
+    with ExitStack() as stack:
+        done = stack.enter_context(counting("Digesting", "ranks"))
+        source = source_of(paths)
+        if source is not None:
+            emit(source.page(files, done), output)
+            return
+        place = stack.enter_context(digests_folder(folder))
+        via = None
+        if scheduler or workers:
+            from traceanalyzer.fleet.digests.cluster import cluster
+
+            via = stack.enter_context(cluster(scheduler, workers))
+        stack.enter_context(working("Comparing"))
+        job = job_of(paths, place, done, via)
+    emit(JobPage(job), output)

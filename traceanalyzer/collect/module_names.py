@@ -1,0 +1,102 @@
+"""Names the calls of modules in a recording as PyTorch does with stacks, `nn.Module: Linear_3`, at 3 us a call.
+
+Two global hooks are there while a recording is. The ranges that they open pass no dispatcher: tracing, dispatch modes
+and autograd see nothing of them, and no module is touched. What torch.compile compiles while such hooks are there it
+compiles again when they go, so they are not set where it has compiled anything, and go when it begins to.
+"""
+
+import sys
+import threading
+import warnings
+from contextlib import suppress
+from typing import Any
+
+from traceanalyzer.collect.eager import has_compiled
+from traceanalyzer.collect.steps.step_finder import COMPILE_WARNING
+
+PREFIX = "nn.Module: "
+
+
+class ModuleNames:
+    """Call `install` when a profiler has begun, `remove` before it ends."""
+
+    def __init__(self) -> None:
+        self._names: dict[tuple[int, type], str] = {}
+        self._counts: dict[type, int] = {}
+        self._of_thread = threading.local()
+        self._handles: list[Any] = []
+        self._callbacks: Any = None
+
+    def install(self) -> None:
+        """Name the calls from now on; nothing where this PyTorch cannot, or where torch.compile has compiled."""
+        if has_compiled():
+            return
+        with suppress(ImportError, TypeError):  # before PyTorch 2.1
+            from torch._C._profiler import _RecordFunctionFast
+            from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+            # hooks are gone before the compiler looks
+            warnings.filterwarnings("ignore", message=COMPILE_WARNING)
+            self._open_range = _RecordFunctionFast
+            left = register_module_forward_hook(self._left, always_call=True)
+            self._handles = [left, register_module_forward_pre_hook(self._entered)]
+            self._watch_compiler()
+
+    def remove(self, *_: Any) -> None:
+        """Name no more calls; those of this thread that have not ended do so here."""
+        while self._handles:
+            self._handles.pop().remove()
+        self._close(0)
+        with suppress(Exception):
+            self._callbacks.remove_start_callback(self.remove)
+
+    def _watch_compiler(self) -> None:
+        """Have torch.compile, where it has been imported, take the hooks away before it compiles."""
+        if "torch._dynamo" in sys.modules:
+            from torch._dynamo.callback import callback_handler
+
+            self._callbacks = callback_handler
+            callback_handler.register_start_callback(self.remove)
+
+    def _entered(self, module: Any, args: Any) -> None:
+        import torch
+
+        if torch.compiler.is_compiling():
+            return
+        key = (id(module), type(module))
+        name = self._names.get(key) or self._new_name(key)
+        opened = self._open_range(name)
+        self._stack().append((module, opened))
+        opened.__enter__()
+
+    def _left(self, module: Any, args: Any, output: Any) -> None:
+        import torch
+
+        if torch.compiler.is_compiling():
+            return
+        stack = self._stack()
+        depth = len(stack)
+        # a call that was interrupted has left its range, and those of the calls inside it, on the stack
+        while depth and stack[depth - 1][0] is not module:
+            depth -= 1
+        if depth:
+            self._close(depth - 1)
+
+    def _stack(self) -> list[tuple[Any, Any]]:
+        try:
+            stack: list[tuple[Any, Any]] = self._of_thread.stack
+        except AttributeError:
+            self._of_thread.stack = stack = []
+        return stack
+
+    def _close(self, depth: int) -> None:
+        stack = self._stack()
+        while len(stack) > depth:
+            stack.pop()[1].__exit__(None, None, None)
+
+    def _new_name(self, key: tuple[int, type]) -> str:
+        kind = key[1]
+        number = self._counts.get(kind, 0)
+        self._counts[kind] = number + 1
+        self._names[key] = name = f"{PREFIX}{kind.__name__}_{number}"
+        return name

@@ -1,0 +1,67 @@
+"""Idle time that may belong to something outside the program: what clocks its steps, or one long pause."""
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.intervals import complement, union
+from traceanalyzer.analysis.algebra.lookup import places
+from traceanalyzer.analysis.algebra.ordering import robust_sigma
+from traceanalyzer.analysis.causes.gaps import IdleCause
+from traceanalyzer.analysis.joined.framework import Framework
+from traceanalyzer.base.figures import NS_PER_MS, digits
+from traceanalyzer.diagnosis.measurements import Measurements
+
+MOST_SURE = 0.6
+"""Confidence of a verdict on idle time that nothing in the program may be able to shorten."""
+IDLE_CLASSES = ("launch", "sync", "input", "host")
+"""Classes of such idle time: nothing is promised for them."""
+FEWEST_STEPS, SHORTEST_NS = 10, NS_PER_MS
+"""Fewer steps are alike by chance, and no camera or display clocks a program at more than 1 kHz."""
+SAME_SPREAD = 0.05
+"""Robust spread of the steps, as a share of their median, below which something may keep their time."""
+QUIET_SHARE = 0.3
+"""Share of a step without any CUDA call in which a program may wait for what clocks it."""
+LONG_PAUSE_MS = 10_000
+"""A gap this long is a user, a file or another program more often than work that can be moved."""
+MOST_OF = 0.5
+"""Share of the step or recording from which idle time makes it what it is."""
+
+
+def outside(m: Measurements) -> str:
+    """What may hold the program up from outside, in a sentence; empty where nothing shows it."""
+    idle = sum(getattr(m.step.idle, cls) for cls in IDLE_CLASSES) if m.step.idle is not None else 0.0
+    return (_pause(m) or _clock(m)) if idle >= MOST_OF * m.step.step_ms else ""
+
+
+def _pause(m: Measurements) -> str:
+    gaps, unit = m.causes.gaps, m.timed.steps.unit
+    unknown = gaps.cause == IdleCause.OTHER
+    longest = float(np.where((gaps.step >= 0) & ~unknown, gaps.duration, 0).max(initial=0)) / NS_PER_MS
+    whole = m.mean_step_ms * m.timed.steps.steady_count
+    if longest < max(LONG_PAUSE_MS, MOST_OF * whole):
+        return ""
+    return (
+        f"One pause of {digits(longest / 1e3)} s is {longest / whole:.0%} of the {unit}: a user, a file or another "
+        "program may have been what it waited for, and nothing is promised for it."
+    )
+
+
+def _clock(m: Measurements) -> str:
+    """A period that hardly varies, with a stretch in it in which a program without a framework calls nothing."""
+    steps, calls = m.timed.steps, m.trace.api_calls
+    time = steps.duration[steps.steady].astype(np.float64)
+    if m.joined.framework is not Framework.CUDA or not steps.found or len(time) < FEWEST_STEPS or not len(calls):
+        return ""
+    period = float(np.median(time))
+    if period < SHORTEST_NS or robust_sigma(time, period) > SAME_SPREAD * period:
+        return ""
+    quiet = complement((int(steps.start[0]), int(steps.end[-1])), union(calls.start, calls.end))
+    longest = np.zeros(len(steps), np.int64)
+    np.maximum.at(longest, places(steps.start, quiet.start, side="right") - 1, quiet.end - quiet.start)
+    stretch = float(np.median(longest[steps.steady]))
+    if stretch < QUIET_SHARE * period:
+        return ""
+    each, without = (f"{digits(time / NS_PER_MS)} ms" for time in (period, stretch))
+    return (
+        f"Every step takes {each} ({digits(1e9 / period)} per second), {without} of it without a CUDA call: a camera, "
+        "a display or a sleep may clock the program. Then no change of it makes a step shorter: nothing is promised."
+    )

@@ -1,0 +1,1 @@
+"""Step times of many ranks over days."""

@@ -1,0 +1,142 @@
+"""Step times of many ranks over days, as Parquet in `run=ID/day=D/`, asked with DuckDB.
+
+Columns: `rank`, `step`, `step_ms`, and where they are known `t` (when the step ended: a timestamp, or a time since
+1970), `data_ms`, `compute_ms`, `tokens`. `line` orders rows without a time.
+"""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.base.figures import MS_PER_S
+from traceanalyzer.base.files import replacing
+from traceanalyzer.ingest.run import rank_in_name
+from traceanalyzer.ingest.timing.entry import Entry
+from traceanalyzer.ingest.timing.log import logged_entries
+from traceanalyzer.ingest.timing.steps import between_lines
+from traceanalyzer.trace import F64, I64
+
+RUN = re.compile(r"[\w.-]+")
+OWN = {"data_ms": "input", "compute_ms": None}
+"""Columns of what a rank spends without waiting for others, with the cause of an excess."""
+NO_DAY = "unknown"
+"""Of steps whose log has no clock."""
+SIGMAS = 5 * 1.4826
+"""A rank is behind its peers where it is so many median deviations from their median."""
+
+LOG = """CREATE TEMP TABLE log AS
+WITH raw AS (SELECT rank, step, step_ms::DOUBLE AS step_ms, {owned}{t}::DOUBLE AS t, {line} AS line
+             FROM {source} WHERE step_ms > 0 AND isfinite(step_ms::DOUBLE)),
+     timed AS (SELECT * REPLACE (t / (SELECT CASE WHEN max(t) > 1e17 THEN 1e9 WHEN max(t) > 1e14 THEN 1e6
+                                      WHEN max(t) > 1e11 THEN 1e3 ELSE 1 END FROM raw) AS t) FROM raw),
+     back AS (SELECT *, coalesce(step <= lag(step) OVER w, false)::INT AS back FROM timed
+              WINDOW w AS (PARTITION BY rank ORDER BY t, line))
+SELECT * EXCLUDE back, sum(back) OVER (PARTITION BY rank ORDER BY t, line) AS attempt FROM back"""
+STEPS = "SELECT attempt, step, median(step_ms), min(t) FROM log GROUP BY ALL ORDER BY attempt, step"
+BEHIND = """
+WITH own AS (SELECT rank, attempt, step // {width} AS part, min(step) AS step, min(t) AS since, median({own}) AS ms
+             FROM log WHERE {own} IS NOT NULL GROUP BY ALL),
+     beyond AS (SELECT *, ms - median(ms) OVER p AS excess FROM own WINDOW p AS (PARTITION BY attempt, part)),
+     spread AS (SELECT *, median(abs(excess)) OVER p AS spread, count(*) OVER p AS peers FROM beyond
+                WINDOW p AS (PARTITION BY attempt, part))
+SELECT rank, attempt, part, step, since, excess FROM spread
+WHERE peers > 2 AND excess > greatest({least_ms}, {sigmas} * spread) ORDER BY rank, attempt, part"""
+
+
+def append(logs: Sequence[Path], store: Path, run: str) -> None:
+    """Add logs of step times to a run. A log that was added before and has grown takes the place of what it was.
+
+    Raises TraceAnalyzerError, UnreadableInputError.
+    """
+    if not RUN.fullmatch(run):
+        raise TraceAnalyzerError(f"--run {run}: letters, digits, '.', '_' and '-' alone")
+    for i, path in enumerate(logs):
+        for rank, entries in logged_entries(path).items():
+            named = rank_in_name(path) if rank is None else rank
+            _write(store / f"run={run}", path, i if named is None else named, entries)
+
+
+def _write(folder: Path, log: Path, rank: int, entries: list[Entry]) -> None:
+    import pandas as pd
+
+    between, rows = between_lines(entries), []
+    for line, (e, passed) in enumerate(zip(entries, between.tolist(), strict=True)):
+        took = (e.iter_s or passed) * MS_PER_S
+        if e.step is not None and np.isfinite(took):
+            when = None if e.when_s is None else datetime.fromtimestamp(e.when_s, UTC)
+            data = np.nan if e.data_s is None else e.data_s * MS_PER_S
+            rows.append((rank, e.step, e.when_s, took, data, e.tokens, line, str(when.date()) if when else NO_DAY))
+    frame = pd.DataFrame(rows, columns=["rank", "step", "t", "step_ms", "data_ms", "tokens", "line", "day"])
+    frame = frame.astype(dict.fromkeys(("t", "data_ms", "tokens"), float))
+    for day, part in frame.groupby("day"):
+        name = hashlib.sha256(f"{log.resolve()} {rank} {part.iloc[0, 1:3].tolist()}".encode()).hexdigest()[:16]
+        into = folder / f"day={day}"
+        into.mkdir(parents=True, exist_ok=True)
+        with replacing(into / f"{name}.parquet") as file:
+            part.drop(columns="day").to_parquet(file, index=False)
+
+
+def runs(store: Path) -> list[str]:
+    """The runs of a store, the one that was written to last at the end."""
+    written = {one: [file.stat().st_mtime for file in one.rglob("*.parquet")] for one in store.glob("run=*")}
+    return [one.name.removeprefix("run=") for _, one in sorted((max(t), one) for one, t in written.items() if t)]
+
+
+class Steps(NamedTuple):
+    """Steps of a run in the order in which they ended; those that a restart repeated stand twice."""
+
+    attempt: I64
+    """How often the step number had gone back."""
+    step: I64
+    ms: F64
+    """Median of the ranks."""
+    ended: F64
+    """When the first rank ended it, s since 1970; NaN without a clock."""
+
+
+class Asked:
+    """A run of a store. Raises UnreadableInputError, TraceAnalyzerError (DuckDB is not installed)."""
+
+    def __init__(self, store: Path, run: str) -> None:
+        try:
+            import duckdb
+        except ImportError as error:
+            raise TraceAnalyzerError("stores of step times need DuckDB: pip install 'traceanalyzer[fleet]'") from error
+        self.store, self.run, self.database, self.fault = store, run, duckdb.connect(), duckdb.Error
+        files = str(store / f"run={run}" / "**" / "*.parquet").replace("'", "''")
+        source = f"read_parquet('{files}', union_by_name = true, hive_partitioning = false)"
+        kinds = {name: kind for name, kind, *_ in self.ask(f"DESCRIBE FROM {source}")}
+        lacks = [name for name in ("rank", "step", "step_ms") if name not in kinds]
+        if lacks:
+            raise UnreadableInputError(f"{store}: the run {run} has no column {', '.join(lacks)}")
+        t = "epoch(t)" if kinds.get("t", "").startswith(("TIMESTAMP", "DATE")) else "t"
+        own = [name for name in OWN if name in kinds]
+        line, owned = "line" if "line" in kinds else "NULL", "".join(f"{one}::DOUBLE AS {one}, " for one in own)
+        self.ask(LOG.format(source=source, t=t if "t" in kinds else "NULL", line=line, owned=owned))
+        self.own = [name for name in own if self.ask(f"FROM log SELECT count({name})")[0][0]]
+
+    def ask(self, query: str) -> list[tuple[Any, ...]]:
+        """The rows that answer a query. Raises UnreadableInputError."""
+        try:
+            return self.database.execute(query).fetchall()
+        except self.fault as error:
+            raise UnreadableInputError(f"{self.store}: {str(error).splitlines()[0]}") from error
+
+    def steps(self) -> Steps:
+        """The steps, with what most ranks logged of each. Raises UnreadableInputError where there are none."""
+        found = self.ask(STEPS)
+        if not found:
+            raise UnreadableInputError(f"{self.store}: the run {self.run} has no steps with a time")
+        attempt, step, *times = zip(*found, strict=True)
+        return Steps(np.array(attempt, np.int64), np.array(step, np.int64), *np.array(times, np.float64))
+
+    def behind(self, own: str, width: int, least_ms: float) -> list[tuple[Any, ...]]:
+        """Where a rank spent longer on its `own` than its peers do, in windows of `width` steps: rank, attempt, window,
+        its first step and when that ended, ms a step."""
+        return self.ask(BEHIND.format(own=own, width=width, least_ms=least_ms, sigmas=SIGMAS))

@@ -1,0 +1,69 @@
+"""The map on a Dask cluster: tasks in a sliding window, tried again where a worker dies."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any
+
+from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.fleet.digests.make import Cluster, Made, make
+from traceanalyzer.ingest.places import Place
+
+NEEDS = "a cluster needs dask.distributed: pip install 'traceanalyzer[fleet]'"
+WINDOW = 4
+"""Tasks that wait for a core."""
+RETRIES = 2
+CONNECT_S = 20
+
+
+@contextmanager
+def cluster(scheduler: str | None, workers: int | None) -> Iterator[Cluster | None]:
+    """How recordings are digested: on the cluster of a scheduler's address, on one of so many processes of this
+    machine, or None of both. Raises TraceAnalyzerError."""
+    if scheduler is None and workers is None:
+        yield None
+        return
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError as error:
+        raise TraceAnalyzerError(NEEDS) from error
+    try:
+        local = None if scheduler else LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
+        client = Client(scheduler or local, timeout=CONNECT_S)
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())[:120]
+        raise TraceAnalyzerError(f"{scheduler}: no Dask scheduler answers there ({reason})") from error
+    try:
+        yield lambda places, folder, report: over(client, places, folder, report)
+    finally:
+        client.close()
+        if local is not None:
+            local.close()
+
+
+def over(client: Any, places: Sequence[Place], folder: str, report: Callable[[int], None]) -> list[Made]:
+    """Digest the recordings, in their order. What fails for good is a failure of that recording."""
+    from distributed import as_completed
+
+    waiting = iter(places)
+
+    def submit(place: Place) -> Any:
+        return client.submit(make, place, folder, key=f"digest-{place.url}-{place.stamp}", retries=RETRIES, pure=False)
+
+    window = WINDOW * max(sum(client.ncores().values()), 1)
+    begun = {submit(place): place for place in islice(waiting, window)}
+    made: dict[str, Made] = {}
+    pool = as_completed(list(begun), raise_errors=False)
+    for future in pool:
+        place = begun.pop(future)
+        try:
+            made[place.url] = future.result()
+        except Exception as error:  # of the task, or of the worker that it killed
+            made[place.url] = Made(place.url, (), f"{place.url}: {type(error).__name__}: {error}")
+        future.release()
+        report(len(made))
+        for following in islice(waiting, 1):
+            more = submit(following)
+            begun[more] = following
+            pool.add(more)
+    return [made[place.url] for place in places]

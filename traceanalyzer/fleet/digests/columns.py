@@ -1,0 +1,123 @@
+"""A digest as a few columns, and back: single facts as JSON, numbers of steps and calls as lists, field by field."""
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import orjson
+
+from traceanalyzer.analysis.causes.gaps import IdleCause
+from traceanalyzer.analysis.ranks.digest import Claim, DigestedCalls, ProcessGroup, RankDigest
+from traceanalyzer.analysis.ranks.why import Family, Why
+from traceanalyzer.analysis.time.steps import Steps
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I64
+
+SCHEMA = 1
+"""Of the columns: digests of another one are made again."""
+ABOUT, NAMES, STEPS, CALLS, MORE = "about", "step_names", "steps", "calls", "calls_why"
+COLUMNS = {ABOUT: "text", NAMES: "texts", STEPS: "numbers", CALLS: "numbers", MORE: "numbers"}
+"""Each with what it holds. Numbers stand field by field, each of all steps or calls."""
+TO_COMPARE = (ABOUT, NAMES, STEPS, CALLS)
+"""What comparing ranks needs; the rest says why one is late."""
+_TIMES, _SPENT = ("host_start", "host_end", "start", "end"), ("compute", "communication", "busy")
+_EXPOSED = ("exposed_communication", "exposed_copy")
+STEP_FIELDS = (*_TIMES, *_SPENT, *_EXPOSED, *(f"idle_{cause.label}" for cause in IdleCause))
+_LATER = ("launched", "row", "peer")
+_FIRST = tuple(f.name for f in fields(DigestedCalls) if f.name not in _LATER)
+CALL_FIELDS = _FIRST
+MORE_FIELDS = (*_LATER, "compute_before", *(f"{cause.label}_before" for cause in IdleCause))
+_KNOWN = ("path", "gpu", "devices", "failure", "claimed")
+_TYPES = {f.name: f.metadata["dtype"] for f in fields(DigestedCalls)}
+
+
+@dataclass(frozen=True, eq=False)
+class Rank:
+    """A rank's digest with what tells it from others; without one the recording could not be read."""
+
+    path: str
+    digest: RankDigest | None
+    why: Why | None = None
+    gpu: str = ""
+    """Which GPU it used, as far as that is known."""
+    devices: int = 0
+    """GPUs that its recording lists: those of its host."""
+    notes: tuple[str, ...] = ()
+    """What the reader met in the recording."""
+    failure: str = ""
+    claimed: int | None = None
+    """Rank of a recording that could not be read, as its name tells."""
+
+
+def row_of(one: Rank) -> dict[str, Any]:
+    """The value of each column."""
+    about: dict[str, Any] = {name: getattr(one, name) for name in (*_KNOWN, "notes")}
+    digest, why = one.digest, one.why
+    row: dict[str, Any] = {NAMES: [], STEPS: [], CALLS: [], MORE: []}
+    if digest is None:
+        return row | {ABOUT: orjson.dumps(about | {"failure": one.failure or "no digest"}).decode()}
+    steps, calls = digest.steps, digest.calls
+    about |= {name: getattr(digest, name) for name in ("host", "epoch_ns", "device", "only_step_times", "collectives")}
+    about |= {name: getattr(steps, name) for name in ("source", "warmup", "first", "incomplete", "unlike")}
+    about |= {"claim": list(digest.claim), "groups": [list(group) for group in digest.groups]}
+    numbers = [*(getattr(steps, name) for name in _TIMES), *(getattr(digest, name) for name in _SPENT)]
+    more = [getattr(calls, name) for name in _LATER]
+    if why is not None:
+        about |= {"families": [list(family) for family in why.families], "clock_mhz": why.clock_mhz}
+        numbers += [*(getattr(why, name) for name in _EXPOSED), *why.idle]
+        more += [why.compute_before, *why.idle_before]
+    return row | {
+        ABOUT: orjson.dumps(about, option=orjson.OPT_SERIALIZE_NUMPY).decode(),
+        NAMES: list(steps.names),
+        STEPS: _joined(numbers),
+        CALLS: _joined([getattr(calls, name) for name in _FIRST]),
+        MORE: _joined(more),
+    }
+
+
+def _joined(columns: list[Any]) -> I64:
+    return np.concatenate([np.asarray(column, np.int64) for column in columns])
+
+
+def rank_of(row: dict[str, Any]) -> Rank:
+    """The rank of a row; the column that only says why may be missing."""
+    about = orjson.loads(row[ABOUT])
+    known = {name: about[name] for name in _KNOWN}
+    if about["failure"]:
+        return Rank(digest=None, **known)
+    names = tuple(row[NAMES])
+    numbers = dict(zip(STEP_FIELDS, row[STEPS].reshape(-1, len(names)), strict=False))
+    calls = dict(zip(_FIRST, row[CALLS].reshape(len(_FIRST), -1), strict=True))
+    count = len(calls["start"])
+    more: dict[str, I64] = {name: np.full(count, -1, np.int64) for name in _LATER}
+    if MORE in row and count:
+        more = dict(zip(MORE_FIELDS, row[MORE].reshape(-1, count), strict=False))
+    calls |= {name: more[name] for name in _LATER}
+    digest = RankDigest(
+        claim=Claim(*about["claim"]),
+        steps=Steps(
+            names=names,
+            of_op=np.empty(0, np.int32),
+            **{name: numbers[name] for name in _TIMES},
+            **{name: about[name] for name in ("source", "warmup", "first", "incomplete", "unlike")},
+        ),
+        calls=DigestedCalls(**{name: values.astype(_TYPES[name], copy=False) for name, values in calls.items()}),
+        groups=tuple(ProcessGroup(*group) for group in about["groups"]),
+        **{name: numbers[name] for name in _SPENT},
+        **{name: about[name] for name in ("path", "host", "epoch_ns", "device", "only_step_times", "collectives")},
+    )
+    return Rank(digest=digest, why=_why_of(about, numbers, more), notes=tuple(about["notes"]), **known)
+
+
+def _why_of(about: dict[str, Any], numbers: dict[str, I64], more: dict[str, I64]) -> Why | None:
+    if "families" not in about:
+        return None
+    nothing = np.empty(0, np.int64)
+    return Why(
+        **{name: numbers[name] for name in _EXPOSED},
+        idle=np.stack([numbers[f"idle_{cause.label}"] for cause in IdleCause]),
+        compute_before=more.get("compute_before", nothing),
+        idle_before=np.stack([more.get(f"{cause.label}_before", nothing) for cause in IdleCause]),
+        families=tuple(Family(*family) for family in about["families"]),
+        clock_mhz=about["clock_mhz"],
+    )

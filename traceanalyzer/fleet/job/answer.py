@@ -1,0 +1,178 @@
+"""From the ranks of a job to the answer: who holds it up, and what it would gain without."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from traceanalyzer.base.errors import EmptyRecordingError
+from traceanalyzer.base.figures import NS_PER_MS, ms
+from traceanalyzer.fleet.digests.columns import Rank
+from traceanalyzer.fleet.job.causes import cause_of
+from traceanalyzer.fleet.job.changes import changes_of, slowdown_of
+from traceanalyzer.fleet.job.heat import heat_of
+from traceanalyzer.fleet.job.links import slow_links
+from traceanalyzer.fleet.job.model import Culprit, Job, JobStep, Ranks
+from traceanalyzer.fleet.job.ranges import range_ms
+from traceanalyzer.fleet.job.select import Chosen
+from traceanalyzer.fleet.job.verdict import summary_of
+from traceanalyzer.fleet.job.whole import Whole
+from traceanalyzer.trace import F64
+
+WORST = 5
+PEERS = 64
+"""Ranks that a late one is held against: the nearest by number."""
+MOSTLY = 0.5
+"""Share of the steps in which a rank comes last from which it is late in most."""
+BEFORE = 0.25
+"""Of what a rank is late by later on: less was before."""
+
+
+Explain = Callable[[Sequence[Rank]], Sequence[Rank]]
+"""Gives ranks with what says why they are late."""
+
+
+def answer(chosen: Chosen, explained: Explain | None = None) -> Job:
+    """The answer about these ranks; `explained` reads what says why of a few of them, where they come without. Raises
+    EmptyRecordingError where there is none."""
+    whole = Whole(chosen)
+    if not whole.digests:
+        first = next(iter((*chosen.unreadable, *chosen.left_out)), None)
+        raise EmptyRecordingError("no rank could be read" + (f": {first.path}: {first.why}" if first else ""))
+    culprits = _culprits(whole, explained)
+    if not culprits and whole.matches is not None:
+        culprits = slow_links(whole.matches, whole.ranks, whole.hosts[0], _step_ms(whole))
+    changes = changes_of(whole, culprits)
+    return Job(
+        ranks=_ranks(whole),
+        summary=summary_of(whole, culprits),
+        culprits=culprits,
+        changes=changes,
+        slowdown=slowdown_of(whole, changes),
+        steps=_steps(whole),
+        worst=_worst(whole, culprits),
+        heat=heat_of(whole),
+        notes=[*_notes(whole)],
+    )
+
+
+def _step_ms(whole: Whole) -> float:
+    return max(ms(one.mean_step_ns) for one in whole.digests)
+
+
+def _culprits(whole: Whole, explained: Explain | None) -> list[Culprit]:
+    late = [one.position for one in whole.compared.late]
+    found = []
+    for one in whole.compared.late:
+        beside = _beside(one.position, late, len(whole.ranks))
+        some = [whole.ranks[i] for i in (one.position, *beside)]
+        mine, *others = some if explained is None else explained(some)
+        cause = cause_of(mine, others, one.gain_ms * NS_PER_MS) if others else None
+        found.append(replace(_culprit(whole, one.position, one.gain_ms), cause=cause))
+    return found
+
+
+def _beside(rank: int, late: Sequence[int], count: int) -> list[int]:
+    """The nearest ranks that are not late."""
+    others = [i for i in range(max(rank - PEERS, 0), min(rank + PEERS, count)) if i not in late]
+    return sorted(others, key=lambda i: abs(i - rank))[:PEERS]
+
+
+def _culprit(whole: Whole, rank: int, gain_ms: float) -> Culprit:
+    own = whole.own_ns(rank)
+    low, high = range_ms(own, gain_ms)
+    steady = len(own)
+    most = own >= np.maximum(_most(whole), 1)
+    share = float(most.mean()) if steady else 0.0
+    digest = whole.digests[rank]
+    return Culprit(
+        rank=digest.rank if digest.rank is not None else rank,
+        host=whole.hosts[0][rank],
+        stage=whole.stages[rank],
+        cause=None,
+        gain_ms=gain_ms,
+        low_ms=low,
+        high_ms=high,
+        since=_since(whole, own),
+        pattern="recurring"
+        if share >= MOSTLY and steady > 1
+        else "once"
+        if int((own > own.sum() / 4).sum()) <= 1
+        else "roaming",
+        steps_share=share,
+        path=digest.path,
+    )
+
+
+def _most(whole: Whole) -> F64:
+    """The most that any rank comes late by itself in each steady step, ns."""
+    matches, came = whole.matches, whole.came
+    if matches is None or came is None:
+        return np.zeros(0)
+    key = matches.step.astype(np.int64) * len(whole.digests) + came.late
+    sums = np.bincount(key[matches.steady], came.own[matches.steady], minlength=len(matches.steps) * len(whole.digests))
+    most: F64 = sums.reshape(len(matches.steps), -1).max(axis=1)
+    return most[whole.steady_steps]
+
+
+def _since(whole: Whole, own: F64) -> str | None:
+    """The step from which on a rank is late: the cut with the largest difference of means, where little was before."""
+    if whole.matches is None or len(own) < 4:
+        return None
+    cuts = range(2, len(own) - 1)
+    best = max(cuts, key=lambda cut: float(own[cut:].mean() - own[:cut].mean()))
+    if own[:best].mean() > BEFORE * own[best:].mean():
+        return None
+    return whole.matches.steps[int(whole.steady_steps[best])]
+
+
+def _worst(whole: Whole, culprits: list[Culprit]) -> list[Culprit]:
+    gains = [row.gain_ms or 0.0 for row in whole.compared.rows]
+    order = sorted(range(len(gains)), key=lambda i: -gains[i])[:WORST]
+    known = {one.rank: one for one in culprits}
+    made = [_culprit(whole, i, gains[i]) for i in order if gains[i] > 0]
+    return [replace(one, cause=known[one.rank].cause) if one.rank in known else one for one in made]
+
+
+def _ranks(whole: Whole) -> Ranks:
+    chosen = whole.chosen
+    known = {one.rank for one in whole.digests if one.rank is not None}
+    world = max((one.claim.world_size or 0 for one in whole.digests), default=0)
+    expected = max(world, len(whole.digests))
+    missing = [rank for rank in range(world) if rank not in known]
+    return Ranks(expected, len(whole.digests), list(chosen.unreadable), missing, list(chosen.left_out))
+
+
+def _steps(whole: Whole) -> list[JobStep]:
+    matches, came = whole.matches, whole.came
+    if matches is None or came is None:
+        return []
+    count, waited = len(matches.steps), whole.compared.waited_ns
+    key = matches.step.astype(np.int64) * len(whole.digests) + came.late
+    own = np.bincount(key, came.own, minlength=count * len(whole.digests)).reshape(count, -1)
+    place = {name: i for i, name in enumerate(matches.steps)}
+    times: list[list[float]] = [[] for _ in range(count)]
+    waits: list[list[float]] = [[] for _ in range(count)]
+    for digest, wait in zip(whole.digests, waited or [None] * len(whole.digests), strict=True):
+        for i, (name, time) in enumerate(zip(digest.steps.names, digest.steps.duration.tolist(), strict=True)):
+            times[place[name]].append(time)
+            if wait is not None:
+                waits[place[name]].append(wait[i])
+    steady = set(whole.steady_steps.tolist())
+    rows = []
+    for i, name in enumerate(matches.steps):
+        worst = int(own[i].argmax())
+        rank = whole.digests[worst].rank if own[i][worst] > 0 else None
+        median = ms(float(np.median(times[i])))
+        waiting = ms(float(np.median(waits[i]))) if waits[i] else 0.0
+        rows.append(JobStep(name, i in steady, median, waiting, rank, ms(float(own[i][worst]))))
+    return rows
+
+
+def _notes(whole: Whole) -> list[str]:
+    notes = [*whole.chosen.notes, *whole.compared.notes]
+    hosts, assumed = whole.hosts
+    if assumed:
+        size = sum(host == hosts[0] for host in hosts)
+        notes.append(f"No recording says its host: ranks are taken {size} a host, as many as GPUs were listed.")
+    return notes

@@ -1,0 +1,113 @@
+"""What the job would gain: without a rank, its host, all as the middle one, with the stages evened out."""
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from traceanalyzer.base.figures import NS_PER_MS, ms
+from traceanalyzer.fleet.job.model import Change, Culprit, Slowdown
+from traceanalyzer.fleet.job.ranges import range_ms
+from traceanalyzer.fleet.job.simulate import Plan, middle_of_alike, recorded_times, step_times
+from traceanalyzer.fleet.job.whole import Whole
+from traceanalyzer.trace import F64, I64, Bool
+
+WORST_SHARE = 0.03
+"""Of the ranks: those called the worst (arXiv 2505.05713)."""
+FAITHFUL = 0.05
+"""The steps reckoned from the recorded stretches differ by less from the recorded ones, or nothing is promised."""
+LEAST_SHARE = 0.01
+"""Of a step: gains below are not worth a row."""
+MEDIAN = "all ranks as the middle one"
+STAGES = "stages evened out"
+WORST = "without the worst 3 % of the ranks"
+LAST = "without the excess of the last stage"
+
+
+def changes_of(whole: Whole, culprits: Sequence[Culprit]) -> list[Change]:
+    """The changes, the widest last; empty without matched collectives."""
+    plan = whole.plan
+    if plan is None or not len(whole.steady_steps):
+        return []
+    rows = [Change(f"without rank {one.rank}", one.gain_ms, one.low_ms, one.high_ms, None) for one in culprits[:1]]
+    stretch = plan.matches.stretch
+    base = step_times(plan, stretch)[whole.steady_steps]
+    recorded = recorded_times(plan)[whole.steady_steps]
+    if abs(base.sum() - recorded.sum()) > FAITHFUL * max(recorded.sum(), 1.0):
+        return rows
+    middle = middle_of_alike(plan)
+    usual = np.minimum(stretch, middle)
+
+    def row(what: str, changed: I64 | F64) -> Change:
+        gain = base - step_times(plan, changed)[whole.steady_steps]
+        return Change(what, float(gain.mean()) / NS_PER_MS, *range_ms(gain), None)
+
+    def without(ranks: Sequence[int]) -> I64:
+        return np.where(np.isin(plan.matches.rank, ranks), usual, stretch)
+
+    late = [one.position for one in whole.compared.late]
+    if len(late) > 1:
+        rows.append(row("without " + " and ".join(str(one.rank) for one in culprits[:4]), without(late)))
+    host = _worst_host(whole)
+    if host is not None:
+        rows.append(row(f"without host {host}", without([i for i, name in enumerate(whole.hosts[0]) if name == host])))
+    worst = np.argsort([-(one.gain_ms or 0.0) for one in whole.compared.rows], kind="stable")
+    rows.append(row(WORST, without(worst[: math.ceil(WORST_SHARE * len(worst))].tolist())))
+    stages = sorted({stage for stage in whole.stages if stage is not None})
+    if len(stages) > 1:
+        last = [i for i, stage in enumerate(whole.stages) if stage == stages[-1]]
+        rows += [row(LAST, without(last)), row(STAGES, _evened(plan, whole.stages))]
+    rows.append(row(MEDIAN, usual))
+    return _explaining(rows, float(base.mean()) / NS_PER_MS)
+
+
+def _worst_host(whole: Whole) -> str | None:
+    """The host whose ranks come last by most together, of several with more than a rank."""
+    gains: dict[str, float] = defaultdict(float)
+    count: dict[str, int] = defaultdict(int)
+    for host, row in zip(whole.hosts[0], whole.compared.rows, strict=True):
+        if host is not None:
+            gains[host] += row.gain_ms or 0.0
+            count[host] += 1
+    if len(gains) < 2 or max(count.values()) < 2:
+        return None
+    return max(gains, key=gains.__getitem__)
+
+
+def _evened(plan: Plan, stages: Sequence[int | None]) -> F64:
+    """Every stage works between its collectives for as long as they do on average."""
+    matches = plan.matches
+    of_rank = np.array([-1 if stage is None else stage for stage in stages])
+    worked = np.bincount(matches.rank, matches.stretch, minlength=len(of_rank))
+    known: Bool = of_rank >= 0
+    mean = {int(stage): float(worked[of_rank == stage].mean()) for stage in np.unique(of_rank[known])}
+    every = float(np.mean([*mean.values()]))
+    factor = np.array([every / mean[stage] if mean.get(stage) else 1.0 for stage in of_rank.tolist()])
+    evened: F64 = matches.stretch * factor[matches.rank]
+    return evened
+
+
+def _explaining(rows: list[Change], step_ms: float) -> list[Change]:
+    whole = rows[-1].gain_ms
+    found = []
+    for one in rows:
+        explains = min(one.gain_ms / whole, 1.0) if whole >= LEAST_SHARE * step_ms else None
+        if one.gain_ms >= LEAST_SHARE * step_ms or one.what == MEDIAN:
+            found.append(Change(one.what, one.gain_ms, one.low_ms, one.high_ms, explains))
+    return found
+
+
+def slowdown_of(whole: Whole, changes: Sequence[Change]) -> Slowdown:
+    """How far the job is from one with all ranks as the middle one."""
+    by_name = {one.what: one for one in changes}
+    if MEDIAN not in by_name or whole.plan is None:
+        return Slowdown(None, None, None)
+    step = ms(float(np.median([one.mean_step_ns for one in whole.digests])))
+    worst, last = by_name.get(WORST), by_name.get(LAST)
+    ideal = step - by_name[MEDIAN].gain_ms
+    return Slowdown(
+        step / ideal if ideal > 0 else None,
+        None if worst is None else worst.explains,
+        None if last is None else last.explains,
+    )

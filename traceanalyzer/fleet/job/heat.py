@@ -1,0 +1,68 @@
+"""The heat map: how much longer ranks work before their collectives than the middle one, step by step."""
+
+import numpy as np
+
+from traceanalyzer.base.figures import NS_PER_MS
+from traceanalyzer.fleet.job.model import Heat
+from traceanalyzer.fleet.job.simulate import middle_of_alike
+from traceanalyzer.fleet.job.whole import Whole
+from traceanalyzer.trace import F64, Bool
+
+MOST_ROWS = 256
+MOST_STEPS = 128
+
+
+def heat_of(whole: Whole) -> Heat | None:
+    """Ranks in the order of stage, host and number, binned by their maximum; the worst keep a row of their own. None
+    without matched collectives."""
+    plan, steps = whole.plan, whole.steady_steps[:MOST_STEPS]
+    if plan is None or not len(steps):
+        return None
+    matches, count = plan.matches, len(plan.matches.steps)
+    excess = np.maximum(matches.stretch - middle_of_alike(plan), 0)
+    key = matches.rank.astype(np.int64) * count + matches.step[matches.collective]
+    size = len(whole.digests)
+    table = np.bincount(key, excess, minlength=size * count).reshape(size, count)[:, steps] / NS_PER_MS
+    order = sorted(range(size), key=lambda i: (_or(whole.stages[i]), whole.hosts[0][i] or "", i))
+    names = [_name(whole, i) for i in order]
+    rows, labels = _binned(table[order], names)
+    return Heat(rows, labels, [matches.steps[i] for i in steps.tolist()], _folded(table, whole))
+
+
+def _or(stage: int | None) -> int:
+    return -1 if stage is None else stage
+
+
+def _name(whole: Whole, i: int) -> str:
+    rank, stage = whole.digests[i].rank, whole.stages[i]
+    return f"rank {i if rank is None else rank}" + ("" if stage is None else f", stage {stage}")
+
+
+def _binned(table: F64, names: list[str]) -> tuple[F64, list[str]]:
+    """At most so many rows: neighbours share one, which shows the largest of them, and is named by it."""
+    wide = -(-len(table) // MOST_ROWS)
+    if wide < 2:
+        return table, names
+    rows, labels = [], []
+    for i in range(0, len(table), wide):
+        here = table[i : i + wide]
+        worst = i + int(here.max(axis=1).argmax())
+        rows.append(here.max(axis=0))
+        labels.append(f"{names[i]} to {names[i + len(here) - 1].removeprefix('rank ')} (worst: {names[worst]})")
+    return np.stack(rows), labels
+
+
+def _folded(table: F64, whole: Whole) -> F64 | None:
+    """The mean excess of each stage (row) and place in it (column); None without stages."""
+    stages = np.array([_or(stage) for stage in whole.stages])
+    known: Bool = stages >= 0
+    if not known.all() or len(np.unique(stages)) < 2:
+        return None
+    mean, width = table.mean(axis=1), int(np.bincount(stages).max())
+    wide = -(-width // MOST_ROWS)
+    result = np.zeros((int(stages.max()) + 1, -(-width // wide)))
+    for stage in range(len(result)):
+        mine = mean[stages == stage]
+        for i, value in enumerate(mine.tolist()):
+            result[stage, i // wide] = max(result[stage, i // wide], value)
+    return result

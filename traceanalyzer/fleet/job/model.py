@@ -1,0 +1,103 @@
+"""What a job of many ranks comes to."""
+
+from traceanalyzer.base.figures import metric
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.diagnosis.finding import Summary
+from traceanalyzer.fleet.job.causes import Cause
+from traceanalyzer.fleet.job.select import LeftOut
+from traceanalyzer.trace import F64
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Whose recordings there are."""
+
+    expected: int
+    read: int
+    unreadable: list[LeftOut]
+    missing: list[int]
+    left_out: list[LeftOut]
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """A rank that the others wait for."""
+
+    rank: int | None = metric("the rank")
+    host: str | None = metric("its host; null where none was recorded")
+    stage: int | None = metric("its stage of the pipeline; null where no group of stages was recorded")
+    cause: Cause | None = metric(
+        "slow_gpu (same kernels, longer), more_work, slow_host, input or slow_link; null where the digests do not tell",
+        text="own",
+    )
+    gain_ms: float = metric("what the job gains a step without what the rank is late by", "ms")
+    low_ms: float | None = metric("lower end of its 90 % range over the steps; null of one step", "ms")
+    high_ms: float | None = metric("upper end of it", "ms")
+    since: str | None = metric("step from which on it is late; null: in all of them", text="sentence")
+    pattern: str = metric("recurring (late in most steps), roaming (others are, too) or once", text="own")
+    steps_share: float = metric("share of the steps in which it comes last by itself more than any other", "share")
+    path: str = metric("its recording")
+
+
+@dataclass(frozen=True)
+class Change:
+    """What the job would gain."""
+
+    what: str = metric("what is changed", text="own")
+    gain_ms: float = metric("what a step gets shorter by", "ms")
+    low_ms: float | None = metric("lower end of its 90 % range over the steps; null of one step", "ms")
+    high_ms: float | None = metric("upper end of it", "ms")
+    explains: float | None = metric("share of what all ranks as the middle one would gain; null where that is nothing",
+                                    "share")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class JobStep:
+    """A step of the job."""
+
+    step: str = metric("name of the step")
+    steady: bool = metric("whether it belongs to the steady state")
+    step_ms: float = metric("its time: median over the ranks", "ms")
+    waiting_ms: float = metric("what ranks wait for others in it: median over the ranks", "ms")
+    rank: int | None = metric("rank that comes last by most; null where none does")
+    excess_ms: float = metric("how much later than the last but one it comes by itself, over the step", "ms")
+
+
+@dataclass(frozen=True)
+class Slowdown:
+    """How far the job is from one in which all ranks are as fast as the middle one."""
+
+    s: float | None = metric("step time over what it would be with all ranks as the middle one of those alike")
+    s_worst_ranks: float | None = metric("share of it that the worst 3 % of the ranks explain", "share")
+    s_last_stage: float | None = metric(
+        "share of it that the last stage of the pipeline explains; null without stages", "share"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Heat:
+    """Time that ranks (rows, in the order of the topology) take longer than the middle one before their collectives,
+    step by step (columns), ms."""
+
+    excess_ms: F64
+    names: list[str]
+    """Of the rows."""
+    steps: list[str]
+    folded: F64 | None
+    """Mean over the steps: a row a stage, a column a place in it; None without stages."""
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """The answer."""
+
+    ranks: Ranks
+    summary: Summary
+    culprits: list[Culprit]
+    changes: list[Change]
+    slowdown: Slowdown
+    steps: list[JobStep]
+    worst: list[Culprit]
+    """The five ranks by what the job gains without them, whether or not that is enough to be named."""
+    heat: Heat | None
+    notes: list[str]

@@ -1,0 +1,77 @@
+"""From what a user names to the answer about a job: digests are read, and made of recordings that have none."""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base.reading import reading
+from traceanalyzer.fleet.digests.columns import Rank
+from traceanalyzer.fleet.digests.files import SUFFIX, read_digests
+from traceanalyzer.fleet.job.answer import answer
+from traceanalyzer.fleet.job.model import Job
+from traceanalyzer.fleet.job.select import chosen
+from traceanalyzer.ingest.cache.store import place as place_of_cache
+from traceanalyzer.ingest.places import Place, is_remote, places_in
+from traceanalyzer.trace import Failure
+
+if TYPE_CHECKING:
+    from traceanalyzer.fleet.digests.make import Cluster, Done
+
+
+@contextmanager
+def digests_folder(asked: str | None) -> Iterator[str]:
+    """Where digests go: the folder asked for, else one of the cache; without a cache one that is gone after the
+    block."""
+    kept = place_of_cache() if reading().cache else None
+    if asked is not None:
+        yield asked
+    elif kept is not None:
+        yield str(kept / "digests")
+    else:
+        with tempfile.TemporaryDirectory(prefix="traceanalyzer-") as folder:
+            yield folder
+
+
+def job_of(paths: Sequence[str], folder: str, done: "Done | None" = None, via: "Cluster | None" = None) -> Job:
+    """The answer about digests and recordings; digests of these are kept in `folder`. Raises TraceAnalyzerError."""
+    digests, recordings, failures = _sorted(paths)
+    lines = [Rank(one.path, None, failure=one.message, claimed=one.rank) for one in failures]
+    if recordings:
+        from traceanalyzer.fleet.digests.make import make_all  # what reads recordings takes a second to load
+
+        made = make_all(recordings, folder, done, via)
+        lines += [Rank(one.url, None, failure=one.failure) for one in made if not one.digests]
+        names = {name for one in made for name in one.digests}
+        digests += [place for place in places_in([folder], SUFFIX)[0] if _file(place) in names]
+    if not digests and len(lines) == 1:
+        raise UnreadableInputError(lines[0].failure)
+    found = list(read_digests(digests))
+    where = {one.path: place for one, place in zip(found, digests, strict=True) if isinstance(one, Rank)}
+
+    def explained(ranks: Sequence[Rank]) -> list[Rank]:
+        read = read_digests([where[one.path] for one in ranks], why=True)
+        return [one for one in read if isinstance(one, Rank)]
+
+    return answer(chosen([*found, *lines]), explained)
+
+
+def _file(place: Place) -> str:
+    return place.name.rpartition("/")[2]
+
+
+def _sorted(paths: Sequence[str]) -> tuple[list[Place], list[Place], list[Failure]]:
+    """Digests, recordings, and what could not be listed. A folder that holds digests is one of them."""
+    digests: list[Place] = []
+    rest = []
+    for path in paths:
+        if path.endswith(SUFFIX) or is_remote(path) or Path(path).is_dir():
+            found = places_in([path], SUFFIX)[0]
+            digests += found
+            rest += [] if found else [path]
+        else:
+            rest.append(path)
+    recordings, failures = places_in(rest)
+    return digests, recordings, failures

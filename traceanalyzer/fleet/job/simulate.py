@@ -1,0 +1,103 @@
+"""The job's collectives in the order of what they wait for: what a step takes where ranks work for other times.
+
+Between two of its collectives a rank works for a stretch; a collective begins when its last rank has come, and then
+transfers for as long as it did. All collectives that wait for the same number of others are reckoned together.
+"""
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.ranks.matches import Matches
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import F64, I32, I64
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The order in which collectives are reckoned."""
+
+    matches: Matches
+    wave: I32
+    """Of each collective how many others it waits for, one after the other."""
+    parts: I64
+    """The parts of all collectives by wave."""
+    bounds: I64
+    """Where each wave begins in them, and their number."""
+    transfer: I64
+    """Of each collective from its last rank's arrival on, ns."""
+    begun: I64
+    """When the first rank came to each rank's first collective."""
+
+
+def plan_of(matches: Matches) -> Plan:
+    """The plan of collectives; at least one."""
+    wave = _waves(matches)
+    parts = np.argsort(wave[matches.collective], kind="stable")
+    last = matches.most(matches.start)
+    begun, came = np.zeros(len(matches.clocks.offset), np.int64), matches.least(matches.start)
+    for rank, mine in enumerate(matches.of_rank):
+        if len(mine):
+            begun[rank] = came[matches.collective[mine[0]]]
+    bounds = np.searchsorted(wave[matches.collective][parts], np.arange(int(wave.max()) + 2))
+    return Plan(matches, wave, parts, bounds, np.maximum(matches.most(matches.end) - last, 0), begun)
+
+
+def _waves(matches: Matches) -> I32:
+    """Level by level: a collective is next where it is for all of its ranks. Collectives are in one order, so that
+    there always is one."""
+    order = np.concatenate(matches.of_rank)
+    length = np.array([len(mine) for mine in matches.of_rank])
+    at, stop = np.cumsum(length) - length, np.cumsum(length)
+    size, wave = np.diff(matches.first), np.zeros(len(matches), np.int32)
+    level = 0
+    while (active := np.flatnonzero(at < stop)).size:
+        following = matches.collective[order[at[active]]]
+        ready, index, count = np.unique(following, return_inverse=True, return_counts=True)
+        whole = count == size[ready]
+        wave[ready[whole]] = level
+        at[active[whole[index]]] += 1
+        level += 1
+    return wave
+
+
+def step_times(plan: Plan, stretch: I64 | F64) -> F64:
+    """How long each step takes, from the end of the one before it, with these times of the parts between collectives;
+    ns, one for each of `Matches.steps`."""
+    matches = plan.matches
+    clock, end = plan.begun.astype(np.float64), np.zeros(len(matches))
+    size = np.diff(matches.first)
+    for a, b in zip(plan.bounds[:-1].tolist(), plan.bounds[1:].tolist(), strict=True):
+        parts = plan.parts[a:b]
+        rank, collective = matches.rank[parts], matches.collective[parts]
+        begins = np.flatnonzero(np.append(True, collective[1:] != collective[:-1]))
+        here = collective[begins]
+        ended = np.maximum.reduceat(clock[rank] + stretch[parts], begins) + plan.transfer[here]
+        end[here], clock[rank] = ended, np.repeat(ended, size[here])
+    return _between(matches, end, float(plan.begun.min()))
+
+
+def recorded_times(plan: Plan) -> F64:
+    """The same as recorded."""
+    return _between(plan.matches, plan.matches.most(plan.matches.end).astype(np.float64), float(plan.begun.min()))
+
+
+def _between(matches: Matches, end: F64, begin: float) -> F64:
+    last = np.full(len(matches.steps), -np.inf)
+    np.maximum.at(last, matches.step, end)
+    order = np.argsort(last, kind="stable")
+    known = order[np.isfinite(last[order])]
+    times = np.zeros(len(last))
+    times[known] = np.diff(np.maximum.accumulate(last[known]), prepend=begin)
+    return times
+
+
+def middle_of_alike(plan: Plan) -> I64:
+    """Of each part the middle stretch of the parts at the same place of the program: those of collectives of one kind
+    and wave."""
+    matches = plan.matches
+    key = (plan.wave.astype(np.int64) * 64 + matches.kind)[matches.collective]
+    alike = Groups.of(key)
+    order = np.lexsort((matches.stretch, alike.index))
+    begin = np.cumsum(alike.count) - alike.count
+    middle: I64 = matches.stretch[order][begin + (alike.count - 1) // 2]
+    return middle[alike.index]

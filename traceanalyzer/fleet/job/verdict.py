@@ -1,0 +1,88 @@
+"""The verdict on a job in a sentence."""
+
+from collections.abc import Sequence
+from typing import cast
+
+from traceanalyzer.analysis.causes.gaps import IdleCause
+from traceanalyzer.base.figures import digits, ms
+from traceanalyzer.diagnosis.finding import BASE_CONFIDENCE, MAX_CONFIDENCE, BottleneckClass, Summary
+from traceanalyzer.fleet.digests.columns import Rank
+from traceanalyzer.fleet.job.causes import WORDS
+from traceanalyzer.fleet.job.model import Culprit
+from traceanalyzer.fleet.job.ranges import ends_of
+from traceanalyzer.fleet.job.whole import Whole
+
+SHOWN = 4
+"""Ranks named in a sentence."""
+_UNEXPLAINED = ("profiler", "other", "unexplained")
+_NAMES = {
+    "compute": "compute", "communication": "transfer", "transfer": "copies", "launch": "launch overhead",
+    "sync": "syncs", "input": "waiting for input", "host": "host work",
+}  # fmt: skip
+
+
+def summary_of(whole: Whole, culprits: Sequence[Culprit]) -> Summary:
+    """Class, confidence and headline. The class is the largest part of the step of the rank that is not waited on."""
+    critical = whole.ranks[whole.compared.critical]
+    digest = whole.digests[whole.compared.critical]
+    step_ms = ms(digest.mean_step_ns) if digest.steps.known else None
+    parts = _parts(whole, critical)
+    if step_ms is None or not parts:
+        return Summary("inconclusive", 0.0, "Inconclusive: no rank has steps with work on a GPU.", "recorded", step_ms)
+    first, second = sorted(parts, key=lambda name: -parts[name])[:2]
+    margin = (parts[first] - parts[second]) / max(step_ms, 1e-9)
+    named = first not in _UNEXPLAINED
+    cls = cast("BottleneckClass", first) if named else "inconclusive"
+    confidence = round(min(MAX_CONFIDENCE, BASE_CONFIDENCE + margin), 2) if named else 0.0
+    return Summary(cls, confidence, _headline(whole, culprits, parts, first, step_ms), "recorded", step_ms)
+
+
+def _parts(whole: Whole, critical: Rank) -> dict[str, float]:
+    parts = budget_of(critical)
+    waiting = whole.compared.rows[whole.compared.critical].waiting_ms or 0.0
+    if "communication" in parts:
+        parts["communication"] = max(parts["communication"] - waiting, 0.0)
+    return parts
+
+
+def _headline(whole: Whole, culprits: Sequence[Culprit], parts: dict[str, float], first: str, step_ms: float) -> str:
+    if not culprits:
+        what = _NAMES.get(first, "what the digests do not tell")
+        share = parts[first] / step_ms
+        return (
+            f"No rank holds up the job: {what} takes {digits(parts[first])} ms ({share:.0%}) of each {digits(step_ms)} "
+            "ms step, on all ranks alike."
+        )
+    worst = culprits[0]
+    if worst.cause == "slow_link":
+        where = f"host {worst.host}" if worst.host else f"the group of rank {worst.rank}"
+        gain = f"{digits(worst.gain_ms)} ms of each {digits(step_ms)} ms step"
+        return f"The links of {where} are slow: its transfers take {gain} longer."
+    if len(culprits) > 1:
+        ranks = ", ".join(str(one.rank) for one in culprits[:SHOWN]) + (", ..." if len(culprits) > SHOWN else "")
+        hosts = {one.host for one in culprits}
+        on = f" (all on host {next(iter(hosts))})" if len(hosts) == 1 and None not in hosts else ""
+        return f"Ranks {ranks}{on} hold up the job by turns; rank {worst.rank} most: {_cost(worst, step_ms)}."
+    host = f" (host {worst.host})" if worst.host else ""
+    return f"Rank {worst.rank}{host} holds up the job: {WORDS[worst.cause]}. It costs {_cost(worst, step_ms)}."
+
+
+def _cost(one: Culprit, step_ms: float) -> str:
+    since = f", since {one.since}" if one.since else ", in all steps" if one.pattern == "recurring" else ""
+    share = one.gain_ms / step_ms
+    return (
+        f"{digits(one.gain_ms)} ms ({'; '.join(filter(None, (f'{share:.0%}', ends_of(one))))}) of each "
+        f"{digits(step_ms)} ms step{since}"
+    )
+
+
+def budget_of(rank: Rank) -> dict[str, float]:
+    """Parts of a rank's mean steady step, ms: compute, communication that does not overlap with it, copies that neither
+    overlaps with, and idle time by cause; empty without work on a device."""
+    digest, why = rank.digest, rank.why
+    if digest is None or why is None:
+        return {}
+    idle = {cause.label: why.idle[cause] for cause in IdleCause}
+    exposed = why.exposed_communication + idle.pop("communication")
+    parts = {"compute": digest.compute, "communication": exposed, "transfer": why.exposed_copy, **idle}
+    return {name: ms(digest.per_step(times)) for name, times in parts.items()}

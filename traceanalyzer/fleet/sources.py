@@ -1,0 +1,36 @@
+"""What `fleet` answers from beside digests and recordings of ranks.
+
+A source is a module of this package with `recognise(path)`, whether a file or folder is of its kind, and `page(paths,
+progress)`, which gives the answer as a `Result`. It plugs in by its name in `SOURCES`.
+"""
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol, cast
+
+from traceanalyzer.report.printed import Result
+
+
+class Source(Protocol):
+    """A module of one."""
+
+    def recognise(self, path: Path) -> bool:
+        """Whether this is one of its files, or a folder of them. It raises nothing."""
+
+    def page(self, paths: Sequence[Path], progress: Callable[[int, int], None]) -> Result:
+        """The answer. Raises TraceAnalyzerError."""
+
+
+SOURCES = ("days.document", "pipeline.document")
+"""Modules of this package, in the order in which they are asked; each is imported when it is."""
+
+
+def source_of(paths: Sequence[str]) -> Source | None:
+    """The source whose all of these are, None for recordings and digests of ranks."""
+    files = [Path(path) for path in paths]
+    for name in SOURCES:
+        source = cast("Source", import_module(f"traceanalyzer.fleet.{name}"))
+        if all(file.exists() and source.recognise(file) for file in files):
+            return source
+    return None

@@ -1,0 +1,255 @@
+"""Where recordings lie: files of this machine, or addresses that fsspec reads (`s3://`, `gs://`, `hf://`, `https://`).
+
+A remote object is fetched to a temporary file when it is read, and removed after.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.base.files import replacing
+from traceanalyzer.ingest.folders import broken_in, recordings_in
+from traceanalyzer.ingest.side_files import may_be_beside
+from traceanalyzer.ingest.stream import cannot_open
+from traceanalyzer.trace import Failure
+
+NEEDS = "an address needs fsspec: pip install 'traceanalyzer[remote]', or download it first (curl -LO {url})"
+_LOCAL = "file://"
+_STAMPS = ("ETag", "etag", "LastModified", "last_modified", "updated", "mtime", "created")
+"""What systems of files call that which changes with an object."""
+_PATTERN = frozenset("*?[")
+
+
+class Place(NamedTuple):
+    """A file or an object."""
+
+    url: str
+    """As a user names it."""
+    name: str
+    """In its system of files."""
+    remote: bool
+    """Whether it is another system's than this machine's."""
+    size: int
+    stamp: str
+    """Changes when the content does."""
+
+    @property
+    def path(self) -> Path:
+        """Of a file of this machine."""
+        return Path(self.name)
+
+
+def is_remote(path: str) -> bool:
+    """Whether this is an address, not a path."""
+    return "://" in path and not path.startswith(_LOCAL)
+
+
+def local_of(path: str) -> str:
+    """The path of `file://...`; others as they are."""
+    return path.removeprefix(_LOCAL)
+
+
+def system_of(url: str) -> tuple[Any, str]:
+    """The system of files of an address, and the name in it; (None, path) for a path. Raises UnreadableInputError."""
+    if not is_remote(url):
+        return None, local_of(url)
+    try:
+        import fsspec
+    except ImportError as error:
+        raise UnreadableInputError(f"{url}: {NEEDS.format(url=url)}") from error
+    with _errors(url):
+        found: tuple[Any, str] = fsspec.core.url_to_fs(url)
+        return found
+
+
+@contextmanager
+def _errors(url: str) -> Iterator[None]:
+    """Whatever a client of a store raises is one line about the address."""
+    try:
+        yield
+    except TraceAnalyzerError:
+        raise
+    except PermissionError as error:
+        raise UnreadableInputError(f"{url}: access denied ({_line(error)}); check its credentials") from error
+    except FileNotFoundError as error:
+        raise UnreadableInputError(f"{url}: there is nothing at this address") from error
+    except ImportError as error:
+        raise UnreadableInputError(f"{url}: {_line(error)}; or pip install 'traceanalyzer[remote]'") from error
+    except Exception as error:  # clients have classes of their own
+        raise UnreadableInputError(f"{url}: cannot be read ({type(error).__name__}: {_line(error)})") from error
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:160]
+
+
+def places_in(paths: Sequence[str], suffix: str = "") -> tuple[list[Place], list[Failure]]:
+    """Every recording that the paths and addresses name: of a folder those in it, of a pattern those that match; each
+    once. With a `suffix` only files that end so. What cannot be listed is a failure."""
+    found: dict[str, Place] = {}
+    failures: list[Failure] = []
+    for path in paths:
+        try:
+            places, broken = (_remote(path, suffix), []) if is_remote(path) else _local(Path(local_of(path)), suffix)
+        except UnreadableInputError as error:
+            places, broken = [], [Failure(path, str(error))]
+        found.update((place.url, place) for place in places)
+        failures += broken
+    return list(found.values()), failures
+
+
+def _local(path: Path, suffix: str) -> tuple[list[Place], list[Failure]]:
+    try:
+        if not path.is_dir():
+            return [_local_place(path)], []
+        if suffix:
+            return [_local_place(one) for one in sorted(path.iterdir()) if one.name.endswith(suffix)], []
+        inside = recordings_in(path)
+        return list(map(_local_place, [*inside, *broken_in(path, inside)])), []
+    except OSError as error:
+        raise cannot_open(path, error) from error
+
+
+def _local_place(path: Path) -> Place:
+    about = path.stat()
+    return Place(str(path), str(path), False, about.st_size, f"{about.st_size} {about.st_mtime_ns}")
+
+
+def _remote(url: str, suffix: str, *, beside: bool = False) -> list[Place]:
+    """The objects of an address; `beside`: with what is read with a recording."""
+    system, name = system_of(url)
+    with _errors(url):
+        if _PATTERN & set(name):
+            listed = list(system.glob(name, detail=True).values())
+        else:
+            about = system.info(name)
+            listed = [about] if about["type"] != "directory" else system.ls(name, detail=True)
+        files = sorted((one for one in listed if one["type"] == "file"), key=lambda one: str(one["name"]))
+        if not files:
+            raise UnreadableInputError(f"{url}: no object here")
+        whole = len(files) == 1 and files[0]["name"] == name
+        every = whole or beside
+        kept = [one for one in files if one["name"].endswith(suffix) and (every or not _is_beside(one["name"]))]
+        return [_remote_place(system, one) for one in kept]
+
+
+def _is_beside(name: str) -> bool:
+    return may_be_beside(PurePosixPath(name).name)
+
+
+def _remote_place(system: Any, about: dict[str, Any]) -> Place:
+    stamp = next((str(about[key]) for key in _STAMPS if about.get(key)), "")
+    size = int(about.get("size") or 0)
+    return Place(system.unstrip_protocol(about["name"]), about["name"], True, size, f"{size} {stamp}")
+
+
+@contextmanager
+def fetched(place: Place, folder: Path | None = None) -> Iterator[Path]:
+    """A file of this machine with the content, which is gone after the block if it was fetched (into `folder`, else one
+    of its own). Raises UnreadableInputError."""
+    if not place.remote:
+        yield Path(place.name)
+        return
+    with tempfile.TemporaryDirectory(prefix="traceanalyzer-", dir=folder) as made:
+        path = Path(made) / PurePosixPath(place.name).name
+        _copy(place, path)
+        yield path
+
+
+def _copy(place: Place, path: Path) -> None:
+    system, _ = system_of(place.url)  # not kept: its connections belong to one process
+    with _errors(place.url), system.open(place.name, "rb") as source, path.open("wb") as target:
+        shutil.copyfileobj(source, target, 1 << 20)
+
+
+AT_ONCE = 256
+"""Small objects that are asked for at the same time."""
+
+
+@contextmanager
+def all_fetched(paths: Sequence[str]) -> Iterator[tuple[list[str], dict[str, str]]]:
+    """The paths with files for addresses, gone after the block, and the address of each file. What lies in one folder
+    stays in one, for what is read with it. Raises UnreadableInputError."""
+    if not any(map(is_remote, paths)):
+        yield list(map(local_of, paths)), {}
+        return
+    addresses: dict[str, str] = {}
+    files: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="traceanalyzer-") as made:
+        folders: dict[str, Path] = {}
+        for path in paths:
+            if not is_remote(path):
+                files.append(local_of(path))
+                continue
+            for place in _remote(path, "", beside=True):
+                folder = folders.setdefault(place.url.rpartition("/")[0], Path(made) / str(len(folders)))
+                folder.mkdir(exist_ok=True)
+                file = folder / PurePosixPath(place.name).name
+                if str(file) not in addresses:
+                    _copy(place, file)
+                addresses[str(file)] = place.url
+                if not _is_beside(place.name):
+                    files.append(str(file))
+        try:
+            yield files, addresses
+        except UnreadableInputError as error:
+            raise type(error)(_with_addresses(str(error), addresses)) from error
+
+
+def _with_addresses(text: str, addresses: dict[str, str]) -> str:
+    for file, url in addresses.items():
+        text = text.replace(file, url)
+    return text
+
+
+def contents(places: Sequence[Place]) -> Iterator[tuple[Place, bytes | str | None]]:
+    """The content of small objects, or why it cannot be had; None of files of this machine."""
+    for i in range(0, len(places), AT_ONCE):
+        some = places[i : i + AT_ONCE]
+        away = [one for one in some if one.remote]
+        found: dict[str, Any] = {}
+        if away:
+            found = system_of(away[0].url)[0].cat([one.name for one in away], on_error="return")
+        for one in some:
+            data = None if not one.remote else found.get(one.name, "it is gone")
+            yield one, data if data is None or isinstance(data, bytes | str) else _line(data)
+
+
+def write_to(folder: str, name: str, data: bytes) -> None:
+    """Write a small file of a folder or below an address whole, or not at all. Raises TraceAnalyzerError, OSError."""
+    system, inside = system_of(folder)
+    if system is None:
+        with replacing(Path(inside) / name) as file:
+            file.write(data)
+        return
+    with _errors(folder):
+        system.pipe_file(f"{inside.rstrip('/')}/{name}", data)
+
+
+def names_in(folder: str, suffix: str) -> set[str]:
+    """The names of the files in a folder or below an address that end so; a folder is made where there is none. Raises
+    TraceAnalyzerError, OSError."""
+    system, inside = system_of(folder)
+    if system is None:
+        Path(inside).mkdir(parents=True, exist_ok=True)
+        return {one.name for one in Path(inside).iterdir() if one.name.endswith(suffix)}
+    with _errors(folder):
+        try:
+            listed = system.ls(inside, detail=False, refresh=True)
+        except FileNotFoundError:  # a store has no empty folders
+            return set()
+        return {PurePosixPath(name).name for name in listed if name.endswith(suffix)}
+
+
+def remove_from(folder: str, name: str) -> None:
+    """Remove a file that `names_in` gave. Raises TraceAnalyzerError, OSError."""
+    system, inside = system_of(folder)
+    if system is None:
+        (Path(inside) / name).unlink(missing_ok=True)
+        return
+    with _errors(folder):
+        system.rm_file(f"{inside.rstrip('/')}/{name}")
