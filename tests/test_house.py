@@ -27,6 +27,7 @@ LATE = (
     "base/parallel/__init__.py",
     "diagnosis/measurements.py",
     "collect/attach.py",
+    "fleet/job/open.py",
     "ingest/__init__.py",
     "ingest/capture.py",
     "report/build.py",

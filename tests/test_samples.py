@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import traceanalyzer as ta
+from tests.recorded import CASES, ranks
 from traceanalyzer.base.figures import ELLIPSIS
 from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH
 from traceanalyzer.report.terminal.screen import render_screen
@@ -38,8 +39,8 @@ CLASSES = {
     "transfer_bound": "transfer",
     "wasteful_kernels": "memory",
 }
-LINES = 34
-"""Of the first screen at 80 columns, at most; most have about 24."""
+LINES = 24
+"""Of the first screen at 80 columns, at most: a terminal's height, so no pager opens."""
 MACHINE = re.compile(rb"/(?:root|home|tmp|opt|work|usr|mnt)/|LD_LIBRARY_PATH|PYTHONPATH|HOSTNAME")
 
 
@@ -54,6 +55,13 @@ def test_what_the_analyzer_says_of_it(path: Path) -> None:
     assert report.summary.bottleneck == CLASSES[path.name]
     if report.inputs[0].kind != "timing_log":
         assert report.metrics.unprofiled_source == "measured"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_first_screen_of_a_recording_fits(name: str) -> None:
+    lines = render_screen(ta.analyze(ta.load(*ranks(name)))).splitlines()
+    assert len(lines) <= LINES
+    assert max(map(len, lines)) <= DEFAULT_WIDTH
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda p: p.name)

@@ -38,7 +38,9 @@ def test_more_steps_than_useful() -> None:
 
 
 def test_too_many_ranges() -> None:
-    assert f"{MANY_RANGES} annotated ranges a step cost the CPU about 500 us of each 5 ms step" in notes(3, MANY_RANGES)
+    assert f"{MANY_RANGES} annotated ranges a step cost the CPU about 500 us of each 5.00 ms step" in notes(
+        3, MANY_RANGES
+    )
     assert "annotated" not in notes(3, 100)
     assert "annotated" not in notes(3, MANY_RANGES, name="nccl:all_reduce")
     assert "annotated" not in notes(3, MANY_RANGES, step_us=50_000)
@@ -62,7 +64,7 @@ def test_a_programs_own_markers(tmp_path: Path, outside: bool) -> None:
     said = [note for note in report.notes if "cudaProfilerStart" in note]
     assert len(said) == outside
     if outside:
-        assert "marks 3.5 us for profilers" in said[0]
+        assert "marks 3.50 us for profilers" in said[0]
         assert "2 GPU operations were launched outside" in said[0]
     assert report.metrics.launches is not None
     assert report.metrics.launches.launch_calls == (4 if outside else 2)

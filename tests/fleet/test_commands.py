@@ -60,3 +60,15 @@ def test_a_missing_extra_says_what_to_install(tmp_path, run, monkeypatch):
     assert "pip install 'traceanalyzer[fleet]'" in run(*digest, "--workers", "1")[2]
     assert "pip install 'traceanalyzer[remote]'" in run("analyze", "s3://bucket/rank0.json.gz")[2]
     assert run("analyze", str(tmp_path / "job"))[0] == 0
+
+
+def test_two_jobs_are_compared(tmp_path, run):
+    for name, late in (("a", {3: 300}), ("b", {})):
+        write_job(tmp_path / f"job{name}", late)
+        run("digest", str(tmp_path / f"job{name}"), "-o", str(tmp_path / name))
+    status, out, _ = run("compare", str(tmp_path / "a"), str(tmp_path / "b"), "--format", "json")
+    found = json.loads(out)
+    assert status == 0
+    assert "rank 3 no longer holds up the job" in found["headline"]
+    (row,) = found["culprits"]
+    assert (row["rank"], row["cause_a"], row["gain_b_ms"]) == (3, "slow_gpu", 0.0)

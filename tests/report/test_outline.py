@@ -12,7 +12,7 @@ def test_why_nothing_is_recommended():
     report = full()
     unclear = replace(report, summary=replace(report.summary, bottleneck="inconclusive"), recommendations=[])
     assert "not enough data" in gains.no_advice(unclear)
-    assert "nothing in this recording shows" in gains.no_advice(empty())
+    assert "No change is predicted to help" in gains.no_advice(empty())
 
 
 def test_findings_whose_remedy_gains_nothing_are_named():

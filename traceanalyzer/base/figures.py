@@ -56,6 +56,14 @@ def digits(value: float, significant: int = 3) -> str:
     return f"{value:,.0f}" if abs(value) >= 10**significant - 0.5 else f"{value:.{significant}g}"
 
 
+def span(ms: float, of_ms: float | None = None) -> str:
+    """A time in three digits, in the unit that fits it, or what it is a part of: `604 us`, `0.487 ms`, `1.20 s`."""
+    largest = ms if of_ms is None else of_ms
+    unit, factor = ("us", 1e3) if largest < 0.9995 else ("ms", 1.0) if largest < 999.5 else ("s", 1e-3)
+    value = ms * factor
+    return f"{value:,.0f} {unit}" if value >= 99.95 else f"{value:#.3g} {unit}"
+
+
 NS_PER_S = 1e9
 NS_PER_MS = 1e6
 NS_PER_US = 1e3

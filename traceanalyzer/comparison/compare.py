@@ -1,6 +1,7 @@
 """Compares two reports."""
 
 from traceanalyzer.analysis.memory.site import Site
+from traceanalyzer.analysis.serving.batches import batch_changes
 from traceanalyzer.analysis.tables.step_parts import BUDGET, StepPart
 from traceanalyzer.base.errors import EmptyRecordingError
 from traceanalyzer.base.figures import MEMORY
@@ -70,6 +71,7 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
         metrics=metrics_between(a, b),
         notes=_notes(a, b, step),
         memory=_memory(a.tables.get("memory", []), b.tables.get("memory", [])),
+        batches=batch_changes(a.tables.get("iterations", []), b.tables.get("iterations", [])),
         rows=rows_between(a, b, step.a_ms),
         predicted=predicted_for(a, b, sides, changes),
         per_unit=each,

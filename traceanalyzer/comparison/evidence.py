@@ -81,7 +81,8 @@ def evidence_of(a: Report, b: Report, parts: tuple[list[StepPart], list[StepPart
     alike = not on_gpu and not on_host and (known or bool(a.step_parts and b.step_parts and _counts_alike(a, b)))
     dispatch, other = (sum(getattr(p, name) for p in b.host_parts) for name in ("dispatch_ms", "stretch_ms"))
     share = dispatch / (dispatch + other) if dispatch else 0.0
-    return Evidence(host, gpu, sum(on_host) / step_ms, sum(on_gpu) / step_ms, common_ms, share, known, alike)
+    on_host_share, on_gpu_share = (sum(ms) / step_ms if step_ms else 0.0 for ms in (on_host, on_gpu))
+    return Evidence(host, gpu, on_host_share, on_gpu_share, common_ms, share, known, alike)
 
 
 def usual_gpu(gpu: Speed | None) -> float:

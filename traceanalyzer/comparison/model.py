@@ -3,6 +3,7 @@
 from dataclasses import field
 from typing import Literal
 
+from traceanalyzer.analysis.serving.batches import BatchChange
 from traceanalyzer.base.figures import metric
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.comparison.by_row import RowChange
@@ -154,6 +155,8 @@ class Comparison:
     notes: list[str] = field(default_factory=list)
     memory: list[LineChange] = field(default_factory=list)
     """GPU memory at the peak by line of the program, where both have a snapshot: as far as both reports list it."""
+    batches: list[BatchChange] = field(default_factory=list)
+    """Iterations of servers at the batches that both have, as far as both reports list them."""
     rows: dict[str, list[RowChange]] = field(default_factory=dict)
     """Operators, modules and kernels whose device time differs, as far as both reports list them."""
     predicted: Predicted | None = None

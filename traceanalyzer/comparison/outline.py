@@ -138,6 +138,7 @@ def sections(comparison: Comparison) -> list[Section]:
         *(_explained(comparison, change) for change in explained),
         _rows("The step's budget", budget, Weight.HEALTH),
         *(_rows(title, comparison.rows.get(name, [])[:SHOWN], Weight.TABLE) for name, title in BY_ROW.items()),
+        _rows("Iterations at like batches", comparison.batches, Weight.TABLE),
         _rows("GPU memory at the peak, by line", comparison.memory[:SHOWN_CHANGES], Weight.TABLE),
         _rows("Other figures", _figures(comparison), Weight.TABLE),
         _rows("Conditions that differ", _conditions(comparison, incomparable=False), Weight.CHART),

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from traceanalyzer.analysis.groups.bounds import rated_share
 from traceanalyzer.analysis.groups.idle import main_detail
-from traceanalyzer.base.figures import digits
+from traceanalyzer.base.figures import span
 from traceanalyzer.diagnosis.compile.measured import on_compile
-from traceanalyzer.diagnosis.finding import BottleneckClass, Summary
+from traceanalyzer.diagnosis.finding import BASE_CONFIDENCE, MAX_CONFIDENCE, BottleneckClass, Summary
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.memory import headline as memory_headline
 from traceanalyzer.diagnosis.no_device import instead
@@ -35,9 +35,6 @@ CLOSE = 0.1
 """Two parts that differ by less of the step are equally much the cause."""
 LARGE = 0.2
 """A part from this share of the step on is worth changing first where that gains more than anything else."""
-MAX_CONFIDENCE = 0.95
-BASE_CONFIDENCE = 0.5
-"""Confidence of a verdict whose margin over the runner-up is nil."""
 NO_STEPS_FACTOR = 0.7
 """Without steps, start-up and shutdown are part of the figures."""
 ONE_STEP_FACTOR = 0.8
@@ -97,7 +94,7 @@ def classify(m: Measurements, best: Iterable[BottleneckClass | None] = ()) -> Su
         return Summary("inconclusive", 0.0, text, m.step.basis, step_ms)
     if verdict.cause == "device" and not shares.limit_known:
         text = (
-            f"Inconclusive: the GPU computes for {digits(shares.device * m.step.step_ms)} ms ({shares.device:.0%}) of "
+            f"Inconclusive: the GPU computes for {span(shares.device * m.step.step_ms)} ({shares.device:.0%}) of "
             f"{_whole(m)}, but what limits its kernels is not known for {shares.unknown / shares.device:.0%} of that "
             "time: profile them with Nsight Compute (ncu)."
         )
@@ -178,7 +175,7 @@ def _too_thin(m: Measurements, shares: Shares | None) -> str:
         return "none of the recorded GPU work belongs to a measured step."
     if too_few_ops(m, shares):
         count = int(m.timed.steady_ops.sum())
-        busy = f"; the GPU is idle for {digits(m.step.step_ms * (1 - _busy(shares)))} ms of {_whole(m)}"
+        busy = f"; the GPU is idle for {span(m.step.step_ms * (1 - _busy(shares)), m.step.step_ms)} of {_whole(m)}"
         return f"only {count} GPU operation{'s were' if count > 1 else ' was'} recorded{busy}."
     if missing_kernels(m) > TOO_MANY_MISSING:
         return f"the kernels of {missing_kernels(m):.0%} of the launches are not in the recording."
@@ -208,42 +205,45 @@ _REASONS = {
     "host": "the GPU is idle for {} during other CPU work between launches",
     "unexplained": "the GPU is idle for {} for reasons that this recording does not show",
 }
+_BRIEFLY = {
+    "compute": "compute ({:.0%})",
+    "memory": "memory-bound kernels ({:.0%})",
+    "communication": "exposed communication ({:.0%})",
+    "transfer": "exposed copies ({:.0%})",
+    "launch": "launches (GPU idle {:.0%})",
+    "sync": "syncs (GPU idle {:.0%})",
+    "input": "waiting for input (GPU idle {:.0%})",
+    "host": "other CPU work (GPU idle {:.0%})",
+    "unexplained": "idle time of unknown cause ({:.0%})",
+}
+"""The same where two are named."""
 
 
-def _reason(m: Measurements, part: str, shares: Shares, *, brief: bool = False) -> str:
-    """Why a part of the step is long; the step itself is named unless it was before."""
+def _reason(m: Measurements, part: str, shares: Shares) -> str:
+    """Why a part of the step is long."""
     share = _parts(shares)[part]
-    time = f"{digits(share * m.step.step_ms)} ms ({share:.0%})"
+    time = f"{span(share * m.step.step_ms, m.step.step_ms)} ({share:.0%})"
     small = part == "device" and shares.mostly_small
     text = _REASONS["small" if small else "unexplained" if part == "unexplained" else _name(part, shares)]
-    if brief:
-        return text.partition(",")[0].format(time)
     if (waits := getattr(m.step.waiting, part, 0.0)) >= NOTED_WAITING * share * m.step.step_ms:
-        text = text.replace("idle for {}", f"idle, or waits for other ranks ({digits(waits)} ms), for {{}}")
+        text = text.replace("idle for {}", f"idle, or waits for other ranks ({span(waits, m.step.step_ms)}), for {{}}")
     more = main_detail(m.causes) if part == "host" else ""
     return text.format(f"{time} of {_whole(m)}") + (f", mostly {more}" if more else "")
 
 
 def _whole(m: Measurements) -> str:
-    without = " (without the profiler)" if m.step.basis == "unprofiled" else ""
     which = "each" if m.timed.steps.found else "the"
-    return f"{which} {digits(m.step.step_ms)} ms {m.timed.steps.unit}{without}"
+    return f"{which} {span(m.step.step_ms)} {m.timed.steps.unit}"
 
 
 def _headline(m: Measurements, verdict: _Verdict, shares: Shares) -> str:
     cls = _name(verdict.cause, shares)
     if verdict.beside is None:
-        return f"{cls.capitalize()}-bound: {_reason(m, verdict.cause, shares)}.{_kinds(m)}"
-    both = (_reason(m, part, shares, brief=part != verdict.cause) for part in (verdict.cause, verdict.beside))
-    return f"No single cause: {'; '.join(both)}.{_kinds(m)}"
+        return f"{cls.capitalize()}-bound: {_reason(m, verdict.cause, shares)}."
+    both = " and ".join(_briefly(part, shares) for part in (verdict.cause, verdict.beside))
+    return f"Two causes in {_whole(m)}: {both}."
 
 
-def _kinds(m: Measurements) -> str:
-    """That the recorded steps are of two kinds, where they are."""
-    kinds = m.kinds
-    if kinds is None:
-        return ""
-    return (
-        f" The recorded steps are of two kinds: about {digits(kinds.fast_ms)} ms, and {digits(kinds.slow_ms)} ms "
-        f"({kinds.slow_share:.0%} of them)."
-    )
+def _briefly(part: str, shares: Shares) -> str:
+    name = part if part == "unexplained" else _name(part, shares)
+    return _BRIEFLY[name].format(_parts(shares)[part])

@@ -51,9 +51,8 @@ def _most_bytes(m: Measurements) -> str | None:
     moved = np.bincount(m.linked.op_class[rows][known], weights=traffic[known])
     most = int(moved.argmax())
     share = float(moved[most] / moved.sum()) if moved.sum() else 0.0
-    return (
-        f"{share:.0%} of the memory traffic is {m.linked.classes.names[most]} kernels" if share >= NAMED_SHARE else None
-    )
+    named = f"{_most(share)} of the memory traffic is {m.linked.classes.names[most]} kernels"
+    return named if share >= NAMED_SHARE else None
 
 
 def _heaviest(m: Measurements) -> str | None:
@@ -65,7 +64,7 @@ def _heaviest(m: Measurements) -> str | None:
     most = int(time.argmax())
     share = float(time[most] / time.sum())
     named = share >= NAMED_SHARE and m.linked.classes.names[most] != "other"
-    return f"{share:.0%} of the compute time is in {m.linked.classes.names[most]} kernels" if named else None
+    return f"{_most(share)} of the compute time is in {m.linked.classes.names[most]} kernels" if named else None
 
 
 def _module(m: Measurements) -> str | None:
@@ -87,7 +86,7 @@ def _of_launch(m: Measurements) -> str | None:
     if top is None or share < NAMED_SHARE:
         return None
     phase = f"the {top.role} pass" if top.name in ("forward", "backward") else top.name
-    return f"{min(share, 1.0):.0%} of the idle time is in {phase}"
+    return f"{_most(share)} of the idle time is in {phase}"
 
 
 def _of_sync(m: Measurements) -> str | None:
@@ -99,9 +98,8 @@ def _of_sync(m: Measurements) -> str | None:
     where = top.python or (f"{top.op.split(' > ')[0]}" if top.op else top.call)
     when = "" if top.phase is None else f" {top.phase}" if top.phase.startswith("between") else f" in {top.phase}"
     idle = sum(row.gpu_idle_ms for row in costly)
-    who = f"{top.calls:.4g} waits {m.timed.steps.per}{when}, at {where}"
-    share = f"{top.gpu_idle_ms / idle:.0%}" if idle else None
-    return share and f"{'All' if share == '100%' else share} of that idle time: {who}"
+    times = f"{top.calls:.4g} times {m.timed.steps.per}"
+    return f"{_most(top.gpu_idle_ms / idle)} of the syncs' idle time: {where}, {times}{when}" if idle else None
 
 
 def _of_communication(m: Measurements) -> str | None:
@@ -114,8 +112,8 @@ def _of_communication(m: Measurements) -> str | None:
     share = min(top.exposed_ms / time.exposed_ms, 1.0)
     tail = ""
     if time.tail_ms is not None:
-        tail = f"; {time.tail_ms / time.exposed_ms:.0%} of it is the tail behind the backward pass"
-    return f"{share:.0%} of the communication that does not overlap is {top.collective}{size}{tail}"
+        tail = f", {time.tail_ms / time.exposed_ms:.0%} after the backward pass"
+    return f"{_most(share)} of the exposed communication is {top.collective}{size}{tail}"
 
 
 def _of_transfer(m: Measurements) -> str | None:
@@ -124,7 +122,12 @@ def _of_transfer(m: Measurements) -> str | None:
         return None
     top = rows[0]
     memory = f" ({top.source_memory} memory)" if top.source_memory == "pageable" else ""
-    return f"{top.exposed_ms / exposed:.0%} of it are copies {top.direction}{memory} of {top.size}"
+    return f"{_most(top.exposed_ms / exposed)} of the exposed copies: {top.direction}{memory}, {top.size}"
+
+
+def _most(share: float) -> str:
+    text = f"{min(share, 1.0):.0%}"
+    return "All" if text == "100%" else text
 
 
 _OF: dict[BottleneckClass, Callable[[Measurements], str | None]] = {

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from traceanalyzer.base.figures import span
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.classify import classify, too_few_ops
 from traceanalyzer.diagnosis.compile.measured import IN_EACH_STEP, on_compile
@@ -15,7 +16,6 @@ from traceanalyzer.diagnosis.culprit import culprit
 from traceanalyzer.diagnosis.draft import Draft
 from traceanalyzer.diagnosis.finding import BottleneckClass, Finding, Recommendation, Severity, Summary
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.other_kind import other_kind
 from traceanalyzer.diagnosis.outside import IDLE_CLASSES, outside
 from traceanalyzer.diagnosis.recommend import in_front, recommendations_of
 from traceanalyzer.diagnosis.rules import RULES
@@ -61,11 +61,18 @@ def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
     found, compiling = m.memo(on_compile)[1:]
     first = [one for one in compiling if one.id.startswith(IN_EACH_STEP)]
     findings, advice = [*findings, *found], [*first, *advice, *(one for one in compiling if one not in first)]
-    whole = f"the {m.timed.steps.unit}"
-    apart = "" if first else other_kind(summary, step_shares(m), advice[0] if advice else None, whole)
-    across = [f"{f.title}." for f in findings if f.id in ("straggler", *IN_EACH_STEP)]
-    headline = " ".join(text for text in (summary.headline, apart, *across) if text)
+    across = [f"{f.title}." for f in findings if f.id in ("straggler", *IN_EACH_STEP)] + _kinds(m, summary)
+    headline = " ".join([summary.headline, *across[:1]])
     return Diagnosis(replace(summary, headline=headline, culprit=culprit(m, summary.bottleneck)), findings, advice)
+
+
+def _kinds(m: Measurements, summary: Summary) -> list[str]:
+    """That some of the recorded steps are slow, where they are of two kinds."""
+    kinds = m.kinds
+    if kinds is None or m.trace.only_step_times or summary.bottleneck == "inconclusive":
+        return []
+    slow = f"{span(kinds.slow_ms)} instead of {span(kinds.fast_ms, kinds.slow_ms)}"
+    return [f"{kinds.slow_share:.0%} of the recorded steps are slow: {slow}."]
 
 
 def settle(m: Measurements, rules: Sequence[Rule] = RULES) -> Settled:

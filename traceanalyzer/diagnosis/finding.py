@@ -33,6 +33,9 @@ BottleneckClass = Literal[
 ]
 Severity = Literal["high", "medium", "low", "info"]
 Basis = Literal["unprofiled", "recorded"]
+MAX_CONFIDENCE = 0.95
+BASE_CONFIDENCE = 0.5
+"""Confidence of a verdict whose margin over the runner-up is nil."""
 
 
 @dataclass(frozen=True)

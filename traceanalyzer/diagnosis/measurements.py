@@ -11,6 +11,7 @@ from traceanalyzer.analysis.groups.first_steps import first_steps
 from traceanalyzer.analysis.groups.input_loading import loading
 from traceanalyzer.analysis.groups.seen_conditions import seen_conditions
 from traceanalyzer.analysis.groups.step_times import latency, recorded_regularity
+from traceanalyzer.analysis.joined.graph_names import with_operators
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.linked import Knowledge, Linked
 from traceanalyzer.analysis.memory.stats import stats_of_printed, stats_of_snapshot
@@ -79,7 +80,9 @@ Made = TypeVar("Made")
 
 def measure(trace: "Trace", knowledge: Knowledge | None = None, only_step: int | None = None) -> "Measurements":
     """The measurements of one recording."""
-    timed = Timed(Joined(Linked(trace, knowledge or Knowledge())), only_step)
+    linked = Linked(trace, knowledge or Knowledge())
+    named = with_operators(linked, [Linked(one, linked.knowledge) for one in trace.captures])
+    timed = Timed(Joined(linked if named is None else Linked(named, linked.knowledge)), only_step)
     return Measurements(Rated(Causes(Started(timed))))
 
 

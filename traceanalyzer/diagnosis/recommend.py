@@ -3,7 +3,7 @@ propose."""
 
 from collections.abc import Callable, Sequence
 
-from traceanalyzer.base.figures import digits
+from traceanalyzer.base.figures import digits, span
 from traceanalyzer.diagnosis.draft import Draft, Proposal
 from traceanalyzer.diagnosis.finding import AsMuchWork, BottleneckClass, Recommendation
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -70,9 +70,10 @@ def _of_remedy(m: Measurements, advice: Advice, drafts: list[Draft]) -> Recommen
     if action is None:
         return None
     basis = f"replayed without the profiler: {p.basis}"
-    if offer.qualifier and p.step_ms is not None:
-        one = "a step" if m.timed.steps.found else "the recording"
-        basis = f"{digits(p.step_ms)} ms for {offer.qualifier.format(one)}; {basis}"
+    if not offer.single and p.step_ms:
+        now = m.step.step_ms
+        what = "for the same work" if offer.changes_work else "with both"
+        basis = f"{digits(now)} → {span(p.step_ms, now)} {what}, {digits(now / p.step_ms)}x; {basis}"
     if offer.single:
         return Recommendation(
             against.id, against.cls, action, p.step_ms, p.speedup, basis, remedy.id, p.low_ms, p.high_ms

@@ -8,6 +8,7 @@ from traceanalyzer.analysis.roofline.kernel_tables import other_version
 from traceanalyzer.analysis.tables.budget import launches_by_step
 from traceanalyzer.analysis.tables.timing import contradicted
 from traceanalyzer.base.figures import digits
+from traceanalyzer.base.notes import Aside
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.rules.evidence import profiler_note
 from traceanalyzer.diagnosis.rules.recording import recording_notes
@@ -17,7 +18,6 @@ from traceanalyzer.diagnosis.timing import profiled_notes
 from traceanalyzer.ingest.unprofiled import contradiction
 from traceanalyzer.report.halves import in_halves
 from traceanalyzer.report.model import TOP_ROWS, Input, InputDevice, InputHealth, Metrics, Report, Tool
-from traceanalyzer.report.outline.opening import IN_HEADER
 from traceanalyzer.report.tables import PATH, in_order, report_tables
 from traceanalyzer.trace import Collected
 from traceanalyzer.trace.hardware import GIGA
@@ -62,6 +62,7 @@ def report_of(of: "Measured", top: int = TOP_ROWS) -> Report:
         critical, partial(_diagnosis_and_path, critical), partial(_facts, of, top)
     )
     of_memory, for_memory = _on_memory(critical)
+    notes = sorted([*_notes(of.run, critical), *of.ranks.notes], key=lambda note: isinstance(note, Aside))
     return Report(
         tool=Tool("traceanalyzer", __version__),
         inputs=[_input(trace) for trace in (*of.run.traces, *of.run.logs)],
@@ -71,7 +72,8 @@ def report_of(of: "Measured", top: int = TOP_ROWS) -> Report:
         findings=[*found.findings, *of_memory],
         recommendations=[*found.recommendations, *for_memory],
         tables=in_order({**facts.tables, PATH: path[:top]}),
-        notes=[*_notes(of.run, critical), *of.ranks.notes],
+        notes=list(map(str, notes)),
+        pressing_notes=sum(not isinstance(note, Aside) for note in notes),
         step_parts=critical.step_parts,
         host_parts=critical.host_parts,
     )
@@ -178,22 +180,24 @@ def _roofline_notes(m: "Measurements") -> list[str]:
     device = next((d for d in m.trace.devices if d.id == m.timed.device), None)
     if gpu is not None and not gpu.stated and device is not None and not (device.name or "").strip():
         size = (device.memory_bytes or 0) / GIGA
-        notes.append(
-            f"The GPU's name was not recorded; {device.sm_count} SMs (compute units) and {size:.3g} GB are those of "
-            f"{gpu.name}: its limits are used."
-        )
+        text = f"The GPU's name was not recorded; {device.sm_count} SMs (compute units) and {size:.3g} GB are those of "
+        notes.append(Aside(f"{text}{gpu.name}: its limits are used."))
     if gpu is not None and gpu.stated:
         fp32 = f", {gpu.vector['fp32'] / 1e12:.3g} TFLOP/s in fp32" if gpu.vector else ""
         notes.append(
-            f"{gpu.name} is not in the hardware table: its limits are those that the recording states "
-            f"({gpu.bandwidth / 1e9:.4g} GB/s{fp32}; of tensor cores it states nothing)."
+            Aside(
+                f"{gpu.name} is not in the hardware table: its limits are those that the recording states "
+                f"({gpu.bandwidth / 1e9:.4g} GB/s{fp32}; of tensor cores it states nothing)."
+            )
         )
     if gpu is not None and (counted_elsewhere := other_version(m.trace)) is not None:
         notes.append(counted_elsewhere)
     if m.linked.knowledge.counters:
         counted = m.rated.roofline.counted & m.timed.steady_ops
         share = counted.sum() / max((m.linked.is_kernel & m.timed.steady_ops).sum(), 1)
-        notes.append(f"Nsight Compute's report has {share:.0%} of the kernels; the others' rooflines are estimates.")
+        notes.append(
+            Aside(f"Nsight Compute's report has {share:.0%} of the kernels; the others' rooflines are estimates.")
+        )
     return notes
 
 
@@ -227,7 +231,7 @@ def _step_notes(m: "Measurements") -> "Iterator[str]":
     steps = m.timed.steps
     yield from recording_notes(m)
     if steps.warmup:
-        yield f"{steps.warmup} slow leading step{'s' * (steps.warmup > 1)} left out as warm-up."
+        yield Aside(f"{steps.warmup} slow leading step{'s' * (steps.warmup > 1)} left out as warm-up.")
     if steps.incomplete:
         yield (
             f"The recording is cut off: {steps.incomplete} step{'s' * (steps.incomplete > 1)} at its ends miss"
@@ -251,7 +255,7 @@ def _device_notes(m: "Measurements") -> "Iterator[str]":
         yield "API calls were not recorded: launches, waits and the causes of idle time cannot be told."
     yield from _roofline_notes(m)
     if not m.trace.only_step_times:
-        yield from [note] if (note := profiler_note(m)) else []
+        yield from [Aside(note)] if (note := profiler_note(m)) else []
         yield from _unprofiled_notes(m)
         yield from _left_out_notes(m)
     if m.timed.device is not None and missing_kernels(m) > NOTED_MISSING:
@@ -286,14 +290,14 @@ def _unprofiled_notes(m: "Measurements") -> "Iterator[str]":
         why = f"{NOT_KNOWN.format(unit)}: {_why_not_known(m)}"
         yield f"{why}. Summary and findings speak of the {'recorded step' if m.timed.steps.found else 'recording'}."
     elif known is not None and known.source == "estimated":
-        takes, unit = IN_HEADER[0 if m.timed.steps.found else -1], m.timed.steps.unit
-        yield (
-            f"{takes} about {digits(known.step_time_ms)} ms ({digits(known.low_ms)} to "
-            f"{digits(known.high_ms)}): the recording replayed with the profiler's usual cost taken out. Verdict and "
-            f"predictions are for that {unit}, tables for the recorded one."
+        unit, low, high = m.timed.steps.unit, digits(known.low_ms), digits(known.high_ms)
+        yield Aside(
+            f"Without the profiler the {unit} takes about {digits(known.step_time_ms)} ms ({low} to {high}): the "
+            "recording replayed with the profiler's usual cost taken out. Verdict and predictions are for that, "
+            "tables for what was recorded."
         )
-    else:
-        yield f"{IN_HEADER[1]}; all else is without the profiler."
+    elif known is not None:
+        yield Aside("Tables show the recorded step; all else is without the profiler.")
 
 
 def _why_not_known(m: "Measurements") -> str:

@@ -207,4 +207,7 @@ class Report:
         default_factory=list,
         text="sentence",
     )
+    pressing_notes: int = metric(
+        "how many of the notes, from the first on, change what one would do", default=0, kw_only=True
+    )
     schema_version: int = metric("changes when a name or a meaning does", default=SCHEMA_VERSION)

@@ -153,7 +153,8 @@ TABLES = (
             """A row is one iteration of vLLM, SGLang, TensorRT-LLM or ATOM by the engine's own mark, cut by the GPU
             work that it launched: the CPU runs ahead, so marks and GPU work lie apart. A gap is GPU idle time before
             the next iteration, with what the CPU did in most of it. With the server's log (vLLM
-            --enable-logging-iteration-details, TensorRT-LLM print_iter_log) rows have its times, too.""",
+            --enable-logging-iteration-details, TensorRT-LLM print_iter_log) rows have its times, too. With a recording
+            of the capture of its CUDA graphs their kernels have operators (all tables: `ops TRACE CAPTURE`).""",
         ),
     ),
     Table(

@@ -65,6 +65,8 @@ class Trace:
     collectives: Collectives = field(default_factory=Collectives.empty)
     step_timings: StepTimings = field(default_factory=StepTimings.empty)
     """The timing log of the same process, or all there is where `source` is `timing_log`."""
+    captures: "tuple[Trace, ...]" = ()
+    """Recordings of the capture of its CUDA graphs, which were given with it."""
     unprofiled_step_ns: int | None = None
     """Median step time of the same process without a profiler, where the capture carries it and nothing speaks
     against it."""

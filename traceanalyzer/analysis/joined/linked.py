@@ -77,11 +77,15 @@ class Knowledge:
 def launch_nodes(linked: "Linked") -> I32:
     """For each device op the node of the host tree it was launched at (an API call, or the operator that carries
     its external id where the call was not recorded), -1 where the recording tells neither."""
-    launched = linked.launch >= 0
+    launched, external = linked.launch >= 0, linked.trace.device_ops.external_id
     result = at(linked.tree.node_of_call, linked.launch, -1)
-    others = np.flatnonzero(~launched & (linked.trace.device_ops.external_id > 0))
+    others = np.flatnonzero(~launched & (external > 0))
     if len(others):
-        result[others] = _by_external_id(linked, linked.trace.device_ops.external_id[others])
+        result[others] = _by_external_id(linked, external[others])
+    replayed = np.flatnonzero((at(linked.api_kind, linked.launch, 0) == ApiKind.GRAPH_LAUNCH) & (external > 0))
+    if len(replayed):  # an operator inside the call is one that `graph_names` found
+        node, call = _by_external_id(linked, external[replayed]), result[replayed]
+        result[replayed] = np.where((node > call) & (node < linked.tree.subtree_end[call]), node, call)
     return result
 
 

@@ -43,12 +43,16 @@ _SGLANG_PHASES = {
 }
 _SUMS = re.compile(r"(sqsq|sqsk|sq|sk)(\d+)")
 
+_STARTS = ("execute_", "step[", "prefill[", "decode[", "[Executor]")
+
 Sums = dict[str, int]
 """Sums over requests of query lengths (`sq`), key lengths (`sk`), their squares and products."""
 
 
 def iteration(name: str) -> Iteration | None:
     """What a range of this name says, None where it marks no iteration."""
+    if not name.startswith(_STARTS):
+        return None
     if match := _VLLM.match(name):
         context, generation = int(match[2]), int(match[4])
         return _summed(VLLM, phase_of(context, generation), context + generation, [_vllm(match[3]), _vllm(match[5])])

@@ -18,6 +18,7 @@ from traceanalyzer.analysis.ranks.matches import Matches, match_collectives
 from traceanalyzer.analysis.ranks.skew import Arrivals, CollectiveSkew, arrivals, skew_rows
 from traceanalyzer.base.figures import NS_PER_US, metric, ms
 from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base.notes import Aside
 from traceanalyzer.trace import F64, I64
 
 STEP_NOISE_SHARE = 0.02
@@ -342,5 +343,5 @@ def _clock_notes(matches: Matches, labels: list[int]) -> list[str]:
     notes = list(matches.notes)
     if corrected and len(matches):
         shown = ", ".join(corrected[:LISTED_RANKS]) + (", ..." if len(corrected) > LISTED_RANKS else "")
-        notes.append(f"Clocks were aligned by the ends of collectives, beyond the recordings' epochs: {shown}.")
+        notes.append(Aside(f"The ranks' clocks were aligned by the ends of collectives: {shown}."))
     return notes

@@ -19,6 +19,11 @@ MIN_TIMES = 1.5
 """A rank is late repeatedly: as many times as that, were it always as late. Once, it may be a hiccup, or the
 profiler's start or stop."""
 
+EXPLAINED = 0.5
+"""Share of what the others wait that a rank must do more of, to be why."""
+SAME_WORK = 0.02
+"""Ranks whose launches, or threads of their kernels, differ by less have the same work to do."""
+
 
 @dataclass(frozen=True)
 class LateRank:

@@ -38,12 +38,12 @@ class Curve:
         return plane * float(np.interp(requests, self.batches, self.ratios))
 
 
-def curve(requests: F64, kv: F64, time: F64) -> Curve:
+def curve(requests: F64, kv: F64, time: F64, among: Sequence[int] | None = None) -> Curve:
     """The curve of these iterations; `kv` is NaN where it is not known. Each counts by its relative error: a small
-    batch is as well known as a large one."""
+    batch is as well known as a large one. The terms are chosen, unless given."""
     columns = np.column_stack((np.ones(len(time)), requests, np.nan_to_num(kv)))
     weighted = columns / time[:, None]
-    used = _terms(columns, weighted, bool(np.isfinite(kv).all()))
+    used = _terms(columns, weighted, bool(np.isfinite(kv).all())) if among is None else list(among)
     terms, deviations = np.zeros(TERMS), np.zeros(TERMS)
     terms[used] = _least_squares(weighted[:, used])
     residual = weighted @ terms - 1.0
@@ -88,7 +88,7 @@ class DecodeFit:
     iterations: int
     batches: int
     error_share: float
-    """Largest error of the prediction of a batch from the other batches alone: medians, as a share."""
+    """Largest error of the prediction of a batch between others from these alone: medians, as a share."""
     curve: Curve
     """What predicts: the terms, and what each recorded batch is off them by."""
 
@@ -126,7 +126,7 @@ def decode_fit(rows: Sequence[IterationRow]) -> DecodeFit | None:
     (a, a_range), request, token = _ranged(found, 0) or (0.0, (0.0, 0.0)), _ranged(found, 1), _ranged(found, 2)
     return DecodeFit(
         a, a_range, request and request[0], request and request[1], token and token[0], token and token[1],
-        token and 1e3 * token[0], len(chosen), len(found.batches), _left_out(requests, kv, time), found,
+        token and 1e3 * token[0], len(chosen), len(found.batches), _left_out(requests, kv, time, found.terms), found,
     )  # fmt: skip
 
 
@@ -142,12 +142,13 @@ def _ranged(found: Curve, term: int) -> tuple[float, tuple[float, float]] | None
     return (value, (value - off, value + off)) if value else None
 
 
-def _left_out(requests: F64, kv: F64, time: F64) -> float:
-    """The largest error of a batch's median where the curve has not seen that batch."""
-    errors = []
-    for batch in np.unique(requests):
+def _left_out(requests: F64, kv: F64, time: F64, terms: Sequence[float]) -> float:
+    """The largest error of the median of a batch between others where the curve has not seen that batch. Without the
+    smallest or the largest one less is known than from all of them."""
+    errors, used = [], np.flatnonzero(terms).tolist()
+    for batch in np.unique(requests)[1:-1]:
         here = requests == batch
-        found = curve(requests[~here], kv[~here], time[~here])
+        found = curve(requests[~here], kv[~here], time[~here], used)
         predicted = [found.at(n, 0.0 if np.isnan(k) else k) for n, k in zip(requests[here], kv[here], strict=True)]
         errors.append(abs(float(np.median(predicted) / np.median(time[here])) - 1.0))
     return max(errors)

@@ -17,6 +17,7 @@ from traceanalyzer.analysis.joined.backward import backward_time
 from traceanalyzer.analysis.joined.host_tree import HostTree
 from traceanalyzer.analysis.joined.linked import Linked, owner_nodes
 from traceanalyzer.analysis.names.pytorch import BOOKKEEPING, STEP_PREFIX
+from traceanalyzer.analysis.names.serving import iteration
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.tables.kernels import origins_of, share_of_step
 from traceanalyzer.analysis.tables.roofline_rows import RatedRow, RooflineSums, by_subtree
@@ -248,12 +249,13 @@ def _outermost(calls: _Calls, tree: HostTree) -> Bool:
 
 
 def _names(linked: Linked) -> I32:
-    """For each node the code of the name it is grouped under: profiler steps go together, API calls have -1."""
+    """For each node the code of the name it is grouped under: profiler steps go together, API calls have -1. Marks of a
+    server's iterations hold everything and tell nothing of it."""
     tree, strings = linked.tree, linked.trace.strings
     shown = np.arange(len(strings), dtype=np.int32)
     steps = [i for i, text in enumerate(strings) if text.startswith(STEP_PREFIX)]
     shown[steps] = steps[:1] * len(steps)
-    shown[[i for i, text in enumerate(strings) if text in BOOKKEEPING]] = BOOKKEEPING_CODE
+    shown[[i for i, text in enumerate(strings) if text in BOOKKEEPING or iteration(text)]] = BOOKKEEPING_CODE
     return tree.of_ranges(narrowed(shown)[linked.trace.host_ranges.name], -1)
 
 

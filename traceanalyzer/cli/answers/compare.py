@@ -40,7 +40,7 @@ def compare(
     """Say what changed in the step time from A to B, and where it came from.
 
     A and B may also be two memory snapshots, or two logs of torch.compile (or folders of them): then it says what
-    changed in memory or compilation.
+    changed in memory or compilation. Two folders of digests (see `digest`) are two jobs of many ranks.
 
     A and B are anything that `analyze` reads (a trace, a capture or the folder of several ranks; a quoted pattern
     such as 'base.rank*.json.gz' too), a report saved by `analyze --format json`, or a stored run (runs.db#42,
@@ -69,7 +69,12 @@ def compare(
     from traceanalyzer.comparison.document import ComparisonPage
     from traceanalyzer.comparison.metrics import with_amounts
     from traceanalyzer.comparison.other_kinds import compared_kinds
+    from traceanalyzer.fleet.job.versus import compared_jobs
 
+    jobs = compared_jobs(runs)
+    if jobs is not None:
+        emit(jobs, output)
+        return
     names = [name for run in runs for name in runs_in(run)]
     if len(names) < 2:
         raise click.UsageError(f"Missing argument 'B': what {runs[0]} is compared with")

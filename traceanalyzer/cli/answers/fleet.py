@@ -59,10 +59,8 @@ def fleet(
 
         emit(days_page(store, files, run), output)
         return
-    from traceanalyzer.fleet.digests.cluster import cluster
-    from traceanalyzer.fleet.digests.make import digests_folder
     from traceanalyzer.fleet.job.document import JobPage
-    from traceanalyzer.fleet.job.open import job_of
+    from traceanalyzer.fleet.job.open import digests_folder, job_of
     from traceanalyzer.fleet.sources import source_of
 
     with ExitStack() as stack:
@@ -72,7 +70,11 @@ def fleet(
             emit(source.page(files, done), output)
             return
         place = stack.enter_context(digests_folder(folder))
-        via = stack.enter_context(cluster(scheduler, workers))
+        via = None
+        if scheduler or workers:
+            from traceanalyzer.fleet.digests.cluster import cluster
+
+            via = stack.enter_context(cluster(scheduler, workers))
         stack.enter_context(working("Comparing"))
         job = job_of(paths, place, done, via)
     emit(JobPage(job), output)

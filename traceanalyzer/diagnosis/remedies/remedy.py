@@ -28,11 +28,6 @@ class Offer:
         """Whether it shortens the step by itself."""
         return not self.after and not self.changes_work
 
-    @property
-    def qualifier(self) -> str:
-        """What the predicted step is for, where that is not the same step; empty otherwise."""
-        return "as much work as {} does now" if self.changes_work else "{} with both" if self.after else ""
-
 
 Trigger = Callable[[Measurements], Offer | None]
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from traceanalyzer.analysis.names.collectives import POINT_TO_POINT
 from traceanalyzer.analysis.ranks.compare import RankRow
+from traceanalyzer.analysis.ranks.late import EXPLAINED, SAME_WORK
 from traceanalyzer.base.figures import NS_PER_MS, digits
 from traceanalyzer.diagnosis.finding import Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -37,8 +38,6 @@ MORE_WORK_SHARE = 0.1
 """Share of the step that its host must work longer to be why: equal ones differ by up to six percent there, too."""
 EQUAL_GPUS = 1.05
 """The same kernels of equal GPUs differ by less."""
-EXPLAINED = 0.5
-"""Share of what the others wait that a rank's host must work longer, to be why."""
 HOST_WORKS = (
     "Fix rank {rank}: its host is late: it works {more} ms a step longer than the others', in Python or on data. Take "
     "what only this rank does (logging, checkpoints, larger or packed files) to another thread, do it seldom, or share "
@@ -47,8 +46,6 @@ HOST_WORKS = (
 
 
 Cause = Literal["slow_gpu", "more_work", "slow_host", "input"]
-SAME_WORK = 0.02
-"""Ranks whose launches, or threads of their kernels, differ by less have the same work to do."""
 REASONS: dict[Cause, str] = {
     "slow_gpu": "its kernels take longer for the same work",
     "more_work": "it computes longer",

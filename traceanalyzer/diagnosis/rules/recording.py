@@ -9,7 +9,8 @@ from traceanalyzer.analysis.names.pytorch import LIBRARY_MARK
 from traceanalyzer.analysis.serving.cut import find_iterations
 from traceanalyzer.analysis.time.coverage import WHOLE_SHARE
 from traceanalyzer.analysis.time.repeats import coinciding_range
-from traceanalyzer.base.figures import NS_PER_MS
+from traceanalyzer.base.figures import NS_PER_MS, span
+from traceanalyzer.base.notes import Aside
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.serving.sentences import sentences
 from traceanalyzer.diagnosis.timing import DRIFT_SHARE
@@ -22,6 +23,8 @@ RANGE_MS = 0.001
 times that."""
 MANY_RANGES, RANGES_SHARE = 500, 0.05
 """Fewer ranges are phases and layers; ranges that cost less of the step do not change the picture."""
+WORK_OUTSIDE = 0.1
+"""Share of the GPU's work outside all steps from which the step markers are worth a look."""
 NOTED_SPAN = 0.9
 """Device work that spans less of the recording than this leaves start-up or shutdown to be noted."""
 UNEVEN_RATIO = 1.3
@@ -48,9 +51,9 @@ def _slowed(m: Measurements) -> Iterator[str]:
     if known is None or not known.drift_share or known.busy_drift_share is None:
         return
     if known.drift_share >= DRIFT_SHARE > abs(known.busy_drift_share):
-        yield (
+        yield Aside(
             f"Recorded steps become {known.drift_share:.0%} slower over the recording, and the GPU's work in them does "
-            "not: the recorder slows the host the longer it records. It is no finding."
+            "not: the recorder slows the host the longer it records."
         )
 
 
@@ -67,8 +70,8 @@ def _more_than_useful(m: Measurements) -> Iterator[str]:
     a_step = float((mine & m.timed.steady_host(ranges.start)).sum()) / count if m.timed.steps.found else 0.0
     if a_step >= MANY_RANGES and a_step * RANGE_MS >= RANGES_SHARE * m.mean_step_ms:
         yield (
-            f"{a_step:,.0f} annotated ranges a step cost the CPU about {_time(a_step * RANGE_MS)} of each "
-            f"{_time(m.mean_step_ms)} step: mark phases, not single operations."
+            f"{a_step:,.0f} annotated ranges a step cost the CPU about {span(a_step * RANGE_MS)} of each "
+            f"{span(m.mean_step_ms)} step: mark phases, not single operations."
         )
 
 
@@ -86,7 +89,7 @@ def _own_markers(m: Measurements) -> Iterator[str]:
     )
     if before + after:
         yield (
-            f"The program marks {_time(float(region))} for profilers (cudaProfilerStart to cudaProfilerStop), and "
+            f"The program marks {span(float(region))} for profilers (cudaProfilerStart to cudaProfilerStop), and "
             f"{before + after:,} GPU operations were launched outside: figures are for all of it. "
             "nsys profile --capture-range=cudaProfilerApi records the marked part alone."
         )
@@ -94,22 +97,20 @@ def _own_markers(m: Measurements) -> Iterator[str]:
 
 def _steps(m: Measurements) -> Iterator[str]:
     seen, steps, times = m.coverage, m.timed.steps, m.step_time
-    if seen.steps_share is not None and seen.steps_share < WHOLE_SHARE:
-        outside = ""
-        if seen.idle_outside_share is not None and seen.work_outside_share is not None:
-            outside = (
-                f"; {seen.idle_outside_share:.0%} of the GPU's idle time and {seen.work_outside_share:.0%} of its work "
-                "lie outside"
-            )
-        yield f"The steps cover {seen.steps_share:.0%} of {_time(seen.recorded_ms)} recorded{outside}."
+    if (seen.work_outside_share or 0.0) > WORK_OUTSIDE:
+        yield f"{seen.work_outside_share:.0%} of the GPU's work lies outside the steps and is not analyzed."
+    elif seen.steps_share is not None and seen.steps_share < WHOLE_SHARE:
+        idle = seen.idle_outside_share
+        outside = f"; {idle:.0%} of the GPU's idle time lies outside" if idle is not None else ""
+        yield Aside(f"The steps cover {seen.steps_share:.0%} of {span(seen.recorded_ms)} recorded{outside}.")
     if steps.source == "periodicity":
         yield f"No marker says what a step is: {len(steps)} repeats of the same GPU work are called one{_parts(m)}."
     # A few are far longer, or shorter, than the usual one: the mean stands for none of them.
     uneven = times and (times.mean > UNEVEN_RATIO * times.median or times.std > UNEVEN_STD * times.mean)
     if times is not None and m.kinds is None and uneven:
         yield (
-            f"The steps are uneven: {_time(times.min)} to {_time(times.max)}, median {_time(times.median)}; "
-            f"figures are means ({_time(times.mean)})."
+            f"The steps are uneven: {span(times.min)} to {span(times.max)}, median {span(times.median)}; "
+            f"figures are means ({span(times.mean)})."
         )
 
 
@@ -128,8 +129,8 @@ def _no_steps(m: Measurements) -> Iterator[str]:
         yield "No steps were found: every figure is for the whole recording."
     if seen.device_span_ms is None or seen.device_span_ms >= NOTED_SPAN * seen.recorded_ms:
         return
-    before = f"; the first GPU work comes after {_time(seen.before_first_op_ms)}" if seen.before_first_op_ms else ""
-    yield f"GPU work spans {_time(seen.device_span_ms)} of {_time(seen.recorded_ms)} recorded{before}."
+    before = f"; the first GPU work comes after {span(seen.before_first_op_ms)}" if seen.before_first_op_ms else ""
+    yield Aside(f"GPU work spans {span(seen.device_span_ms)} of {span(seen.recorded_ms)} recorded{before}.")
 
 
 def _iterations(m: Measurements) -> Iterator[str]:
@@ -148,15 +149,15 @@ def _repeats(m: Measurements) -> Iterator[str]:
         return
     what = f"one for each `{found.name}`" if found.name else "layers or micro-batches"
     if m.timed.steps.found:
-        yield f"{found.count} repeats of {_time(found.mean_ms)} within the step: {what}."
+        yield Aside(f"{found.count} repeats of {span(found.mean_ms)} within the step: {what}.")
     elif found.name:
         yield (
-            f"The GPU's work repeats {found.count} times, {_time(found.mean_ms)} each, {what}: parts of a step, which "
+            f"The GPU's work repeats {found.count} times, {span(found.mean_ms)} each, {what}: parts of a step, which "
             f"is longer than what was recorded, or not marked. Name the step with an annotation ({_how(m)})."
         )
     else:
         yield (
-            f"The GPU's work repeats {found.count} times, {_time(found.mean_ms)} each; whether that is a step or "
+            f"The GPU's work repeats {found.count} times, {span(found.mean_ms)} each; whether that is a step or "
             f"part of one is not recorded. Name the step with an annotation ({_how(m)}) to know."
         )
 
@@ -170,12 +171,3 @@ _MARKED_BY = {
 
 def _how(m: Measurements) -> str:
     return _MARKED_BY[m.joined.framework]
-
-
-def _time(ms: float | None) -> str:
-    """`2.27 us`, `604 ms`, `1.2 s`."""
-    if ms is None:
-        return "an unknown time"
-    if ms < 1:
-        return f"{ms * 1e3:.3g} us"
-    return f"{ms:.3g} ms" if ms < 1e3 else f"{ms / 1e3:.3g} s"

@@ -117,10 +117,11 @@ class Predictor:
         if served is None:
             return cls(fit, None, None, rows, 1.0)
         numbers = [row.iteration for row in rows]
-        requests = columns_of(rows)[0]
-        host = served.host_ns(served.usual)[numbers]
-        known = unprofiled(m, numbers)
+        requests, known = columns_of(rows)[0], unprofiled(m, numbers)
+        if known is not None and known.source == "log":
+            served = served.as_fast(numbers, known.ms)
         replayed = served.median_ms(served.usual, numbers)
+        host = served.host_ns(served.usual)[numbers]
         scale = known.ms / replayed if known and replayed else 1.0
         there = host > 0
         return cls(fit, served, curve(requests[there], np.full(there.sum(), np.nan), host[there]), rows, scale)

@@ -1,8 +1,7 @@
 """The map: from the recording of a rank to its digest, by one pure function that any process may run."""
 
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +16,6 @@ from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.fleet.digests.columns import Rank
 from traceanalyzer.fleet.digests.files import SUFFIX, arrow, encoded, name_of
 from traceanalyzer.ingest import load
-from traceanalyzer.ingest.cache.store import place as place_of_cache
 from traceanalyzer.ingest.folders import ANALYZED, needed_bytes
 from traceanalyzer.ingest.places import Place, fetched, names_in, remove_from, write_to
 from traceanalyzer.ingest.run import rank_in_name
@@ -39,20 +37,6 @@ class Made(NamedTuple):
     failure: str = ""
     found: bool = False
     """Whether they were there already."""
-
-
-@contextmanager
-def digests_folder(asked: str | None) -> Iterator[str]:
-    """Where digests go: the folder asked for, else one of the cache; without a cache one that is gone after the
-    block."""
-    kept = place_of_cache() if reading().cache else None
-    if asked is not None:
-        yield asked
-    elif kept is not None:
-        yield str(kept / "digests")
-    else:
-        with tempfile.TemporaryDirectory(prefix="traceanalyzer-") as folder:
-            yield folder
 
 
 Done = Callable[[int, int], None]

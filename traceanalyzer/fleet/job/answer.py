@@ -80,7 +80,7 @@ def _beside(rank: int, late: Sequence[int], count: int) -> list[int]:
 
 def _culprit(whole: Whole, rank: int, gain_ms: float) -> Culprit:
     own = whole.own_ns(rank)
-    low, high = range_ms(own)
+    low, high = range_ms(own, gain_ms)
     steady = len(own)
     most = own >= np.maximum(_most(whole), 1)
     share = float(most.mean()) if steady else 0.0
@@ -91,10 +91,14 @@ def _culprit(whole: Whole, rank: int, gain_ms: float) -> Culprit:
         stage=whole.stages[rank],
         cause=None,
         gain_ms=gain_ms,
-        low_ms=min(low, gain_ms),
-        high_ms=max(high, gain_ms),
+        low_ms=low,
+        high_ms=high,
         since=_since(whole, own),
-        pattern="recurring" if share >= MOSTLY else "once" if int((own > own.sum() / 4).sum()) <= 1 else "roaming",
+        pattern="recurring"
+        if share >= MOSTLY and steady > 1
+        else "once"
+        if int((own > own.sum() / 4).sum()) <= 1
+        else "roaming",
         steps_share=share,
         path=digest.path,
     )

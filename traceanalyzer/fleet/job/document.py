@@ -7,6 +7,7 @@ from typing import Any
 from traceanalyzer.base.figures import digits
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.fleet.job.model import Culprit, Heat, Job
+from traceanalyzer.fleet.job.ranges import ends_of
 from traceanalyzer.report.document import (
     Bullets,
     Document,
@@ -88,7 +89,8 @@ def _answer(job: Job) -> list[Part | None]:
 
 def _screen(job: Job) -> list[Section]:
     gains = [
-        f"{one.what}: {digits(one.gain_ms)} ms a step ({digits(one.low_ms)} to {digits(one.high_ms)})"
+        f"{one.what}: {digits(one.gain_ms)} ms a step"
+        + (f" ({ends})" if (ends := ends_of(one)) else "")
         + (f", {one.explains:.0%} of the slowdown" if one.explains is not None else "")
         for one in job.changes[:SHOWN_CHANGES]
     ]
@@ -105,7 +107,7 @@ def _worst(rows: Sequence[Culprit]) -> TextTable:
     texts = [
         [
             str(one.rank), shorten(one.host or "-", 14), "-" if one.stage is None else str(one.stage),
-            digits(one.gain_ms), f"{digits(one.low_ms)} to {digits(one.high_ms)}", f"{one.steps_share:.0%}",
+            digits(one.gain_ms), ends_of(one) or "-", f"{one.steps_share:.0%}",
             (one.cause or "-").replace("_", " "),
         ]
         for one in rows
@@ -116,7 +118,7 @@ def _worst(rows: Sequence[Culprit]) -> TextTable:
 def next_steps(job: Job) -> list[str]:
     """What to do now."""
     worst = (job.culprits or job.worst)[:1]
-    steps = [f"traceanalyzer analyze {shorten(one.path, PATH)}" for one in worst]
+    steps = [f"traceanalyzer analyze {one.path}" for one in worst]
     if job.culprits and job.culprits[0].cause == "slow_gpu" and job.culprits[0].host:
         steps.append(f"on {job.culprits[0].host}: nvidia-smi -q -d CLOCK,PERFORMANCE")
     return steps or ["traceanalyzer fleet ... -o fleet.html shows all ranks"]

@@ -65,10 +65,10 @@ def _named(
     if gain < MIN_GAIN_SHARE * step_ms:
         return []
     one = ranks[members[0]]
-    low, high = range_ms(excess)
+    low, high = range_ms(excess, gain)
     share = float((excess > 0).mean())
     rank = None if one.digest is None else one.digest.rank
     return [
-        Culprit(rank, here.pop() if len(here) == 1 else None, None, "slow_link", gain, min(low, gain), max(high, gain),
+        Culprit(rank, here.pop() if len(here) == 1 else None, None, "slow_link", gain, low, high,
                 None, "recurring" if share > 1 / 2 else "roaming", share, one.path)
     ]  # fmt: skip

@@ -31,8 +31,8 @@ class Culprit:
         text="own",
     )
     gain_ms: float = metric("what the job gains a step without what the rank is late by", "ms")
-    low_ms: float = metric("lower end of its 90 % range over the steps", "ms")
-    high_ms: float = metric("upper end of it", "ms")
+    low_ms: float | None = metric("lower end of its 90 % range over the steps; null of one step", "ms")
+    high_ms: float | None = metric("upper end of it", "ms")
     since: str | None = metric("step from which on it is late; null: in all of them", text="sentence")
     pattern: str = metric("recurring (late in most steps), roaming (others are, too) or once", text="own")
     steps_share: float = metric("share of the steps in which it comes last by itself more than any other", "share")
@@ -45,8 +45,8 @@ class Change:
 
     what: str = metric("what is changed", text="own")
     gain_ms: float = metric("what a step gets shorter by", "ms")
-    low_ms: float = metric("lower end of its 90 % range over the steps", "ms")
-    high_ms: float = metric("upper end of it", "ms")
+    low_ms: float | None = metric("lower end of its 90 % range over the steps; null of one step", "ms")
+    high_ms: float | None = metric("upper end of it", "ms")
     explains: float | None = metric("share of what all ranks as the middle one would gain; null where that is nothing",
                                     "share")  # fmt: skip
 

@@ -1,10 +1,10 @@
 """How sure a mean over steps is: drawn again from the steps that there are."""
 
-from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
-from traceanalyzer.base.figures import NS_PER_MS
+from traceanalyzer.base.figures import NS_PER_MS, digits
 from traceanalyzer.trace import F64
 
 DRAWS = 400
@@ -20,19 +20,30 @@ def draws_of(steps: int) -> "np.ndarray[tuple[int, int], np.dtype[np.int64]]":
     return np.random.default_rng(SEED).integers(0, max(steps, 1), (DRAWS, max(steps, 1)))
 
 
-def range_ms(per_step: F64) -> tuple[float, float]:
-    """The range of the mean of times of steps (ns), ms."""
-    if not len(per_step):
-        return 0.0, 0.0
+def range_ms(per_step: F64, mean_ms: float | None = None) -> tuple[float | None, float | None]:
+    """The range of the mean of times of steps (ns), ms, around `mean_ms`; None of one step, which tells nothing."""
+    if len(per_step) < 2:
+        return None, None
     if len(per_step) < FEW:
         low, high = float(per_step.min()), float(per_step.max())
     else:
         low, high = np.percentile(per_step[draws_of(len(per_step))].mean(axis=1), INSIDE).tolist()
-    return max(low, 0.0) / NS_PER_MS, max(high, 0.0) / NS_PER_MS
+    low, high = max(low, 0.0) / NS_PER_MS, max(high, 0.0) / NS_PER_MS
+    return (low, high) if mean_ms is None else (min(low, mean_ms), max(high, mean_ms))
 
 
-def share_of_draws(of_ranks: Sequence[F64], which: int) -> float:
-    """In which share of the draws one of several has the largest sum."""
-    table = np.stack(of_ranks)
-    sums = table[:, draws_of(table.shape[1])].sum(axis=2)
-    return float((sums.argmax(axis=0) == which).mean())
+class Ranged(Protocol):
+    """What has a range, ms."""
+
+    @property
+    def low_ms(self) -> float | None:
+        """Its lower end."""
+
+    @property
+    def high_ms(self) -> float | None:
+        """Its upper end."""
+
+
+def ends_of(one: Ranged) -> str:
+    """The range as text, empty where there is none."""
+    return "" if one.low_ms is None or one.high_ms is None else f"{digits(one.low_ms)} to {digits(one.high_ms)}"

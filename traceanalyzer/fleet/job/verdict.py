@@ -5,11 +5,11 @@ from typing import cast
 
 from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.base.figures import digits, ms
-from traceanalyzer.diagnosis.classify import BASE_CONFIDENCE, MAX_CONFIDENCE
-from traceanalyzer.diagnosis.finding import BottleneckClass, Summary
+from traceanalyzer.diagnosis.finding import BASE_CONFIDENCE, MAX_CONFIDENCE, BottleneckClass, Summary
 from traceanalyzer.fleet.digests.columns import Rank
 from traceanalyzer.fleet.job.causes import WORDS
 from traceanalyzer.fleet.job.model import Culprit
+from traceanalyzer.fleet.job.ranges import ends_of
 from traceanalyzer.fleet.job.whole import Whole
 
 SHOWN = 4
@@ -71,7 +71,7 @@ def _cost(one: Culprit, step_ms: float) -> str:
     since = f", since {one.since}" if one.since else ", in all steps" if one.pattern == "recurring" else ""
     share = one.gain_ms / step_ms
     return (
-        f"{digits(one.gain_ms)} ms ({share:.0%}; {digits(one.low_ms)} to {digits(one.high_ms)}) of each "
+        f"{digits(one.gain_ms)} ms ({'; '.join(filter(None, (f'{share:.0%}', ends_of(one))))}) of each "
         f"{digits(step_ms)} ms step{since}"
     )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base.notes import Aside
 from traceanalyzer.ingest.abilities import Abilities
 from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.ingest.timing.entry import Entry
@@ -193,7 +194,7 @@ def _traces(path: Path, found: _Found, form: LineFormat, damage: str) -> list[Tr
     traces = []
     for rank in sorted(by_rank, key=lambda r: -1 if r is None else r):
         steps = step_timings(by_rank[rank])
-        notes = [f"Read as a timing log ({form.name}).", form.averaged, *steps.notes]
+        notes = [Aside(f"Read as a timing log ({form.name})."), form.averaged, *steps.notes]
         if damage:
             notes.append(f"The log stops early: {damage}.")
         health = Health(

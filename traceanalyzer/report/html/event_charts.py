@@ -145,12 +145,12 @@ def idle_icicle(details: Details) -> Chart | None:
 
 
 def _icicle(id_: str, title: str, caption: str, boxes: Sequence[Box], least: int) -> Chart | None:
-    """Boxes below each other, the innermost ones in their own colour; None with fewer levels than the least."""
+    """Boxes below each other, the innermost ones in their own colour; None with fewer levels than the least, or without time."""
     boxes = sorted(boxes, key=lambda box: box.begin_ms - box.end_ms)[:MAX_BOXES]
     levels = max((box.level for box in boxes), default=-1) + 1
-    if levels < least:
+    total = max((box.end_ms for box in boxes), default=0.0)
+    if levels < least or not total:
         return None
-    total = max(box.end_ms for box in boxes)
     drawn = [
         Rectangle(
             b.begin_ms, b.end_ms, b.level + 0.03, b.level + 0.97,

@@ -96,7 +96,7 @@ def _strip(name: str, colour: str, parts: Sequence[tuple[int, int, int, str]]) -
 
 def _named(message: Message, place: int, whole: int) -> Box:
     """The name of a collective, or its number where there is no room, in a box that is not seen."""
-    fits = (message.end - message.start) / whole * USUAL_PX > (len(_short(message)) + 1) * CHARACTER_PX
+    fits = (message.end - message.start) * USUAL_PX > (len(_short(message)) + 1) * CHARACTER_PX * whole
     exposed = 2 * message.exposed > message.end - message.start
     return Box(
         message.start / NS_PER_MS, message.end / NS_PER_MS, place - 0.4, place + 0.4, _hint(message),

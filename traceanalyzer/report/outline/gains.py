@@ -12,6 +12,20 @@ from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline.breakdown import step_ms, whole
 from traceanalyzer.report.outline.opening import companion
 
+BUSY = 0.9
+"""Share of the step from which a GPU counts as busy."""
+TABLES = {
+    "sync": "syncs",
+    "launch": "gaps",
+    "host": "gaps",
+    "input": "gaps",
+    "compute": "kernels",
+    "memory": "kernels",
+    "communication": "comm",
+    "transfer": "copies",
+}
+"""The command whose table shows a bottleneck's places."""
+
 
 def headroom(report: Report, finding: Finding) -> str:
     """What removing the cause of a finding would save."""
@@ -31,7 +45,10 @@ def no_advice(report: Report) -> str:
         return "No recommendation: the GPU was not recorded." if lacking in report.summary.headline else lacking
     if report.findings and report.summary.bottleneck == "inconclusive":
         return f"No recommendation: not enough data. Next: {lacking or 'record several steps, API calls and GPU'}."
-    return "No recommendation: nothing in this recording shows what would help. To go on: traceanalyzer kernels PATH"
+    used, of_device = report.metrics.utilisation, report.summary.bottleneck in ("compute", "memory")
+    busy = of_device and used is not None and (used.gpu_busy_share or 0.0) >= BUSY
+    why = "Nothing to fix: the GPU is busy." if busy else "No change is predicted to help."
+    return f"{why} To go further: traceanalyzer {TABLES.get(report.summary.bottleneck, 'kernels')} PATH"
 
 
 def without_gain(report: Report) -> str | None:
@@ -55,7 +72,7 @@ def prediction(report: Report, advice: Recommendation) -> str:
         return _memory_arrow(report, advice)
     more = advice.as_much_work
     if more is not None:
-        return _arrow(report, more.likely_ms, "for as much work", more.speedup)
+        return _arrow(report, more.likely_ms, "for the same work", more.speedup)
     if advice.predicted_step_ms is None:
         return advice.basis.partition("; ")[0] if advice.basis[:1].isdigit() else "gain unknown"
     likely = (advice.predicted_step_ms, advice.low_ms, advice.high_ms)

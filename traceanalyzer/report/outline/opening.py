@@ -19,13 +19,6 @@ LONGEST_NAME = 40
 """Characters of GPUs' names on the first screen."""
 CLEAR, LIKELY = 0.75, 0.5
 """From here on a verdict is clear, likely; below it is a close call."""
-IN_HEADER = (
-    "Without the profiler a step takes",
-    "Tables show the recorded step",
-    "Profiling slowed the step",
-    "Without the profiler the recording takes",
-)
-"""How notes begin that the first line of the first screen makes superfluous: it has both step times."""
 
 
 def verdict(report: Report) -> str:
@@ -58,7 +51,7 @@ def step_times(report: Report) -> str:
         return f"{whole(report)} {figure(time.mean, 'ms')}{' as recorded' * (whole(report) == 'step')}"
     about = "about " if report.metrics.unprofiled_source == "estimated" else ""
     alike = figure(plainly, "ms") == figure(time.mean, "ms")
-    profiled = " with and without" if alike else f", {figure(time.mean, 'ms')} with"
+    profiled = ", also with" if alike else f", {figure(time.mean, 'ms')} with"
     return f"{whole(report)} {about}{figure(plainly, 'ms')}{profiled} the profiler"
 
 
@@ -80,18 +73,13 @@ def hardware(report: Report) -> str:
 
 
 def caveats(report: Report) -> list[str]:
-    """What spoils the figures, worst first: damage, conditions, then the notes of the run."""
+    """What spoils the figures, worst first: damage, conditions, then the notes that change what one would do."""
     damaged = [i for i in report.inputs if is_damaged(i)]
     found = [f"{plain(i.path)}: {damage(i)}" for i in damaged[:1]]
     if len(damaged) > 1:
         found[0] += f" (and {len(damaged) - 1} more damaged)"
     found += [f"{c.name} ({c.value}): {c.spoils}" for c in report.tables.get("conditions", []) if c.spoils]
-    return [*found, *report.notes]
-
-
-def screen_caveats(report: Report) -> list[str]:
-    """The caveats that the first screen does not say in its first line already."""
-    return [text for text in caveats(report) if not text.startswith(IN_HEADER)]
+    return [*found, *report.notes[: report.pressing_notes]]
 
 
 ONE_BY_ONE = 8

@@ -16,19 +16,8 @@ from traceanalyzer.report.terminal import render
 from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH, Page
 
 SHOWN_CHANGES = 3
-SHOWN_CAVEATS = 3
+SHOWN_CAVEATS = 2
 BAR_WIDTH = 40
-TABLES = {
-    "sync": "syncs",
-    "launch": "gaps",
-    "host": "gaps",
-    "input": "gaps",
-    "compute": "kernels",
-    "memory": "kernels",
-    "communication": "comm",
-    "transfer": "copies",
-}
-"""The command whose table shows a bottleneck's places."""
 OF_COMPILE = ("mark_dynamic", "remove_graph_breaks", "warm_cache", "fix_compile_error")
 STYLES = {"compute": "green", "exposed communication": "magenta", "exposed copy": "blue", "idle": "red"}
 
@@ -123,7 +112,7 @@ def _told(action: str, longest: int) -> str:
 
 
 def _caveats(page: Page, report: Report) -> None:
-    caveats = opening.screen_caveats(report)
+    caveats = opening.caveats(report)
     if not caveats:
         return
     page.line("")
@@ -137,15 +126,15 @@ def _next(page: Page, report: Report) -> None:
     page.line("")
     path = plain(report.inputs[0].path) if len(report.inputs) == 1 else ""
     path = path if 0 < len(path) <= page.width // 3 and " " not in path else "PATH"
-    table = TABLES.get(report.summary.bottleneck) if report.devices else None
+    table = gains.TABLES.get(report.summary.bottleneck) if report.devices else None
     more = [f"{table} {path}"] if table else []
     compiled = any(one.remedy in OF_COMPILE for one in report.recommendations[:1])
     alone = {"GPU memory": "memory", "torch.compile": "compile"}.get(opening.companion(report))
     more = [f"{alone or 'compile'} {path}", *more] if alone or compiled else more
-    more += [f"explain {report.findings[0].id}"] if report.findings else []
-    more += [f"analyze {path} --full", "-o report.html"]
-    text = f"Next: traceanalyzer {' | '.join(more)}"
-    page.line(text if cell_len(text) <= page.width else text.rpartition(" | ")[0], "dim")
+    explained = [f"explain {report.findings[0].id}"] if report.findings else []
+    every = [*more, *explained, f"analyze {path} --full", "-o report.html"]
+    texts = (f"Next: traceanalyzer {' | '.join(some)}" for some in (every, every[:-1], [*more, every[-2]]))
+    page.line(next((text for text in texts if cell_len(text) <= page.width), every[0]), "dim")
 
 
 ONE_BY_ONE = ("steps", "gaps")

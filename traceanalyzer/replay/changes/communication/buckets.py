@@ -19,7 +19,7 @@ from traceanalyzer.replay.changes.communication.collectives import REDUCTIONS, o
 from traceanalyzer.replay.changes.edits import parametric, with_dispatch
 from traceanalyzer.replay.patterns.repeats import split_where
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.trace import F64, I64
+from traceanalyzer.trace import F64, I64, Bool
 
 MB = 2**20
 """As PyTorch's `bucket_cap_mb` counts."""
@@ -69,12 +69,16 @@ def rebucketed(tape: Tape, wanted: BucketSize | None, *, at_recorded_rate: bool 
     size = reduced_bytes(tape)
     runs = _runs(tape, size)
     cost = cost_of(tape, size) or (_same_rate(tape, size, wanted) if at_recorded_rate else None)
-    if cost is None or not runs:
+    if cost is None or not runs or not _computes(tape).any():
         return None
     target = None if wanted is None else wanted.of(size[np.concatenate(runs)])
     if target is not None and max(size[run].sum() for run in runs) > MAX_BUCKETS * target:
         return None
     return _with_buckets(tape, runs, size, target, cost)
+
+
+def _computes(tape: Tape) -> Bool:
+    return ~tape.communication & ~tape.copy
 
 
 def reduced_bytes(tape: Tape) -> I64:
@@ -146,7 +150,7 @@ def _runs(tape: Tape, size: I64) -> list[I64]:
 def _with_buckets(tape: Tape, runs: list[I64], size: I64, target: float | None, cost: Cost) -> Tape:
     """The recorded buckets stay as marks that take no time; what they did is done by inserted ones, and where these
     are fewer the host has fewer to launch."""
-    compute = np.flatnonzero(~tape.communication & ~tape.copy)
+    compute = np.flatnonzero(_computes(tape))
     duration, meeting, gap, latency = (a.copy() for a in (tape.duration, tape.meeting, tape.gap, tape.latency))
     dispatch = tape.dispatch.copy()
     parts = []

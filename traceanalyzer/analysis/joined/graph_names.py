@@ -1,0 +1,246 @@
+"""Operators of the kernels that a CUDA graph replays, which a recording has as one opaque launch.
+
+They come from the graph's capture (its launches, in order), or from the same kernels launched one by one elsewhere. The
+ranges around those launches are put into the call that launches the graph, each as wide as its share of the kernels, so
+that operators, modules and lines are found there as for any launch. What is not found stays unnamed.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields, replace
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.lookup import at, one_of
+from traceanalyzer.analysis.joined.captures import capture_intervals
+from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.analysis.names.serving import iteration
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I32, I64, Bool, HostRanges, RangeKind, Trace
+
+UNNAMED = "CUDA graph: operators not recorded"
+LAUNCHES = (ApiKind.LAUNCH, ApiKind.COPY, ApiKind.SET)
+"""In the order of the first kinds of device ops: kernels, copies, memsets."""
+MOST_RANGES = 2_000_000
+"""Ranges put into replays at most."""
+FEWEST = 4
+"""Fewer kernels in a row are found anywhere."""
+OF_INPUTS = ("shapes", "dtypes", "strides", "concrete")
+_GRAPH_LAUNCH, _NUMBER = re.compile(r"GraphLaunch"), re.compile(r"capture_(\d+)")
+
+
+@dataclass(frozen=True, eq=False)
+class Launched:
+    """Launches on one thread, in order."""
+
+    linked: Linked
+    thread: int
+    begin: int
+    """Ranges that began before are around all of them."""
+    time: I64
+    kind: I64
+    """Place in `LAUNCHES`."""
+    number: int | None = None
+    """The batch that a capture is named for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """A graph launch: its API call, its ops in the order of their launches, and the requests that its mark tells."""
+
+    call: int
+    ops: I64
+    requests: int | None
+
+
+def with_operators(linked: Linked, beside: Sequence[Linked] = ()) -> Trace | None:
+    """The recording with ranges inside its graph launches, from itself and the recordings of captures beside it; None
+    where it replays no graph, or nothing marks iterations."""
+    if not any(map(_GRAPH_LAUNCH.search, linked.trace.strings)) or not any(map(iteration, linked.trace.strings)):
+        return None
+    codes: dict[tuple[str, int, int], int] = {}
+    known: dict[tuple[bytes, int | None], tuple[Launched, bool] | None] = {}
+    sources = [(one, *_alone(one, codes)) for one in (linked, *beside)]
+    captures = [found for one in (linked, *beside) for found in _captures(one)]
+    graft, keys = _Graft(linked), _keys(linked, codes)
+    for replay in _replays(linked):
+        own = keys[replay.ops]
+        which = own.tobytes(), replay.requests
+        if which not in known:
+            eager = next((found for one in sources if (found := _same_kernels(*one, own)) is not None), None)
+            known[which] = (eager, True) if eager else _captured(linked, replay, captures)
+        graft.add(replay, known[which])
+    return graft.made()
+
+
+def named_in_graphs(linked: Linked, launch_node: I32) -> tuple[int, int]:
+    """How many ops of CUDA graphs have an operator, and how many there are."""
+    inside = np.flatnonzero(_in_graphs(linked))
+    names = linked.tree.names(linked.tree.operator[launch_node[inside]])
+    unnamed = linked.trace.strings.index(UNNAMED) if UNNAMED in linked.trace.strings else -1
+    return int(((names >= 0) & (names != unnamed)).sum()), len(inside)
+
+
+def _in_graphs(linked: Linked) -> Bool:
+    result: Bool = at(linked.api_kind, linked.launch, ApiKind.OTHER) == ApiKind.GRAPH_LAUNCH
+    return result
+
+
+def _keys(linked: Linked, codes: dict[tuple[str, int, int], int]) -> I64:
+    """For each device op the number of its kernel and grid."""
+    ops, strings = linked.trace.device_ops, linked.trace.strings
+    columns = np.column_stack((ops.name, ops.blocks, ops.threads)).astype(np.int64)
+    each, of_op = np.unique(columns, axis=0, return_inverse=True)
+    numbers = [codes.setdefault((strings[n], b, t), len(codes)) for n, b, t in each.tolist()]
+    return np.array(numbers, np.int64)[of_op.reshape(-1)] if len(ops) else np.empty(0, np.int64)
+
+
+def _replays(linked: Linked) -> Iterator[Replay]:
+    """The graph launches. Where nodes are recorded they tell the order, else the starts of the ops."""
+    ops, calls, launch = linked.trace.device_ops, linked.trace.api_calls, linked.launch
+    inside = np.flatnonzero(_in_graphs(linked))
+    inside = inside[np.lexsort((ops.start[inside], ops.graph_node[inside], launch[inside]))]
+    ranges = linked.trace.host_ranges
+    told = {code: one.requests for code, text in enumerate(linked.trace.strings) if (one := iteration(text))}
+    marks = np.flatnonzero(np.isin(ranges.name, list(told)) & (ranges.kind == RangeKind.ANNOTATION))
+    for rows in np.split(inside, np.flatnonzero(np.diff(launch[inside])) + 1) if len(inside) else ():
+        call = int(launch[rows[0]])
+        around = marks[(ranges.start[marks] <= calls.start[call]) & (ranges.end[marks] >= calls.end[call])]
+        yield Replay(call, rows, told[int(ranges.name[around[-1]])] if len(around) else None)
+
+
+def _alone(linked: Linked, codes: dict[tuple[str, int, int], int]) -> tuple[I64, I64]:
+    """The ops that were launched one by one, in the order of their launches, and their kernels."""
+    rows = np.flatnonzero(one_of(at(linked.api_kind, linked.launch, ApiKind.OTHER), LAUNCHES))
+    calls = linked.trace.api_calls
+    rows = rows[np.lexsort((calls.start[linked.launch[rows]], calls.thread[linked.launch[rows]]))]
+    return rows, _keys(linked, codes)[rows]
+
+
+def _same_kernels(linked: Linked, rows: I64, keys: I64, wanted: I64) -> Launched | None:
+    """Launches, one behind the other, of just these kernels with these grids."""
+    if len(wanted) < FEWEST or len(keys) < len(wanted):
+        return None
+    counts = np.bincount(keys, minlength=int(wanted.max()) + 1)[wanted]
+    rarest = int(counts.argmin())
+    for first in (np.flatnonzero(keys == wanted[rarest]) - rarest).tolist():
+        if first >= 0 and np.array_equal(keys[first : first + len(wanted)], wanted):
+            made = linked.launch[rows[first : first + len(wanted)]]
+            return _launched(linked, made.astype(np.int64), None)
+    return None
+
+
+def _launched(linked: Linked, made: I64, begin: int | None, number: int | None = None) -> Launched:
+    """These calls; without a `begin` what is inside the innermost annotation around the first of them."""
+    calls, ranges = linked.trace.api_calls, linked.trace.host_ranges
+    thread, start = int(calls.thread[made[0]]), int(calls.start[made[0]])
+    if begin is None:
+        around = (ranges.kind == RangeKind.ANNOTATION) & (ranges.thread == thread)
+        around &= (ranges.start <= start) & (ranges.end > start)
+        begin = int(ranges.start[around].max(initial=-1)) + 1
+    kind = np.select([linked.api_kind[made] == one for one in LAUNCHES], range(len(LAUNCHES)))
+    return Launched(linked, thread, begin, calls.start[made], kind.astype(np.int64), number)
+
+
+def _captures(linked: Linked) -> Iterator[Launched]:
+    """What was launched into each graph while its stream was captured."""
+    calls, ranges, strings = linked.trace.api_calls, linked.trace.host_ranges, linked.trace.strings
+    launching = one_of(linked.api_kind, LAUNCHES)
+    named = {code: int(match[1]) for code, text in enumerate(strings) if (match := _NUMBER.match(text))}
+    for thread, during in linked.memo(capture_intervals).items():
+        for start, end in zip(during.start.tolist(), during.end.tolist(), strict=True):
+            made = np.flatnonzero(launching & (calls.thread == thread) & (calls.start >= start) & (calls.start < end))
+            around = np.flatnonzero((ranges.start <= start) & (ranges.end > start) & np.isin(ranges.name, list(named)))
+            if len(made):
+                yield _launched(linked, made, start + 1, named[int(ranges.name[around[-1]])] if len(around) else None)
+
+
+def _captured(linked: Linked, replay: Replay, captures: Iterable[Launched]) -> tuple[Launched, bool] | None:
+    """The capture of as many launches of the same kinds, and whether it is that of this batch: the smallest that holds
+    it."""
+    kind = linked.trace.device_ops.kind[replay.ops].astype(np.int64) - 1
+    alike = [one for one in captures if np.array_equal(one.kind, kind)]
+    large = [one for one in alike if one.number is not None and one.number >= (replay.requests or 0)]
+    best = min(large, key=lambda one: one.number or 0, default=None)
+    if best is None or replay.requests is None:
+        return (alike[0], len(alike) == 1) if alike else None
+    return best, True
+
+
+class _Graft:
+    """Ranges to add to a recording's own."""
+
+    def __init__(self, linked: Linked) -> None:
+        self.linked, self.strings = linked, list(linked.trace.strings)
+        self.code = {text: code for code, text in enumerate(self.strings)}
+        self.tables: list[HostRanges] = [linked.trace.host_ranges]
+        self.external = linked.trace.device_ops.external_id.astype(np.int64)
+        self.next = 1 + int(max(self.external.max(initial=0), linked.trace.host_ranges.external_id.max(initial=0)))
+        self.room = MOST_RANGES
+
+    def add(self, replay: Replay, found: tuple[Launched, bool] | None) -> None:
+        """The ranges of one replay; one that stands for all where nothing is known of it."""
+        table, first, until, owner = self._unnamed(len(replay.ops)) if found is None else self._ranges(*found)
+        calls = self.linked.trace.api_calls
+        begin, end = int(calls.start[replay.call]), int(calls.end[replay.call])
+        self.room -= len(table)
+        each = (end - begin - 1) / len(replay.ops)
+        if self.room < 0 or each < 1:
+            return
+        known = owner >= 0
+        self.external[replay.ops[known]] = self.next + owner[known]
+        start, stop = (begin + np.floor(edge * each).astype(np.int64) for edge in (first, until))
+        thread = np.full(len(table), calls.thread[replay.call], np.int32)
+        ids = np.arange(self.next, self.next + len(table))
+        self.tables.append(replace(table, start=start + 1, end=stop, thread=thread, external_id=ids))
+        self.next += len(table)
+
+    def _unnamed(self, count: int) -> tuple[HostRanges, I64, I64, I64]:
+        columns = {"kind": [RangeKind.OP], "name": [self._code(UNNAMED)], "start": [0], "end": [0], "thread": [0]}
+        whole = np.array([0], np.int64), np.array([count], np.int64)
+        return HostRanges.from_columns(columns), *whole, np.zeros(count, np.int64)
+
+    def _ranges(self, made: Launched, exact: bool) -> tuple[HostRanges, I64, I64, I64]:
+        """The ranges around these launches, the first launch in each and the one behind the last, and for each launch
+        the innermost operator's place among them."""
+        ranges = made.linked.trace.host_ranges
+        rows = np.flatnonzero((ranges.thread == made.thread) & (ranges.start >= made.begin))
+        rows = rows[ranges.start[rows] <= made.time[-1]]
+        first, until = np.searchsorted(made.time, ranges.start[rows]), np.searchsorted(made.time, ranges.end[rows])
+        rows, first, until = (column[until > first] for column in (rows, first, until))
+        order = np.lexsort((-ranges.end[rows], ranges.start[rows]))
+        rows, first, until = rows[order], first[order], until[order]
+        owner = np.full(len(made.time), -1, np.int64)
+        for i in np.flatnonzero(ranges.kind[rows] == RangeKind.OP).tolist():
+            owner[first[i] : until[i]] = i
+        return self._translated(ranges.take(rows), made.linked.trace.strings, exact), first, until, owner
+
+    def _translated(self, table: HostRanges, strings: list[str], exact: bool) -> HostRanges:
+        """The ranges with this recording's codes, and without inputs where those are of another batch."""
+        columns = {"sequence": np.full(len(table), -1), "collective": np.full(len(table), -1, np.int32)}
+        for field in fields(table):
+            if field.metadata["text"]:
+                codes = getattr(table, field.name)
+                kept = exact or field.name not in OF_INPUTS
+                own = [self._code(strings[code]) if code >= 0 and kept else -1 for code in codes.tolist()]
+                columns[field.name] = np.array(own, np.int32)
+        return replace(table, **columns)
+
+    def _code(self, text: str) -> int:
+        if text not in self.code:
+            self.code[text] = len(self.strings)
+            self.strings.append(text)
+        return self.code[text]
+
+    def made(self) -> Trace | None:
+        """The recording with all of them; None without any."""
+        if len(self.tables) == 1:
+            return None
+        columns = {f.name: np.concatenate([getattr(one, f.name) for one in self.tables]) for f in fields(HostRanges)}
+        return replace(
+            self.linked.trace,
+            strings=self.strings,
+            host_ranges=HostRanges.from_columns(columns),
+            device_ops=replace(self.linked.trace.device_ops, external_id=self.external),
+        )

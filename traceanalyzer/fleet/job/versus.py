@@ -1,0 +1,77 @@
+"""Two jobs compared: the step, and who held it up before and after."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from traceanalyzer.base.figures import digits, metric
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.fleet.digests.files import SUFFIX
+from traceanalyzer.fleet.job.model import Culprit, Job
+from traceanalyzer.fleet.job.open import job_of
+from traceanalyzer.report.document import Document, Section, Table, TextTable, Verdict
+from traceanalyzer.report.printed import Printed
+
+
+@dataclass(frozen=True)
+class CulpritChange:
+    """A rank that holds up either job."""
+
+    rank: int | None = metric("the rank")
+    host: str | None = metric("its host; null where none was recorded")
+    cause_a: str | None = metric("why, in A", text="own")
+    cause_b: str | None = metric("why, in B", text="own")
+    gain_a_ms: float = metric("what A would gain a step without what it is late by", "ms")
+    gain_b_ms: float = metric("the same in B", "ms")
+
+
+def compared_jobs(runs: Sequence[str]) -> Printed | None:
+    """The comparison of two folders of digests; None where these are not two of them. Raises TraceAnalyzerError."""
+    if len(runs) != 2 or not all(_has_digests(Path(run)) for run in runs):
+        return None
+    a, b = (job_of([run], "") for run in runs)
+    rows = _rows(a, b)
+    figures = [
+        ("step ms", a.summary.step_ms, b.summary.step_ms),
+        ("slowdown", a.slowdown.s, b.slowdown.s),
+        ("ranks read", float(a.ranks.read), float(b.ranks.read)),
+    ]
+    texts = [[name, *("-" if value is None else digits(value) for value in both)] for name, *both in figures]
+    sections = [
+        Section("Compared", [Verdict(_headline(a, b)), TextTable(["", "A", "B"], [False, True, True], texts)]),
+        Section("Who holds it up", [Table(rows)] if rows else ["Nobody, in either."]),
+    ]
+    values = {"headline": _headline(a, b), "a": a.summary, "b": b.summary, "culprits": rows}
+    return Printed(Document(_headline(a, b), sections), values | {"slowdown": [a.slowdown, b.slowdown]})
+
+
+def _has_digests(folder: Path) -> bool:
+    return folder.is_dir() and any(one.name.endswith(SUFFIX) for one in folder.iterdir())
+
+
+def _rows(a: Job, b: Job) -> list[CulpritChange]:
+    before, after = ({one.rank: one for one in job.culprits} for job in (a, b))
+    rows = [_row(before.get(rank), after.get(rank)) for rank in dict.fromkeys([*before, *after])]
+    return sorted(rows, key=lambda row: -max(row.gain_a_ms, row.gain_b_ms))
+
+
+def _row(a: Culprit | None, b: Culprit | None) -> CulpritChange:
+    one = a or b
+    return CulpritChange(
+        rank=None if one is None else one.rank,
+        host=None if one is None else one.host,
+        cause_a=a.cause if a else None,
+        cause_b=b.cause if b else None,
+        gain_a_ms=a.gain_ms if a else 0.0,
+        gain_b_ms=b.gain_ms if b else 0.0,
+    )
+
+
+def _headline(a: Job, b: Job) -> str:
+    before, after = ({one.rank for one in job.culprits} for job in (a, b))
+    gone, new = sorted(map(str, before - after)), sorted(map(str, after - before))
+    parts = [f"rank {', '.join(gone)} no longer holds up the job"] if gone else []
+    parts += [f"rank {', '.join(new)} holds it up now"] if new else []
+    parts += ["the same ranks hold it up"] if before and before == after else []
+    steps = [job.summary.step_ms for job in (a, b)]
+    step = " -> ".join("?" if one is None else digits(one) for one in steps)
+    return f"Step {step} ms: {'; '.join(parts) or 'nobody holds up the job, before or after'}."
