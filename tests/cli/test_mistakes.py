@@ -72,6 +72,19 @@ def test_a_folder_of_folders_names_those_with_recordings(here, run):
     assert "no recording in this folder or below it" in run("analyze", "logs/empty")[2]
 
 
+def test_of_a_folder_of_iterations_the_newest_is_read(here, run):
+    (here / "trace.json.gz").unlink()
+    for number in (9, 100, 200):
+        (here / "logs" / f"iteration_{number}").mkdir(parents=True)
+        if number < 200:  # the last one is not yet written
+            shutil.copy(SAMPLE, here / "logs" / f"iteration_{number}" / "rank0_trace.json.gz")
+    out = run("analyze", "logs", "--format", "json")[1]
+    assert "iteration_100 was read, of 3 iterations" in out
+    assert '"path": "logs/iteration_100/rank0_trace.json.gz"' in out
+    assert "logs/iteration_9/rank0_trace.json.gz" in run("analyze", "logs", "--iteration", "9", "--format", "json")[1]
+    assert "no iteration 7; there are 9, 100, 200" in run("analyze", "logs", "--iteration", "7")[2]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [

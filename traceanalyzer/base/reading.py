@@ -20,6 +20,8 @@ class Reading:
     """Whether the models of large recordings are kept in the user's cache folder, and used."""
     jobs: int = 1
     """Processes that read at the same time, this one included: files, or the parts of a large one."""
+    iteration: int | None = None
+    """Of a folder that has a folder for each recorded iteration, which one is read; None: the newest."""
 
 
 _current: ContextVar[Reading] = ContextVar("reading", default=Reading())  # noqa: B039 a frozen value

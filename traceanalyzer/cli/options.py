@@ -51,9 +51,23 @@ class Pair(click.ParamType):  # type: ignore[type-arg]  # generic in click 8.3 a
 
 
 def recordings(command: Function) -> Function:
-    """The recordings to read: `paths`; `--limit`, `--jobs` and `--no-cache`."""
-    decorated = limit_option(reading_options(command))
+    """The recordings to read: `paths`; `--iteration`, `--limit`, `--jobs` and `--no-cache`."""
+    decorated = click.option(
+        "--iteration",
+        type=click.IntRange(min=0),
+        callback=_iteration,
+        expose_value=False,
+        is_eager=True,
+        metavar="N",
+        help="Which one to read of a folder with a folder for each iteration. Default: the newest.",
+    )(limit_option(reading_options(command)))
     return click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())(decorated)
+
+
+def _iteration(_: click.Context, __: click.Parameter, number: int | None) -> None:
+    from traceanalyzer.base.reading import read_with
+
+    read_with(iteration=number)
 
 
 def _cache(_: click.Context, __: click.Parameter, without: bool) -> None:

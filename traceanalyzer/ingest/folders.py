@@ -36,6 +36,7 @@ MOST_FOLDERS = 200
 MOST_PROBED = 20
 """Files that are opened in each of them to find one recording."""
 NAMED = 6
+ITERATION = re.compile(r"(?:iteration|iter|step)[-_]?(\d{1,18})", re.IGNORECASE)
 _DIGITS = re.compile(r"\d+")
 
 
@@ -45,6 +46,22 @@ def recordings_in(folder: Path, pattern: str | None = None) -> list[Path]:
     files = [file for file in sorted(folder.iterdir()) if file.is_file()]
     found = [file for file in files if not is_neighbour(file) and is_recording(file, pattern)]
     return found or list(filter(is_companion, files))
+
+
+def iteration_in(folder: Path, pattern: str | None = None) -> tuple[list[Path], list[str]]:
+    """The recordings of one iteration (`reading().iteration`, else the newest that has any) where each has a folder of
+    its own, as torchtitan writes them, and which one that is. Raises OSError, UnreadableInputError."""
+    named = {
+        int(found[1]): one for one in folder.iterdir() if (found := ITERATION.fullmatch(one.name)) and one.is_dir()
+    }
+    wanted = reading().iteration
+    if named and wanted is not None and wanted not in named:
+        raise UnreadableInputError(f"{folder}: no iteration {wanted}; there are {', '.join(map(str, sorted(named)))}")
+    for number in sorted(named, reverse=True) if wanted is None else named.keys() & {wanted}:
+        if inside := recordings_in(named[number], pattern):
+            which = f"{named[number].name} was read, of {len(named)} iterations: --iteration N takes another."
+            return inside, [which] if len(named) > 1 else []
+    return [], []
 
 
 def broken_in(folder: Path, recordings: Sequence[Path]) -> list[Path]:

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 
 from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
@@ -12,7 +12,7 @@ from traceanalyzer.ingest import mangled
 from traceanalyzer.ingest.cache.models import read_once
 from traceanalyzer.ingest.capture import join
 from traceanalyzer.ingest.detect import detect
-from traceanalyzer.ingest.folders import broken_in, nothing_in, read_files, recordings_in
+from traceanalyzer.ingest.folders import broken_in, iteration_in, nothing_in, read_files, recordings_in
 from traceanalyzer.ingest.stream import cannot_open
 from traceanalyzer.trace import Failure, Run, Trace
 
@@ -34,7 +34,7 @@ def load(
     named groups for the lines of timing logs that are of no known kind. A file that cannot be read is in
     `Run.failures`; where none can, its error is raised (UnreadableInputError, EmptyRecordingError).
     """
-    files, failures = _files([Path(path) for path in paths], pattern)
+    files, failures, notes = _files([Path(path) for path in paths], pattern)
     sizes = {path: _size(path) for path in files}
     outcomes = read_files(sizes, partial(_read, pattern=pattern), progress, alone=pattern is not None)
     traces: list[Trace] = []
@@ -47,19 +47,23 @@ def load(
             traces += [_ranked(trace, path) for trace in found] if len(files) > 1 and len(found) == 1 else found
     if not traces:
         raise _nothing_read(paths, failures, errors)
-    return join(Run(tuple(_with_rank_notes(sorted(_numbered(traces), key=_order))), tuple(failures)))
+    first, *others = _with_rank_notes(sorted(_numbered(traces), key=_order))
+    return join(Run((reduce(_noted, notes, first), *others), tuple(failures)))
 
 
-def _files(paths: list[Path], pattern: str | None) -> tuple[list[Path], list[Failure]]:
-    """The files to read, folders replaced by the recordings in them, each file once."""
+def _files(paths: list[Path], pattern: str | None) -> tuple[list[Path], list[Failure], list[str]]:
+    """The files to read, folders replaced by the recordings in them, each file once; and what was left out."""
     files: dict[Path, None] = {}
-    failures = []
+    failures, notes = [], list[str]()
     for path in paths:
         if not path.is_dir():
             files[path] = None
             continue
         try:
             inside = recordings_in(path, pattern)
+            if not inside:
+                inside, note = iteration_in(path, pattern)
+                notes += note
             failures += [Failure(str(file), NOT_ONE, rank_in_name(file)) for file in broken_in(path, inside)]
         except OSError as error:
             failures.append(Failure(str(path), str(cannot_open(path, error))))
@@ -67,7 +71,7 @@ def _files(paths: list[Path], pattern: str | None) -> tuple[list[Path], list[Fai
         if not inside:
             failures.append(Failure(str(path), nothing_in(path)))
         files.update(dict.fromkeys(inside))
-    return list(files), failures
+    return list(files), failures, notes
 
 
 def _read(path: Path, progress: Callable[[float], None] | None, pattern: str | None) -> list[Trace]:

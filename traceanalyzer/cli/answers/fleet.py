@@ -10,7 +10,7 @@ from traceanalyzer.cli.options import cluster_options, limit_option, output_opti
 
 
 @click.command(short_help="Say which of many ranks holds up the job, and the cost.")
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())
+@click.argument("paths", metavar="PATH...", nargs=-1, type=click.Path())
 @click.option(
     "--digests", "folder", metavar="DIR",
     help="Where digests of recordings are kept, and found by the next question. Default: the folder of `cache`.",
@@ -59,6 +59,8 @@ def fleet(
 
         emit(days_page(store, files, run), output)
         return
+    if not paths:
+        raise click.UsageError("Missing argument 'PATH...'.")
     from traceanalyzer.fleet.job.document import JobPage
     from traceanalyzer.fleet.job.open import digests_folder, job_of
     from traceanalyzer.fleet.sources import source_of

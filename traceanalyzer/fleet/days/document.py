@@ -1,6 +1,7 @@
 """Days of steps as a document."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
@@ -8,11 +9,12 @@ from traceanalyzer.base.figures import definitions
 from traceanalyzer.fleet.days.days import Days, Goodput, days_of
 from traceanalyzer.fleet.days.store import OWN, Asked, append, runs
 from traceanalyzer.report.document import Bullets, Document, Fact, Facts, Section, Table, Verdict
-from traceanalyzer.report.format import figure
+from traceanalyzer.report.format import figure, label
 from traceanalyzer.report.printed import Printed
 
 TITLE = "Steps"
 SHOWN = 8
+NOBODY = dict.fromkeys(("rank", "host", "cause", "gain_ms", "low_ms", "high_ms"))
 
 
 def recognise(path: Path) -> bool:
@@ -43,15 +45,7 @@ def days_page(store: Path, logs: Sequence[Path], run: str | None) -> Printed:
         "ranks": {"expected": ranks, "read": ranks, "unreadable": [], "missing": []},
         "summary": {"headline": headline(found), "step_ms": found.step_ms, "basis": "recorded"},
         "culprits": [
-            {
-                "rank": one.rank,
-                "host": None,
-                "cause": OWN[one.of],
-                "gain_ms": one.excess_ms,
-                "low_ms": None,
-                "high_ms": None,
-            }
-            for one in found.slow_ranks
+            {**NOBODY, "rank": one.rank, "cause": OWN[one.of], "gain_ms": one.excess_ms} for one in found.slow_ranks
         ],
         **vars(found),
     }
@@ -59,25 +53,23 @@ def days_page(store: Path, logs: Sequence[Path], run: str | None) -> Printed:
 
 
 def headline(found: Days) -> str:
-    """The answer in a sentence."""
-    return f"{_what(found)}{_who(found)}{_goodput(found)}"
+    """The answer in a sentence or two."""
+    goodput = f" Goodput {found.goodput.share:.0%}." if found.goodput else ""
+    return f"{_what(found)}{_who(found)}{goodput}"
 
 
 def _what(found: Days) -> str:
-    step = figure(found.step_ms, "ms")
     if found.drift is not None:
         way = "longer" if found.drift.total_share > 0 else "shorter"
         return f"Steps get {way} all the time: {abs(found.drift.total_share):.0%} over {found.steps:,} steps."
-    changed = [level for level in found.levels if level.change_share is not None]
-    if not changed:
-        return f"No change: {found.steps:,} steps of {step}."
-    worst = max(changed, key=lambda level: abs(level.change_share or 0.0))
-    before = worst.step_ms / (1 + (worst.change_share or 0.0))
-    way = "longer" if before < worst.step_ms else "less long"
-    since = f" ({worst.since})" if worst.since else ""
+    if len(found.levels) < 2:
+        return f"No change: {found.steps:,} steps of {figure(found.step_ms, 'ms')}."
+    before, after = max(pairwise(found.levels), key=lambda pair: abs(pair[1].change_share or 0.0))
+    change, since = after.step_ms / before.step_ms - 1, f" ({after.since})" if after.since else ""
+    way = "longer" if change > 0 else "less long"
     return (
-        f"Steps take {abs(worst.change_share or 0.0):.0%} {way} since step {worst.first_step:,}{since}: "
-        f"{figure(worst.step_ms, 'ms')}, before {figure(before, 'ms')}."
+        f"Steps take {abs(change):.0%} {way} since step {after.first_step:,}{since}: "
+        f"{figure(after.step_ms, 'ms')}, before {figure(before.step_ms, 'ms')}."
     )
 
 
@@ -91,23 +83,17 @@ def _who(found: Days) -> str:
     )
 
 
-def _goodput(found: Days) -> str:
-    return f" Goodput {found.goodput.share:.0%}." if found.goodput else ""
-
-
 def _sections(found: Days, ranks: int, known: Sequence[str]) -> list[Section]:
     about = f"Run {found.run}, {ranks:,} ranks" + (f"; of {len(known)} runs (--run ID)" if len(known) > 1 else "")
     tables = (("Levels", found.levels), ("Ranks behind their peers", found.slow_ranks), ("Stops", found.stops))
     return [
         Section(TITLE, [Verdict(headline(found), [about])], untitled=True),
         *(Section(title, [Table(rows, limit=SHOWN, defined=True)]) for title, rows in tables if rows),
-        *([Section("Goodput", [Facts(list(_facts(found.goodput)))])] if found.goodput else []),
+        *([Section("Goodput", [_facts(found.goodput)])] if found.goodput else []),
         *([Section("Notes", [Bullets(found.notes)])] if found.notes else []),
     ]
 
 
-def _facts(goodput: Goodput) -> Iterator[Fact]:
-    for one in definitions(Goodput):
-        yield Fact(
-            one.name.rpartition("_")[0] or one.name, figure(getattr(goodput, one.name), one.unit), one.definition
-        )
+def _facts(goodput: Goodput) -> Facts:
+    shown = [(label(one.name, one.unit), one) for one in definitions(Goodput)]
+    return Facts([Fact(name, figure(getattr(goodput, one.name), one.unit), one.definition) for name, one in shown])

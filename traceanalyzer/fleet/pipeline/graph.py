@@ -88,15 +88,9 @@ def _in_stream(before: list[set[int]], stage: _Stage) -> None:
     """Computation, each kind of send and receive, and data-parallel communication are streams. The first backward send
     and receive are launched after the last but one forward computation before the first backward one."""
     compute = stage.of(FORWARD, BACKWARD)
-    streams: list[tuple[str, ...]] = [
-        (FORWARD, BACKWARD),
-        (PARAMETERS, GRADIENTS),
-        *((kind,) for kind in PEERS),
-    ]
-    for stream in streams:
+    for stream in ([FORWARD, BACKWARD], [PARAMETERS, GRADIENTS], *([kind] for kind in PEERS)):
         _chain(before, stage.of(*stream))
-    backward = set(stage.of(BACKWARD))
-    first = next((i for i, one in enumerate(compute) if one in backward), 0)
+    first = next((i for i, one in enumerate(compute) if one in stage.of(BACKWARD)), 0)
     for kind in ("backward-send", "backward-recv") if first > 1 else ():
         for call in stage.of(kind)[:1]:
             before[call].add(compute[first - 2])
@@ -151,8 +145,7 @@ def _around_computation(before: list[set[int]], stage: _Stage, kind: str) -> lis
         else:
             before[call].add(served[i])
     towards = 1 if forward != receives else -1
-    most = int(ops.place.max())
-    return [call for i, call in enumerate(launched, first) if 0 <= ops.place[served[i]] + towards <= most]
+    return [call for i, call in enumerate(launched, first) if 0 <= ops.place[served[i]] + towards <= ops.place.max()]
 
 
 def _pairs(partners: dict[tuple[str, int], list[int]], ops: Operations) -> list[list[int]]:
@@ -163,10 +156,8 @@ def _pairs(partners: dict[tuple[str, int], list[int]], ops: Operations) -> list[
             peer = (stage + towards) % ops.stages
             sent, received = partners[sends, stage], partners[receives, peer]
             if len(sent) != len(received):
-                raise TraceAnalyzerError(
-                    f"stage {stage} has {len(sent)} {sends}, stage {peer} {len(received)} {receives}; log all "
-                    "operations of a step"
-                )
+                counts = f"stage {stage} has {len(sent)} {sends}, stage {peer} {len(received)} {receives}"
+                raise TraceAnalyzerError(f"{counts}; log all operations of a step")
             result += [list(pair) for pair in zip(sent, received, strict=True)]
     return result
 
@@ -178,20 +169,16 @@ def _on_all_stages(ops: Operations, kind: str) -> list[list[int]]:
 
 
 def _in_order(ops: Operations, before: list[set[int]], together: list[list[int]]) -> list[Meeting]:
-    group = {one: i for i, members in enumerate(together) for one in members}
-    alone = [[one] for one in range(len(ops.kind)) if one not in group]
-    members = [*together, *alone]
+    meets = {one for members in together for one in members}
+    members = [*together, *([one] for one in range(len(ops.kind)) if one not in meets)]
     of = {one: i for i, those in enumerate(members) for one in those}
     communicates, across = ops.of(*PEERS, *ACROSS, EMBEDDING), ops.of(*ACROSS)
     waits = [frozenset().union(*(before[one] for one in those)) for those in members]
     try:
         order = list(TopologicalSorter({i: {of[one] for one in waits[i]} for i in range(len(members))}).static_order())
     except CycleError as error:
-        names = ", ".join(
-            dict.fromkeys(
-                f"{KINDS[ops.kind[members[i][0]]]} of stage {ops.stage[members[i][0]]}" for i in error.args[1]
-            )
-        )
-        raise TraceAnalyzerError(f"its operations wait for each other in a circle: {names}") from error
-    kind = [(bool(across[those[0]]), bool(communicates[those[0]])) for those in members]
-    return [Meeting(tuple(members[i]), tuple(sorted(waits[i])), *kind[i]) for i in order]
+        one = members[error.args[1][0]][0]
+        kind, stage = KINDS[ops.kind[one]], ops.stage[one]
+        raise TraceAnalyzerError(f"its operations wait for each other: {kind} of stage {stage} for itself") from error
+    flags = [(bool(across[those[0]]), bool(communicates[those[0]])) for those in members]
+    return [Meeting(tuple(members[i]), tuple(sorted(waits[i])), *flags[i]) for i in order]
