@@ -35,6 +35,7 @@ CLASSES = {
     "straggler": "compute",
     "sync_bound": "sync",
     "sync_bound_stacks": "sync",
+    "sync_every_layer": "sync",
     "sync_fixed": "compute",
     "tensor_parallel": "communication",
     "timing_input_bound": "input",

@@ -30,7 +30,7 @@ def main():
     work = Path(words[words.index("-d") + 1])
     status = subprocess.call(words[words.index("--") + 1 :])
     if os.environ.get("STAND_IN_SAYS") != "nothing":
-        work.mkdir(parents=True)
+        work.mkdir(parents=True, exist_ok=True)
         secret_run(work / "77_results.db")
         Rocpd(pid=76).write(work / "76_results.db")
         (work / "config.json").write_text(SECRET)

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.collect.running import ONE_THREAD, collect, collect_command, recorded_steps
+from tests.collect import running
+from tests.collect.running import ONE_THREAD, SMALL, collect, collect_command, recorded_steps
 
 pytest.importorskip("torch")
 
@@ -213,3 +214,10 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
     done = collect("torch", "-o", tmp_path / "file" / "capture", "--", "true")
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("what", ["train", "infer"])
+def test_scripted_modules_take_no_hooks_of_their_own(tmp_path, what):
+    done = collect("torch", "-o", tmp_path, *SMALL, "--", sys.executable, running.SCRIPTS / "scripted.py", what, 60)
+    assert done.returncode == 0, done.stderr
+    assert recorded_steps(tmp_path / "trace.rank0.json.gz") == 2

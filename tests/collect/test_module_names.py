@@ -86,6 +86,20 @@ def test_calls_that_raise_end_with_those_around_them(model, error):
     assert names_of(call)[-3:] == ["nn.Module: Sequential_1", "nn.Module: Linear_0", "nn.Module: ReLU_1"]
 
 
+def test_the_profiler_may_begin_inside_a_call():
+    class Begins(nn.Module):
+        def forward(self, x):
+            self.profiler = profile(activities=[ProfilerActivity.CPU])
+            self.profiler.start()
+            return x
+
+    names, begins = ModuleNames(), Begins()
+    names.install()
+    begins(X)
+    names.remove()
+    begins.profiler.stop()
+
+
 def test_dispatch_modes_and_tracing_see_nothing_of_it(model):
     class Seen(TorchDispatchMode):
         def __init__(self):

@@ -20,67 +20,46 @@ class Unknown(NamedTuple):
 
 def unknowns(report: Report, m: Measurements) -> list[Unknown]:
     """The open questions of a measured recording, the most important first."""
-    trace, collected = m.trace, m.trace.collected
-    found: list[tuple[bool, Unknown]] = [
-        (trace.only_step_times, Unknown("where the time of a step goes", "a log of step times has no events", _TORCH)),
-        (
-            not trace.only_step_times and not collected.device,
-            Unknown("what the GPU does", "device activities were not recorded", _TORCH),
-        ),
-        (
-            not trace.only_step_times and not collected.api,
-            Unknown("why the GPU is idle", "launches and waits of the CPU were not recorded", _TORCH),
-        ),
-        (
-            breakdown.whole(report) == "recording",
-            Unknown("how long a step takes", "no steps were found", "call profiler.step() once per step, or " + _TORCH),
-        ),
-        (
-            report.metrics.step_time_ms is not None
-            and breakdown.whole(report) == "step"
-            and report.metrics.step_time_ms.count < FEW_STEPS,
-            Unknown("how much steps vary", "too few steps were recorded", _with("--active 5")),
-        ),
-        (
-            report.metrics.unprofiled_source != "measured" and not trace.only_step_times,
-            Unknown(
-                "the step without the profiler, measured",
-                "only the profiled step was recorded",
-                _TORCH + " (times it first)",
-            ),
-        ),
-        (
-            not trace.only_step_times and not collected.stacks,
-            Unknown("the source line of a wait or a gap", "Python stacks were not recorded", _with("--stacks")),
-        ),
-        (
-            not trace.only_step_times and not collected.shapes,
-            Unknown("sizes of matmuls, FLOP and roofline", "input shapes were not recorded", _with("--shapes")),
-        ),
-        (
-            trace.memory is None,
-            Unknown("what fills GPU memory", "there is no memory snapshot", _with("--memory-snapshot")),
-        ),
-        (
-            _ranks_missing(report),
-            Unknown("who waits for whom", "not every rank of the run is here", "the recordings of all ranks"),
-        ),
-        (
-            not m.linked.knowledge.counters and not trace.only_step_times,
-            Unknown("measured use of each kernel's resources", "hardware counters were not read", _NCU),
-        ),
-    ]
-    return [unknown for is_open, unknown in found if is_open]
+    collected, whole = m.trace.collected, breakdown.whole(report)
+    events, steps = not m.trace.only_step_times, report.metrics.step_time_ms
+    is_open = {
+        _TIME: not events,
+        _DEVICE: events and not collected.device,
+        _IDLE: events and not collected.api,
+        _STEP: whole == "recording",
+        _VARIANCE: steps is not None and whole == "step" and steps.count < FEW_STEPS,
+        _UNPROFILED: events and report.metrics.unprofiled_source != "measured",
+        _LINE: events and not collected.stacks,
+        _SIZES: events and not collected.shapes,
+        _MEMORY: m.trace.memory is None,
+        _RANKS: _ranks_missing(report),
+        _COUNTERS: events and not m.linked.knowledge.counters,
+    }
+    return [unknown for unknown, yes in is_open.items() if yes]
 
 
-_TORCH = "traceanalyzer collect torch -- python train.py"
-_NCU = "traceanalyzer collect ncu --trace TRACE -- python train.py, then --ncu"
+def _ranks_missing(report: Report) -> bool:
+    sizes = [item.world_size for item in report.inputs if item.world_size]
+    return bool(sizes) and max(sizes) > len(report.inputs)
 
 
 def _with(option: str) -> str:
     return f"traceanalyzer collect torch {option} -- python train.py"
 
 
-def _ranks_missing(report: Report) -> bool:
-    sizes = [item.world_size for item in report.inputs if item.world_size]
-    return bool(sizes) and max(sizes) > len(report.inputs)
+_TORCH = "traceanalyzer collect torch -- python train.py"
+_NCU = "traceanalyzer collect ncu --trace TRACE -- python train.py, then --ncu"
+
+_TIME = Unknown("where the time of a step goes", "a log of step times has no events", _TORCH)
+_DEVICE = Unknown("what the GPU does", "device activities were not recorded", _TORCH)
+_IDLE = Unknown("why the GPU is idle", "launches and waits of the CPU were not recorded", _TORCH)
+_STEP = Unknown("how long a step takes", "no steps were found", f"call profiler.step() once per step, or {_TORCH}")
+_VARIANCE = Unknown("how much steps vary", "too few steps were recorded", _with("--active 5"))
+_UNPROFILED = Unknown(
+    "the step without the profiler, measured", "only the profiled step was recorded", f"{_TORCH} (times it first)"
+)
+_LINE = Unknown("the source line of a wait or a gap", "Python stacks were not recorded", _with("--stacks"))
+_SIZES = Unknown("sizes of matmuls, FLOP and roofline", "input shapes were not recorded", _with("--shapes"))
+_MEMORY = Unknown("what fills GPU memory", "there is no memory snapshot", _with("--memory-snapshot"))
+_RANKS = Unknown("who waits for whom", "not every rank of the run is here", "the recordings of all ranks")
+_COUNTERS = Unknown("measured use of each kernel's resources", "hardware counters were not read", _NCU)

@@ -92,7 +92,8 @@ class ModuleNames:
     def _close(self, depth: int) -> None:
         stack = self._stack()
         while len(stack) > depth:
-            stack.pop()[1].__exit__(None, None, None)
+            with suppress(RuntimeError):  # opened before the profiler recorded, in a call that a step ends in
+                stack.pop()[1].__exit__(None, None, None)
 
     def _new_name(self, key: tuple[int, type]) -> str:
         kind = key[1]

@@ -199,7 +199,7 @@ TABLES = (
             ("trace.json.gz", "trace.json.gz --sort self_ms --top 10"),
             """A row is a class of modules at one place of the model (all twelve layers of a stack are one row), with
             the modules inside it. The backward pass counts for the module whose forward pass made it. Needs a recording
-            of collect torch, one with stacks, or ranges around the modules. `kernels` and `ops` name the module, too.""",
+            of collect torch or with stacks, or ranges around the modules. `kernels` and `ops` name the module, too.""",
         ),
     ),
     Table(

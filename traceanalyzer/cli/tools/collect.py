@@ -1,6 +1,8 @@
 """`traceanalyzer collect`: record a command on the GPU host, without a change to its script."""
 
 import functools
+import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -252,25 +254,20 @@ def _run(command: list[str], plan: "Plan", chosen: "NsysOptions | NcuOptions | N
     from traceanalyzer.collect import run
     from traceanalyzer.collect.profilers import ncu, nsys, rocprofv3
 
-    if plan.recorder == "rocprofv3":
-        program = rocprofv3.find_rocprofv3()
-        try:
-            returned = run.run(rocprofv3.profile_command(program, plan.path, command), plan)
-            return returned, rocprofv3.finish(plan.path)
-        finally:
-            rocprofv3.forget(plan.path)
-    if chosen is None:
+    profiler = {"nsys": nsys, "ncu": ncu, "rocprofv3": rocprofv3}.get(plan.recorder)
+    if profiler is None:
         return run.run(command, plan), None
-    if isinstance(chosen, ncu.NcuOptions):
-        returned = run.run(ncu.profile_command(ncu.find_ncu(), plan.path, chosen, command), plan)
-        return returned, ncu.finish(plan.path)
-    program = nsys.find_nsys()
+    program = shutil.which(plan.recorder)
+    if program is None:
+        raise run.CannotRecordError(profiler.MISSING)
+    # what the profiler leaves tells of the machine: only what `finish` moves out stays
+    work = plan.path / f".{plan.recorder}.{os.getpid()}"
     try:
-        nsys.work_folder(plan.path).mkdir(parents=True, exist_ok=True)
-        returned = run.run(nsys.profile_command(program, plan.path, chosen, command), plan)
-        return returned, nsys.export(program, plan.path, chosen)
+        work.mkdir(parents=True, exist_ok=True)
+        returned = run.run(profiler.profile_command(program, work, chosen, command), plan)
+        return returned, profiler.finish(program, work, chosen, plan.path)
     finally:
-        nsys.forget(plan.path)
+        shutil.rmtree(work, ignore_errors=True)
 
 
 def _ceilings() -> dict[str, Any] | None:

@@ -28,11 +28,11 @@ class Check:
 def checks() -> Iterator[Check]:
     """Each thing that recording needs, in the order in which it is needed."""
     yield Check("python", True, platform.python_version())
-    for check in CHECKS:
+    for name, check in CHECKS.items():
         try:
             yield check()
         except Exception as error:
-            yield Check(check.__name__.strip("_"), False, f"{type(error).__name__}: {error}")
+            yield Check(name, False, f"{type(error).__name__}: {error}")
 
 
 def _torch() -> Check:
@@ -66,18 +66,6 @@ def _device_activities() -> Check:
     return Check(name, True, "kernels, copies and API calls can be recorded (CUPTI)")
 
 
-def _nsys() -> Check:
-    return _program("nsys", "only `collect nsys` and reading .nsys-rep need it")
-
-
-def _ncu() -> Check:
-    return _program("ncu", "only `collect ncu` and reading .ncu-rep need it")
-
-
-def _rocprofv3() -> Check:
-    return _program("rocprofv3", "only `collect rocprofv3` (AMD GPUs) needs it")
-
-
 def _program(name: str, need: str) -> Check:
     found = shutil.which(name)
     if found is None:
@@ -102,4 +90,12 @@ def _gpu(gpu: dict[str, object]) -> str:
     return f"{gpu['name']}, {size}, driver {gpu['driver']}{slowed}"
 
 
-CHECKS: tuple[Callable[[], Check], ...] = (_torch, _cuda, _device_activities, _nvml, _nsys, _ncu, _rocprofv3)
+CHECKS: dict[str, Callable[[], Check]] = {
+    "torch": _torch,
+    "cuda": _cuda,
+    "device activities": _device_activities,
+    "nvml": _nvml,
+    "nsys": lambda: _program("nsys", "only `collect nsys` and reading .nsys-rep need it"),
+    "ncu": lambda: _program("ncu", "only `collect ncu` and reading .ncu-rep need it"),
+    "rocprofv3": lambda: _program("rocprofv3", "only `collect rocprofv3` (AMD GPUs) needs it"),
+}

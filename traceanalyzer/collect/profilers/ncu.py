@@ -7,12 +7,10 @@ collective that is run again waits for ever for the other ranks, so these are ne
 
 import csv
 import re
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.collect.run import CannotRecordError
 
 REPORT = "ncu.csv"
 
@@ -84,14 +82,6 @@ class NcuOptions:
         return self.pattern if self.pattern is not None else f"^({'|'.join(map(re.escape, self.functions))})$"
 
 
-def find_ncu() -> str:
-    """The program's path. Raises CannotRecordError, which says where to get it."""
-    found = shutil.which("ncu")
-    if found is None:
-        raise CannotRecordError(MISSING)
-    return found
-
-
 def function_name(kernel: str) -> str:
     """What Nsight Compute filters by, the function's own name: `softmax` of `void at::native::softmax<4>(int)`."""
     plain, nested = kernel.replace("(anonymous namespace)", ""), 1
@@ -102,10 +92,10 @@ def function_name(kernel: str) -> str:
     return found[1] if found else kernel
 
 
-def profile_command(ncu: str, folder: Path, options: NcuOptions, command: Sequence[str]) -> list[str]:
+def profile_command(ncu: str, work: Path, options: NcuOptions, command: Sequence[str]) -> list[str]:
     """The command line that runs the command under ncu."""
     flags = [
-        *("--csv", "--page", "raw", "--print-units", "base", "--log-file", str(folder / REPORT)),
+        *("--csv", "--page", "raw", "--print-units", "base", "--log-file", str(work / REPORT)),
         # kernels as the program runs them: at the clock they have there
         *("--target-processes", "all", "--clock-control", "none"),
         *("--kernel-name", f"regex:{options.regex}"),
@@ -117,17 +107,16 @@ def profile_command(ncu: str, folder: Path, options: NcuOptions, command: Sequen
     return [ncu, *flags, *command]
 
 
-def finish(folder: Path) -> str | None:
+def finish(_program: str, work: Path, _: NcuOptions, folder: Path) -> str | None:
     """Leave of the report the table, and of that the columns of `KEPT`. What went wrong, or None."""
-    report = folder / REPORT
+    report = work / REPORT
     if not report.exists():
         return "ncu left no report: it could not start"
     text = report.read_text("utf-8", "replace")
     rows = list(_kept(csv.reader(line for line in text.splitlines() if line.startswith('"'))))
     if len(rows) <= UNITS:
-        report.unlink()
         return _reason(text)
-    with report.open("w", newline="") as file:
+    with (folder / REPORT).open("w", newline="") as file:
         csv.writer(file, quoting=csv.QUOTE_ALL).writerows(rows)
     return None
 

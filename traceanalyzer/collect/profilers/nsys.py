@@ -6,18 +6,15 @@ folder of its own, of which nothing but the scrubbed export stays. What is kept 
 dropped, also those that versions to come invent.
 """
 
-import os
 import re
-import shutil
 import sqlite3
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.collect.run import CannotRecordError
 
 KEPT_TABLES = re.compile(
     r"CUPTI_ACTIVITY_KIND_\w+|CUDA_(GRAPH|GPU_MEMORY|UM)_\w+|CUDA_GRAPH_EVENTS|(CUBLAS|CUDNN|NVTX|PROFILER|NCCL)_\w+"
@@ -54,15 +51,16 @@ def scrub(path: Path) -> None:
     """Rewrite the export in place without environment, arguments, output, processes and paths."""
     with closing(sqlite3.connect(path)) as database:
         database.create_function("without_paths", 1, without_paths, deterministic=True)
-        for table in list(_tables(database)):
+        for table in tables(database):
             if not KEPT_TABLES.fullmatch(table):
                 database.execute(f'DROP TABLE "{table}"')
-        _drop_views(database)
+        for view in tables(database, "view"):
+            database.execute(f'DROP VIEW "{view}"')
         for table in METADATA:
             _keep_keys(database, table)
         _drop_strings_without_a_name(database)
-        for table, columns in FREE_TEXT.items():
-            _shorten_paths(database, table, columns)
+        for table, texts in FREE_TEXT.items():
+            _shorten_paths(database, table, texts)
         database.commit()
         # deleted rows stay readable in the file until it is rewritten
         database.execute("VACUUM")
@@ -76,23 +74,21 @@ def without_paths(text: Any) -> Any:
     return WINDOWS_PATH.sub(lambda found: found[0].rsplit("\\", 1)[-1], shorter)
 
 
-def _tables(database: sqlite3.Connection) -> Iterator[str]:
-    for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
-        if not name.startswith("sqlite_"):
-            yield name
+def tables(database: sqlite3.Connection, kind: str = "table") -> list[str]:
+    """Names of the database's tables, or of its views."""
+    found = database.execute(
+        "SELECT name FROM sqlite_master WHERE type = ? AND name NOT LIKE 'sqlite@_%' ESCAPE '@'", (kind,)
+    )
+    return [name for (name,) in found]
 
 
-def _drop_views(database: sqlite3.Connection) -> None:
-    for (name,) in list(database.execute("SELECT name FROM sqlite_master WHERE type = 'view'")):
-        database.execute(f'DROP VIEW "{name}"')
-
-
-def _columns(database: sqlite3.Connection, table: str) -> set[str]:
+def columns(database: sqlite3.Connection, table: str) -> set[str]:
+    """Names of a table's columns."""
     return {row[1] for row in database.execute(f'PRAGMA table_info("{table}")')}
 
 
 def _keep_keys(database: sqlite3.Connection, table: str) -> None:
-    if not {"name", "value"} <= _columns(database, table):
+    if not {"name", "value"} <= columns(database, table):
         return
     names = [name for (name,) in database.execute(f'SELECT DISTINCT name FROM "{table}"')]  # noqa: S608
     gone = [(name,) for name in names if not (name and KEPT_KEYS.fullmatch(name))]
@@ -100,19 +96,19 @@ def _keep_keys(database: sqlite3.Connection, table: str) -> None:
 
 
 def _drop_strings_without_a_name(database: sqlite3.Connection) -> None:
-    if "id" not in _columns(database, "StringIds"):
+    if "id" not in columns(database, "StringIds"):
         return
     used = " UNION ".join(
         f'SELECT "{column}" FROM "{table}" WHERE typeof("{column}") = \'integer\''  # noqa: S608
-        for table in _tables(database)
+        for table in tables(database)
         if table != "StringIds" and not table.startswith("ENUM_")
-        for column in sorted(_columns(database, table) & NAME_COLUMNS)
+        for column in sorted(columns(database, table) & NAME_COLUMNS)
     )
     database.execute(f"DELETE FROM StringIds WHERE id NOT IN ({used or 'SELECT 0'})")  # noqa: S608
 
 
-def _shorten_paths(database: sqlite3.Connection, table: str, columns: Iterable[str]) -> None:
-    for column in set(columns) & _columns(database, table):
+def _shorten_paths(database: sqlite3.Connection, table: str, texts: Iterable[str]) -> None:
+    for column in set(texts) & columns(database, table):
         database.execute(
             f'UPDATE "{table}" SET "{column}" = without_paths("{column}")'  # noqa: S608
             f" WHERE \"{column}\" GLOB '*[/\\]*'"
@@ -145,27 +141,14 @@ class NsysOptions:
     """Record calls of the operating system: what the host reads and waits for."""
 
 
-def find_nsys() -> str:
-    """The program's path. Raises CannotRecordError, which says where to get it."""
-    found = shutil.which("nsys")
-    if found is None:
-        raise CannotRecordError(MISSING)
-    return found
-
-
-def work_folder(folder: Path) -> Path:
-    """Where nsys writes, this process's own: also what a version of it leaves half done (`.qdstrm`)."""
-    return folder / f".nsys.{os.getpid()}"
-
-
-def profile_command(nsys: str, folder: Path, options: NsysOptions, command: Sequence[str]) -> list[str]:
+def profile_command(nsys: str, work: Path, options: NsysOptions, command: Sequence[str]) -> list[str]:
     """The command line that runs the command under nsys."""
     flags = {
         "trace": f"{TRACED},osrt" if options.os_calls else TRACED,
         "cuda-graph-trace": "node",
         "sample": "process-tree" if options.sample_cpu else "none",
         "cpuctxsw": "process-tree" if options.sample_cpu else "none",
-        "output": str(work_folder(folder) / REPORT.removesuffix(".nsys-rep")),
+        "output": str(work / REPORT.removesuffix(".nsys-rep")),
         "force-overwrite": "true",
     }
     if not options.whole_run:
@@ -178,20 +161,14 @@ def profile_command(nsys: str, folder: Path, options: NsysOptions, command: Sequ
     return [nsys, "profile", *(f"--{name}={value}" for name, value in flags.items()), *command]
 
 
-def export_command(nsys: str, folder: Path) -> list[str]:
-    """The command line that turns the report into SQLite."""
-    # without the blobs NCCL's NVTX ranges lose their message sizes
-    flags = ("--type=sqlite", "--include-blobs=true", "--force-overwrite=true")
-    return [nsys, "export", *flags, f"--output={work_folder(folder) / EXPORT}", str(work_folder(folder) / REPORT)]
-
-
-def export(nsys: str, folder: Path, options: NsysOptions) -> str | None:
+def finish(nsys: str, work: Path, options: NsysOptions, folder: Path) -> str | None:
     """Export and scrub the report, if the run left one. What went wrong, or None."""
-    work = work_folder(folder)
     report, exported = work / REPORT, work / EXPORT
     if not report.exists():
         return "nsys left no report: the chosen steps were not reached, or it could not start"
-    done = subprocess.run(export_command(nsys, folder), capture_output=True, text=True, check=False)  # noqa: S603
+    # without the blobs NCCL's NVTX ranges lose their message sizes
+    flags = ("--type=sqlite", "--include-blobs=true", "--force-overwrite=true", f"--output={exported}")
+    done = subprocess.run([nsys, "export", *flags, str(report)], capture_output=True, text=True, check=False)  # noqa: S603
     if options.keep_report:
         report = report.replace(folder / REPORT)
     if done.returncode or not exported.exists():
@@ -200,8 +177,3 @@ def export(nsys: str, folder: Path, options: NsysOptions) -> str | None:
     scrub(exported)
     exported.replace(folder / EXPORT)
     return None
-
-
-def forget(folder: Path) -> None:
-    """Remove everything that nsys wrote, whatever became of the run. The export has been moved out by then."""
-    shutil.rmtree(work_folder(folder), ignore_errors=True)

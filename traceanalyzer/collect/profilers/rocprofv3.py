@@ -5,15 +5,12 @@ every program. What it writes holds the whole environment: it goes to a folder o
 databases alone stay.
 """
 
-import os
-import shutil
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from traceanalyzer.collect.profilers.nsys import without_paths
-from traceanalyzer.collect.run import CannotRecordError
+from traceanalyzer.collect.profilers.nsys import columns, tables, without_paths
 
 TRACED = ("--hip-trace", "--kernel-trace", "--memory-copy-trace", "--marker-trace", "--rccl-trace")
 MISSING = (
@@ -35,37 +32,19 @@ _ARGUMENTS = "rocpd_arg"
 """Arguments of calls: addresses, and texts of the program's."""
 
 
-def find_rocprofv3() -> str:
-    """The program's path. Raises CannotRecordError, which says where to get it."""
-    found = shutil.which("rocprofv3")
-    if found is None:
-        raise CannotRecordError(MISSING)
-    return found
-
-
-def work_folder(folder: Path) -> Path:
-    """Where rocprofv3 writes, this process's own."""
-    return folder / f".rocprofv3.{os.getpid()}"
-
-
-def profile_command(program: str, folder: Path, command: Sequence[str]) -> list[str]:
+def profile_command(program: str, work: Path, _: None, command: Sequence[str]) -> list[str]:
     """The command line that runs the command under rocprofv3; each of its processes writes a database."""
-    place = ("--output-format", "rocpd", "-d", str(work_folder(folder)), "-o", "%pid%")
+    place = ("--output-format", "rocpd", "-d", str(work), "-o", "%pid%")
     return [program, *TRACED, *place, "--", *command]
 
 
-def finish(folder: Path) -> str | None:
+def finish(_program: str, work: Path, _: None, folder: Path) -> str | None:
     """Scrub the databases and keep those with GPU work. What went wrong, or None."""
-    made = sorted(work_folder(folder).rglob("*.db"))
+    made = sorted(work.rglob("*.db"))
     kept = [file for file in made if scrub(file)] or made[:1]
     for file in kept:
         file.replace(folder / f"rocprofv3.{file.name.removesuffix('.db').removesuffix('_results')}.db")
     return None if kept else "rocprofv3 left no database: it could not start, or is older than ROCm 7"
-
-
-def forget(folder: Path) -> None:
-    """Remove everything else that rocprofv3 wrote, whatever became of the run."""
-    shutil.rmtree(work_folder(folder), ignore_errors=True)
 
 
 def scrub(path: Path) -> bool:
@@ -74,7 +53,7 @@ def scrub(path: Path) -> bool:
         database.create_function("without_paths", 1, without_paths, deterministic=True)
         database.create_function("program", 1, lambda text: str(text or "").split(" ")[0].rsplit("/", 1)[-1])
         kernels = 0
-        for table in list(_tables(database)):
+        for table in tables(database):
             if table.startswith(_ARGUMENTS):
                 database.execute(f'DELETE FROM "{table}"')  # noqa: S608 names are the file's own
             if table.startswith("rocpd_kernel_dispatch"):
@@ -86,15 +65,9 @@ def scrub(path: Path) -> bool:
     return kernels > 0
 
 
-def _tables(database: sqlite3.Connection) -> Iterator[str]:
-    for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
-        if name.startswith("rocpd_"):
-            yield name
-
-
 def _empty(database: sqlite3.Connection, table: str) -> None:
-    there = {row[1] for row in database.execute(f'PRAGMA table_info("{table}")')}
-    for prefix, columns in _EMPTIED.items():
-        changed = [f'"{name}" = {value}' for name, value in columns.items() if name in there]
+    there = columns(database, table)
+    for prefix, emptied in _EMPTIED.items():
+        changed = [f'"{name}" = {value}' for name, value in emptied.items() if name in there]
         if table.startswith(prefix) and changed:
             database.execute(f'UPDATE "{table}" SET {", ".join(changed)}')  # noqa: S608

@@ -126,7 +126,12 @@ class ModuleCalls:
         if torch.compiler.is_compiling():
             return
         self.remove()
-        self._handle = module.register_forward_hook(self._left, always_call=True)
+        try:
+            self._handle = module.register_forward_hook(self._left, always_call=True)
+        except RuntimeError:  # a scripted module takes none of its own
+            self._handle = torch.nn.modules.module.register_module_forward_hook(
+                lambda called, args, output: self._left(called, args, output) if called is module else None
+            )
         self._on_enter()
 
     def _left(self, module: Any, args: Any, output: Any) -> None:

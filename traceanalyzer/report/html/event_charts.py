@@ -145,7 +145,7 @@ def idle_icicle(details: Details) -> Chart | None:
 
 
 def _icicle(id_: str, title: str, caption: str, boxes: Sequence[Box], least: int) -> Chart | None:
-    """Boxes below each other, the innermost ones in their own colour; None with fewer levels than the least, or without time."""
+    """Boxes below each other, the innermost in their own colour; None with fewer levels than the least, or no time."""
     boxes = sorted(boxes, key=lambda box: box.begin_ms - box.end_ms)[:MAX_BOXES]
     levels = max((box.level for box in boxes), default=-1) + 1
     total = max((box.end_ms for box in boxes), default=0.0)
