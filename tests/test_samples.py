@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from click.testing import CliRunner
@@ -13,7 +14,10 @@ import traceanalyzer as ta
 from tests.recorded import CASES, ranks
 from traceanalyzer.base.figures import ELLIPSIS
 from traceanalyzer.cli import cli
+from traceanalyzer.diagnosis.finding import BottleneckClass
+from traceanalyzer.report.explain import explained, finding_page
 from traceanalyzer.report.markdown.issue import BRIEF
+from traceanalyzer.report.outline import breakdown
 from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH
 from traceanalyzer.report.terminal.screen import render_screen
 
@@ -43,6 +47,29 @@ CLASSES = {
     "transfer_bound": "transfer",
     "wasteful_kernels": "memory",
 }
+TERMS = (
+    *("compute", "memory-bound", "sync-bound", "inconclusive", "clear", "two causes", "step", "with the profiler"),
+    *("as recorded", "steps/s", "MFU", "reachable", "GPU busy", "speed of light", "roofline", "exposed copy"),
+    *(
+        "exposed communication",
+        "idle",
+        "transfer",
+        "forward",
+        "backward",
+        "optimizer",
+        "reserved",
+        "gemm",
+        "elementwise",
+    ),
+    *("layout", "kernel", "rank", "all_reduce", "pageable memory", "pinned memory", "CUDA graph", "TF32", "bf16"),
+    *("channels-last", "throttling", "outside the steps", "gain unknown", "for the same work", "with both", "per step"),
+)
+"""Technical terms of the first screens."""
+NOT_ON_SAMPLES = (
+    *("likely", "close call", "without the profiler", "headroom", "critical rank", "steady state", "confidence"),
+    *("waiting", "waiting for ranks", "for the recording"),
+)
+"""Terms of the screens of other recordings, and of the reports' other parts."""
 LINES = 24
 """Of the first screen at 80 columns, at most: a terminal's height, so no pager opens."""
 MACHINE = re.compile(rb"/(?:root|home|tmp|opt|work|usr|mnt)/|LD_LIBRARY_PATH|PYTHONPATH|HOSTNAME")
@@ -74,6 +101,28 @@ def test_its_first_screen_fits_and_no_sentence_is_cut(path: Path) -> None:
     assert len(lines) <= LINES
     assert max(map(len, lines)) <= DEFAULT_WIDTH
     assert not any(ELLIPSIS in line for line in lines)
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda p: p.name)
+def test_every_term_of_its_first_screen_is_explained(path: Path) -> None:
+    report = ta.analyze(path)
+    text = render_screen(report)
+    found = [term for term in TERMS if re.search(rf"(?<![\w-]){re.escape(term)}(?![\w-])", text, re.IGNORECASE)]
+    found += [part.label for part in breakdown.budget(report)]
+    assert len(found) >= 2
+    assert not [term for term in found if not known(term)]
+
+
+def test_every_verdict_is_explained() -> None:
+    verdicts = [f"{name}-bound" for name in get_args(BottleneckClass) if name != "inconclusive"]
+    assert not [term for term in (*verdicts, *NOT_ON_SAMPLES) if not known(term)]
+
+
+def known(term: str) -> bool:
+    """Whether `explain` has it, in a sentence or two where it is a word."""
+    entries = explained(term)
+    assert all(len(re.findall(r"[.:;]\s", e.meaning)) <= 2 for e in entries if e.where == "word")
+    return bool(entries) or finding_page(term) is not None
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda p: p.name)

@@ -38,3 +38,9 @@ def test_a_metric_is_explained_with_its_place_and_unit() -> None:
     assert "(share)" in text
     assert "in metrics" in text
     assert explain("budget_ms.idle")[0] == 0
+
+
+def test_a_word_of_several_needs_no_quotes() -> None:
+    status, text = explain("close", "call")
+    assert (status, text) == explain("close call")
+    assert text.startswith("close call: How sure the verdict is")

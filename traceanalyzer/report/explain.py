@@ -6,6 +6,7 @@ named by its id; parts between `<!-- ... -->` and `<!-- end -->` are written by 
 
 import dataclasses
 import re
+import tomllib
 from collections.abc import Iterator
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -15,6 +16,7 @@ from traceanalyzer.base.figures import definitions
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.report.json import RENAMED
 from traceanalyzer.report.model import Report
+from traceanalyzer.report.outline.breakdown import OF_COMMUNICATION
 from traceanalyzer.report.outline.step_facts import GLOSSARY
 from traceanalyzer.report.table_entries import TABLES
 
@@ -68,7 +70,9 @@ class Entry:
 
 def entries() -> list[Entry]:
     """All of them: words, figures of the report, columns of the tables."""
-    words = [Entry(word, "word", "", meaning) for word, meaning in GLOSSARY]
+    glossary = tomllib.loads((files("traceanalyzer.report") / "glossary.toml").read_text(encoding="utf-8"))
+    known = (*GLOSSARY, *glossary.items(), *OF_COMMUNICATION.items())
+    words = [Entry(word, "word", "", meaning) for word, meaning in known]
     columns = [
         Entry(RENAMED.get(d.name, d.name), f"table {table.asked_as}", d.unit, d.definition)
         for table in TABLES

@@ -3,24 +3,27 @@
 import click
 
 
-@click.command(short_help="Say what a finding, a metric or a column means.")
-@click.argument("name", metavar="[NAME]", required=False)
-def explain(name: str | None) -> None:
-    """Say what a finding means, how it is decided and what to do about it, or what a metric or a column means.
+@click.command(short_help="Say what a finding, a word, a metric or a column means.")
+@click.argument("words", metavar="[NAME]", nargs=-1)
+def explain(words: tuple[str, ...]) -> None:
+    """Say what a finding means, how it is decided and what to do about it, or what a word of the report, a metric or a
+    column means.
 
     \b
     Examples:
       traceanalyzer explain
       traceanalyzer explain launch-bound
+      traceanalyzer explain speed of light
       traceanalyzer explain gpu_busy_share
 
-    NAME is the id of a finding, or the name of a figure as `--format json` has it (`budget_ms.idle`, `bound_by`).
-    Without one all findings are listed.
+    NAME is the id of a finding, a word that the report uses, or the name of a figure as `--format json` has it
+    (`budget_ms.idle`, `bound_by`). Without one all findings are listed.
     """
     from traceanalyzer.cli.io.output import write
     from traceanalyzer.report.explain import finding_page, finding_pages
 
-    if name is None:
+    name = " ".join(words)
+    if not name:
         pages = finding_pages()
         widest = max(len(page.id) for page in pages)
         write("".join(f"{page.id:{widest}}  {page.title}\n" for page in pages), None)
@@ -40,7 +43,8 @@ def _meaning(name: str) -> str:
     for entry in found:
         unit = f" ({entry.unit})" if entry.unit else ""
         by_meaning.setdefault(f"{entry.meaning}{unit}", []).append(entry.where)
-    return "".join(f"{name}: {meaning}\n    in {', '.join(where)}\n" for meaning, where in by_meaning.items())
+    places = {meaning: ", ".join(one for one in where if one != "word") for meaning, where in by_meaning.items()}
+    return "".join(f"{name}: {meaning}\n" + f"    in {where}\n" * bool(where) for meaning, where in places.items())
 
 
 def _hint(name: str) -> str:
