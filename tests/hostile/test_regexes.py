@@ -24,7 +24,7 @@ UNITS = (
 )  # fmt: skip
 LENGTH = 50_000
 """Characters: read in a few milliseconds, while the square of it takes minutes."""
-LEFT_ALONE = (".collect.", "__main__", "sitecustomize", "self_test")
+LEFT_ALONE = (".collect.", ".integrations.", "__main__", "sitecustomize", "self_test")
 """Those read what this program, or the user's own, wrote."""
 MATCHED_WHOLE = frozenset(
     "stored.REFERENCE chunks._EMPTY nvtx_names._OPERATOR formats._PHASES formats._MICRO_PHASES credentials._ASKED github.SHORT "

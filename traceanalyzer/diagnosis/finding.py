@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from traceanalyzer.analysis.joined.framework import Framework
+from traceanalyzer.analysis.names.frameworks import Framework
 from traceanalyzer.base.figures import metric as defined
 from traceanalyzer.base.frozen import dataclass
 

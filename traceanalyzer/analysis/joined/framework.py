@@ -1,24 +1,15 @@
 """Which framework the recorded program used, from the names that it left: advice is given in its words."""
 
-import enum
 import re
 
 import numpy as np
 
+from traceanalyzer.analysis.names.frameworks import Framework
 from traceanalyzer.analysis.names.pytorch import FRAMEWORK
 from traceanalyzer.trace import Trace
 from traceanalyzer.trace.distinct import distinct
 
 _JAX = re.compile(r"^(Xla(Module|Launch)|Thunk:|TSL:|PjRt|PjitFunction|jit_|command_buffer::)|hlo_(op|module)|\bjit\(")
-
-
-class Framework(enum.Enum):
-    """What a program is written in, as far as advice depends on it."""
-
-    PYTORCH = "PyTorch"
-    JAX = "JAX"
-    CUDA = "CUDA"
-    """No framework to be seen: CUDA's own words."""
 
 
 def framework(trace: Trace) -> Framework:

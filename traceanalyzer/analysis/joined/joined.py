@@ -8,10 +8,11 @@ from traceanalyzer.analysis.algebra.columns import flat
 from traceanalyzer.analysis.algebra.lookup import at, texts_where
 from traceanalyzer.analysis.joined.backward import in_backward, run_again
 from traceanalyzer.analysis.joined.blocking import blocking_calls
-from traceanalyzer.analysis.joined.framework import Framework, framework
+from traceanalyzer.analysis.joined.framework import framework
 from traceanalyzer.analysis.joined.linked import Linked, Memo, launch_nodes
 from traceanalyzer.analysis.joined.origins import Origins
 from traceanalyzer.analysis.joined.python_stacks import PythonStacks
+from traceanalyzer.analysis.names.frameworks import Framework
 from traceanalyzer.analysis.names.pytorch import COPYING
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import I32, Bool, CopyKind, RangeKind, Trace

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from traceanalyzer.analysis.algebra.lookup import texts_where
 from traceanalyzer.analysis.causes.inputs import LOADERS
-from traceanalyzer.analysis.joined.framework import Framework
+from traceanalyzer.analysis.names.frameworks import Framework
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.replay.on_tape import in_backward
 from traceanalyzer.replay.recorded import make_tape
