@@ -19,6 +19,7 @@ import difflib
 import importlib
 import inspect
 import itertools
+import json
 import re
 import shlex
 import tempfile
@@ -270,8 +271,28 @@ def screen(path: str) -> str:
     return f"```text\n$ {command}\n{output(command, ROOT, WIDTH).rstrip()}\n```"
 
 
+def promise(before: str, after: str, *scenarios: str) -> str:
+    """What scenarios predicted for a program, and its step times without the profiler before and after the change."""
+    from traceanalyzer.report.format import number
+
+    asked = {
+        path: json.loads(output(f"traceanalyzer whatif {path} --format json", ROOT, WIDTH)) for path in (before, after)
+    }
+    was, now = (asked[path]["unprofiled_step_ms"] for path in (before, after))
+    known = {one["id"]: one for one in asked[before]["scenarios"]}
+    lines = [f"Measured without the profiler: {number(was)} to {number(now)} ms per step."]
+    for name in scenarios:
+        step, low, high = (known[name][key] for key in ("step_ms", "low_ms", "high_ms"))
+        inside = "within" if low <= now <= high else "outside"
+        lines.append(
+            f"Predicted by `{name}`: {number(step)} ms ({number(low)} to {number(high)}); measured {inside} the range."
+        )
+    return "\\\n".join(lines)
+
+
 FILLS: dict[str, Callable[..., str]] = {
     "screen": screen,
+    "promise": promise,
     "commands": commands,
     "figures": figures,
     "tables": tables,

@@ -6,8 +6,7 @@ import click
 @click.command(short_help="Say what a finding, a word, a metric or a column means.")
 @click.argument("words", metavar="[NAME]", nargs=-1)
 def explain(words: tuple[str, ...]) -> None:
-    """Say what a finding means, how it is decided and what to do about it, or what a word of the report, a metric or a
-    column means.
+    """Say what a finding, a word of the report, a metric or a column means.
 
     \b
     Examples:
@@ -17,7 +16,8 @@ def explain(words: tuple[str, ...]) -> None:
       traceanalyzer explain gpu_busy_share
 
     NAME is the id of a finding, a word that the report uses, or the name of a figure as `--format json` has it
-    (`budget_ms.idle`, `bound_by`). Without one all findings are listed.
+    (`budget_ms.idle`, `bound_by`). Of a finding it says how it is decided and what to
+    do about it. Without a name all findings are listed.
     """
     from traceanalyzer.cli.io.output import write
     from traceanalyzer.report.explain import finding_page, finding_pages
