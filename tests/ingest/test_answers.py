@@ -14,7 +14,8 @@ from tests.ingest.asked import assert_told_again, kept, told
 from tests.recorded import EVERY_FILE, GPU, ROOT, label
 from traceanalyzer.base.reading import read_with
 from traceanalyzer.cli import cli
-from traceanalyzer.diagnosis import predictions, selection
+from traceanalyzer.diagnosis import selection
+from traceanalyzer.diagnosis.remedies import advice
 from traceanalyzer.diagnosis.selection import Asked, Knowledge
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.cache import answers, store
@@ -40,7 +41,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> None:
     def measured(*_: object) -> object:
         raise AssertionError("it was worked out, not read")
 
-    for user in (tables, predictions, selection):
+    for user in (tables, advice, selection):
         monkeypatch.setattr(user, "measured", measured)
 
 

@@ -155,9 +155,12 @@ def _name(part: str, shares: Shares) -> BottleneckClass:
 
 
 def too_few_ops(m: Measurements, shares: Shares | None) -> bool:
-    """Whether so little GPU work was recorded that its idle time says nothing of the program's."""
-    few = m.timed.steps.steady_count == 1 and int(m.timed.steady_ops.sum()) < MIN_DEVICE_OPS
-    return few and shares is not None and _busy(shares) < BUSY
+    """Whether so little GPU work was recorded that its idle time says nothing of the program's: the only op without
+    a call that launched it is busy all of its own time."""
+    ops = int(m.timed.steady_ops.sum())
+    few = m.timed.steps.steady_count == 1 and ops < MIN_DEVICE_OPS
+    alone = ops == 1 and not len(m.trace.api_calls)
+    return few and shares is not None and (_busy(shares) < BUSY or alone)
 
 
 def _busy(shares: Shares) -> float:
@@ -175,8 +178,11 @@ def _too_thin(m: Measurements, shares: Shares | None) -> str:
         return "none of the recorded GPU work belongs to a measured step."
     if too_few_ops(m, shares):
         count = int(m.timed.steady_ops.sum())
-        busy = f"; the GPU is idle for {span(m.step.step_ms * (1 - _busy(shares)), m.step.step_ms)} of {_whole(m)}"
-        return f"only {count} GPU operation{'s were' if count > 1 else ' was'} recorded{busy}."
+        idle = span(m.step.step_ms * (1 - _busy(shares)), m.step.step_ms)
+        why = (
+            f"the GPU is idle for {idle} of {_whole(m)}" if _busy(shares) < BUSY else "what came before it is not known"
+        )
+        return f"only {count} GPU operation{'s were' if count > 1 else ' was'} recorded; {why}."
     if missing_kernels(m) > TOO_MANY_MISSING:
         return f"the kernels of {missing_kernels(m):.0%} of the launches are not in the recording."
     return ""
