@@ -29,7 +29,7 @@ def serving_values(m: Measurements) -> dict[str, Any]:
         "server": SERVERS.get(name, name) if name else None,
         "phases": phases(m),
         "decode_fit": decode_fit(m.iterations),
-        "outlook": outlook(m),
+        "outlook": m.memo(outlook),
         "profiler_stretch": log.stretch if (log := m.timed.memo(found_in_log)) else None,
     }
 
@@ -39,7 +39,7 @@ def sentences(m: Measurements) -> Iterator[str]:
     for phase in phases(m):
         yield _about(phase)
     yield from _log(m)
-    fit, known = decode_fit(m.iterations), outlook(m)
+    fit, known = decode_fit(m.iterations), m.memo(outlook)
     if fit is not None:
         yield _fit(fit)
     yield from _batches(known)
