@@ -20,7 +20,7 @@ from pathlib import Path
 
 RECORDING = Path(__file__).resolve().parents[2] / "sample_traces" / "sync_bound" / "trace.rank0.json.gz"
 WRITING = (
-    "write writelines replace rename fsync flush open fdopen close chmod mkdir mkstemp unlink utime execute "
+    "write writelines replace rename fsync flush open close chmod mkdir unlink utime execute "
     "executemany executescript commit"
 )
 """Calls of C functions by whatever of these names."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import resource
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -247,3 +249,18 @@ def test_a_write_that_the_system_breaks_off_leaves_the_old_file_whole(capture, t
     assert "Traceback" not in done.stderr
     assert old.read_bytes() == before
     assert sorted(tmp_path.iterdir()) == files_before
+
+
+def test_nothing_is_left_where_an_interrupt_comes_while_a_file_is_removed(tmp_path, monkeypatch):
+    whole, count, part = Path.unlink, itertools.count(), files.replacing(tmp_path / "a")
+
+    def unlink(path, missing_ok=False):
+        if not next(count):
+            raise KeyboardInterrupt
+        whole(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", unlink)
+    part.__enter__().write(b"half")
+    with pytest.raises(KeyboardInterrupt):
+        part.__exit__(OSError, OSError(), None)
+    assert not list(tmp_path.iterdir())

@@ -2,11 +2,11 @@
 overwritten, and nothing is left half written."""
 
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
+from secrets import token_hex
 from typing import BinaryIO
 
 from traceanalyzer.base.errors import OutsideError, TraceAnalyzerError, UnreadableInputError
@@ -98,18 +98,24 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         with target.open("wb") as file:
             yield file
         return
-    handle, name = tempfile.mkstemp(prefix=f".{target.name[:64]}.", suffix=".part", dir=target.parent)
+    part = target.with_name(f".{target.name[:64]}.{token_hex(6)}.part")
     try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            if target.exists():
-                file.flush()
-                os.fsync(file.fileno())
-        Path(name).chmod(_mode(target))
-        Path(name).replace(target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+        try:
+            with open(part, "xb", opener=_private) as file:
+                yield file
+                if target.exists():
+                    file.flush()
+                    os.fsync(file.fileno())
+            part.chmod(_mode(target))
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+    finally:
+        part.unlink(missing_ok=True)  # an interrupt may have come while the first was removing it
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _mode(target: Path) -> int:
