@@ -23,7 +23,7 @@ def report(request):
 
 def test_areas_stack_to_what_is_allocated(report):
     for device in report.memory:
-        allocated = {at: used / 1e9 for at, used, _ in device.curve}
+        allocated = {at: used / 2**30 for at, used, _ in device.curve}
         for chart in curves(device):
             areas = [mark for mark in chart.plot.marks if isinstance(mark, Lines) and mark.base]
             (peak,) = [mark for mark in chart.plot.marks if isinstance(mark, Dots)]

@@ -1,6 +1,8 @@
 """A document as one HTML file that opens anywhere: no request leaves it, scripts only add."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from traceanalyzer.report.document import (
@@ -29,9 +31,10 @@ ROWS = 100
 
 def render_html(document: Document, rows: int = ROWS) -> str:
     """The document as a self-contained page whose tables show so many `rows`; sections without content are left out."""
-    made = [(section, _body(section, rows)) for section in document.sections]
+    made = [(section, _body(section, rows)) for section in _headed(document.sections)]
     shown = [(section.id or f"s{i}", section, body) for i, (section, body) in enumerate(made) if body]
-    targets = [target for id_, section, _ in shown for target in ((id_, section.title), *section.anchors)]
+    led_to = [(id_, section) for id_, section, _ in shown if not section.folded]
+    targets = [target for id_, section in led_to for target in ((id_, section.title), *section.anchors)]
     first = next((id_ for id_, section, _ in shown[:1] if not section.untitled), "")
     return framed(
         document.title,
@@ -41,6 +44,16 @@ def render_html(document: Document, rows: int = ROWS) -> str:
         tag("footer", f"Made by {document.made_by or f'traceanalyzer {__version__}'} from files alone."),
         page_scripts(*document.scripts),
     )
+
+
+def _headed(sections: Sequence[Section]) -> list[Section]:
+    """The sections; the page's heading is the verdict that the first one begins with, in place of its title."""
+    answers = [part for section in sections[:1] for part in section.parts if isinstance(part, Verdict)]
+    if not answers:
+        return list(sections)
+    heading = Drawing(partial(tag, "h1", answers[0].text))
+    first = [heading, *answers[0].about, *(part for part in sections[0].parts if part is not answers[0])]
+    return [replace(sections[0], parts=first, untitled=True), *sections[1:]]
 
 
 def _body(section: Section, rows: int) -> Markup:

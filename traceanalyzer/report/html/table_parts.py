@@ -99,8 +99,8 @@ def _fitting(cell: str, kind: str | None) -> str | None:
 
 
 def _scrolling(title: str, inner: Markup) -> Markup:
-    """A region that can be scrolled sideways by keyboard, too."""
-    return tag("div", inner, class_="scroll", role="region", aria_label=title, tabindex=0)
+    """A place that can be scrolled sideways; scripts give it the keyboard's focus where it has more than is seen."""
+    return tag("div", inner, class_="scroll", role="group", aria_label=title)
 
 
 def _search(title: str, rows: int) -> Markup:
