@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from traceanalyzer.report.document import Fact
-from traceanalyzer.report.format import figure, measured, shorten
+from traceanalyzer.report.format import figure, measured, plain, shorten
 from traceanalyzer.report.grid import TIMESTAMPS, Column, Grid, make_grid
 from traceanalyzer.report.html.markup import Markup, join, tag
 
@@ -147,6 +147,6 @@ def term(name: str, definition: str) -> Markup:
     """A name whose definition is at hand."""
     return (
         tag("button", name, type="button", class_="term", data_def=definition)
-        if definition
+        if definition and plain(name)
         else Markup(tag("span", name))
     )
