@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from traceanalyzer.analysis.groups.first_steps import PaidBack
 from traceanalyzer.diagnosis.compile.pairs import CompileDiagnosis
 from traceanalyzer.replay.compile.model import Compiled, StepsUse
 from traceanalyzer.report.brief import Screen, shown_path
@@ -167,8 +168,8 @@ def _step_times(steps: StepsUse) -> list[Part]:
             f"{figure(steps.warmup_excess_ms, 'ms')} more than as many steady ones "
             f"({figure(steps.recorded_step_ms, 'ms')} each)."
         )
-    if steps.pays_after_steps is not None:
-        lines.append(f"Compilation has paid for itself after {_steps_of(steps.pays_after_steps)}.")
+    if steps.pays_low is not None:
+        lines.append(f"Compilation is {PaidBack(steps.pays_after_steps, steps.pays_low, steps.pays_high)}.")
     return [*lines, *([steps.basis] if steps.basis else [])]
 
 

@@ -1,4 +1,4 @@
-"""The first screen: what is wrong, how sure that is, what to change and what it would bring, what spoils it."""
+"""The first screen: what is wrong, how sure that is, what to do first, what spoils it; and all that may be changed."""
 
 from collections.abc import Iterator
 
@@ -14,15 +14,15 @@ from traceanalyzer.report.outline import breakdown, gains, opening, step_facts
 from traceanalyzer.report.outline.breakdown import Share
 
 FIRST = 3
-"""Recommendations that stay on the first screen."""
+"""Recommendations that are open, and warnings that are shown."""
 GLOSSARY = dict(step_facts.GLOSSARY)
 
 
 def answer(report: Report) -> Markup:
-    """Verdict, step time, budget, remedies and warnings."""
+    """Verdict, step time, budget, the first remedy and warnings."""
     return join(
         tag("div", _verdict(report), tag("div", _budget_bar(report)), class_="verdict"),
-        _advice(report),
+        _do_first(report),
         _warnings(report),
     )
 
@@ -94,17 +94,30 @@ def _hint(share: Share) -> str:
     return f"{share.name} {figure(share.share, 'share')}, {figure(share.ms, 'ms')}"
 
 
-def _advice(report: Report) -> Markup:
-    title = tag("h2", "Recommendations", id="change")
+def _do_first(report: Report) -> Markup | None:
     if not report.recommendations:
-        return join(title, tag("p", gains.no_advice(report)))
-    items = [_remedy(report, advice) for advice in report.recommendations]
+        return None
+    link = tag("p", tag("a", "All recommendations", href="#change"), class_="quiet")
+    return tag(
+        "div",
+        tag("p", tag("b", "Do first")),
+        tag("ol", _remedy(report, report.recommendations[0])),
+        link,
+        class_="advice",
+    )
+
+
+def advice(report: Report) -> Markup:
+    """Every recommendation with what it would bring."""
+    if not report.recommendations:
+        return tag("p", gains.no_advice(report))
+    items = [_remedy(report, one) for one in report.recommendations]
     rest = len(items) - FIRST
     folded = tag("ol", *items[FIRST:], start=FIRST + 1)
     more = tag("details", tag("summary", f"{rest} more"), folded) if rest > 0 else None
     skipped = gains.without_gain(report)
     left_out = tag("p", skipped, class_="quiet") if skipped else None
-    return tag("section", title, tag("ol", *items[:FIRST]), more, left_out, class_="advice", aria_labelledby="change")
+    return tag("div", tag("ol", *items[:FIRST]), more, left_out, class_="advice")
 
 
 def _remedy(report: Report, advice: Recommendation) -> Markup:

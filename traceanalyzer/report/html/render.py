@@ -31,12 +31,14 @@ def render_html(document: Document, rows: int = ROWS) -> str:
     """The document as a self-contained page whose tables show so many `rows`; sections without content are left out."""
     made = [(section, _body(section, rows)) for section in document.sections]
     shown = [(section.id or f"s{i}", section, body) for i, (section, body) in enumerate(made) if body]
-    targets = [target for id_, section, _ in shown for target in ((id_, section.title), *section.anchors)]
     first = next((id_ for id_, section, _ in shown[:1] if not section.untitled), "")
     return framed(
         document.title,
-        tag("a", "Skip to the summary", href=f"#{targets[0][0]}", class_="skip") if targets else None,
-        tag("header", tag("nav", *(tag("a", name, href=f"#{id_}") for id_, name in targets), aria_label="Sections")),
+        tag("a", "Skip to the summary", href=f"#{shown[0][0]}", class_="skip") if shown else None,
+        tag(
+            "header",
+            tag("nav", *(tag("a", section.title, href=f"#{id_}") for id_, section, _ in shown), aria_label="Sections"),
+        ),
         tag("main", *(_section(id_, section, body, "h1" if id_ == first else "h2") for id_, section, body in shown)),
         tag("footer", f"Made by {document.made_by or f'traceanalyzer {__version__}'} from files alone."),
         page_scripts(*document.scripts),
