@@ -113,7 +113,7 @@ def _read(pa: Any, place: Place, data: bytes | None, columns: Sequence[str]) -> 
 def _value(column: Any, kind: str) -> Any:
     if kind == "text":
         return column[0].as_py()
-    values = column.flatten()
+    values = column.values  # of its one row; `flatten` loads all that can be computed
     if kind == "texts":
         return values.to_pylist()
     data = values.buffers()[1]  # `to_numpy` loads pandas
