@@ -161,6 +161,12 @@ def mean_idle(budgets: "StepBudgets", steady: slice) -> Idle:
     return Idle(**{cause.label: _mean(budgets.idle_by_cause[cause], steady) for cause in IdleCause})
 
 
+def each_idle(budgets: "StepBudgets") -> list[Idle]:
+    """Of every step, warm-up included."""
+    columns = ((budgets.idle_by_cause[cause] / NS_PER_MS).tolist() for cause in IdleCause)
+    return [Idle(*times) for times in zip(*columns, strict=True)]
+
+
 def _mean(values: I64, steady: slice) -> float:
     return ms(values[steady].mean())
 

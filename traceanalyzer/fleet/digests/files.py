@@ -95,7 +95,16 @@ def _read(pa: Any, place: Place, data: bytes | None, columns: Sequence[str]) -> 
             return f"a digest of another version (schema {schema}, here {SCHEMA}): make it again from the recording"
         table = file.read(columns=columns, use_threads=False)
         return rank_of({name: _value(table.column(name).chunk(0), COLUMNS[name]) for name in columns})
-    except (pa.ArrowException, OSError, UnreadableInputError, ValueError, KeyError, IndexError, TypeError) as error:
+    except (
+        pa.ArrowException,
+        OSError,
+        UnreadableInputError,
+        ValueError,
+        KeyError,
+        IndexError,
+        TypeError,
+        AttributeError,
+    ) as error:
         return f"a damaged digest ({type(error).__name__}): make it again from the recording"
 
 
@@ -105,5 +114,7 @@ def _value(column: Any, kind: str) -> Any:
     values = column.flatten()
     if kind == "texts":
         return values.to_pylist()
+    if str(values.type) != "int64":
+        raise ValueError(f"numbers are {values.type}")
     data = values.buffers()[1]  # `to_numpy` loads pandas
     return np.frombuffer(data, np.int64, len(values), 8 * values.offset) if len(values) else np.empty(0, np.int64)
