@@ -12,7 +12,7 @@ from traceanalyzer.diagnosis.measurements import measure_ranks
 from traceanalyzer.diagnosis.selection import Measured, measured
 from traceanalyzer.ingest import load
 from traceanalyzer.report.build import report_of
-from traceanalyzer.report.html import step_charts
+from traceanalyzer.report.html import Details, step_charts
 from traceanalyzer.report.timeline.distributions import MAX_RANKS, WORST, steps_of_ranks
 from traceanalyzer.report.timeline.several import PIXELS, in_blocks
 from traceanalyzer.report.timeline.step_timeline import step_timeline
@@ -39,7 +39,7 @@ def test_the_late_rank_is_first_in_every_table_and_chart() -> None:
     report = report_of(of)
     assert report.tables["ranks"][0].rank == LATE
     assert report.tables["ranks"][0].straggler
-    chart = step_charts.ranks(report)
+    chart = step_charts.ranks(report, Details.of(of))
     assert chart is not None
     assert f"rank {LATE} ⚠" in chart.plot.x.names[0]
 
