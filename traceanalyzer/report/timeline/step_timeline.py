@@ -12,7 +12,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra.blocks import blockwise_found
 from traceanalyzer.analysis.algebra.lookup import Column, at
 from traceanalyzer.analysis.causes.critical_path import PathKind
-from traceanalyzer.analysis.causes.gaps import IdleCause
+from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.tables.gap_places import gap_details
 from traceanalyzer.analysis.tables.path_rows import segment_names
