@@ -11,7 +11,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.blocks import blockwise_found
 from traceanalyzer.analysis.algebra.lookup import Column
-from traceanalyzer.analysis.causes.gaps import IdleCause
+from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
