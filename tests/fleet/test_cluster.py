@@ -17,7 +17,7 @@ import pytest
 from tests.fleet.build import write_job
 from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.fleet.digests.cluster import cluster
-from traceanalyzer.fleet.digests.make import make_all
+from traceanalyzer.fleet.digests.map import make_all
 from traceanalyzer.fleet.job.open import job_of
 from traceanalyzer.ingest.places import places_in
 
