@@ -98,7 +98,7 @@ def test_steps_between_optimizer_steps() -> None:
 
 
 def test_steps_from_the_period_of_the_device_work() -> None:
-    """Five ops repeat; the pause before `embed` is the widest. How long the last one took to the next is not recorded."""
+    """Five ops repeat; the pause before `embed` is the widest. How long the last one took is not recorded."""
     b = TraceBuilder()
     for i in range(6):
         for j, name in enumerate(("embed", "mm", "relu", "mm", "head")):
