@@ -11,7 +11,8 @@ from typing import Literal
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import measure
-from traceanalyzer.analysis.causes.gaps import Gaps, IdleCause, idle_by_cause
+from traceanalyzer.analysis.causes.gaps import Gaps, idle_by_cause
+from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.joined.launched import is_launch
 from traceanalyzer.analysis.time.sampled import MIN_STEP_SAMPLES, samples_of
 from traceanalyzer.analysis.time.steps import Steps

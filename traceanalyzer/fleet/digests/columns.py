@@ -7,10 +7,9 @@ import msgspec
 import numpy as np
 import orjson
 
-from traceanalyzer.analysis.causes.gaps import IdleCause
+from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.names.collectives import KINDS
-from traceanalyzer.analysis.ranks.digest import Claim, DigestedCalls, ProcessGroup, RankDigest
-from traceanalyzer.analysis.ranks.why import Family, Why
+from traceanalyzer.analysis.ranks.digest import Claim, DigestedCalls, Family, ProcessGroup, RankDigest, Why
 from traceanalyzer.analysis.time.steps import Steps
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import I64

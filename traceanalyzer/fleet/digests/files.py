@@ -5,7 +5,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -21,6 +21,17 @@ METADATA = b"traceanalyzer"
 """Key of what a file says of itself: schema and version of the program."""
 NEEDS = "digests need pyarrow: pip install 'traceanalyzer[fleet]'"
 LONGEST_STEM = 60
+
+
+class Made(NamedTuple):
+    """What became of a recording."""
+
+    url: str
+    digests: tuple[str, ...]
+    """Names of its digests, one a rank."""
+    failure: str = ""
+    found: bool = False
+    """Whether they were there already."""
 
 
 def arrow() -> Any:
@@ -111,7 +122,7 @@ def _read(pa: Any, place: Place, data: bytes | None, columns: Sequence[str]) -> 
 def _value(column: Any, kind: str) -> Any:
     if kind == "text":
         return column[0].as_py()
-    values = column.flatten()
+    values = column.values  # of its one row; `flatten` loads all that can be computed
     if kind == "texts":
         return values.to_pylist()
     if str(values.type) != "int64":

@@ -40,7 +40,7 @@ def compile_document(report: CompileReport, full: bool = True) -> Printed:
     return Printed(document, values, screen=None if full else _screen(report))
 
 
-def _screen(report: CompileReport) -> Screen:
+def _screen(report: CompileReport) -> Document:
     compiled, diagnosis = report.compiled, report.diagnosis
     use, kinds = (
         compiled.trace,
@@ -55,7 +55,8 @@ def _screen(report: CompileReport) -> Screen:
     notes = [*(use.notes if use is not None else []), *compiled.notes]
     more = [f"compile {paths} --full", *(f"explain {one.id}" for one in diagnosis.findings[:1])]
     more += [f"compile {paths} TRACE"] if use is None else []
-    return Screen(answer.text, lines, [str(line).partition(". ")[2] for line in _advice(diagnosis)], notes, more)
+    advice = [str(line).partition(". ")[2] for line in _advice(diagnosis)]
+    return Screen(answer.text, lines, advice, notes, more).document
 
 
 def sections(report: CompileReport) -> list[Section]:

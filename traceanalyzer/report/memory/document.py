@@ -45,7 +45,7 @@ def memory_document(report: MemoryReport, full: bool = True) -> Printed:
     return Printed(Document(f"GPU memory: {report.headline}", found), as_document(report), screen=screen)
 
 
-def _screen(report: MemoryReport) -> Screen:
+def _screen(report: MemoryReport) -> Document:
     lines = [line for device in report.memory for line in _brief(device)]
     for pair in report.compared:
         sign = "+" if pair.change_bytes >= 0 else "-"
@@ -58,7 +58,7 @@ def _screen(report: MemoryReport) -> Screen:
     more = [f"memory {path} --full"] + ([f"explain {report.findings[0].id}"] if report.findings else [])
     more += [f"memory {path} TRACE"] if report.traced == UNTRACED else []
     advice = [_change(one) for one in report.recommendations]
-    return Screen(report.headline, lines, advice, report.notes, [*more, "-o memory.html"])
+    return Screen(report.headline, lines, advice, report.notes, [*more, "-o memory.html"]).document
 
 
 def _brief(device: MemoryOfDevice) -> Iterator[str]:
