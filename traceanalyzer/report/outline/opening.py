@@ -51,7 +51,7 @@ def step_times(report: Report) -> str:
         return f"{whole(report)} {figure(time.mean, 'ms')}{' as recorded' * (whole(report) == 'step')}"
     about = "about " if report.metrics.unprofiled_source == "estimated" else ""
     alike = figure(plainly, "ms") == figure(time.mean, "ms")
-    profiled = ", also with" if alike else f", {figure(time.mean, 'ms')} with"
+    profiled = " with and without" if alike else f", {figure(time.mean, 'ms')} with"
     return f"{whole(report)} {about}{figure(plainly, 'ms')}{profiled} the profiler"
 
 
@@ -86,6 +86,11 @@ ONE_BY_ONE = 8
 """Recordings of one kind that are listed one by one where nothing is wrong with them."""
 
 
+def steps_measured(count: int) -> str:
+    """Of what a step time is the mean."""
+    return "one step" if count == 1 else f"mean of {count:,} steps"
+
+
 def step_sentence(report: Report) -> str:
     """The step time in a sentence."""
     time = report.metrics.step_time_ms
@@ -95,9 +100,7 @@ def step_sentence(report: Report) -> str:
             return "n/a: no steps and no GPU work in the recording"
         return f"no steps found; figures are for the whole recording of {figure(total, 'ms')}"
     marked = whole(report) == "step"
-    text = f"{figure(time.mean, 'ms')} " + (
-        f"mean of {figure(time.count)} steps" if marked else "of recording, no steps"
-    )
+    text = f"{figure(time.mean, 'ms')} " + (steps_measured(time.count) if marked else "of recording, no steps")
     if time.count > 1:
         high = f" p95 {figure(time.p95, 'ms')}," if time.count >= STEPS_FOR_P95 else ""
         text += f" (median {figure(time.median, 'ms')},{high} std {figure(time.std, 'ms')})"
@@ -151,7 +154,7 @@ def _file(some: list[Input]) -> tuple[str, str, str, str, Input]:
     if len(some) == 1:
         return first.path, first.kind, "-" if first.rank is None else str(first.rank), damage(first), first
     events, skipped = (sum(getattr(item.health, name) for item in some) for name in ("events", "skipped"))
-    what = f"whole, {figure(events)} events in all" + (f", {figure(skipped)} left out on purpose" if skipped else "")
+    what = f"whole, {figure(events)} events read" + (f", {figure(skipped)} not needed" if skipped else "")
     rank = f"{ranks[0]} to {ranks[-1]}" if ranks else "-"
     return f"{first.path} and {len(some) - 1} more", first.kind, rank, what, first
 
