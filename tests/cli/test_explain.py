@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from click.testing import CliRunner
 
 from traceanalyzer.cli import cli
+from traceanalyzer.diagnosis.remedies import REMEDIES
+from traceanalyzer.replay.scenarios import SCENARIOS
 
 
 def explain(*words: str) -> tuple[int, str]:
@@ -23,6 +26,21 @@ def test_all_findings_are_listed() -> None:
     status, text = explain()
     assert status == 0
     assert "launch-bound" in {line.split()[0] for line in text.splitlines()}
+    assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("name", [one.id for one in (*SCENARIOS, *REMEDIES)])
+def test_what_whatif_predicts_is_explained(name: str) -> None:
+    status, text = explain(name)
+    assert status == 0
+    assert "in whatif" in text
+
+
+def test_changes_made_together_are_explained_one_by_one() -> None:
+    status, text = explain("remove_syncs+cuda_graph")
+    assert status == 0
+    assert text.startswith("remove_syncs: a change")
+    assert "\ncuda_graph: a change" in text
 
 
 def test_an_unknown_finding_is_a_usage_error() -> None:

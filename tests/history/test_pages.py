@@ -55,6 +55,14 @@ def test_a_metrics_page_says_run_time_and_tags_and_where_it_changed():
     assert len(text) < 60_000
 
 
+def test_the_heading_is_a_sentence():
+    assert "<h1>Step time, mean: 10.0 ms in the first of 5 runs, 5.00 ms in the last.</h1>" in metric_page(
+        series([10.0, 10.0, 10.0, 5.0, 5.0])
+    )
+    assert "<h1>Step time, mean: 10.0 ms in the only run.</h1>" in runs_page([], [series([10.0])])
+    assert "<h1>No run to show.</h1>" in runs_page([], [])
+
+
 def test_programs_are_drawn_apart_and_a_change_names_its_commit():
     rows = [
         MetricValue(i, "2026-01-01", Tags(case=case), value, None, f"case={case}", f"c0ffee{i}")

@@ -190,3 +190,10 @@ def test_progress_reaches_the_end(folder: Path) -> None:
     load([folder], progress=lambda done, total: seen.append((done, total)))
     assert seen[-1][0] == seen[-1][1]
     assert all(0 <= done <= total for done, total in seen)
+
+
+def test_a_file_called_like_the_others_that_is_none_is_named(tmp_path: Path) -> None:
+    for file in RANKS:
+        shutil.copy(file, tmp_path)
+    (tmp_path / "straggler.base.rank2.json").write_text("hello")
+    assert [(Path(one.path).name, one.rank) for one in load([tmp_path]).failures] == [("straggler.base.rank2.json", 2)]

@@ -32,7 +32,7 @@ DRAWN = (*BUDGET, *IDLE, *OVER_RUNS)
 
 def metric_page(series: MetricSeries) -> str:
     """The page of one metric."""
-    return _page(series.metric, _lines(series), series.values)
+    return _page(series.metric, _first_and_last(series), _lines(series), series.values)
 
 
 def runs_page(runs: Sequence[StoredRun], series: Sequence[MetricSeries]) -> str:
@@ -41,15 +41,34 @@ def runs_page(runs: Sequence[StoredRun], series: Sequence[MetricSeries]) -> str:
     by_name = {one.metric: one for one in series}
     drawn = [chart for name in OVER_RUNS if name in by_name for chart in _lines(by_name[name])]
     charts = [_budgets(runs, by_name), *drawn]
-    return _page("Runs", [chart for chart in charts if chart is not None], runs)
+    title = _first_and_last(next((by_name[name] for name in OVER_RUNS if name in by_name), None))
+    return _page("Runs", title, [chart for chart in charts if chart is not None], runs)
 
 
-def _page(title: str, charts: Sequence[Chart], rows: Sequence[Any]) -> str:
+def _first_and_last(series: MetricSeries | None) -> str:
+    """What a metric was in the first run and is in the last, a sentence."""
+    if series is None or not series.values:
+        return "No run to show."
+    first, *others = series.values
+    what, count = _words(series), len(series.values)
+    if not others:
+        return f"{what}: {figure(first.value, series.unit)} in the only run."
+    ends = [figure(one.value, series.unit) for one in (first, others[-1])]
+    return f"{what}: {ends[0]} in the first of {count} runs, {ends[1]} in the last."
+
+
+def _words(series: MetricSeries) -> str:
+    """What the metric is called in a sentence or a title."""
+    words = label(series.metric.replace(".", ", ").replace("_ms", ""), series.unit)
+    return words[:1].upper() + words[1:]
+
+
+def _page(title: str, headline: str, charts: Sequence[Chart], rows: Sequence[Any]) -> str:
     shown: list[Markup] = [chart_place(chart) for chart in charts]
     shown.append(table("Values", rows[-ROWS:], limit=ROWS) if rows else tag("p", "No run matches."))
     return framed(
         title,
-        tag("main", tag("h1", title), tag("h2", "Over the runs"), *shown),
+        tag("main", tag("h1", headline), tag("h2", "Over the runs"), *shown),
         tag("footer", f"Made by traceanalyzer {__version__} from files alone."),
         page_scripts(),
     )
@@ -105,8 +124,7 @@ def _line(series: MetricSeries, program: str, number: int) -> Chart:
     hints = [f"{_run(v.run, v.stored_at, v.tags)}: {figure(v.value, series.unit)}" for v in shown]
     dots = Dots("", "compute", [Dot(x, y, 4.0, hint) for x, y, hint in zip(places, values, hints, strict=True)])
     names = [f"#{v.run}" for v in shown]
-    words = label(series.metric.replace(".", ", ").replace("_ms", ""), series.unit)
-    title = words[:1].upper() + words[1:] + (f": {program}" if program else "")
+    title = _words(series) + (f": {program}" if program else "")
     line = Lines(title, "compute", places, values)
     plot = Plot([bands, marks, line, dots, by], Axis("run", names=names), Axis(scale.label, range=_ends(values, top)))
     caption = (

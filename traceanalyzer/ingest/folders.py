@@ -66,8 +66,13 @@ def iteration_in(folder: Path, pattern: str | None = None) -> tuple[list[Path], 
 
 def broken_in(folder: Path, recordings: Sequence[Path]) -> list[Path]:
     """Files of a folder that are called like its recordings, but for numbers, and are none. Raises OSError."""
-    names, known = {_DIGITS.sub("#", one.name) for one in recordings}, set(recordings)
-    return [file for file in sorted(folder.iterdir()) if file not in known and _DIGITS.sub("#", file.name) in names]
+    names, known = set(map(_numberless, recordings)), set(recordings)
+    return [file for file in sorted(folder.iterdir()) if file not in known and _numberless(file) in names]
+
+
+def _numberless(file: Path) -> str:
+    """Its name without its numbers, compressed or not."""
+    return _DIGITS.sub("#", file.name.removesuffix(".gz"))
 
 
 def nothing_in(folder: Path) -> str:

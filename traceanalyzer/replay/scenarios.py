@@ -192,7 +192,10 @@ def nobody_waited_for(tape: Tape) -> Tape | None:
 
 
 NO_HOST_SYNCS = Scenario(
-    "no_host_syncs", no_host_syncs, "the host never waits for the device, and operators that only read values are gone"
+    "no_host_syncs",
+    no_host_syncs,
+    "the host never waits for the device, and operators that only read values are gone; what computes those values "
+    "stays (`remove_syncs` drops it, and keeps the waits of copies from pageable memory)",
 )
 LAUNCHES_FREE = Scenario(
     "launches_free", launches_free, "dispatch and launches cost nothing, as in a CUDA graph; waits stay"

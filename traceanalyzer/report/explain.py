@@ -1,10 +1,11 @@
-"""What everything means: figures, columns, words, and findings.
+"""What everything means: figures, columns, words, changes that `whatif` predicts, and findings.
 
 A finding has a page: what it means, how it is decided, what to do about it. One Markdown file a finding in `findings/`,
 named by its id; parts between `<!-- ... -->` and `<!-- end -->` are written by `docs/generate.py`.
 """
 
 import dataclasses
+import inspect
 import re
 import tomllib
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from typing import Any, get_args, get_type_hints
 
 from traceanalyzer.base.figures import definitions
 from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.diagnosis.remedies import REMEDIES
+from traceanalyzer.replay.scenarios import SCENARIOS
 from traceanalyzer.report.json import RENAMED
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline.breakdown import OF_COMMUNICATION
@@ -21,6 +24,7 @@ from traceanalyzer.report.outline.step_facts import GLOSSARY
 from traceanalyzer.report.table_entries import TABLES
 
 MARKS = re.compile(r"^<!-- .* -->\n", re.MULTILINE)
+WHATIF = "whatif"
 TITLE = re.compile(r"^\*\*(.*?)\*\*", re.MULTILINE)
 
 
@@ -69,7 +73,7 @@ class Entry:
 
 
 def entries() -> list[Entry]:
-    """All of them: words, figures of the report, columns of the tables."""
+    """All of them: words, changes that `whatif` predicts, figures of the report, columns of the tables."""
     glossary = tomllib.loads((files("traceanalyzer.report") / "glossary.toml").read_text(encoding="utf-8"))
     known = (*GLOSSARY, *glossary.items(), *OF_COMMUNICATION.items())
     words = [Entry(word, "word", "", meaning) for word, meaning in known]
@@ -78,7 +82,16 @@ def entries() -> list[Entry]:
         for table in TABLES
         for d in definitions(table.row)
     ]
-    return [*words, *_figures(Report, ""), *columns]
+    assumed = [Entry(one.id, WHATIF, "", f"assumes: {one.basis}") for one in SCENARIOS]
+    return [*words, *assumed, *_changes(), *_figures(Report, ""), *columns]
+
+
+def _changes() -> Iterator[Entry]:
+    """The remedies: where each is offered, and the finding that it is against."""
+    for one in REMEDIES:
+        offered = " ".join((inspect.getdoc(one.offer) or "").split())
+        meaning = f"a change that is recommended {offered[:1].lower()}{offered[1:]} See `explain {one.finding}`."
+        yield Entry(one.id, WHATIF, "", meaning)
 
 
 def explained(name: str) -> list[Entry]:

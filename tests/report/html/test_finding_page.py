@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+import traceanalyzer as ta
+from tests.report.html.conftest import SAMPLES
 from traceanalyzer.report.explain import finding_pages
-from traceanalyzer.report.html.finding_section import explained
+from traceanalyzer.report.html.finding_section import explained, findings
 
 
 @pytest.mark.parametrize("name", [page.id for page in finding_pages()])
@@ -19,3 +21,9 @@ def test_a_page_is_below_its_finding_without_title_and_example(name):
 
 def test_an_id_without_a_page_has_none():
     assert explained("no-such-finding") is None
+
+
+def test_the_line_of_code_and_the_command_are_below_the_finding():
+    report = ta.analyze(SAMPLES / "wasteful_kernels")
+    page = findings(report, None)
+    assert "<p>what limits its kernels: ncu --set full -k &#x27;regex:^(nchwToNhwcKernel|" in page

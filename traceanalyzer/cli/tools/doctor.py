@@ -46,7 +46,8 @@ def doctor(self_test: bool) -> None:
 
 
 def _say(check: "Check") -> None:
-    click.echo(f"{'ok' if check.ok else '--':4}{check.name}: {check.said}")
+    mark = f"{'ok' if check.ok else '--':4}"
+    click.echo(click.wrap_text(f"{check.name}: {check.said}", 80, mark, " " * len(mark)))
 
 
 def _self_test(folder: Path) -> str:

@@ -15,9 +15,9 @@ def explain(words: tuple[str, ...]) -> None:
       traceanalyzer explain speed of light
       traceanalyzer explain gpu_busy_share
 
-    NAME is the id of a finding, a word that the report uses, or the name of a figure as `--format json` has it
-    (`budget_ms.idle`, `bound_by`). Of a finding it says how it is decided and what to
-    do about it. Without a name all findings are listed.
+    NAME is the id of a finding, a word that the report uses, a change that `whatif` predicts, or the name of a
+    figure as `--format json` has it (`budget_ms.idle`, `bound_by`). Of a finding it says how it is decided and what
+    to do about it. Without a name all findings are listed.
     """
     from traceanalyzer.cli.io.output import write
     from traceanalyzer.report.explain import finding_page, finding_pages
@@ -26,10 +26,11 @@ def explain(words: tuple[str, ...]) -> None:
     if not name:
         pages = finding_pages()
         widest = max(len(page.id) for page in pages)
-        write("".join(f"{page.id:{widest}}  {page.title}\n" for page in pages), None)
+        listed = (click.wrap_text(page.title, 80, f"{page.id:{widest}}  ", " " * (widest + 2)) for page in pages)
+        write("".join(f"{one}\n" for one in listed), None)
         return
     page = finding_page(name)
-    write(page.text if page is not None else _meaning(name), None)
+    write(page.text if page is not None else "".join(map(_meaning, name.split("+"))), None)
 
 
 def _meaning(name: str) -> str:
@@ -44,7 +45,10 @@ def _meaning(name: str) -> str:
         unit = f" ({entry.unit})" if entry.unit else ""
         by_meaning.setdefault(f"{entry.meaning}{unit}", []).append(entry.where)
     places = {meaning: ", ".join(one for one in where if one != "word") for meaning, where in by_meaning.items()}
-    return "".join(f"{name}: {meaning}\n" + f"    in {where}\n" * bool(where) for meaning, where in places.items())
+    return "".join(
+        click.wrap_text(f"{name}: {meaning}", 80) + "\n" + f"    in {where}\n" * bool(where)
+        for meaning, where in places.items()
+    )
 
 
 def _hint(name: str) -> str:

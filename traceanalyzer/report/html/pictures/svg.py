@@ -125,7 +125,7 @@ def _mark(area: _Area, mark: Mark, alone: bool) -> Markup:
     if isinstance(mark, Lines):
         return join(_line(area, mark), _hovers(area, mark))
     if isinstance(mark, Dots):
-        return tag("g", *_dots(area, mark), style=f"fill:var(--{mark.colour})", fill_opacity=0.75)
+        return tag("g", *_dots(area, mark, alone=alone), style=f"fill:var(--{mark.colour})", fill_opacity=0.75)
     if isinstance(mark, Words):
         return tag("g", *_words(area, mark, alone=alone))
     assert_never(mark)
@@ -196,16 +196,21 @@ def _hovers(area: _Area, mark: Lines) -> Markup | None:
     return tag("g", *dots, fill_opacity=0)
 
 
-def _dots(area: _Area, mark: Dots) -> Iterator[Markup]:
+def _dots(area: _Area, mark: Dots, *, alone: bool) -> Iterator[Markup]:
+    """Dots and their names; a page too narrow for a name shortens it."""
     for dot in mark.dots:
         yield tag("circle", cx=area.x(dot.x), cy=area.y(dot.y), r=dot.radius_px, data_def=dot.hint or None)
         if dot.text:
-            beyond = area.across.at(dot.x) > FAR
-            yield tag(
-                "text", dot.text, x=area.x(dot.x), y=area.y(dot.y) + 4,
-                dx=(-dot.radius_px - 4) if beyond else dot.radius_px + 4, class_="label",
-                text_anchor="end" if beyond else None, style="fill:var(--text)", fill_opacity=1,
-            )  # fmt: skip
+            at, aside = area.across.at(dot.x), dot.radius_px + 4
+            beyond = at > FAR
+            room = int(((at if beyond else 1 - at) * NARROW_PX - aside) / CHARACTER_PX)
+            short = shorten(dot.text, max(room, LEAST_WORDS))
+            fits = alone or short == dot.text
+            for text, class_ in ((dot.text, "label" if fits else "label minor"), (short, "label short"))[: 2 - fits]:
+                yield tag(
+                    "text", text, x=area.x(dot.x), y=area.y(dot.y) + 4, dx=-aside if beyond else aside, class_=class_,
+                    text_anchor="end" if beyond else None, style="fill:var(--text)", fill_opacity=1,
+                )  # fmt: skip
 
 
 def _words(area: _Area, mark: Words, *, alone: bool) -> Iterator[Markup]:
