@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from tests.compile.log_builder import LogBuilder
 from tests.kineto_builder import KinetoTrace
-from traceanalyzer.analysis.groups.first_steps import begin_of_first
+from traceanalyzer.analysis.groups.step_times import begin_of_first
 from traceanalyzer.cli import cli
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.ingest import load

@@ -35,13 +35,14 @@ def diagnose(sources: Sources, path: str, rank: int | None = None, step: int | N
     """Where the step's time goes, why, and what to change. path: a recording (Kineto .json/.json.gz, Nsight
     Systems .sqlite, a log of step times) or a capture folder; rank and step narrow it."""
     of, report = sources.analyzed(path, rank, step)
+    parts = {p.name: rounded(p.ms) for p in breakdown.budget(report) if p.ms}
     return fitted(
         {
             "verdict": report.summary.bottleneck,
             "sure": opening.confidence(report),
             "answer": quoted_sentence(report.summary.headline),
             "step": _steps(report),
-            "budget": _budget(report),
+            "budget": {"parts": parts, "unit": _unit(report), "how": PARTITION},
             "findings": [_finding(f) for f in report.findings[:SHOWN_FINDINGS]],
             "changes": [_advice(r) for r in report.recommendations[:SHOWN_FINDINGS]],
             "caveats": [quoted_sentence(text) for text in opening.caveats(report)[:3]],
@@ -253,11 +254,6 @@ def _steps(report: Report) -> dict[str, Any]:
 
 def _unit(report: Report) -> str:
     return "ms per step" if breakdown.whole(report) == "step" else "ms in the recording"
-
-
-def _budget(report: Report) -> dict[str, Any]:
-    parts = {p.name: rounded(p.ms) for p in breakdown.budget(report) if p.ms}
-    return {"parts": parts, "unit": _unit(report), "how": PARTITION}
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from traceanalyzer.analysis.causes.causes import Causes
 from traceanalyzer.analysis.causes.critical_path import path_parts
 from traceanalyzer.analysis.causes.started import Started
-from traceanalyzer.analysis.groups.first_steps import first_steps
 from traceanalyzer.analysis.groups.input_loading import loading
 from traceanalyzer.analysis.groups.seen_conditions import seen_conditions
-from traceanalyzer.analysis.groups.step_times import latency, recorded_regularity
+from traceanalyzer.analysis.groups.step_times import first_steps, latency, recorded_regularity
 from traceanalyzer.analysis.joined.graph_names import with_operators
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.linked import Knowledge, Linked
@@ -61,8 +60,8 @@ from traceanalyzer.analysis.time.repeats import repeats
 from traceanalyzer.analysis.time.timed import OfTimed, Timed
 from traceanalyzer.base.figures import NS_PER_MS
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.replay.host_parts import HostPart, host_parts
 from traceanalyzer.replay.iterations import Served
+from traceanalyzer.replay.on_tape import HostPart, host_parts
 from traceanalyzer.replay.replayed_path import replayed_path_time
 from traceanalyzer.replay.unprofiled import partition, with_recorded_causes
 from traceanalyzer.replay.whatif import MEASURED_SPREAD, Replay

@@ -8,8 +8,7 @@ recording cannot support is None, and a finding or a health note says why.
 
 from typing import Any
 
-from traceanalyzer.analysis.groups.first_steps import FirstSteps
-from traceanalyzer.analysis.groups.step_times import Latency
+from traceanalyzer.analysis.groups.step_times import FirstSteps, Latency
 from traceanalyzer.analysis.memory.stats import MemoryStats
 from traceanalyzer.analysis.phases.roles import PhaseTimes
 from traceanalyzer.analysis.phases.training import ProgramStats
@@ -29,7 +28,7 @@ from traceanalyzer.base.figures import metric
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.finding import Finding, Recommendation, Summary
 from traceanalyzer.replay.compile.model import CompileStats
-from traceanalyzer.replay.host_parts import HostPart
+from traceanalyzer.replay.on_tape import HostPart
 
 TOP_ROWS = 30
 """Rows of the long tables (kernels, operators, gaps, ...) that go into a report; the commands give all."""

@@ -10,38 +10,43 @@ from dataclasses import field
 from typing import Any
 
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.report.brief import Screen
 from traceanalyzer.report.document import Document, Line, Row, Section, Table
-from traceanalyzer.report.format import plain
+from traceanalyzer.report.format import DEFAULT_WIDTH, plain
 from traceanalyzer.report.json import RENAMED, dump, plain_columns
 
 
 class Result:
-    """A result. A format that it does not have is not among its command's `--format`."""
+    """A result: as `printed` is, but for what it draws otherwise. A format that it does not have is not among its
+    command's `--format`."""
 
-    def terminal(self, width: int, colour: bool) -> str:
-        """For people, `width` columns wide."""
+    @property
+    def printed(self) -> "Result":
+        """What is written where it has nothing of its own."""
         raise NotImplementedError
+
+    def terminal(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
+        """For people, `width` columns wide."""
+        return self.printed.terminal(width, colour)
 
     def markdown(self) -> str:
         """For an issue."""
-        raise NotImplementedError
+        return self.printed.markdown()
 
     def json(self) -> str:
         """For programs."""
-        raise NotImplementedError
+        return self.printed.json()
 
     def csv(self) -> str:
         """For a spreadsheet."""
-        raise NotImplementedError
+        return self.printed.csv()
 
     def html(self) -> str:
         """A page for a browser."""
-        raise NotImplementedError
+        return self.printed.html()
 
     def svg(self) -> str:
         """One picture, for where no page can be shown."""
-        raise NotImplementedError
+        return self.printed.svg()
 
 
 @dataclass(frozen=True)
@@ -53,13 +58,13 @@ class Printed(Result):
     values: Any = None
     rows: "Rows | None" = None
     picture: Callable[[], str] | None = None
-    screen: Screen | None = None
+    screen: Document | None = None
 
-    def terminal(self, width: int, colour: bool) -> str:
+    def terminal(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
         """All of it, or its screen."""
         from traceanalyzer.report.terminal.render import render_terminal  # rich takes as long as a small recording
 
-        return render_terminal(self.screen.document if self.screen else self.document, width, colour)
+        return render_terminal(self.screen or self.document, width, colour)
 
     def markdown(self, max_chars: int | None = None) -> str:
         """All of it, or what is worth most of it."""
@@ -118,13 +123,10 @@ class Rows(Result):
             sections += self.totals.document.sections
         return Document(self.title, sections)
 
-    def terminal(self, width: int, colour: bool) -> str:
-        """The table, without definitions: `explain` has them."""
-        return Printed(self.document).terminal(width, colour)
-
-    def markdown(self) -> str:
-        """The table with its definitions folded below."""
-        return Printed(self.document).markdown()
+    @property
+    def printed(self) -> Printed:
+        """The table: in a terminal without definitions (`explain` has them), else with them folded below."""
+        return Printed(self.document)
 
     def json(self) -> str:
         """`{name: [row, ...]}` with every field of every row."""

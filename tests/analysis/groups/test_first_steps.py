@@ -9,7 +9,7 @@ import pytest
 
 from tests.analysis.build import TraceBuilder
 from tests.compile.test_steps import program
-from traceanalyzer.analysis.groups.first_steps import first_steps
+from traceanalyzer.analysis.groups.step_times import first_steps
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.ingest import load
 from traceanalyzer.trace import Stopwatch

@@ -25,9 +25,7 @@ from traceanalyzer.report.html.charts import Chart
 from traceanalyzer.report.html.frame import chart_place
 from traceanalyzer.report.html.markup import Markup
 from traceanalyzer.report.html.pictures.plot import Axis, Box, Plot, Rects
-from traceanalyzer.report.json import dump
 from traceanalyzer.report.printed import Printed, Result
-from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH
 
 TITLE = "Fleet"
 SHOWN_CHANGES, SHOWN_FILES, SHOWN_RANKS, SHOWN_NOTES = 4, 2, 8, 1
@@ -44,25 +42,11 @@ class JobPage(Result):
 
     job: Job
 
-    def terminal(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
-        """One screen."""
-        return Printed(Document(TITLE, _screen(self.job))).terminal(width, colour)
-
-    def markdown(self) -> str:
-        """To attach to an issue."""
-        return self._whole.markdown()
-
-    def json(self) -> str:
-        """All of it."""
-        return dump(values(self.job))
-
-    def html(self) -> str:
-        """A page with the heat map."""
-        return self._whole.html()
-
     @property
-    def _whole(self) -> Printed:
-        return Printed(Document(self.job.summary.headline, _sections(self.job)))
+    def printed(self) -> Printed:
+        """One screen in a terminal; all of it, with a the heat map, on a page."""
+        screen = Document(TITLE, _screen(self.job))
+        return Printed(Document(self.job.summary.headline, _sections(self.job)), values(self.job), screen=screen)
 
 
 def values(job: Job) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, clip, intersect, subtract, union
-from traceanalyzer.analysis.groups.first_steps import begin_of_first
+from traceanalyzer.analysis.groups.step_times import begin_of_first
 from traceanalyzer.analysis.time.steps import WARMUP_RATIO
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base.figures import NS_PER_MS

@@ -5,7 +5,7 @@ from functools import partial
 
 from traceanalyzer.diagnosis.compile.pairs import CompileDiagnosis
 from traceanalyzer.replay.compile.model import Compiled, StepsUse
-from traceanalyzer.report.brief import Screen, shown_path
+from traceanalyzer.report.brief import first_screen, shown_path
 from traceanalyzer.report.compile.model import CompileReport
 from traceanalyzer.report.compile.strip import STAGE_NAMES, strip_svg
 from traceanalyzer.report.document import Document, Drawing, Line, Part, Section, TextTable
@@ -39,7 +39,7 @@ def compile_document(report: CompileReport, full: bool = True) -> Printed:
     return Printed(document, values, screen=None if full else _screen(report))
 
 
-def _screen(report: CompileReport) -> Screen:
+def _screen(report: CompileReport) -> Document:
     compiled, diagnosis = report.compiled, report.diagnosis
     use, kinds = (
         compiled.trace,
@@ -54,7 +54,7 @@ def _screen(report: CompileReport) -> Screen:
     more = [f"compile {paths} --full", *(f"explain {one.id}" for one in diagnosis.findings[:1])]
     more += [f"compile {paths} TRACE"] if use is None else []
     answer = diagnosis.headline or "Nothing was compiled."
-    return Screen(answer, lines, [str(line).partition(". ")[2] for line in _advice(diagnosis)], notes, more)
+    return first_screen(answer, lines, [str(line).partition(". ")[2] for line in _advice(diagnosis)], notes, more)
 
 
 def sections(report: CompileReport) -> list[Section]:

@@ -9,7 +9,7 @@ from traceanalyzer.analysis.memory.oom import Oom
 from traceanalyzer.analysis.memory.phases import PHASES
 from traceanalyzer.base.figures import MEMORY
 from traceanalyzer.diagnosis.memory import MemoryFinding, MemoryRecommendation
-from traceanalyzer.report.brief import Screen, shown_path
+from traceanalyzer.report.brief import first_screen, shown_path
 from traceanalyzer.report.document import Document, Drawing, Facts, Item, Items, Part, Section, Table
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.memory.curves import drawn_curves
@@ -44,7 +44,7 @@ def memory_document(report: MemoryReport, full: bool = True) -> Printed:
     return Printed(Document(f"GPU memory: {report.headline}", found), as_document(report), screen=screen)
 
 
-def _screen(report: MemoryReport) -> Screen:
+def _screen(report: MemoryReport) -> Document:
     lines = [line for device in report.memory for line in _brief(device)]
     for pair in report.compared:
         sign = "+" if pair.change_bytes >= 0 else "-"
@@ -57,7 +57,7 @@ def _screen(report: MemoryReport) -> Screen:
     more = [f"memory {path} --full"] + ([f"explain {report.findings[0].id}"] if report.findings else [])
     more += [f"memory {path} TRACE"] if report.traced == UNTRACED else []
     advice = [_change(one) for one in report.recommendations]
-    return Screen(report.headline, lines, advice, report.notes, [*more, "-o memory.html"])
+    return first_screen(report.headline, lines, advice, report.notes, [*more, "-o memory.html"])
 
 
 def _brief(device: MemoryOfDevice) -> Iterator[str]:
