@@ -11,8 +11,9 @@ import time
 import pytest
 
 from tests.fleet.build import write_job
+from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.fleet.digests.cluster import cluster
-from traceanalyzer.fleet.digests.make import make_all
+from traceanalyzer.fleet.digests.map import make_all
 from traceanalyzer.fleet.job.open import job_of
 from traceanalyzer.ingest.places import places_in
 
@@ -53,8 +54,7 @@ def test_a_killed_worker_changes_nothing(tmp_path, here):
         assert [one.path for one in found.ranks.unreadable] == [one.path for one in expected.ranks.unreadable]
 
 
-def test_no_scheduler_is_one_line(tmp_path):
-    from traceanalyzer.base.errors import TraceAnalyzerError
-
+def test_no_scheduler_is_one_line(monkeypatch):
+    monkeypatch.setattr("traceanalyzer.fleet.digests.cluster.CONNECT_S", 0.5)
     with pytest.raises(TraceAnalyzerError, match="no Dask scheduler answers"), cluster("tcp://127.0.0.1:1", None):
         pass

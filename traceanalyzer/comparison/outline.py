@@ -132,9 +132,9 @@ def sections(comparison: Comparison) -> list[Section]:
     explained = [c for c in shown if c.significant is not False and len(c.details) > 1][:EXPLAINED]
     budget = [BudgetRow(p.name.replace("_", " "), *_figures_of(p)) for p in comparison.budget]
     page = [
-        Section(ANSWER, [_answer(comparison), Drawing(partial(_waterfall_chart, comparison))]),
+        Section(ANSWER, [_answer(comparison)]),
         _rows(UNLIKE, _conditions(comparison, incomparable=True)),
-        _rows(CHANGES, _changes(comparison, shown)),
+        Section(CHANGES, [Drawing(partial(_waterfall_chart, comparison)), Table(_changes(comparison, shown))]),
         *(_explained(comparison, change) for change in explained),
         _rows("The step's budget", budget, Weight.HEALTH),
         *(_rows(title, comparison.rows.get(name, [])[:SHOWN], Weight.TABLE) for name, title in BY_ROW.items()),

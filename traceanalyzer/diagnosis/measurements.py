@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from traceanalyzer.analysis.causes.causes import Causes
 from traceanalyzer.analysis.causes.critical_path import path_parts
 from traceanalyzer.analysis.causes.started import Started
+from traceanalyzer.analysis.groups.first_steps import first_steps
 from traceanalyzer.analysis.groups.input_loading import loading
 from traceanalyzer.analysis.groups.seen_conditions import seen_conditions
-from traceanalyzer.analysis.groups.step_times import first_steps, latency, recorded_regularity
+from traceanalyzer.analysis.groups.step_times import latency, recorded_regularity
 from traceanalyzer.analysis.joined.graph_names import with_operators
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.linked import Knowledge, Linked

@@ -8,7 +8,8 @@ recording cannot support is None, and a finding or a health note says why.
 
 from typing import Any
 
-from traceanalyzer.analysis.groups.step_times import FirstSteps, Latency
+from traceanalyzer.analysis.groups.first_steps import FirstSteps
+from traceanalyzer.analysis.groups.step_times import Latency
 from traceanalyzer.analysis.memory.stats import MemoryStats
 from traceanalyzer.analysis.phases.roles import PhaseTimes
 from traceanalyzer.analysis.phases.training import ProgramStats

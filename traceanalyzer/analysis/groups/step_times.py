@@ -1,19 +1,17 @@
 """Times of single recorded steps: how regular they are, and how long a request of an inference takes."""
 
-import math
-
 import numpy as np
 
-from traceanalyzer.analysis.causes.gaps import IdleCause
+from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.names.serving import iteration
 from traceanalyzer.analysis.tables.budget import StepBudgets
 from traceanalyzer.analysis.time.periods import inference_only
 from traceanalyzer.analysis.time.regularity import Regularity, outliers, percentile, regularity
-from traceanalyzer.analysis.time.steps import Steps, count_warmup
+from traceanalyzer.analysis.time.steps import Steps
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base.figures import NS_PER_MS, metric
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import F64, I64
+from traceanalyzer.trace import F64
 
 MARKED = ("profiler_step", "nvtx", "annotation")
 """Steps that the program marks: repeats of the GPU's work may be parts of steps, and differ as these do."""
@@ -71,69 +69,3 @@ def latency(timed: Timed) -> Latency | None:
         p99_ms=percentile(time, 99),
         max_ms=float(time.max()),
     )
-
-
-FIRST_NUMBERS = 1
-"""Logs count their steps from 0 or 1; one that begins later was resumed, or left its first steps out."""
-
-
-@dataclass(frozen=True)
-class FirstSteps:
-    """The slow first steps of a process."""
-
-    source: str = metric("whether they were `timed` without the profiler, `recorded` or `logged`", text="own")
-    first_ms: float = metric("the first step", "ms")
-    steady_ms: float = metric("a steady step, from the same source", "ms")
-    steps: int = metric("first steps that take much longer than a steady one")
-    excess_ms: float = metric("time beyond that of as many steady steps", "ms")
-    eager_ms: float | None = metric(
-        "a steady step with torch.compile switched off; null where none was timed (collect torch --eager-steps N)", "ms"
-    )
-    pays_after_steps: int | None = metric(
-        "steps after which compiled code, faster than the eager step, has made up for the excess; null where it never "
-        "does, or no eager step was timed"
-    )
-
-
-def first_steps(timed: Timed) -> FirstSteps | None:
-    """The first steps as far as they are known; None where no slow one is."""
-    steps, watch, log = timed.steps, timed.trace.stopwatch, timed.trace.step_timings
-    if watch is not None and watch.first_ns:
-        steady = np.full(len(watch.first_ns), watch.step_ns, np.int64)
-        return _of("timed", np.append(watch.first_ns, steady), timed)
-    if timed.trace.only_step_times and not log.of_server:
-        rows = log.duration > 0
-        begins = bool(rows.any()) and log.step[rows][0] <= FIRST_NUMBERS
-        return _of("logged", log.duration[rows], timed) if begins else None
-    if not steps.found or not (steps.warmup or (watch is not None and watch.from_first)):
-        return None  # what comes before the first launch may be the recorder's start
-    return _of("recorded", np.append(steps.end[0] - begin_of_first(timed), steps.duration[1:]), timed)
-
-
-def _of(source: str, duration: I64, timed: Timed) -> FirstSteps | None:
-    """Of all known steps, ns; compiled and eager steps are those that the stopwatch timed."""
-    slow, watch = count_warmup(duration), timed.trace.stopwatch
-    if not slow:
-        return None
-    steady_ns = float(np.median(duration[slow:]))
-    excess_ns = float(duration[:slow].sum()) - slow * steady_ns
-    eager_ns = watch.eager_ns if watch is not None else None
-    saved_ns = eager_ns - watch.step_ns if watch is not None and eager_ns is not None else 0
-    return FirstSteps(
-        source=source,
-        first_ms=float(duration[0]) / NS_PER_MS,
-        steady_ms=steady_ns / NS_PER_MS,
-        steps=slow,
-        excess_ms=excess_ns / NS_PER_MS,
-        eager_ms=None if eager_ns is None else eager_ns / NS_PER_MS,
-        pays_after_steps=math.ceil(excess_ns / saved_ns) if saved_ns > 0 else None,
-    )
-
-
-def begin_of_first(timed: Timed) -> int:
-    """When the host began with the first step, or earlier work of the GPU ended. Steps are counted without the idle
-    time before the first launch; here it is what a first step costs."""
-    steps, ops = timed.steps, timed.trace.device_ops
-    own = ops.start[steps.of_op == 0]
-    earlier = ops.end[ops.start < own.min()] if len(own) else own
-    return min(max(int(steps.host_start[0]), int(earlier.max(initial=steps.host_start[0]))), int(steps.start[0]))

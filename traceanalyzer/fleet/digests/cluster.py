@@ -6,7 +6,9 @@ from itertools import islice
 from typing import Any
 
 from traceanalyzer.base.errors import TraceAnalyzerError
-from traceanalyzer.fleet.digests.make import Cluster, Made, make
+from traceanalyzer.fleet.digests.files import Made
+from traceanalyzer.fleet.digests.make import make
+from traceanalyzer.fleet.digests.map import Cluster
 from traceanalyzer.ingest.places import Place
 
 NEEDS = "a cluster needs dask.distributed: pip install 'traceanalyzer[fleet]'"

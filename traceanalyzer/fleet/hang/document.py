@@ -35,7 +35,7 @@ class HangPage(Result):
 
     @property
     def printed(self) -> Printed:
-        """One screen in a terminal; all of it, with a the matrix of ranks and groups, on a page."""
+        """One screen in a terminal; all of it, with the matrix of ranks and groups, on a page."""
         screen = Document(TITLE, _screen(self.hang))
         return Printed(Document(headline(self.hang), _sections(self.hang)), values(self.hang), screen=screen)
 

@@ -29,15 +29,14 @@ def answer(report: Report) -> Markup:
 
 def _verdict(report: Report) -> Markup:
     summary = report.summary
-    known = summary.bottleneck != "inconclusive"
     return tag(
         "div",
-        tag("h1", f"{summary.bottleneck}{'-bound' if known else ''}"),
-        tag("p", summary.headline, class_="headline"),
+        tag("p", opening.verdict(report), class_="kind"),
+        tag("h1", summary.headline),
         tag("p", summary.culprit, class_="headline") if summary.culprit else None,
         facts(_figures(report)),
         tag("p", f"Step time: {opening.step_sentence(report)}", class_="quiet"),
-        tag("p", opening.recording(report), class_="quiet"),
+        tag("p", opening.hardware(report), class_="quiet") if opening.hardware(report) else None,
         class_="statement",
     )
 
@@ -74,16 +73,18 @@ def _budget_bar(report: Report) -> Markup | None:
         )
         for part in parts
     )
-    items = (tag("li", *_entry(share), class_="within" if share.within else None) for share in shares)
+    shown = (share for share in shares if share.share > 0)
+    items = (tag("li", *_entry(share, parts), class_="within" if share.within else None) for share in shown)
     return join(
         tag("div", *bar, class_="bar", aria_hidden="true"),
         tag("ul", *items, class_="legend", aria_label=f"Where the {breakdown.whole(report)} goes"),
     )
 
 
-def _entry(share: Share) -> Iterator[str]:
-    """A line of the bar's legend."""
-    yield tag("span", class_="key", style=f"background:var(--{share.colour})", aria_hidden="true")
+def _entry(share: Share, drawn: list[Share]) -> Iterator[str]:
+    """A line of the bar's legend: with its colour where it is drawn, not only its parts."""
+    if share in drawn:
+        yield tag("span", class_="key", style=f"background:var(--{share.colour})", aria_hidden="true")
     meanings = {label(d.name): d.definition for d in definitions(Idle if share.within == "idle" else Budget)}
     yield term(share.name, {**meanings, **breakdown.OF_COMMUNICATION}.get(share.label, ""))
     yield tag("b", f" {figure(share.share, 'share')}")

@@ -105,7 +105,7 @@ def _step(page: Page) -> list[Part | None]:
         Fold(title, [Facts(facts)]) for title, facts in step_facts.step_groups(page.report) if title not in ELSEWHERE
     ]
     return [
-        _chart(event_charts.logged(page.details) or step_charts.step_budget(page.report)),
+        _chart(event_charts.logged(page.details) or step_charts.step_budget(page.report, page.details)),
         _chart(event_charts.step_times(page.report)),
         Facts(known),
         Drawing(partial(_not_known, unknown)) if unknown else None,
@@ -197,7 +197,7 @@ def _ranks(page: Page) -> list[Part | None]:
         return []
     maps = [make(page.details) for make in (rank_charts.ranks_by_step, rank_charts.waiting_by_step)]
     return [
-        _chart(step_charts.ranks(page.report)),
+        _chart(step_charts.ranks(page.report, page.details)),
         _pair(*maps) if all(maps) else _chart(maps[0]),
         _chart(rank_charts.traffic(page.report)),
         _table(page, "ranks"),
