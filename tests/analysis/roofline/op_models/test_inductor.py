@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from traceanalyzer.analysis.roofline.op_models.call import Call, Work
-from traceanalyzer.analysis.roofline.op_models.matmul import triton
+from traceanalyzer.analysis.roofline.op_models.inductor import triton
 from traceanalyzer.analysis.roofline.op_models.tensors import DTYPES, Tensor
 
 BF16, FP32 = DTYPES["c10::BFloat16"], DTYPES["float"]

@@ -7,9 +7,11 @@ its in-place variant (`aten::add_`).
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.roofline.op_models import (
     attention,
+    convolution,
     elementwise,
     engines,
     indexing,
+    inductor,
     layout,
     matmul,
     normalisation,
@@ -42,8 +44,8 @@ MODELS = Models(
         **_aten("_int_mm", matmul.product(0, 1, out=INT32)),
         **_aten("_grouped_mm", matmul.grouped_mm),
         # Convolutions
-        **{k: v for names, of in pooling.WORKING.items() for k, v in _aten(names, pooling.forward(of)).items()},
-        **_aten("convolution_backward", pooling.backward),
+        **{k: v for names, of in convolution.WORKING.items() for k, v in _aten(names, convolution.forward(of)).items()},
+        **_aten("convolution_backward", convolution.backward),
         # Attention
         **{name: attention.forward(arguments) for name, arguments in attention.FORWARD.items()},
         **{name: attention.backward(arguments) for name, arguments in attention.BACKWARD.items()},
@@ -202,15 +204,17 @@ MODELS = Models(
     composite={
         **_aten("linear", matmul.linear),
         **_aten("matmul", matmul.matmul),
-        **_aten("convolution _convolution", pooling.forward(pooling.GENERAL)),
-        **_aten("conv1d conv2d conv3d", pooling.forward(pooling.CONV_ND)),
-        **_aten("conv_transpose1d conv_transpose2d conv_transpose3d", pooling.forward(pooling.CONV_TRANSPOSE_ND)),
+        **_aten("convolution _convolution", convolution.forward(convolution.GENERAL)),
+        **_aten("conv1d conv2d conv3d", convolution.forward(convolution.CONV_ND)),
+        **_aten(
+            "conv_transpose1d conv_transpose2d conv_transpose3d", convolution.forward(convolution.CONV_TRANSPOSE_ND)
+        ),
         **_aten("scaled_dot_product_attention", attention.forward(attention.SDPA)),
         **_aten("embedding", indexing.embedding),
         **_aten("clone contiguous", formula()),
         **_aten("_to_copy", layout.cast),
     },
-    prefixes={"triton_": matmul.triton},
+    prefixes={"triton_": inductor.triton},
 )
 
 

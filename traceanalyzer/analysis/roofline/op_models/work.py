@@ -110,9 +110,7 @@ def apply_models(joined: Joined, models: Models) -> OpWork:
     """Model every recorded operator that `models` knows."""
     ranges, count = joined.trace.host_ranges, len(joined.trace.host_ranges)
     composite = np.zeros(count, np.bool_)
-    codes = distinct(joined.trace.host_ranges.name)
-    named = {int(code): models.find(joined.trace.strings[code]) for code in codes if code >= 0}
-    found = {code: (model, composite) for code, (model, composite) in named.items() if model is not None}
+    found = _models_of_names(joined.trace, models)
     rows = np.flatnonzero((ranges.kind == RangeKind.OP) & np.isin(ranges.name, list(found)))
     groups = _distinct_calls(joined.trace, rows)
     table = _Table(count)
@@ -195,6 +193,13 @@ def _type_lists(trace: Trace, table: _Table, of_device_op: I64, found: Found) ->
         dtype = element_type(trace.text(int(kernel[i])) or "")
         work = _work(trace, int(rows[i]), found, partial(Call.with_list_dtype, dtype=dtype))
         table.set(rows[groups.index == group], work)
+
+
+def _models_of_names(trace: Trace, models: Models) -> Found:
+    """The model of each distinct range name that has one, by the name's code."""
+    codes = distinct(trace.host_ranges.name)
+    named = {int(code): models.find(trace.strings[code]) for code in codes if code >= 0}
+    return {code: (model, composite) for code, (model, composite) in named.items() if model is not None}
 
 
 def _distinct_calls(trace: Trace, rows: I64) -> Groups:
