@@ -18,7 +18,7 @@ PACKAGE = ROOT / "traceanalyzer"
 FILES = sorted(PACKAGE.rglob("*.py"))
 HEAVY = {
     "torch", "jax", "duckdb", "pyarrow", "plotly", "pandas", "rich", "sqlite_utils", "pynvml", "isal", "sitecustomize",
-    "detect_secrets", "wandb", "mlflow", "distributed", "fsspec",
+    "detect_secrets", "wandb", "mlflow", "dask", "distributed", "fsspec",
 }  # fmt: skip
 """What a function may import when it is called: slow to load, or not installed everywhere."""
 LATE = (
@@ -27,7 +27,8 @@ LATE = (
     "base/parallel/__init__.py",
     "diagnosis/measurements.py",
     "collect/attach.py",
-    "fleet/job/open.py",
+    "fleet/digests/map.py",
+    "fleet/job/document.py",
     "ingest/__init__.py",
     "ingest/capture.py",
     "report/build.py",

@@ -127,7 +127,7 @@ def test_the_command_takes_the_eager_step(tmp_path: Path) -> None:
     arguments = [str(log_of(tmp_path, 4000, 9000)), str(program(tmp_path)), "--step-ms", "1", "--eager-step-ms", "1000"]
     result = CliRunner().invoke(cli, ["compile", *arguments])
     assert result.exit_code == 0, result.output
-    assert "paid for itself after 1 step." in result.output
+    assert "Compilation is paid back after 1 step." in result.output
 
 
 def test_compile_work_in_the_step_is_on_its_timeline(tmp_path: Path) -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.kineto_builder import KinetoTrace
-from traceanalyzer.analysis.ranks.digest import Claim, DigestedCalls, ProcessGroup, RankDigest
-from traceanalyzer.analysis.ranks.why import Family, Why
+from traceanalyzer.analysis.ranks.digest import Claim, DigestedCalls, Family, ProcessGroup, RankDigest, Why
 from traceanalyzer.analysis.time.steps import Steps
 from traceanalyzer.fleet.digests.columns import Rank
 

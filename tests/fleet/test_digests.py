@@ -15,7 +15,8 @@ from traceanalyzer.analysis.ranks.digest import digest_of
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.fleet.digests import files
 from traceanalyzer.fleet.digests.files import encoded, read_digests
-from traceanalyzer.fleet.digests.make import digests_of, make_all
+from traceanalyzer.fleet.digests.make import digests_of
+from traceanalyzer.fleet.digests.map import make_all
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.places import places_in
 

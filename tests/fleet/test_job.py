@@ -12,7 +12,7 @@ from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.analysis.ranks.skew import arrivals
 from traceanalyzer.fleet.digests.columns import Rank
 from traceanalyzer.fleet.job.answer import answer
-from traceanalyzer.fleet.job.document import JobPage, gone, values
+from traceanalyzer.fleet.job.document import gone, job_page
 from traceanalyzer.fleet.job.heat import MOST_ROWS
 from traceanalyzer.fleet.job.ranges import range_ms
 from traceanalyzer.fleet.job.select import chosen
@@ -225,7 +225,7 @@ def test_the_screen_has_24_lines_and_the_worst_is_on_the_page():
     ranks = all_reduces({700: 3}, ranks=1000)
     lines = [f"file{i}.json: cut" for i in range(9)]
     job = answer(chosen([*ranks[:500], *ranks[503:], *lines]))
-    text = JobPage(job).terminal(80)
+    text = job_page(job).terminal(80, False)
     assert len(text.splitlines()) <= 24
     assert all(len(line) <= 80 for line in text.splitlines())
     assert "3 of 1,000 ranks are missing: 500, 501, 502" in text
@@ -233,11 +233,13 @@ def test_the_screen_has_24_lines_and_the_worst_is_on_the_page():
     assert len(job.heat.names) <= MOST_ROWS
     row = int(job.heat.excess_ms.max(axis=1).argmax())
     assert "worst: rank 700" in job.heat.names[row]
-    page = JobPage(job).html()
+    page = job_page(job).html()
     assert len(page) < 1_000_000
     assert "rank 700" in page
-    assert JobPage(job).markdown().startswith("## Rank 700 holds up") or "Rank 700 holds up" in JobPage(job).markdown()
-    assert set(values(job)) >= {"ranks", "summary", "culprits", "slowdown", "steps"}
+    assert (
+        job_page(job).markdown().startswith("## Rank 700 holds up") or "Rank 700 holds up" in job_page(job).markdown()
+    )
+    assert set(job_page(job).values) >= {"ranks", "summary", "culprits", "slowdown", "steps"}
 
 
 def test_a_range_of_few_steps_is_that_of_the_steps():

@@ -12,6 +12,7 @@ minimised, lie in --folder; an interrupted run goes on where it stopped.
 from __future__ import annotations
 
 import argparse
+import glob
 import json
 import resource
 import sys
@@ -31,7 +32,9 @@ def main() -> int:
     asked = _arguments()
     if asked.replay:
         kind = KINDS[asked.replay.name.split("-")[1]]
-        kind.use(asked.replay, traceback=True)
+        with tempfile.TemporaryDirectory() as name:
+            for number in kind.numbers(asked.replay.suffix[1:]):
+                kind.use(asked.replay.read_bytes(), Path(name), number)
         return 0
     if asked.jobs == 1:
         return _fuzz(asked, asked.seed)
@@ -76,11 +79,12 @@ def _fuzz(asked: argparse.Namespace, seed: int) -> int:
 
 def _kept(found: Find, kind: Kind, folder: Path, work: Path) -> int:
     """Write the find, minimised, unless the same place was found before; 1 if it is new."""
-    path = folder / f"find-{kind.name}-{found.name}"
-    if path.exists():
+    place = f"find-{kind.name}-{found.name}"
+    if any(folder.glob(f"{glob.escape(place)}.*")):
         return 0
+    path = folder / f"{place}.{kind.commands[found.command][0]}"
     path.write_bytes(minimised(found, kind, work))
-    (folder / f"{path.name}.txt").write_text(f"seed {found.seed} case {found.number}\n{found.why}\n")
+    path.with_name(f"{path.name}.txt").write_text(f"seed {found.seed} case {found.number}\n{found.why}\n")
     sys.stdout.write(f"{path}: {found.why.splitlines()[-1]}\n")
     sys.stdout.flush()
     return 1

@@ -1,24 +1,26 @@
-# ruff: noqa: E501 rows of recordings
+# ruff: noqa: E501, S311 rows of recordings
 """Valid inputs by grammar: a program that might have run, spelt in each format; and logs, snapshots, dumps, call trees."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import tempfile
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from random import Random
+from typing import Any
 
 from tests import rocpd_builder
 from tests.compile.log_builder import LogBuilder
+from tests.fleet.build import write_rank
 from tests.hang.simulation import case
 from tests.kineto_builder import KinetoTrace
 from tests.nsys_builder import SCHEMAS, Export
 from tests.pftrace_builder import Pftrace
+from tests.pipeline import schedule
 from tests.xplane_builder import Plane, space
-
-if TYPE_CHECKING:
-    from random import Random
 
 OPS = ("aten::mm", "aten::linear", "aten::addmm", "aten::item", "aten::copy_", "aten::to", "aten::relu", "aten::_foreach_add_",
        "autograd::engine::evaluate_function: AddmmBackward0", "Optimizer.step#Adam.step", "flash_attn::_flash_attn_forward",
@@ -34,6 +36,12 @@ RANGES = (
     "## Call CompiledFxGraph f ##",
     "iteration 3",
     "attn",
+    "capture_32_FULL",
+)
+MARKS = (
+    "execute_context_0(0)_generation_8(8)",
+    "execute_context_1(700)_generation_8(8)",
+    "execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk55086sqsq32sqsk55086)",
 )
 CALLS = (
     "cudaStreamSynchronize",
@@ -43,6 +51,7 @@ CALLS = (
     "cudaMemcpyAsync",
     "cudaStreamWaitEvent",
 )
+WALL = {"baseTimeNanoseconds": 10**18}
 COPIES = ("HtoD (Pageable -> Device)", "DtoH (Device -> Pinned)", "DtoD (Device -> Device)", "HtoD (Pinned -> Device)")
 
 
@@ -109,12 +118,34 @@ class Program:
         self.at += self.random.choice((1, 500))
         self.add("range", name, start, self.at)
 
-    PARTS = (operator, launch, wait, named)
+    def graph(self) -> None:
+        """Captured, where it was, and launched."""
+        if self.random.random() < 0.3:
+            self.add("call", "cudaStreamBeginCapture", self.at, self.at + 2)
+            self.operator()
+            self.add("call", "cudaStreamEndCapture", self.at, self.at + 2)
+            self.at += 3
+        self.correlation += 1
+        self.add("call", "cudaGraphLaunch", self.at, self.at + 4, self.correlation)
+        self.at += 5
+        for _ in range(self.random.randrange(6)):
+            start = max(self.at, self.free.get(7, 0))
+            self.free[7] = start + self.random.choice((1, 5, 50))
+            self.add("kernel", self.random.choice(KERNELS), start, self.free[7], self.correlation)
+
+    def iteration(self) -> None:
+        """Of a server: a graph, or operators, and a wait."""
+        start, name = self.at, self.random.choice(MARKS)
+        self.random.choice((self.graph, self.operator))()
+        self.add("range", name, start, self.at)
+        self.wait()
+
+    PARTS = (operator, launch, wait, named, graph, iteration)
 
 
-def kineto(random: Random) -> dict[str, Any]:
+def kineto(random: Random, program: Program | None = None) -> dict[str, Any]:
     """A trace of torch.profiler."""
-    made, program = KinetoTrace(), Program.of(random)
+    made, program = KinetoTrace(), program or Program.of(random)
     if random.random() < 0.4:
         made.rank(random.randrange(3), random.choice((2, 4)))
     for kind, name, start, end, correlation, stream in program.events:
@@ -153,7 +184,38 @@ def kineto(random: Random) -> dict[str, Any]:
             made.kernel(name, start, took, correlation=correlation, stream=stream, **more)
     if random.random() < 0.3:
         made.window(0, program.at + 100)
-    return json.loads(made.json())
+    made.metadata |= WALL if random.random() < 0.5 else {}
+    text = made.json()
+    return json.loads(text.replace(b'"cuda', b'"hip') if random.random() < 0.15 else text)
+
+
+def served() -> dict[str, Any]:
+    """A sound trace of a server."""
+    random = Random(5)
+    program = Program(random)
+    for _ in range(12):
+        program.iteration()
+    return kineto(random, program) | WALL
+
+
+def rank(random: Random) -> dict[str, Any]:
+    """A trace of the last of four ranks."""
+    with tempfile.TemporaryDirectory() as name:
+        late, steps = random.choice((0, 50, 300, 900)), random.choice((1, 2, 6, 9))
+        file = write_rank(Path(name), 3, random.choice((4, 4, 8)), late, steps=steps, most=random.choice((300, 900)))
+        return json.loads(gzip.decompress(file.read_bytes()))
+
+
+def operations(random: Random) -> bytes:
+    """A log of the operations of a pipeline."""
+    stages, dps, chunks = random.choice((1, 2, 4)), random.choice((1, 2)), random.choice((1, 1, 2))
+    microbatches, slow = stages * random.choice((1, 2)), random.randrange(stages)
+
+    def took(kind: str, dp: int, stage: int, chunk: int, m: int) -> float:
+        return (0.1 if kind.startswith("forward") else 0.2) * (1 + (stage == slow) * random.random())
+
+    each = [schedule.run(stages, dps, microbatches, took, chunks) for _ in range(random.choice((1, 2, 3)))]
+    return _file(lambda folder: schedule.write(folder / "a.parquet", *each))
 
 
 def nsys(random: Random) -> bytes:
@@ -291,6 +353,9 @@ def log(random: Random) -> bytes:
             "iter {i}: loss {x:.4f}, time {ms:.2f}ms, mfu 16.68%",
             '{{"step": {i}, "step_time_ms": {ms:.3f}, "data_time_ms": {x:.3f}}}',
             "step={i} time={ms:.2f}ms data={x:.2f}ms",
+            '{{"rank": {r}, "step": {i}, "step_ms": {ms:.3f}, "data_ms": {x:.3f}, "t": {t:.3f}}}',
+            "Iteration({i}): 1 context requests, 700 context tokens, {b} generation requests, {b} generation tokens, iteration elapsed time: {ms:.2f} ms",
+            "[RANK {r}] iter = {i}, host_step_time = {ms:.2f}ms, states = {{'num_ctx_requests': 1, 'num_ctx_tokens': 700, 'num_generation_tokens': {b}}}",
             "{{'loss': {x:.4f}, 'epoch': {x:.2f}, 'train_steps_per_second': {b}}}",
             " 51%|#####     | {i}/1000 [15:30<16:42,  {x:.2f}s/it]",
             "[2022-03-11 02:06:58,985] [INFO] [timer.py:189:stop] 0/{i}, SamplesPerSec={ms:.3f}, MemAllocated=0.26GB, MaxMemAllocated=9.02GB",
@@ -298,7 +363,15 @@ def log(random: Random) -> bytes:
     )
     first, many = random.randrange(1000), random.randrange(1, 60)
     values = [
-        {"i": first + i, "n": 128 * i, "ms": random.uniform(50, 60), "x": random.random(), "b": 128}
+        {
+            "i": first + i,
+            "n": 128 * i,
+            "ms": random.uniform(50, 60),
+            "x": random.random(),
+            "b": 128,
+            "r": i % 3,
+            "t": 1.76e9 + i / 20,
+        }
         for i in range(many)
     ]
     return "".join(form.format(**one) + "\n" for one in values).encode()
@@ -386,8 +459,13 @@ def snapshot(random: Random) -> Any:
 
 def dump(random: Random) -> Any:
     """What one rank of a job that hangs leaves."""
-    dumps = case(random.randrange(3000)).dumps
+    dumps = _dumps(random.randrange(40))
     return dumps[random.choice(sorted(dumps))]
+
+
+@cache
+def _dumps(seed: int) -> Any:
+    return case(seed).dumps
 
 
 def _file(write: Any) -> bytes:

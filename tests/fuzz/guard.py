@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import faulthandler
 import gc
+import importlib
 import os
 import pickle
 import random
 import re
 import resource
 import signal
+import sys
 import time
 import traceback
 import warnings
@@ -48,6 +50,8 @@ class Find:
     data: bytes
     why: str
     """Traceback, or what was exceeded."""
+    command: int = 0
+    """Which of its kind's."""
 
     @property
     def name(self) -> str:
@@ -62,7 +66,7 @@ def guarded(kind: Kind, seed: int, number: int, folder: Path) -> str | Find:
     """Make and use a case: `accepted`, `refused` with the one error line, or a find."""
     data = kind.case(random.Random(f"{kind.name}/{seed}/{number}"))  # noqa: S311 to be repeated
     why = failure(kind, data, folder)
-    return why if why in ("accepted", "refused") else Find(seed, number, data, why)
+    return why if why in ("accepted", "refused") else Find(seed, number, data, why, kind.chosen(data))
 
 
 def served(kind: Kind, seed: int, first: int, folder: Path) -> Iterator[str | Find]:
@@ -75,17 +79,20 @@ def served(kind: Kind, seed: int, first: int, folder: Path) -> Iterator[str | Fi
     os.close(writes)
     answered = 0
     with os.fdopen(reads, "rb") as results, suppress(EOFError):
-        while True:
-            yield pickle.load(results)  # noqa: S301 our own
+        while isinstance(outcome := pickle.load(results), str | Find):  # noqa: S301 our own
+            yield outcome
             answered += 1
+        for name in outcome:  # what one process imported, the next ones have
+            with suppress(ImportError):
+                importlib.import_module(name)
     status = os.waitpid(child, 0)[1]
     if status:
         data = kind.case(random.Random(f"{kind.name}/{seed}/{first + answered}"))  # noqa: S311
-        yield Find(seed, first + answered, data, f"Killed: the process ended with {status}")
+        yield Find(seed, first + answered, data, f"Killed: the process ended with {status}", kind.chosen(data))
 
 
 def _serve(kind: Kind, seed: int, first: int, folder: Path, target: int) -> NoReturn:
-    status = 1
+    status, known = 1, set(sys.modules)
     try:
         gc.freeze()
         ends = time.monotonic() + BATCH_S
@@ -95,15 +102,14 @@ def _serve(kind: Kind, seed: int, first: int, folder: Path, target: int) -> NoRe
                 results.flush()
                 if time.monotonic() > ends:
                     break
+            pickle.dump([name for name in sys.modules if name not in known], results)
         status = 0
     finally:
         os._exit(status)
 
 
-def failure(kind: Kind, data: bytes, folder: Path) -> str:
+def failure(kind: Kind, data: bytes, folder: Path, number: int | None = None) -> str:
     """`accepted`, `refused`, or why the data break a promise."""
-    path = folder / f"case{kind.suffix}"
-    path.write_bytes(data)
     space = resource.getrlimit(resource.RLIMIT_AS)
     _limit()
     faulthandler.dump_traceback_later(4 * SECONDS, exit=True)  # what C code does not let a signal interrupt
@@ -111,7 +117,7 @@ def failure(kind: Kind, data: bytes, folder: Path) -> str:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)
-            kind.use(path)
+            kind.use(data, folder, number)
     except TraceAnalyzerError as error:
         why = "refused" if str(error).strip() else "an error without a message"
     except (Exception, TooSlowError):

@@ -1,4 +1,4 @@
-# ruff: noqa: E501 rows of recordings
+# ruff: noqa: E501, S311 rows of recordings
 """Every kind of input: seeds to mutate, how, and what the program does with it."""
 
 from __future__ import annotations
@@ -7,38 +7,55 @@ import gzip
 import json
 import pickle
 import tempfile
+import zlib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from tests import rocpd_builder
 from tests.compile.log_builder import LogBuilder
+from tests.days.logs import write_logs
+from tests.fleet.build import digest, write_rank
 from tests.fuzz import grammar, mutate
 from tests.fuzz.use import (
-    use_compile_log,
-    use_dump,
-    use_environment,
-    use_history,
-    use_ncu,
-    use_recording,
-    use_report,
-    use_samples,
-    use_snapshot,
-    use_unprofiled,
+    CAPTURES,
+    CLASSES,
+    COMPILED,
+    COUNTED,
+    FLEETS,
+    HANGS,
+    HARDWARE,
+    HISTORIES,
+    LOGS,
+    OPERATIONS,
+    POLICIES,
+    QUESTIONS,
+    RANKS,
+    RECORDINGS,
+    REPORTS,
+    SERVER,
+    SNAPSHOTS,
+    STORES,
+    TRACES,
+    Command,
+    run,
 )
 from tests.ingest.test_pftrace import small as small_pftrace
 from tests.ingest.test_xplane import small as small_profile
 from tests.kineto_builder import KinetoTrace
 from tests.nsys_builder import SCHEMAS, small_run
 from tests.xplane_builder import space
+from traceanalyzer.fleet.digests.files import encoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from random import Random
 
 ROOT = Path(__file__).resolve().parents[2]
-FORMATS = ROOT / "tests" / "data" / "formats"
+FORMATS, TIMING = (ROOT / "tests" / "data" / name for name in ("formats", "timing"))
 UNITRACE = gzip.decompress((FORMATS / "unitrace_made.json.gz").read_bytes()).decode()[:8000]
 LARGEST_SEED = 400_000
 """Bytes of a real recording that is mutated: many small cases find more than few large ones."""
@@ -53,12 +70,15 @@ class Kind:
     """A kind of input."""
 
     name: str
-    suffix: str
+    file: str
+    """What it is called, in its folder."""
     seeds: Callable[[], Sequence[Any]]
     mutated: Callable[[Any, Random], bytes]
-    used: Callable[[Path], None]
+    commands: Sequence[Command] = RECORDINGS
     made: Callable[[Random], Any] | None = None
     """A valid input by grammar."""
+    others: Callable[[], dict[str, bytes]] = dict
+    """Sound files in the same folder."""
 
     def case(self, random: Random) -> bytes:
         """The data of a case: of a valid input, by grammar or a stored one, with one to three changes, or none."""
@@ -68,16 +88,34 @@ class Kind:
             seeds = self.seeds()
             value = seeds[int(random.random() ** 8 * len(seeds))]
         if random.random() < UNCHANGED:
-            return value if isinstance(value, bytes) else self.plain(value)
+            return self.plain(value)
         return self.mutated(value, random)
 
     def plain(self, value: Any) -> bytes:
         """The value as a file."""
-        return pickle.dumps(value) if self.suffix == ".pickle" else mutate.as_json(value)
+        if isinstance(value, bytes):
+            return value
+        return pickle.dumps(value) if self.file.endswith(".pickle") else mutate.as_json(value)
 
-    def use(self, path: Path, *, traceback: bool = False) -> None:
-        """Do with the file what the program does. Raises TraceAnalyzerError."""
-        self.used(path)
+    def use(self, data: bytes, folder: Path, number: int | None = None) -> None:
+        """Run one of the commands, chosen by the data where no `number` is given. Raises TraceAnalyzerError."""
+        beside, own = folder / "beside", folder / self.name
+        path = own / self.file
+        for place, files in ((beside, _beside), (own, self.others)):
+            if not place.exists():
+                (place / self.file).parent.mkdir(parents=True)
+                for name, content in files().items():
+                    (place / name).write_bytes(content)
+        path.write_bytes(data)
+        run(self.commands[self.chosen(data) if number is None else number], path, own, beside, folder / "out")
+
+    def numbers(self, name: str) -> list[int]:
+        """The places of the commands of a name."""
+        return [i for i, command in enumerate(self.commands) if command[0] == name]
+
+    def chosen(self, data: bytes) -> int:
+        """Which command is run on the data."""
+        return zlib.crc32(data) % len(self.commands)
 
     def size(self, data: bytes) -> int:
         """Bytes of the input, decompressed where that can be."""
@@ -88,10 +126,93 @@ class Kind:
 
 
 @cache
+def _beside() -> dict[str, bytes]:
+    """Sound files of all kinds."""
+    texts = {"policy.toml": POLICY, "gpu.toml": HARDWARE_TOML, "server.log": (TIMING / "tensorrt_llm.log").read_bytes()}
+    texts["report.json"] = mutate.as_json(_reports()[0])
+    return texts | {"server.json": mutate.as_json(grammar.served()), "ncu.csv": _ncu()[0]}
+
+
+@cache
+def _rank(number: int, late: int = 0) -> bytes:
+    return gzip.decompress(_built(lambda folder: write_rank(folder, number, 4, late, most=300)))
+
+
+def _built(write: Callable[[Path], Path]) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        return write(Path(folder)).read_bytes()
+
+
+@cache
+def _digests() -> Sequence[bytes]:
+    calls = [[(i, 1000 * i + late, 1000 * i + 900, "[0, 1, 2, 3]") for i in range(6)] for late in (0, 0, 0, 400)]
+    return [encoded(digest(rank, one, steps=6, host=f"h{rank}")) for rank, one in enumerate(calls)]
+
+
+@cache
+def _operations() -> Sequence[bytes]:
+    return [grammar.operations(Random(7)), (ROOT / "tests/data/stragglers/ST.parquet").read_bytes()]
+
+
+@cache
+def _days() -> Sequence[bytes]:
+    """Files of a store of days of steps, by another one's rows."""
+    from traceanalyzer.fleet.days.store import append
+
+    with tempfile.TemporaryDirectory() as name:
+        append(write_logs(Path(name) / "logs", 60, 2), Path(name) / "store", "a")
+        return [file.read_bytes() for file in sorted(Path(name).rglob("*.parquet"))]
+
+
+QUESTION = [
+    {"verb": "diagnose", "arguments": {"path": SERVER, "rank": None, "step": 1}},
+    {"verb": "explain", "arguments": {"name": "host-waits"}},
+    {"verb": "table", "arguments": {"path": SERVER, "name": "kernels", "top": 3, "sort": "device_ms", "columns": ["name", "device_ms"]}},
+    {"verb": "evidence", "arguments": {"path": SERVER, "finding": "host-waits"}},
+    {"verb": "whatif", "arguments": {"path": SERVER, "speedups": {"gemm": 2.0}}},
+    {"verb": "compare", "arguments": {"a": SERVER, "b": SERVER}},
+    {"verb": "verify", "arguments": {"path": SERVER, "at_most": {"gpu_idle_share": "10%"}, "at_least": {}, "baseline": SERVER}},
+    {"verb": "limits", "arguments": {"path": SERVER}},
+    {"verb": "hang", "arguments": {"path": SERVER}},
+]  # fmt: skip
+HARDWARE_TOML = b"""[[gpu]]
+name = "my GPU"
+match = ["NVIDIA H100.*", ".*"]
+source = "measured with ... on ..."
+memory_gb = 80
+bandwidth_gbs = 3000
+sms = 132
+tensor = { bf16 = 800, tf32 = 400 }
+vector = { fp32 = 50 }
+fp32_lanes_per_sm = 128
+"""
+CLASSES_TOML = b"""[[class]]
+name = "mine"
+title = "my kernels"
+bound = "compute"
+communication = false
+[[rule]]
+class = "mine"
+patterns = ["gemm|triton_.*", '^nvjet_']
+"""
+POLICY = b"""baseline = "../beside/report.json"
+allow_missing = true
+[max]
+step_time_ms.median = "+3%"
+gpu_idle_share = 0.10
+headroom_ms.sync = 0.5
+"kernels.gemm.device_ms" = "+5%"
+[min]
+roofline.mfu = "-5%"
+memory.peak = "24 GB"
+"""
+
+
+@cache
 def _kineto() -> Sequence[Any]:
     small = [_small_trace(), _ranks(), _odd_trace()]
-    folders = (ROOT / "tests" / "data" / "gpu", ROOT / "sample_traces")
-    files = [f for folder in folders for f in sorted(folder.rglob("*.json.gz"))]
+    folders = ("tests/data/gpu", "sample_traces", "tests/data/serving", "tests/data/formats/mi300x")
+    files = [f for folder in folders for f in sorted(ROOT.glob(f"{folder}*/**/*.json.gz"))]
     texts = [gzip.decompress(file.read_bytes()) for file in files]
     cut = [_thinned(json.loads(text)) for text in texts]
     return [*small, *sorted(cut, key=lambda value: len(json.dumps(value)))]
@@ -203,6 +324,16 @@ def _amd(name: str) -> Sequence[bytes]:
         ]
 
 
+def _trees() -> Sequence[Any]:
+    return _decoded("tests/data/formats/*.hatchet")
+
+
+def _mutated_tree(value: Any, random: Random) -> bytes:
+    if random.random() < 0.8:
+        return _mutated_json(value, random)
+    return mutate.in_bytes(msgspec.msgpack.encode(value), random)
+
+
 @cache
 def _rocprofv3() -> Sequence[Any]:
     from tests.ingest.test_amd import WHOLE
@@ -220,9 +351,7 @@ def _tables() -> Sequence[bytes]:
 
 @cache
 def _logs() -> Sequence[bytes]:
-    files = [
-        f for f in sorted((ROOT / "tests" / "data" / "timing").iterdir()) if f.suffix in (".log", ".jsonl", ".csv")
-    ]
+    files = [f for f in sorted(TIMING.iterdir()) if f.suffix in (".log", ".jsonl", ".csv")]
     return [file.read_bytes()[:4000] for file in files]
 
 
@@ -268,6 +397,31 @@ def _reports() -> Sequence[Any]:
     from traceanalyzer.report.json import render_json
 
     return [json.loads(render_json(report)) for report in (full(), empty())]
+
+
+@cache
+def _sums() -> Sequence[bytes]:
+    from tests.ingest.test_key_averages import table
+
+    return [table().encode()]
+
+
+@cache
+def _nccl() -> Sequence[bytes]:
+    from tests.hang.test_reader import RAS
+
+    line = {"header": {"id": "0x7f", "rank": 1, "n_ranks": 4, "nnodes": 1},
+            "metadata": {"dump_timestamp_us": 1, "hostname": "node-7", "pid": 3},
+            "coll_perf": {"coll": "AllReduce", "coll_sn": 64}}  # fmt: skip
+    return [RAS.encode(), json.dumps(line).encode()]
+
+
+def _dumps() -> dict[str, bytes]:
+    return {f"rank_{rank}": _texts(f"tests/data/hang/rank_{rank}.json")[0] for rank in (1, 2)}
+
+
+def _recording() -> dict[str, bytes]:
+    return {"trace.rank0.json": mutate.as_json(_small_trace())}
 
 
 @cache
@@ -336,43 +490,41 @@ def _compile_logs() -> Sequence[bytes]:
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind("kineto", ".json", _kineto, _mutated_kineto, use_recording, grammar.kineto),
-        Kind("nsys", ".sqlite", _nsys, _mutated_nsys, use_recording, grammar.nsys),
-        Kind("rocpd", ".db", lambda: _amd("rocpd"), _mutated_nsys, use_recording, grammar.rocpd),
-        Kind("rpd", ".rpd", lambda: _amd("rpd"), _mutated_nsys, use_recording),
-        Kind("rocprofv3", ".json", _rocprofv3, _mutated_json, use_recording),
-        Kind("tables", "_kernel_trace.csv", _tables, mutate.in_lines, use_recording),
-        Kind(
-            "proton",
-            ".hatchet",
-            lambda: _decoded("tests/data/formats/*.hatchet"),
-            _mutated_json,
-            use_recording,
-            grammar.proton,
-        ),
-        Kind("unitrace", ".json", lambda: [UNITRACE.encode()], mutate.in_lines, use_recording, grammar.unitrace),
-        Kind(
-            "pftrace", ".pftrace", lambda: (bytes(small_pftrace()),), mutate.in_message, use_recording, grammar.pftrace
-        ),
-        Kind(
-            "xplane", ".xplane.pb", lambda: (space(*small_profile()),), mutate.in_message, use_recording, grammar.xplane
-        ),
-        Kind("log", ".log", _logs, mutate.in_lines, use_recording, grammar.log),
-        Kind(
-            "dump",
-            ".pickle",
-            lambda: [json.loads(text) for text in _texts("tests/data/hang/*.json")],
-            _mutated_snapshot,
-            use_dump,
-            grammar.dump,
-        ),
-        Kind("environment", ".json", _environments, _mutated_json, use_environment),
-        Kind("unprofiled", ".json", _unprofiled, _mutated_json, use_unprofiled),
-        Kind("samples", ".jsonl", lambda: (SAMPLES,), mutate.in_lines, use_samples),
-        Kind("ncu", ".csv", _ncu, mutate.in_lines, use_ncu),
-        Kind("report", ".json", _reports, _mutated_json, use_report),
-        Kind("history", ".db", _histories, mutate.in_database, use_history),
-        Kind("compile", ".log", _compile_logs, mutate.in_lines, use_compile_log, grammar.compile_log),
-        Kind("snapshot", ".pickle", _snapshots, _mutated_snapshot, use_snapshot, grammar.snapshot),
+        Kind("kineto", "a.json", _kineto, _mutated_kineto, TRACES, grammar.kineto),
+        Kind("nsys", "a.sqlite", _nsys, _mutated_nsys, made=grammar.nsys),
+        Kind("rocpd", "a.db", lambda: _amd("rocpd"), _mutated_nsys, made=grammar.rocpd),
+        Kind("rpd", "a.rpd", lambda: _amd("rpd"), _mutated_nsys),
+        Kind("rocprofv3", "a.json", _rocprofv3, _mutated_json),
+        Kind("tables", "a_kernel_trace.csv", _tables, mutate.in_lines),
+        Kind("proton", "a.hatchet", _trees, _mutated_tree, made=grammar.proton),
+        Kind("unitrace", "a.json", lambda: [UNITRACE.encode()], mutate.in_lines, made=grammar.unitrace),
+        Kind("pftrace", "a.pftrace", lambda: (bytes(small_pftrace()),), mutate.in_message, made=grammar.pftrace),
+        Kind("xplane", "a.xplane.pb", lambda: (space(*small_profile()),), mutate.in_message, made=grammar.xplane),
+        Kind("log", "a.log", _logs, mutate.in_lines, LOGS, grammar.log),
+        Kind("sums", "a.txt", _sums, mutate.in_lines),
+        Kind("rank", "rank3.json", lambda: [json.loads(_rank(3, 300))], _mutated_kineto, RANKS, grammar.rank,
+             lambda: {f"rank{i}.json": _rank(i) for i in range(2)}),
+        Kind("digest", "rank3-0.digest.parquet", lambda: _digests()[3:], mutate.in_parquet, FLEETS,
+             others=lambda: {f"rank{i}-0.digest.parquet": one for i, one in enumerate(_digests()[:3])}),
+        Kind("operations", "a.parquet", _operations, mutate.in_parquet, OPERATIONS, grammar.operations),
+        Kind("days", "run=a/day=x/a.parquet", lambda: _days()[:1], mutate.in_parquet, STORES,
+             others=lambda: {"run=a/day=x/b.parquet": _days()[1]}),
+        Kind("dump", "rank_0.pickle", lambda: [json.loads(one) for one in _dumps().values()], _mutated_snapshot, HANGS,
+             grammar.dump, _dumps),
+        Kind("nccl", "ras.txt", _nccl, mutate.in_lines, HANGS, others=_dumps),
+        Kind("environment", "environment.json", _environments, _mutated_json, CAPTURES, others=_recording),
+        Kind("unprofiled", "unprofiled.rank0.json", _unprofiled, _mutated_json, CAPTURES, others=_recording),
+        Kind("light", "light.rank0.json", _kineto, _mutated_kineto, CAPTURES, grammar.kineto, _recording),
+        Kind("samples", "nvml.rank0.jsonl", lambda: (SAMPLES,), mutate.in_lines, CAPTURES, others=_recording),
+        Kind("ncu", "a.csv", _ncu, mutate.in_lines, COUNTED),
+        Kind("hardware", "a.toml", lambda: [HARDWARE_TOML], mutate.in_lines, HARDWARE),
+        Kind("classes", "a.toml", lambda: [CLASSES_TOML], mutate.in_lines, CLASSES),
+        Kind("policy", "a.toml", lambda: [POLICY], mutate.in_lines, POLICIES),
+        Kind("question", "a.json", lambda: QUESTION, _mutated_json, QUESTIONS, lambda random: random.choice(QUESTION)),
+        Kind("report", "a.json", _reports, _mutated_json, REPORTS),
+        Kind("history", "a.db", _histories, mutate.in_database, HISTORIES),
+        Kind("compile", "a.log", _compile_logs, mutate.in_lines, COMPILED, grammar.compile_log),
+        Kind("snapshot", "a.pickle", _snapshots, _mutated_snapshot, SNAPSHOTS, grammar.snapshot),
+        Kind("besides", "memory.rank0.pickle", _snapshots, _mutated_snapshot, CAPTURES, grammar.snapshot, _recording),
     )
-}
+}  # fmt: skip

@@ -24,7 +24,7 @@ def minimised(found: Find, kind: Kind, folder: Path) -> bytes:
         at = 0
         while at < len(data) and time.monotonic() < ends:
             shorter = data[:at] + data[at + length :]
-            if replace(found, why=failure(kind, shorter, folder)).name == found.name:
+            if replace(found, why=failure(kind, shorter, folder, found.command)).name == found.name:
                 data = shorter
             else:
                 at += length

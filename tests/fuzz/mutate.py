@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import copy
 import gzip
+import io
 import json
 import sqlite3
-import zlib
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -292,6 +293,47 @@ def _make_view(db: sqlite3.Connection, table: str, columns: list[str], random: R
         db.execute(f"UPDATE sqlite_master SET type = {kind} WHERE name = ?", (table,))
 
 
-def crc(data: bytes) -> int:
-    """A number for the data, to choose by."""
-    return zlib.crc32(data)
+def in_parquet(data: bytes, random: Random) -> bytes:
+    """A Parquet file with columns changed, dropped, renamed or of another type, rows repeated or dropped; or its bytes."""
+    from pyarrow import ArrowException, parquet
+
+    if random.random() < 0.2:
+        return in_bytes(data, random)
+    table = parquet.read_table(io.BytesIO(data), use_threads=False)
+    for _ in range(random.randrange(1, 4)):
+        with suppress(ArrowException, OverflowError, IndexError, UnicodeError):
+            table = _change_table(table, random)
+    sink = io.BytesIO()
+    parquet.write_table(table, sink)
+    return sink.getvalue()
+
+
+def _change_table(table: Any, random: Random) -> Any:
+    import pyarrow as arrow
+
+    i, what, rows = random.randrange(table.num_columns), random.random(), table.num_rows
+    column = table.column(i)
+    if what < 0.08:
+        return table.drop([table.column_names[i]])
+    if what < 0.14:
+        return table.rename_columns([*table.column_names[:i], random.choice(ODD_TEXTS), *table.column_names[i + 1 :]])
+    if what < 0.2:
+        return arrow.concat_tables(
+            [table.slice(random.randrange(rows + 1)), table.slice(0, random.randrange(rows + 1))]
+        )
+    if what < 0.28:
+        changed = column.cast(
+            random.choice((arrow.string(), arrow.float64(), arrow.int32(), arrow.bool_(), arrow.timestamp("us")))
+        )
+    else:
+        values = column.to_pylist()
+        text = values[0] if values and isinstance(values[0], str) else ""
+        if text.startswith("{"):
+            values = [json.dumps(json_values(json.loads(text), random)), *values[1:]]
+        elif (values and isinstance(values[0], list)) or random.random() < 0.5:
+            values = (json_values(values, random) + values)[:rows]
+        else:
+            column_of(rowed := [{"": value} for value in values], random)
+            values = [row[""] for row in rowed]
+        changed = arrow.array(values, column.type if random.random() < 0.7 else None)
+    return table.set_column(i, table.column_names[i], changed)

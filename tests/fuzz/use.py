@@ -1,90 +1,164 @@
-"""What the program does with a file of each kind: read it, analyse it, draw the result; nothing may break."""
+"""Command lines of the program for each kind of input, run in this process; nothing may break."""
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
-import zlib
+import shutil
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from traceanalyzer.base.errors import TraceAnalyzerError
-from traceanalyzer.ingest import load
 from traceanalyzer.report.table_entries import BY_COMMAND
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
-    from traceanalyzer.report.model import Report
-    from traceanalyzer.trace import Run
+PATH, FOLDER, OUT, LATEST = "PATH", "FOLDER", "OUT", "PATH#latest"
+"""The case's file, the folder that it lies in, the beginning of the names of what is written; the case's last run."""
+BESIDE = "BESIDE/"
+"""Before the name of a sound file of another kind."""
+SERVER, SAVED = f"{BESIDE}server.json", f"{BESIDE}report.json"
+FORMS = ("terminal", "markdown", "json", "html")
+Command = tuple[str, ...]
 
 
-ROOT = Path(__file__).resolve().parents[2]
-ANALYSED_OF = 6
-"""Reading a file beside a recording takes a few ms, analysing and drawing fifty: one in so many is analysed as well."""
-FORMS = ("terminal", "markdown", "json", "html", "svg")
-PATH, OUT, LATEST = "PATH", "OUT", "PATH#latest"
-COMMANDS: tuple[tuple[str, ...], ...] = (
-    *(("analyze", PATH, "--format", form) for form in (*FORMS[:4], "json")),
+def _each(*words: str, forms: Sequence[str] = FORMS) -> tuple[Command, ...]:
+    return tuple((*words, "--format", form) for form in forms)
+
+
+REPORTS: tuple[Command, ...] = (
+    *_each("compare", PATH, PATH, forms=("json",)),
+    *_each("compare", PATH, SAVED, forms=FORMS[1:]),
+    ("compare", SERVER, PATH),
+    *_each("compare", SAVED, PATH, SAVED),
+    ("check", PATH, "--max", "gpu_idle_share=0.5", "--min", "step_time_ms.mean=0.1"),
+    ("check", PATH, "--baseline", SAVED, "--max", "step_time_ms.mean=+5%", "--format", "json"),
+    ("check", PATH, "--policy", f"{BESIDE}policy.toml", "--recorded", "--format", "junit"),
+    ("attach", PATH, "--issue", "o/r#1"),
+    ("attach", PATH, "--compare", SAVED, "--issue", "o/r#1", "--picture", f"{OUT}.svg", "--name", "a"),
+)
+"""What is done with a recording as with a saved report."""
+RECORDINGS: tuple[Command, ...] = (
+    *_each("analyze", PATH),
+    *_each("analyze", PATH, forms=("json",)),
     ("analyze", PATH, "--full", "--redact", "--redact-name", "a.*n"),
     ("analyze", PATH, "--top", "3", "--format", "markdown", "--max-chars", "5000"),
     ("analyze", PATH, "-o", f"{OUT}.svg"),
     ("analyze", PATH, "--store", f"{OUT}.db", "--tag", "a=b", "-o", f"{OUT}.html"),
     ("analyze", PATH, "--samples", "64", "--tokens", "4096", "--flops", "4e12", "--step", "1"),
-    *((name, PATH, "--format", form) for name in BY_COMMAND for form in ("terminal", "csv", "json")),
+    ("analyze", PATH, "--ncu", f"{BESIDE}ncu.csv", "--hardware", f"{BESIDE}gpu.toml", "--format", "json"),
+    *(one for name in BY_COMMAND for one in _each(name, PATH, forms=("terminal", "csv", "json"))),
     ("gaps", PATH, "--redact", "--min-us", "1"),
+    *_each("iterations", PATH, f"{BESIDE}server.log", forms=("json", "csv")),
     ("overlay", PATH),
     ("overlay", PATH, "--redact", "-o", f"{OUT}.json"),
     ("whatif", PATH, "--full"),
     ("whatif", PATH, "--speedup", "aten=2", "--bucket-mb", "1", "--format", "json"),
-    ("compare", PATH, PATH, "--format", "json"),
-    ("compare", PATH, "BESIDE", "--format", "markdown"),
-    ("compare", "BESIDE", PATH),
-    ("check", PATH, "--max", "gpu_idle_share=0.5", "--min", "step_time_ms.mean=0.1"),
-    ("check", PATH, "--baseline", "BESIDE", "--max", "step_time_ms.mean=+5%", "--format", "json"),
-    ("attach", PATH, "--issue", "o/r#1"),
+    *REPORTS,
     ("export", PATH, "-o", f"{OUT}.sqlite"),
+    ("export", PATH, "-o", f"{OUT}.parquet"),
+    ("digest", PATH, SERVER, "-o", f"{OUT}.digests"),
+    ("fleet", PATH, SERVER),
     ("reproduce", PATH, "aten::mm"),
 )
-"""What is done with a recording, or with a saved report where that is one."""
+TRACES = (
+    *RECORDINGS,
+    ("overlay", PATH, "--merge", "-o", f"{OUT}.json.gz"),
+    *_each("iterations", SERVER, PATH, forms=("json",)),
+    *_each("ops", PATH, SERVER, forms=("json",)),
+)
+"""With the graphs' capture in another one."""
+DAYS = _each("fleet", PATH, "--timing", f"{OUT}.days", "--run", "a")
+LOGS = (*RECORDINGS, *DAYS, *DAYS, *_each("analyze", PATH, "--pattern", r"(?P<step>\d+).*?(?P<iter_ms>[\d.]+)"))
+RANKS = (
+    *_each("analyze", FOLDER),
+    ("analyze", FOLDER, "--redact", "--rank", "0"),
+    *_each("comm", FOLDER, forms=("json", "csv")),
+    ("whatif", FOLDER, "--full"),
+    ("overlay", FOLDER),
+    ("export", FOLDER, "-o", f"{OUT}.sqlite"),
+    ("digest", FOLDER, "-o", f"{OUT}.digests"),
+    *_each("fleet", FOLDER),
+    *_each("compare", FOLDER, FOLDER),
+)
+OPERATIONS, STORES = _each("fleet", PATH), _each("fleet", FOLDER)
+FLEETS = (*STORES, *_each("compare", FOLDER, FOLDER))
+HANGS = (*_each("hang", FOLDER), ("hang", FOLDER, "--redact", "--world-size", "4"))
+CAPTURES = (*_each("analyze", FOLDER), *_each("whatif", FOLDER, forms=("json",)), ("analyze", FOLDER, "--redact"))
+SNAPSHOTS = (
+    *_each("memory", PATH),
+    *_each("memory", PATH, "--other", PATH),
+    *_each("memory", PATH, SERVER),
+    ("memory", PATH, "--redact"),
+    *_each("compare", PATH, PATH, forms=("json", "markdown")),
+    *_each("analyze", PATH, forms=("json", "html")),
+    *_each("analyze", SERVER, PATH, forms=("json", "html")),
+)
+COMPILED = (
+    *_each("compile", PATH),
+    *_each("compile", PATH, SERVER),
+    ("compile", PATH, SERVER, "--overlay", f"{OUT}.json"),
+    *_each("compare", PATH, PATH, forms=("json", "markdown")),
+    *_each("analyze", SERVER, PATH, forms=("json", "html")),
+)
+HISTORIES = (
+    ("history", PATH),
+    ("history", PATH, "--metrics"),
+    *_each("history", PATH, "--metric", "step_time_ms", forms=(*FORMS, "csv")),
+    ("history", PATH, "--metric", "step_time_ms.mean", "-o", f"{OUT}.html"),
+    ("history", PATH, "--last", "2", "--tag", "n=1", "--since", "7d", "--format", "csv"),
+    ("history", PATH, "-o", f"{OUT}.html"),
+    ("analyze", SERVER, "--store", PATH, "--format", "json"),
+    ("attach", LATEST, "--issue", "o/r#1"),
+    ("compare", LATEST, LATEST),
+    ("check", LATEST, "--max", "gpu_idle_share=1"),
+)
+COUNTED = (*_each("analyze", SERVER, "--ncu", PATH), *_each("kernels", SERVER, "--ncu", PATH, forms=("json",)))
+HARDWARE = _each("analyze", SERVER, "--hardware", PATH)
+CLASSES = _each("analyze", SERVER, "--kernel-classes", PATH)
+POLICIES = (("check", SERVER, "--policy", PATH), ("check", SERVER, "--policy", PATH, "--format", "json"))
+QUESTIONS = (("mcp",),)
 
 
-def use_recording(path: Path) -> None:
-    """As one of the commands, chosen by the file's content."""
-    number = zlib.crc32(path.read_bytes())
-    run(COMMANDS[number % len(COMMANDS)], path)
-
-
-def run(command: Sequence[str], path: Path) -> None:
+def run(command: Command, path: Path, folder: Path, beside: Path, out: Path) -> None:
     """A command line in this process. Raises what it raises, and AssertionError where what it prints is unsound."""
     from traceanalyzer.cli import cli
 
-    beside = path.parent / "beside.json"
-    if not beside.exists():
-        beside.write_bytes(_recording())
-    for old in path.parent.glob("out.*"):
-        old.unlink()
-    given = {PATH: str(path), LATEST: f"{path}#latest", "BESIDE": str(beside)}
-    words = [given.get(word, word.replace(OUT, str(path.parent / "out"))) for word in command]
-    printed, said = io.StringIO(), io.StringIO()
-    with redirect_stdout(printed), redirect_stderr(said):
+    for old in out.parent.glob(f"{out.name}.*"):
+        shutil.rmtree(old) if old.is_dir() else old.unlink()
+    given = {PATH: str(path), LATEST: f"{path}#latest", FOLDER: str(folder)}
+    words = [given.get(word, word.replace(BESIDE, f"{beside}/").replace(OUT, str(out))) for word in command]
+    if words == ["mcp"]:
+        _ask(path, beside)
+        return
+    printed, warned = io.StringIO(), io.StringIO()
+    with redirect_stdout(printed), redirect_stderr(warned):
         try:
-            cli.main([*words, "--no-cache"] if command[0] in CACHED else words, standalone_mode=False)
+            cli.main([*words, *_alone(words[0])], standalone_mode=False)
         except SystemExit as left:
             if left.code not in (None, 0, 3):
                 raise RuntimeError(f"exit status {left.code}") from left
         except click.ClickException as error:
             raise TraceAnalyzerError(error.format_message()) from error
-    if "json" in command:
+    if command[-1] == "json":
         _is_sound(json.loads(printed.getvalue()))
-    assert "Traceback" not in said.getvalue()
+    assert "Traceback" not in warned.getvalue()
 
 
-CACHED = ("analyze", *BY_COMMAND, "export", "overlay", "whatif", "compare", "hang")
+@cache
+def _alone(command: str) -> tuple[str, ...]:
+    """Options for what keeps nothing and starts no process, where the command has them."""
+    from traceanalyzer.cli import cli
+
+    found = cli.get_command(click.Context(cli), command)
+    known = {option for parameter in found.params for option in parameter.opts} if found else ()
+    return (*(("--no-cache",) if "--no-cache" in known else ()), *(("--jobs", "1") if "--jobs" in known else ()))
 
 
 def _is_sound(value: Any) -> None:
@@ -96,150 +170,24 @@ def _is_sound(value: Any) -> None:
         assert all(part >= -1e-9 for part in metrics["budget_ms"].values())
 
 
-def use_dump(path: Path) -> None:
-    """As `hang`, of a folder in which other ranks' dumps are sound."""
-    folder = path.parent / "dumps"
-    folder.mkdir(exist_ok=True)
-    for old in folder.iterdir():
-        old.unlink()
-    data = path.read_bytes()
-    (folder / "rank_0.pickle").write_bytes(data)
-    number = zlib.crc32(data)
-    for rank in (1, 2)[: number % 3]:
-        (folder / f"rank_{rank}").write_bytes((ROOT / "tests" / "data" / "hang" / f"rank_{rank}.json").read_bytes())
-    form = ("terminal", "markdown", "json", "html")[number % 4]
-    run(("hang", str(folder), "--format", form, *(("--redact",) if number % 5 == 0 else ())), path)
+def _ask(path: Path, beside: Path) -> None:
+    """A question of an agent, as the SDK passes it on."""
+    from mcp.server.mcpserver.exceptions import ToolError
 
+    from traceanalyzer.agent.server import make_server
+    from traceanalyzer.agent.sources import Sources
 
-def _drawn_report(run: Run, number: int) -> Report:
-    from traceanalyzer.report.build import build_report
-
-    report = build_report(run)
-    _draw(report, number)
-    return report
-
-
-def _draw(report: Report, number: int) -> None:
-    from traceanalyzer.report.html import render_html
-    from traceanalyzer.report.json import render_json
-    from traceanalyzer.report.markdown.issue import render_markdown
-    from traceanalyzer.report.privacy.redact import redact
-    from traceanalyzer.report.terminal.screen import render_terminal
-
-    form = number % 11
-    if form == 0:
-        render_html(report, None)
-    elif form < 4:
-        render_markdown(report)
-    elif form < 6:
-        render_terminal(redact(report), 100, False)
-    else:
-        render_json(report)
-
-
-def use_environment(path: Path) -> None:
-    """As it is read beside a recording."""
-    from traceanalyzer.ingest.conditions import environment_conditions, measured_ceilings
-    from traceanalyzer.ingest.side_files import json_object
-
-    values = json_object(path)
-    if values is not None:
-        environment_conditions(values)
-        measured_ceilings(values)
-        if zlib.crc32(path.read_bytes()) % 16 == 0:
-            _beside(path, "environment.json")
-
-
-def use_unprofiled(path: Path) -> None:
-    """As it is read beside a recording: it moves every figure."""
-    _beside(path, "unprofiled.rank0.json")
-
-
-def use_samples(path: Path) -> None:
-    """As it is read beside a recording."""
-    from traceanalyzer.ingest.conditions import sampled_conditions
-    from traceanalyzer.ingest.side_files import json_lines
-
-    sampled_conditions(json_lines(path))
-    if zlib.crc32(path.read_bytes()) % 16 == 0:
-        _beside(path, "nvml.rank0.jsonl")
-
-
-def use_snapshot(path: Path) -> None:
-    """As `memory`, or as it is read beside a recording."""
-    number = zlib.crc32(path.read_bytes())
-    if number % ANALYSED_OF == 0:
-        _beside(path, "memory.rank0.pickle", draw=False)
-        return
-    form = ("html", "markdown", "terminal", "json")[number % 4]
-    other = (("--other", PATH), ("BESIDE",), (), ("--redact",))[number // 4 % 4]
-    run(("memory", PATH, *other, "--format", form), path)
-
-
-def use_compile_log(path: Path) -> None:
-    """As `compile` of a log alone, or with a trace."""
-    number = zlib.crc32(path.read_bytes())
-    form = ("html", "markdown", "terminal", "json")[number % 4]
-    run(("compile", PATH, *(("BESIDE",) if number % 3 == 0 else ()), "--format", form), path)
-
-
-@cache
-def _recording() -> bytes:
-    from tests.fuzz.kinds import KINDS
-    from tests.fuzz.mutate import as_json
-
-    return as_json(KINDS["kineto"].seeds()[0])
-
-
-def _beside(path: Path, name: str, *, draw: bool = True) -> None:
-    folder = path.parent / "capture"
-    folder.mkdir(exist_ok=True)
-    for old in folder.iterdir():
-        old.unlink()
-    (folder / name).write_bytes(path.read_bytes())
-    (folder / "trace.rank0.json").write_bytes(_recording())
-    run = load([folder])
-    number = zlib.crc32(path.read_bytes())
-    if draw and number % 4 == 0:
-        _drawn_report(run, number)
-
-
-def use_ncu(path: Path) -> None:
-    """As `--ncu`."""
-    from traceanalyzer.diagnosis.selection import Knowledge
-    from traceanalyzer.ingest.ncu import read_counters
-    from traceanalyzer.report.build import build_report
-
-    counters = read_counters(path)
-    if zlib.crc32(path.read_bytes()) % 16 == 0:
-        recording = path.parent / "beside-ncu.json"
-        recording.write_bytes(_recording())
-        build_report(load([recording]), knowledge=Knowledge(counters=tuple(counters)))
-
-
-def use_report(path: Path) -> None:
-    """As `compare`, `check` and `attach` do with a saved report."""
-    number = zlib.crc32(path.read_bytes())
-    of_reports = [command for command in COMMANDS if command[0] in ("compare", "check", "attach")]
-    if number % 2:
-        run(of_reports[number // 2 % len(of_reports)], path)
-        return
-    from traceanalyzer.report.read import report_from_json
-
-    _draw(report_from_json(path.read_bytes()), number // 2)
-
-
-def use_history(path: Path) -> None:
-    """As `history`, and `attach` and `compare` of its last run."""
-    number = zlib.crc32(path.read_bytes())
-    run(OF_HISTORIES[number % len(OF_HISTORIES)], path)
-
-
-OF_HISTORIES = (
-    ("history", PATH),
-    ("history", PATH, "--metric", "step_time_ms", "--format", "json"),
-    ("history", PATH, "--last", "2", "--format", "csv"),
-    ("attach", LATEST, "--issue", "o/r#1"),
-    ("compare", LATEST, LATEST),
-    ("check", LATEST, "--max", "gpu_idle_share=1"),
-)
+    try:
+        asked = json.loads(path.read_bytes().replace(BESIDE.encode(), f"{beside}/".encode()))
+        verb, arguments = str(asked["verb"]), dict(asked["arguments"])
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise TraceAnalyzerError("no question") from error
+    try:
+        asyncio.run(make_server(Sources()).call_tool(verb, arguments))
+    except ToolError as error:
+        cause: BaseException = error
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        if isinstance(cause, ToolError | TraceAnalyzerError | OSError | ValueError):
+            raise TraceAnalyzerError(str(error)) from error
+        raise

@@ -283,7 +283,8 @@ class TorchRecording:
         elif self._clock is not None and self._clock.lap():
             self._eager.end()
             timed = self._clock.measured()
-            self._measured |= {"eager_step_ms": timed["step_time_ms"], "eager_steady": timed["steady"]}
+            self._measured |= {f"eager_{name}": timed[name] for name in ("low_ms", "high_ms", "steady")}
+            self._measured["eager_step_ms"] = timed["step_time_ms"]
             self._clock = None
             self._end_timing()
 

@@ -92,7 +92,7 @@ def _memory(a: list[Site], b: list[Site]) -> list[LineChange]:
 
 def _side(report: Report, name: str) -> Side:
     time, kinds = recorded_ms(report), sorted({i.kind for i in report.inputs})
-    if time is None:
+    if not time:
         raise EmptyRecordingError(f"{name}: neither steps nor GPU work to compare")
     steps = report.metrics.step_time_ms.count if report.metrics.step_time_ms else 0
     unprofiled = report.metrics.unprofiled_step_time_ms, report.metrics.unprofiled_source

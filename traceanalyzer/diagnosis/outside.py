@@ -5,7 +5,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra.intervals import complement, union
 from traceanalyzer.analysis.algebra.lookup import places
 from traceanalyzer.analysis.algebra.ordering import robust_sigma
-from traceanalyzer.analysis.causes.gaps import IdleCause
+from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.names.frameworks import Framework
 from traceanalyzer.base.figures import NS_PER_MS, digits
 from traceanalyzer.diagnosis.measurements import Measurements

@@ -8,7 +8,7 @@ from traceanalyzer.analysis.algebra.blocks import scatter
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, contains, intersect, join, measure, union
 from traceanalyzer.analysis.algebra.lookup import look_up, texts_where
 from traceanalyzer.analysis.causes.dependencies import Dependencies
-from traceanalyzer.analysis.causes.gaps import IdleCause
+from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.causes.start import waited_for
 from traceanalyzer.analysis.causes.started import Started
 from traceanalyzer.analysis.joined.blocking import RETURN_LATENCY_NS, read_ranges

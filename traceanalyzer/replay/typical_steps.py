@@ -3,7 +3,8 @@
 import numpy as np
 
 from traceanalyzer.analysis.causes.causes import Causes
-from traceanalyzer.analysis.causes.gaps import IdleCause, idle_by_cause
+from traceanalyzer.analysis.causes.gaps import idle_by_cause
+from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.trace import Bool
 
 MAX_STEPS = 16

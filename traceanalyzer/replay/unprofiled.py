@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, clip, complement, intersect, measure, subtract, union
-from traceanalyzer.analysis.causes.gaps import REFILL_LAUNCHES, IdleCause, could_be_ahead, keeps_waiting, only_searches
+from traceanalyzer.analysis.causes.gaps import REFILL_LAUNCHES, could_be_ahead, keeps_waiting, only_searches
+from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.tables.budget import Budget, Idle, Waiting
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
 from traceanalyzer.base.figures import ms

@@ -183,8 +183,6 @@ class Section:
     weight: Weight = Weight.ANSWER
     id: str = ""
     """Its address on a page; empty: a number."""
-    anchors: Sequence[tuple[str, str]] = ()
-    """Addresses and names of what in it the navigation leads to as well."""
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,12 @@ import math
 from collections.abc import Sequence
 from functools import cache
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from traceanalyzer.report.model import Report
+if TYPE_CHECKING:
+    from traceanalyzer.report.model import Report  # takes a quarter of a second to load
 
 KEYS = (
     "schema_version",
@@ -36,7 +37,7 @@ RENAMED = {"cls": "class"}
 """Fields that cannot have their published name in Python."""
 
 
-def render_json(report: Report) -> str:
+def render_json(report: "Report") -> str:
     """The report as indented JSON, without NaN or infinity (they are null)."""
     return dump({key: getattr(report, key) for key in KEYS})
 

@@ -10,7 +10,6 @@ from dataclasses import field
 from typing import Any
 
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.report.brief import Screen
 from traceanalyzer.report.document import Document, Line, Row, Section, Table
 from traceanalyzer.report.format import plain
 from traceanalyzer.report.json import RENAMED, dump, plain_columns
@@ -53,13 +52,13 @@ class Printed(Result):
     values: Any = None
     rows: "Rows | None" = None
     picture: Callable[[], str] | None = None
-    screen: Screen | None = None
+    screen: Document | None = None
 
     def terminal(self, width: int, colour: bool) -> str:
         """All of it, or its screen."""
         from traceanalyzer.report.terminal.render import render_terminal  # rich takes as long as a small recording
 
-        return render_terminal(self.screen.document if self.screen else self.document, width, colour)
+        return render_terminal(self.screen or self.document, width, colour)
 
     def markdown(self, max_chars: int | None = None) -> str:
         """All of it, or what is worth most of it."""

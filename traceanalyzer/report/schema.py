@@ -6,7 +6,7 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from traceanalyzer.analysis.causes.gaps import IdleCause
+from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.diagnosis.remedies import NAMES
 from traceanalyzer.report.json import KEYS, RENAMED
 from traceanalyzer.report.model import SCHEMA_VERSION, Report

@@ -5,6 +5,7 @@ figures that practitioners quote of a step.
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from traceanalyzer.analysis.groups.first_steps import PaidBack
 from traceanalyzer.analysis.tables.throughput import Throughput, Utilisation
 from traceanalyzer.base.figures import MEMORY
 from traceanalyzer.report.document import Fact, Facts, Item, Items, Section, Table, Weight
@@ -74,8 +75,8 @@ def first_step(report: Report) -> str:
     text = f"First step {figure(of.first_ms, 'ms')}, then {figure(of.steady_ms, 'ms')}"
     if of.eager_ms is None:
         return f"{text}."
-    pays = f"paid back after {of.pays_after_steps:,} steps" if of.pays_after_steps else "never paid back"
-    return f"{text}; {figure(of.eager_ms, 'ms')} without torch.compile: {pays}."
+    pays = PaidBack(of.pays_after_steps, of.pays_low, of.pays_high)
+    return f"{text}. torch.compile: {figure(of.eager_ms, 'ms')} → {figure(of.compiled_ms, 'ms')} per step, {pays}."
 
 
 def _rates(work: Throughput) -> str:

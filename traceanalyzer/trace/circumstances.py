@@ -179,7 +179,9 @@ class Stopwatch:
     from_first: bool = False
     """Whether the recording begins with the first step, and these were timed after it."""
     eager_ns: int | None = None
-    """The step with torch.compile switched off; None where it was not timed, or not steady."""
+    """The step with torch.compile switched off; None where it was not timed."""
+    eager_reach_ns: int = 0
+    """Half of its 90 % interval."""
 
 
 @dataclass(frozen=True)

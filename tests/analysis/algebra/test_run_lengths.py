@@ -18,7 +18,7 @@ def also_short_ones():
         yield
 
 
-@tried(50)
+@tried(5)
 @given(st.data(), st.booleans())
 def test_it_is_looked_up_like_the_array(data, counts) -> None:
     runs = data.draw(st.lists(st.tuples(st.integers(-1, 50), st.integers(1, 5)), min_size=1, max_size=8))

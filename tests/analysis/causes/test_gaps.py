@@ -5,7 +5,8 @@ import pytest
 
 from tests.analysis.build import US, TraceBuilder
 from traceanalyzer.analysis.causes.details import IdleDetail
-from traceanalyzer.analysis.causes.gaps import REFILL_LAUNCHES, GapSide, IdleCause, find_gaps
+from traceanalyzer.analysis.causes.gaps import REFILL_LAUNCHES, GapSide, find_gaps
+from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.tables.budget import step_budgets
 from traceanalyzer.analysis.tables.gap_places import gap_places
 from traceanalyzer.analysis.tables.gap_rows import gap_histogram, gap_rows

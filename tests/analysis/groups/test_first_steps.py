@@ -9,7 +9,7 @@ import pytest
 
 from tests.analysis.build import TraceBuilder
 from tests.compile.test_steps import program
-from traceanalyzer.analysis.groups.first_steps import first_steps
+from traceanalyzer.analysis.groups.first_steps import PaidBack, first_steps, paid_back
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.ingest import load
 from traceanalyzer.trace import Stopwatch
@@ -48,6 +48,24 @@ def test_compilation_is_paid_back_by_what_each_step_saves(eager_ms, steps):
     found = recorded(stopwatch=watch([1002, 2], eager_ms))
     assert found is not None
     assert (found.eager_ms, found.pays_after_steps) == (eager_ms, steps)  # 1,000 ms at 3 ms a step
+
+
+@pytest.mark.parametrize(
+    ("reach_ms", "words"),
+    [
+        (1, "paid back after 334 steps (250 to 500)"),
+        (4, "paid back after 334 steps (143 or more, perhaps never)"),
+    ],
+)
+def test_noisy_eager_steps_give_a_range(reach_ms, words):
+    found = recorded(stopwatch=replace(watch([1002, 2], 5), eager_reach_ns=reach_ms * MS))
+    assert found is not None
+    assert str(PaidBack(found.pays_after_steps, found.pays_low, found.pays_high)) == words
+
+
+def test_what_may_not_be_faster_is_perhaps_never_paid_back():
+    assert str(paid_back(1000, -1, 5)) == "paid back after 250 steps at the earliest, perhaps never"
+    assert str(paid_back(1000, -6, 5)) == "never paid back"
 
 
 def test_a_recorded_first_step_counts_from_its_begin_on_the_host(tmp_path):

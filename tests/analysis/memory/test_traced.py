@@ -138,6 +138,22 @@ def test_what_is_only_kept_for_a_while_is_none(tmp_path: Path, kept: list[int]) 
     assert of_a_trace(found, None) == ([], [])
 
 
+def test_a_leak_is_what_stays_where_what_is_freed_again_is_of_other_sizes(tmp_path: Path) -> None:
+    """Kept for a step, or until garbage is collected; what was there before is given up in turn."""
+    program, held, garbage = Program(6), list[tuple[int, int]](), list[tuple[int, int]]()
+    for i in range(6):
+        training_step(program, i)
+        program.events.append(op("aten::empty", i * STEP + 900, i * STEP + 990))
+        program.alloc(i * STEP + 910, 8)
+        for at, (size, block) in enumerate(held + (garbage if i == 3 else [])):
+            program.free(i * STEP + 920 + at, size, block)
+        held = [(size := [5, 1, 3, 9, 1, 7][i], program.alloc(i * STEP + 930, size))]
+        garbage.append((2, program.alloc(i * STEP + 940, 2)))
+    stats = program.found(tmp_path).stats
+    assert (stats.growth, in_mib(stats.growth_per_step)) == ("leak", pytest.approx(8, rel=0.1))
+    assert stats.growth_low == 8 * MIB < stats.growth_high
+
+
 def test_two_steps_are_too_few_for_growth(tmp_path: Path) -> None:
     program = Program(2)
     for i in range(2):

@@ -9,6 +9,7 @@ import pytest
 
 from tests.report.reports import HOSTILE, empty, full, hostile
 from traceanalyzer.analysis.ranks.compare import RankRow
+from traceanalyzer.analysis.tables.budget import Idle
 from traceanalyzer.report.html.charts import name_of
 from traceanalyzer.report.html.details import Ceilings, Details
 from traceanalyzer.report.html.frame import chart_place
@@ -31,8 +32,8 @@ def with_roofline(report):
 
 
 def charts(report, details=DETAILS):
-    made = [chart(report) for chart in (step_budget, idle_causes, gap_lengths, ranks, kernel_classes, communication)]
-    made += [roofline(report, details), memory(details)]
+    made = [chart(report) for chart in (idle_causes, gap_lengths, kernel_classes, communication)]
+    made += [step_budget(report, details), ranks(report, details), roofline(report, details), memory(details)]
     return [chart for chart in made if chart is not None]
 
 
@@ -71,7 +72,7 @@ def test_a_report_without_measurements_has_no_charts():
 def test_the_steps_bars_are_the_budget_of_each_step():
     report = full()
     rows = report.tables["steps"]
-    shade, compute, *rest = marks(step_budget(report), Rects)
+    shade, compute, *rest = marks(step_budget(report, Details()), Rects)
     assert [bars.name for bars in (compute, *rest)] == ["compute", "exposed copy", "idle"]
     assert lengths(compute) == pytest.approx([row.compute_ms for row in rows])
     assert [box.y0 for box in rest[0].boxes] == pytest.approx([box.y1 for box in compute.boxes]), "stacked"
@@ -80,11 +81,44 @@ def test_the_steps_bars_are_the_budget_of_each_step():
     assert ([box.x0 for box in shade.boxes], [box.x1 for box in shade.boxes]) == ([-0.5], [1.5]), "warm-up"
 
 
+def test_idle_time_of_steps_and_ranks_is_drawn_by_cause():
+    report = full()
+    rows, quiet = report.tables["steps"], Idle(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    two = [RankRow(rank, 0, 9.0, 9.0, 5.0, 1.0, None, None, idle, False) for rank, idle in ((4, 3.0), (7, 2.0))]
+    details = Details(
+        idle_of_steps={row.step: replace(quiet, sync=row.idle_ms - 0.1, host=0.1) for row in rows},
+        idle_of_ranks={4: replace(quiet, launch=3.0), 7: replace(quiet, launch=0.5, input=1.5)},
+    )
+    drawn = {bars.name: bars for bars in marks(step_budget(report, details), Rects)}
+    assert lengths(drawn["idle: host"]) == pytest.approx([0.1] * len(rows))
+    assert lengths(drawn["idle: sync"]) == pytest.approx([row.idle_ms - 0.1 for row in rows])
+    chart = ranks(replace(report, tables={"ranks": two}), details)
+    drawn = {bars.name: bars for bars in marks(chart, Rects)}
+    assert (lengths(drawn["idle: launch"]), lengths(drawn["idle: input"])) == ([3.0, 0.5], [1.5])
+    (above,) = [box for box in drawn["idle: launch"].boxes if box.y1 == 0.5]
+    assert drawn["idle: input"].boxes[0][:3:2] == (above.x0, above.y1), "one on top of the other"
+    assert [name for name, *_ in chart.plot.legend] == [
+        "compute", "communication", "idle: launch", "idle: input", "mean step",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("report", [with_roofline(full()), hostile()], ids=["full", "hostile"])
+def test_a_legend_has_what_is_drawn_and_nothing_else(report):
+    for chart in charts(report):
+        seen = {mark.colour for mark in chart.plot.marks if isinstance(mark, Lines | Dots)}
+        for mark in marks(chart, Rects):
+            seen |= {box.colour or mark.colour for box in mark.boxes if box.x0 != box.x1 and box.y0 != box.y1}
+        named = {colour for _, colour, _ in chart.plot.legend}
+        assert named <= seen, chart.id
+        # Where bars have names of their own, one colour for each is no category.
+        assert chart.id == "idle" or len(seen) == 1 or seen - {"shade"} == named, chart.id
+
+
 def test_many_steps_are_drawn_as_means():
     report = full()
     row = report.tables["steps"][0]
     rows = [replace(row, step=i, compute_ms=float(i % 2), warmup=False) for i in range(10 * MAX_BARS)]
-    chart = step_budget(replace(report, tables={"steps": rows}))
+    chart = step_budget(replace(report, tables={"steps": rows}), Details())
     compute = marks(chart, Rects)[0]
     assert len(compute.boxes) == MAX_BARS
     assert set(lengths(compute)) == {0.5}
@@ -95,7 +129,7 @@ def test_steps_of_a_timing_log_are_their_times_alone():
     report = full()
     unknown = {"compute_ms": None, "exposed_communication_ms": None, "exposed_copy_ms": None, "idle_ms": None}
     rows = [replace(row, **unknown) for row in report.tables["steps"]]
-    (bars,) = [b for b in marks(step_budget(replace(report, tables={"steps": rows})), Rects) if b.name]
+    (bars,) = [b for b in marks(step_budget(replace(report, tables={"steps": rows}), Details()), Rects) if b.name]
     assert lengths(bars) == pytest.approx([row.duration_ms for row in rows])
 
 

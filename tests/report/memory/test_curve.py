@@ -8,6 +8,7 @@ import pytest
 
 from tests.recorded import ROOT
 from traceanalyzer.ingest.memory.snapshot import read_snapshot
+from traceanalyzer.report.html.markup import tag
 from traceanalyzer.report.html.pictures.plot import Dots, Lines
 from traceanalyzer.report.memory.build import memory_report
 from traceanalyzer.report.memory.curves import curves
@@ -23,7 +24,7 @@ def report(request):
 
 def test_areas_stack_to_what_is_allocated(report):
     for device in report.memory:
-        allocated = {at: used / 1e9 for at, used, _ in device.curve}
+        allocated = {at: used / 2**30 for at, used, _ in device.curve}
         for chart in curves(device):
             areas = [mark for mark in chart.plot.marks if isinstance(mark, Lines) and mark.base]
             (peak,) = [mark for mark in chart.plot.marks if isinstance(mark, Dots)]
@@ -37,3 +38,5 @@ def test_the_page_needs_no_more_than_it_shows(report):
     text = memory_document(report).html()
     assert len(text) < 600_000
     assert "data-def=" in text
+    assert text.count("<h1>") == 1
+    assert tag("h1", report.headline) in text

@@ -10,7 +10,7 @@ import pytest
 
 from tests.recorded import ROOT
 from traceanalyzer import load
-from traceanalyzer.analysis.causes.gaps import IdleCause
+from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.report.timeline.distributions import (
     MAX_QUEUE_POINTS,

@@ -19,6 +19,7 @@ from traceanalyzer.analysis.algebra.blocks import blocks, blockwise, in_blocks
 from traceanalyzer.analysis.algebra.intervals import complement, measure, union
 from traceanalyzer.analysis.algebra.lookup import at, one_of, places, stretch
 from traceanalyzer.analysis.causes.details import LOOP_NS, IdleDetail, host_details, migrates
+from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.causes.started import Started
 from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
 from traceanalyzer.analysis.joined.blocking import searching_calls
@@ -30,23 +31,6 @@ from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import I32, I64, U8, Bool, Table, alike, column, narrowed
 from traceanalyzer.trace.distinct import distinct
-
-
-class IdleCause(enum.IntEnum):
-    """What an idle device was waiting for; in the order of the report's `idle_ms`."""
-
-    LAUNCH = 0
-    SYNC = 1
-    INPUT = 2
-    HOST = 3
-    COMMUNICATION = 4
-    PROFILER = 5
-    OTHER = 6
-
-    @property
-    def label(self) -> str:
-        """The cause's name in reports."""
-        return self.name.lower()
 
 
 class GapSide(enum.IntEnum):

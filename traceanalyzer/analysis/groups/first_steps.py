@@ -3,6 +3,8 @@ cost at each start, and when compiled code has made up for it.
 """
 
 import math
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,10 +12,31 @@ from traceanalyzer.analysis.time.steps import count_warmup
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base.figures import NS_PER_MS, metric
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I64
+from traceanalyzer.trace import I64, Stopwatch
 
 FIRST_NUMBERS = 1
 """Logs count their steps from 0 or 1; one that begins later was resumed, or left its first steps out."""
+
+
+class PaidBack(NamedTuple):
+    """After how many steps, and the range; None for never."""
+
+    steps: int | None
+    low: int | None
+    high: int | None
+
+    def __str__(self) -> str:
+        if self.low is None:
+            return "never paid back"
+        if self.steps is None:
+            return f"paid back after {self.low:,} steps at the earliest, perhaps never"
+        after = f"paid back after {self.steps:,} step{'s' * (self.steps != 1)}"
+        if self.high is None:
+            return f"{after} ({self.low:,} or more, perhaps never)"
+        return after if self.low == self.high else f"{after} ({self.low:,} to {self.high:,})"
+
+
+NEVER = PaidBack(None, None, None)
 
 
 @dataclass(frozen=True)
@@ -26,12 +49,20 @@ class FirstSteps:
     steps: int = metric("first steps that take much longer than a steady one")
     excess_ms: float = metric("time beyond that of as many steady steps", "ms")
     eager_ms: float | None = metric(
-        "a steady step with torch.compile switched off; null where none was timed (collect torch --eager-steps N)", "ms"
+        "a steady step with torch.compile switched off; null where none was timed (collect torch --eager-steps N)",
+        "ms",
+        default=None,
+    )
+    compiled_ms: float | None = metric(
+        "a step with it on, timed just before; null where the other is", "ms", default=None
     )
     pays_after_steps: int | None = metric(
         "steps after which compiled code, faster than the eager step, has made up for the excess; null where it never "
-        "does, or no eager step was timed"
+        "does, or no eager step was timed",
+        default=None,
     )
+    pays_low: int | None = metric("low end of its 90 % range; null where it never does", default=None)
+    pays_high: int | None = metric("high end of it; null where it may be never", default=None)
 
 
 def first_steps(timed: Timed) -> FirstSteps | None:
@@ -56,17 +87,38 @@ def _of(source: str, duration: I64, timed: Timed) -> FirstSteps | None:
         return None
     steady_ns = float(np.median(duration[slow:]))
     excess_ns = float(duration[:slow].sum()) - slow * steady_ns
-    eager_ns = watch.eager_ns if watch is not None else None
-    saved_ns = eager_ns - watch.step_ns if watch is not None and eager_ns is not None else 0
-    return FirstSteps(
+    found = FirstSteps(
         source=source,
         first_ms=float(duration[0]) / NS_PER_MS,
         steady_ms=steady_ns / NS_PER_MS,
         steps=slow,
         excess_ms=excess_ns / NS_PER_MS,
-        eager_ms=None if eager_ns is None else eager_ns / NS_PER_MS,
-        pays_after_steps=math.ceil(excess_ns / saved_ns) if saved_ns > 0 else None,
     )
+    if watch is None or watch.eager_ns is None:
+        return found
+    pays = paid_back(excess_ns, *saved_of(watch))
+    return replace(
+        found,
+        eager_ms=watch.eager_ns / NS_PER_MS,
+        compiled_ms=watch.step_ns / NS_PER_MS,
+        pays_after_steps=pays.steps,
+        pays_low=pays.low,
+        pays_high=pays.high,
+    )
+
+
+def saved_of(watch: Stopwatch) -> tuple[float, float]:
+    """What compiled code saves in a step, and half of its 90 % interval, ns; nothing where no eager step was timed."""
+    if watch.eager_ns is None:
+        return 0.0, 0.0
+    reach = (watch.high_ns - watch.low_ns) / 2 if watch.low_ns is not None and watch.high_ns is not None else 0.0
+    return watch.eager_ns - watch.step_ns, math.hypot(reach, watch.eager_reach_ns)
+
+
+def paid_back(cost: float, saved: float, reach: float) -> PaidBack:
+    """When `saved` a step, give or take its reach, has made up for the cost."""
+    rates = saved, saved + reach, saved - reach
+    return PaidBack(*(math.ceil(cost / rate) if rate > 0 else None for rate in rates))
 
 
 def begin_of_first(timed: Timed) -> int:

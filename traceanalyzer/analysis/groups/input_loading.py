@@ -6,7 +6,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, intersect, union
 from traceanalyzer.analysis.algebra.lookup import texts_where
-from traceanalyzer.analysis.causes.gaps import IdleCause
+from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.tables.budget import StepBudgets
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.timed import Timed

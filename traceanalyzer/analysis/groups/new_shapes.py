@@ -8,7 +8,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra.intervals import measure, union
 from traceanalyzer.analysis.algebra.lookup import texts_where
 from traceanalyzer.analysis.causes.causes import Causes
-from traceanalyzer.analysis.causes.gaps import IdleCause
+from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base.figures import ms
 from traceanalyzer.base.frozen import dataclass

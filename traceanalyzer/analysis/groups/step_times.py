@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from traceanalyzer.analysis.causes.gaps import IdleCause
+from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.names.serving import iteration
 from traceanalyzer.analysis.tables.budget import StepBudgets
 from traceanalyzer.analysis.time.periods import inference_only

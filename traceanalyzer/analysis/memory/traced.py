@@ -16,18 +16,21 @@ from traceanalyzer.analysis.memory.growth import (
     growth_site,
     slope_of,
 )
+from traceanalyzer.analysis.memory.lives import at_moments
 from traceanalyzer.analysis.memory.stats import MemoryStats
 from traceanalyzer.analysis.names.phase_names import Role
 from traceanalyzer.analysis.phases.roles import Phases
 from traceanalyzer.analysis.tables.op_memory import OUTSIDE, innermost_operator, makers
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.trace import I64, MemoryEvents
+from traceanalyzer.trace import I64, Bool, MemoryEvents
 from traceanalyzer.trace.distinct import distinct
 
 LEAST_STEPS = 3
 """Steps that a slope needs."""
 CLOSE = 0.2
 """Width of the range over the slope below which a level that grows without leftovers is believed."""
+MAKES = 2
+"""More than a later step keeps, by which the first makes what all use."""
 OTHER = Role.NONE
 NEVER = int(np.iinfo(np.int64).max)
 IN_ORDER = (Role.FORWARD, Role.BACKWARD, Role.OPTIMIZER)
@@ -130,26 +133,47 @@ def _filled(edges: list[int], labels: list[int], allocates: I64, steps: I64) -> 
 
 def _growth(timed: Timed, phases: Phases, events: MemoryEvents) -> Growth:
     """What stays allocated at the ends of the steady steps, of all where these are too few: what a first step makes
-    is there at its end. It is a leak where every one of them but the last, whose results may still be in use, leaves
-    something for good."""
+    is there at its end. It is a leak where each of them leaves something for good, and grows by that where what is
+    freed again makes the level uneven."""
     steps = timed.steps
     chosen = steps.steady if steps.steady_count >= LEAST_STEPS else slice(None)
     ends = np.searchsorted(events.start, steps.host_end[chosen])
     if not steps.found or len(ends) < LEAST_STEPS:
         return UNKNOWN
-    levels = _level(events)[ends]
-    slope, low, high = slope_of(levels)
-    piece = _lives(events)
-    born, freed, size = piece
-    left = (freed == len(events)) & (born >= np.searchsorted(events.start, steps.host_start[chosen][0]))
-    step = np.searchsorted(ends, born[left], side="right")
-    kept = np.bincount(step, size[left], len(ends) + 1)[: len(ends) - 1]
-    leaks = kept.min() >= LEAST_BYTES and levels[-1] > levels[0]
-    grows = low > 0 and high - low <= CLOSE * slope and goes_on(levels)
-    if slope < LEAST_BYTES or not (leaks or grows):
-        return Growth(slope, low, high, "steady", len(ends), ())
-    sites = _sites(timed, phases, events.start, piece, ends, slope)
+    levels, lives = _level(events)[ends], _lives(events)
+    slope, low, high = whole = slope_of(levels)
+    staying, kept = _staying(events, lives, np.searchsorted(events.start, steps.host_start[chosen][:1]), ends)
+    leaks = np.diff(kept).min() >= LEAST_BYTES and levels[-1] > levels[0]
+    close = low > 0 and high - low <= CLOSE * slope
+    if slope < LEAST_BYTES or not (leaks or (close and goes_on(levels))):
+        return Growth(*whole, "steady", len(ends), ())
+    if leaks and not close:
+        slope, low, high = slope_of(kept[1:] if kept[1] - kept[0] > MAKES * np.diff(kept)[1:].mean() else kept)
+        low, high = min(low, whole[0]), max(high, whole[0])
+        lives = (lives[0][staying], lives[1][staying], lives[2][staying])
+    sites = _sites(timed, phases, events.start, lives, ends, slope)
     return Growth(slope, low, high, "leak" if leaks else "growth", len(ends), sites)
+
+
+def _staying(events: MemoryEvents, lives: tuple[I64, I64, I64], begin: I64, ends: I64) -> tuple[Bool, I64]:
+    """Which allocations the recording does not free, and what the level would be without the others.
+
+    At the beginning and at the ends, but for as many of the last ones as an allocation was seen to last: what is freed
+    after the recording cannot be known. At least one is left out, and three stay.
+    """
+    born, freed, size = lives
+    moments, staying = np.concatenate((begin, ends)), freed == len(events)
+    passed = np.searchsorted(moments, freed, side="right") - np.searchsorted(moments, born, side="right")
+    longest = min(max(int(passed[~staying].max(initial=0)), 1), len(moments) - LEAST_STEPS)
+    earlier = np.flatnonzero((events.bytes < 0) & (makers(events) < 0))
+    if len(earlier) and earlier[-1] >= moments[longest]:
+        earlier = earlier[:0]  # more than that is given up for what is new
+    again = at_moments(
+        moments,
+        (born[~staying], freed[~staying], size[~staying]),
+        (np.full(len(earlier), -1), earlier, -events.bytes[earlier]),
+    )
+    return staying, (_level(events)[moments] - again)[: len(moments) - longest]
 
 
 def _level(events: MemoryEvents) -> I64:

@@ -1,16 +1,18 @@
 """What the comparison of ranks asks of a rank, as a value: a few kilobytes, however long the recording is."""
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import measure
 from traceanalyzer.analysis.time.step_evidence import extent
 from traceanalyzer.analysis.time.steps import Steps
-from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import I32, I64, Table, Trace, column
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.time.timed import Timed
 
 
 class Claim(NamedTuple):
@@ -102,13 +104,39 @@ class RankDigest:
         return float(spent[self.steps.steady].sum() / self.steps.steady_count)
 
 
+class Family(NamedTuple):
+    """Kernels of one name in the steady steps; sums over them."""
+
+    name: str
+    launches: int
+    time_ns: int
+    threads: int
+    """That they were launched with; -1 where those of one are not known."""
+
+
+@dataclass(frozen=True, eq=False)
+class Why:
+    """What a rank did; ns. `idle` has a row for each `IdleCause`, and a column for each step."""
+
+    exposed_communication: I64
+    exposed_copy: I64
+    idle: I64
+    compute_before: I64
+    """Compute in the stretch before each call: since the rank's communication before had ended, or its step began."""
+    idle_before: I64
+    """Idle time in it, a row for each `IdleCause`."""
+    families: tuple[Family, ...]
+    clock_mhz: float | None
+    """Mean clock of its device's SMs, where it was sampled."""
+
+
 def claim_of(trace: Trace) -> Claim:
     """What the recording says of itself."""
     start, end = extent(trace.host_ranges, trace.api_calls, trace.device_ops)
     return Claim(trace.rank, trace.process.world_size, start + trace.epoch_ns, end + trace.epoch_ns)
 
 
-def digest_of(timed: Timed) -> RankDigest:
+def digest_of(timed: "Timed") -> RankDigest:
     """The digest of a recording; `timed.memo(digest_of)` makes it once."""
     trace, steps = timed.trace, timed.steps
     activity = None if timed.device is None else timed.activity[timed.device]
@@ -136,7 +164,7 @@ def digest_of(timed: Timed) -> RankDigest:
     )
 
 
-def _calls(timed: Timed) -> tuple[DigestedCalls, tuple[ProcessGroup, ...]]:
+def _calls(timed: "Timed") -> tuple[DigestedCalls, tuple[ProcessGroup, ...]]:
     found, table, trace = timed.collective_calls, timed.trace.collectives, timed.trace
     rows = np.flatnonzero((found.step >= 0) & (found.device == timed.device))
     numbered = (table.sequence >= 0) & (table.communicator >= 0)

@@ -1,49 +1,21 @@
 """Why a rank was late: what it did in each step, between its collectives, and which kernels it ran."""
 
-from typing import NamedTuple
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.intervals import measure, union
 from traceanalyzer.analysis.causes.causes import Causes
-from traceanalyzer.analysis.causes.gaps import IdleCause, idle_by_cause
-from traceanalyzer.analysis.ranks.digest import DigestedCalls
+from traceanalyzer.analysis.causes.gaps import idle_by_cause
+from traceanalyzer.analysis.causes.idle_cause import IdleCause
+from traceanalyzer.analysis.ranks.digest import DigestedCalls, Family, Why
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base.figures import cut
-from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import I64
 
 MOST_FAMILIES = 12
 """Kernels by name that take most of the time; the rest is one."""
 OTHERS = "other kernels"
 _NAME = 60
-
-
-class Family(NamedTuple):
-    """Kernels of one name in the steady steps; sums over them."""
-
-    name: str
-    launches: int
-    time_ns: int
-    threads: int
-    """That they were launched with; -1 where those of one are not known."""
-
-
-@dataclass(frozen=True, eq=False)
-class Why:
-    """What a rank did; ns. `idle` has a row for each `IdleCause`, and a column for each step."""
-
-    exposed_communication: I64
-    exposed_copy: I64
-    idle: I64
-    compute_before: I64
-    """Compute in the stretch before each call: since the rank's communication before had ended, or its step began."""
-    idle_before: I64
-    """Idle time in it, a row for each `IdleCause`."""
-    families: tuple[Family, ...]
-    clock_mhz: float | None
-    """Mean clock of its device's SMs, where it was sampled."""
 
 
 def why_of(causes: Causes, calls: DigestedCalls) -> Why | None:

@@ -11,7 +11,8 @@ from typing import Literal
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import measure
-from traceanalyzer.analysis.causes.gaps import Gaps, IdleCause, idle_by_cause
+from traceanalyzer.analysis.causes.gaps import Gaps, idle_by_cause
+from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.joined.launched import is_launch
 from traceanalyzer.analysis.time.sampled import MIN_STEP_SAMPLES, samples_of
 from traceanalyzer.analysis.time.steps import Steps
@@ -159,6 +160,12 @@ def mean_budget(budgets: "StepBudgets", steady: slice) -> Budget:
 def mean_idle(budgets: "StepBudgets", steady: slice) -> Idle:
     """Mean over the steady-state steps."""
     return Idle(**{cause.label: _mean(budgets.idle_by_cause[cause], steady) for cause in IdleCause})
+
+
+def each_idle(budgets: "StepBudgets") -> list[Idle]:
+    """Of every step, warm-up included."""
+    columns = ((budgets.idle_by_cause[cause] / NS_PER_MS).tolist() for cause in IdleCause)
+    return [Idle(*times) for times in zip(*columns, strict=True)]
 
 
 def _mean(values: I64, steady: slice) -> float:

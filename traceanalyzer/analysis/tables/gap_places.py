@@ -13,7 +13,8 @@ from traceanalyzer.analysis.algebra.grouping import Groups, counts, sums
 from traceanalyzer.analysis.algebra.lookup import at, one_of, where
 from traceanalyzer.analysis.causes.details import OF_NO_CALL, IdleDetail
 from traceanalyzer.analysis.causes.frames import python_frames
-from traceanalyzer.analysis.causes.gaps import Gaps, IdleCause
+from traceanalyzer.analysis.causes.gaps import Gaps
+from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.tables.path_rows import is_named, names_at, within

@@ -17,7 +17,8 @@ from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, shared_time
 from traceanalyzer.analysis.algebra.lookup import at, places
 from traceanalyzer.analysis.algebra.ordering import where_changed
-from traceanalyzer.analysis.causes.gaps import Gaps, IdleCause
+from traceanalyzer.analysis.causes.gaps import Gaps
+from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.joined.linked import Linked, owner_nodes
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.time.timed import Timed

@@ -30,7 +30,7 @@ def digest(paths: tuple[str, ...], folder: str, scheduler: str | None, workers: 
     from traceanalyzer.cli.io.output import warn
     from traceanalyzer.cli.io.progress import counting
     from traceanalyzer.fleet.digests.cluster import cluster
-    from traceanalyzer.fleet.digests.make import make_all
+    from traceanalyzer.fleet.digests.map import make_all
     from traceanalyzer.ingest.places import places_in
 
     places, failures = places_in(paths)

@@ -61,7 +61,7 @@ def fleet(
         return
     if not paths:
         raise click.UsageError("Missing argument 'PATH...'.")
-    from traceanalyzer.fleet.job.document import JobPage
+    from traceanalyzer.fleet.job.document import job_page
     from traceanalyzer.fleet.job.open import digests_folder, job_of
     from traceanalyzer.fleet.sources import source_of
 
@@ -79,4 +79,4 @@ def fleet(
             via = stack.enter_context(cluster(scheduler, workers))
         stack.enter_context(working("Comparing"))
         job = job_of(paths, place, done, via)
-    emit(JobPage(job), output)
+    emit(job_page(job), output)

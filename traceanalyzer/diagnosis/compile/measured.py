@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from traceanalyzer.base.figures import digits
+from traceanalyzer.analysis.groups.first_steps import saved_of
+from traceanalyzer.base.figures import NS_PER_MS, digits
 from traceanalyzer.diagnosis.compile.verdict import diagnose_compile
 from traceanalyzer.diagnosis.finding import Finding, Recommendation
 from traceanalyzer.replay.compile.measure import headline_log, measure_logs
@@ -48,8 +49,10 @@ def compiled_by(m: "Measurements", logs: "Sequence[CompileLog]", stopwatch: Stop
     timed = m.unprofiled_time
     if stopwatch.step_ms is None and timed is not None:
         stopwatch = replace(stopwatch, step_ms=timed.step_ms)
-    if stopwatch.eager_step_ms is None and m.first_steps is not None:
-        stopwatch = replace(stopwatch, eager_step_ms=m.first_steps.eager_ms)
+    watch = m.trace.stopwatch
+    if stopwatch.eager_step_ms is None and watch is not None and watch.eager_ns is not None:
+        reach_ms = saved_of(watch)[1] / NS_PER_MS
+        stopwatch = replace(stopwatch, eager_step_ms=watch.eager_ns / NS_PER_MS, reach_ms=reach_ms)
     step_ms = replay.base_ms if replay is not None else stopwatch.step_ms
     return CompiledBy(with_steps(compiled, chosen, m.timed, step_ms, stopwatch), chosen, step_ms)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from traceanalyzer.analysis.causes.details import IdleDetail
-from traceanalyzer.analysis.causes.gaps import IdleCause
+from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.groups.idle import longest_gaps, named_host_share, queued_idle_ms
 from traceanalyzer.diagnosis import loader_advice
 from traceanalyzer.diagnosis.draft import Draft, Proposal, share

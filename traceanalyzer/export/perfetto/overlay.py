@@ -11,7 +11,8 @@ import orjson
 
 from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.causes.critical_path import PathKind
-from traceanalyzer.analysis.causes.gaps import GapSide, IdleCause
+from traceanalyzer.analysis.causes.gaps import GapSide
+from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.joined.launched import stream_numbers
 from traceanalyzer.analysis.tables.gap_places import gap_details
 from traceanalyzer.analysis.tables.path_rows import segment_names

@@ -1,7 +1,6 @@
 """What days of steps hold: levels and drift, ranks behind their peers, stops, goodput."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 from traceanalyzer.base.figures import MS_PER_S, metric
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.fleet.days.changes import Drift, changes
-from traceanalyzer.fleet.days.store import Asked, Steps
+from traceanalyzer.fleet.days.store import Asked, Steps, moment_of
 from traceanalyzer.trace import Bool
 
 WARM_UP = 3
@@ -120,8 +119,8 @@ def _notes(steps: Steps, own: Sequence[str]) -> Iterator[str]:
 
 
 def _moment(seconds: float | None) -> str | None:
-    known = seconds is not None and np.isfinite(seconds)
-    return datetime.fromtimestamp(float(seconds or 0), UTC).strftime("%Y-%m-%d %H:%M:%S") if known else None
+    moment = moment_of(seconds)
+    return moment.strftime("%Y-%m-%d %H:%M:%S") if moment else None
 
 
 def _levels(steps: Steps) -> tuple[tuple[Level, ...], Drift | None]:

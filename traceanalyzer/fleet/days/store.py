@@ -25,14 +25,17 @@ from traceanalyzer.trace import F64, I64
 RUN = re.compile(r"[\w.-]+")
 OWN = {"data_ms": "input", "compute_ms": None}
 """Columns of what a rank spends without waiting for others, with the cause of an excess."""
+LAST_S = 253_402_300_800
+"""Clocks beyond the year 9999 are none."""
 NO_DAY = "unknown"
 """Of steps whose log has no clock."""
 SIGMAS = 5 * 1.4826
 """A rank is behind its peers where it is so many median deviations from their median."""
 
 LOG = """CREATE TEMP TABLE log AS
-WITH raw AS (SELECT rank, step, step_ms::DOUBLE AS step_ms, {owned}{t}::DOUBLE AS t, {line} AS line
-             FROM {source} WHERE step_ms > 0 AND isfinite(step_ms::DOUBLE)),
+WITH raw AS (SELECT rank::BIGINT AS rank, step::BIGINT AS step, step_ms::DOUBLE AS step_ms, {owned}
+                    {t}::DOUBLE AS t, {line} AS line
+             FROM {source} WHERE step_ms > 0 AND isfinite(step_ms::DOUBLE) AND rank + step IS NOT NULL),
      timed AS (SELECT * REPLACE (t / (SELECT CASE WHEN max(t) > 1e17 THEN 1e9 WHEN max(t) > 1e14 THEN 1e6
                                       WHEN max(t) > 1e11 THEN 1e3 ELSE 1 END FROM raw) AS t) FROM raw),
      back AS (SELECT *, coalesce(step <= lag(step) OVER w, false)::INT AS back FROM timed
@@ -69,7 +72,7 @@ def _write(folder: Path, log: Path, rank: int, entries: list[Entry]) -> None:
     for line, (e, passed) in enumerate(zip(entries, between.tolist(), strict=True)):
         took = (e.iter_s or passed) * MS_PER_S
         if e.step is not None and np.isfinite(took):
-            when = None if e.when_s is None else datetime.fromtimestamp(e.when_s, UTC)
+            when = moment_of(e.when_s)
             data = np.nan if e.data_s is None else e.data_s * MS_PER_S
             rows.append((rank, e.step, e.when_s, took, data, e.tokens, line, str(when.date()) if when else NO_DAY))
     frame = pd.DataFrame(rows, columns=["rank", "step", "t", "step_ms", "data_ms", "tokens", "line", "day"])
@@ -80,6 +83,11 @@ def _write(folder: Path, log: Path, rank: int, entries: list[Entry]) -> None:
         into.mkdir(parents=True, exist_ok=True)
         with replacing(into / f"{name}.parquet") as file:
             part.drop(columns="day").to_parquet(file, index=False)
+
+
+def moment_of(seconds: float | None) -> datetime | None:
+    """The moment of a clock, s since 1970; None where it is none."""
+    return datetime.fromtimestamp(seconds, UTC) if seconds is not None and 0 <= seconds < LAST_S else None
 
 
 def runs(store: Path) -> list[str]:

@@ -3,12 +3,13 @@
 from dataclasses import fields
 from typing import Any
 
+import msgspec
 import numpy as np
 import orjson
 
-from traceanalyzer.analysis.causes.gaps import IdleCause
-from traceanalyzer.analysis.ranks.digest import Claim, DigestedCalls, ProcessGroup, RankDigest
-from traceanalyzer.analysis.ranks.why import Family, Why
+from traceanalyzer.analysis.causes.idle_cause import IdleCause
+from traceanalyzer.analysis.names.collectives import KINDS
+from traceanalyzer.analysis.ranks.digest import Claim, DigestedCalls, Family, ProcessGroup, RankDigest, Why
 from traceanalyzer.analysis.time.steps import Steps
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import I64
@@ -49,6 +50,31 @@ class Rank:
     """Rank of a recording that could not be read, as its name tells."""
 
 
+class _About(msgspec.Struct):
+    """The single facts of a rank, as a file may have them."""
+
+    path: str
+    gpu: str
+    devices: int
+    failure: str
+    claimed: int | None
+    notes: tuple[str, ...] = ()
+    host: str | None = None
+    epoch_ns: int = 0
+    device: int | None = None
+    only_step_times: bool = False
+    collectives: int = 0
+    source: str = "none"
+    warmup: int = 0
+    first: int = 0
+    incomplete: int = 0
+    unlike: bool = False
+    claim: Claim = Claim(None, None, 0, 0)
+    groups: tuple[ProcessGroup, ...] = ()
+    families: tuple[Family, ...] | None = None
+    clock_mhz: float | None = None
+
+
 def row_of(one: Rank) -> dict[str, Any]:
     """The value of each column."""
     about: dict[str, Any] = {name: getattr(one, name) for name in (*_KNOWN, "notes")}
@@ -81,9 +107,9 @@ def _joined(columns: list[Any]) -> I64:
 
 def rank_of(row: dict[str, Any]) -> Rank:
     """The rank of a row; the column that only says why may be missing."""
-    about = orjson.loads(row[ABOUT])
-    known = {name: about[name] for name in _KNOWN}
-    if about["failure"]:
+    about = msgspec.json.decode(row[ABOUT], type=_About)
+    known = _of(about, *_KNOWN)
+    if about.failure:
         return Rank(digest=None, **known)
     names = tuple(row[NAMES])
     numbers = dict(zip(STEP_FIELDS, row[STEPS].reshape(-1, len(names)), strict=False))
@@ -93,24 +119,31 @@ def rank_of(row: dict[str, Any]) -> Rank:
     if MORE in row and count:
         more = dict(zip(MORE_FIELDS, row[MORE].reshape(-1, count), strict=False))
     calls |= {name: more[name] for name in _LATER}
+    for name, values in (("step", names), ("group", about.groups), ("kind", KINDS)):
+        if count and not 0 <= calls[name].min() <= calls[name].max() < len(values):
+            raise ValueError(f"no such {name}")
     digest = RankDigest(
-        claim=Claim(*about["claim"]),
+        claim=about.claim,
         steps=Steps(
             names=names,
             of_op=np.empty(0, np.int32),
             **{name: numbers[name] for name in _TIMES},
-            **{name: about[name] for name in ("source", "warmup", "first", "incomplete", "unlike")},
+            **_of(about, "source", "warmup", "first", "incomplete", "unlike"),
         ),
         calls=DigestedCalls(**{name: values.astype(_TYPES[name], copy=False) for name, values in calls.items()}),
-        groups=tuple(ProcessGroup(*group) for group in about["groups"]),
+        groups=about.groups,
         **{name: numbers[name] for name in _SPENT},
-        **{name: about[name] for name in ("path", "host", "epoch_ns", "device", "only_step_times", "collectives")},
+        **_of(about, "path", "host", "epoch_ns", "device", "only_step_times", "collectives"),
     )
-    return Rank(digest=digest, why=_why_of(about, numbers, more), notes=tuple(about["notes"]), **known)
+    return Rank(digest=digest, why=_why_of(about, numbers, more), notes=about.notes, **known)
 
 
-def _why_of(about: dict[str, Any], numbers: dict[str, I64], more: dict[str, I64]) -> Why | None:
-    if "families" not in about:
+def _of(about: _About, *names: str) -> dict[str, Any]:
+    return {name: getattr(about, name) for name in names}
+
+
+def _why_of(about: _About, numbers: dict[str, I64], more: dict[str, I64]) -> Why | None:
+    if about.families is None:
         return None
     nothing = np.empty(0, np.int64)
     return Why(
@@ -118,6 +151,6 @@ def _why_of(about: dict[str, Any], numbers: dict[str, I64], more: dict[str, I64]
         idle=np.stack([numbers[f"idle_{cause.label}"] for cause in IdleCause]),
         compute_before=more.get("compute_before", nothing),
         idle_before=np.stack([more.get(f"{cause.label}_before", nothing) for cause in IdleCause]),
-        families=tuple(Family(*family) for family in about["families"]),
-        clock_mhz=about["clock_mhz"],
+        families=about.families,
+        clock_mhz=about.clock_mhz,
     )

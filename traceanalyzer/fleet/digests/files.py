@@ -5,7 +5,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -21,6 +21,17 @@ METADATA = b"traceanalyzer"
 """Key of what a file says of itself: schema and version of the program."""
 NEEDS = "digests need pyarrow: pip install 'traceanalyzer[fleet]'"
 LONGEST_STEM = 60
+
+
+class Made(NamedTuple):
+    """What became of a recording."""
+
+    url: str
+    digests: tuple[str, ...]
+    """Names of its digests, one a rank."""
+    failure: str = ""
+    found: bool = False
+    """Whether they were there already."""
 
 
 def arrow() -> Any:
@@ -95,15 +106,26 @@ def _read(pa: Any, place: Place, data: bytes | None, columns: Sequence[str]) -> 
             return f"a digest of another version (schema {schema}, here {SCHEMA}): make it again from the recording"
         table = file.read(columns=columns, use_threads=False)
         return rank_of({name: _value(table.column(name).chunk(0), COLUMNS[name]) for name in columns})
-    except (pa.ArrowException, OSError, UnreadableInputError, ValueError, KeyError, IndexError, TypeError) as error:
+    except (
+        pa.ArrowException,
+        OSError,
+        UnreadableInputError,
+        ValueError,
+        KeyError,
+        IndexError,
+        TypeError,
+        AttributeError,
+    ) as error:
         return f"a damaged digest ({type(error).__name__}): make it again from the recording"
 
 
 def _value(column: Any, kind: str) -> Any:
     if kind == "text":
         return column[0].as_py()
-    values = column.flatten()
+    values = column.values  # of its one row; `flatten` loads all that can be computed
     if kind == "texts":
         return values.to_pylist()
+    if str(values.type) != "int64":
+        raise ValueError(f"numbers are {values.type}")
     data = values.buffers()[1]  # `to_numpy` loads pandas
     return np.frombuffer(data, np.int64, len(values), 8 * values.offset) if len(values) else np.empty(0, np.int64)

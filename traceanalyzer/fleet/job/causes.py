@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from traceanalyzer.analysis.causes.gaps import IdleCause
+from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.ranks.late import EXPLAINED, SAME_WORK
 from traceanalyzer.fleet.digests.columns import Rank
 from traceanalyzer.trace import I64

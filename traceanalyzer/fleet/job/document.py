@@ -1,11 +1,11 @@
 """A job as a document: one screen for who is on call, all of it as Markdown and as a page."""
 
 from collections.abc import Sequence
+from dataclasses import fields
 from functools import partial
 from typing import Any
 
 from traceanalyzer.base.figures import digits
-from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.fleet.job.model import Culprit, Heat, Job
 from traceanalyzer.fleet.job.ranges import ends_of
 from traceanalyzer.report.document import (
@@ -20,63 +20,20 @@ from traceanalyzer.report.document import (
     TextTable,
     Verdict,
 )
-from traceanalyzer.report.format import figure, shorten
-from traceanalyzer.report.html.charts import Chart
-from traceanalyzer.report.html.frame import chart_place
-from traceanalyzer.report.html.markup import Markup
-from traceanalyzer.report.html.pictures.plot import Axis, Box, Plot, Rects
-from traceanalyzer.report.json import dump
-from traceanalyzer.report.printed import Printed, Result
-from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH
+from traceanalyzer.report.format import shorten
+from traceanalyzer.report.printed import Printed
 
 TITLE = "Fleet"
 SHOWN_CHANGES, SHOWN_FILES, SHOWN_RANKS, SHOWN_NOTES = 4, 2, 8, 1
 """Of a terminal's one screen."""
 ALL_NOTES = 50
 PATH = 60
-ROW_PX, FEWEST_PX, LEAST_STRENGTH = 6, 160, 0.02
-FOLDED_PX = 24
 
 
-@dataclass(frozen=True)
-class JobPage(Result):
-    """The answer about a job."""
-
-    job: Job
-
-    def terminal(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
-        """One screen."""
-        return Printed(Document(TITLE, _screen(self.job))).terminal(width, colour)
-
-    def markdown(self) -> str:
-        """To attach to an issue."""
-        return self._whole.markdown()
-
-    def json(self) -> str:
-        """All of it."""
-        return dump(values(self.job))
-
-    def html(self) -> str:
-        """A page with the heat map."""
-        return self._whole.html()
-
-    @property
-    def _whole(self) -> Printed:
-        return Printed(Document(self.job.summary.headline, _sections(self.job)))
-
-
-def values(job: Job) -> dict[str, Any]:
-    """What other programs rely on."""
-    return {
-        "ranks": job.ranks,
-        "summary": job.summary,
-        "culprits": job.culprits,
-        "changes": job.changes,
-        "slowdown": job.slowdown,
-        "worst": job.worst,
-        "steps": job.steps,
-        "notes": job.notes,
-    }
+def job_page(job: Job) -> Printed:
+    """One screen for a terminal, all of it for Markdown and a page with the heat map."""
+    values = {field.name: getattr(job, field.name) for field in fields(job) if field.name != "heat"}
+    return Printed(Document(job.summary.headline, _sections(job)), values, screen=Document(TITLE, _screen(job)))
 
 
 def _answer(job: Job) -> list[Part | None]:
@@ -149,8 +106,11 @@ def _sections(job: Job) -> list[Section]:
         Section("Who holds it up", [Table(job.culprits)] if job.culprits else []),
         Section("What the job gains", [Table(job.changes)] if job.changes else []),
         Section("Next", [Bullets(next_steps(job))]),
-        Section("Ranks and steps", [Drawing(partial(_heat, job.heat))] if job.heat is not None else []),
-        Section("Stages", [Drawing(partial(_stages, job.heat))] if job.heat and job.heat.folded is not None else []),
+        Section("Ranks and steps", [Drawing(partial(_picture, "heat", job.heat))] if job.heat is not None else []),
+        Section(
+            "Stages",
+            [Drawing(partial(_picture, "stages", job.heat))] if job.heat and job.heat.folded is not None else [],
+        ),
         Section("Worst ranks", [Table(job.worst)] if job.worst else []),
         Section("Steps", [Table(job.steps, limit=ALL_NOTES)] if job.steps else [], folded=True),
         Section("Notes", [Bullets(job.notes[:ALL_NOTES])] if job.notes else []),
@@ -158,58 +118,7 @@ def _sections(job: Job) -> list[Section]:
     return [section for section in found if section.parts]
 
 
-def _heat(heat: Heat) -> Markup | None:
-    most = float(heat.excess_ms.max())
-    if most <= 0:
-        return None
-    boxes = [
-        Box(x - 0.5, x + 0.5, y - 0.5, y + 0.5, f"{heat.names[y]}, {heat.steps[x]}: {figure(value, 'ms')}",
-            strength=value / most)
-        for y, row in enumerate(heat.excess_ms.tolist())
-        for x, value in enumerate(row)
-        if value >= LEAST_STRENGTH * most
-    ]  # fmt: skip
-    caption = (
-        "How much longer each rank works before its collectives than the middle one of those alike, step by step; the "
-        f"darkest is {figure(most, 'ms')}. Rows are in the order of stage, host and rank."
-    )
-    names = _sparse(heat.names, heat.excess_ms.max(axis=1).tolist())
-    plot = Plot(
-        [Rects("excess", "high", boxes)], Axis("step", names=_thinned(heat.steps)), Axis(names=names), down=True
-    )
-    height = max(FEWEST_PX, ROW_PX * len(heat.names) + 80)
-    return chart_place(Chart("heat", "Excess by rank and step", caption, plot, height))
+def _picture(name: str, heat: Heat) -> Any:
+    from traceanalyzer.fleet.job import pictures  # a page's parts take as long to load as the answer
 
-
-WORST_NAMED, LABELS = 5, 16
-
-
-def _sparse(names: Sequence[str], worst: Sequence[float]) -> list[str]:
-    """Names of some rows, and of the worst ones."""
-    every = max(len(names) // LABELS, 1)
-    first = sorted(range(len(names)), key=lambda i: -worst[i])[:WORST_NAMED]
-    kept = {i for i in range(0, len(names), every) if all(abs(i - one) >= every // 2 for one in first)} | set(first)
-    return [name.partition(" (")[0] if i in kept else "" for i, name in enumerate(names)]
-
-
-def _thinned(names: Sequence[str]) -> list[str]:
-    every = max(len(names) // LABELS, 1)
-    return [name if i % every == 0 else "" for i, name in enumerate(names)]
-
-
-def _stages(heat: Heat) -> Markup | None:
-    folded = heat.folded
-    if folded is None or folded.max() <= 0:
-        return None
-    most = float(folded.max())
-    boxes = [
-        Box(x - 0.5, x + 0.5, y - 0.5, y + 0.5, f"stage {y}, place {x}: {figure(value, 'ms')}", strength=value / most)
-        for y, row in enumerate(folded.tolist())
-        for x, value in enumerate(row)
-        if value >= LEAST_STRENGTH * most
-    ]
-    caption = "The same as a mean over the steps: stages from top to bottom, the ranks of each from left to right."
-    names = [f"stage {i}" for i in range(len(folded))]
-    plot = Plot([Rects("excess", "high", boxes)], Axis("place in the stage", range=(-0.5, folded.shape[1] - 0.5)),
-                Axis(names=names), down=True)  # fmt: skip
-    return chart_place(Chart("stages", "Excess by stage", caption, plot, 80 + FOLDED_PX * len(names)))
+    return getattr(pictures, name)(heat)

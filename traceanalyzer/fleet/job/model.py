@@ -96,8 +96,8 @@ class Job:
     culprits: list[Culprit]
     changes: list[Change]
     slowdown: Slowdown
-    steps: list[JobStep]
     worst: list[Culprit]
     """The five ranks by what the job gains without them, whether or not that is enough to be named."""
+    steps: list[JobStep]
     heat: Heat | None
     notes: list[str]

@@ -4,21 +4,18 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.base.reading import reading
 from traceanalyzer.fleet.digests.columns import Rank
 from traceanalyzer.fleet.digests.files import SUFFIX, read_digests
+from traceanalyzer.fleet.digests.map import Cluster, Done, make_all
 from traceanalyzer.fleet.job.answer import answer
 from traceanalyzer.fleet.job.model import Job
 from traceanalyzer.fleet.job.select import chosen
 from traceanalyzer.ingest.cache.store import place as place_of_cache
 from traceanalyzer.ingest.places import Place, is_remote, places_in
 from traceanalyzer.trace import Failure
-
-if TYPE_CHECKING:
-    from traceanalyzer.fleet.digests.make import Cluster, Done
 
 
 @contextmanager
@@ -35,13 +32,11 @@ def digests_folder(asked: str | None) -> Iterator[str]:
             yield folder
 
 
-def job_of(paths: Sequence[str], folder: str, done: "Done | None" = None, via: "Cluster | None" = None) -> Job:
+def job_of(paths: Sequence[str], folder: str, done: Done | None = None, via: Cluster | None = None) -> Job:
     """The answer about digests and recordings; digests of these are kept in `folder`. Raises TraceAnalyzerError."""
     digests, recordings, failures = _sorted(paths)
     lines = [Rank(one.path, None, failure=one.message, claimed=one.rank) for one in failures]
     if recordings:
-        from traceanalyzer.fleet.digests.make import make_all  # what reads recordings takes a second to load
-
         made = make_all(recordings, folder, done, via)
         lines += [Rank(one.url, None, failure=one.failure) for one in made if not one.digests]
         names = {name for one in made for name in one.digests}

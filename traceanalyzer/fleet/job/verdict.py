@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import cast
 
-from traceanalyzer.analysis.causes.gaps import IdleCause
+from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.base.figures import digits, ms
 from traceanalyzer.diagnosis.finding import BASE_CONFIDENCE, MAX_CONFIDENCE, BottleneckClass, Summary
 from traceanalyzer.fleet.digests.columns import Rank
@@ -27,10 +27,10 @@ def summary_of(whole: Whole, culprits: Sequence[Culprit]) -> Summary:
     digest = whole.digests[whole.compared.critical]
     step_ms = ms(digest.mean_step_ns) if digest.steps.known else None
     parts = _parts(whole, critical)
-    if step_ms is None or not parts:
+    if not step_ms or not parts:
         return Summary("inconclusive", 0.0, "Inconclusive: no rank has steps with work on a GPU.", "recorded", step_ms)
     first, second = sorted(parts, key=lambda name: -parts[name])[:2]
-    margin = (parts[first] - parts[second]) / max(step_ms, 1e-9)
+    margin = (parts[first] - parts[second]) / step_ms
     named = first not in _UNEXPLAINED
     cls = cast("BottleneckClass", first) if named else "inconclusive"
     confidence = round(min(MAX_CONFIDENCE, BASE_CONFIDENCE + margin), 2) if named else 0.0

@@ -107,7 +107,9 @@ def operations(log: Mapping[str, Any]) -> Operations:
 
     Steps that lack an operation on any rank are left out, and counted. Raises TraceAnalyzerError where none is whole.
     """
+    stage = log["stage"]
     valid = (log["optype"] >= 0) & np.isfinite(log["start_ts"] + log["duration"]) & (log["duration"] >= 0)
+    valid &= (stage >= 0) & (stage < len(stage))
     log = {name: log[name][valid] for name in COLUMNS}
     ids, node = np.unique(np.stack([log[name] for name in IDS], 1), axis=0, return_inverse=True)
     (dps, dp), (steps, step) = (np.unique(log[name], return_inverse=True) for name in ("dp_rank", "step"))
@@ -130,7 +132,7 @@ def operations(log: Mapping[str, Any]) -> Operations:
     worker = np.full((len(dps), int(one["stage"].max()) + 1), -1, np.int64)
     worker[dp[workers], log["stage"][workers]] = log["rank"][workers]
     repairs = (
-        ((~valid).sum(), "operations of unknown type or without a time were skipped."),
+        ((~valid).sum(), "operations of unknown type or stage, or without a time, were skipped."),
         (len(node) - len(cell), "operations stand in the log twice; the first counts."),
         ((~whole).sum(), f"of {len(steps):,} steps lack operations, and are left out."),
     )

@@ -56,7 +56,7 @@ def _ras(clues: Clues, text: str, world: int) -> Clues:
     sizes = {number: int(ranks) for number, ranks in RAS_TABLE.findall(text)}
     starts = [*RAS_PART.finditer(text)]
     dead, dead_ranks, behind = list(clues.dead), set(clues.dead_ranks), set(clues.behind)
-    for part, after in zip(starts, [*[one.start() for one in starts[1:]], len(text)], strict=True):
+    for part, after in zip(starts, [*[one.start() for one in starts[1:]], len(text)], strict=False):
         lines = text[part.end() : after].splitlines()
         what = part[2] or part[3]
         if what in GONE:

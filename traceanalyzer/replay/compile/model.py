@@ -204,6 +204,9 @@ class StepsUse:
     eager_step_ms: float | None = None
     pays_after_steps: int | None = None
     """Steps after which the time saved is the compile time."""
+    pays_low: int | None = None
+    pays_high: int | None = None
+    """The ends of its 90 % range: None where the one is never, where the other may be."""
     basis: str = ""
 
 

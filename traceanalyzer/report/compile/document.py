@@ -3,12 +3,13 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from traceanalyzer.analysis.groups.first_steps import PaidBack
 from traceanalyzer.diagnosis.compile.pairs import CompileDiagnosis
 from traceanalyzer.replay.compile.model import Compiled, StepsUse
 from traceanalyzer.report.brief import Screen, shown_path
 from traceanalyzer.report.compile.model import CompileReport
 from traceanalyzer.report.compile.strip import STAGE_NAMES, strip_svg
-from traceanalyzer.report.document import Document, Drawing, Line, Part, Section, TextTable
+from traceanalyzer.report.document import Document, Drawing, Line, Part, Section, TextTable, Verdict
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.printed import Printed
 from traceanalyzer.version import __version__
@@ -39,29 +40,30 @@ def compile_document(report: CompileReport, full: bool = True) -> Printed:
     return Printed(document, values, screen=None if full else _screen(report))
 
 
-def _screen(report: CompileReport) -> Screen:
+def _screen(report: CompileReport) -> Document:
     compiled, diagnosis = report.compiled, report.diagnosis
     use, kinds = (
         compiled.trace,
         [(one["path"], "LOG" if one["kind"] == "torch_log" else "TRACE") for one in report.inputs],
     )
     paths = " ".join(dict.fromkeys(shown_path(*one) for one in kinds))
-    lines = [*map(str, _answer(compiled, diagnosis)[1:])]
+    answer = _verdict(compiled, diagnosis)
+    lines = list(answer.about)
     lines += [f"{number}. {one.title}" for number, one in enumerate(diagnosis.findings[:MOST_FOUND], 1)]
     times = [line for line in _step_times(compiled.steps) if isinstance(line, str) and line != compiled.steps.basis]
     lines += [" ".join(times)] if times else []
     notes = [*(use.notes if use is not None else []), *compiled.notes]
     more = [f"compile {paths} --full", *(f"explain {one.id}" for one in diagnosis.findings[:1])]
     more += [f"compile {paths} TRACE"] if use is None else []
-    answer = diagnosis.headline or "Nothing was compiled."
-    return Screen(answer, lines, [str(line).partition(". ")[2] for line in _advice(diagnosis)], notes, more)
+    advice = [str(line).partition(". ")[2] for line in _advice(diagnosis)]
+    return Screen(answer.text, lines, advice, notes, more).document
 
 
 def sections(report: CompileReport) -> list[Section]:
     """The report's sections in order; those with nothing to say are left out."""
     compiled, diagnosis = report.compiled, report.diagnosis
     made = [
-        Section("torch.compile", [*_answer(compiled, diagnosis), report.note or None]),
+        Section("torch.compile", [_verdict(compiled, diagnosis), report.note or None]),
         Section("Findings", _findings(diagnosis)),
         Section("Recommended", _advice(diagnosis)),
         Section("Compile time", _stages(report)),
@@ -70,11 +72,10 @@ def sections(report: CompileReport) -> list[Section]:
     return [section for section in made if any(part is not None for part in section.parts)]
 
 
-def _answer(compiled: Compiled, diagnosis: CompileDiagnosis) -> list[Part]:
-    lines: list[Part] = [diagnosis.headline] if diagnosis.headline else []
-    if compiled.runs_eager_since:
-        lines.append(f"Runs eager since the recompile limit was hit: {', '.join(compiled.runs_eager_since)}.")
-    return lines
+def _verdict(compiled: Compiled, diagnosis: CompileDiagnosis) -> Verdict:
+    since = ", ".join(compiled.runs_eager_since)
+    about = [f"Runs eager since the recompile limit was hit: {since}."] if since else []
+    return Verdict(diagnosis.headline or "Nothing was compiled.", about)
 
 
 def _findings(diagnosis: CompileDiagnosis) -> list[Part]:
@@ -167,8 +168,8 @@ def _step_times(steps: StepsUse) -> list[Part]:
             f"{figure(steps.warmup_excess_ms, 'ms')} more than as many steady ones "
             f"({figure(steps.recorded_step_ms, 'ms')} each)."
         )
-    if steps.pays_after_steps is not None:
-        lines.append(f"Compilation has paid for itself after {_steps_of(steps.pays_after_steps)}.")
+    if steps.pays_low is not None:
+        lines.append(f"Compilation is {PaidBack(steps.pays_after_steps, steps.pays_low, steps.pays_high)}.")
     return [*lines, *([steps.basis] if steps.basis else [])]
 
 

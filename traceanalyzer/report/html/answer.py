@@ -1,4 +1,4 @@
-"""The first screen: what is wrong, how sure that is, what to change and what it would bring, what spoils it."""
+"""The first screen: what is wrong, how sure that is, what to do first, what spoils it; and all that may be changed."""
 
 from collections.abc import Iterator
 
@@ -14,30 +14,29 @@ from traceanalyzer.report.outline import breakdown, gains, opening, step_facts
 from traceanalyzer.report.outline.breakdown import Share
 
 FIRST = 3
-"""Recommendations that stay on the first screen."""
+"""Recommendations that are open, and warnings that are shown."""
 GLOSSARY = dict(step_facts.GLOSSARY)
 
 
 def answer(report: Report) -> Markup:
-    """Verdict, step time, budget, remedies and warnings."""
+    """Verdict, step time, budget, the first remedy and warnings."""
     return join(
         tag("div", _verdict(report), tag("div", _budget_bar(report)), class_="verdict"),
-        _advice(report),
+        _do_first(report),
         _warnings(report),
     )
 
 
 def _verdict(report: Report) -> Markup:
     summary = report.summary
-    known = summary.bottleneck != "inconclusive"
     return tag(
         "div",
-        tag("h1", f"{summary.bottleneck}{'-bound' if known else ''}"),
-        tag("p", summary.headline, class_="headline"),
+        tag("p", opening.verdict(report), class_="kind"),
+        tag("h1", summary.headline),
         tag("p", summary.culprit, class_="headline") if summary.culprit else None,
         facts(_figures(report)),
         tag("p", f"Step time: {opening.step_sentence(report)}", class_="quiet"),
-        tag("p", opening.recording(report), class_="quiet"),
+        tag("p", opening.hardware(report), class_="quiet") if opening.hardware(report) else None,
         class_="statement",
     )
 
@@ -74,16 +73,18 @@ def _budget_bar(report: Report) -> Markup | None:
         )
         for part in parts
     )
-    items = (tag("li", *_entry(share), class_="within" if share.within else None) for share in shares)
+    shown = (share for share in shares if share.share > 0)
+    items = (tag("li", *_entry(share, parts), class_="within" if share.within else None) for share in shown)
     return join(
         tag("div", *bar, class_="bar", aria_hidden="true"),
         tag("ul", *items, class_="legend", aria_label=f"Where the {breakdown.whole(report)} goes"),
     )
 
 
-def _entry(share: Share) -> Iterator[str]:
-    """A line of the bar's legend."""
-    yield tag("span", class_="key", style=f"background:var(--{share.colour})", aria_hidden="true")
+def _entry(share: Share, drawn: list[Share]) -> Iterator[str]:
+    """A line of the bar's legend: with its colour where it is drawn, not only its parts."""
+    if share in drawn:
+        yield tag("span", class_="key", style=f"background:var(--{share.colour})", aria_hidden="true")
     meanings = {label(d.name): d.definition for d in definitions(Idle if share.within == "idle" else Budget)}
     yield term(share.name, {**meanings, **breakdown.OF_COMMUNICATION}.get(share.label, ""))
     yield tag("b", f" {figure(share.share, 'share')}")
@@ -94,17 +95,30 @@ def _hint(share: Share) -> str:
     return f"{share.name} {figure(share.share, 'share')}, {figure(share.ms, 'ms')}"
 
 
-def _advice(report: Report) -> Markup:
-    title = tag("h2", "Recommendations", id="change")
+def _do_first(report: Report) -> Markup | None:
     if not report.recommendations:
-        return join(title, tag("p", gains.no_advice(report)))
-    items = [_remedy(report, advice) for advice in report.recommendations]
+        return None
+    link = tag("p", tag("a", "All recommendations", href="#change"), class_="quiet")
+    return tag(
+        "div",
+        tag("p", tag("b", "Do first")),
+        tag("ol", _remedy(report, report.recommendations[0])),
+        link,
+        class_="advice",
+    )
+
+
+def advice(report: Report) -> Markup:
+    """Every recommendation with what it would bring."""
+    if not report.recommendations:
+        return tag("p", gains.no_advice(report))
+    items = [_remedy(report, one) for one in report.recommendations]
     rest = len(items) - FIRST
     folded = tag("ol", *items[FIRST:], start=FIRST + 1)
     more = tag("details", tag("summary", f"{rest} more"), folded) if rest > 0 else None
     skipped = gains.without_gain(report)
     left_out = tag("p", skipped, class_="quiet") if skipped else None
-    return tag("section", title, tag("ol", *items[:FIRST]), more, left_out, class_="advice", aria_labelledby="change")
+    return tag("div", tag("ol", *items[:FIRST]), more, left_out, class_="advice")
 
 
 def _remedy(report: Report, advice: Recommendation) -> Markup:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -53,14 +54,11 @@ class Series:
 
 def stacked(places: Sequence[str], series: Sequence[Series], x: str, y: str) -> Plot:
     """Bars from left to right, the values of a place on top of each other."""
-    marks, base = [], np.zeros(len(places))
-    for one in series:
-        marks.append(_bars(one, places, base))
-        base = base + one.known()
-    return Plot(marks, Axis(x, names=[name_of(p) for p in places]), Axis(y))
+    plot = side_by_side(places, [series], y)
+    return replace(plot, x=replace(plot.x, title=x))
 
 
-def _bars(one: Series, places: Sequence[str], base: F64, shift: float = 0.0, width: float = BAR) -> Rects:
+def _bars(one: Series, places: Sequence[str], base: F64, shift: float, width: float) -> Rects:
     values = zip(base.tolist(), (base + one.known()).tolist(), one.hints_of(places), strict=True)
     boxes = [
         Box(i - BAR / 2 + shift, i - BAR / 2 + shift + width, low, high, hint)
@@ -70,10 +68,14 @@ def _bars(one: Series, places: Sequence[str], base: F64, shift: float = 0.0, wid
     return Rects(one.name, one.colour, boxes)
 
 
-def side_by_side(places: Sequence[str], series: Sequence[Series], y: str) -> Plot:
-    """Bars from left to right, the values of a place next to each other."""
-    width, base = BAR / max(len(series), 1), np.zeros(len(places))
-    marks = [_bars(one, places, base, i * width, width) for i, one in enumerate(series)]
+def side_by_side(places: Sequence[str], groups: Sequence[Sequence[Series]], y: str) -> Plot:
+    """Bars from left to right, the groups of a place next to each other, the values of a group on top of each other."""
+    marks, width = [], BAR / max(len(groups), 1)
+    for i, group in enumerate(groups):
+        base = np.zeros(len(places))
+        for one in group:
+            marks.append(_bars(one, places, base, i * width, width))
+            base = base + one.known()
     return Plot(marks, Axis(names=[name_of(p) for p in places]), Axis(y))
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import field
 
 from traceanalyzer.analysis.roofline.op_models import Precision
+from traceanalyzer.analysis.tables.budget import Idle, each_idle
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.selection import Measured
@@ -62,6 +63,10 @@ class Details:
     """Its idle time by who is behind it."""
     messages: list[Message] = field(default_factory=list)
     """Its collectives."""
+    idle_of_steps: dict[int, Idle] = field(default_factory=dict)
+    """Idle time of each step by cause."""
+    idle_of_ranks: dict[int | None, Idle] = field(default_factory=dict)
+    """Of the mean step of each rank."""
 
     @classmethod
     def of(cls, measured: Measured, logs: Sequence[CompileLog] = ()) -> "Details":
@@ -79,6 +84,8 @@ class Details:
             device_time(m),
             idle_time(m),
             messages(m),
+            {} if m.budgets is None else {m.timed.steps.first + i: one for i, one in enumerate(each_idle(m.budgets))},
+            {row.rank: one.idle for row, one in zip(measured.ranks.rows, measured.each, strict=True) if one.idle},
         )
 
     @property

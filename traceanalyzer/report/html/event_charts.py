@@ -2,6 +2,7 @@
 is. Each is left out where it would say nothing."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ PLACES = 10
 MAX_LOGGED = 200
 ROW_PX, EDGES_PX = 24, 60
 MAX_BOXES = 300
+SORTS = {"operator": "phase or operator"}
+"""What boxes are that do not have the name of their colour."""
 
 
 def idle_places(report: Report) -> Chart | None:
@@ -41,9 +44,9 @@ def idle_places(report: Report) -> Chart | None:
     plot = rows_of(
         names, [Series("", "idle", [row.idle_ms for row in rows], hints)], "ms a step", ends, colours=colours
     )
-    caption = (
-        "Idle time of a mean steady step by the call that waited, or the operator that ended it; coloured by cause."
-    )
+    keys = [(row.cause, colour, "") for row, colour in zip(rows, colours, strict=True)]
+    caption = "Idle time of a mean steady step by the call that waited, or the operator that ended it."
+    plot = replace(plot, keys=list(dict.fromkeys(keys)))
     return Chart("places", "Idle time by place", caption, plot, height_of(len(rows)))
 
 
@@ -164,6 +167,8 @@ def _icicle(id_: str, title: str, caption: str, boxes: Sequence[Box], least: int
         Axis("ms", range=(0.0, total)),
         Axis(range=(0.0, levels), hidden=True),
         down=True,
-        keys=[],
+        keys=[
+            (SORTS.get(sort, sort.replace("idle-", "")), sort, "") for sort in dict.fromkeys(b.colour for b in drawn)
+        ],
     )
     return Chart(id_, title, caption, plot, EDGES_PX + ROW_PX * levels)

@@ -28,8 +28,12 @@ def framed(title: str, *body: Markup | None, policy: str = POLICY) -> str:
 def chart_place(chart: Chart, remark: str = "") -> Markup:
     """A chart with title, legend and caption; `remark` is for screen readers, after the caption."""
     keys = [
-        tag("li", tag("span", class_="key", style=f"background:var(--{colour})", aria_hidden="true"), name)
-        for name, colour in chart.plot.legend
+        tag(
+            "li",
+            tag("span", class_=f"key {form}", style=f"background:var(--{colour})", aria_hidden="true"),
+            name,
+        )
+        for name, colour, form in chart.plot.legend
     ]
     return tag(
         "figure",

@@ -1,6 +1,8 @@
 """A document as one HTML file that opens anywhere: no request leaves it, scripts only add."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from traceanalyzer.report.document import (
@@ -29,18 +31,28 @@ ROWS = 100
 
 def render_html(document: Document, rows: int = ROWS) -> str:
     """The document as a self-contained page whose tables show so many `rows`; sections without content are left out."""
-    made = [(section, _body(section, rows)) for section in document.sections]
+    made = [(section, _body(section, rows)) for section in _headed(document.sections)]
     shown = [(section.id or f"s{i}", section, body) for i, (section, body) in enumerate(made) if body]
-    targets = [target for id_, section, _ in shown for target in ((id_, section.title), *section.anchors)]
+    links = [tag("a", section.title, href=f"#{id_}") for id_, section, _ in shown if not section.folded]
     first = next((id_ for id_, section, _ in shown[:1] if not section.untitled), "")
     return framed(
         document.title,
-        tag("a", "Skip to the summary", href=f"#{targets[0][0]}", class_="skip") if targets else None,
-        tag("header", tag("nav", *(tag("a", name, href=f"#{id_}") for id_, name in targets), aria_label="Sections")),
+        tag("a", "Skip to the summary", href=f"#{shown[0][0]}", class_="skip") if shown else None,
+        tag("header", tag("nav", *links, aria_label="Sections")),
         tag("main", *(_section(id_, section, body, "h1" if id_ == first else "h2") for id_, section, body in shown)),
         tag("footer", f"Made by {document.made_by or f'traceanalyzer {__version__}'} from files alone."),
         page_scripts(*document.scripts),
     )
+
+
+def _headed(sections: Sequence[Section]) -> list[Section]:
+    """The sections; the page's heading is the verdict that the first one begins with, in place of its title."""
+    answers = [part for section in sections[:1] for part in section.parts if isinstance(part, Verdict)]
+    if not answers:
+        return list(sections)
+    heading = Drawing(partial(tag, "h1", answers[0].text))
+    first = [heading, *answers[0].about, *(part for part in sections[0].parts if part is not answers[0])]
+    return [replace(sections[0], parts=first, untitled=True), *sections[1:]]
 
 
 def _body(section: Section, rows: int) -> Markup:

@@ -9,7 +9,7 @@ from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.report.document import Bullets, Document, Drawing, Fact, Facts, Fold, Part, Section, Table, TextTable
 from traceanalyzer.report.format import NOT_AVAILABLE, figure
 from traceanalyzer.report.html import event_charts, rank_charts, step_charts, work_charts
-from traceanalyzer.report.html.answer import answer
+from traceanalyzer.report.html.answer import advice, answer
 from traceanalyzer.report.html.charts import Chart
 from traceanalyzer.report.html.details import Details
 from traceanalyzer.report.html.finding_section import findings, link_to, of_moment, predicted
@@ -41,7 +41,7 @@ def page_document(report: Report, details: Details, more: Sequence[Section] = ()
     """The report with timelines, memory and ceilings, and what else is to stand at its end."""
     page = Page(report, details)
     summary = Drawing(partial(answer, report))
-    first = Section("Summary", [summary], untitled=True, id="answer", anchors=[("change", "Recommendations")])
+    first = Section("Summary", [summary], untitled=True, id="answer")
     sections = [first, *(Section(title, make(page), id=id_) for id_, title, make in SECTIONS), *more]
     return Document(
         f"{opening.verdict(report)}: {opening.recording(report)}",
@@ -79,7 +79,11 @@ def _folded(page: Page, *names: str) -> list[Table]:
 def _findings(page: Page) -> list[Part | None]:
     if not page.report.findings:
         return ["No finding: the recording supports none."]
-    return [_chart(predicted(page.report)), Drawing(partial(findings, page.report, page.details.timeline))]
+    return [Drawing(partial(findings, page.report, page.details.timeline))]
+
+
+def _advice(page: Page) -> list[Part | None]:
+    return [Drawing(partial(advice, page.report)), _chart(predicted(page.report))]
 
 
 def _key_figures(page: Page) -> list[Part | None]:
@@ -101,7 +105,7 @@ def _step(page: Page) -> list[Part | None]:
         Fold(title, [Facts(facts)]) for title, facts in step_facts.step_groups(page.report) if title not in ELSEWHERE
     ]
     return [
-        _chart(event_charts.logged(page.details) or step_charts.step_budget(page.report)),
+        _chart(event_charts.logged(page.details) or step_charts.step_budget(page.report, page.details)),
         _chart(event_charts.step_times(page.report)),
         Facts(known),
         Drawing(partial(_not_known, unknown)) if unknown else None,
@@ -193,7 +197,7 @@ def _ranks(page: Page) -> list[Part | None]:
         return []
     maps = [make(page.details) for make in (rank_charts.ranks_by_step, rank_charts.waiting_by_step)]
     return [
-        _chart(step_charts.ranks(page.report)),
+        _chart(step_charts.ranks(page.report, page.details)),
         _pair(*maps) if all(maps) else _chart(maps[0]),
         _chart(rank_charts.traffic(page.report)),
         _table(page, "ranks"),
@@ -241,6 +245,7 @@ SHOWN_ABOVE = frozenset(
 SECTIONS: tuple[tuple[str, str, Callable[[Page], list[Part | None]]], ...] = (
     ("key-figures", TITLE, _key_figures),
     ("findings", "Findings", _findings),
+    ("change", "Recommendations", _advice),
     ("step", "Metrics", _step),
     ("idle-time", "Idle time", _idle),
     ("timeline", "Timeline", _timeline),

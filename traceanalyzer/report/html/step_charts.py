@@ -1,12 +1,13 @@
 """Charts of the step: its budget, its idle time, its ranks."""
 
-from collections.abc import Sequence
-from dataclasses import fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from traceanalyzer.report.format import figure, label, measured, number
 from traceanalyzer.report.html.charts import Chart, Series, height_of, means, side_by_side, stacked  # fmt: skip
 from traceanalyzer.report.html.charts import rows as rows_of
+from traceanalyzer.report.html.details import Details
 from traceanalyzer.report.html.pictures.plot import Axis, Box, Dot, Dots, Rects
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline.breakdown import recorded_ms
@@ -18,19 +19,20 @@ PARTS = ("compute", "exposed_communication", "exposed_copy", "idle")
 CAUSES = ("launch", "sync", "input", "host", "communication", "profiler", "other")
 
 
-def step_budget(report: Report) -> Chart | None:
-    """The budget of each step, stacked; only the steps' times where there was no device work."""
+def step_budget(report: Report, details: Details) -> Chart | None:
+    """The budget of each step, stacked, with its idle time by cause; only the steps' times where there was no device
+    work."""
     rows = report.tables.get("steps", [])
     if not rows:
         return None
     block = -(-len(rows) // MAX_BARS)
     known = rows[0].compute_ms is not None
-    names = [f"{part}_ms" for part in PARTS] if known else ["duration_ms"]
-    series = [
-        Series(label(name), colour(name.removesuffix("_ms")), means([getattr(r, name) for r in rows], block))
-        for name in names
-        if any(getattr(r, name) for r in rows)
-    ]
+    causes = [details.idle_of_steps.get(row.step) for row in rows]
+    by_cause = [one for one in causes if one is not None] if None not in causes else []
+    names = [f"{part}_ms" for part in PARTS if part != "idle" or not by_cause] if known else ["duration_ms"]
+    parts = [(label(name), colour(name.removesuffix("_ms")), [getattr(r, name) for r in rows]) for name in names]
+    parts += [(f"idle: {cause}", f"idle-{cause}", [getattr(one, cause) for one in by_cause]) for cause in CAUSES]
+    series = [Series(name, shown, means(values, block)) for name, shown, values in parts if any(values)]
     places = [f"step {rows[i].step}" for i in range(0, len(rows), block)]
     plot = stacked(places, series, "step", "ms")
     warm = sum(row.warmup for row in rows)
@@ -88,41 +90,54 @@ def gap_lengths(report: Report) -> Chart | None:
     return Chart("gaps", "Gaps by length", caption, plot, height_of(len(rows)))
 
 
-def ranks(report: Report) -> Chart | None:
-    """Ranks side by side."""
+def ranks(report: Report, details: Details) -> Chart | None:
+    """Ranks side by side, their idle time by cause."""
     every = report.tables.get("ranks", [])
     if not every:
         return None
-    several = list(in_groups(every[WORST:], MAX_BARS - WORST))
-    rows = [*every[:WORST], *(_mean(some) for some in several)]
-    names = [f"rank {row.rank}" + (" ⚠" if row.straggler else "") for row in rows[:WORST]]
-    names += [f"rank {some[0].rank}" + (f" and {len(some) - 1} more" if len(some) > 1 else "") for some in several]
-    matched = any(row.transfer_ms is not None for row in rows)
-    parts = [("compute_ms", "compute", "compute")]
-    parts += (
-        [("waiting_ms", "waiting for other ranks", "idle-communication"), ("transfer_ms", "transfer", "communication")]
-        if matched
-        else [("communication_ms", "communication", "communication")]
-    )
-    parts.append(("idle_ms", "idle", "idle"))
-    series = [Series(shown, chosen, [getattr(r, name) for r in rows]) for name, shown, chosen in parts]
-    plot = side_by_side(names, series, "ms a step")
-    timed = [(i, row.step_mean_ms) for i, row in enumerate(rows) if measured(row.step_mean_ms)]
-    dots = [Dot(i, value, 4.0, f"{names[i]}: mean step {figure(value, 'ms')}") for i, value in timed]
+    groups = [*([row] for row in every[:WORST]), *in_groups(every[WORST:], MAX_BARS - WORST)]
+    names = [_ranks_name(some) for some in groups]
+
+    def bars(name: str, colour: str, value: Callable[[Any], float | None]) -> Series:
+        return Series(name, colour, [_mean([value(row) for row in some]) for some in groups])
+
+    def cause(name: str) -> Callable[[Any], float | None]:
+        return lambda row: getattr(details.idle_of_ranks.get(row.rank), name, None)
+
+    if any(row.transfer_ms is not None for row in every):
+        shared = [
+            [bars("waiting for other ranks", "idle-communication", lambda row: row.waiting_ms)],
+            [bars("transfer", "communication", lambda row: row.transfer_ms)],
+        ]
+    else:
+        shared = [[bars("communication", "communication", lambda row: row.communication_ms)]]
+    whole = [bars("idle", "idle", lambda row: row.idle_ms)]
+    causes = [bars(f"idle: {name}", f"idle-{name}", cause(name)) for name in CAUSES] if details.idle_of_ranks else whole
+    compute = [bars("compute", "compute", lambda row: row.compute_ms)]
+    plot = side_by_side(names, [compute, *shared, causes], "ms a step")
+    times = [_mean([row.step_mean_ms for row in some]) for some in groups]
+    dots = [
+        Dot(i, time, 4.0, f"{names[i]}: mean step {figure(time, 'ms')}")
+        for i, time in enumerate(times)
+        if time is not None and measured(time)
+    ]
     caption = (
         "A mean steady step of each rank on its busiest device; what overlaps is counted in each bar it is part of."
     )
-    if any(row.straggler for row in rows):
+    if any(row.straggler for row in every):
         caption += " ⚠ marks the rank that holds up the others."
-    if len(every) > len(rows):
+    if len(every) > len(groups):
         caption += f" First the {WORST} that hold up the run most; the others are put together, as their means."
     return Chart(
         "ranks", "Ranks side by side", caption, replace(plot, marks=[*plot.marks, Dots("mean step", "text", dots)])
     )
 
 
-def _mean(some: Sequence[Any]) -> Any:
-    """The mean of several ranks' rows."""
-    times = {f.name: [getattr(row, f.name) for row in some] for f in fields(some[0]) if f.name.endswith("_ms")}
-    known = {name: [value for value in values if value is not None] for name, values in times.items()}
-    return replace(some[0], **{name: sum(v) / len(v) if v else None for name, v in known.items()})
+def _ranks_name(some: Sequence[Any]) -> str:
+    mark = " ⚠" if any(row.straggler for row in some) else ""
+    return f"rank {some[0].rank}{mark}" + (f" and {len(some) - 1} more" if len(some) > 1 else "")
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from traceanalyzer.report.document import Fact
-from traceanalyzer.report.format import figure, measured, shorten
+from traceanalyzer.report.format import figure, measured, plain, shorten
 from traceanalyzer.report.grid import TIMESTAMPS, Column, Grid, make_grid
 from traceanalyzer.report.html.markup import Markup, join, tag
 
@@ -99,8 +99,8 @@ def _fitting(cell: str, kind: str | None) -> str | None:
 
 
 def _scrolling(title: str, inner: Markup) -> Markup:
-    """A region that can be scrolled sideways by keyboard, too."""
-    return tag("div", inner, class_="scroll", role="region", aria_label=title, tabindex=0)
+    """A place that can be scrolled sideways; scripts give it the keyboard's focus where it has more than is seen."""
+    return tag("div", inner, class_="scroll", role="group", aria_label=title)
 
 
 def _search(title: str, rows: int) -> Markup:
@@ -147,6 +147,6 @@ def term(name: str, definition: str) -> Markup:
     """A name whose definition is at hand."""
     return (
         tag("button", name, type="button", class_="term", data_def=definition)
-        if definition
+        if definition and plain(name)
         else Markup(tag("span", name))
     )

@@ -122,6 +122,4 @@ def _keys() -> Markup:
 def _events_table() -> Markup:
     heads = [tag("th", name, scope="col") for name in ("Event", "Where", "What", "Start (ms)", "Length (us)", "Detail")]
     inner = tag("table", tag("caption", "Longest events in view"), tag("thead", tag("tr", *heads)), tag("tbody"))
-    return tag(
-        "div", inner, id="timeline-table", class_="scroll", role="region", aria_label="Longest events", tabindex=0
-    )
+    return tag("div", inner, id="timeline-table", class_="scroll", role="group", aria_label="Longest events")

@@ -1,6 +1,7 @@
 """Charts of the device's work: kinds of kernels, roofline, communication, memory."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from traceanalyzer.report.format import figure, plain, shorten
@@ -16,7 +17,7 @@ DASHES = ("", "8 4", "2 3", "8 4 2 4")
 BOUNDS = ("compute", "memory", "instructions", "latency", "link")
 NAMED_DOTS = 5
 """Kernels of the roofline whose names are written: those with the most time."""
-NAME = 28
+NAME = 24
 MAX_TRACKS = 8
 """GPUs whose memory is drawn: those with the highest peaks."""
 SMALLEST_PX, LARGEST_PX = 4.0, 17.0
@@ -36,6 +37,8 @@ def kernel_classes(report: Report) -> Chart | None:
     colours = [f"bound-{row.bound}" if row.bound in BOUNDS else "neutral" for row in rows]
     series = Series("", "neutral", [row.total_ms for row in rows], hints)
     plot = rows_of([row.title for row in rows], [series], "ms a step", ends, colours)
+    known = [(f"limited by {bound}", f"bound-{bound}", "") for bound in BOUNDS]
+    plot = replace(plot, keys=[*known, ("limit unknown", "neutral", "")])
     caption = (
         "Sum of the durations of a mean step's device ops by kind of work (ops side by side count twice); the colour "
         "says what usually limits such kernels: compute or memory."

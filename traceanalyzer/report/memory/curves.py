@@ -4,13 +4,14 @@ from collections.abc import Iterator, Sequence
 
 from traceanalyzer.analysis.memory.consumers import Consumer
 from traceanalyzer.analysis.memory.measure import MemoryOfDevice
+from traceanalyzer.base.figures import MEMORY
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.html.charts import Chart, name_of
 from traceanalyzer.report.html.frame import chart_place
 from traceanalyzer.report.html.markup import Markup, join
 from traceanalyzer.report.html.pictures.plot import Axis, Dot, Dots, Lines, Plot
 
-GIGA = 1e9
+GIGA = 2**30
 AROUND = 120
 """Points of the curve on each side of the peak that are shown near it: a few steps."""
 PALETTE = (
@@ -53,13 +54,13 @@ def _curve(device: MemoryOfDevice, kind: str, title: str, shown: slice, highest:
     allocated = device.curve[highest][1]
     marks: list[Lines | Dots] = list(_areas(seconds, [one for one in device.consumers if one.kind == kind], shown))
     marks.append(Lines("reserved", "idle-other", seconds, [held / GIGA for _, _, held in points], steps=True))
-    hint = f"{figure(allocated, 'bytes')}: {whose}"
+    hint = f"{figure(allocated, MEMORY)}: {whose}"
     marks.append(Dots("peak", "text", [Dot(device.curve[highest][0], allocated / GIGA, 5.0, hint, hint)]))
     caption = (
         f"GPU {device.device} over {device.events:,} events of the allocator: what is allocated {title}, what is "
         "reserved, and the peak with the phase that sets it."
     )
-    plot = Plot(marks, Axis("s since the first event", range=(seconds[0], seconds[-1])), Axis("GB"))
+    plot = Plot(marks, Axis("s since the first event", range=(seconds[0], seconds[-1])), Axis("GiB"))
     id_ = f"memory-{device.device}-{kind}" + ("" if len(points) == len(device.curve) else "-near")
     return Chart(id_, f"Memory over time {title}", caption, plot)
 
@@ -70,7 +71,7 @@ def _areas(seconds: Sequence[float], consumers: Sequence[Consumer], shown: slice
     for i, one in enumerate(consumers):
         sizes = [size / GIGA for size in one.bytes[shown]]
         top = [below + size for below, size in zip(base, sizes, strict=True)]
-        hint = f"{_label(one)}: at most {figure(max(one.bytes[shown], default=0), 'bytes')}"
+        hint = f"{_label(one)}: at most {figure(max(one.bytes[shown], default=0), MEMORY)}"
         yield Lines(name_of(_label(one)), PALETTE[i % len(PALETTE)], seconds, top, steps=True, hints=[hint], base=base)
         base = top
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from traceanalyzer.analysis.memory.measure import MemoryOfDevice
@@ -10,7 +11,7 @@ from traceanalyzer.analysis.memory.phases import PHASES
 from traceanalyzer.base.figures import MEMORY
 from traceanalyzer.diagnosis.memory import MemoryFinding, MemoryRecommendation
 from traceanalyzer.report.brief import Screen, shown_path
-from traceanalyzer.report.document import Document, Drawing, Facts, Item, Items, Part, Section, Table
+from traceanalyzer.report.document import Document, Drawing, Facts, Item, Items, Part, Section, Table, Verdict
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.memory.curves import drawn_curves
 from traceanalyzer.report.memory.model import UNTRACED, Compared, MemoryReport, as_document
@@ -27,7 +28,7 @@ NO_OPERATORS = (
 
 def memory_document(report: MemoryReport, full: bool = True) -> Printed:
     """The report in order of interest; unless it is full a terminal gets one screen of it."""
-    found = [_summary(report)]
+    found = [_summary(report), Section("Memory over time", [Drawing(partial(drawn_curves, report.memory))])]
     for device in report.memory:
         found += _of_device(device, f" on GPU {device.device}" if len(report.memory) > 1 else "")
     if report.traced.operators:
@@ -44,7 +45,7 @@ def memory_document(report: MemoryReport, full: bool = True) -> Printed:
     return Printed(Document(f"GPU memory: {report.headline}", found), as_document(report), screen=screen)
 
 
-def _screen(report: MemoryReport) -> Screen:
+def _screen(report: MemoryReport) -> Document:
     lines = [line for device in report.memory for line in _brief(device)]
     for pair in report.compared:
         sign = "+" if pair.change_bytes >= 0 else "-"
@@ -57,7 +58,7 @@ def _screen(report: MemoryReport) -> Screen:
     more = [f"memory {path} --full"] + ([f"explain {report.findings[0].id}"] if report.findings else [])
     more += [f"memory {path} TRACE"] if report.traced == UNTRACED else []
     advice = [_change(one) for one in report.recommendations]
-    return Screen(report.headline, lines, advice, report.notes, [*more, "-o memory.html"])
+    return Screen(report.headline, lines, advice, report.notes, [*more, "-o memory.html"]).document
 
 
 def _brief(device: MemoryOfDevice) -> Iterator[str]:
@@ -100,8 +101,7 @@ def _bytes(size: float) -> str:
 
 
 def _summary(report: MemoryReport) -> Section:
-    charts = Drawing(partial(drawn_curves, report.memory))
-    return Section("Summary", [report.headline, *report.notes, Facts.of(*_totals(report)), charts])
+    return Section("Summary", [Verdict(report.headline), *report.notes, Facts.of(*_totals(report))])
 
 
 def _totals(report: MemoryReport) -> Iterator[tuple[str, str]]:
@@ -110,7 +110,7 @@ def _totals(report: MemoryReport) -> Iterator[tuple[str, str]]:
         of = f" of {_bytes(size)}" if size else ""
         yield f"GPU {device.device} peak allocated", f"{_bytes(device.peak_bytes)}{of}"
         yield f"GPU {device.device} most reserved", f"{_bytes(device.reserved_bytes)}{of}"
-    yield "Snapshot", report.path
+    yield "Snapshot", Path(report.path).name
     if report.traced.step_ms is not None:
         yield "Step of the trace", figure(report.traced.step_ms, "ms")
 

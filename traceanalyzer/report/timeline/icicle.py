@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from traceanalyzer.analysis.algebra.lookup import at
-from traceanalyzer.analysis.causes.gaps import IdleCause
+from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.tables.gap_places import nodes_behind
 from traceanalyzer.base.figures import NS_PER_MS, OWN, cut

@@ -103,17 +103,28 @@ function search(input) {
   tabular.querySelector(".found").textContent = words.length ? `${found} of ${all} rows` : `${all} rows`;
 }
 
-// How a table is sorted and searched stands in the page's address, so that a link shows it alike.
-function keep(inside) {
-  const tabular = inside.closest(".tabular"), sorted = tabular.querySelector("th[aria-sort$=ending]");
-  const state = new URLSearchParams({ table: tabular.querySelector("caption").textContent });
-  if (sorted) state.set("sort", `${sorted.cellIndex},${sorted.getAttribute("aria-sort")}`);
-  if (tabular.querySelector(".search")?.value) state.set("find", tabular.querySelector(".search").value);
+// What is chosen on the page stands in its address, so that a link shows it alike.
+function stateOfPage() {
+  return new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
+}
+
+function keepState(changes) {
+  const state = stateOfPage();
+  for (const [key, value] of Object.entries(changes)) value ? state.set(key, value) : state.delete(key);
   history.replaceState(null, "", "#" + state);
 }
 
+// How a table is sorted and searched.
+function keep(inside) {
+  const tabular = inside.closest(".tabular"), sorted = tabular.querySelector("th[aria-sort$=ending]");
+  keepState({
+    table: tabular.querySelector("caption").textContent, find: tabular.querySelector(".search")?.value,
+    sort: sorted && `${sorted.cellIndex},${sorted.getAttribute("aria-sort")}`,
+  });
+}
+
 function restore() {
-  const state = new URLSearchParams(location.hash.slice(1));
+  const state = stateOfPage();
   const table = state.has("table") && Array.from(document.querySelectorAll(".tabular table")).find((one) => one.caption.textContent === state.get("table"));
   if (!table) return;
   const [column, direction] = (state.get("sort") || "").split(","), head = table.tHead.rows[0].cells[Number(column)];
@@ -132,12 +143,47 @@ document.addEventListener("input", (event) => {
   if (event.target.classList.contains("search")) { search(event.target); keep(event.target); }
 });
 
+// Of like things next to each other one is a stop of the keyboard, and arrow keys lead from it to the others.
+const NEIGHBOURS = "thead tr, .facts, .legend, fieldset.keys, #timeline-lanes";
+
+function neighbours(group) {
+  return Array.from(group.querySelectorAll("button, input")).filter((one) => !one.closest("[hidden]"));
+}
+
+function oneStop(group, chosen) {
+  const all = neighbours(group), stop = all.includes(chosen) ? chosen : all.find((one) => one.tabIndex === 0);
+  for (const one of all) one.tabIndex = one === (stop || all[0]) ? 0 : -1;
+}
+
+for (const group of document.querySelectorAll(NEIGHBOURS)) oneStop(group, neighbours(group)[0]);
+document.addEventListener("focusin", (event) => {
+  const group = event.target.closest(NEIGHBOURS);
+  if (group) oneStop(group, event.target);
+});
+document.addEventListener("keydown", (event) => {
+  const group = event.target.closest(NEIGHBOURS), way = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+  if (!group || !way || (group.tagName === "TR" && !/Left|Right/.test(event.key))) return;
+  const all = neighbours(group);
+  event.preventDefault();
+  all[(all.indexOf(event.target) + way + all.length) % all.length].focus();
+});
+
+// What can be scrolled gets the focus, where nothing inside does.
+const scrolled = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    const more = target.scrollWidth > target.clientWidth || target.scrollHeight > target.clientHeight;
+    if (more && !target.querySelector("a, button")) target.tabIndex = 0;
+    else target.removeAttribute("tabindex");
+  }
+});
+document.querySelectorAll(".scroll").forEach((one) => scrolled.observe(one));
+
 // A link into a folded part opens it.
 function unfold() {
   const target = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
   for (let e = target; e; e = e.parentElement) if (e.tagName === "DETAILS") e.open = true;
 }
-window.addEventListener("hashchange", unfold);
+window.addEventListener("hashchange", () => { unfold(); restore(); });
 unfold();
 restore();
 

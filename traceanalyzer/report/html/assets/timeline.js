@@ -16,7 +16,7 @@
     marked: null, measured: null, pinned: -1, hovered: -1, found: -1,
     colourOf: Object.fromEntries(boxes.map((box) => [box.dataset.category, box.dataset.colour])),
   };
-  let asked = false, settled = 0, moved = "", width = plot.clientWidth;
+  let asked = false, settled = 0, moved = "", width = plot.clientWidth, kept = "";
   const buttons = new Map();
   window.shownTimeline = scene;
 
@@ -40,6 +40,19 @@
     if (moved) status.textContent = moved;
     moved = "";
     list();
+    const now = shownNow();
+    if (JSON.stringify(now) !== kept) keepState({ ...now, at: "" });
+    kept = JSON.stringify(now);
+  }
+
+  // What of the timeline stands in the page's address; what is as it was at first does not.
+  function shownNow() {
+    const t = scene.timeline, view = scene.view.map(Math.round);
+    return {
+      show: timelines.indexOf(t) || "", view: String(view) === String(t.first) ? "" : String(view),
+      pin: scene.pinned < 0 ? "" : String(scene.pinned), span: scene.measured ? String(scene.measured.map(Math.round)) : "",
+      hide: String([...scene.hidden]),
+    };
   }
 
   function say(words) {
@@ -58,6 +71,8 @@
     // Those that stay are left where they are: one of them may have the focus.
     for (const old of Array.from(lanes.children)) if (!titles.includes(old)) old.remove();
     titles.forEach((button, n) => lanes.children[n] === button || lanes.insertBefore(button, lanes.children[n] || null));
+    for (const box of boxes) box.parentElement.hidden = !scene.timeline.sorts.some((sorts) => sorts.has(Number(box.dataset.category)));
+    for (const group of [lanes, boxes[0]?.closest("fieldset")]) if (group) oneStop(group);
     cutTitles();
     byId("shown").textContent = scene.timeline.shown;
     draw();
@@ -131,7 +146,8 @@
   // Pinning an event, and what is known of it.
   function describe(i) {
     const t = scene.timeline;
-    return `${t.text(i)}, ${labels[t.category[i]]}, ${lengthOf(t.length[i])} from ${inMs(t.start[i])} ms`;
+    const part = t.filled[i] < 100 ? ` (${t.filled[i]} % of it)` : "";
+    return `${t.text(i)}, ${labels[t.category[i]]}, ${lengthOf(t.length[i])}${part} from ${inMs(t.start[i])} ms`;
   }
 
   function pin(i) {
@@ -231,17 +247,15 @@
   }
 
   function next() {
-    const t = scene.timeline, words = byId("find").value.toLowerCase(), count = t.start.length;
-    for (let step = 1; words && step <= count; step++) {
-      const i = (scene.found + step + count) % count;
-      if (!t.text(i).toLowerCase().includes(words)) continue;
-      scene.found = i;
-      mark(t.start[i], t.end[i]);
-      pin(i);
-      say(`${describe(i)}.`);
-      return;
+    const t = scene.timeline, words = byId("find").value.toLowerCase(), found = [];
+    for (let i = 0; words && i < t.start.length; i++) {
+      if (t.text(i).toLowerCase().includes(words) && !t.lanes[t.lane[i]][0].endsWith("critical path")) found.push(i);
     }
-    say(words ? `No event in the timeline is named "${words}".` : "Type a part of a name to find.");
+    if (!found.length) return say(words ? `No event in the timeline is named "${words}".` : "Type a part of a name to find.");
+    const n = Math.max(found.findIndex((i) => i > scene.found), 0), i = scene.found = found[n];
+    mark(t.start[i], t.end[i]);
+    pin(i);
+    say(`${n + 1} of ${found.length}: ${describe(i)}.`);
   }
 
   const MOVES = {
@@ -307,6 +321,7 @@
   });
 
   function choose(number) {
+    if (byId("pick")) byId("pick").value = number;
     if (timelines[number] === scene.timeline) return;
     Object.assign(scene, { timeline: timelines[number], view: timelines[number].first.slice(), found: -1, marked: null, measured: null, hovered: -1 });
     pin(-1);
@@ -315,13 +330,21 @@
   }
 
   function goToAddress() {
-    const place = /^#at=(-?\d+)-(-?\d+)$/.exec(location.hash);
-    if (!place) return;
-    if (byId("pick")) byId("pick").value = 0;
-    choose(0);
+    const state = stateOfPage(), place = /^(-?\d+)-(-?\d+)$/.exec(state.get("at"));
+    const numbers = (key) => (state.get(key) || "").split(",").filter(Boolean).map(Number).filter(Number.isFinite);
+    if (!place && !["show", "view", "pin", "span", "hide"].some((key) => state.has(key))) return;
+    const [show_] = place ? [0] : numbers("show");
+    choose(timelines[show_] ? show_ : 0);
     document.getElementById("timeline").scrollIntoView();
     plot.focus({ preventScroll: true });
-    mark(Number(place[1]), Number(place[2]));
+    if (place) return mark(Number(place[1]), Number(place[2]));
+    scene.hidden = new Set(numbers("hide"));
+    for (const box of boxes) box.checked = !scene.hidden.has(Number(box.dataset.category));
+    arrange();
+    const view = numbers("view"), span = numbers("span"), [pinned_] = numbers("pin");
+    if (view.length === 2) show(...view);
+    if (span.length === 2) measure(...span);
+    else pin(pinned_ >= 0 && pinned_ < scene.timeline.start.length ? pinned_ : -1);
   }
 
   byId("pick")?.addEventListener("change", (event) => choose(Number(event.target.value)));
@@ -344,5 +367,6 @@
   byId("perfetto").addEventListener("click", () => handToPerfetto(scene.timeline, labels, say));
   document.documentElement.dataset.timeline = "yes";
   arrange();
+  kept = JSON.stringify(shownNow());
   goToAddress();
 })();

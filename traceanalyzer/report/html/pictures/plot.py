@@ -101,6 +101,8 @@ class Words:
 
 
 Mark: TypeAlias = "Rects | Lines | Dots | Words"
+Key: TypeAlias = "tuple[str, str, str]"
+"""Of a legend: name, colour, and form, which is empty for a box, else `dot` or `line`."""
 
 
 @dataclass(frozen=True)
@@ -112,16 +114,30 @@ class Plot:
     y: Axis = field(default_factory=Axis)
     down: bool = False
     """Whether the vertical axis begins at the top."""
-    keys: Sequence[tuple[str, str]] | None = None
-    """Names and colours of the legend; None: those of the marks, where there are several."""
+    keys: Sequence[Key] | None = None
+    """Names, colours and forms of the legend; None: those of the marks, where there are several."""
 
     @property
-    def legend(self) -> list[tuple[str, str]]:
-        """Names and colours, each once."""
+    def legend(self) -> list[Key]:
+        """Names, colours and forms of what is drawn, each once."""
+        drawn = [(colour, form) for mark in self.marks for colour, form in _drawn(mark)]
         if self.keys is not None:
-            return list(self.keys)
-        named = [(m.name, m.colour) for m in self.marks if not isinstance(m, Words) and m.name]
+            return [key for key in self.keys if key[1:] in drawn]
+        named = [(m.name, m.colour, _form(m)) for m in self.marks if not isinstance(m, Words) and m.name and _drawn(m)]
         return list(dict.fromkeys(named)) if len(named) > 1 else []
+
+
+def _form(mark: Mark) -> str:
+    return "dot" if isinstance(mark, Dots) else "line" if isinstance(mark, Lines) and not mark.base else ""
+
+
+def _drawn(mark: Mark) -> set[tuple[str, str]]:
+    """The colours that can be seen of it, each with the form that it has in a legend."""
+    if isinstance(mark, Rects):
+        return {(b.colour or mark.colour, "") for b in mark.boxes if b.x0 != b.x1 and b.y0 != b.y1}
+    if isinstance(mark, Lines | Dots):
+        return {(mark.colour, _form(mark))} if len(_values(mark, "x")) else set()
+    return set()
 
 
 TICKS = 6

@@ -33,7 +33,7 @@ def strip(timeline: Timeline) -> tuple[Plot, int]:
     low, high = (moment / NS_PER_MS for moment in timeline.window)
     # A cause has one colour on the path and between the ops, and stands in the legend once.
     names_of = {mark.colour: mark.name for mark in sorted(rects, key=lambda mark: not mark.name.startswith("path"))}
-    keys = [(name, colour) for colour, name in names_of.items()]
+    keys = [(name, colour, "") for colour, name in names_of.items()]
     plot = Plot(rects, Axis("ms since the step's start", range=(low, high)), Axis(names=names), down=True, keys=keys)
     return plot, EDGES_PX + ROW_PX * len(shown)
 
@@ -128,12 +128,13 @@ def _text(words: str, y: int, size: int, *, bold: bool = False) -> Markup:
 def _legend(plot: Plot, y: int) -> tuple[Markup, int]:
     """Squares and names in rows, and how many rows they take."""
     made, x, row = [], EDGE, 0
-    for name, colour in plot.legend:
+    for name, colour, form in plot.legend:
         width = KEY_PX + round(len(name) * CHARACTER_PX) + 8
         if x + width > WIDTH - EDGE and x > EDGE:
             x, row = EDGE, row + 1
         top = y + row * LEGEND_PX
-        made.append(tag("rect", x=x, y=top + 2, width=11, height=11, rx=2, style=f"fill:var(--{colour})"))
+        below, high, round_ = {"dot": (2, 11, 6), "line": (6, 3, 0)}.get(form, (2, 11, 2))
+        made.append(tag("rect", x=x, y=top + below, width=11, height=high, rx=round_, style=f"fill:var(--{colour})"))
         made.append(tag("text", name, x=x + 16, y=top + 12, font_size=12))
         x += width
     return join(*made), row + 1 if made else 0

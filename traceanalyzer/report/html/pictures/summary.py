@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from traceanalyzer.report.format import figure, measured, plain, shorten
-from traceanalyzer.report.html.pictures.plot import Axis, Box, Plot, Rects, Words
+from traceanalyzer.report.html.pictures.plot import Axis, Box, Key, Plot, Rects, Words
 from traceanalyzer.report.html.pictures.standalone import Panel, standalone, strip
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import breakdown, opening
@@ -35,7 +35,7 @@ def waterfall(
         for (name, value), begin, end in zip(parts, begins.tolist(), ends.tolist(), strict=True)
     ]
     rows.append((last[0], 0.0, last[1], "neutral", figure(last[1], "ms")))
-    keys = [("less time", "less"), ("more time", "more")]
+    keys = [("less time", "less", ""), ("more time", "more", "")]
     return _rows(rows, keys), EDGES_PX + ROW_PX * len(rows)
 
 
@@ -53,7 +53,7 @@ def ladder(
         rows.append((floor[0], 0.0, floor[1], "floor", figure(floor[1], "ms")))
     past = [today[1], *(max(value, likely[1] if likely else 0.0) for _, value, likely in changes)]
     past += [] if floor is None else [floor[1]]
-    plot = _rows(rows, [("today", "neutral"), ("predicted, and its range", "less")], 1.45, past)
+    plot = _rows(rows, [("today", "neutral", ""), ("predicted, and its range", "less", "")], 1.45, past)
     ranges = [Box(*likely, y + 0.17, y + 0.21) for y, (_, _, likely) in enumerate(changes, 1) if likely is not None]
     return Plot(
         [*plot.marks, Rects("", "text", ranges)], plot.x, plot.y, down=True, keys=plot.keys
@@ -62,7 +62,7 @@ def ladder(
 
 def _rows(
     rows: Sequence[tuple[str, float, float, str, str]],
-    keys: Sequence[tuple[str, str]],
+    keys: Sequence[Key],
     reach: float = REACH,
     past: Sequence[float] = (),
 ) -> Plot:
@@ -114,7 +114,7 @@ def budget(report: Report) -> Plot | None:
         at += share.ms
     if not marks:
         return None
-    keys = [(mark.name, mark.colour) for mark in marks]
+    keys = [(mark.name, mark.colour, "") for mark in marks]
     return Plot(marks, Axis("ms", range=(0.0, at)), Axis(hidden=True, range=(0.0, 1.0)), keys=keys)
 
 

@@ -4,9 +4,11 @@ In the page a picture is as wide as its column: places across are shares of the 
 for a width, it stands alone.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, assert_never
 
+from traceanalyzer.report.format import shorten
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.pictures.colours import on
 from traceanalyzer.report.html.pictures.plot import (
@@ -30,9 +32,14 @@ EDGE_PX, RIGHT_PX, BELOW_PX, TITLE_PX = 10, 18, 22, 18
 MAX_LEFT_PX = 130
 LEAST_PX = 34.0
 """Narrower boxes of a picture of `USUAL_PX` have only written into them what fits in full."""
-USUAL_PX = 1000
+USUAL_PX, NARROW_PX = 1000, 330
+"""Width of a picture on a screen, and on a telephone."""
+LEAST_WORDS = 12
 FEW_TICKS = 4
 """Of more, a narrow page shows every second one."""
+FAR = 0.5
+"""Words to the right of what lies farther across stand to its left."""
+_ASIDE = re.compile(r" \([^()]*\)")
 
 
 def drawn(plot: Plot, height: int, label: str, width: int | None = None) -> Markup:
@@ -46,7 +53,7 @@ def drawn(plot: Plot, height: int, label: str, width: int | None = None) -> Mark
     title = tag("text", plot.y.title, x=-left if width is None else 0, y=12, class_="axis") if top > EDGE_PX else None
     alone = width is not None
     body = tag(
-        "svg", _grid(area, plot), *(_mark(area, mark) for mark in plot.marks), x=left if alone else 0, y=top,
+        "svg", _grid(area, plot), *(_mark(area, mark, alone) for mark in plot.marks), x=left if alone else 0, y=top,
         width="100%" if width is None else width - left - RIGHT_PX, height=inner, overflow="visible",
     )  # fmt: skip
     # In the page the room to the left is a margin: what is across is then a share of the rest, however wide that is.
@@ -112,7 +119,7 @@ def _across(area: _Area, axis: Axis) -> Iterator[Markup]:
         yield tag("text", axis.title, x="50%", y=area.height + 15 + TITLE_PX, text_anchor="middle", class_="axis")
 
 
-def _mark(area: _Area, mark: Mark) -> Markup:
+def _mark(area: _Area, mark: Mark, alone: bool) -> Markup:
     if isinstance(mark, Rects):
         return tag("g", *_rects(area, mark), style=f"fill:var(--{mark.colour})")
     if isinstance(mark, Lines):
@@ -120,7 +127,7 @@ def _mark(area: _Area, mark: Mark) -> Markup:
     if isinstance(mark, Dots):
         return tag("g", *_dots(area, mark), style=f"fill:var(--{mark.colour})", fill_opacity=0.75)
     if isinstance(mark, Words):
-        return tag("g", *_words(area, mark))
+        return tag("g", *_words(area, mark, alone=alone))
     assert_never(mark)
 
 
@@ -146,8 +153,9 @@ def _written(box: Box, width: float, y: float, colour: str) -> Markup | None:
     if not box.text or (not roomy and len(box.text) > room):
         return None
     shown = box.text if len(box.text) <= room else box.text[: room - 1] + "…"
+    fits = len(shown) * CHARACTER_PX + 4 < width * NARROW_PX / USUAL_PX
     style = f"fill:{on(colour)}"
-    return tag("text", shown, x=4 if roomy else 2, y=y, style=style, class_=None if roomy else "minor")
+    return tag("text", shown, x=4 if roomy else 2, y=y, style=style, class_=None if fits else "minor")
 
 
 def _line(area: _Area, mark: Lines) -> Markup:
@@ -192,7 +200,7 @@ def _dots(area: _Area, mark: Dots) -> Iterator[Markup]:
     for dot in mark.dots:
         yield tag("circle", cx=area.x(dot.x), cy=area.y(dot.y), r=dot.radius_px, data_def=dot.hint or None)
         if dot.text:
-            beyond = area.across.at(dot.x) > 0.7
+            beyond = area.across.at(dot.x) > FAR
             yield tag(
                 "text", dot.text, x=area.x(dot.x), y=area.y(dot.y) + 4,
                 dx=(-dot.radius_px - 4) if beyond else dot.radius_px + 4, class_="label",
@@ -200,6 +208,16 @@ def _dots(area: _Area, mark: Dots) -> Iterator[Markup]:
             )  # fmt: skip
 
 
-def _words(area: _Area, mark: Words) -> Iterator[Markup]:
+def _words(area: _Area, mark: Words, *, alone: bool) -> Iterator[Markup]:
+    """Texts; a page too narrow for one shows it without what stands in brackets, shortened, or to the left."""
     for x, y, text in mark.words:
-        yield tag("text", text, x=area.x(x), y=area.y(y) + 4, dx=5, class_="words")
+        room = int((1 - area.across.at(x)) * NARROW_PX / CHARACTER_PX)
+        place: dict[str, Any] = {"x": area.x(x), "y": area.y(y) + 4}
+        short = text if len(text) <= room else _ASIDE.sub("", text)
+        if (short == text and len(text) <= room) or alone:
+            yield tag("text", text, **place, dx=5)
+            continue
+        yield tag("text", text, **place, dx=5, class_="minor")
+        left = area.across.at(x) > FAR and len(short) > room
+        words = short if left else shorten(short, max(room, LEAST_WORDS))
+        yield tag("text", words, **place, dx=-5 if left else 5, text_anchor="end" if left else None, class_="short")

@@ -1,0 +1,110 @@
+"""The map: digests of all recordings that have none yet, by processes of this machine or those of a cluster."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base.parallel.children import Numbers, children, shared_numbers
+from traceanalyzer.base.parallel.memory import free_bytes, most_at_once
+from traceanalyzer.base.reading import reading, reading_as
+from traceanalyzer.fleet.digests.files import SUFFIX, Made, arrow, name_of
+from traceanalyzer.ingest.folders import ANALYZED, needed_bytes
+from traceanalyzer.ingest.places import Place, names_in, remove_from
+from traceanalyzer.ingest.stream import text_bytes
+
+MOST_RATIO = 12
+"""A compressed trace that lies elsewhere is at most so many times as large once read: what is needed for it."""
+MOST_TURNS = 4096
+"""Processes take work so many times, however many recordings there are."""
+
+
+Done = Callable[[int, int], None]
+
+
+def make_all(
+    places: Sequence[Place], folder: str, done: Done | None = None, via: "Cluster | None" = None
+) -> list[Made]:
+    """A digest of each recording that has none in the folder yet, by several processes, or those of a cluster; in the
+    order of the places. `done` is called with how many there are, and of how many. Raises TraceAnalyzerError."""
+    arrow()
+    try:
+        there = names_in(folder, SUFFIX)
+    except OSError as error:
+        raise TraceAnalyzerError(f"cannot write {folder}: {error.strerror or error}") from error
+    by_stem: dict[str, list[str]] = {}
+    for name in there:
+        by_stem.setdefault(name.rpartition("-")[0], []).append(name)
+    made = {place: _found(place, by_stem) for place in places}
+    todo = [place for place, one in made.items() if one is None]
+    report = partial(_report, done, len(places), len(places) - len(todo))
+    fresh = (via or _by_processes)(todo, folder, report) if todo else []
+    made.update(zip(todo, fresh, strict=True))
+    _remove_older(folder, todo, by_stem)
+    return [one for one in made.values() if one is not None]
+
+
+Cluster = Callable[[Sequence[Place], str, Callable[[int], None]], list[Made]]
+"""Digests recordings on other machines: given those, the folder, and what is called with how many are done."""
+
+
+def _report(done: Done | None, total: int, found: int, more: int) -> None:
+    if done is not None:
+        done(found + more, total)
+
+
+def _found(place: Place, by_stem: dict[str, list[str]]) -> Made | None:
+    names = by_stem.get(name_of(place.url, place.stamp), ())
+    whole = any(name.endswith(f"-0{SUFFIX}") for name in names)
+    return Made(place.url, tuple(sorted(names)), found=True) if whole else None
+
+
+def _remove_older(folder: str, places: Sequence[Place], by_stem: dict[str, list[str]]) -> None:
+    """Digests of what these recordings were before they changed."""
+    new = {name_of(place.url, place.stamp).rpartition("-")[0]: name_of(place.url, place.stamp) for place in places}
+    for stem, names in by_stem.items():
+        if new.get(stem.rpartition("-")[0], stem) != stem:
+            for name in names:
+                with suppress(OSError, TraceAnalyzerError):
+                    remove_from(folder, name)
+
+
+def _by_processes(todo: Sequence[Place], folder: str, report: Callable[[int], None]) -> list[Made]:
+    """By this process and others, each of which takes the next ones when it is free; what another did not finish, this
+    one does."""
+    at_once = -(-len(todo) // MOST_TURNS) or 1
+    turns = [todo[i : i + at_once] for i in range(0, len(todo), at_once)]
+    made: dict[str, Made] = {}
+    from traceanalyzer.fleet.digests.make import make  # what reads recordings takes a second to load
+
+    count = max(min(reading().jobs, len(todo), most_at_once(map(_needed, todo), free_bytes())), 1)
+    with (
+        reading_as(jobs=1),
+        shared_numbers(len(turns)) as numbers,
+        children(partial(_apart, turns, folder, numbers), count - 1) as helpers,
+    ):
+        for number in numbers:
+            made |= {place.url: make(place, folder) for place in turns[number]}
+            report(min(number * at_once, len(todo)))
+        made |= {one.url: one for helper in helpers for one in helper.values()}
+    for place in todo:
+        if place.url not in made:
+            made[place.url] = make(place, folder)
+    report(len(todo))
+    return [made[place.url] for place in todo]
+
+
+def _apart(turns: Sequence[Sequence[Place]], folder: str, numbers: Numbers) -> Iterator[Made]:
+    from traceanalyzer.fleet.digests.make import make
+
+    for number in numbers:
+        for place in turns[number]:
+            yield make(place, folder)
+
+
+def _needed(place: Place) -> int:
+    if place.remote:
+        return int(place.size * MOST_RATIO * ANALYZED.text)
+    path = Path(place.name)
+    return needed_bytes(path, text_bytes(path), ANALYZED)

@@ -1,0 +1,67 @@
+"""Pictures of a job's page."""
+
+from collections.abc import Callable, Sequence
+
+from traceanalyzer.fleet.job.model import Heat
+from traceanalyzer.report.format import figure
+from traceanalyzer.report.html.charts import Chart
+from traceanalyzer.report.html.frame import chart_place
+from traceanalyzer.report.html.markup import Markup
+from traceanalyzer.report.html.pictures.plot import Axis, Box, Plot, Rects
+from traceanalyzer.trace import F64
+
+ROW_PX, FEWEST_PX, FOLDED_PX, LEAST_STRENGTH = 6, 160, 24, 0.02
+WORST_NAMED, LABELS = 5, 16
+
+
+def heat(heat: Heat) -> Markup | None:
+    """The ranks' excess by step."""
+    if heat.excess_ms.max() <= 0:
+        return None
+    rects, most = _rects(heat.excess_ms, lambda x, y: f"{heat.names[y]}, {heat.steps[x]}")
+    caption = (
+        "How much longer each rank works before its collectives than the middle one of those alike, step by step; the "
+        f"darkest is {most}. Rows are in the order of stage, host and rank."
+    )
+    names = _sparse(heat.names, heat.excess_ms.max(axis=1).tolist())
+    plot = Plot([rects], Axis("step", names=_thinned(heat.steps)), Axis(names=names), down=True)
+    height = max(FEWEST_PX, ROW_PX * len(heat.names) + 80)
+    return chart_place(Chart("heat", "Excess by rank and step", caption, plot, height))
+
+
+def stages(heat: Heat) -> Markup | None:
+    """The same folded by stage."""
+    folded = heat.folded
+    if folded is None or folded.max() <= 0:
+        return None
+    rects, _ = _rects(folded, lambda x, y: f"stage {y}, place {x}")
+    caption = "The same as a mean over the steps: stages from top to bottom, the ranks of each from left to right."
+    names = [f"stage {i}" for i in range(len(folded))]
+    across = Axis("place in the stage", range=(-0.5, folded.shape[1] - 0.5))
+    plot = Plot([rects], across, Axis(names=names), down=True)
+    return chart_place(Chart("stages", "Excess by stage", caption, plot, 80 + FOLDED_PX * len(names)))
+
+
+def _rects(table: F64, name: Callable[[int, int], str]) -> tuple[Rects, str]:
+    """A box for each value that can be seen, and the largest value."""
+    most = float(table.max())
+    boxes = [
+        Box(x - 0.5, x + 0.5, y - 0.5, y + 0.5, f"{name(x, y)}: {figure(value, 'ms')}", strength=value / most)
+        for y, row in enumerate(table.tolist())
+        for x, value in enumerate(row)
+        if value >= LEAST_STRENGTH * most
+    ]
+    return Rects("excess", "high", boxes), figure(most, "ms")
+
+
+def _sparse(names: Sequence[str], worst: Sequence[float]) -> list[str]:
+    """Names of some rows, and of the worst ones."""
+    every = max(len(names) // LABELS, 1)
+    first = sorted(range(len(names)), key=lambda i: -worst[i])[:WORST_NAMED]
+    kept = {i for i in range(0, len(names), every) if all(abs(i - one) >= every // 2 for one in first)} | set(first)
+    return [name.partition(" (")[0] if i in kept else "" for i, name in enumerate(names)]
+
+
+def _thinned(names: Sequence[str]) -> list[str]:
+    every = max(len(names) // LABELS, 1)
+    return [name if i % every == 0 else "" for i, name in enumerate(names)]
