@@ -1,4 +1,4 @@
-"""The iterations of a serving engine by phase: what each takes, with and without the profiler, and what limits it."""
+"""The iterations of a serving engine by phase: what each takes with the profiler and without it, and its limit."""
 
 from typing import Any
 
