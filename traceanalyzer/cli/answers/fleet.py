@@ -1,12 +1,25 @@
 """`traceanalyzer fleet`."""
 
+import re
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
-from traceanalyzer.cli.options import cluster_options, limit_option, output_options, quiet_option, reading_options
+from traceanalyzer.cli.options import (
+    cluster_options,
+    limit_option,
+    output_options,
+    quiet_option,
+    reading_options,
+    redact_options,
+)
+
+if TYPE_CHECKING:
+    from traceanalyzer.report.printed import Result
 
 
 @click.command(short_help="Say which of many ranks holds up the job, and the cost.")
@@ -24,6 +37,7 @@ from traceanalyzer.cli.options import cluster_options, limit_option, output_opti
 @limit_option
 @reading_options
 @quiet_option()
+@redact_options()
 @output_options(REPORT_FORMATS)
 def fleet(
     paths: tuple[str, ...],
@@ -32,6 +46,7 @@ def fleet(
     run: str | None,
     scheduler: str | None,
     workers: int | None,
+    hidden: Sequence[re.Pattern[str]] | None,
     output: Output,
 ) -> None:
     """Say which rank, host, link or stage holds up a job of many ranks, since when, and what it gains without.
@@ -52,12 +67,17 @@ def fleet(
     """
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.cli.io.progress import counting, working
+    from traceanalyzer.report.privacy.redact import redact_rows
+    from traceanalyzer.trace import Run
+
+    def shown(page: "Result") -> "Result":
+        return page if hidden is None else redact_rows(page, Run(()), hidden)
 
     files = [Path(path) for path in paths]
     if store is not None:
         from traceanalyzer.fleet.days.document import days_page
 
-        emit(days_page(store, files, run), output)
+        emit(shown(days_page(store, files, run)), output)
         return
     if not paths:
         raise click.UsageError("Missing argument 'PATH...'.")
@@ -69,7 +89,7 @@ def fleet(
         done = stack.enter_context(counting("Digesting", "ranks"))
         source = source_of(paths)
         if source is not None:
-            emit(source.page(files, done), output)
+            emit(shown(source.page(files, done)), output)
             return
         place = stack.enter_context(digests_folder(folder))
         via = None
@@ -78,5 +98,5 @@ def fleet(
 
             via = stack.enter_context(cluster(scheduler, workers))
         stack.enter_context(working("Comparing"))
-        job = job_of(paths, place, done, via)
+        job = job_of(paths, place, done, via, hidden)
     emit(job_page(job), output)

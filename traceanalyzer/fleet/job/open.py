@@ -1,8 +1,10 @@
 """From what a user names to the answer about a job: digests are read, and made of recordings that have none."""
 
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from traceanalyzer.base.errors import UnreadableInputError
@@ -15,7 +17,8 @@ from traceanalyzer.fleet.job.model import Job
 from traceanalyzer.fleet.job.select import chosen
 from traceanalyzer.ingest.cache.store import place as place_of_cache
 from traceanalyzer.ingest.places import Place, is_remote, places_in
-from traceanalyzer.trace import Failure
+from traceanalyzer.report.privacy.redact import redact_rows
+from traceanalyzer.trace import Failure, Run
 
 
 @contextmanager
@@ -32,8 +35,15 @@ def digests_folder(asked: str | None) -> Iterator[str]:
             yield folder
 
 
-def job_of(paths: Sequence[str], folder: str, done: Done | None = None, via: Cluster | None = None) -> Job:
-    """The answer about digests and recordings; digests of these are kept in `folder`. Raises TraceAnalyzerError."""
+def job_of(
+    paths: Sequence[str],
+    folder: str,
+    done: Done | None = None,
+    via: Cluster | None = None,
+    hidden: Sequence[re.Pattern[str]] | None = None,
+) -> Job:
+    """The answer about digests and recordings; digests of these are kept in `folder`. With `hidden` without paths and
+    hosts, and such names. Raises TraceAnalyzerError."""
     digests, recordings, failures = _sorted(paths)
     lines = [Rank(one.path, None, failure=one.message, claimed=one.rank) for one in failures]
     if recordings:
@@ -48,9 +58,18 @@ def job_of(paths: Sequence[str], folder: str, done: Done | None = None, via: Clu
 
     def explained(ranks: Sequence[Rank]) -> list[Rank]:
         read = read_digests([where[one.path] for one in ranks], why=True)
-        return [one for one in read if isinstance(one, Rank)]
+        return [unnamed(one) for one in read if isinstance(one, Rank)]
 
-    return answer(chosen([*found, *lines]), explained)
+    hosts: dict[str, str] = {}
+
+    def unnamed(one: Rank) -> Rank:
+        if hidden is None or one.digest is None or one.digest.host is None:
+            return one
+        host = hosts.setdefault(one.digest.host, f"host-{len(hosts) + 1}")
+        return replace(one, digest=replace(one.digest, host=host))
+
+    job = answer(chosen([*(one if isinstance(one, str) else unnamed(one) for one in found), *lines]), explained)
+    return job if hidden is None else redact_rows(job, Run(()), hidden)
 
 
 def _file(place: Place) -> str:
