@@ -1,18 +1,12 @@
 """`traceanalyzer open`."""
 
-import re
 import tempfile
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.options import output_option, recordings, redact_options
+from traceanalyzer.cli.options import recordings
 from traceanalyzer.cli.scope import Scope, selection_options
-
-if TYPE_CHECKING:
-    from traceanalyzer.export.perfetto.overlay import Overlay
 
 
 @click.command("open", short_help="Show the recording with the findings in Perfetto.")
@@ -31,7 +25,7 @@ def open_(paths: tuple[str, ...], scope: Scope) -> None:
     and stays on this machine: the page reads it within the browser. The command ends when the page has it, after 15
     minutes in which it does not, or on Ctrl-C. On a machine without a browser: ssh -L 9001:127.0.0.1:9001 HOST.
     """
-    from traceanalyzer.cli.answers.open import merged_pieces
+    from traceanalyzer.cli.answers.overlay import merged_pieces
     from traceanalyzer.cli.io.output import write_pieces
     from traceanalyzer.cli.io.progress import working
     from traceanalyzer.cli.io.read import opened
@@ -50,83 +44,3 @@ def open_(paths: tuple[str, ...], scope: Scope) -> None:
 
 
 open = open_  # noqa: A001 - the command's name
-
-
-GZIP = 31
-"""zlib's number for the largest window with a gzip head."""
-
-
-@click.command(short_help="Write the findings as tracks to be opened beside the trace.")
-@recordings
-@selection_options
-@click.option("--merge", is_flag=True, help="Put the recording's own events into the same file (Kineto traces).")
-@redact_options()
-@output_option("; one that ends in .gz is compressed")
-def overlay(
-    paths: tuple[str, ...], merge: bool, hidden: Sequence[re.Pattern[str]] | None, file: Path | None, scope: Scope
-) -> None:
-    """Write what the analysis found as a Chrome trace for Perfetto, on the recording's own clock.
-
-    \b
-    Examples:
-      traceanalyzer overlay trace.json.gz --merge -o both.json.gz
-      traceanalyzer overlay rank0.json.gz rank1.json.gz --step 3 -o overlay.json
-
-    Tracks: the steps, the critical path, each GPU's idle gaps with their causes, the findings where the path has most
-    of them, and for each stream how many ops were launched and not finished. Its events have the times of the
-    recording's: open one file made with --merge in Perfetto, or both files at once ("Open multiple trace files").
-    Perfetto does not open nsys exports; their overlay has the device's work, too.
-    """
-    from traceanalyzer.cli.io.output import checked
-    from traceanalyzer.cli.io.read import opened
-
-    if merge and hidden is not None:
-        raise click.UsageError("--merge copies the recording as it is; it cannot be redacted")
-    checked("json", file, ("json",), paths)
-    run = opened(paths)
-    from traceanalyzer.export.perfetto.overlay import build_overlay
-
-    made = build_overlay(run, *scope)
-    if hidden is not None:
-        from traceanalyzer.report.privacy.redact import redact_rows
-
-        made = redact_rows(made, run, hidden)
-    _write(merged_pieces(made) if merge else _alone(made), file)
-
-
-def _alone(made: "Overlay") -> Iterator[bytes]:
-    from traceanalyzer.export.perfetto.overlay_json import overlay_pieces
-
-    return overlay_pieces(made)
-
-
-def merged_pieces(made: "Overlay") -> Iterator[bytes]:
-    """The recording with its overlay, a piece at a time. Raises TraceAnalyzerError where it cannot be merged."""
-    from traceanalyzer.base.errors import TraceAnalyzerError
-    from traceanalyzer.export.perfetto.overlay_json import merged
-    from traceanalyzer.ingest.stream import open_stream
-
-    if not made.opens_in_viewer:
-        raise TraceAnalyzerError(f"{made.path}: only Kineto traces can be merged with their overlay; leave out --merge")
-    with open_stream(Path(made.path)) as stream:
-        yield from merged(made, iter(stream.read, b""))
-
-
-def _write(pieces: Iterator[bytes], file: Path | None) -> None:
-    from traceanalyzer.cli.io.output import write, write_pieces
-
-    if file is None:
-        write(b"".join(pieces).decode("utf-8", "replace"), None)
-        return
-    write_pieces(compressed(pieces) if file.suffix == ".gz" else pieces, file)
-
-
-def compressed(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """The same as gzip, compressed while the next pieces are made."""
-    from isal import isal_zlib
-
-    from traceanalyzer.base.parallel import pipelined
-
-    packer = isal_zlib.compressobj(wbits=GZIP)
-    yield from pipelined(packer.compress, pieces)
-    yield packer.flush()
