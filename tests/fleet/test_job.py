@@ -22,13 +22,13 @@ from traceanalyzer.fleet.job.topology import hosts_of, stages_of
 MS = 1_000_000
 
 
-def all_reduces(late: dict[int, int], ranks: int = 4, steps: int = 6, **options) -> list[Rank]:
+def all_reduces(late: dict[int, float], ranks: int = 4, steps: int = 6, **options) -> list[Rank]:
     """One all-reduce of all ranks a step (10 ms): they come at 5 ms, some later by ms, and it transfers for 1 ms."""
     most = max([*late.values(), 0])
-    length = (6 + most) * MS
+    length = int((6 + most) * MS)
     made = []
     for rank in range(ranks):
-        own = late.get(rank, 0) * MS
+        own = int(late.get(rank, 0) * MS)
         calls = [(i, i * length + 5 * MS + own, (i + 1) * length, "all") for i in range(steps)]
         made.append(digest(rank, calls, steps=steps, world=ranks, compute=5 * MS + own, **options))
     return made
@@ -47,6 +47,20 @@ def test_the_late_rank_is_named_with_what_it_costs_and_why():
     assert job.slowdown.s == pytest.approx(9 / 6)
     assert [step.rank for step in job.steps] == [2] * 6
     assert job.steps[0].excess_ms == pytest.approx(3.0)
+
+
+def test_ranks_that_are_late_alike_are_named_together():
+    """Without one of the two nothing is gained, without both 3 ms; of four, half are nobody's lateness."""
+    job = answer(chosen(all_reduces({2: 3, 5: 3}, ranks=8)))
+    assert [(one.rank, one.cause, one.pattern) for one in job.culprits] == [(2, "slow_gpu", "recurring"),
+                                                                            (5, "slow_gpu", "recurring")]  # fmt: skip
+    assert job.culprits[0].gain_ms == pytest.approx(3.0)
+    assert "Ranks 2, 5 hold up the job together (slow gpu). They cost 3 ms" in job.summary.headline
+    assert {change.what: change.gain_ms for change in job.changes}["without ranks 2 and 5"] == pytest.approx(3.0)
+    assert {one.rank for one in job.worst} == {2, 5}
+    nearly = answer(chosen(all_reduces({2: 3, 5: 3.5}, ranks=8)))
+    assert [(one.rank, round(one.gain_ms, 6)) for one in nearly.culprits] == [(2, 3.5), (5, 3.5)]
+    assert answer(chosen(all_reduces({0: 3, 1: 3}))).culprits == []
 
 
 def test_nobody_is_named_where_all_are_alike():

@@ -6,7 +6,14 @@ from pathlib import Path
 import click
 
 from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
-from traceanalyzer.cli.options import cluster_options, limit_option, output_options, quiet_option, reading_options
+from traceanalyzer.cli.options import (
+    cluster_options,
+    iteration_option,
+    limit_option,
+    output_options,
+    quiet_option,
+    reading_options,
+)
 
 
 @click.command(short_help="Say which of many ranks holds up the job, and the cost.")
@@ -21,6 +28,7 @@ from traceanalyzer.cli.options import cluster_options, limit_option, output_opti
 )  # fmt: skip
 @click.option("--run", metavar="ID", help="The run in DIR that they are of.")
 @cluster_options
+@iteration_option
 @limit_option
 @reading_options
 @quiet_option()

@@ -128,6 +128,8 @@ def _since(whole: Whole, own: F64) -> str | None:
 
 def _worst(whole: Whole, culprits: list[Culprit]) -> list[Culprit]:
     gains = [row.gain_ms or 0.0 for row in whole.compared.rows]
+    for one in whole.compared.late:
+        gains[one.position] = one.gain_ms
     order = sorted(range(len(gains)), key=lambda i: -gains[i])[:WORST]
     known = {one.rank: one for one in culprits}
     made = [_culprit(whole, i, gains[i]) for i in order if gains[i] > 0]

@@ -30,7 +30,11 @@ def changes_of(whole: Whole, culprits: Sequence[Culprit]) -> list[Change]:
     plan = whole.plan
     if plan is None or not len(whole.steady_steps):
         return []
-    rows = [Change(f"without rank {one.rank}", one.gain_ms, one.low_ms, one.high_ms, None) for one in culprits[:1]]
+    rows = [
+        Change(f"without rank {one.rank}", one.gain_ms, one.low_ms, one.high_ms, None)
+        for one in culprits[:1]
+        if not _together(whole)
+    ]
     stretch = plan.matches.stretch
     base = step_times(plan, stretch)[whole.steady_steps]
     recorded = recorded_times(plan)[whole.steady_steps]
@@ -48,7 +52,7 @@ def changes_of(whole: Whole, culprits: Sequence[Culprit]) -> list[Change]:
 
     late = [one.position for one in whole.compared.late]
     if len(late) > 1:
-        rows.append(row("without " + " and ".join(str(one.rank) for one in culprits[:4]), without(late)))
+        rows.append(row("without ranks " + " and ".join(str(one.rank) for one in culprits[:4]), without(late)))
     host = _worst_host(whole)
     if host is not None:
         rows.append(row(f"without host {host}", without([i for i, name in enumerate(whole.hosts[0]) if name == host])))
@@ -60,6 +64,10 @@ def changes_of(whole: Whole, culprits: Sequence[Culprit]) -> list[Change]:
         rows += [row(LAST, without(last)), row(STAGES, _evened(plan, whole.stages))]
     rows.append(row(MEDIAN, usual))
     return _explaining(rows, float(base.mean()) / NS_PER_MS)
+
+
+def _together(whole: Whole) -> bool:
+    return any(one.together for one in whole.compared.late)
 
 
 def _worst_host(whole: Whole) -> str | None:

@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from traceanalyzer.base.errors import UnreadableInputError
@@ -14,7 +15,7 @@ from traceanalyzer.fleet.job.answer import answer
 from traceanalyzer.fleet.job.model import Job
 from traceanalyzer.fleet.job.select import chosen
 from traceanalyzer.ingest.cache.store import place as place_of_cache
-from traceanalyzer.ingest.places import Place, is_remote, places_in
+from traceanalyzer.ingest.places import Place, is_remote, iterations_in, places_in
 from traceanalyzer.trace import Failure
 
 
@@ -50,7 +51,8 @@ def job_of(paths: Sequence[str], folder: str, done: Done | None = None, via: Clu
         read = read_digests([where[one.path] for one in ranks], why=True)
         return [one for one in read if isinstance(one, Rank)]
 
-    return answer(chosen([*found, *lines]), explained)
+    ranks = chosen([*found, *lines])
+    return answer(replace(ranks, notes=(*iterations_in(paths, recordings), *ranks.notes)), explained)
 
 
 def _file(place: Place) -> str:
