@@ -116,7 +116,7 @@ def test_last_wave_mostly_empty() -> None:
 def test_small_products_in_a_row() -> None:
     b = TraceBuilder()
     for i in range(4):
-        product(b, i * 50, "[64,64],[64,64]", BF16, GEMM, 10, blocks=1, threads=128)
+        product(b, i * 50, "[32,64],[64,32]", BF16, GEMM, 10, blocks=1, threads=128)
     draft = found(b)["small-matmuls"]
     assert draft.claim_ms == pytest.approx(0.03)
     b = TraceBuilder()

@@ -74,6 +74,8 @@ def learned(p: Program, number: int, *kernels: str, node: str) -> None:
 
 def test_products_by_channel_are_one_in_the_backward_pass_too() -> None:
     def step(p: Program) -> None:
+        for _ in range(2):
+            view(p, "unbind", f"[{CHANNELS}, 64, 64]")
         for i in range(CHANNELS):
             call(p, "mm", "[64, 64]", "[64, 64]", kernel=GEMM, us=10, dtypes=p.code(BF16), sequence=i + 1)
             p.rows["op"][-1] |= {"blocks": 1, "threads": 128}

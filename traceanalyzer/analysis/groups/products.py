@@ -1,21 +1,17 @@
-"""Matrix products that could run faster on the same GPU: other units, other sizes, fuller waves, fewer launches."""
+"""Matrix products that could run faster on the same GPU: other units, other sizes, fuller waves."""
 
 import re
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.groups.ops import (
     Group,
     duration,
-    greatest,
     group,
-    in_stream_order,
     named,
     of_class,
     per_step,
-    runs,
     steady,
 )
 from traceanalyzer.analysis.roofline.op_models import Precision
@@ -42,8 +38,6 @@ WAVE_LOSS = 0.15
 """Part of a kernel's time with the last wave mostly empty that is worth changing a size for."""
 MANY_WAVES = 8
 """With more waves the last one is less than an eighth of the kernel."""
-MIN_BATCH = 3
-"""Fewer small products of one shape in a row are not worth merging."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,16 +70,6 @@ class LastWaves:
     waves: float
     lost_ms: float
     """Time a step of the empty part of the last wave, as far as the roofline leaves room."""
-
-
-@dataclass(frozen=True, eq=False)
-class SmallProducts:
-    """Runs of small products of one shape with nothing between them."""
-
-    kernels: Group
-    in_a_row: float
-    batched_ms: float
-    """Time a step as batched products."""
 
 
 def fp32_products(rated: Rated, free: Bool) -> Fp32Products | None:
@@ -201,36 +185,3 @@ def last_waves(rated: Rated, free: Bool) -> LastWaves | None:
     time = duration(rated.linked)
     lost = np.minimum(loss * time, np.maximum(time - np.nan_to_num(roofline.attainable), 0))
     return LastWaves(found, float(waves[rows].mean()), per_step(rated.timed, lost[rows]))
-
-
-def small_products(rated: Rated, free: Bool) -> SmallProducts | None:
-    """Runs of small matrix products of one shape, of ops that are `free`."""
-    roofline, ranges = rated.roofline, rated.trace.host_ranges
-    everything = in_stream_order(rated.timed, steady(rated.timed))
-    small = of_class(rated.joined, "gemm") & free & roofline.small & (roofline.row >= 0)
-    shape = at(ranges.shapes, roofline.row, -1)[everything]
-    run, count = _runs_of_shape(rated, everything, small[everything], shape)
-    length = np.bincount(run[run >= 0], minlength=count)
-    chosen = (run >= 0) & (length >= MIN_BATCH)[run] if count else np.zeros(len(run), bool)
-    if not chosen.any():
-        return None
-    rows = np.zeros(len(small), bool)
-    rows[everything[chosen]] = True
-    longest = greatest(duration(rated.linked)[everything[chosen]], run[chosen], count)
-    attainable = roofline.attainable[everything[chosen]] / TENSOR_EFFICIENCY
-    batched = np.maximum(longest, np.bincount(run[chosen], weights=attainable, minlength=count))
-    in_a_row = float(length[length >= MIN_BATCH].mean())
-    return SmallProducts(group(rated.timed, rows), in_a_row, per_step(rated.timed, batched))
-
-
-def _runs_of_shape(rated: Rated, order: I64, inside: Bool, shape: I32) -> tuple[I32 | I64, int]:
-    """Runs as `runs` has them, ended also where the shape changes."""
-    run, count = runs(rated.timed, order, inside)
-    if not count:
-        return run, 0
-    change = np.append(False, shape[1:] != shape[:-1]) & inside
-    keys = np.where(run >= 0, run + np.cumsum(change), -1)
-    _, dense = np.unique(keys[keys >= 0], return_inverse=True)
-    result = np.full(len(run), -1, np.int64)
-    result[keys >= 0] = dense
-    return result, int(dense.max(initial=-1)) + 1

@@ -8,6 +8,7 @@ from traceanalyzer.diagnosis.draft import Draft, Proposal, share, times
 from traceanalyzer.diagnosis.finding import Evidence, Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.kernels import FILL_WAVES
+from traceanalyzer.replay.patterns import small_products as patterns
 from traceanalyzer.trace import Bool
 
 SHAPES = 3
@@ -99,8 +100,8 @@ def wave_quantisation(m: Measurements, free: Bool) -> Iterator[Draft]:
 
 
 def small_products(m: Measurements, free: Bool) -> Iterator[Draft]:
-    """Runs of small matrix products of one shape with nothing between them, which one batched product could do."""
-    found = products.small_products(m.rated, free)
+    """Runs of small matrix products of one shape, none of which needs another: one batched product could do them."""
+    found = patterns.small_products(m.rated, free)
     if found is None:
         return
     total = found.kernels.total_ms
@@ -108,7 +109,7 @@ def small_products(m: Measurements, free: Bool) -> Iterator[Draft]:
         share(m, total, "small products of one shape in a row"),
         Evidence("products in a row", found.in_a_row, "", "mean"),
     ]
-    basis = "each run as long as its longest product; products that need each other's results cannot"
+    basis = "each run as long as its longest product"
     remedy = Proposal(BATCH, basis, name="batched_matmul")
     title = "Small matmuls run one by one"
     claim = max(total - found.batched_ms, 0.0)

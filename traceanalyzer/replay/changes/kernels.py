@@ -35,6 +35,7 @@ from traceanalyzer.replay.patterns.flow import JOINING
 from traceanalyzer.replay.patterns.named import kernels_named, launched_within
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.patterns.repeats import after_each, every
+from traceanalyzer.replay.patterns.small_products import small_products
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I64, Bool
 
@@ -116,7 +117,7 @@ def _without_losses(tape: Tape, groups: list[tuple[Group, float]]) -> Tape | Non
 def products_batched(tape: Tape) -> Tape | None:
     """Runs of small products of one shape as one batched product each, whose operands nobody takes apart and whose
     results nobody puts together, and what they give rise to in the backward pass; None without any."""
-    found = products.small_products(tape.source, _all(tape.source.timed))
+    found = small_products(tape.source, _all(tape.source.timed))
     if found is None:
         return None
     small = found.kernels.rows[tape.row]

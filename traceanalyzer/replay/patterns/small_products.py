@@ -1,0 +1,175 @@
+"""Runs of small matrix products of one shape that one batched product could do: none needs what another gives.
+
+Layers are recorded like items: a product of equal shapes after another. So a run counts where the recording shows that
+it is no chain. Its products give another size than they take; or views bring each result to dimensions that the next
+product does not take (query, key and value of one input); or the program takes as many items of that size out of
+tensors as the products have operands of it.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.lookup import at
+from traceanalyzer.analysis.groups.ops import (
+    Group,
+    duration,
+    greatest,
+    group,
+    in_stream_order,
+    of_class,
+    per_step,
+    runs,
+    steady,
+)
+from traceanalyzer.analysis.groups.products import TENSOR_EFFICIENCY
+from traceanalyzer.analysis.joined.backward import made_by
+from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.replay.patterns.named import operators_named
+from traceanalyzer.replay.patterns.operators import Operator, operators
+from traceanalyzer.trace import I32, I64, Bool
+
+MIN_BATCH = 3
+"""Fewer small products of one shape in a row are not worth merging."""
+LINEAR = re.compile(r"^aten::linear$")
+PRODUCT = re.compile(r"^aten::(linear|mm|matmul|bmm|mv|_scaled_mm|addmm|baddbmm|addmv)$")
+ADDED_TO = re.compile(r"^aten::(addmm|baddbmm|addmv)$")
+"""Their first tensor is added to the product; where it is a bias, these are a layer and have weights."""
+TAKES_OUT = re.compile(r"^aten::(unbind|select|split|chunk|slice|narrow)$")
+"""Operators that take items out of a tensor, launching nothing."""
+TURNS = re.compile(r"^aten::(transpose|permute)$")
+VIEW = re.compile(r"^aten::(view|reshape|_unsafe_view)$")
+NONE = Operator("")
+
+
+@dataclass(frozen=True, eq=False)
+class SmallProducts:
+    """Runs of small products of one shape with nothing between them, of which none needs another."""
+
+    kernels: Group
+    in_a_row: float
+    batched_ms: float
+    """Time a step as batched products."""
+
+
+def small_products(rated: Rated, free: Bool) -> SmallProducts | None:
+    """Such runs, of ops that are `free`; None without any."""
+    roofline = rated.roofline
+    everything = in_stream_order(rated.timed, steady(rated.timed))
+    small = of_class(rated.joined, "gemm") & free & roofline.small & (roofline.row >= 0)
+    shape = at(rated.trace.host_ranges.shapes, roofline.row, -1)[everything]
+    run = _runs_of_shape(rated, everything, small[everything], shape)
+    order, run = everything[run >= 0], run[run >= 0]
+    chosen = np.isin(run, _independent(rated, order, run) if len(run) else [])
+    if not chosen.any():
+        return None
+    order, (_, run) = order[chosen], np.unique(run[chosen], return_inverse=True)
+    rows = np.zeros(len(small), bool)
+    rows[order] = True
+    attainable = np.bincount(run, weights=roofline.attainable[order] / TENSOR_EFFICIENCY)
+    batched = np.maximum(greatest(duration(rated.linked)[order], run), attainable)
+    return SmallProducts(group(rated.timed, rows), len(run) / len(batched), per_step(rated.timed, batched))
+
+
+def _runs_of_shape(rated: Rated, order: I64, inside: Bool, shape: I32) -> I64:
+    """Numbers of runs as `runs` has them, ended also where the shape changes; -1 outside and in shorter ones."""
+    run, count = runs(rated.timed, order, inside)
+    if not count:
+        return run.astype(np.int64)
+    change = np.append(False, shape[1:] != shape[:-1]) & inside
+    keys = np.where(run >= 0, run + np.cumsum(change), -1)
+    length = np.bincount(keys + 1)[keys + 1]
+    return np.where(length >= MIN_BATCH, keys, -1)
+
+
+class _Run(NamedTuple):
+    """One run of products."""
+
+    number: int
+    nodes: I32
+    """Of the host tree, that launched them."""
+    size: int
+    """Elements that each of its products gives."""
+    operands: int
+    """Operands of that size: each may be what a product before it gave."""
+
+
+def _described(rated: Rated, order: I64, run: I64) -> Iterator[_Run]:
+    """The runs of these ops whose products' shapes say what they give."""
+    number, first = np.unique(run, return_index=True)
+    products = operators(rated.linked).of_rows(rated.roofline.row[order[first]])
+    nodes = np.split(rated.joined.launch_node[order], first[1:])
+    for one, name, launched in zip(products, number.tolist(), nodes, strict=True):
+        base = one.named(ADDED_TO)
+        data, weights = (*one.shapes[base:], (), ())[:2]
+        if one.named(PRODUCT) and data and weights and len(weights) in (1, 2, len(data)):
+            columns = 1 if len(weights) == 1 else weights[0 if one.named(LINEAR) else -1]
+            size = math.prod(data[:-1]) * columns
+            layer = one.named(LINEAR) or (base and len(one.shapes[0]) < len(data))
+            taken = [data] if layer else one.shapes[: base + 2]
+            yield _Run(name, launched, size, [math.prod(shape) for shape in taken].count(size))
+
+
+def _independent(rated: Rated, order: I64, run: I64) -> list[int]:
+    """The runs, of those of these ops, whose products need nothing of each other."""
+    known = list(_described(rated, order, run))
+    found = {one.number for one in known if not one.operands or _turned(rated, one)}
+    unsure = [one for one in known if one.number not in found]
+    backward = {one.number for one in unsure if rated.joined.in_backward[one.nodes[0]]}
+    asked, items = Counter[int](), _items(rated) if len(unsure) > len(backward) else {}
+    for one in unsure:
+        asked[one.size] += one.operands * len(one.nodes) * (one.number not in backward)
+    found |= {one.number for one in unsure if one.number not in backward and items.get(one.size, 0) >= asked[one.size]}
+    if backward:
+        outer = rated.linked.tree.outer_operator
+        of_found = np.zeros(len(outer) + 1, bool)
+        of_found[[outer[node] for one in known if one.number in found for node in one.nodes]] = True
+        learned = made_by(rated.linked, of_found[outer])
+        found |= {one.number for one in unsure if one.number in backward and learned[one.nodes].all()}
+    return sorted(found)
+
+
+def _turned(rated: Rated, run: _Run) -> bool:
+    """Whether views give each result of a run dimensions that the next product does not take."""
+    tree, known = rated.linked.tree, operators(rated.linked)
+    places = np.searchsorted(tree.outermost_operators, tree.outer_operator[run.nodes]).tolist()
+    for here, following in pairwise(places):
+        *between, product = known.of_nodes(tree.outermost_operators[here + 1 : max(following, here) + 1]) or [NONE]
+        views = [i for i, one in enumerate(between) if one.named(VIEW) and math.prod(one.first) == run.size]
+        turned = between[views[0] + 1].first if len(views) == 1 and between[-1].named(TURNS) else ()
+        if math.prod(turned) != run.size or len(turned) in map(len, product.shapes):
+            return False
+    return True
+
+
+def _items(rated: Rated) -> Counter[int]:
+    """How many items of a size the steady state's forward passes take out of tensors."""
+    tree, timed = rated.linked.tree, rated.timed
+    outer = tree.outermost_operators
+    outer = outer[operators_named(rated.linked, TAKES_OUT)[outer] & ~rated.joined.in_backward[outer]]
+    counted = Counter[int]()
+    for size, count in operators(rated.linked).tell(outer[timed.steady_host(tree.start[outer])[:]], _items_of):
+        counted[size] += count
+    return counted
+
+
+def _items_of(one: Operator) -> tuple[int, int]:
+    """The size of what such an operator takes out of a tensor, and how many it takes."""
+    whole, name = one.first, one.name.removeprefix("aten::")
+    numbers = [int(text) if text.lstrip("-").isdecimal() else 0 for text in (*one.values, "", "", "", "")[1:4]]
+    dimension = numbers[0 if name in ("unbind", "select", "slice", "narrow") else 1]
+    if not whole or not -len(whole) <= dimension < len(whole):
+        return 0, 0
+    length = whole[dimension]
+    each = {"unbind": 1, "select": 1, "split": numbers[0], "chunk": -(-length // max(numbers[0], 1))}.get(name)
+    if each is None:
+        each = numbers[2] if name == "narrow" else min(numbers[2], length) - numbers[1]
+    if not 0 < each <= length:
+        return 0, 0
+    return math.prod(whole) // length * each, length // each if name in ("unbind", "split", "chunk") else 1
