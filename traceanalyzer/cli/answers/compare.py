@@ -71,7 +71,7 @@ def compare(
     from traceanalyzer.comparison.other_kinds import compared_kinds
     from traceanalyzer.fleet.job.versus import compared_jobs
 
-    jobs = compared_jobs(runs)
+    jobs = compared_jobs(runs, hidden)
     if jobs is not None:
         emit(jobs, output)
         return

@@ -1,5 +1,7 @@
 """`traceanalyzer fleet`."""
 
+import re
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from traceanalyzer.cli.options import (
     output_options,
     quiet_option,
     reading_options,
+    redact_options,
 )
 
 
@@ -31,6 +34,7 @@ from traceanalyzer.cli.options import (
 @iteration_option
 @limit_option
 @reading_options
+@redact_options()
 @quiet_option()
 @output_options(REPORT_FORMATS)
 def fleet(
@@ -40,6 +44,7 @@ def fleet(
     run: str | None,
     scheduler: str | None,
     workers: int | None,
+    hidden: Sequence[re.Pattern[str]] | None,
     output: Output,
 ) -> None:
     """Say which rank, host, link or stage holds up a job of many ranks, since when, and what it gains without.
@@ -86,5 +91,5 @@ def fleet(
 
             via = stack.enter_context(cluster(scheduler, workers))
         stack.enter_context(working("Comparing"))
-        job = job_of(paths, place, done, via)
+        job = job_of(paths, place, done, via, hidden)
     emit(job_page(job), output)

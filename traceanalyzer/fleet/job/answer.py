@@ -1,5 +1,6 @@
 """From the ranks of a job to the answer: who holds it up, and what it would gain without."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -175,6 +176,6 @@ def _notes(whole: Whole) -> list[str]:
     notes = [*whole.chosen.notes, *whole.compared.notes]
     hosts, assumed = whole.hosts
     if assumed:
-        size = sum(host == hosts[0] for host in hosts)
+        size = max(Counter(hosts).values())
         notes.append(f"No recording says its host: ranks are taken {size} a host, as many as GPUs were listed.")
     return notes

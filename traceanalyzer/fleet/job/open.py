@@ -1,5 +1,6 @@
 """From what a user names to the answer about a job: digests are read, and made of recordings that have none."""
 
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -33,8 +34,15 @@ def digests_folder(asked: str | None) -> Iterator[str]:
             yield folder
 
 
-def job_of(paths: Sequence[str], folder: str, done: Done | None = None, via: Cluster | None = None) -> Job:
-    """The answer about digests and recordings; digests of these are kept in `folder`. Raises TraceAnalyzerError."""
+def job_of(
+    paths: Sequence[str],
+    folder: str,
+    done: Done | None = None,
+    via: Cluster | None = None,
+    hidden: Sequence[re.Pattern[str]] | None = None,
+) -> Job:
+    """The answer about digests and recordings; digests of these are kept in `folder`. With `hidden` names it can be
+    published. Raises TraceAnalyzerError."""
     digests, recordings, failures = _sorted(paths)
     lines = [Rank(one.path, None, failure=one.message, claimed=one.rank) for one in failures]
     if recordings:
@@ -51,8 +59,15 @@ def job_of(paths: Sequence[str], folder: str, done: Done | None = None, via: Clu
         read = read_digests([where[one.path] for one in ranks], why=True)
         return [one for one in read if isinstance(one, Rank)]
 
-    ranks = chosen([*found, *lines])
-    return answer(replace(ranks, notes=(*iterations_in(paths, recordings), *ranks.notes)), explained)
+    def answered(found: Sequence[Rank | str]) -> Job:
+        ranks = chosen([*found, *lines])
+        return answer(replace(ranks, notes=(*iterations_in(paths, recordings), *ranks.notes)), explained)
+
+    if hidden is None:
+        return answered(found)
+    from traceanalyzer.fleet.job.redact import redacted, without_hosts  # reports take as long to load as the answer
+
+    return redacted(answered(without_hosts(found)), hidden)
 
 
 def _file(place: Place) -> str:

@@ -1,5 +1,6 @@
 """Two jobs compared: the step, and who held it up before and after."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,11 +25,11 @@ class CulpritChange:
     gain_b_ms: float = metric("the same in B", "ms")
 
 
-def compared_jobs(runs: Sequence[str]) -> Printed | None:
+def compared_jobs(runs: Sequence[str], hidden: Sequence[re.Pattern[str]] | None = None) -> Printed | None:
     """The comparison of two folders of digests; None where these are not two of them. Raises TraceAnalyzerError."""
     if len(runs) != 2 or not all(_has_digests(Path(run)) for run in runs):
         return None
-    a, b = (job_of([run], "") for run in runs)
+    a, b = (job_of([run], "", hidden=hidden) for run in runs)
     rows = _rows(a, b)
     figures = [
         ("step ms", a.summary.step_ms, b.summary.step_ms),
