@@ -18,7 +18,7 @@ PACKAGE = ROOT / "traceanalyzer"
 FILES = sorted(PACKAGE.rglob("*.py"))
 HEAVY = {
     "torch", "jax", "duckdb", "pyarrow", "plotly", "pandas", "rich", "sqlite_utils", "pynvml", "isal", "sitecustomize",
-    "detect_secrets", "wandb", "mlflow", "distributed", "fsspec",
+    "detect_secrets", "wandb", "mlflow", "dask", "distributed", "fsspec",
 }  # fmt: skip
 """What a function may import when it is called: slow to load, or not installed everywhere."""
 LATE = (

@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import random
 import signal
+import socket
+import ssl
 import threading
 import time
+import urllib.request
+from contextlib import suppress
 
 import pytest
 
@@ -52,6 +56,44 @@ def test_a_killed_worker_changes_nothing(tmp_path, here):
         assert found.culprits == expected.culprits
         assert found.changes == expected.changes
         assert [one.path for one in found.ranks.unreadable] == [one.path for one in expected.ranks.unreadable]
+
+
+def listening():
+    """Addresses at which this process and those that it started listen."""
+    from psutil import Process
+
+    return {
+        connection.laddr[:2]
+        for process in (Process(), *Process().children(recursive=True))
+        for connection in process.net_connections("inet")
+        if connection.status == "LISTEN"
+    }
+
+
+def greeting(address, certificate=None):
+    """What a stranger hears who connects, with a certificate of his own or without."""
+    try:
+        with socket.create_connection(address, 5) as plain:
+            plain.settimeout(0.5)
+            return (certificate.wrap_socket(plain) if certificate else plain).recv(1)
+    except OSError:
+        return b""
+
+
+def test_nobody_else_gets_into_a_cluster_of_this_machine():
+    """A scheduler runs what it is sent: one that listens to all users of a machine is theirs."""
+    stranger = distributed.Security.temporary().get_connection_args("client")["ssl_context"]
+    stranger.check_hostname, stranger.verify_mode = False, ssl.CERT_NONE
+    before, heard = listening(), []
+    with cluster(None, 1):
+        opened = listening() - before
+        for host, port in opened:
+            heard += [greeting((host, port)), greeting((host, port), stranger)]
+            with suppress(OSError, ValueError), urllib.request.urlopen(f"http://{host}:{port}/info/main/workers.html"):
+                heard.append(b"a page")
+    assert ({host for host, _ in opened}, set(heard)) == ({"127.0.0.1"}, {b""})
+    assert len(opened) > 3
+    assert listening() <= before
 
 
 def test_no_scheduler_is_one_line(monkeypatch):

@@ -11,9 +11,6 @@ import sqlite3
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as arrow
-from pyarrow import parquet
-
 if TYPE_CHECKING:
     from random import Random
 
@@ -298,18 +295,22 @@ def _make_view(db: sqlite3.Connection, table: str, columns: list[str], random: R
 
 def in_parquet(data: bytes, random: Random) -> bytes:
     """A Parquet file with columns changed, dropped, renamed or of another type, rows repeated or dropped; or its bytes."""
+    from pyarrow import ArrowException, parquet
+
     if random.random() < 0.2:
         return in_bytes(data, random)
     table = parquet.read_table(io.BytesIO(data), use_threads=False)
     for _ in range(random.randrange(1, 4)):
-        with suppress(arrow.ArrowException, OverflowError, IndexError, UnicodeError):
+        with suppress(ArrowException, OverflowError, IndexError, UnicodeError):
             table = _change_table(table, random)
     sink = io.BytesIO()
     parquet.write_table(table, sink)
     return sink.getvalue()
 
 
-def _change_table(table: arrow.Table, random: Random) -> arrow.Table:
+def _change_table(table: Any, random: Random) -> Any:
+    import pyarrow as arrow
+
     i, what, rows = random.randrange(table.num_columns), random.random(), table.num_rows
     column = table.column(i)
     if what < 0.08:

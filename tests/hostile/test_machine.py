@@ -38,6 +38,10 @@ for file in old.db new.db; do ask analyze "$RECORDING" -q --store $file; echo $?
 for merged in "" --merge; do ask overlay "$RECORDING" $merged -o new.json; echo $?; done
 ask compare "$RECORDING" old.json -o new.html; echo $?
 ask attach "$RECORDING" --issue a/b#1 --picture new.svg; echo $?
+for file in new.sqlite new.parquet; do ask export "$RECORDING" -o $file; echo $?; done
+ask digest "$RECORDING" -o .; echo $?
+ask fleet "$LOG" --timing . --run a; echo $?
+ask history old.db -o new.html; echo $?
 cmp old.json "$KEPT" && echo "same"
 ask history old.db && echo "read"
 ls -A
@@ -50,14 +54,15 @@ def test_a_full_disk_leaves_what_there_was_and_nothing_else(tmp_path):
         pytest.skip("no file system can be mounted here")
     (tmp_path / "full").mkdir()
     given = {"FOLDER": tmp_path / "full", "RECORDING": RECORDING, "KEPT": tmp_path / "kept", "PYTHON": sys.executable}
+    given["LOG"] = Path(__file__).parents[1] / "data" / "timing" / "own.jsonl"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(PACKAGES), **{k: str(v) for k, v in given.items()}}
     done = subprocess.run([*space, "sh", "-c", FULL], env=environment, capture_output=True, text=True, check=False)
-    *statuses, same, read = done.stdout.split()[:12]
+    *statuses, same, read = done.stdout.split()[:17]
     assert (set(statuses), same, read) == ({"1"}, "same", "read"), done
-    assert sorted(done.stdout.split()[12:]) == ["filler", "old.db", "old.json"]
+    assert sorted(done.stdout.split()[17:]) == ["filler", "old.db", "old.json", "run=a"]
     said = [line for line in done.stderr.splitlines() if not line.startswith("traceanalyzer: stored")]
     assert len(said) == len(statuses)
-    assert all("No space left on device" in line or "the disk is full" in line for line in said)
+    assert all("No space left on device" in line or "disk is full" in line for line in said)
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +118,12 @@ def others(as_nobody):
         *(("analyze", "readable.json.gz", option, "secret.json.gz") for option in ("--hardware", "--ncu")),
         *(("analyze", "readable.json.gz", "-o", name) for name in ("new.json", "closed/new.json", "readable.json.gz")),
         ("analyze", "readable.json.gz", "-q", "--store", "new.db"),
+        *((name, "secret.json.gz", "-o", "new.sqlite") for name in ("export", "digest")),
+        *(("export", "readable.json.gz", "-o", name) for name in ("new.sqlite", "new.parquet", "closed/new.db")),
+        *(("digest", "readable.json.gz", "-o", name) for name in ("new", "closed")),
+        *(("fleet", name) for name in ("secret.json.gz", "closed", "listed")),
+        ("fleet", "readable.json.gz", "--digests", "closed"),
+        ("fleet", "--timing", "closed"),
         ("hang", "closed"),
     ],
     ids=" ".join,

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import pickle
+import sqlite3
+from contextlib import closing
 
+import click
 import pytest
 
+from tests.compile.log_builder import LogBuilder
 from tests.hostile.test_files import status
 from tests.hostile.test_recordings import small
 from tests.hostile.test_regexes import LENGTH, UNITS, search, that_ends
+from tests.recorded import ROOT
+from traceanalyzer.cli import cli
 from traceanalyzer.report.privacy.credentials import maintained_rules, without_credentials
 from traceanalyzer.report.privacy.secrets import Secrets
+from traceanalyzer.report.table_entries import BY_COMMAND
 
 COPY = "COPY"
 PLANTED = {
@@ -301,22 +310,75 @@ def planted(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        *(["analyze", "--redact", "--format", form] for form in ("terminal", "markdown", "json", "html")),
-        *(["ops", "--redact", "--format", form] for form in ("terminal", "csv", "json")),
-        ["kernels", "--redact", "--format", "csv"],
-        ["overlay", "--redact"],
-        ["path", "--redact", "--format", "json"],
-        ["attach", "--issue", "o/r#1"],
-        ["kernels", "--redact", "--format", "markdown"],
-        ["analyze", "--redact", "--full", "--format", "terminal"],
-        ["whatif", "--redact", "--full", "--speedup", "aten=2", "--format", "json"],
-        *(["compare", COPY, "--redact", "--format", form] for form in ("terminal", "markdown", "json")),
-    ],
-)
-def test_it_is_hidden_in_every_output(planted, capsys, command):
-    assert status(command[0], planted, *(planted if word == COPY else word for word in command[1:])) == 0
+TEXTS = [*(text for text, _ in PLANTED.values()), *FORMS]
+HIDDEN = [*(secret for _, secret in PLANTED.values()), "hunter2zz"]
+
+
+@pytest.fixture(scope="module")
+def beside(tmp_path_factory):
+    """What other commands read, with the same secrets: a snapshot, a log of torch.compile, dumps of a hang."""
+    folder = tmp_path_factory.mktemp("beside")
+    frames = [[{"name": text, "filename": "/home/mallory/train.py", "line": 3}] for text in TEXTS]
+    trace = [
+        {"action": "alloc", "addr": 4096 * i, "size": 4096, "stream": 0, "time_us": i, "frames": one}
+        for i, one in enumerate(frames, 1)
+    ]
+    snapshot = {"segments": [], "device_traces": [trace], "allocator_settings": {}, "external_annotations": []}
+    (folder / "snapshot.pickle").write_bytes(pickle.dumps(snapshot))
+    log = LogBuilder()
+    for number, text in enumerate(TEXTS):
+        log.number = number
+        log.start()
+        log.event("dynamo", "B", 1e6 * number)
+        log.event("dynamo", "E", 1e6 * number + 500)
+        log.artifact("recompile_reasons", f"0/0: tensor '{text}' size mismatch at index 0. expected 4, actual 5")
+        log.record("graph_break_reason", {"reason": text, "user_stack": []}, f"Graph break: {text}")
+        log.metrics(0.4, fail_type=text, cache_size=1, graph_op_count=7)
+    (folder / "log.txt").write_bytes(log.bytes())
+    (folder / "dumps").mkdir()
+    for rank in range(3):
+        dump = json.loads((ROOT / "tests" / "data" / "hang" / f"rank_{rank}.json").read_bytes())
+        for entry, one in zip(dump["entries"], itertools.cycle(frames), strict=False):
+            entry |= {"frames": one, "profiling_name": one[0]["name"]}
+        (folder / "dumps" / f"rank_{rank}.json").write_text(json.dumps(dump))
+    return folder
+
+
+OUT = "OUT"
+COMMANDS = [
+    *([name, "--redact", "--format", "csv"] for name in BY_COMMAND),
+    *(["analyze", "--redact", "--format", form] for form in ("terminal", "markdown", "json", "html", "svg")),
+    *(["ops", "--redact", "--format", form] for form in ("terminal", "json")),
+    ["overlay", "--redact"],
+    ["path", "--redact", "--format", "json"],
+    ["attach", "--issue", "o/r#1"],
+    ["kernels", "--redact", "--format", "markdown"],
+    ["analyze", "--redact", "--full", "--format", "terminal"],
+    ["whatif", "--redact", "--full", "--speedup", "aten=2", "--format", "json"],
+    *(["compare", COPY, "--redact", "--format", form] for form in ("terminal", "markdown", "json", "html", "svg")),
+    ["compare", COPY, COPY, "--redact", "--format", "html"],
+    *(["memory", "snapshot.pickle", "--redact", "--full", "--format", form] for form in ("terminal", "json", "html")),
+    *(["compile", "log.txt", "--redact", "--full", "--format", form] for form in ("terminal", "json", "html")),
+    *(["hang", "dumps", "--redact", "--format", form] for form in ("terminal", "json", "html")),
+    ["export", "--redact", "-o", OUT],
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_it_is_hidden_in_every_output(planted, beside, tmp_path, capsys, command):
+    given = {COPY: planted, OUT: tmp_path / "out.sqlite", **{path.name: path for path in beside.iterdir()}}
+    words = [given.get(word, word) for word in command[1:]]
+    assert status(command[0], *([] if command[1] in given and command[1] != COPY else [planted]), *words) == 0
     shown = capsys.readouterr().out
-    assert [secret for secret in (*(secret for _, secret in PLANTED.values()), "hunter2zz") if secret in shown] == []
+    if OUT in command:
+        with closing(sqlite3.connect(given[OUT])) as db:
+            shown = "\n".join(db.iterdump())
+    assert [secret for secret in HIDDEN if secret in shown] == []
+    assert shown
+
+
+def test_no_command_that_redacts_is_left_out():
+    context = click.Context(cli)
+    commands = {name: cli.get_command(context, name) for name in cli.list_commands(context)}
+    redacting = {name for name, one in commands.items() if any("--redact" in p.opts for p in one.params)}
+    assert redacting == {command[0] for command in COMMANDS}

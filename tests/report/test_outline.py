@@ -12,7 +12,8 @@ def test_why_nothing_is_recommended():
     report = full()
     unclear = replace(report, summary=replace(report.summary, bottleneck="inconclusive"), recommendations=[])
     assert "not enough data" in gains.no_advice(unclear)
-    assert "No change is predicted to help" in gains.no_advice(empty())
+    assert "No change is predicted to help" in gains.no_advice(replace(report, recommendations=[]))
+    assert gains.no_advice(empty()) == "No recommendation: the GPU was not recorded."
 
 
 def test_findings_whose_remedy_gains_nothing_are_named():

@@ -16,6 +16,7 @@ from traceanalyzer.report.html.frame import chart_place
 from traceanalyzer.report.html.markup import Markup
 from traceanalyzer.report.html.pictures.plot import Plot
 from traceanalyzer.report.html.pictures.summary import waterfall
+from traceanalyzer.report.outline.opening import steps_measured
 
 ANSWER, UNLIKE, CHANGES, NOTES = "Comparison", "Not like for like", "Where the difference comes from", "Notes"
 """Titles of the sections that a first screen has."""
@@ -180,7 +181,7 @@ def _answer(comparison: Comparison) -> Verdict:
 
 def _side(name: str, side: Side, per: str) -> str:
     whole = "the mean repeat" if per == "per repeat" else "the whole recording"
-    steps = f"mean of {side.steps} steps" if side.steps else whole
+    steps = steps_measured(side.steps) if side.steps > (per != "per step") else whole
     text = f"{name}: {side.name} ({side.kind}), {figure(side.step_ms, 'ms')}, {steps}, {side.bottleneck}"
     if side.unprofiled_step_ms is None:
         return text

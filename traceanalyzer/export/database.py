@@ -1,6 +1,7 @@
 """A recording as files for other programs: a SQLite database, or a folder of Parquet files, of all its tables."""
 
 import contextlib
+import sqlite3
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.base.files import check_not_read
 from traceanalyzer.diagnosis.selection import Measured
-from traceanalyzer.export.tables import frames
+from traceanalyzer.export.tables import Hidden, frames
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,17 +38,17 @@ AT_ONCE = 50_000
 TYPES = {"i": int, "u": int, "b": int, "f": float}
 
 
-def write_sqlite(of: Measured, path: Path) -> dict[str, int]:
+def write_sqlite(of: Measured, path: Path, hidden: Hidden = None) -> dict[str, int]:
     """Write every table of the measured ranks to a new SQLite database, with `INDEXES` and `VIEWS`.
 
     Takes the place of a file of that name only when it is whole. Rows written, by table. Raises TraceAnalyzerError
     where the file cannot be written.
     """
     with _whole(path) as made:
-        return _fill(of, made)
+        return _fill(frames(of, hidden), made)
 
 
-def _fill(of: Measured, path: Path) -> dict[str, int]:
+def _fill(tables: "Iterator[tuple[str, pd.DataFrame]]", path: Path) -> dict[str, int]:
     from sqlite_utils import Database
 
     written = {}
@@ -56,7 +57,7 @@ def _fill(of: Measured, path: Path) -> dict[str, int]:
         database.execute("PRAGMA journal_mode = OFF")
         database.execute("PRAGMA synchronous = OFF")  # the file is of no use to anybody before it is whole
         with database.conn:
-            for name, frame in frames(of):
+            for name, frame in tables:
                 _insert(database, name, frame)
                 written[name] = len(frame)
             for name, indexes in INDEXES.items():
@@ -91,7 +92,7 @@ def _objects(values: Any) -> list[Any]:
     return listed
 
 
-def write_parquet(of: Measured, folder: Path) -> dict[str, int]:
+def write_parquet(of: Measured, folder: Path, hidden: Hidden = None) -> dict[str, int]:
     """Write every table of the measured ranks to a folder, a Parquet file each. Rows written, by table.
 
     Needs pyarrow. Raises TraceAnalyzerError where that is not installed, or the folder cannot be written.
@@ -108,7 +109,7 @@ def write_parquet(of: Measured, folder: Path) -> dict[str, int]:
     written = {}
     with _whole(folder) as made:
         made.mkdir()
-        for name, frame in frames(of):
+        for name, frame in frames(of, hidden):
             pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), made / f"{name}.parquet")
             written[name] = len(frame)
     return written
@@ -122,5 +123,5 @@ def _whole(path: Path) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix=f".{path.name[:64]}.", dir=path.parent) as folder:
             yield Path(folder) / path.name
             (Path(folder) / path.name).replace(path)
-    except OSError as error:
-        raise TraceAnalyzerError(f"cannot write {path}: {error.strerror}") from error
+    except (OSError, sqlite3.Error) as error:
+        raise TraceAnalyzerError(f"cannot write {path}: {getattr(error, 'strerror', '') or error}") from error

@@ -1,29 +1,59 @@
 """All tables of a recording, events and measurements, as DataFrames: what SQLite and Parquet are written from."""
 
 import enum
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
+from traceanalyzer.base.figures import text_of
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.selection import Measured
 from traceanalyzer.export.events import EVENTS, event_frame
 from traceanalyzer.report.json import RENAMED
+from traceanalyzer.report.privacy.aliases import Aliases
+from traceanalyzer.report.privacy.secrets import Secrets
 from traceanalyzer.report.table_entries import TABLES, RowFilter, Table
 
 if TYPE_CHECKING:
     import pandas as pd
 
+OWN = {"kind", "class", "copy_kind", "source_memory", "target_memory", "source", "step_source"} | {
+    f.name for table in TABLES for f in fields(table.row) if text_of(f) == "own"
+}
+"""Columns with words of this program, not of the recording."""
 RECORDING = "recording"
 """The table of the ranks: which file each is, and what recorded it."""
 
 
-def frames(of: Measured) -> "Iterator[tuple[str, pd.DataFrame]]":
+Hidden = Sequence[re.Pattern[str]] | None
+"""Names to hide with paths, hosts and users; None: nothing is hidden."""
+
+
+def frames(of: Measured, hidden: Hidden = None) -> "Iterator[tuple[str, pd.DataFrame]]":
     """Name and rows of each table that has any. Where several ranks were recorded, events and measurements of single
     ranks have a column `rank`."""
+    if hidden is None:
+        yield from _frames(of)
+        return
+    secrets = Secrets.of(
+        [(m.trace.path, m.trace.source) for m in of.each], (text for m in of.each for text in m.trace.strings)
+    )
+    aliases = Aliases(hidden)
+    for name, frame in _frames(of):
+        for column in frame.select_dtypes(["object", "category", "string"]):
+            values = frame[column].astype(object)
+            clean = {text: secrets.clean(text) for text in values.unique() if isinstance(text, str)}
+            if column not in OWN:
+                clean = {text: aliases.in_name(cleaned) for text, cleaned in clean.items()}
+            frame[column] = values.map(lambda value, clean=clean: clean.get(value, value))
+        yield name, frame.assign(path=secrets.inputs) if name == RECORDING else frame
+
+
+def _frames(of: Measured) -> "Iterator[tuple[str, pd.DataFrame]]":
     several = len(of.each) > 1
     yield RECORDING, _recordings(of)
     for name in EVENTS:

@@ -41,7 +41,11 @@ class ReportPage(Result):
         text = (render_terminal if self.full else render_screen)(self.report, width, colour)
         if self.compiled is None:
             return text
-        more = f"\n{Printed(Document('', self._more())).terminal(width, colour)}" if self.full else SEE_COMPILE
+        more = (
+            f"\n{Printed(Document('', self._more())).terminal(width, colour)}"
+            if self.full
+            else SEE_COMPILE * ("traceanalyzer compile" not in text)
+        )
         return f"{text.rstrip()}\n{more}"
 
     def markdown(self) -> str:

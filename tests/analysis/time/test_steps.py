@@ -98,16 +98,16 @@ def test_steps_between_optimizer_steps() -> None:
 
 
 def test_steps_from_the_period_of_the_device_work() -> None:
-    """Five ops repeat; the pause before `embed` is the widest."""
+    """Five ops repeat; the pause before `embed` is the widest. How long the last one took is not recorded."""
     b = TraceBuilder()
     for i in range(6):
         for j, name in enumerate(("embed", "mm", "relu", "mm", "head")):
             b.kernel(name, i * 100 + 10 * j, i * 100 + 10 * j + 8)
     steps = steps_of(b)
     assert steps.source == "periodicity"
-    assert len(steps) == 6
-    assert np.diff(steps.start).tolist()[1:] == [100_000] * 4
-    assert steps.of_op.tolist() == [i for i in range(6) for _ in range(5)]
+    assert len(steps) == 5
+    assert np.diff(steps.start).tolist()[1:] == [100_000] * 3
+    assert steps.of_op.tolist() == [i for i in (*range(5), -1) for _ in range(5)]
 
 
 def test_a_recording_without_rhythm_is_one_step() -> None:
@@ -177,3 +177,17 @@ def test_the_period_of_the_device_work_finds_the_same_steps(name: str, tmp_path:
     truth = measure(load([path]).traces[0]).timed.steps
     assert found.source == "periodicity"
     assert 0.98 * truth.duration.min() < np.median(found.duration) < 1.02 * truth.duration.max()
+
+
+@pytest.mark.parametrize(("last", "steps"), [(5, 5), (2, 4)])
+def test_a_last_repetition_without_the_pause_behind_it_is_no_step(last: int, steps: int) -> None:
+    """Repetitions of 50 us and a pause of 50 us; of the last one the work of 80, or of 50, us is recorded."""
+    b = TraceBuilder()
+    for i in range(5):
+        for j, name in enumerate(("embed", "mm", "relu", "mm", "head")):
+            busy = 16 if i == 4 and last == 5 else 10
+            b.kernel(name, i * 100 + busy * j, i * 100 + busy * j + busy - 2)
+    found = steps_of(b)
+    assert found.source == "periodicity"
+    assert len(found) == steps
+    assert found.duration[:4].tolist() == [100_000] * 4

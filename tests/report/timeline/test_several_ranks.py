@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.recorded import ROOT
 from tests.replay.ranks import Rank, run
 from traceanalyzer.analysis.ranks.compare import compare_ranks
 from traceanalyzer.analysis.ranks.digest import digest_of
 from traceanalyzer.diagnosis.measurements import measure_ranks
-from traceanalyzer.diagnosis.selection import Measured, measured
-from traceanalyzer.ingest import load
+from traceanalyzer.diagnosis.selection import Measured
 from traceanalyzer.report.build import report_of
 from traceanalyzer.report.html import Details, step_charts
 from traceanalyzer.report.timeline.distributions import MAX_RANKS, WORST, steps_of_ranks
-from traceanalyzer.report.timeline.several import PIXELS, in_blocks
-from traceanalyzer.report.timeline.step_timeline import step_timeline
 from traceanalyzer.trace import Run
 
 LATE = 37
@@ -42,18 +38,3 @@ def test_the_late_rank_is_first_in_every_table_and_chart() -> None:
     chart = step_charts.ranks(report, Details.of(of))
     assert chart is not None
     assert f"rank {LATE} ⚠" in chart.plot.x.names[0]
-
-
-def test_short_kernels_near_each_other_are_one_block() -> None:
-    m = measured(load([ROOT / "sample_traces" / "launch_bound"])).critical
-    plain = step_timeline(m, None, None, device_alone=True)
-    assert plain is not None
-    wide = replace(plain, window=(0, plain.window[1] * 200))
-    blocks = in_blocks(wide)
-    assert len(blocks.events) < len(plain.events)
-    least = wide.window[1] // PIXELS
-    assert blocks.events.start.min() == plain.events.start.min()
-    assert blocks.events.end.max() == plain.events.end.max()
-    assert any("short" in name for name in blocks.names)
-    longer = plain.events.end - plain.events.start >= least
-    assert (blocks.events.end - blocks.events.start >= least).sum() >= longer.sum()

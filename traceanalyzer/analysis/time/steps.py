@@ -60,6 +60,8 @@ LONGEST_WARMUP = 256
 """Steps that get shorter for so long are no warm-up, and each that is looked at costs a median of the rest."""
 PAUSE_RATIO = 100
 """A repetition this many times as long as the median one is two, with a pause of the program between them."""
+WITHOUT_PAUSE = 0.75
+"""A last repetition that is so much shorter than the others lacks the pause behind it."""
 FEWEST_SHRINKING = 8
 """In fewer steps there is no telling work that shrinks from a slow start."""
 
@@ -169,10 +171,11 @@ def _assemble(linked: Linked, found: HostSteps) -> Steps | None:
     start, end = _windows(linked, found, of_op)
     first, stop = whole_steps(linked, found, of_op, end - start)
     incomplete = len(start) - (stop - first)
+    if found.source == "periodicity":
+        stop -= _lacks_pause(end - start, first, stop)
+        first, stop = between_pauses(end - start, first, stop)
     if first == stop:
         return replace(whole_recording(linked), incomplete=incomplete)
-    if found.source == "periodicity":
-        first, stop = between_pauses(end - start, first, stop)
     if stop - first < len(start):
         found, start, end = _chosen(found, np.arange(first, stop)), start[first:stop], end[first:stop]
         of_op = np.where((of_op >= first) & (of_op < stop), of_op - first, -1).astype(np.int32)
@@ -265,6 +268,13 @@ def _begin(idle_since: int, first_start: I64, end: I64) -> int:
     lead = (first_start[1:] - end[:-1])[first_start[1:] < np.iinfo(np.int64).max]
     earliest = int(first_start[0]) - int(lead.max(initial=0)) if len(lead) else idle_since
     return min(max(idle_since, earliest), int(first_start[0]))
+
+
+def _lacks_pause(duration: I64, first: int, stop: int) -> bool:
+    """Whether the last of these repetitions is that of the recording and so much shorter than those before it that the
+    pause behind it is missing: how long it takes to the next is not recorded."""
+    last = len(duration) - 1
+    return first < stop == last + 1 > 1 and bool(duration[last] < WITHOUT_PAUSE * np.median(duration[:last]))
 
 
 def between_pauses(duration: I64, first: int, stop: int) -> tuple[int, int]:

@@ -1,12 +1,14 @@
 """`traceanalyzer compile`: what torch.compile cost, where it broke, what it left."""
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
-from traceanalyzer.cli.options import limit_option, output_options
+from traceanalyzer.cli.options import limit_option, output_options, redact_options
 
 if TYPE_CHECKING:
     from traceanalyzer.trace import Run
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 )
 @click.option("-v", "--full", is_flag=True, help="All of it; without it a terminal shows the answer on one screen.")
 @limit_option
+@redact_options()
 def compile(  # noqa: A001 (the command's name)
     log: str,
     trace: str | None,
@@ -45,6 +48,7 @@ def compile(  # noqa: A001 (the command's name)
     eager_step_ms: float | None,
     overlay: Path | None,
     full: bool,
+    hidden: "Sequence[re.Pattern[str]] | None",
 ) -> None:
     """Say what torch.compile cost, where it broke and what it left eager.
 
@@ -66,6 +70,8 @@ def compile(  # noqa: A001 (the command's name)
     from traceanalyzer.report.compile.build import compile_report
     from traceanalyzer.report.compile.document import compile_document
 
+    if overlay and hidden is not None:
+        raise click.UsageError("--overlay keeps names and paths; leave out --redact")
     check_writable(overlay)
     logs, run = _read(Path(log), trace)
     if overlay is not None:
@@ -73,6 +79,11 @@ def compile(  # noqa: A001 (the command's name)
 
         write(compile_tracks(logs, run), overlay)
     report = compile_report(logs, run, Stopwatch(step_ms, eager_step_ms))
+    if hidden is not None:
+        from traceanalyzer.report.privacy.redact import redact_rows
+        from traceanalyzer.trace import Run
+
+        report = redact_rows(report, run or Run(()), hidden)
     emit(compile_document(report, full or output.file is not None), output)
 
 

@@ -1,10 +1,12 @@
 """`traceanalyzer export`."""
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from traceanalyzer.cli.options import recordings
+from traceanalyzer.cli.options import recordings, redact_options
 from traceanalyzer.cli.scope import Scope, selection_options
 
 SUFFIXES = {".sqlite": "sqlite", ".db": "sqlite", ".parquet": "parquet"}
@@ -17,7 +19,8 @@ SUFFIXES = {".sqlite": "sqlite", ".db": "sqlite", ".parquet": "parquet"}
     "-o", "--output", "file", required=True, type=click.Path(path_type=Path), metavar="FILE",
     help="A database (.sqlite, .db), or a folder of Parquet files (.parquet).",
 )  # fmt: skip
-def export(paths: tuple[str, ...], file: Path, scope: Scope) -> None:
+@redact_options()
+def export(paths: tuple[str, ...], file: Path, scope: Scope, hidden: Sequence[re.Pattern[str]] | None) -> None:
     """Write all tables of a recording, events and measurements, to a SQLite database or a folder of Parquet files.
 
     \b
@@ -27,7 +30,8 @@ def export(paths: tuple[str, ...], file: Path, scope: Scope) -> None:
 
     Tables have the same names and columns whatever recorded the run: device_ops, api_calls, host_ranges and
     memory_events are its events (ns on the recording's clock), the others what the commands of that name print. Views:
-    kernel_events, copy_events, wait_events, gaps_by_cause. Names and paths stand in it as they were recorded.
+    kernel_events, copy_events, wait_events, gaps_by_cause. Names and paths stand in it as they were recorded, unless
+    --redact is given.
     """
     from traceanalyzer.cli.io.output import check_writable
     from traceanalyzer.cli.io.progress import working
@@ -43,5 +47,5 @@ def export(paths: tuple[str, ...], file: Path, scope: Scope) -> None:
 
     write = database.write_sqlite if form == "sqlite" else database.write_parquet
     with working("Writing"):
-        rows = write(Asked(run, *scope).measured, file)
+        rows = write(Asked(run, *scope).measured, file, hidden)
     click.echo(f"{file}: {', '.join(f'{name} {count:,}' for name, count in rows.items())}", err=True)

@@ -11,7 +11,9 @@ from traceanalyzer.fleet.digests.make import make
 from traceanalyzer.fleet.digests.map import Cluster
 from traceanalyzer.ingest.places import Place
 
-NEEDS = "a cluster needs dask.distributed: pip install 'traceanalyzer[fleet]'"
+NEEDS = "a cluster needs dask.distributed and cryptography: pip install 'traceanalyzer[fleet]'"
+NO_PAGES: dict[str, list[Any]] = {f"distributed.{server}.http.routes": [] for server in ("scheduler", "worker")}
+"""A scheduler runs whatever it is sent, and its pages show paths: another user of this machine gets neither."""
 WINDOW = 4
 """Tasks that wait for a core."""
 RETRIES = 2
@@ -26,12 +28,19 @@ def cluster(scheduler: str | None, workers: int | None) -> Iterator[Cluster | No
         yield None
         return
     try:
+        import dask
         from distributed import Client, LocalCluster
+        from distributed.security import Security
+
+        own = None if scheduler else Security.temporary()
     except ImportError as error:
         raise TraceAnalyzerError(NEEDS) from error
     try:
-        local = None if scheduler else LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
-        client = Client(scheduler or local, timeout=CONNECT_S)
+        with dask.config.set(NO_PAGES):
+            local = own and LocalCluster(
+                n_workers=workers, threads_per_worker=1, host="127.0.0.1", dashboard_address=None, security=own
+            )
+        client = Client(local or scheduler, timeout=CONNECT_S)
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:120]
         raise TraceAnalyzerError(f"{scheduler}: no Dask scheduler answers there ({reason})") from error

@@ -15,8 +15,8 @@ from traceanalyzer.trace import I32, I64
 
 T = TypeVar("T")
 
-FIRST_BYTES, REST_BYTES = 650_000, 350_000
-"""Of the representative step, and of all other timelines together: a page is to stay below 1.5 MB."""
+FIRST_BYTES, REST_BYTES = 650_000, 300_000
+"""Of the representative step, and of any other timeline: a page is to stay below 2 MB."""
 FEW = 100
 """Events that are shown however long their names are."""
 ROOMY = 3
@@ -49,7 +49,7 @@ def _valid(value: Any) -> Any:
 def timelines_block(timelines: Sequence[Timeline]) -> Markup:
     """The timelines, each by columns and in bounded size: of those that have too many events the shortest are left
     out."""
-    most = [FIRST_BYTES, *[REST_BYTES // max(len(timelines) - 1, 1)] * (len(timelines) - 1)]
+    most = [FIRST_BYTES, *[REST_BYTES] * (len(timelines) - 1)]
     return json_block("timeline-data", [_fitting(t, limit) for t, limit in zip(timelines, most, strict=True)])
 
 
@@ -88,6 +88,13 @@ def _columns(timeline: Timeline) -> dict[str, Any]:
     events = timeline.events.take(order)
     first = np.append(True, events.lane[1:] != events.lane[:-1])[: len(events)]
     before = np.where(first, timeline.extent[0], np.append(0, events.start[:-1])[: len(events)])
+    seldom = {
+        "told": (events.detail + 1, 0),
+        "about": (events.facts + 1, 0),
+        "link": (_linked(events) + 1, 0),
+        "onPath": (events.on_path, 0),
+        "filled": (events.filled, 100),
+    }
     return {
         "title": timeline.title,
         "extent": timeline.extent,
@@ -103,11 +110,8 @@ def _columns(timeline: Timeline) -> dict[str, Any]:
         "start": events.start - before,
         "length": events.end - events.start,
         "name": events.name + 1,
-        "told": events.detail + 1,
-        "about": events.facts + 1,
-        "link": _linked(events) + 1,
-        "onPath": events.on_path,
         "path": timeline.path,
+        **{name: values for name, (values, usual) in seldom.items() if np.any(values != usual)},
     }
 
 
@@ -127,7 +131,11 @@ def _count(timeline: Timeline) -> str:
     ]
     cut = any(s.shown < s.total for s in timeline.shown)
     left = "; the shortest are left out" if cut else ""
-    return f"Shown: {', '.join(parts)}{left}. What is shorter than a pixel is drawn a pixel wide until you zoom in."
+    blocks = " Neighbours too short to be told apart are one block." if (timeline.events.filled < 100).any() else ""
+    return (
+        f"Shown: {', '.join(parts)}{left}.{blocks} What is shorter than a pixel is drawn a pixel wide until you zoom "
+        "in, the paler, the less of the pixel it fills."
+    )
 
 
 def first_view(timeline: Timeline) -> tuple[int, int]:

@@ -41,8 +41,9 @@ def no_advice(report: Report) -> str:
     if companion(report):
         return "Nothing to change."
     lacking = next((e.value for f in report.findings for e in f.evidence if e.metric == "next step"), None)
-    if isinstance(lacking, str) and not report.devices:
-        return "No recommendation: the GPU was not recorded." if lacking in report.summary.headline else lacking
+    if not report.devices:
+        told = lacking is None or str(lacking) in report.summary.headline
+        return "No recommendation: the GPU was not recorded." if told else str(lacking)
     if report.findings and report.summary.bottleneck == "inconclusive":
         return f"No recommendation: not enough data. Next: {lacking or 'record several steps, API calls and GPU'}."
     used, of_device = report.metrics.utilisation, report.summary.bottleneck in ("compute", "memory")

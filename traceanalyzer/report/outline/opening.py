@@ -86,6 +86,11 @@ ONE_BY_ONE = 8
 """Recordings of one kind that are listed one by one where nothing is wrong with them."""
 
 
+def steps_measured(count: int) -> str:
+    """Of what a step time is the mean."""
+    return "one step" if count == 1 else f"mean of {count:,} steps"
+
+
 def step_sentence(report: Report) -> str:
     """The step time in a sentence."""
     time = report.metrics.step_time_ms
@@ -95,9 +100,7 @@ def step_sentence(report: Report) -> str:
             return "n/a: no steps and no GPU work in the recording"
         return f"no steps found; figures are for the whole recording of {figure(total, 'ms')}"
     marked = whole(report) == "step"
-    text = f"{figure(time.mean, 'ms')} " + (
-        f"mean of {figure(time.count)} steps" if marked else "of recording, no steps"
-    )
+    text = f"{figure(time.mean, 'ms')} " + (steps_measured(time.count) if marked else "of recording, no steps")
     if time.count > 1:
         high = f" p95 {figure(time.p95, 'ms')}," if time.count >= STEPS_FOR_P95 else ""
         text += f" (median {figure(time.median, 'ms')},{high} std {figure(time.std, 'ms')})"

@@ -16,6 +16,8 @@ from traceanalyzer.report.terminal import render
 from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH, Page
 
 SHOWN_CHANGES = 3
+SCREEN_LINES = 24
+"""Of a terminal; of more a pager would show the end alone."""
 SHOWN_CAVEATS = 2
 BAR_WIDTH = 40
 OF_COMPILE = ("mark_dynamic", "remove_graph_breaks", "warm_cache", "fix_compile_error")
@@ -24,15 +26,20 @@ STYLES = {"compute": "green", "exposed communication": "magenta", "exposed copy"
 
 def render_screen(report: Report, width: int = DEFAULT_WIDTH, colour: bool = False, *, next_step: bool = True) -> str:
     """The answer as text `width` columns wide, with what to look at next."""
-    page = Page(width, colour)
-    _verdict(page, report)
-    _culprit(page, report)
-    _budget(page, report)
-    _changes(page, report)
-    _caveats(page, report)
-    if next_step:
-        _next(page, report)
-    return page.text().lstrip("\n")
+    text = ""
+    for changes in (SHOWN_CHANGES, SHOWN_CHANGES - 1):
+        page = Page(width, colour)
+        _verdict(page, report)
+        _culprit(page, report)
+        _budget(page, report)
+        _changes(page, report, changes)
+        _caveats(page, report)
+        if next_step:
+            _next(page, report)
+        text = page.text().lstrip("\n")
+        if text.count("\n") <= SCREEN_LINES:
+            break
+    return text
 
 
 def render_verdict(report: Report, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
@@ -91,8 +98,8 @@ def _budget(page: Page, report: Report) -> None:
         page.draw(text)
 
 
-def _changes(page: Page, report: Report) -> None:
-    advised = report.recommendations[:SHOWN_CHANGES]
+def _changes(page: Page, report: Report, shown: int) -> None:
+    advised = report.recommendations[:shown]
     page.line("")
     if not advised:
         page.line(gains.no_advice(report))

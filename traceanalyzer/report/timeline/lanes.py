@@ -116,6 +116,8 @@ class Events(Table):
     """`own` of the call that launched it, or of the device op that ended this wait; -1 without."""
     on_path: I64 = column(np.int64, fill=0)
     """How much of the critical path it is, ns."""
+    filled: U8 = column(np.uint8, fill=100)
+    """How much of it there is something, %: less where it stands for several."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""The timelines of a page: the representative step first, other steps of the same rank, and the ranks side by side."""
+"""The timelines of a page: the representative step first, other steps of the same rank, all of them, and the ranks."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
@@ -10,7 +10,6 @@ from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.selection import Measured
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.timeline.lanes import (
-    Category,
     Events,
     Lane,
     Shown,
@@ -19,14 +18,15 @@ from traceanalyzer.report.timeline.lanes import (
     representative,
     shown_steps,
 )
+from traceanalyzer.report.timeline.overview import Stretch, overview
 from traceanalyzer.report.timeline.step_timeline import step_timeline
 from traceanalyzer.trace import I32, I64
 from traceanalyzer.trace.compile_log import CompileLog
 
 MAX_RANKS = 16
 """Ranks drawn below each other: more lanes than a screen has room for say nothing."""
-PIXELS = 2_000
-"""As many as a wide screen has."""
+MAX_THREADS, LEVELS = 2, 4
+"""Of the host, where all steps are drawn."""
 
 
 def timelines(of: Measured, logs: Sequence[CompileLog] = ()) -> list[Timeline]:
@@ -35,7 +35,8 @@ def timelines(of: Measured, logs: Sequence[CompileLog] = ()) -> list[Timeline]:
     first = step_timeline(m, compile_spans(logs, m.trace))
     if first is None:
         return []
-    return [replace(first, title=_title(m, representative(m.timed.steps), "median")), *_other_steps(m), *_of_ranks(of)]
+    first = replace(first, title=_title(m, representative(m.timed.steps), "median"))
+    return [first, *_other_steps(m), *_all_steps(m), *_of_ranks(of)]
 
 
 def _title(m: Measurements, step: int, which: str) -> str:
@@ -53,44 +54,34 @@ def _other_steps(m: Measurements) -> Iterator[Timeline]:
             yield replace(made, title=_title(m, step, which))
 
 
+def _all_steps(m: Measurements) -> Iterator[Timeline]:
+    """All that was recorded of the rank's steps."""
+    steps = m.timed.steps
+    if steps.found and len(steps) > 1:
+        start, end = int(steps.start.min()), int(steps.end.max())
+        whole = Stretch(m, start, end, -start, threads=MAX_THREADS, levels=LEVELS, steps=True)
+        rank = "" if m.trace.rank is None else f"rank {m.trace.rank}, "
+        yield overview([whole], start, f"{rank}all {len(steps)} steps")
+
+
 def _of_ranks(of: Measured) -> Iterator[Timeline]:
     """The same step of every rank, on the critical one's clock, where the clocks can be compared."""
     offsets, step = of.ranks.offset_ns, representative(of.critical.timed.steps)
     if len(of.each) < 2 or offsets is None:
         return
     # Recordings need not begin with the same step: the one at the same time is meant.
-    begun = int(of.critical.timed.steps.start[step]) - offsets[of.ranks.critical]
+    origin = int(of.critical.timed.steps.start[step])
+    begun = origin - offsets[of.ranks.critical]
     parts = []
     for i in of.ranks.worst_first[:MAX_RANKS]:
-        m = of.each[i]
-        nearest = int(np.abs(m.timed.steps.start - offsets[i] - begun).argmin())
-        drawn = step_timeline(m, None, nearest, device_alone=True)
-        if drawn is not None:
-            rank = i if m.trace.rank is None else m.trace.rank
-            parts.append((f"rank {rank} ", in_blocks(drawn), drawn.origin_ns - offsets[i] - begun))
-    if len(parts) > 1:
-        which = f"step {of.critical.timed.steps.first + step}" if of.critical.timed.steps.found else "everything"
-        some = "" if len(parts) == len(of.each) else f" of {len(of.each)}, those that hold up the run most"
-        yield joined(parts, f"{len(parts)} ranks{some}, {which}")
-
-
-def in_blocks(one: Timeline) -> Timeline:
-    """Events that are shorter than a pixel, and nearer than that to the next of their lane and kind, as one block: a
-    device that is busy with short kernels looks busy."""
-    events, least = one.events, (one.window[1] - one.window[0]) // PIXELS
-    events = events.take(np.lexsort((events.start, events.category, events.lane)))
-    short = events.end - events.start < least
-    follows = short[1:] & short[:-1] & (events.start[1:] - events.end[:-1] < least)
-    follows &= (events.lane[1:] == events.lane[:-1]) & (events.category[1:] == events.category[:-1])
-    first = np.flatnonzero(np.append(True, ~follows))[: len(events)]
-    count = np.diff(np.append(first, len(events)))
-    several = zip(count[count > 1].tolist(), events.category[first[count > 1]].tolist(), strict=True)
-    names = [f"{n:,} short {Category(kind).label}" for n, kind in several]
-    blocks = events.take(first)
-    name = blocks.name.copy()
-    name[count > 1] = len(one.names) + np.arange(len(names))
-    end = np.maximum.reduceat(events.end, first) if len(first) else events.end
-    return replace(one, names=[*one.names, *names], events=replace(blocks, end=end, name=name))
+        m, shift = of.each[i], offsets[i] + begun
+        nearest = int(np.abs(m.timed.steps.start - shift).argmin())
+        window = int(m.timed.steps.start[nearest]), int(m.timed.steps.end[nearest])
+        rank = i if m.trace.rank is None else m.trace.rank
+        parts.append(Stretch(m, *window, -shift, f"rank {rank} "))
+    which = f"step {of.critical.timed.steps.first + step}" if of.critical.timed.steps.found else "everything"
+    some = "" if len(parts) == len(of.each) else f" of {len(of.each)}, those that hold up the run most"
+    yield overview(parts, origin, f"{len(parts)} ranks{some}, {which}")
 
 
 def joined(parts: Sequence[tuple[str, Timeline, int]], title: str) -> Timeline:

@@ -55,17 +55,14 @@ _OF_PATH = np.array(
 _OF_RANGE = {RangeKind.ANNOTATION: Category.ANNOTATION, RangeKind.LIBRARY: Category.LIBRARY}
 
 
-def step_timeline(
-    m: Measurements, compiling: CompileSpans | None = None, step: int | None = None, *, device_alone: bool = False
-) -> Timeline | None:
+def step_timeline(m: Measurements, compiling: CompileSpans | None = None, step: int | None = None) -> Timeline | None:
     """The timeline of a step (its index, one of `shown_steps`; None: the representative one); None where neither host
-    nor device was recorded event by event. `compiling` is drawn where the step has some; `device_alone` leaves out the
-    host and the critical path, for any step."""
+    nor device was recorded event by event. `compiling` is drawn where the step has some."""
     if not len(m.trace.device_ops) and not len(m.linked.tree.start):
         return None
     drawing = _Drawing(m, representative(m.timed.steps) if step is None else step, compiling)
-    parts = [part for draw in (ON_DEVICE if device_alone else LANES) for part in draw(drawing)]
-    return drawing.timeline(parts, [] if device_alone else path_line(drawing.on_path, drawing.extent))
+    parts = [part for draw in LANES for part in draw(drawing)]
+    return drawing.timeline(parts, path_line(drawing.on_path, drawing.extent))
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,9 +111,9 @@ class _Drawing:
 
     def timeline(self, parts: list[_Part], path: list[tuple[int, int, int]]) -> Timeline:
         """All parts together, times from the step's start."""
-        facts, about = _coded([tuple(lines) for p in parts for lines in p.facts or [[]] * len(p.start)])
-        names, name = _coded([text for part in parts for text in part.name])
-        details, detail = _coded([text for part in parts for text in part.detail])
+        facts, about = coded([tuple(lines) for p in parts for lines in p.facts or [[]] * len(p.start)])
+        names, name = coded([text for part in parts for text in part.name])
+        details, detail = coded([text for part in parts for text in part.detail])
         steps, origin = self.m.timed.steps, self.window[0]
         columns = {
             **{column: _column(parts, column) for column in ("lane", "category", "own", "link")},
@@ -146,14 +143,15 @@ def _column(parts: list[_Part], name: str, otherwise: int = -1) -> I64:
     return np.concatenate([*filled, np.empty(0, np.int64)])
 
 
-def _coded(texts: Sequence[Text]) -> tuple[list[Text], I64]:
+def coded(texts: Sequence[Text]) -> tuple[list[Text], I64]:
     """Distinct texts (or several each), and for each its index; -1 for an empty one."""
     codes: dict[Text, int] = {}
     index = np.array([codes.setdefault(t, len(codes)) if t else -1 for t in texts], np.int64)
     return list(codes), index
 
 
-def _name(text: str | None) -> str:
+def shown_name(text: str | None) -> str:
+    """A name that a timeline has room for."""
     return cut(text, MAX_NAME) if text else "(no name)"
 
 
@@ -177,7 +175,7 @@ def _critical_path(d: _Drawing) -> Iterator[_Part]:
         category=_OF_PATH[kind[first[rows]]],
         start=start[rows],
         end=end[rows],
-        name=[_name(names[i]) for i in code[here[longest[rows]]].tolist()],
+        name=[shown_name(names[i]) for i in code[here[longest[rows]]].tolist()],
         detail=[f"the longest of {n} segments in a row" if n > 1 else "" for n in count[rows].tolist()],
     )
 
@@ -203,11 +201,6 @@ def _gaps(d: _Drawing) -> Iterator[_Part]:
 def _streams(d: _Drawing) -> Iterator[_Part]:
     ops = d.m.trace.device_ops
     rows = d.longest("device ops", np.arange(len(ops)), ops.start, ops.end, MAX_DEVICE_OPS)
-    category = np.where(
-        d.m.linked.is_communication,
-        Category.COMMUNICATION,
-        np.where(d.m.linked.is_copy, Category.COPY, Category.COMPUTE),
-    )
     place = np.stack((ops.device[rows], ops.stream[rows]))
     distinct, group = np.unique(place, axis=1, return_inverse=True)
     time = np.bincount(group.reshape(-1), weights=ops.end[rows] - ops.start[rows], minlength=distinct.shape[1])
@@ -218,10 +211,10 @@ def _streams(d: _Drawing) -> Iterator[_Part]:
         short = {name: short_name(name) for name in set(full)}
         yield _Part(
             lane=np.full(len(here), lane),
-            category=category[here],
+            category=device_categories(d.m, here),
             start=ops.start[here],
             end=ops.end[here],
-            name=[_name(short[name]) for name in full],
+            name=[shown_name(short[name]) for name in full],
             detail=[cut(name, MAX_NAME) if short[name] != name else "" for name in full],
             facts=device_facts(d.m, here),
             own=here,
@@ -233,24 +226,23 @@ def _streams(d: _Drawing) -> Iterator[_Part]:
 
 def _threads(d: _Drawing) -> Iterator[_Part]:
     """Operators, annotations and API calls of each host thread, nested."""
-    tree, trace, ops = d.m.linked.tree, d.m.trace, len(d.m.trace.device_ops)
+    tree, ops = d.m.linked.tree, len(d.m.trace.device_ops)
     shallow = np.flatnonzero(tree.depth < MAX_DEPTH)
     rows = d.longest("host ranges and calls", shallow, tree.start, tree.end, MAX_HOST_EVENTS)
-    category = _host_categories(d, rows)
+    category = host_categories(d.m, rows)
     threads, of_thread = np.unique(tree.thread[rows], return_inverse=True)
     outermost = np.where(tree.depth[rows] == 0, tree.end[rows] - tree.start[rows], 0)
     busiest = threads[np.argsort(-np.bincount(of_thread, weights=outermost), kind="stable")[:MAX_THREADS]]
     for thread in busiest.tolist():
         here = tree.thread[rows] == thread
-        lane = d.add_lanes(_thread_title(d, thread), int(tree.depth[rows[here]].max()) + 1)
+        lane = d.add_lanes(thread_title(d.m, thread), int(tree.depth[rows[here]].max()) + 1)
         is_call, row = tree.is_call[rows[here]], tree.row[rows[here]]
-        codes = np.where(is_call, at(trace.api_calls.name, np.where(is_call, row, -1), -1), tree.names(rows[here]))
         yield _Part(
             lane=lane + tree.depth[rows[here]].astype(np.int64),
             category=category[here],
             start=tree.start[rows[here]],
             end=tree.end[rows[here]],
-            name=[_name(trace.text(code)) for code in codes.tolist()],
+            name=node_names(d.m, rows[here]),
             detail=[""] * int(here.sum()),
             facts=host_facts(d.m, rows[here]),
             own=np.where(is_call, row + ops, -1),
@@ -275,28 +267,43 @@ def _compiling(d: _Drawing) -> Iterator[_Part]:
         category=np.full(len(rows), int(Category.COMPILE)),
         start=spans.start[rows],
         end=spans.end[rows],
-        name=[_name(spans.name[row]) for row in rows.tolist()],
+        name=[shown_name(spans.name[row]) for row in rows.tolist()],
         detail=[cut(spans.detail[row], MAX_NAME) for row in rows.tolist()],
     )
 
 
-def _host_categories(d: _Drawing, rows: I64) -> I64:
-    tree = d.m.linked.tree
-    result = np.full(len(rows), int(Category.OPERATOR))
+def device_categories(m: Measurements, rows: I64) -> I64:
+    """What these device ops are."""
+    copies = np.where(m.linked.is_copy[rows], Category.COPY, Category.COMPUTE)
+    return np.where(m.linked.is_communication[rows], Category.COMMUNICATION, copies)
+
+
+def host_categories(m: Measurements, nodes: I64) -> I64:
+    """What these nodes of the host's tree are."""
+    tree = m.linked.tree
+    result = np.full(len(nodes), int(Category.OPERATOR))
     for kind, category in _OF_RANGE.items():
-        result[tree.kind[rows] == kind] = category
-    call: Bool = tree.is_call[rows]
-    result[call] = np.where(d.m.joined.blocks[tree.row[rows[call]]], Category.WAIT, Category.API_CALL)
+        result[tree.kind[nodes] == kind] = category
+    call: Bool = tree.is_call[nodes]
+    result[call] = np.where(m.joined.blocks[tree.row[nodes[call]]], Category.WAIT, Category.API_CALL)
     return result
 
 
-def _thread_title(d: _Drawing, thread: int) -> str:
-    known = d.m.trace.threads[thread] if 0 <= thread < len(d.m.trace.threads) else None
+def node_names(m: Measurements, nodes: I64) -> list[str]:
+    """What these nodes of the host's tree are called."""
+    tree, calls = m.linked.tree, m.trace.api_calls
+    is_call = tree.is_call[nodes]
+    codes = np.where(is_call, at(calls.name, np.where(is_call, tree.row[nodes], -1), -1), tree.names(nodes))
+    return [shown_name(m.trace.text(code)) for code in codes.tolist()]
+
+
+def thread_title(m: Measurements, thread: int) -> str:
+    """What a thread is called."""
+    known = m.trace.threads[thread] if 0 <= thread < len(m.trace.threads) else None
     if known is None:
         return "host thread"
     return cut(known.name if known.tid in known.name else f"thread {known.tid} {known.name}".strip(), MAX_NAME)
 
 
-ON_DEVICE = (_gaps, _streams)
-LANES = (_critical_path, *ON_DEVICE, _threads, _compiling)
+LANES = (_critical_path, _gaps, _streams, _threads, _compiling)
 """What is drawn, from the top."""

@@ -70,12 +70,13 @@ def forward(arguments: Arguments) -> Model:
 def backward(call: Call) -> Work:
     """`convolution_backward(grad, x, w, bias_sizes, <arguments as of convolution>, mask)`.
 
-    Each of the gradients of x and w takes as many FLOPs as the forward pass; the mask says which are made.
+    Each of the gradients of x and w takes as many FLOPs as the forward pass and reads `grad`: they are kernels of their
+    own. The mask says which are made.
     """
     grad, x, weight = call.tensor(0), call.tensor(1), call.tensor(2)
     wants_x, wants_weight, wants_bias = call.flags(10)
     once = _flops(x if call.flag(7) else grad.numel, weight)
-    traffic = read(grad)
+    traffic = read(grad) * max(wants_x + wants_weight, 1)
     if wants_x:
         traffic += read(weight) + x.dense_bytes
     if wants_weight:

@@ -146,7 +146,8 @@
   // Pinning an event, and what is known of it.
   function describe(i) {
     const t = scene.timeline;
-    return `${t.text(i)}, ${labels[t.category[i]]}, ${lengthOf(t.length[i])} from ${inMs(t.start[i])} ms`;
+    const part = t.filled[i] < 100 ? ` (${t.filled[i]} % of it)` : "";
+    return `${t.text(i)}, ${labels[t.category[i]]}, ${lengthOf(t.length[i])}${part} from ${inMs(t.start[i])} ms`;
   }
 
   function pin(i) {

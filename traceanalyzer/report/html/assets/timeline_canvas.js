@@ -2,7 +2,7 @@
 // costs as much as the screen has room for, and a look at each event in view.
 "use strict";
 
-const ROW_PX = 19, FOLDED_PX = 7, AXIS_PX = 24, LABEL_PX = 26, CHARACTER_PX = 6.1, NARROW_PX = 3, PAD_PX = 4;
+const ROW_PX = 19, FOLDED_PX = 7, AXIS_PX = 24, LABEL_PX = 26, CHARACTER_PX = 6.1, NARROW_PX = 3, PAD_PX = 4, PALEST = 0.2;
 
 // The rows of a timeline from the top: lanes of a folded title shrink to their first, hidden ones are left out.
 function rowsOf(timeline, folded, hidden) {
@@ -23,6 +23,11 @@ function nearestRows(rows, lanes) {
   const result = new Array(lanes).fill(null);
   rows.forEach((row, n) => result.fill(row, row.lane, rows[n + 1]?.lane ?? lanes));
   return result;
+}
+
+// Of what fills a share of its place.
+function strength(share) {
+  return PALEST + (1 - PALEST) * Math.min(share, 1);
 }
 
 class Painter {
@@ -116,6 +121,7 @@ class Painter {
       Object.assign(this.image, { width: across, height: rows.length });
       this.cells = this.flat.createImageData(across, rows.length);
       this.pixels = new Uint32Array(this.cells.data.buffer);
+      this.cover = new Float32Array(across);
     }
     if (this.wide.length < timeline.start.length) this.wide = new Int32Array(timeline.start.length);
     for (const sort in colourOf) this.pixelOf[sort] = this.colour(colourOf[sort]).pixel;
@@ -131,13 +137,22 @@ class Painter {
   // Fills the pixels of a row's narrow events, and lists its wide ones behind those found so far. The loop that every frame
   // spends its time in.
   narrow(row, base, found) {
-    const { view: [low, high], hidden, timeline } = this.scene, { start, end, category, from } = timeline, { perNs, pixels, pixelOf, wide } = this;
+    const { view: [low, high], hidden, timeline } = this.scene, { start, end, category, filled, from } = timeline, { perNs, pixels, pixelOf, wide, cover } = this;
     const narrow = NARROW_PX / perNs, stop = from[row.lane + 1], some = hidden.size > 0;
+    cover.fill(0);
     for (let i = timeline.firstAfter(row.lane, low); i < stop && start[i] < high; i++) {
       if (some && hidden.has(category[i])) continue;
       if (end[i] - start[i] >= narrow) { wide[found++] = i; continue; }
       const first = Math.max(Math.floor((start[i] - low) * perNs), 0), last = Math.max(Math.round((end[i] - low) * perNs), first + 1);
-      for (let cell = base + first; cell < base + last; cell++) if (!pixels[cell]) pixels[cell] = pixelOf[category[i]];
+      const share = ((end[i] - start[i]) * perNs * filled[i]) / 100 / (last - first);
+      for (let cell = first; cell < last; cell++) {
+        cover[cell] += share;
+        if (!pixels[base + cell]) pixels[base + cell] = pixelOf[category[i]];
+      }
+    }
+    // The strength of a pixel is how much of it is filled: pauses between kernels that are too short to be seen look short.
+    for (let cell = 0; cell < cover.length; cell++) {
+      if (cover[cell] && cover[cell] < 1) pixels[base + cell] = ((pixels[base + cell] & 0xffffff) | ((255 * strength(cover[cell])) << 24)) >>> 0;
     }
     return found;
   }
@@ -149,11 +164,13 @@ class Painter {
     for (let n = row.first; n < row.stop; n++) {
       const i = wide[n], x = this.left(i), to = this.right(i);
       if (timeline.category[i] !== sort) c.fillStyle = this.colour(colourOf[(sort = timeline.category[i])]).value;
+      c.globalAlpha = strength(timeline.filled[i] / 100);
       c.fillRect(x, row.y, Math.max(to - x - (to - x > 3 ? 0.5 : 0), 1), row.height);
     }
+    c.globalAlpha = 1;
     for (let n = row.first; n < row.stop && !row.thin; n++) {
       const i = wide[n], x = this.left(i), to = this.right(i);
-      if (to - x > LABEL_PX) this.label(i, x, row.y, to - x, colourOf[timeline.category[i]]);
+      if (to - x > LABEL_PX && timeline.filled[i] > 50) this.label(i, x, row.y, to - x, colourOf[timeline.category[i]]);
     }
   }
 

@@ -4,6 +4,9 @@
 class Timeline {
   constructor(raw) {
     const count = raw.start.length;
+    // Columns that are left out are the same for all events.
+    for (const name of ["told", "about", "link", "onPath"]) this[name] = new Uint8Array(count);
+    this.filled = new Uint8Array(count).fill(100);
     Object.assign(this, raw, { start: new Float64Array(count), end: new Float64Array(count), category: Uint8Array.from(raw.category) });
     this.lane = new Uint16Array(count);
     // Per lane: its first event, and the one after its last.

@@ -1,0 +1,209 @@
+"""Stretches with more events than a screen has pixels: all steps of a rank, or a step of every rank.
+
+What is shorter than a pixel is one block with its neighbours of the same lane and category, and a block knows how much
+of it they fill: a device that is busy with short kernels looks busy, and the pauses between them as short as they are.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.blocks import blockwise_found
+from traceanalyzer.analysis.algebra.lookup import Column
+from traceanalyzer.analysis.causes.idle_cause import IdleCause
+from traceanalyzer.analysis.names.kernel_names import short_name
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.report.timeline.lanes import Category, Events, Lane, Shown, Timeline
+from traceanalyzer.report.timeline.step_timeline import (
+    MAX_STREAMS,
+    coded,
+    device_categories,
+    host_categories,
+    node_names,
+    shown_name,
+    thread_title,
+)
+from traceanalyzer.trace import I32, I64, Table, column
+from traceanalyzer.trace.distinct import distinct
+
+FINEST = 16_000
+"""Parts of a stretch that are told apart at most: as many as eight screens have pixels."""
+MAX_BLOCKS = 9_000
+"""Of one timeline: of more, the parts are made larger until they are fewer."""
+Names = Callable[[I64], list[str]]
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """What is drawn of a rank: from when to when on its clock (ns), and what is added to come to the timeline's."""
+
+    m: Measurements
+    start: int
+    end: int
+    shift: int = 0
+    prefix: str = ""
+    threads: int = 1
+    levels: int = 2
+    """Threads of the host with the most time, and their outermost ranges."""
+    steps: bool = False
+    """Whether the steps have a lane."""
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks(Table):
+    """Events, or several that are drawn as one."""
+
+    lane: I32 = column(np.int32)
+    category: I32 = column(np.int32)
+    start: I64 = column(np.int64)
+    end: I64 = column(np.int64)
+    filled: I64 = column(np.int64)
+    """Time of it that they take, ns."""
+    count: I64 = column(np.int64, fill=1)
+    row: I64 = column(np.int64)
+    """Where its name is found, if it is one event."""
+
+
+def overview(of: Sequence[Stretch], origin_ns: int, title: str) -> Timeline:
+    """The stretches below each other on one clock, whose origin is this moment of the recording."""
+    drawing = _Overview()
+    for one in of:
+        drawing.add(one)
+    blocks, least = _together(drawing.made), drawing.least
+    while len(blocks) > MAX_BLOCKS and least < FINEST * drawing.least:
+        least *= 2
+        blocks = merged(blocks, least)
+    names, name = coded(drawing.names(blocks))
+    same = {name: getattr(blocks, name) for name in ("lane", "category", "start", "end")}
+    filled = np.rint(100 * blocks.filled / np.maximum(blocks.end - blocks.start, 1))
+    ends = [moment + one.shift for one in of for moment in (one.start, one.end)]
+    return Timeline(
+        step=None,
+        origin_ns=origin_ns,
+        extent=(min(ends), max(ends)),
+        window=(min(ends), max(ends)),
+        lanes=drawing.lanes,
+        names=names,
+        detail=[],
+        events=Events.from_columns({**same, "name": name, "filled": np.clip(filled, 1, 100)}),
+        shown=[Shown(what, count, count) for what, count in drawing.shown.items()],
+        title=title,
+    )
+
+
+def merged(of: Blocks, least: int) -> Blocks:
+    """What is shorter than `least` ns, and nearer than that to the next of its lane and category, as one block."""
+    if not len(of):
+        return of
+    of = of.take(np.lexsort((of.start, of.category, of.lane)))
+    short = of.end - of.start < least
+    follows = short[1:] & short[:-1] & (of.start[1:] - of.end[:-1] < least)
+    follows &= (of.lane[1:] == of.lane[:-1]) & (of.category[1:] == of.category[:-1])
+    first = np.flatnonzero(np.append(True, ~follows))
+    return replace(
+        of.take(first),
+        end=np.maximum.reduceat(of.end, first),
+        filled=np.add.reduceat(of.filled, first),
+        count=np.add.reduceat(of.count, first),
+    )
+
+
+def _together(made: Sequence[Blocks]) -> Blocks:
+    names = ("lane", "category", "start", "end", "filled", "count", "row")
+    return Blocks.from_columns({name: np.concatenate([getattr(one, name) for one in made]) for name in names})
+
+
+class _Overview:
+    """The lanes met so far, the events of each merged at once: there may be millions."""
+
+    def __init__(self) -> None:
+        self.lanes: list[Lane] = []
+        self.made: list[Blocks] = [Blocks.from_columns({}, 0)]
+        self.shown: dict[str, int] = {}
+        self.least = 1
+        self._names: list[Names] = []
+
+    def add(self, one: Stretch) -> None:
+        """The lanes of a rank."""
+        self.least = max(self.least, (one.end - one.start) // FINEST)
+        if one.steps:
+            self._steps(one)
+        self._idle(one)
+        self._streams(one)
+        self._threads(one)
+
+    def names(self, blocks: Blocks) -> list[str]:
+        """What each is called: an event by its own name, several by their number."""
+        found = [f"{count:,} short ones" for count in blocks.count.tolist()]
+        for lane in distinct(blocks.lane).tolist():
+            alone = np.flatnonzero((blocks.lane == lane) & (blocks.count == 1))
+            for place, name in zip(alone.tolist(), self._names[lane](blocks.row[alone]), strict=True):
+                found[place] = name
+        return found
+
+    def _lane(
+        self,
+        one: Stretch,
+        title: str,
+        rows: I64,
+        category: I64,
+        times: tuple[Column, Column],
+        names: Names,
+        level: int = 0,
+    ) -> None:
+        start, end = (np.clip(time[rows], one.start, one.end) + one.shift for time in times)
+        lane = np.full(len(rows), len(self.lanes))
+        columns = {"lane": lane, "category": category, "start": start, "end": end, "filled": end - start, "row": rows}
+        self.made.append(merged(Blocks.from_columns(columns), self.least))
+        self.lanes.append(Lane(one.prefix + title, level))
+        self._names.append(names)
+
+    def _inside(self, one: Stretch, what: str, rows: I64, start: Column, end: Column) -> I64:
+        found = blockwise_found(lambda i: i[(end[i] > one.start) & (start[i] < one.end)], rows)
+        self.shown[what] = self.shown.get(what, 0) + len(found)
+        return found
+
+    def _steps(self, one: Stretch) -> None:
+        steps = one.m.timed.steps
+        rows, kind = np.arange(len(steps)), np.full(len(steps), int(Category.ANNOTATION))
+        self._lane(one, "steps", rows, kind, (steps.start, steps.end), lambda i: [f"step {steps.first + n}" for n in i])
+
+    def _idle(self, one: Stretch) -> None:
+        gaps = one.m.causes.gaps
+        rows = self._inside(one, "idle gaps", np.arange(len(gaps)), gaps.start, gaps.end)
+        for device in distinct(gaps.device[rows]).tolist():
+            here = rows[gaps.device[rows] == device]
+            kind = gaps.cause[here].astype(np.int64) + Category.IDLE_LAUNCH
+            self._lane(
+                one, f"GPU {device} idle", here, kind, (gaps.start, gaps.end),
+                lambda i: [f"idle: {IdleCause(cause).label}" for cause in gaps.cause[i].tolist()],
+            )  # fmt: skip
+
+    def _streams(self, one: Stretch) -> None:
+        ops, text = one.m.trace.device_ops, one.m.trace.text
+        rows = self._inside(one, "device ops", np.arange(len(ops)), ops.start, ops.end)
+        places, group = np.unique((ops.device[rows].astype(np.int64) << 32) + ops.stream[rows] + 1, return_inverse=True)
+        time = np.bincount(group, weights=ops.end[rows] - ops.start[rows], minlength=len(places))
+        for g in np.sort(np.argsort(-time)[:MAX_STREAMS]).tolist():
+            here, device, stream = rows[group == g], int(places[g]) >> 32, (int(places[g]) & 0xFFFFFFFF) - 1
+            self._lane(
+                one, f"GPU {device} stream {stream}", here, device_categories(one.m, here), (ops.start, ops.end),
+                lambda i: [shown_name(short_name(text(code) or "")) for code in ops.name[i].tolist()],
+            )  # fmt: skip
+
+    def _threads(self, one: Stretch) -> None:
+        tree = one.m.linked.tree
+        shallow = np.flatnonzero(tree.depth < one.levels)
+        rows = self._inside(one, "host ranges and calls", shallow, tree.start, tree.end)
+        threads, group = np.unique(tree.thread[rows], return_inverse=True)
+        time = np.bincount(group, np.where(tree.depth[rows] == 0, tree.end[rows] - tree.start[rows], 0), len(threads))
+        for g in np.argsort(-time, kind="stable")[: one.threads].tolist():
+            of_thread = rows[group == g]
+            for level in distinct(tree.depth[of_thread]).tolist():
+                here = of_thread[tree.depth[of_thread] == level]
+                self._lane(
+                    one, thread_title(one.m, int(threads[g])), here, host_categories(one.m, here),
+                    (tree.start, tree.end), lambda i: node_names(one.m, i), level,
+                )  # fmt: skip
