@@ -10,6 +10,7 @@ import pytest
 from tests.fleet.build import digest
 from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.analysis.ranks.skew import arrivals
+from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.fleet.digests.columns import Rank
 from traceanalyzer.fleet.digests.files import SUFFIX, encoded
 from traceanalyzer.fleet.job.answer import answer
@@ -20,7 +21,7 @@ from traceanalyzer.fleet.job.ranges import range_ms
 from traceanalyzer.fleet.job.redact import redacted, without_hosts
 from traceanalyzer.fleet.job.select import chosen
 from traceanalyzer.fleet.job.simulate import middle_of_alike, plan_of, recorded_times, step_times
-from traceanalyzer.fleet.job.topology import hosts_of, stages_of
+from traceanalyzer.fleet.job.topology import hosts_of, racks_in, stages_of
 from traceanalyzer.fleet.job.versus import compared_jobs
 
 MS = 1_000_000
@@ -282,3 +283,20 @@ def test_what_is_published_has_no_host_and_no_path(tmp_path):
     for both in (compared_jobs([str(tmp_path), str(tmp_path)], []), job_page(job_of([str(tmp_path)], "", hidden=[]))):
         assert both is not None
         assert "secret" not in both.json() + both.markdown() + both.terminal(80, False)
+
+
+def test_the_rack_of_several_slow_hosts(tmp_path):
+    """Hosts a and b stand in rack r1: one of each is late, 4 and 3 ms; without the rack nobody is."""
+    ranks = [
+        replace(one, digest=replace(one.digest, host="abcdef"[i // 2]))
+        for i, one in enumerate(all_reduces({1: 4, 2: 3}, ranks=12))
+    ]
+    (tmp_path / "racks.txt").write_text("a r1\nb,r1\n\nc r2\nd r2\n")
+    racks = racks_in(tmp_path / "racks.txt")
+    assert racks == {"a": "r1", "b": "r1", "c": "r2", "d": "r2"}
+    gains = {change.what: change.gain_ms for change in answer(chosen(ranks), None, racks).changes}
+    assert gains["without rack r1"] == pytest.approx(4.0)
+    assert gains["without host a"] == pytest.approx(1.0)
+    (tmp_path / "racks.txt").write_text("a r1\nb\n")
+    with pytest.raises(UnreadableInputError, match="line 2 is not a host and its rack"):
+        racks_in(tmp_path / "racks.txt")

@@ -30,6 +30,10 @@ from traceanalyzer.cli.options import (
     help="Add PATHs, logs of step times, to the runs in DIR, and answer from all there: since when, drift, goodput.",
 )  # fmt: skip
 @click.option("--run", metavar="ID", help="The run in DIR that they are of.")
+@click.option(
+    "--racks", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
+    help="In which rack hosts stand, a line HOST RACK each: then also what the job gains without a rack.",
+)  # fmt: skip
 @cluster_options
 @iteration_option
 @limit_option
@@ -42,6 +46,7 @@ def fleet(
     folder: str | None,
     store: Path | None,
     run: str | None,
+    racks: Path | None,
     scheduler: str | None,
     workers: int | None,
     hidden: Sequence[re.Pattern[str]] | None,
@@ -91,5 +96,5 @@ def fleet(
 
             via = stack.enter_context(cluster(scheduler, workers))
         stack.enter_context(working("Comparing"))
-        job = job_of(paths, place, done, via, hidden)
+        job = job_of(paths, place, done, via, hidden, racks)
     emit(job_page(job), output)

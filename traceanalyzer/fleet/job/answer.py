@@ -1,7 +1,7 @@
 """From the ranks of a job to the answer: who holds it up, and what it would gain without."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -33,10 +33,11 @@ Explain = Callable[[Sequence[Rank]], Sequence[Rank]]
 """Gives ranks with what says why they are late."""
 
 
-def answer(chosen: Chosen, explained: Explain | None = None) -> Job:
-    """The answer about these ranks; `explained` reads what says why of a few of them, where they come without. Raises
+def answer(chosen: Chosen, explained: Explain | None = None, racks: Mapping[str, str] | None = None) -> Job:
+    """The answer about these ranks; `explained` reads what says why of a few of them, where they come without;
+    `racks` has the racks of hosts. Raises
     EmptyRecordingError where there is none."""
-    whole = Whole(chosen)
+    whole = Whole(chosen, racks or {})
     if not whole.digests:
         first = next(iter((*chosen.unreadable, *chosen.left_out)), None)
         raise EmptyRecordingError("no rank could be read" + (f": {first.path}: {first.why}" if first else ""))

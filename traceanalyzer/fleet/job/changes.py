@@ -53,9 +53,10 @@ def changes_of(whole: Whole, culprits: Sequence[Culprit]) -> list[Change]:
     late = [one.position for one in whole.compared.late]
     if len(late) > 1:
         rows.append(row("without ranks " + " and ".join(str(one.rank) for one in culprits[:4]), without(late)))
-    host = _worst_host(whole)
-    if host is not None:
-        rows.append(row(f"without host {host}", without([i for i, name in enumerate(whole.hosts[0]) if name == host])))
+    for what, of_rank in (("host", whole.hosts[0]), ("rack", whole.racks)):
+        name = _worst_of(whole, of_rank)
+        if name is not None:
+            rows.append(row(f"without {what} {name}", without([i for i, one in enumerate(of_rank) if one == name])))
     worst = np.argsort([-(one.gain_ms or 0.0) for one in whole.compared.rows], kind="stable")
     rows.append(row(WORST, without(worst[: math.ceil(WORST_SHARE * len(worst))].tolist())))
     stages = sorted({stage for stage in whole.stages if stage is not None})
@@ -70,11 +71,11 @@ def _together(whole: Whole) -> bool:
     return any(one.together for one in whole.compared.late)
 
 
-def _worst_host(whole: Whole) -> str | None:
-    """The host whose ranks come last by most together, of several with more than a rank."""
+def _worst_of(whole: Whole, of_rank: Sequence[str | None]) -> str | None:
+    """The host, or rack, whose ranks come last by most together, of several with more than a rank."""
     gains: dict[str, float] = defaultdict(float)
     count: dict[str, int] = defaultdict(int)
-    for host, row in zip(whole.hosts[0], whole.compared.rows, strict=True):
+    for host, row in zip(of_rank, whole.compared.rows, strict=True):
         if host is not None:
             gains[host] += row.gain_ms or 0.0
             count[host] += 1

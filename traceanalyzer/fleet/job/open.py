@@ -15,6 +15,7 @@ from traceanalyzer.fleet.digests.map import Cluster, Done, make_all
 from traceanalyzer.fleet.job.answer import answer
 from traceanalyzer.fleet.job.model import Job
 from traceanalyzer.fleet.job.select import chosen
+from traceanalyzer.fleet.job.topology import racks_in
 from traceanalyzer.ingest.cache.store import place as place_of_cache
 from traceanalyzer.ingest.places import Place, is_remote, iterations_in, places_in
 from traceanalyzer.trace import Failure
@@ -40,9 +41,10 @@ def job_of(
     done: Done | None = None,
     via: Cluster | None = None,
     hidden: Sequence[re.Pattern[str]] | None = None,
+    racks: Path | None = None,
 ) -> Job:
     """The answer about digests and recordings; digests of these are kept in `folder`. With `hidden` names it can be
-    published. Raises TraceAnalyzerError."""
+    published; `racks` says in which rack hosts stand. Raises TraceAnalyzerError."""
     digests, recordings, failures = _sorted(paths)
     lines = [Rank(one.path, None, failure=one.message, claimed=one.rank) for one in failures]
     if recordings:
@@ -61,7 +63,11 @@ def job_of(
 
     def answered(found: Sequence[Rank | str]) -> Job:
         ranks = chosen([*found, *lines])
-        return answer(replace(ranks, notes=(*iterations_in(paths, recordings), *ranks.notes)), explained)
+        return answer(
+            replace(ranks, notes=(*iterations_in(paths, recordings), *ranks.notes)),
+            explained,
+            racks_in(racks) if racks else {},
+        )
 
     if hidden is None:
         return answered(found)

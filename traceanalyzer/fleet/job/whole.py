@@ -1,5 +1,7 @@
 """The ranks of a job with what is worked out from all of them."""
 
+from collections.abc import Mapping
+from dataclasses import field
 from functools import cached_property
 
 import numpy as np
@@ -22,6 +24,8 @@ class Whole:
     """The ranks of a job with what is worked out from all of them."""
 
     chosen: Chosen
+    rack_of: Mapping[str, str] = field(default_factory=dict)
+    """Of hosts, as far as they are known."""
 
     @property
     def ranks(self) -> tuple[Rank, ...]:
@@ -54,6 +58,11 @@ class Whole:
     def hosts(self) -> tuple[list[str | None], bool]:
         """The host of each rank, and whether it is assumed."""
         return hosts_of(self.ranks)
+
+    @cached_property
+    def racks(self) -> list[str | None]:
+        """The rack of each rank's host."""
+        return [None if host is None else self.rack_of.get(host) for host in self.hosts[0]]
 
     @cached_property
     def stages(self) -> list[int | None]:
