@@ -271,6 +271,24 @@ def screen(path: str) -> str:
     return f"```text\n$ {command}\n{output(command, ROOT, WIDTH).rstrip()}\n```"
 
 
+GALLERY = (
+    *("sync_bound", "launch_bound", "input_bound", "memory_bound", "communication_bound", "transfer_bound"),
+    *("host_bound", "straggler", "wasteful_kernels", "cuda_graph"),
+)
+"""Samples whose pages the documentation site has."""
+
+
+def gallery() -> str:
+    """The samples of the gallery, each with its headline and the first advice."""
+    rows = ["| report | what it says | first advice |", "| --- | --- | --- |"]
+    for name in GALLERY:
+        said = json.loads(output(f"traceanalyzer analyze sample_traces/{name} --format json", ROOT, WIDTH))
+        first = next(iter(said["recommendations"]), {"remedy": None})["remedy"]
+        advice = f"`{first}`" if first else ""
+        rows.append(f"| [{name}](../sample_traces/{name}) | {said['summary']['headline']} | {advice} |")
+    return "\n".join(rows)
+
+
 def promise(before: str, after: str, *scenarios: str) -> str:
     """What scenarios predicted for a program, and its step times without the profiler before and after the change."""
     from traceanalyzer.report.format import number
@@ -303,6 +321,7 @@ FILLS: dict[str, Callable[..., str]] = {
     "formats": formats,
     "scenarios": scenarios,
     "remedies": remedies,
+    "gallery": gallery,
 }
 
 

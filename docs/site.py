@@ -13,9 +13,10 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from docs.generate import ROOT, pages
+from docs.generate import GALLERY, ROOT, pages
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 SOURCE = ROOT / "build" / "site-source"
@@ -26,9 +27,22 @@ LINK = re.compile(r"(\]\()([^)#:\s]+)((?:#[^)\s]*)?\))")
 CODE = f"https://github.com/{os.environ.get('GITHUB_REPOSITORY', 'OWNER/REPO')}/blob/main/"
 
 
-def staged(target: Path = SOURCE) -> list[Path]:
-    """Copies the pages to `target`, with links that lead somewhere from there; gives their names."""
+def report_page(recording: Path) -> str:
+    """The report of a recording as a page."""
+    import traceanalyzer as ta
+    from traceanalyzer.report.html.page import render_html
+
+    return render_html(ta.analyze(recording))
+
+
+def staged(target: Path = SOURCE, draw: Callable[[Path], str] = report_page) -> list[Path]:
+    """Copies the pages to `target`, with links that lead somewhere from there, and draws the gallery's reports; gives
+    the names of the pages."""
     shutil.rmtree(target, ignore_errors=True)
+    for name in GALLERY:
+        page = target / "docs" / "gallery" / f"{name}.html"
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(draw(ROOT / "sample_traces" / name), encoding="utf-8")
     sources = [*pages(), *(ROOT / name for name in MORE)]
     names = [source.relative_to(ROOT) for source in sources]
     pictures = [p.relative_to(ROOT) for pattern in PICTURES for p in (ROOT / "docs").rglob(pattern)]
@@ -47,6 +61,8 @@ def _link(match: re.Match[str], here: Path, known: set[Path]) -> str:
     whole = (ROOT / here.parent / match[2]).resolve()
     if not whole.is_relative_to(ROOT) or whole.relative_to(ROOT) in known:
         return match[0]
+    if whole.parent == ROOT / "sample_traces" and whole.name in GALLERY and here.name == "gallery.md":
+        return f"{match[1]}gallery/{whole.name}.html{match[3]}"
     return f"{match[1]}{CODE}{whole.relative_to(ROOT).as_posix()}{match[3]}"
 
 

@@ -72,6 +72,10 @@ NOT_ON_SAMPLES = (
 """Terms of the screens of other recordings, and of the reports' other parts."""
 LINES = 24
 """Of the first screen at 80 columns, at most: a terminal's height, so no pager opens."""
+SCREENS = (
+    *("gaps", "kernels", "ops", "path", "steps", "syncs", "copies", "comm", "modules", "whatif", "compare", "fleet"),
+)
+"""Commands whose first screens are held to that height, too."""
 MACHINE = re.compile(rb"/(?:root|home|tmp|opt|work|usr|mnt)/|LD_LIBRARY_PATH|PYTHONPATH|HOSTNAME")
 
 
@@ -101,6 +105,15 @@ def test_its_first_screen_fits_and_no_sentence_is_cut(path: Path) -> None:
     assert len(lines) <= LINES
     assert max(map(len, lines)) <= DEFAULT_WIDTH
     assert not any(ELLIPSIS in line for line in lines)
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda p: p.name)
+def test_the_screens_of_its_tables_fit(path: Path) -> None:
+    for command in SCREENS:
+        sides = [str(FOLDER / "sync_bound")] if command == "compare" else []
+        lines = CliRunner().invoke(cli, [command, *sides, str(path)], env={"COLUMNS": "80"}).output.splitlines()
+        assert len(lines) <= LINES, (command, lines)
+        assert max(map(len, lines), default=0) <= DEFAULT_WIDTH, (command, lines)
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda p: p.name)

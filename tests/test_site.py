@@ -8,13 +8,21 @@ from pathlib import Path
 import pytest
 
 from docs.generate import ROOT, pages
-from docs.site import LINK, staged
+from docs.site import LINK, report_page, staged
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     target = tmp_path_factory.mktemp("site")
-    return target, staged(target)
+    return target, staged(target, lambda recording: f"<!doctype html>{recording.name}")
+
+
+def test_the_gallery_has_ten_reports(site):
+    target, _ = site
+    linked = re.findall(r"\]\((gallery/\w+\.html)\)", (target / "docs" / "gallery.md").read_text(encoding="utf-8"))
+    assert len(linked) == 10
+    assert all((target / "docs" / name).is_file() for name in linked)
+    assert report_page(ROOT / "sample_traces" / "cuda_graph").lower().startswith("<!doctype html>")
 
 
 def test_every_page_is_there(site):

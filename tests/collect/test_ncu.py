@@ -12,7 +12,8 @@ import pytest
 
 from tests.collect.running import SCRIPTS, collect
 from tests.collect.stand_in_ncu import SECRET
-from traceanalyzer.collect.profilers.ncu import KEPT, METRICS, STALLS, NcuOptions, function_name, profile_command
+from traceanalyzer.analysis.names.kernel_names import function_name
+from traceanalyzer.collect.profilers.ncu import KEPT, METRICS, STALLS, NcuOptions, profile_command
 from traceanalyzer.ingest.ncu import read_counters
 
 ROOT = Path(__file__).parents[2]

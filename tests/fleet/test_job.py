@@ -12,17 +12,13 @@ from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.analysis.ranks.skew import arrivals
 from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.fleet.digests.columns import Rank
-from traceanalyzer.fleet.digests.files import SUFFIX, encoded
 from traceanalyzer.fleet.job.answer import answer
 from traceanalyzer.fleet.job.document import gone, job_page
 from traceanalyzer.fleet.job.heat import MOST_ROWS
-from traceanalyzer.fleet.job.open import job_of
 from traceanalyzer.fleet.job.ranges import range_ms
-from traceanalyzer.fleet.job.redact import redacted, without_hosts
 from traceanalyzer.fleet.job.select import chosen
 from traceanalyzer.fleet.job.simulate import middle_of_alike, plan_of, recorded_times, step_times
 from traceanalyzer.fleet.job.topology import hosts_of, racks_in, stages_of
-from traceanalyzer.fleet.job.versus import compared_jobs
 
 MS = 1_000_000
 
@@ -265,24 +261,6 @@ def test_a_range_of_few_steps_is_that_of_the_steps():
     assert range_ms(np.array([1.0, 3.0]) * MS) == (1.0, 3.0)
     low, high = range_ms(np.arange(100.0) * MS)
     assert 40 < low < 49.5 < high < 60
-
-
-def test_what_is_published_has_no_host_and_no_path(tmp_path):
-    ranks = [
-        replace(one, digest=replace(one.digest, host=f"secret{i // 2}")) for i, one in enumerate(all_reduces({2: 3}))
-    ]
-    hidden = without_hosts(ranks)
-    job = answer(chosen([*hidden, "/home/someone/bad.parquet: a damaged digest of /home/someone/bad.parquet"]))
-    text = job_page(redacted(job, [])).json()
-    assert "secret" not in text
-    assert "someone" not in text
-    assert "host-2" in text
-    assert '"path": "rank2"' in text
-    for i, one in enumerate(ranks):
-        (tmp_path / f"{i}{SUFFIX}").write_bytes(encoded(one))
-    for both in (compared_jobs([str(tmp_path), str(tmp_path)], []), job_page(job_of([str(tmp_path)], "", hidden=[]))):
-        assert both is not None
-        assert "secret" not in both.json() + both.markdown() + both.terminal(80, False)
 
 
 def test_the_rack_of_several_slow_hosts(tmp_path):

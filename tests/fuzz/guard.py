@@ -64,7 +64,10 @@ class Find:
 
 def guarded(kind: Kind, seed: int, number: int, folder: Path) -> str | Find:
     """Make and use a case: `accepted`, `refused` with the one error line, or a find."""
-    data = kind.case(random.Random(f"{kind.name}/{seed}/{number}"))  # noqa: S311 to be repeated
+    try:
+        data = kind.case(random.Random(f"{kind.name}/{seed}/{number}"))  # noqa: S311 to be repeated
+    except Exception:  # of this fuzzer: it goes on, and says so
+        return Find(seed, number, b"", traceback.format_exc())
     why = failure(kind, data, folder)
     return why if why in ("accepted", "refused") else Find(seed, number, data, why, kind.chosen(data))
 

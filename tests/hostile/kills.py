@@ -57,6 +57,7 @@ from traceanalyzer.cli import main
 from traceanalyzer.ingest.cache import identity
 identity.LEAST_BYTES = identity.LEAST_PACKED_BYTES = 0
 identity.SETTLED_S = -1
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background ignores it
 sys.setprofile(seen)
 try:
     main(sys.argv[5:])
@@ -147,6 +148,7 @@ def killed(times: int, command: str = "analyze", by: int = signal.SIGKILL) -> tu
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         calls = prepared(folder, command)
+        assert all(calls.values()), f"{command} did not come to its end"
         given, made = contents(folder / "in"), set(contents(folder / "out"))
         for i in range(times):
             names = "" if i % 2 else WRITING

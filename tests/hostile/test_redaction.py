@@ -12,11 +12,13 @@ import click
 import pytest
 
 from tests.compile.log_builder import LogBuilder
+from tests.fleet.build import digest
 from tests.hostile.test_files import status
 from tests.hostile.test_recordings import small
 from tests.hostile.test_regexes import LENGTH, UNITS, search, that_ends
 from tests.recorded import ROOT
 from traceanalyzer.cli import cli
+from traceanalyzer.fleet.digests.files import encoded
 from traceanalyzer.report.privacy.credentials import maintained_rules, without_credentials
 from traceanalyzer.report.privacy.secrets import Secrets
 from traceanalyzer.report.table_entries import BY_COMMAND
@@ -335,6 +337,11 @@ def beside(tmp_path_factory):
         log.record("graph_break_reason", {"reason": text, "user_stack": []}, f"Graph break: {text}")
         log.metrics(0.4, fail_type=text, cache_size=1, graph_op_count=7)
     (folder / "log.txt").write_bytes(log.bytes())
+    (folder / "digests").mkdir()
+    for rank in range(4):
+        calls = [(i, 1000 * i + 400 * (rank == 3), 1000 * i + 900, "[0, 1, 2, 3]") for i in range(6)]
+        made = digest(rank, calls, steps=6, host=f"gpuhost{5 + rank // 2}", path=f"/home/mallory/rank{rank}.json")
+        (folder / "digests" / f"{rank}-0.digest.parquet").write_bytes(encoded(made))
     (folder / "dumps").mkdir()
     for rank in range(3):
         dump = json.loads((ROOT / "tests" / "data" / "hang" / f"rank_{rank}.json").read_bytes())
@@ -360,6 +367,9 @@ COMMANDS = [
     *(["memory", "snapshot.pickle", "--redact", "--full", "--format", form] for form in ("terminal", "json", "html")),
     *(["compile", "log.txt", "--redact", "--full", "--format", form] for form in ("terminal", "json", "html")),
     *(["hang", "dumps", "--redact", "--format", form] for form in ("terminal", "json", "html")),
+    *(["fleet", "digests", "--redact", "--format", form] for form in ("terminal", "markdown", "json", "html")),
+    *(["compare", "digests", "digests", "--redact", "--format", form] for form in ("terminal", "json", "html")),
+    *(["compare", name, name, "--redact", "--format", "json"] for name in ("snapshot.pickle", "log.txt")),
     ["export", "--redact", "-o", OUT],
 ]
 

@@ -55,7 +55,6 @@ def test_a_unit_that_fits_is_kept_as_recorded():
 def test_moments_count_from_the_first_one_and_keep_microseconds():
     grid = make_grid(ROWS)
     assert column(grid, "start_ns").cells == ["1.500", "0.000"]
-    assert f"Moments count from {EPOCH_NS} ns on the recording's clock." in grid.remarks
 
 
 def test_rows_that_say_the_same_keep_their_own_figures_and_text_is_no_template():
@@ -169,7 +168,7 @@ def test_no_line_is_wider_than_the_terminal(name, width):
 def test_a_narrow_terminal_keeps_figures_and_says_what_it_left_out():
     text = Rows("kernels", tables()["kernels"], KernelStats).terminal(60, False)
     assert "(ms)" in text
-    assert "No room for: " in text
+    assert " more columns: --format csv has all." in text
 
 
 def scenario(name: str, step: float | None, spread: float = 0.0) -> Prediction:
@@ -186,9 +185,9 @@ def page(*scenarios: Prediction, full: bool = False) -> str:
 def test_the_first_screen_has_the_scenarios_that_change_the_step_and_those_asked_for():
     told = scenario("a+b", 1.0), scenario("a", 1.0), scenario("b", 1.995), scenario("c", None)
     text = page(*told, scenario("gelu=2", 2.0), scenario("mm=2", None))
-    assert "what a assumes" in text
+    assert "what a assumes" not in text
     assert "Gain under 1%: a+b, b." in text
-    assert "Not predicted: c (--full" in text
+    assert "Not predicted: c." in text
     assert "why not mm=2" in text
     assert "what gelu=2 assumes" in text
     assert "what b assumes" not in text

@@ -11,7 +11,7 @@ from traceanalyzer.report.outline import gains
 def test_why_nothing_is_recommended():
     report = full()
     unclear = replace(report, summary=replace(report.summary, bottleneck="inconclusive"), recommendations=[])
-    assert "not enough data" in gains.no_advice(unclear)
+    assert "Not enough data" in gains.no_advice(unclear)
     assert "No change is predicted to help" in gains.no_advice(replace(report, recommendations=[]))
     assert gains.no_advice(empty()) == "No recommendation: the GPU was not recorded."
 

@@ -14,13 +14,13 @@ NAMED = 3
 KERNEL_LENGTH = 60
 """Characters of a kernel's name within a title."""
 IDLE_TITLES = {
-    "launch": "launching",
-    "sync": "the host waits for the GPU",
+    "launch": "launches",
+    "sync": "syncs",
     "input": "waiting for input",
-    "host": "other host work between launches",
-    "communication": "waiting for communication on the host",
+    "host": "other CPU work between launches",
+    "communication": "waiting for communication on the CPU",
     "profiler": "the profiler's own work",
-    "other": "of unknown cause",
+    "other": "unknown cause",
 }
 PART_TITLES = {
     "compute": "compute",
@@ -93,7 +93,7 @@ def _kind(group: Group) -> str:
 def _title(group: Group, kind: str, whole: Whole) -> str:
     if group.part == "idle":
         more = _launches(whole) if group.label == "launch" else _place(group)
-        return f"idle, {IDLE_TITLES.get(group.label, group.label)}{more}: {PHRASES[kind]}"
+        return f"{PHRASES[kind]}, {IDLE_TITLES.get(group.label, group.label)}{more}"
     if kind == "replaced":
         return f"{_names(group.a)} → {_names(group.b)}"
     if kind == "other_shapes" and not group.label:
@@ -109,7 +109,7 @@ def _launches(whole: Whole) -> str:
     a, b = whole.launches
     if a is None or b is None or abs(b - a) <= SAME_CALLS * max(a, b):
         return ""
-    return f" ({a:.4g} → {b:.4g} launches{whole.each})"
+    return f" ({a:.4g} → {b:.4g}{whole.each})"
 
 
 def _place(group: Group) -> str:

@@ -121,7 +121,7 @@ def _unlike(conditions: list[Condition]) -> str:
 def _largest(step: Difference, changes: list[Change], conditions: list[Condition]) -> str:
     """Where most of the difference comes from, and which ranks are compared."""
     largest = [c for c in changes if c.significant is not False and abs(c.difference_ms) >= LEAST_SHARE * step.a_ms]
-    text = [f"Largest part: {largest[0].title} ({largest[0].difference_ms:+.3g} ms)."] if largest else []
+    text = [f"Largest part: {largest[0].title}, {largest[0].difference_ms:+.3g} ms."] if largest else []
     return " ".join([*text, *(f"A is {c.a}; B is {c.b}." for c in conditions if c.name == RANK)])
 
 

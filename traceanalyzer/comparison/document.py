@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.comparison.model import Comparison
@@ -28,7 +29,8 @@ from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH
 from traceanalyzer.report.timeline.lanes import Timeline
 from traceanalyzer.report.timeline.several import joined
 
-SHOWN_ROWS, SHOWN_NOTES = 9, 2
+SHOWN_ROWS, SHOWN_NOTES = 5, 2
+COLUMNS = ("change", "a_ms", "b_ms", "difference_ms", "verdict")
 """Changes and notes on the first screen."""
 LEAST_REPORT = 4_000
 """Characters without which a report below a comparison says too little."""
@@ -86,9 +88,10 @@ def _screen(every: Sequence[Section]) -> list[Section]:
     first += [
         Section(one.title, [_longest(part) for part in one.parts], is_minor=True)
         for one in every
-        if one.title in (UNLIKE, CHANGES)
+        if one.title == CHANGES
     ]
-    notes = next((one.parts for one in every if one.title == NOTES), ())[:SHOWN_NOTES]
+    unlike = [f"{row.condition}: {row.effect}" for one in every if one.title == UNLIKE for row in _rows_of(one)]
+    notes = [*unlike, *next((one.parts for one in every if one.title == NOTES), ())][:SHOWN_NOTES]
     end: list[Part] = [Bullets([brief(str(note)) for note in notes], "!", "yellow")]
     made_of = ["what the changes are made of"] if any(one.folded for one in every) else []
     others = [
@@ -97,15 +100,19 @@ def _screen(every: Sequence[Section]) -> list[Section]:
         if not one.folded and one.title not in (ANSWER, UNLIKE, CHANGES)
     ]
     if made_of or others:
-        end += ["", Line(f"With --full: {', '.join([*made_of, *others])}. -o change.html draws it.", "dim")]
+        end += ["", Line(f"--full: {', '.join([*made_of, *others])}. -o change.html draws it.", "dim")]
     return [*first, Section("", end)]
+
+
+def _rows_of(section: Section) -> list[Any]:
+    return [row for part in section.parts if isinstance(part, Table) for row in part.rows]
 
 
 def _longest(part: Part | None) -> Part | None:
     """Of a table the first rows with its last two, the rest and the total."""
-    if not isinstance(part, Table) or len(part.rows) <= SHOWN_ROWS:
+    if not isinstance(part, Table):
         return part
-    return Table([*part.rows[: SHOWN_ROWS - 2], *part.rows[-2:]])
+    return Table([*part.rows[:-2][: SHOWN_ROWS - 2], *part.rows[-2:]], chosen=COLUMNS)
 
 
 def with_comparison(comparison: Comparison, report: Report, max_chars: int) -> str:

@@ -10,13 +10,12 @@ from traceanalyzer.comparison.by_row import SHOWN
 from traceanalyzer.comparison.model import Change, Comparison, Difference, MetricDifference, Side
 from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
 from traceanalyzer.report.document import Drawing, Section, Table, Verdict, Weight
-from traceanalyzer.report.format import figure, number
+from traceanalyzer.report.format import figure, number, shorten
 from traceanalyzer.report.html.charts import Chart
 from traceanalyzer.report.html.frame import chart_place
 from traceanalyzer.report.html.markup import Markup
 from traceanalyzer.report.html.pictures.plot import Plot
 from traceanalyzer.report.html.pictures.summary import waterfall
-from traceanalyzer.report.outline.opening import steps_measured
 
 ANSWER, UNLIKE, CHANGES, NOTES = "Comparison", "Not like for like", "Where the difference comes from", "Notes"
 """Titles of the sections that a first screen has."""
@@ -175,17 +174,19 @@ def _answer(comparison: Comparison) -> Verdict:
     sides = [_side(name, side, comparison.per) for name, side in (("A", comparison.a), ("B", comparison.b))]
     step, sure = comparison.step, []
     if step.low_ms is not None:
-        sure = [f"Difference {signed(step.difference_ms)} ms, 95 % interval over steps {interval(step)} ms"]
+        sure = [f"Recorded steps differ by {signed(step.difference_ms)} ms (95% interval {interval(step)})."]
     return Verdict(comparison.headline, [*sides, *sure, *_predicted(comparison)])
+
+
+LONGEST_NAME = 36
+"""Characters of a path: both sides have a line each."""
 
 
 def _side(name: str, side: Side, per: str) -> str:
     whole = "the mean repeat" if per == "per repeat" else "the whole recording"
-    steps = steps_measured(side.steps) if side.steps > (per != "per step") else whole
-    text = f"{name}: {side.name} ({side.kind}), {figure(side.step_ms, 'ms')}, {steps}, {side.bottleneck}"
-    if side.unprofiled_step_ms is None:
-        return text
-    return f"{text}; {figure(side.unprofiled_step_ms, 'ms')} without the profiler ({side.unprofiled_source})"
+    steps = f"{side.steps} step{'s' * (side.steps != 1)}" if side.steps > (per != "per step") else whole
+    bound = "" if side.bottleneck == "inconclusive" else "-bound"
+    return f"{name}: {shorten(side.name, LONGEST_NAME)} ({side.kind}), {steps}, {side.bottleneck}{bound}"
 
 
 def _predicted(comparison: Comparison) -> list[str]:
@@ -193,10 +194,7 @@ def _predicted(comparison: Comparison) -> list[str]:
     if of is None:
         return []
     between = "" if of.low_ms is None or of.high_ms is None else f" ({number(of.low_ms)} to {number(of.high_ms)})"
-    return [
-        f"A's report for {of.id}: predicted {number(of.step_ms)}{between}, measured {number(of.measured_ms)} ms "
-        "per step without the profiler"
-    ]
+    return [f"A's report predicted {number(of.step_ms)} ms{between} for {of.id}; measured {number(of.measured_ms)}."]
 
 
 def _changes(comparison: Comparison, shown: list[Change]) -> list[ChangeRow]:

@@ -25,11 +25,12 @@ def culprit(m: Measurements, bottleneck: BottleneckClass) -> str | None:
 
 
 def _at_mfu(m: Measurements, who: str | None) -> str | None:
-    """With the MFU before it, where that is known."""
+    """With the MFU behind it, where that is known."""
     used = m.utilisation
     if used is None or not used.mfu:
         return who
-    return f"{used.mfu:.0%} MFU{_peak(m)}" + (f": {who}" if who else "")
+    reached = f"{used.mfu:.0%} MFU{_peak(m)}"
+    return f"{who} ({reached})" if who else reached
 
 
 def _peak(m: Measurements) -> str:

@@ -171,7 +171,7 @@ _CAUSES = {
         "The foreach optimizer's temporaries, as large as the parameters, set the peak",
     ),
     "memory-kept-gradients": ("set-to-none", "Gradients stay allocated through the forward pass"),
-    "memory-large-loss": ("chunked-loss", "The loss works on tensors as large as all logits at once"),
+    "memory-large-loss": ("chunked-loss", "The loss materializes the full logits"),
 }
 _PARTS = {"memory-optimizer-temporaries": ("temporaries", "optimizer_state"), "memory-kept-gradients": ("gradients",)}
 """What a finding lists by line. Of the loss, the line is in the prediction: others' activations are no evidence."""
@@ -283,7 +283,7 @@ def _fragmentation(device: MemoryOfDevice) -> Iterator[MemoryFinding]:
         Evidence("largest hole", held.largest_free_block_bytes, MEMORY, "what fits without a new segment"),
         *(Evidence("pinned by", pin.inactive_bytes, MEMORY, f"{pin.site} ({pin.category})") for pin in held.pins),
     ]
-    yield _finding(device, "memory-fragmentation", "Holes in segments in use cannot be given back", holes, evidence)
+    yield _finding(device, "memory-fragmentation", "Fragmentation: memory is reserved but unusable", holes, evidence)
 
 
 def recommendations_of(

@@ -80,7 +80,7 @@ def timing_summary(m: Measurements) -> Summary:
         )
     if stats.data_share is not None and stats.data_share > INPUT_SHARE:
         confidence = INPUT_CONFIDENCE + (MAX_CONFIDENCE - INPUT_CONFIDENCE) * min(stats.data_share, 1.0)
-        text = f"Input-bound: the step ({digits(m.mean_step_ms)} ms) waits {stats.data_share:.0%} of its time for data."
+        text = f"Input-bound: waiting for data takes {stats.data_share:.0%} of each {digits(m.mean_step_ms)} ms step."
         return Summary("input", round(confidence, 2), text, "recorded", m.mean_step_ms)
     loader = "" if stats.data_share is None else f"; not the data loader ({stats.data_share:.0%})"
     text = f"{_steps(m, stats)}{loader}. Step times alone do not tell why. {FIND_OUT}"

@@ -49,7 +49,7 @@ def _page(title: str, charts: Sequence[Chart], rows: Sequence[Any]) -> str:
     shown.append(table("Values", rows[-ROWS:], limit=ROWS) if rows else tag("p", "No run matches."))
     return framed(
         title,
-        tag("main", tag("h1", title), *shown),
+        tag("main", tag("h1", title), tag("h2", "Over the runs"), *shown),
         tag("footer", f"Made by traceanalyzer {__version__} from files alone."),
         page_scripts(),
     )

@@ -202,12 +202,16 @@ def _roofline_notes(m: "Measurements") -> list[str]:
 
 
 def _unreadable(failures: "Sequence[Failure]") -> str:
-    """The files that could not be read, in a sentence, and why that is so of the first."""
+    """The files that could not be read, and in a sentence more why that is so of the first."""
     if len(failures) == 1:
         return f"{failures[0].path} could not be read: {failures[0].message}"
-    shown = ", ".join(failure.path for failure in failures[:NAMED_FAILURES])
+    paths = [failure.path for failure in failures]
+    folder, _, _ = paths[0].rpartition("/")
+    together = all(path.rpartition("/")[0] == folder for path in paths)
+    shown = ", ".join(path.rpartition("/")[2] if together else path for path in paths[:NAMED_FAILURES])
     more = f" and {len(failures) - NAMED_FAILURES} more" if len(failures) > NAMED_FAILURES else ""
-    return f"{len(failures)} files could not be read, {shown}{more}: {failures[0].message}"
+    place = f" of {folder}" if together and folder else ""
+    return f"{len(failures)} files{place} could not be read: {shown}{more}. The first: {failures[0].message}"
 
 
 def _notes(run: "Run", m: "Measurements") -> list[str]:

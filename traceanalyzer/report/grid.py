@@ -107,8 +107,6 @@ class Grid:
             remarks.append("In every row: " + ", ".join(f"{name} {value}" for name, value in self.constant) + ".")
         if self.missing:
             remarks.append("Empty in every row: " + ", ".join(self.missing) + ".")
-        if self.origin_ns is not None:
-            remarks.append(f"Moments count from {self.origin_ns} ns on the recording's clock.")
         return remarks
 
     def head(self, count: int) -> "Grid":

@@ -3,6 +3,7 @@
 What makes each is loaded when it is asked for: that takes as long as reading a small recording.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.base.frozen import dataclass
@@ -85,4 +86,7 @@ class ReportPage(Result):
             return []
         from traceanalyzer.report.compile.document import sections
 
-        return sections(self.compiled)
+        return [
+            replace(one, title=f"{one.title} of torch.compile") if one.title == "Findings" else one
+            for one in sections(self.compiled)
+        ]

@@ -85,6 +85,10 @@ class Printed(Result):
         return "" if self.picture is None else self.picture()
 
 
+SCREEN_LINES, LEAST_ROWS = 24, 3
+"""Of a terminal; so few rows are shown in any case."""
+
+
 @dataclass(frozen=True)
 class Rows(Result):
     """Rows of one dataclass; `name` is their key in JSON. People are shown `shown`, where that is not all of them."""
@@ -105,21 +109,31 @@ class Rows(Result):
     title: str = ""
     values: dict[str, Any] = field(default_factory=dict)
     """What JSON has before the rows."""
+    cut: str = ""
+    """What these rows are of more: `first`, `longest`; empty: all of them."""
+    fits: bool = False
+    """Whether a terminal shows only the rows that fit its height."""
 
     @property
     def document(self) -> Document:
-        """The table with its remarks, and what sums it up."""
+        """What sums the table up, and the table with its remarks."""
         people = self.rows if self.shown is None else self.shown
-        table = Table(people, chosen=self.columns, remarks=self.remarks, defined=True)
+        cut = (f"The {self.cut} {len(people)}; --all has the rest.",) if self.cut else ()
+        table = Table(people, chosen=self.columns, remarks=(*cut, *self.remarks), defined=True)
         heads = [Line(text) for text in self.heads if self.rows]
-        sections = [Section(self.title, [*heads, table if self.rows else Line(self.none)], is_minor=True)]
-        if self.rows and self.totals and self.totals.rows:
-            sections += self.totals.document.sections
-        return Document(self.title, sections)
+        above = self.totals.document.sections if self.rows and self.totals and self.totals.rows else []
+        parts = [table if self.rows else Line(self.none)]
+        first = [Section("", heads)] if heads else []
+        return Document(self.title, [*first, *above, Section(self.title, parts, is_minor=True)])
 
     def terminal(self, width: int, colour: bool) -> str:
         """The table, without definitions: `explain` has them."""
-        return Printed(self.document).terminal(width, colour)
+        text = Printed(self.document).terminal(width, colour)
+        over = text.count("\n") - SCREEN_LINES
+        if not self.fits or over <= 0 or len(self.rows) < LEAST_ROWS:
+            return text
+        rows = self.rows[: -((over + 1) // 2)]
+        return dataclasses.replace(self, rows=rows, cut=self.cut or "first").terminal(width, colour)
 
     def markdown(self) -> str:
         """The table with its definitions folded below."""

@@ -35,7 +35,8 @@ def _left_out(without_gain: list[Prediction], missing: list[Prediction]) -> list
     return [
         "",
         Line(f"Gain under {LEAST_GAIN:.0%}: {gain}.", "dim") if gain else None,
-        Line(f"Not predicted: {none} (--full says why).", "dim") if none else None,
+        Line(f"Not predicted: {none}.", "dim") if none else None,
+        Line("What each assumes, and why there are no others: --full.", "dim"),
     ]
 
 
@@ -48,12 +49,13 @@ class ScenariosPage(Result):
     """Whether a terminal shows also what gains nothing, and why the others are not predicted."""
 
     def terminal(self, width: int, colour: bool) -> str:
-        """Scenarios by step time, then what each assumes; combinations assume what their parts do."""
+        """Scenarios by step time; in full what each assumes, combinations what their parts do."""
         predicted = [s for s in self.result.scenarios if s.step_ms is not None]
         missing = [s for s in self.result.scenarios if s.step_ms is None]
         shown = predicted if self.full else [s for s in predicted if self._matters(s)]
         ids = {s.id for s in self.result.scenarios}
         single = [s for s in shown if "+" not in s.id or not ids.issuperset(s.id.split("+"))]
+        single = [s for s in single if self.full or _asked_for(s)]
         explained = missing if self.full else [s for s in missing if _asked_for(s)]
         sections = [
             Section("", [self._heading(), "", Table(shown, chosen=COLUMNS) if shown else None]),

@@ -12,6 +12,7 @@ from traceanalyzer.report.document import Fact, Facts, Item, Items, Section, Tab
 from traceanalyzer.report.format import NOT_AVAILABLE, figure, number, plain, scale_for, scaled
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import gains, step_facts
+from traceanalyzer.report.outline.to_code import leads
 
 TITLE = "Key figures"
 SAY_AMOUNTS = "--samples N and --tokens N of a step give samples/s and tokens/s"
@@ -105,8 +106,7 @@ def _mfu(used: Utilisation | None) -> str:
 def _light(used: Utilisation | None) -> str:
     if used is None or used.sol is None:
         return f"{NOT_AVAILABLE} (too few operators have a model, or the GPU is not known)"
-    room = f" (room for {figure(used.room, 'x')})" if used.room is not None else ""
-    return figure(used.sol, "share") + room
+    return figure(used.sol, "share")
 
 
 def _busy(used: Utilisation | None) -> str:
@@ -138,7 +138,8 @@ def findings(report: Report) -> Items:
     for one in report.findings:
         about = f"{one.severity} · {one.cls} · {plain(one.id)} · {gains.headroom(report, one)}"
         evidence = [(item.metric, gains.evidence_value(item), item.where) for item in one.evidence]
-        items.append(Item(one.title, [(about, SEVERITY_STYLES.get(one.severity, ""))], evidence=evidence))
+        style = SEVERITY_STYLES.get(one.severity, "")
+        items.append(Item(one.title, [(about, style)], list(leads(report, one)), evidence))
     return Items(items, noun="findings")
 
 
@@ -147,7 +148,7 @@ def recommendations(report: Report, against: bool = False) -> Items:
     titles = {f.id: f.title for f in report.findings} if against else {}
     items = []
     for one in report.recommendations:
-        lines = [(gains.prediction(report, one), "green"), (f"Estimated as: {one.basis}", "")]
+        lines = [(gains.prediction(report, one), "green"), (f"Assumes: {one.basis}", "")]
         lines += [(f"Addresses: {titles[one.id]}", "")] if one.id in titles else []
         items.append(Item(one.action, lines))
     return Items(items, noun="recommendations")

@@ -502,7 +502,7 @@ KINDS = [
 def test_every_kind_of_recording_is_shown_without_complaint(browser, folder, kind):
     report, details = report_and_details(SAMPLES / kind)
     with opened(browser, folder, kind, report, details) as page:
-        assert page.evaluate("document.querySelector('h1').innerText") == report.summary.headline
+        assert report.summary.headline.startswith(page.evaluate("document.querySelector('h1').innerText"))
         assert page.evaluate("document.getElementById('timeline-plot') !== null") == (details.timeline is not None)
 
 
@@ -554,6 +554,33 @@ def test_thin_recordings_have_a_timeline(browser, folder, tmp_path, build):
     report, details = odd_trace(tmp_path, build.__name__, build)
     with opened(browser, folder, build.__name__, report, details) as page:
         assert page.evaluate("shownTimeline.rows.length") > 0
+
+
+def test_what_the_timeline_shows_is_kept_in_the_address(browser, page, sync_page):
+    whole_step(page)
+    page.act("document.getElementById('timeline-plot').focus()")
+    page.press("Enter")
+    page.press("+")
+    kept = page.until("location.hash", lambda kept: "view=" in kept and "pin=" in kept)
+    state = "[shownTimeline.view.map(Math.round), shownTimeline.pinned]"
+    shown = page.evaluate(state)
+    page.press("Escape")
+    page.press("0")
+    page.until("location.hash", lambda now: "=" not in now)
+    page.act(f"location.hash = {kept!r}")
+    page.until(state, lambda now: now == shown)
+    page.press("Escape")
+    page.act("history.replaceState(null, '', '#')")
+
+
+def test_neighbours_share_a_stop_of_the_keyboard(page):
+    stops = "[...document.querySelector('thead tr:has(.sort)').querySelectorAll('.sort')].map(e => e.tabIndex)"
+    assert sum(stop == 0 for stop in page.evaluate(stops)) == 1
+    page.act("document.querySelector('thead tr .sort').closest('details')?.setAttribute('open', '')")
+    page.act("document.querySelector('thead tr .sort').focus()")
+    page.press("ArrowRight")
+    page.wait("document.activeElement.closest('th')?.cellIndex == 1")
+    assert page.evaluate(stops)[:2] == [-1, 0]
 
 
 def test_an_address_with_a_place_opens_there(page):

@@ -32,8 +32,9 @@ def with_roofline(report):
 
 
 def charts(report, details=DETAILS):
-    made = [chart(report) for chart in (idle_causes, gap_lengths, kernel_classes, communication)]
-    made += [step_budget(report, details), ranks(report, details), roofline(report, details), memory(details)]
+    made = [chart(report) for chart in (idle_causes, kernel_classes, communication)]
+    made += [chart(report, details) for chart in (gap_lengths, step_budget, ranks, roofline)]
+    made.append(memory(details))
     return [chart for chart in made if chart is not None]
 
 
@@ -61,8 +62,21 @@ def test_every_colour_is_one_of_the_pages_in_light_and_dark(report):
 def test_numbers_of_gaps_are_written_in_full():
     report = full()
     rows = [replace(row, gaps=1013.75) for row in report.tables["gap_histogram"]]
-    drawn = gap_lengths(replace(report, tables=report.tables | {"gap_histogram": rows}))
+    drawn = gap_lengths(replace(report, tables=report.tables | {"gap_histogram": rows}), Details())
     assert "1,014 gaps" in [text for _, _, text in marks(drawn, Words)[-1].words]
+
+
+def test_gaps_of_a_length_are_drawn_by_all_their_causes():
+    report = full()
+    quiet = Idle(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    known = {
+        row.length: replace(quiet, host=row.idle_ms / 4, input=row.idle_ms / 2)
+        for row in report.tables["gap_histogram"]
+    }
+    chart = gap_lengths(report, Details(idle_by_length=known))
+    drawn = {bars.name: lengths(bars, axis="x") for bars in marks(chart, Rects)}
+    assert drawn["host"] == pytest.approx([row.idle_ms / 4 for row in report.tables["gap_histogram"]])
+    assert [key[:2] for key in chart.plot.legend] == [("input", "idle-input"), ("host", "idle-host")]
 
 
 def test_a_report_without_measurements_has_no_charts():

@@ -15,8 +15,8 @@ from tests.report.privacy.test_redact import OWN_KERNEL, PATTERNS, SECRETS, secr
 from tests.report.reports import HOSTILE, empty, full, hostile
 from traceanalyzer.report.html import Details, frame, render_html
 from traceanalyzer.report.html import page as module
-from traceanalyzer.report.html.frame import POLICY
-from traceanalyzer.report.html.markup import Markup, tag
+from traceanalyzer.report.html.frame import POLICY, heading
+from traceanalyzer.report.html.markup import Markup
 from traceanalyzer.report.outline import step_facts
 from traceanalyzer.report.privacy.redact import redact_with
 from traceanalyzer.report.timeline.distributions import Message
@@ -88,7 +88,15 @@ def test_the_answer_is_the_only_heading_of_the_first_rank_and_no_rank_is_left_ou
     assert ranks[0] == 1
     assert ranks.count(1) == 1
     assert all(below <= above + 1 for above, below in pairwise(ranks))
-    assert tag("h1", report.summary.headline) in text
+    assert heading(report.summary.headline) in text
+
+
+def test_the_heading_is_a_sentence():
+    made = heading("Two causes in each 1.39 ms step: syncs (GPU idle 35%) and a.b(c. d). Rank 1 holds up. The rest")
+    assert made == (
+        "<h1>Two causes in each 1.39 ms step: syncs (GPU idle 35%) and a.b(c. d).</h1>"
+        '<p class="headline">Rank 1 holds up. The rest</p>'
+    )
 
 
 def test_every_control_has_a_name_and_labels_tell_neighbours_apart(report):

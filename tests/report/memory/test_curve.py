@@ -8,7 +8,7 @@ import pytest
 
 from tests.recorded import ROOT
 from traceanalyzer.ingest.memory.snapshot import read_snapshot
-from traceanalyzer.report.html.markup import tag
+from traceanalyzer.report.html.frame import heading
 from traceanalyzer.report.html.pictures.plot import Dots, Lines
 from traceanalyzer.report.memory.build import memory_report
 from traceanalyzer.report.memory.curves import curves
@@ -39,4 +39,4 @@ def test_the_page_needs_no_more_than_it_shows(report):
     assert len(text) < 600_000
     assert "data-def=" in text
     assert text.count("<h1>") == 1
-    assert tag("h1", report.headline) in text
+    assert heading(report.headline) in text

@@ -316,7 +316,7 @@ def _checkpoint(subject: Subject, _: int) -> Scenario | None:
     return Scenario(
         "checkpoint", "checkpoint", f"activation checkpointing of {block.site} ({block.instances_per_step:g} a step)",
         highest(*checkpointed(subject.lives, block)),
-        "each block keeps its output; the rest lives again in its own backward",
+        "each block keeps its output; the rest is recomputed in backward",
         _share_of_forward(subject, block),
     )  # fmt: skip
 

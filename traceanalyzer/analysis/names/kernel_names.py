@@ -79,3 +79,17 @@ def short_name(name: str) -> str:
     functors = list(dict.fromkeys(telling))[:MAX_FUNCTORS]
     result = f"{base}<{', '.join(functors)}>" if base and functors else base or name
     return cut(result, MAX_LENGTH)
+
+
+_NESTED = re.compile(r"<[^<>]*>|\([^()]*\)|\{[^{}]*\}")
+_NAME = re.compile(r"([A-Za-z_]\w*)\s*$")
+
+
+def function_name(kernel: str) -> str:
+    """What Nsight Compute filters by, the function's own name: `softmax` of `void at::native::softmax<4>(int)`."""
+    plain, nested = kernel.replace("(anonymous namespace)", ""), 1
+    while nested:
+        plain, nested = _NESTED.subn("", plain)
+    plain = re.split(r"[<({\[]", plain)[0]
+    found = _NAME.search(plain)
+    return found[1] if found else kernel

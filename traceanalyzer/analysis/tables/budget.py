@@ -75,9 +75,9 @@ class Waiting:
     """What of `Budget.exposed_communication` is waiting for other ranks, by what the rank that came last was doing, or,
     where that one waited itself, the one that it waited for."""
 
-    compute: float = metric("it computed", "ms")
-    transfer: float = metric("it transferred in another collective", "ms")
-    copy: float = metric("it copied memory", "ms")
+    compute: float = metric("waiting for a rank: it was still computing", "ms")
+    transfer: float = metric("waiting for a rank: it was still in another collective", "ms")
+    copy: float = metric("waiting for a rank: it was still copying memory", "ms")
     launch: float = metric("its host issued work too slowly", "ms")
     sync: float = metric("its host had waited for its device, so nothing was queued", "ms")
     input: float = metric("its host was waiting for or preparing input data", "ms")

@@ -1,5 +1,6 @@
 """Gaps as rows for people: each with its cause in words, and a histogram by length."""
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -8,6 +9,7 @@ from traceanalyzer.analysis.algebra.ordering import largest
 from traceanalyzer.analysis.causes.causes import Causes
 from traceanalyzer.analysis.causes.gaps import Gaps, GapSide
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
+from traceanalyzer.analysis.tables.budget import Idle
 from traceanalyzer.analysis.tables.gap_places import gap_details
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base.figures import NS_PER_US, metric, ms
@@ -83,18 +85,31 @@ def longest_gaps(explained: Causes, top: int | None, min_us: float) -> list[GapR
 
 def gap_histogram(timed: Timed, gaps: Gaps) -> list[GapHistogramRow]:
     """Gaps of the steady state on the step's device by length, clipped to the steps' windows."""
+    steps = timed.steps.steady_count
+    return [_histogram_row(length, cause, low, high, steps) for length, cause, low, high in _by_length(timed, gaps)]
+
+
+def idle_by_length(timed: Timed, gaps: Gaps) -> dict[str, Idle]:
+    """Idle time of the mean steady step by cause for each length of the histogram."""
+    steps = timed.steps.steady_count
+    return {
+        _range(low, high): Idle(*(ms(ns / steps) for ns in np.bincount(cause, length, len(IdleCause)).tolist()))
+        for length, cause, low, high in _by_length(timed, gaps)
+    }
+
+
+def _by_length(timed: Timed, gaps: Gaps) -> Iterator[tuple[I64, I64, float, float]]:
+    """Lengths and causes of the gaps of each range that has some, and its ends."""
     steps = timed.steps
     window = (int(steps.start[steps.warmup]), int(steps.end[-1]))
     start, end = np.maximum(gaps.start, window[0]), np.minimum(gaps.end, window[1])
     here = (end > start) & (gaps.device == (-1 if timed.device is None else timed.device))
     length, cause = (end - start)[here], gaps.cause[here]
     bounds = np.array(BOUNDS_US) * NS_PER_US
-    rows = []
     for low, high in pairwise(bounds.tolist()):
         inside = (length >= low) & (length < high)
         if inside.any():
-            rows.append(_histogram_row(length[inside], cause[inside], low, high, steps.steady_count))
-    return rows
+            yield length[inside], cause[inside], low, high
 
 
 def _histogram_row(length: I64, cause: I64, low: float, high: float, steps: int) -> GapHistogramRow:

@@ -87,6 +87,11 @@ def compare(
     if other is not None:
         if output.format == "svg":
             raise click.UsageError("pictures are of two recordings")
+        if hidden is not None:
+            from traceanalyzer.report.privacy.redact import redact_rows
+            from traceanalyzer.trace import Run
+
+            other = redact_rows(other, Run(()), hidden)
         emit(other, output)
         return
     sides = sides_of(names[0], names[1], *scope, drawn=output.format == "html")

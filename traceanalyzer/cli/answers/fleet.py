@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,6 +18,9 @@ from traceanalyzer.cli.options import (
     reading_options,
     redact_options,
 )
+
+if TYPE_CHECKING:
+    from traceanalyzer.report.printed import Result
 
 
 @click.command(short_help="Say which of many ranks holds up the job, and the cost.")
@@ -38,8 +42,8 @@ from traceanalyzer.cli.options import (
 @iteration_option
 @limit_option
 @reading_options
-@redact_options()
 @quiet_option()
+@redact_options()
 @output_options(REPORT_FORMATS)
 def fleet(
     paths: tuple[str, ...],
@@ -71,11 +75,20 @@ def fleet(
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.cli.io.progress import counting, working
 
+    def shown(page: "Result") -> "Result":
+        if hidden is None:
+            return page
+        from traceanalyzer.report.privacy.redact import redact_rows
+        from traceanalyzer.trace import Run
+
+        cleaned: Result = redact_rows(page, Run(()), hidden)
+        return cleaned
+
     files = [Path(path) for path in paths]
     if store is not None:
         from traceanalyzer.fleet.days.document import days_page
 
-        emit(days_page(store, files, run), output)
+        emit(shown(days_page(store, files, run)), output)
         return
     if not paths:
         raise click.UsageError("Missing argument 'PATH...'.")
@@ -87,7 +100,7 @@ def fleet(
         done = stack.enter_context(counting("Digesting", "ranks"))
         source = source_of(paths)
         if source is not None:
-            emit(source.page(files, done), output)
+            emit(shown(source.page(files, done)), output)
             return
         place = stack.enter_context(digests_folder(folder))
         via = None

@@ -14,12 +14,16 @@ from traceanalyzer.cli.scope import Scope, selection_options
 from traceanalyzer.report.table_entries import BY_NAME, RowFilter, named
 
 SHOWN_ROWS = 20
-"""Rows that people are shown unless they ask for more; programs get all."""
+"""Rows that people are shown at most unless they ask for more; a terminal those that fit 24 lines, programs all."""
 SUMS_ALONE = "The recording is a table of sums by name: it does not tell. `kernels` shows its kernels."
 MEMORY = "memory"
 """What operators are sorted by that the table of their memory is then shown for, which is in that order."""
-SHOWN_TOTALS = 10
-"""Rows that sum a table up, below it."""
+SHOWN_IN_TIME = 16
+"""Of single events in time order: the longest, which a screen has room for."""
+SHOWN_RANKS = 3
+"""Ranks whose sums stand above all rows: those that idle most."""
+SHOWN_TOTALS = 4
+"""Rows that sum a table up, above it."""
 
 
 ONLY = {
@@ -67,7 +71,7 @@ def _row_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.option("--sort", metavar="COLUMN", help="Largest in this column first (names as in --format json)."),
         click.option("--columns", metavar="A,B,...", help="Only these columns (names as in --format json)."),
-        click.option("--all", "everything", is_flag=True, help=f"All rows; a terminal shows {SHOWN_ROWS} of them."),
+        click.option("--all", "everything", is_flag=True, help="All rows; a terminal shows those that fit."),
         top_option,
     ):
         command = option(command)
@@ -105,9 +109,11 @@ def _print(
     names = _columns(table.row, columns)
     _columns(table.row, sort)
     for_people = output.format in ("terminal", "markdown")
-    shown = SHOWN_ROWS if top is None and for_people and not everything else top
-    summed = BY_NAME.get(table.totals or "") if for_people and columns is None else None
     by = wanted.pop("by", "time")
+    first_rows = for_people and not everything and top is None
+    fits, in_time = first_rows and output.format == "terminal", bool(table.events and by == "time" and not sort)
+    shown = SHOWN_IN_TIME if fits and in_time else SHOWN_ROWS if first_rows else top
+    summed = BY_NAME.get(table.totals or "") if for_people and columns is None else None
     parts = [(name, RowFilter(None if sort else shown, **wanted))]
     parts += [(summed.name, RowFilter(**wanted))] if summed else []
     with working("Analyzing"):
@@ -123,20 +129,22 @@ def _print(
         cleaned = redact_rows([*rows, *totals], run, hidden)
         rows, totals = cleaned[: len(rows)], cleaned[len(rows) :]
     heads = _by_cause(rows, totals) if summed else ()
-    below = Rows(summed.name, totals[:SHOWN_TOTALS], summed.row, title=summed.title) if summed else None
+    above = (
+        Rows(summed.name, totals[: SHOWN_TOTALS - (len(heads) > 1)], summed.row, title=summed.title) if summed else None
+    )
     none = SUMS_ALONE if sums else table.none
-    made = Rows(name, rows, table.row, none=none, columns=names, totals=below, heads=heads)
+    made = Rows(name, rows, table.row, none=none, columns=names, totals=above, heads=heads)
     if summary:
         made = replace(made, values=summary.values, remarks=summary.remarks)
-    cut = for_people and len(rows) == (top if sort else shown)
-    emit(replace(made, remarks=(f"The first {shown}; --all has the rest.", *made.remarks)) if cut else made, output)
+    cut = ("longest" if table.events else "first") if for_people and len(rows) == shown else ""
+    emit(replace(made, title=table.title if totals else "", cut=cut, fits=fits and not in_time), output)
 
 
 def _by_cause(gaps: Sequence[Any], places: Sequence[Any]) -> list[str]:
     """How many gaps there are on each rank, their sum, and what it is by cause."""
     from traceanalyzer.report.format import figure
 
-    each, found = " a step" if any(gap.step is not None for gap in gaps) else "", []
+    each, found = " a step" if any(gap.step is not None for gap in gaps) else "", list[tuple[float, str]]()
     for rank in dict.fromkeys(place.rank for place in places):
         here = [place for place in places if place.rank == rank]
         idle, causes = sum(place.idle_ms for place in here), dict[str, float]()
@@ -145,8 +153,11 @@ def _by_cause(gaps: Sequence[Any], places: Sequence[Any]) -> list[str]:
         shares = [f"{cause} {figure(ms / idle, 'share')}" for cause, ms in sorted(causes.items(), key=lambda c: -c[1])]
         count = figure(sum(place.gaps for place in here))
         whose = "" if rank is None else f"Rank {rank}: "
-        found.append(f"{whose}{count} gap{'s' * (count != '1')}{each}, {figure(idle, 'ms')} idle: {', '.join(shares)}.")
-    return found
+        text = f"{whose}{count} gap{'s' * (count != '1')}{each}, {figure(idle, 'ms')} idle: {', '.join(shares)}."
+        found.append((-idle, text))
+    more = len(found) - SHOWN_RANKS
+    texts = [text for _, text in (sorted(found)[:SHOWN_RANKS] if more > 0 else found)]
+    return [*texts, *([f"{more} more ranks idle less."] if more > 0 else [])]
 
 
 def _of_memory(sort: str | None, columns: str | None) -> bool:

@@ -177,8 +177,8 @@ def collect_ncu(
 def _top_functions(recording: str, top: int) -> tuple[str, ...]:
     """The functions of the kernels with the most time in a recording, collectives left out."""
     import traceanalyzer
+    from traceanalyzer.analysis.names.kernel_names import function_name
     from traceanalyzer.analysis.tables.kernels import kernel_stats
-    from traceanalyzer.collect.profilers.ncu import function_name
     from traceanalyzer.collect.run import CannotRecordError
     from traceanalyzer.diagnosis.measurements import measure
 

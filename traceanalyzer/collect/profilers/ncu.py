@@ -56,8 +56,6 @@ enough; a step repeats each many times, which tells nothing new."""
 UNITS = 2
 """Rows before the first kernel's: names and units."""
 
-_NESTED = re.compile(r"<[^<>]*>|\([^()]*\)|\{[^{}]*\}")
-_NAME = re.compile(r"([A-Za-z_]\w*)\s*$")
 _ERROR = re.compile(r"^==ERROR==\s*(.+)", re.MULTILINE)
 
 
@@ -80,16 +78,6 @@ class NcuOptions:
     def regex(self) -> str:
         """What Nsight Compute looks for in the names."""
         return self.pattern if self.pattern is not None else f"^({'|'.join(map(re.escape, self.functions))})$"
-
-
-def function_name(kernel: str) -> str:
-    """What Nsight Compute filters by, the function's own name: `softmax` of `void at::native::softmax<4>(int)`."""
-    plain, nested = kernel.replace("(anonymous namespace)", ""), 1
-    while nested:
-        plain, nested = _NESTED.subn("", plain)
-    plain = re.split(r"[<({\[]", plain)[0]
-    found = _NAME.search(plain)
-    return found[1] if found else kernel
 
 
 def profile_command(ncu: str, work: Path, options: NcuOptions, command: Sequence[str]) -> list[str]:

@@ -47,10 +47,7 @@ FUSE_CHAIN = Words(
     "Fuse this chain into one kernel, so that data is read and written once.",
     "XLA fuses what one jit function holds: put the chain into one, or write it as a Pallas kernel.",
 )
-CHEAPER = (
-    "Make the kernels cheaper that take longest beyond their roofline: fused operators, other shapes or "
-    "layouts{precision}."
-)
+CHEAPER = "Speed up the kernels furthest from their roofline: fused operators, other shapes or layouts{precision}."
 LIMITED = (
     "Make the top kernels cheaper: lower precision, fusion, better shapes; Nsight Compute (ncu) says what limits each."
 )

@@ -45,7 +45,7 @@ class Culprit:
 class Change:
     """What the job would gain."""
 
-    what: str = metric("what is changed", text="own")
+    what: str = metric("what is changed", text="sentence")
     gain_ms: float = metric("what a step gets shorter by", "ms")
     low_ms: float | None = metric("lower end of its 90 % range over the steps; null of one step", "ms")
     high_ms: float | None = metric("upper end of it", "ms")

@@ -18,7 +18,7 @@ from traceanalyzer.fleet.job.select import chosen
 from traceanalyzer.fleet.job.topology import racks_in
 from traceanalyzer.ingest.cache.store import place as place_of_cache
 from traceanalyzer.ingest.places import Place, is_remote, iterations_in, places_in
-from traceanalyzer.trace import Failure
+from traceanalyzer.trace import Failure, Run
 
 
 @contextmanager
@@ -43,8 +43,8 @@ def job_of(
     hidden: Sequence[re.Pattern[str]] | None = None,
     racks: Path | None = None,
 ) -> Job:
-    """The answer about digests and recordings; digests of these are kept in `folder`. With `hidden` names it can be
-    published; `racks` says in which rack hosts stand. Raises TraceAnalyzerError."""
+    """The answer about digests and recordings; digests of these are kept in `folder`. With `hidden` without paths and
+    hosts, and such names; `racks` says in which rack hosts stand. Raises TraceAnalyzerError."""
     digests, recordings, failures = _sorted(paths)
     lines = [Rank(one.path, None, failure=one.message, claimed=one.rank) for one in failures]
     if recordings:
@@ -59,21 +59,25 @@ def job_of(
 
     def explained(ranks: Sequence[Rank]) -> list[Rank]:
         read = read_digests([where[one.path] for one in ranks], why=True)
-        return [one for one in read if isinstance(one, Rank)]
+        return [unnamed(one) for one in read if isinstance(one, Rank)]
 
-    def answered(found: Sequence[Rank | str]) -> Job:
-        ranks = chosen([*found, *lines])
-        return answer(
-            replace(ranks, notes=(*iterations_in(paths, recordings), *ranks.notes)),
-            explained,
-            racks_in(racks) if racks else {},
-        )
+    hosts: dict[str, str] = {}
 
+    def unnamed(one: Rank) -> Rank:
+        if hidden is None or one.digest is None or one.digest.host is None:
+            return one
+        host = hosts.setdefault(one.digest.host, f"host-{len(hosts) + 1}")
+        return replace(one, digest=replace(one.digest, host=host))
+
+    ranks = chosen([*(one if isinstance(one, str) else unnamed(one) for one in found), *lines])
+    ranks = replace(ranks, notes=(*iterations_in(paths, recordings), *ranks.notes))
+    job = answer(ranks, explained, racks_in(racks) if racks else {})
     if hidden is None:
-        return answered(found)
-    from traceanalyzer.fleet.job.redact import redacted, without_hosts  # reports take as long to load as the answer
+        return job
+    from traceanalyzer.report.privacy.redact import redact_rows  # reports take as long to load as the answer
 
-    return redacted(answered(without_hosts(found)), hidden)
+    cleaned: Job = redact_rows(job, Run(()), hidden)
+    return cleaned
 
 
 def _file(place: Place) -> str:

@@ -5,6 +5,7 @@ from math import ceil
 
 import numpy as np
 
+from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.base.figures import MS_PER_S, metric
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.fleet.pipeline.operations import BACKWARD, FORWARD, KINDS, PEERS, Operations
@@ -68,6 +69,8 @@ def slowdown(of: Pipeline) -> tuple[Slowdown, list[WorkerRow], list[StepRow]]:
     groups = _groups(of)
     times = step_times(of, [all_of_them, ~all_of_them, *(mask for group in groups for mask in group.values())])
     base, ideal, *others = times.mean(axis=1).tolist()
+    if not ideal:
+        raise TraceAnalyzerError("its operations take no time")
     ratios = iter([other / ideal for other in others])
     s_t, s_dp, s_stage = (_falling({name: next(ratios) for name in group}) for group in groups)
     rows = ((int(rank), *at, min(s_dp[str(at[0])], s_stage[str(at[1])])) for at, rank in np.ndenumerate(ops.worker))

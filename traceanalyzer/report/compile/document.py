@@ -97,7 +97,7 @@ def _advice(diagnosis: CompileDiagnosis) -> list[Part]:
             text += "."
         if one.predicted_compile_s is not None:
             text += f" Compilation: {one.predicted_compile_s:.3g} s ({one.low_s or 0:.3g} to {one.high_s or 0:.3g} s)."
-        lines.append(f"{text} Estimated as: {one.basis}." if one.basis else text)
+        lines.append(f"{text} Assumes: {one.basis}." if one.basis else text)
     return lines
 
 

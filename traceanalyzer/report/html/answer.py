@@ -7,6 +7,7 @@ from traceanalyzer.base.figures import definitions
 from traceanalyzer.diagnosis.finding import Recommendation
 from traceanalyzer.report.document import Fact
 from traceanalyzer.report.format import figure, label, measured
+from traceanalyzer.report.html.frame import heading
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.table_parts import facts, term
 from traceanalyzer.report.model import Report
@@ -32,7 +33,7 @@ def _verdict(report: Report) -> Markup:
     return tag(
         "div",
         tag("p", opening.verdict(report), class_="kind"),
-        tag("h1", summary.headline),
+        heading(summary.headline),
         tag("p", summary.culprit, class_="headline") if summary.culprit else None,
         facts(_figures(report)),
         tag("p", f"Step time: {opening.step_sentence(report)}", class_="quiet"),

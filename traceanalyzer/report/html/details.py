@@ -5,6 +5,7 @@ from dataclasses import field
 
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.tables.budget import Idle, each_idle
+from traceanalyzer.analysis.tables.gap_rows import idle_by_length
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.selection import Measured
@@ -67,6 +68,8 @@ class Details:
     """Idle time of each step by cause."""
     idle_of_ranks: dict[int | None, Idle] = field(default_factory=dict)
     """Of the mean step of each rank."""
+    idle_by_length: dict[str, Idle] = field(default_factory=dict)
+    """Of the mean step by the length of the gaps, as the table of these has it."""
 
     @classmethod
     def of(cls, measured: Measured, logs: Sequence[CompileLog] = ()) -> "Details":
@@ -86,6 +89,7 @@ class Details:
             messages(m),
             {} if m.budgets is None else {m.timed.steps.first + i: one for i, one in enumerate(each_idle(m.budgets))},
             {row.rank: one.idle for row, one in zip(measured.ranks.rows, measured.each, strict=True) if one.idle},
+            idle_by_length(m.timed, m.causes.gaps),
         )
 
     @property

@@ -62,7 +62,7 @@ def _finding(report: Report, timeline: Timeline | None, position: int, finding: 
         f" · {finding.cls} · ",
         term(finding.id, step_facts.EXPLAINED.format(finding.id)),
         " · ",
-        term("headroom", GLOSSARY["headroom"]),
+        term("headroom", GLOSSARY["headroom"] if position == 1 else ""),
         gains.headroom(report, finding).removeprefix("headroom") + " ",
         tag("span", "· ", link, " on the timeline") if link else _elsewhere(finding),
     )

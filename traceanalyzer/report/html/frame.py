@@ -1,5 +1,6 @@
 """What every HTML file has around its content: the head, the places of charts, and what the page does by itself."""
 
+import re
 from functools import cache
 from importlib.resources import files
 
@@ -7,6 +8,7 @@ from traceanalyzer.report.html.charts import Chart
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.pictures.svg import drawn
 
+SENTENCE = re.compile(r"(?<=\.) (?=[A-Z])")
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
 """A browser that keeps to it cannot be made to send a request by anything in a recording."""
 
@@ -43,6 +45,12 @@ def chart_place(chart: Chart, remark: str = "") -> Markup:
         tag("figcaption", chart.caption),
         id=f"chart-{chart.id}",
     )
+
+
+def heading(answer: str) -> Markup:
+    """The heading of a page: the first sentence of its answer, the others below it."""
+    first, *others = SENTENCE.split(answer, 1)
+    return join(tag("h1", first), *(tag("p", text, class_="headline") for text in others))
 
 
 def page_scripts(*names: str) -> Markup:

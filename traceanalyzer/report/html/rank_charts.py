@@ -221,9 +221,11 @@ def _cells(cells: Sequence[tuple[int, int, float, str]], colour: str, ends: tupl
 def traffic(report: Report) -> Chart | None:
     """What each rank sends each other one."""
     rows = [row for row in report.tables.get("traffic", []) if row.bytes]
-    ranks = sorted({rank for row in rows for rank in (row.sender, row.receiver)})[:MAX_PEERS]
-    if not ranks:
+    every = {rank for row in rows for rank in (row.sender, row.receiver)}
+    if not every:
         return None
+    worst = [row.rank for row in report.tables.get("ranks", []) if row.rank in every] or sorted(every)
+    ranks = sorted(every) if len(every) <= MAX_PEERS else worst[:MAX_PEERS]
     place = {rank: i for i, rank in enumerate(ranks)}
     cells = [
         (
@@ -234,8 +236,10 @@ def traffic(report: Report) -> Chart | None:
         for row in rows if row.sender in place and row.receiver in place
     ]  # fmt: skip
     names = [f"rank {rank}" for rank in ranks]
-    most = max(value for _, _, value, _ in cells)
+    most = max((value for _, _, value, _ in cells), default=0.0)
     caption = f"Bytes that the rank on the left sends the rank below in a step; {figure(most, 'bytes')} in full colour."
+    if len(every) > len(ranks):
+        caption += f" Of {len(every)} ranks the {len(ranks)} that hold up the run most; the table has more."
     plot = Plot(
         [_cells(cells, "communication", (0.0, most))], Axis("to", names=names), Axis("from", names=names), down=True
     )

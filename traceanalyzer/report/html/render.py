@@ -20,7 +20,7 @@ from traceanalyzer.report.document import (
     Verdict,
 )
 from traceanalyzer.report.format import figure
-from traceanalyzer.report.html.frame import framed, page_scripts
+from traceanalyzer.report.html.frame import framed, heading, page_scripts
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.table_parts import facts, plain_table, table
 from traceanalyzer.version import __version__
@@ -50,8 +50,11 @@ def _headed(sections: Sequence[Section]) -> list[Section]:
     answers = [part for section in sections[:1] for part in section.parts if isinstance(part, Verdict)]
     if not answers:
         return list(sections)
-    heading = Drawing(partial(tag, "h1", answers[0].text))
-    first = [heading, *answers[0].about, *(part for part in sections[0].parts if part is not answers[0])]
+    first = [
+        Drawing(partial(heading, answers[0].text)),
+        *answers[0].about,
+        *(part for part in sections[0].parts if part is not answers[0]),
+    ]
     return [replace(sections[0], parts=first, untitled=True), *sections[1:]]
 
 

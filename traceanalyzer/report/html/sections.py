@@ -132,7 +132,7 @@ def _idle(page: Page) -> list[Part | None]:
         return link_to(of_moment(page.details.timeline, row.start_ns, row.duration_ns))
 
     return [
-        _pair(step_charts.idle_causes(report), step_charts.gap_lengths(report)),
+        _pair(step_charts.idle_causes(report), step_charts.gap_lengths(report, page.details)),
         _chart(event_charts.idle_places(report)),
         _chart(event_charts.idle_icicle(page.details)),
         _chart(event_charts.launch_queue(page.details)),

@@ -16,6 +16,8 @@ from traceanalyzer.report.timeline.distributions import WORST, in_groups
 MAX_BARS = 200
 """Steps drawn one by one; of more, each bar is the mean of a few that follow each other. Also of ranks."""
 PARTS = ("compute", "exposed_communication", "exposed_copy", "idle")
+OF_LENGTHS = (("launch", "launch"), ("sync", "sync"), ("other", "any other cause"))
+"""What the table of gaps by length tells of their causes."""
 CAUSES = ("launch", "sync", "input", "host", "communication", "profiler", "other")
 
 
@@ -72,15 +74,17 @@ def idle_causes(report: Report) -> Chart | None:
     return Chart("idle", "Idle time by cause", caption, plot, height_of(len(parts)))
 
 
-def gap_lengths(report: Report) -> Chart | None:
-    """Idle time in gaps by their length."""
+def gap_lengths(report: Report, details: Details) -> Chart | None:
+    """Idle time in gaps by their length and cause."""
     rows = report.tables.get("gap_histogram", [])
     if not rows:
         return None
-    series = [
-        Series(name, f"idle-{part}", [getattr(r, f"{part}_ms") for r in rows])
-        for part, name in (("launch", "launch"), ("sync", "sync"), ("other", "any other cause"))
-    ]
+    known = details.idle_by_length
+    if all(row.length in known for row in rows):
+        parts = [(cause, cause, [getattr(known[row.length], cause) for row in rows]) for cause in CAUSES]
+    else:
+        parts = [(name, cause, [getattr(row, f"{cause}_ms") for row in rows]) for cause, name in OF_LENGTHS]
+    series = [Series(name, f"idle-{cause}", values) for name, cause, values in parts]
     ends = [f"{number(row.gaps)} gaps" for row in rows]
     plot = rows_of([row.length for row in rows], series, "ms a step", ends)
     caption = (

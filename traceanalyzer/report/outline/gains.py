@@ -45,7 +45,7 @@ def no_advice(report: Report) -> str:
         told = lacking is None or str(lacking) in report.summary.headline
         return "No recommendation: the GPU was not recorded." if told else str(lacking)
     if report.findings and report.summary.bottleneck == "inconclusive":
-        return f"No recommendation: not enough data. Next: {lacking or 'record several steps, API calls and GPU'}."
+        return f"Not enough data. Next: {lacking or 'traceanalyzer collect torch -- python train.py'}."
     used, of_device = report.metrics.utilisation, report.summary.bottleneck in ("compute", "memory")
     busy = of_device and used is not None and (used.gpu_busy_share or 0.0) >= BUSY
     why = "Nothing to fix: the GPU is busy." if busy else "No change is predicted to help."

@@ -51,7 +51,7 @@ def step_times(report: Report) -> str:
         return f"{whole(report)} {figure(time.mean, 'ms')}{' as recorded' * (whole(report) == 'step')}"
     about = "about " if report.metrics.unprofiled_source == "estimated" else ""
     alike = figure(plainly, "ms") == figure(time.mean, "ms")
-    profiled = ", also with" if alike else f", {figure(time.mean, 'ms')} with"
+    profiled = " with and without" if alike else f", {figure(time.mean, 'ms')} with"
     return f"{whole(report)} {about}{figure(plainly, 'ms')}{profiled} the profiler"
 
 
@@ -154,7 +154,7 @@ def _file(some: list[Input]) -> tuple[str, str, str, str, Input]:
     if len(some) == 1:
         return first.path, first.kind, "-" if first.rank is None else str(first.rank), damage(first), first
     events, skipped = (sum(getattr(item.health, name) for item in some) for name in ("events", "skipped"))
-    what = f"whole, {figure(events)} events in all" + (f", {figure(skipped)} left out on purpose" if skipped else "")
+    what = f"whole, {figure(events)} events read" + (f", {figure(skipped)} not needed" if skipped else "")
     rank = f"{ranks[0]} to {ranks[-1]}" if ranks else "-"
     return f"{first.path} and {len(some) - 1} more", first.kind, rank, what, first
 

@@ -30,8 +30,8 @@ LINES_OF_TEXT = 2
 
 MEANINGS = {"BREACHED": "bold red", "holds": "green", "slower": "red", "faster": "green"}
 """Cells whose colour says what they mean."""
-TURNED_ROWS = 2
-"""So many rows fit side by side in 80 columns when a table is turned, names included."""
+TURNED_ROWS, TURNED_FIELDS = 2, 18
+"""So many rows fit side by side in 80 columns when a table is turned, names included, and so many fields a screen."""
 
 
 class Page:
@@ -92,11 +92,14 @@ class Page:
         chosen, left_out = _fitting(grid.columns, self.width - INDENT)
         remarks = list(grid.remarks)
         if left_out and grid.rows <= TURNED_ROWS:
-            self.draw(Padding(_turned(grid), (0, 0, 0, INDENT)))
+            worthy = sorted(grid.columns, key=lambda column: column.worth)[:TURNED_FIELDS]
+            left_out = [column for column in grid.columns if column not in worthy]
+            self.draw(Padding(_turned([c for c in grid.columns if c in worthy]), (0, 0, 0, INDENT)))
         else:
             self._file.writelines(f"{' ' * INDENT}{line}\n" for line in self._table(chosen, self.width - INDENT))
-            if left_out:
-                remarks.append(f"No room for: {', '.join(left_out)} (widen the terminal, or use --format {whole}).")
+        if left_out:
+            more = f"{len(left_out)} more column{'s' * (len(left_out) > 1)}"
+            remarks = [*remarks[: bool(grid.constant)], f"{more}: --format {whole} has all."]
         for remark in remarks:
             self.line(remark, "dim", INDENT)
 
@@ -155,8 +158,8 @@ class Page:
         self._console.print(what)
 
 
-def _fitting(columns: list[Column], width: int) -> tuple[list[Column], list[str]]:
-    """The columns there is room for and the labels of the others: the row's name first, then by what they are worth."""
+def _fitting(columns: list[Column], width: int) -> tuple[list[Column], list[Column]]:
+    """The columns there is room for and the others: the row's name first, then by what they are worth."""
     named = next((i for i, c in enumerate(columns) if c.is_text), -1)
     order = sorted(range(len(columns)), key=lambda i: (i != named, columns[i].worth, i))
     fitting = set()
@@ -167,14 +170,14 @@ def _fitting(columns: list[Column], width: int) -> tuple[list[Column], list[str]
             used += needed
             fitting.add(i)
     chosen = [c for i, c in enumerate(columns) if i in fitting]
-    return chosen, [c.label for i, c in enumerate(columns) if i not in fitting]
+    return chosen, [c for i, c in enumerate(columns) if i not in fitting]
 
 
-def _turned(grid: Grid) -> Table:
+def _turned(columns: list[Column]) -> Table:
     table = Table.grid(padding=(0, SEPARATOR, 0, 0))
-    for _ in range(grid.rows + 1):
+    for _ in range(TURNED_ROWS + 1):
         table.add_column(overflow="fold")
-    for column in grid.columns:
+    for column in columns:
         cells = (Text(plain(cell), MEANINGS.get(cell, "")) for cell in column.cells)
         table.add_row(Text(plain(column.header), "cyan"), *cells)
     return table
