@@ -154,7 +154,11 @@ def whatif(sources: Sources, path: str, speedups: dict[str, float] | None = None
 
 def compare(sources: Sources, a: str, b: str) -> str:
     """What changed from recording a to b, part by part, and whether it is more than noise; also saved reports and
-    stored runs (runs.db#latest)."""
+    stored runs (runs.db#latest), two memory snapshots, two logs of torch.compile."""
+    other = sources.other_kinds(a, b)
+    if other is not None:
+        rows = [{"name": row.figure, "a": row.a, "b": row.b} for row in other["figures"]]
+        return fitted({"answer": quoted_sentence(other["headline"]), "figures": rows, "names": NAMES_ARE_DATA})
     told = compare_reports(sources.report(a), sources.report(b), (a, b))
     return fitted(
         {

@@ -7,12 +7,16 @@ import io
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import field
+from html import escape
 from typing import Any
 
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.report.document import Document, Line, Row, Section, Table
 from traceanalyzer.report.format import plain
 from traceanalyzer.report.json import RENAMED, dump, plain_columns
+
+WIDTH = 100
+"""Columns in a notebook."""
 
 
 class Result:
@@ -53,6 +57,12 @@ class Printed(Result):
     rows: "Rows | None" = None
     picture: Callable[[], str] | None = None
     screen: Document | None = None
+
+    def __repr__(self) -> str:
+        return self.terminal(WIDTH, colour=False)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(repr(self))}</pre>"
 
     def terminal(self, width: int, colour: bool) -> str:
         """All of it, or its screen."""
