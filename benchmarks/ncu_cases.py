@@ -2,7 +2,7 @@
 
 `CASES` and `IMAGES` are measured with cold caches, on more data than a cache holds unless the name says small; `WARM`
 with the caches as they are, on data that fits them. `HELD_OUT` took no part when figures of kernels were derived from
-the measurement (`traceanalyzer/analysis/roofline/instructions.py`): only they say how well the roofline does on
+the measurement (`traceanalyzer/analysis/roofline/traffic.py`): only they say how well the roofline does on
 kernels it has not seen.
 """
 

@@ -106,7 +106,7 @@ def missing(shown: list[str], printed: str) -> list[str]:
 def folder() -> Iterator[Path]:
     """An empty folder with the recordings of the repository in it, for the commands of a page."""
     with tempfile.TemporaryDirectory() as name:
-        for recordings in ("sample_traces", "tests/recordings", "benchmarks/ablations"):
+        for recordings in ("sample_traces", "tests/recordings", "tests/data", "benchmarks/ablations"):
             linked = Path(name) / recordings
             linked.parent.mkdir(exist_ok=True)
             linked.symlink_to(ROOT / recordings)

@@ -11,8 +11,8 @@ from traceanalyzer.analysis.serving.logged import COLUMNS
 from traceanalyzer.trace import CopyKind, DeviceOpKind, StepTimings, Trace
 
 MARK = "execute_{0}_context_{1}(sq{2}sk{2}sqsq1sqsk1)_generation_{3}(sq{3}sk{4}sqsq{3}sqsk{4})"
-PROFILED = 1 / 0.65
-"""What a profiler makes of the host's dispatch, as `replay/host_speed.py` takes it."""
+PROFILED = 2
+"""What a profiler makes of the host's dispatch, as `replay/host_speed.py` takes it of captures."""
 
 
 @dataclass
@@ -26,7 +26,7 @@ class Server:
     c: float = 0.02
     """GPU time of a decode: a + b x requests + c x KV tokens; of a prompt token in any iteration 1 us."""
     kernels: int = 40
-    dispatch: float = 60
+    dispatch: float = 45
     scheduling: float = 150
     text: float = 4
     """For each request, behind the wait."""

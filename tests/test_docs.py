@@ -83,6 +83,7 @@ def folder(tmp_path: Path) -> Path:
     (folder / "nvidia" / "lock_gil_1st").rename(folder / "dumps")
     write_job(folder / "traces", {2: 300})
     small_run("3.24.0").write(folder / "run.sqlite")
+    (folder / "steps.jsonl").write_text("".join(f'{{"step": {i}, "step_ms": 100.5}}\n' for i in range(30)))
     (folder / "train.log").write_text("".join(f"step {i} took {100 + i % 3}.5 ms\n" for i in range(30)))
     store_report(folder / "runs.db", full(), tags={"branch": "main"})
     return folder

@@ -29,6 +29,7 @@ LATE = (
     "collect/attach.py",
     "fleet/digests/map.py",
     "fleet/job/document.py",
+    "fleet/job/open.py",
     "ingest/__init__.py",
     "ingest/capture.py",
     "report/build.py",

@@ -16,9 +16,9 @@ from traceanalyzer.base.figures import ELLIPSIS
 from traceanalyzer.cli import cli
 from traceanalyzer.diagnosis.finding import BottleneckClass
 from traceanalyzer.report.explain import explained, finding_page
+from traceanalyzer.report.format import DEFAULT_WIDTH
 from traceanalyzer.report.markdown.issue import BRIEF
 from traceanalyzer.report.outline import breakdown
-from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH
 from traceanalyzer.report.terminal.screen import render_screen
 
 FOLDER = Path(__file__).resolve().parents[1] / "sample_traces"

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from traceanalyzer.diagnosis.selection import Knowledge, Selection
     from traceanalyzer.replay.whatif import WhatIf
     from traceanalyzer.report.model import Report
+    from traceanalyzer.report.printed import Printed
     from traceanalyzer.trace import Run
 
 __all__ = ["Knowledge", "Selection", "analyze", "annotate", "compare", "frame", "load", "whatif"]
@@ -79,13 +80,22 @@ def whatif(
     return predictions(_run(recording), selection, knowledge, speedups=list((speedups or {}).items()))
 
 
-def compare(a: "Report | Run | str | Path | Sequence[str | Path]", b: Any) -> "Comparison":
+def compare(a: "Report | Run | str | Path | Sequence[str | Path]", b: Any) -> "Comparison | Printed":
     """What changed in the step time from A to B, and where it came from.
 
     Each side is a report, a run, or what names one: paths of a recording, a saved report, a stored run (`runs.db#42`).
+    Of two memory snapshots, or logs of torch.compile, it is what `traceanalyzer compare` prints: `values` has figures.
     """
     from pathlib import Path
 
+    from traceanalyzer.comparison.other_kinds import compared_kinds
+
+    if (
+        isinstance(a, str | Path)
+        and isinstance(b, str | Path)
+        and (other := compared_kinds(str(a), str(b))) is not None
+    ):
+        return other
     from traceanalyzer.comparison.compare import compare_reports
 
     names = [str(side) if isinstance(side, str | Path) else name for side, name in ((a, "A"), (b, "B"))]

@@ -92,3 +92,11 @@ def test_what_tells_no_times_is_not_said_to_have_none(command: str) -> None:
     assert "which tells no times; give its trace, or ask `traceanalyzer memory" in str(
         result.exception or result.output
     )
+
+
+def test_two_snapshots_are_compared_by_python_and_agents() -> None:
+    found = ta.compare(SNAPSHOT, SNAPSHOT)
+    assert repr(found).startswith("No change of the peak: peak 1.54 GiB → 1.54 GiB (+0.0%)")
+    told = json.loads(verbs.compare(Sources(), str(SNAPSHOT), str(SNAPSHOT)))
+    assert told["figures"][0] == {"name": "peak", "a": "1.54 GiB", "b": "1.54 GiB"}
+    assert "1.54 GiB allocated at the peak" in repr(ta.analyze(SNAPSHOT))

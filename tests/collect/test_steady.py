@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceanalyzer.collect.steps.steady import is_steady, median_interval, steady_from
+from traceanalyzer.collect.steps.step_clock import is_steady, median_interval, steady_from
 
 
 @pytest.mark.parametrize("count", [5, 10, 20, 45])

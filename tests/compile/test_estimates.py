@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.compile.log_builder import LogBuilder
 from traceanalyzer.ingest.torch_log import read_logs
 from traceanalyzer.ingest.torch_log.estimates import read_estimates
-from traceanalyzer.ingest.torch_log.fusion import read_fusion
+from traceanalyzer.ingest.torch_log.read import read_fusion
 from traceanalyzer.replay.compile.measure import measure_logs
 
 if TYPE_CHECKING:

@@ -179,7 +179,7 @@ def test_the_same_kernels_that_take_longer_are_a_slow_gpu() -> None:
     offer = fix_straggler.offer(m)
     assert offer is not None
     assert m.replay is not None
-    assert "Fix rank 2: its kernels take 0.4 ms a step longer for the same work" in offer.action.pytorch
+    assert "Fix rank 2: kernels take 0.4 ms a step longer there for the same work" in offer.action.pytorch
     assert m.replay.gain_ms(offer.scenario) == pytest.approx(0.4, rel=0.02)
 
 

@@ -13,8 +13,7 @@ from tests.diagnosis.test_remedies_of_kinds import read, tape_of
 from traceanalyzer.diagnosis.remedies.loops import batch_calls, fused_optimizer
 from traceanalyzer.replay.changes.loops.joined_calls import calls_joined, ensembles_joined
 from traceanalyzer.replay.changes.loops.repetition import batched
-from traceanalyzer.replay.changes.loops.tensor_loops import tensors_listed
-from traceanalyzer.replay.changes.loops.unfused_rnn import recurrent_fused
+from traceanalyzer.replay.changes.loops.unfused_rnn import recurrent_fused, tensors_listed
 from traceanalyzer.replay.changes.optimizer import optimizer_by_lists, optimizer_fused
 from traceanalyzer.replay.simulate import step_time_ns
 

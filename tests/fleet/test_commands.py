@@ -72,3 +72,16 @@ def test_two_jobs_are_compared(tmp_path, run):
     assert "rank 3 no longer holds up the job" in found["headline"]
     (row,) = found["culprits"]
     assert (row["rank"], row["cause_a"], row["gain_b_ms"]) == (3, "slow_gpu", 0.0)
+
+
+def test_of_iterations_one_is_read(tmp_path, run):
+    for number, late in ((100, {3: 300}), (200, {1: 300})):
+        (tmp_path / "job").mkdir(exist_ok=True)
+        write_job(tmp_path / "job" / f"iteration_{number}", late)
+    for options, rank, name in (([], 1, "iteration_200"), (["--iteration", "100"], 3, "iteration_100")):
+        found = json.loads(run("fleet", str(tmp_path / "job"), *options, "--format", "json")[1])
+        assert [one["rank"] for one in found["culprits"]] == [rank]
+        assert f"{name} was read; --iteration N takes another." in found["notes"][0]
+        _, out, err = run("digest", str(tmp_path / "job"), *options, "-o", str(tmp_path / "digests"))
+        assert "4 digests in" in out
+        assert name in err

@@ -13,7 +13,7 @@ from tests.recorded import ranks
 from traceanalyzer.analysis.ranks.compare import compare_ranks
 from traceanalyzer.analysis.ranks.digest import digest_of
 from traceanalyzer.diagnosis.measurements import measure
-from traceanalyzer.fleet.digests import files
+from traceanalyzer.fleet.digests import files, make
 from traceanalyzer.fleet.digests.files import encoded, read_digests
 from traceanalyzer.fleet.digests.make import digests_of
 from traceanalyzer.fleet.digests.map import make_all
@@ -94,6 +94,25 @@ def test_a_digest_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space"):
         make_all(places_in([str(tmp_path / "job")])[0], str(tmp_path / "digests"))
     assert os.listdir(tmp_path / "digests") == []
+
+
+def test_what_an_interrupt_leaves_the_next_run_takes_up(tmp_path, monkeypatch):
+    write_job(tmp_path / "job", {2: 300})
+    places, folder, whole = places_in([str(tmp_path / "job")])[0], tmp_path / "digests", make.digests_of
+    left = iter(range(2))
+
+    def interrupted(*asked):
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        return whole(*asked)
+
+    monkeypatch.setattr(make, "digests_of", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        make_all(places, str(folder))
+    assert [name.endswith(files.SUFFIX) for name in os.listdir(folder)] == [True, True]
+    monkeypatch.undo()
+    assert [one.found for one in make_all(places, str(folder))] == [True, True, False, False]
+    assert len(os.listdir(folder)) == 4
 
 
 def test_what_is_no_digest_of_this_version_is_a_line(tmp_path, monkeypatch):

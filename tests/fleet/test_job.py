@@ -10,6 +10,7 @@ import pytest
 from tests.fleet.build import digest
 from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.analysis.ranks.skew import arrivals
+from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.fleet.digests.columns import Rank
 from traceanalyzer.fleet.job.answer import answer
 from traceanalyzer.fleet.job.document import gone, job_page
@@ -17,18 +18,18 @@ from traceanalyzer.fleet.job.heat import MOST_ROWS
 from traceanalyzer.fleet.job.ranges import range_ms
 from traceanalyzer.fleet.job.select import chosen
 from traceanalyzer.fleet.job.simulate import middle_of_alike, plan_of, recorded_times, step_times
-from traceanalyzer.fleet.job.topology import hosts_of, stages_of
+from traceanalyzer.fleet.job.topology import hosts_of, racks_in, stages_of
 
 MS = 1_000_000
 
 
-def all_reduces(late: dict[int, int], ranks: int = 4, steps: int = 6, **options) -> list[Rank]:
+def all_reduces(late: dict[int, float], ranks: int = 4, steps: int = 6, **options) -> list[Rank]:
     """One all-reduce of all ranks a step (10 ms): they come at 5 ms, some later by ms, and it transfers for 1 ms."""
     most = max([*late.values(), 0])
-    length = (6 + most) * MS
+    length = int((6 + most) * MS)
     made = []
     for rank in range(ranks):
-        own = late.get(rank, 0) * MS
+        own = int(late.get(rank, 0) * MS)
         calls = [(i, i * length + 5 * MS + own, (i + 1) * length, "all") for i in range(steps)]
         made.append(digest(rank, calls, steps=steps, world=ranks, compute=5 * MS + own, **options))
     return made
@@ -47,6 +48,20 @@ def test_the_late_rank_is_named_with_what_it_costs_and_why():
     assert job.slowdown.s == pytest.approx(9 / 6)
     assert [step.rank for step in job.steps] == [2] * 6
     assert job.steps[0].excess_ms == pytest.approx(3.0)
+
+
+def test_ranks_that_are_late_alike_are_named_together():
+    """Without one of the two nothing is gained, without both 3 ms; of four, half are nobody's lateness."""
+    job = answer(chosen(all_reduces({2: 3, 5: 3}, ranks=8)))
+    assert [(one.rank, one.cause, one.pattern) for one in job.culprits] == [(2, "slow_gpu", "recurring"),
+                                                                            (5, "slow_gpu", "recurring")]  # fmt: skip
+    assert job.culprits[0].gain_ms == pytest.approx(3.0)
+    assert "Ranks 2, 5 hold up the job together (slow gpu). They cost 3 ms" in job.summary.headline
+    assert {change.what: change.gain_ms for change in job.changes}["without ranks 2 and 5"] == pytest.approx(3.0)
+    assert {one.rank for one in job.worst} == {2, 5}
+    nearly = answer(chosen(all_reduces({2: 3, 5: 3.5}, ranks=8)))
+    assert [(one.rank, round(one.gain_ms, 6)) for one in nearly.culprits] == [(2, 3.5), (5, 3.5)]
+    assert answer(chosen(all_reduces({0: 3, 1: 3}))).culprits == []
 
 
 def test_nobody_is_named_where_all_are_alike():
@@ -246,3 +261,20 @@ def test_a_range_of_few_steps_is_that_of_the_steps():
     assert range_ms(np.array([1.0, 3.0]) * MS) == (1.0, 3.0)
     low, high = range_ms(np.arange(100.0) * MS)
     assert 40 < low < 49.5 < high < 60
+
+
+def test_the_rack_of_several_slow_hosts(tmp_path):
+    """Hosts a and b stand in rack r1: one of each is late, 4 and 3 ms; without the rack nobody is."""
+    ranks = [
+        replace(one, digest=replace(one.digest, host="abcdef"[i // 2]))
+        for i, one in enumerate(all_reduces({1: 4, 2: 3}, ranks=12))
+    ]
+    (tmp_path / "racks.txt").write_text("a r1\nb,r1\n\nc r2\nd r2\n")
+    racks = racks_in(tmp_path / "racks.txt")
+    assert racks == {"a": "r1", "b": "r1", "c": "r2", "d": "r2"}
+    gains = {change.what: change.gain_ms for change in answer(chosen(ranks), None, racks).changes}
+    assert gains["without rack r1"] == pytest.approx(4.0)
+    assert gains["without host a"] == pytest.approx(1.0)
+    (tmp_path / "racks.txt").write_text("a r1\nb\n")
+    with pytest.raises(UnreadableInputError, match="line 2 is not a host and its rack"):
+        racks_in(tmp_path / "racks.txt")

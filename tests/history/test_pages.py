@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceanalyzer.history.html import metric_page, runs_page
+from traceanalyzer.history.html import levels, metric_page, runs_page
 from traceanalyzer.history.runs import MetricSeries, MetricValue, StoredRun, Tags
-from traceanalyzer.history.shifts import levels
 
 
 def series(values, metric="step_time_ms.mean"):

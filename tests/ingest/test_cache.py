@@ -24,8 +24,7 @@ from traceanalyzer.cli import cli
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.cache import identity, models, store
 from traceanalyzer.ingest.cache.identity import identity_of
-from traceanalyzer.ingest.cache.models import can_be_kept, model_of, traces_in
-from traceanalyzer.ingest.cache.packed import Packed, pack, unpack
+from traceanalyzer.ingest.cache.models import Packed, can_be_kept, model_of, pack, traces_in, unpack
 from traceanalyzer.ingest.cache.store import MODEL, DamagedError, Stored, put, write_checked
 from traceanalyzer.ingest.detect import detect
 from traceanalyzer.report.build import build_report

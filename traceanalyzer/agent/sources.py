@@ -3,9 +3,10 @@
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from traceanalyzer.base.files import may_read, only_below
+from traceanalyzer.comparison.other_kinds import compared_kinds
 from traceanalyzer.comparison.reference import report_named
 from traceanalyzer.diagnosis.selection import Measured, Selection, measured
 from traceanalyzer.ingest import load
@@ -50,6 +51,12 @@ class Sources:
         with only_below(self._roots):
             may_read(Path(name))
             return report_named(name, load)
+
+    def other_kinds(self, a: str, b: str) -> dict[str, Any] | None:
+        """The comparison of two snapshots or logs of torch.compile; None of others. Raises TraceAnalyzerError."""
+        with only_below(self._roots):
+            found = compared_kinds(*(str(may_read(Path(name))) for name in (a, b)))
+            return None if found is None else found.values
 
     def flight(self, path: str) -> Flight:
         """The Flight Recorder dumps in a folder. Raises TraceAnalyzerError."""

@@ -35,13 +35,14 @@ def diagnose(sources: Sources, path: str, rank: int | None = None, step: int | N
     """Where the step's time goes, why, and what to change. path: a recording (Kineto .json/.json.gz, Nsight
     Systems .sqlite, a log of step times) or a capture folder; rank and step narrow it."""
     of, report = sources.analyzed(path, rank, step)
+    parts = {p.name: rounded(p.ms) for p in breakdown.budget(report) if p.ms}
     return fitted(
         {
             "verdict": report.summary.bottleneck,
             "sure": opening.confidence(report),
             "answer": quoted_sentence(report.summary.headline),
             "step": _steps(report),
-            "budget": _budget(report),
+            "budget": {"parts": parts, "unit": _unit(report), "how": PARTITION},
             "findings": [_finding(f) for f in report.findings[:SHOWN_FINDINGS]],
             "changes": [_advice(r) for r in report.recommendations[:SHOWN_FINDINGS]],
             "caveats": [quoted_sentence(text) for text in opening.caveats(report)[:3]],
@@ -154,7 +155,11 @@ def whatif(sources: Sources, path: str, speedups: dict[str, float] | None = None
 
 def compare(sources: Sources, a: str, b: str) -> str:
     """What changed from recording a to b, part by part, and whether it is more than noise; also saved reports and
-    stored runs (runs.db#latest)."""
+    stored runs (runs.db#latest), two memory snapshots, two logs of torch.compile."""
+    other = sources.other_kinds(a, b)
+    if other is not None:
+        rows = [{"name": row.figure, "a": row.a, "b": row.b} for row in other["figures"]]
+        return fitted({"answer": quoted_sentence(other["headline"]), "figures": rows, "names": NAMES_ARE_DATA})
     told = compare_reports(sources.report(a), sources.report(b), (a, b))
     return fitted(
         {
@@ -253,11 +258,6 @@ def _steps(report: Report) -> dict[str, Any]:
 
 def _unit(report: Report) -> str:
     return "ms per step" if breakdown.whole(report) == "step" else "ms in the recording"
-
-
-def _budget(report: Report) -> dict[str, Any]:
-    parts = {p.name: rounded(p.ms) for p in breakdown.budget(report) if p.ms}
-    return {"parts": parts, "unit": _unit(report), "how": PARTITION}
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

@@ -52,7 +52,13 @@ class Pair(click.ParamType):  # type: ignore[type-arg]  # generic in click 8.3 a
 
 def recordings(command: Function) -> Function:
     """The recordings to read: `paths`; `--iteration`, `--limit`, `--jobs` and `--no-cache`."""
-    decorated = click.option(
+    decorated = iteration_option(limit_option(reading_options(command)))
+    return click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())(decorated)
+
+
+def iteration_option(command: Function) -> Function:
+    """`--iteration`, which is in force before anything is read; the command does not get it."""
+    return click.option(
         "--iteration",
         type=click.IntRange(min=0),
         callback=_iteration,
@@ -60,8 +66,7 @@ def recordings(command: Function) -> Function:
         is_eager=True,
         metavar="N",
         help="Which one to read of a folder with a folder for each iteration. Default: the newest.",
-    )(limit_option(reading_options(command)))
-    return click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())(decorated)
+    )(command)
 
 
 def _iteration(_: click.Context, __: click.Parameter, number: int | None) -> None:

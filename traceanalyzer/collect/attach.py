@@ -16,7 +16,7 @@ from importlib.machinery import ModuleSpec
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
-from traceanalyzer.collect.host import cuda, processes
+from traceanalyzer.collect.host import cuda, rescue
 from traceanalyzer.collect.plan import Plan
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class Attached:
 
     def _report(self) -> None:
         with suppress(OSError):
-            processes.report(self._plan.path, self._phase, self._steps, self._notes)
+            rescue.report(self._plan.path, self._phase, self._steps, self._notes)
 
     def _fail(self, error: Exception) -> None:
         self._finder.remove()
@@ -177,7 +177,7 @@ def _recorder(
     first_steps_ms: Callable[[], list[float]],
 ) -> Recorder:
     if plan.recorder == "timing":
-        from traceanalyzer.collect.steps.step_log import StepLog
+        from traceanalyzer.collect.steps.step_series import StepLog
 
         return StepLog(plan, on_phase)
     if plan.recorder in ("nsys", "ncu", "rocprofv3"):

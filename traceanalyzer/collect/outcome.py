@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from traceanalyzer.collect.host import processes
+from traceanalyzer.collect.host import rescue
 from traceanalyzer.collect.plan import Plan
 
 MADE_BY = {
@@ -23,8 +23,8 @@ FIND = "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec(sys.a
 
 def describe(plan: Plan, returned: int, command: Sequence[str] = ()) -> list[str]:
     """Lines that say what was recorded by `command`, or why nothing was; removes the processes' own notes."""
-    seen = processes.read(plan.path)
-    processes.forget(plan.path)
+    seen = rescue.read(plan.path)
+    rescue.forget(plan.path)
     made = sorted(plan.path.glob(MADE_BY[plan.recorder]))
     lines = [*_ending(returned), *_failures(seen), *_notes(seen)]
     if made:
@@ -44,13 +44,13 @@ def _ending(returned: int) -> Iterator[str]:
         yield f"the command ended with status {returned}"
 
 
-def _failures(seen: list[processes.Progress]) -> Iterator[str]:
+def _failures(seen: list[rescue.Progress]) -> Iterator[str]:
     for process in seen:
         if process.phase.startswith("failed"):
             yield f"rank {process.rank}: recording {process.phase}"
 
 
-def _notes(seen: list[processes.Progress]) -> Iterator[str]:
+def _notes(seen: list[rescue.Progress]) -> Iterator[str]:
     ranks: dict[str, list[int]] = {}
     for process in seen:
         for note in process.notes:
@@ -73,7 +73,7 @@ def _unprofiled(trace: Path) -> str:
     return f", unprofiled step {found['step_time_ms']:.3f} ms{unsteady}"
 
 
-def _reason(plan: Plan, seen: list[processes.Progress], command: Sequence[str]) -> str:
+def _reason(plan: Plan, seen: list[rescue.Progress], command: Sequence[str]) -> str:
     if not seen and _is_without(plan.library, command):
         return f"`import {plan.library}` fails in {command[0]}: install it there, or name the Python that has it"
     if not seen:

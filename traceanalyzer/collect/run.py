@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from traceanalyzer.base.errors import TraceAnalyzerError
-from traceanalyzer.collect.host import environment, nvml, processes
+from traceanalyzer.collect.host import environment, nvml, rescue
 from traceanalyzer.collect.host.ranks import own_file
 from traceanalyzer.collect.plan import VARIABLE, Plan
 
@@ -92,7 +92,7 @@ def _handlers(child: subprocess.Popen[bytes], plan: Plan) -> Iterator[tuple[sign
 
 
 def _ask_all(plan: Plan, number: int) -> None:
-    for process in processes.read(plan.path):
+    for process in rescue.read(plan.path):
         os.kill(process.pid, number)
 
 

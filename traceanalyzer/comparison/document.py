@@ -21,11 +21,9 @@ from traceanalyzer.report.brief import brief
 from traceanalyzer.report.document import Bullets, Document, Drawing, Line, Part, Section, Table
 from traceanalyzer.report.html.pictures.standalone import Panel, standalone
 from traceanalyzer.report.html.timeline_section import SCRIPTS, explorer
-from traceanalyzer.report.json import dump
 from traceanalyzer.report.markdown.issue import render_markdown
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.printed import Printed, Result, Rows
-from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH
 from traceanalyzer.report.timeline.lanes import Timeline
 from traceanalyzer.report.timeline.several import joined
 
@@ -48,22 +46,13 @@ class ComparisonPage(Result):
     full: bool = False
     """Whether a terminal shows more than the answer."""
 
-    def terminal(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
-        """The answer, and on demand all of it."""
+    @property
+    def printed(self) -> Printed:
+        """All of it, in a terminal the answer; every change is a row."""
         every = sections(self.comparison)
-        return Printed(Document(ANSWER, every if self.full else _screen(every))).terminal(width, colour)
-
-    def markdown(self, max_chars: int | None = None) -> str:
-        """For an issue or a pull request; with `max_chars` without what there is no room for."""
-        return Printed(Document(ANSWER, sections(self.comparison))).markdown(max_chars)
-
-    def json(self) -> str:
-        """All of it."""
-        return dump(self.comparison)
-
-    def csv(self) -> str:
-        """Every change, a row each."""
-        return Rows("changes", change_rows(self.comparison), ChangeRow).csv()
+        screen = None if self.full else Document(ANSWER, _screen(every))
+        rows = Rows("changes", change_rows(self.comparison), ChangeRow)
+        return Printed(Document(ANSWER, every), self.comparison, rows, screen=screen)
 
     def html(self) -> str:
         """A page: the waterfall from A to B, the sections, a step of both on one time axis."""
@@ -118,6 +107,6 @@ def _longest(part: Part | None) -> Part | None:
 def with_comparison(comparison: Comparison, report: Report, max_chars: int) -> str:
     """What changed, and below it the report of B folded, as Markdown of at most `max_chars` characters where the
     comparison's answer allows it."""
-    changed = ComparisonPage(comparison).markdown(max_chars)
+    changed = ComparisonPage(comparison).printed.markdown(max_chars)
     room = max_chars - len(changed) - len(FOLDED.format(""))
     return changed if room < LEAST_REPORT else changed + FOLDED.format(render_markdown(report, room))

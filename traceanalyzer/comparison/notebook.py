@@ -16,12 +16,14 @@ from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.finding import Finding, Recommendation
 from traceanalyzer.diagnosis.selection import Measured
 from traceanalyzer.export.events import EVENTS
+from traceanalyzer.report.brief import brief
 from traceanalyzer.report.html import render_html
 from traceanalyzer.report.html.details import Details
 from traceanalyzer.report.json import RENAMED
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import breakdown, opening
 from traceanalyzer.report.page import ReportPage
+from traceanalyzer.report.printed import WIDTH
 from traceanalyzer.report.table_entries import named
 from traceanalyzer.report.timeline.lanes import Category
 from traceanalyzer.trace.distinct import distinct
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
 
 ColumnType = Literal["boolean", "Int64", "float64"]
 
-WIDTH = 100
 FORMATS = {".html": "html", ".htm": "html", ".md": "markdown", ".json": "json", ".txt": "terminal"}
 LISTS: dict[str, type[Any]] = {"findings": Finding, "recommendations": Recommendation}
 """Lists of a report that are tables as well."""
@@ -48,7 +49,8 @@ class NotebookReport(Report):
     """A report as `ta.analyze` gives it: one line as text, the first screen in a notebook."""
 
     def __repr__(self) -> str:
-        return f"<Report: {opening.verdict(self)}, {opening.step_times(self)}, {opening.recording(self)}>"
+        what = brief(self.summary.headline) if opening.companion(self) else opening.step_times(self)
+        return f"<Report: {opening.verdict(self)}, {what}, {opening.recording(self)}>"
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(ReportPage(self).terminal(WIDTH, colour=False))}</pre>"

@@ -6,7 +6,7 @@ from typing import Any
 
 from traceanalyzer.analysis.memory.measure import MemoryOfDevice, measured
 from traceanalyzer.base.errors import TraceAnalyzerError
-from traceanalyzer.base.figures import metric
+from traceanalyzer.base.figures import MEMORY, metric
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.comparison.outline import FigureRow
 from traceanalyzer.ingest.memory.snapshot import read_snapshot
@@ -78,7 +78,7 @@ def _memory(a: str, b: str) -> Printed:
     ]
     figures += [(f"peak in {name}", before.phase_peaks.get(name), after.phase_peaks.get(name)) for name in PHASES]
     growth = before.growth.bytes_per_step, after.growth.bytes_per_step
-    rows = [_row(name, x, y, "bytes") for name, x, y in (*figures, ("growth per step", *growth))]
+    rows = [_row(name, x, y, MEMORY) for name, x, y in (*figures, ("growth per step", *growth))]
     return _printed(answer, rows, "GPU memory at the peak, by line", lines)
 
 
@@ -127,7 +127,7 @@ def _row(name: str, a: float | None, b: float | None, unit: str) -> FigureRow:
 
 
 def _bytes(value: float) -> str:
-    return figure(value, "bytes")
+    return figure(value, MEMORY)
 
 
 def _signed(value: float) -> str:

@@ -6,9 +6,7 @@ from traceanalyzer.base.figures import metric
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.comparison.model import Comparison
 from traceanalyzer.report.document import Document, Section, Table, Verdict
-from traceanalyzer.report.json import dump
 from traceanalyzer.report.printed import Printed, Result, Rows
-from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH
 
 FASTER = ("faster", "likely_faster")
 TITLE = "Comparison of runs"
@@ -69,32 +67,13 @@ class Several(Result):
 
     @property
     def printed(self) -> Printed:
-        """The table, then why each is what it is."""
-        whys = [f"{one.b.name}: {one.headline}" for one in self.comparisons]
-        sections = [Section(TITLE, [Verdict(self.headline), "", Table(self.rows)]), Section("Each in a sentence", whys)]
-        return Printed(Document(self.headline, sections))
-
-    def terminal(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
-        """The table alone."""
-        table = Section(TITLE, [Verdict(self.headline), "", Table(self.rows)], untitled=True)
-        return Printed(Document(self.headline, [table])).terminal(width, colour)
-
-    def markdown(self) -> str:
-        """For an issue."""
-        return self.printed.markdown()
-
-    def html(self) -> str:
-        """A page."""
-        return self.printed.html()
-
-    def json(self) -> str:
-        """All comparisons."""
-        best = self.best
-        return dump({"headline": self.headline, "best": best and best.b.name, "comparisons": list(self.comparisons)})
-
-    def csv(self) -> str:
-        """A row a run."""
-        return Rows("runs", self.rows, RunRow).csv()
+        """The table, and where there is room why each is what it is."""
+        answer, best, rows = Verdict(self.headline), self.best, Rows("runs", self.rows, RunRow)
+        screen = Document(self.headline, [Section(TITLE, [answer, "", Table(rows.rows)], untitled=True)])
+        whys = Section("Each in a sentence", [f"{one.b.name}: {one.headline}" for one in self.comparisons])
+        whole = Document(self.headline, [Section(TITLE, [answer, "", Table(rows.rows)]), whys])
+        values = {"headline": self.headline, "best": best and best.b.name, "comparisons": list(self.comparisons)}
+        return Printed(whole, values, rows, screen=screen)
 
 
 def _times(one: Comparison) -> tuple[float, float]:

@@ -10,9 +10,7 @@ from traceanalyzer.comparison.model import Comparison
 from traceanalyzer.report import document
 from traceanalyzer.report.document import Document, Section, Table
 from traceanalyzer.report.format import figure, plain
-from traceanalyzer.report.json import dump
 from traceanalyzer.report.printed import Printed, Result
-from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH
 
 OUTCOMES = {
     "ok": "holds",
@@ -62,15 +60,7 @@ class Checked(Result):
         notes = [part for note in self.notes for part in ("", note)]
         answer = document.Verdict(self.headline, style=style)
         section = Section("", [answer, "", Table(limit_rows(self)), *notes])
-        return Printed(Document(self.headline, [section]))
-
-    def terminal(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
-        """The verdicts as text `width` columns wide."""
-        return self.printed.terminal(width, colour)
-
-    def markdown(self) -> str:
-        """The verdicts for a pull request."""
-        return self.printed.markdown()
+        return Printed(Document(self.headline, [section]), self.values())
 
     def junit(self) -> str:
         """The verdicts as JUnit XML: a test case a limit."""
@@ -127,10 +117,6 @@ class Checked(Result):
             ],
             "notes": self.notes,
         }
-
-    def json(self) -> str:
-        """The verdicts for programs."""
-        return dump(self.values())
 
 
 def _message(verdict: Verdict, row: "LimitRow") -> str:

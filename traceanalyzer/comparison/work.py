@@ -118,14 +118,9 @@ def _of_budget(report: Report) -> list[StepPart]:
 
 def _whole(report: Report) -> list[StepPart]:
     rows = [row.duration_ms for row in report.tables.get("steps", []) if not row.warmup]
-    return [_plain(WHOLE, WHOLE, recorded_ms(report) or 0.0, _batch_means(rows))]
-
-
-def _batch_means(values: list[float]) -> list[float]:
-    """Means of successive values, as many as the parts of a step have at most."""
-    batches = min(len(values), MAX_BATCHES)
-    bounds = [i * len(values) // batches for i in range(batches + 1)] if batches else []
-    return [fmean(values[i:j]) for i, j in pairwise(bounds)]
+    batches = min(len(rows), MAX_BATCHES)
+    bounds = [i * len(rows) // batches for i in range(batches + 1)] if batches else []
+    return [_plain(WHOLE, WHOLE, recorded_ms(report) or 0.0, [fmean(rows[i:j]) for i, j in pairwise(bounds)])]
 
 
 def _plain(part: str, cls: str, ms: float, batch_ms: list[float]) -> StepPart:

@@ -67,9 +67,9 @@ def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
 
 
 def _kinds(m: Measurements, summary: Summary) -> list[str]:
-    """That some of the recorded steps are slow, where they are of two kinds."""
+    """That some of the recorded steps are slow, where they are of two kinds; iterations of a server are, by phase."""
     kinds = m.kinds
-    if kinds is None or m.trace.only_step_times or summary.bottleneck == "inconclusive":
+    if kinds is None or m.iterations or m.trace.only_step_times or summary.bottleneck == "inconclusive":
         return []
     slow = f"{span(kinds.slow_ms)} instead of {span(kinds.fast_ms, kinds.slow_ms)}"
     return [f"{kinds.slow_share:.0%} of the recorded steps are slow: {slow}."]

@@ -21,8 +21,10 @@ from traceanalyzer.analysis.phases.training import program_stats
 from traceanalyzer.analysis.ranks.compare import why_not_one_run
 from traceanalyzer.analysis.ranks.digest import claim_of
 from traceanalyzer.analysis.roofline.rated import Rated
-from traceanalyzer.analysis.serving.rows import iteration_rows
+from traceanalyzer.analysis.serving.rows import found_in_log, iteration_rows
 from traceanalyzer.analysis.tables.budget import (
+    Budget,
+    Idle,
     Step,
     Unprofiled,
     mean_budget,
@@ -61,8 +63,8 @@ from traceanalyzer.analysis.time.repeats import repeats
 from traceanalyzer.analysis.time.timed import OfTimed, Timed
 from traceanalyzer.base.figures import NS_PER_MS
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.replay.host_parts import HostPart, host_parts
 from traceanalyzer.replay.iterations import Served
+from traceanalyzer.replay.on_tape import HostPart, host_parts
 from traceanalyzer.replay.replayed_path import replayed_path_time
 from traceanalyzer.replay.unprofiled import partition, with_recorded_causes
 from traceanalyzer.replay.whatif import MEASURED_SPREAD, Replay
@@ -273,7 +275,7 @@ class Measurements(OfTimed):
     @cached_property
     def unprofiled_time(self) -> UnprofiledTime | None:
         """The step timed without the profiler; None where it was not, or where recorded steps contradict it."""
-        timed = self.said_unprofiled
+        timed = self.said_unprofiled or _logged_iteration(self)
         if timed is None or not self.timed.steps.found:
             return None
         other = contradicted(timed, self.mean_step_ms) and not self.trace.fed_by_workers
@@ -320,6 +322,27 @@ class Measurements(OfTimed):
     """The step by what its work is for; None where nothing tells."""
 
 
+def _logged_iteration(m: Measurements) -> UnprofiledTime | None:
+    """The mean iteration as the server's log has it without the profiler; None where not all of them are decodes."""
+    log = m.timed.memo(found_in_log)
+    if log is None or log.stretch is None or any(row.phase != "decode" for row in m.iterations):
+        return None
+    time = m.mean_step_ms / log.stretch
+    return UnprofiledTime(time, time * (1.0 - MEASURED_SPREAD), time * (1.0 + MEASURED_SPREAD))
+
+
+def _unprofiled_iteration(m: Measurements, budget: Budget, idle: Idle) -> Unprofiled | None:
+    """The mean iteration of a server, whose replay takes all of them; None where there is none, or it is too far from
+    the recording."""
+    served = m.served
+    if served is None or not served.faithful:
+        return None
+    recorded, *hosts = (served.mean_ms(tape) for tape in (served.recorded, served.usual, served.fast, served.slow))
+    usual, fast, slow = (min(time / recorded, 1.0) * m.mean_step_ms for time in hosts)
+    low, high = min(fast, usual * (1 - MEASURED_SPREAD)), max(slow, usual * (1 + MEASURED_SPREAD))
+    return Unprofiled(usual, low, high, "estimated", *with_recorded_causes(budget, idle, usual))
+
+
 def unprofiled_step(m: Measurements) -> Unprofiled | None:
     """The step without the profiler: as the replay has it, else, where the capture timed it, with the recorded work on
     the device and causes as in the recording."""
@@ -331,7 +354,7 @@ def unprofiled_step(m: Measurements) -> Unprofiled | None:
         source: Literal["measured", "estimated"] = "estimated" if timed is None else "measured"
         return Unprofiled(replay.base_ms, *replay.range_ms, source, budget, idle, waiting, *replay.host_slopes)
     if timed is None:
-        return None
+        return _unprofiled_iteration(m, m.budget, m.idle)
     low, high = timed.step_ms * (1.0 - MEASURED_SPREAD), timed.step_ms * (1.0 + MEASURED_SPREAD)
     budget, idle = with_recorded_causes(m.budget, m.idle, timed.step_ms)
     return Unprofiled(timed.step_ms, min(low, timed.low_ms), max(high, timed.high_ms), "measured", budget, idle)

@@ -11,13 +11,12 @@ from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.diagnosis.remedies.advice import Advice, advise
 from traceanalyzer.diagnosis.remedies.program import program
 from traceanalyzer.diagnosis.rules.device import GPU_BUSY
+from traceanalyzer.diagnosis.serving.switches import HOST_CLASSES, for_server
 from traceanalyzer.replay.scenarios import Scenario, less_compute
 from traceanalyzer.replay.whatif import MOST_SPEEDUP, SCENARIO_SPREAD
 
 DEVICE_CLASSES = ("compute", "memory")
 """Classes of the GPU's own work."""
-HOST_CLASSES = ("launch", "sync", "host")
-"""Classes of a device that waits for its host."""
 MIN_SAVED_SHARE = 0.02
 """Share of the step that what a rule proposes must be predicted to save, as with remedies."""
 MIN_PART_SHARE = 0.01
@@ -41,7 +40,7 @@ def recommendations_of(m: Measurements, settled: Sequence[tuple[Draft, float | N
     proposed = [(d, p, h) for d, h in settled for p in d.proposals if _is_offered(m, d, p, known)]
     made = [_of_proposal(m, *one) for one in proposed]
     kept = [one for one in made if one is not None and _is_worth_it(m, one)]
-    return sorted([*offered, *kept], key=lambda one: one.predicted_step_ms or float("inf"))
+    return sorted(for_server(m, [*offered, *kept], drafts), key=lambda one: one.predicted_step_ms or float("inf"))
 
 
 def in_front(advice: list[Recommendation], cls: BottleneckClass) -> list[Recommendation]:

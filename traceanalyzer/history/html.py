@@ -1,10 +1,11 @@
 """A history as one HTML file that opens offline: where the step's time went in each run, and metrics over the runs."""
 
 from collections.abc import Sequence
+from statistics import median
 from typing import Any
 
+from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.history.runs import MetricSeries, MetricValue, StoredRun
-from traceanalyzer.history.shifts import levels
 from traceanalyzer.report.format import figure, label, scale_for, scaled, shorten
 from traceanalyzer.report.html.charts import Chart, Series, stacked
 from traceanalyzer.report.html.frame import chart_place, framed, page_scripts
@@ -12,6 +13,46 @@ from traceanalyzer.report.html.markup import Markup, tag
 from traceanalyzer.report.html.pictures.plot import Axis, Box, Dot, Dots, Lines, Plot, Rects, Words
 from traceanalyzer.report.html.table_parts import table
 from traceanalyzer.version import __version__
+
+NOISE_SHARE = 0.02
+"""Runs of one program differ by so much (docs/compare.md): less is no change."""
+SIGMAS, MAD_SIGMA = 3.0, 1.4826
+"""Nor is what lies within three standard deviations, told from the median distance to the median (normal values)."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """Runs that follow each other (from `first` up to `end`, positions in the series) and what they vary by."""
+
+    first: int
+    end: int
+    low: float
+    high: float
+
+
+def levels(values: Sequence[float]) -> list[Level]:
+    """The levels of a series, oldest first; a new one begins where two runs in a row leave the band on the same side,
+    or the last run does."""
+    found, first = [], 0
+    for i in range(1, len(values)):
+        low, high = _band(values[first:i])
+        side = _side(values[i], low, high)
+        if side and side == _side(values[min(i + 1, len(values) - 1)], low, high):
+            found.append(Level(first, i, low, high))
+            first = i
+    return [*found, Level(first, len(values), *_band(values[first:]))] if values else []
+
+
+def _band(values: Sequence[float]) -> tuple[float, float]:
+    middle = median(values)
+    spread = MAD_SIGMA * median(abs(value - middle) for value in values)
+    reach = max(SIGMAS * spread, NOISE_SHARE * abs(middle))
+    return middle - reach, middle + reach
+
+
+def _side(value: float, low: float, high: float) -> int:
+    return (value > high) - (value < low)
+
 
 MAX_RUNS = 200
 """Runs that are drawn, the last ones."""

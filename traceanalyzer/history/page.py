@@ -4,6 +4,7 @@ from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.history.html import metric_page, runs_page
 from traceanalyzer.history.plot import bars
 from traceanalyzer.history.runs import MetricSeries, MetricValue, StoredRun
+from traceanalyzer.report.format import DEFAULT_WIDTH
 from traceanalyzer.report.json import dump
 from traceanalyzer.report.markdown.mermaid import bar_chart
 from traceanalyzer.report.printed import Result, Rows
@@ -17,31 +18,29 @@ class MetricPage(Result):
 
     series: MetricSeries
 
-    def terminal(self, width: int, colour: bool) -> str:
+    def terminal(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
         """Bars, then the values."""
         drawn = bars(self.series, width)
-        table = self._rows().terminal(width, colour)
+        table = self.printed.terminal(width, colour)
         return f"{drawn}\n{table}" if self.series.values else table
 
     def markdown(self) -> str:
         """A chart, then the values."""
         values = [(str(v.run), v.value) for v in self.series.values]
         chart = bar_chart(self.series.metric, "run", self.series.unit, values) if values else []
-        return "\n".join([*chart, "", self._rows().markdown()]) if chart else self._rows().markdown()
+        return "\n".join([*chart, "", self.printed.markdown()]) if chart else self.printed.markdown()
 
     def json(self) -> str:
         """The series."""
         return dump(self.series)
 
-    def csv(self) -> str:
-        """A run a row."""
-        return self._rows().csv()
-
     def html(self) -> str:
         """A line over the runs, what runs vary by, and where it changed; a point says its run, time and tags."""
         return metric_page(self.series)
 
-    def _rows(self) -> Rows:
+    @property
+    def printed(self) -> Rows:
+        """A run a row."""
         return Rows("values", self.series.values, MetricValue, none=NO_RUN)
 
 
@@ -54,21 +53,10 @@ class RunsPage(Result):
     series: list[MetricSeries]
     """What the page draws of them; see `runs_page`."""
 
-    def terminal(self, width: int, colour: bool) -> str:
+    @property
+    def printed(self) -> Rows:
         """The table."""
-        return self.rows.terminal(width, colour)
-
-    def markdown(self) -> str:
-        """The table."""
-        return self.rows.markdown()
-
-    def json(self) -> str:
-        """The table."""
-        return self.rows.json()
-
-    def csv(self) -> str:
-        """The table."""
-        return self.rows.csv()
+        return self.rows
 
     def html(self) -> str:
         """Budgets and metrics over the runs, then the table."""

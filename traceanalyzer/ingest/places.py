@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.base.files import replacing
-from traceanalyzer.ingest.folders import broken_in, recordings_in
+from traceanalyzer.ingest.folders import broken_in, iteration_in, recordings_in
 from traceanalyzer.ingest.side_files import may_be_beside
 from traceanalyzer.ingest.stream import cannot_open
 from traceanalyzer.trace import Failure
@@ -102,13 +102,20 @@ def places_in(paths: Sequence[str], suffix: str = "") -> tuple[list[Place], list
     return list(found.values()), failures
 
 
+def iterations_in(paths: Sequence[str], places: Sequence[Place]) -> list[str]:
+    """A line for each folder of an iteration whose recordings were taken of a folder that holds several."""
+    named = {Path(local_of(path)) for path in paths}
+    read = {place.path.parent for place in places if not place.remote} - named
+    return [f"{one} was read; --iteration N takes another." for one in sorted(read) if one.parent in named]
+
+
 def _local(path: Path, suffix: str) -> tuple[list[Place], list[Failure]]:
     try:
         if not path.is_dir():
             return [_local_place(path)], []
         if suffix:
             return [_local_place(one) for one in sorted(path.iterdir()) if one.name.endswith(suffix)], []
-        inside = recordings_in(path)
+        inside = recordings_in(path) or iteration_in(path)[0]
         return list(map(_local_place, [*inside, *broken_in(path, inside)])), []
     except OSError as error:
         raise cannot_open(path, error) from error

@@ -66,7 +66,8 @@ def without_profiler(
         share, own = fitted(tapes, measured.step_ms)
         low_share, high_share = share * low, share * high
     else:
-        share, spread = _usual_share(tapes[0].source.trace)
+        source = tapes[0].source
+        share, spread = (share_of_capture if source.timed.steps.unlike else _usual_share)(source.trace)
         own, low_share, high_share = 1.0, share - spread, share + spread
     fast = host_scaled(tapes, low_share, own * low)
     return fast, host_scaled(tapes, share, own), host_scaled(tapes, high_share, own * high)
@@ -78,7 +79,7 @@ def _with_empty_queue(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[Tape
     first = tapes[0]
     if not first.source.trace.fed_by_workers or not _loading_ns(first):
         return tapes
-    missing_ms = measured_ms - step_ms(host_scaled(tapes, _share_of_capture(first.source.trace)[0]))
+    missing_ms = measured_ms - step_ms(host_scaled(tapes, share_of_capture(first.source.trace)[0]))
     if missing_ms <= FIT_TOLERANCE * measured_ms:
         return tapes
     longer = 1.0 + missing_ms / _slowest_ms(tapes, _loading_ns)
@@ -96,8 +97,8 @@ def _usual_share(trace: Trace) -> tuple[float, float]:
     return DISPATCH_SHARE_WITH_STACKS if trace.collected.stacks else DISPATCH_SHARE, DISPATCH_RANGE
 
 
-def _share_of_capture(trace: Trace) -> tuple[float, float]:
-    """The same of a recording that comes with a stopwatch."""
+def share_of_capture(trace: Trace) -> tuple[float, float]:
+    """The same of a capture, whose host may be any."""
     share, within = _usual_share(trace)
     return min(share, DISPATCH_SHARE_OF_CAPTURES) if trace.operators_slowed else share, within
 
@@ -128,7 +129,7 @@ def fitted(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[float, float]:
         return 1.0, 1.0
     least = LEAST_SHARE if fastest >= low else _bisected(lambda one: takes(one) < low, LEAST_SHARE, 1.0)
     most = 1.0 if slowest <= high else _bisected(lambda one: takes(one) <= high, least, 1.0)
-    usual, within = _share_of_capture(tapes[0].source.trace)
+    usual, within = share_of_capture(tapes[0].source.trace)
     return _mean_between(usual, within / OF_RANGE, least, most), 1.0
 
 

@@ -8,16 +8,19 @@ from traceanalyzer.analysis.algebra.intervals import contains, union
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.serving.cut import Iterations, find_iterations
+from traceanalyzer.analysis.serving.rows import found_in_log
 from traceanalyzer.base.figures import NS_PER_MS
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.replay.changes.edits import with_dispatch
 from traceanalyzer.replay.changes.kernels import GRAPH_CALL_NS, in_graph
-from traceanalyzer.replay.host_speed import FIT_ROUNDS, LEAST_SHARE, host_scaled, without_profiler
+from traceanalyzer.replay.host_speed import FIT_ROUNDS, HOST_SPREAD, LEAST_SHARE, host_scaled, share_of_capture
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.simulate import run
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import F64, I32
 
+FAITHFUL = 0.1
+"""A replay of the recording that is off by more predicts nothing."""
 MOST_ITERATIONS = 512
 """More of a recording, those in its middle, say nothing new."""
 
@@ -36,7 +39,8 @@ class Served:
 
     @classmethod
     def of(cls, rated: Rated) -> "Served | None":
-        """None where nothing marks iterations, or where launches or device work were not recorded."""
+        """None where nothing marks iterations, or where launches or device work were not recorded. The host is as fast
+        as the server's log says, else as those of captures on any machine."""
         found, steps = rated.timed.memo(find_iterations), rated.timed.steps
         if found is None or not steps.found:
             return None
@@ -45,18 +49,24 @@ class Served:
         tape = make_tape(rated, chosen)
         if tape is None:
             return None
-        (fast,), (usual,), (slow,) = ((_short_graph_launches(one),) for (one,) in without_profiler((tape,), None))
-        return cls(found, tape, fast, usual, slow, found.of_op[tape.row])
+        share, spread = share_of_capture(rated.trace)
+        fast, usual, slow = _hosts(tape, share - spread, share, share + spread)
+        served = cls(found, tape, fast, usual, slow, found.of_op[tape.row])
+        log = rated.timed.memo(found_in_log)
+        decodes = [i for i, one in enumerate(found.said) if one.phase == "decode" and np.isfinite(found.period_ns[i])]
+        if log is None or log.stretch is None or not decodes:
+            return served
+        return served._as_fast(decodes, float(np.median(found.period_ns[decodes])) / NS_PER_MS / log.stretch)
 
-    def as_fast(self, iterations: list[int], ms: float) -> "Served":
+    def _as_fast(self, iterations: list[int], ms: float) -> "Served":
         """The same with a host as fast as makes the median of these iterations that long, or as near as one can."""
         low, high = LEAST_SHARE, 1.0
         for _ in range(FIT_ROUNDS):
             middle = (low + high) / 2
-            (usual,) = host_scaled((self.recorded,), middle)
-            usual = _short_graph_launches(usual)
+            (usual,) = _hosts(self.recorded, middle)
             low, high = (middle, high) if self.median_ms(usual, iterations) <= ms else (low, middle)
-        return replace(self, fast=usual, usual=usual, slow=usual)
+        fast, usual, slow = _hosts(self.recorded, low * (1 - HOST_SPREAD), low, low * (1 + HOST_SPREAD))
+        return replace(self, fast=fast, usual=usual, slow=slow)
 
     def periods_ns(self, tape: Tape) -> F64:
         """Of each iteration the time since the end of the one before it; NaN where that is not on the tape."""
@@ -70,6 +80,19 @@ class Served:
         """The median time of these iterations, ms."""
         times = self.periods_ns(tape)[iterations]
         return float(np.median(times[np.isfinite(times)])) / NS_PER_MS if np.isfinite(times).any() else 0.0
+
+    @property
+    def faithful(self) -> bool:
+        """Whether the replay of the recording takes as long as it did."""
+        of = np.isfinite(self.periods_ns(self.recorded)) & np.isfinite(self.found.period_ns)
+        if not of.any():
+            return False
+        recorded = float(self.found.period_ns[of].mean())
+        return abs(self.mean_ms(self.recorded) * NS_PER_MS / recorded - 1.0) <= FAITHFUL
+
+    def mean_ms(self, tape: Tape) -> float:
+        """The mean time of all iterations whose time is known, ms."""
+        return float(np.nanmean(self.periods_ns(tape))) / NS_PER_MS
 
     def host_ns(self, tape: Tape) -> F64:
         """The host's own time in each iteration, waits left out."""
@@ -105,6 +128,15 @@ class Served:
         )
         return with_dispatch(graph, np.where(first, GRAPH_CALL_NS, np.where(inside, 0, tape.dispatch)))
 
+    def less_between(self, tape: Tape) -> Tape:
+        """Half of what the host does between marks is gone: scheduling, inputs, sampling, text."""
+        marks = union(self.found.host_start, self.found.host_end)
+        share = np.where(contains(marks, tape.source.trace.api_calls.start[tape.call]), 1.0, 0.5)
+        return replace(
+            with_dispatch(tape, tape.dispatch * share),
+            work=np.rint(tape.work * share).astype(np.int64),
+        )
+
     def ahead(self, tape: Tape) -> Tape:
         """The host waits for the iteration before, not for the one that it launched last."""
         launched = np.searchsorted(tape.event, np.arange(len(tape.dispatch)), side="right") - 1
@@ -113,12 +145,17 @@ class Served:
         last = np.full(len(self.found) + 1, -1, np.int64)
         np.maximum.at(last, self.of_op, np.arange(len(self.of_op)))
         earlier = np.where(iteration > 0, last[iteration - 1], -1)
-        shifted = tape.waits & (iteration >= 0)
+        shifted = tape.waits & (iteration >= 0) & (iteration == self.of_op[launched])
         return replace(
             tape,
             waits=np.where(shifted, earlier >= 0, tape.waits),
             waits_for=np.where(shifted, earlier, tape.waits_for),
         )
+
+
+def _hosts(tape: Tape, *shares: float) -> list[Tape]:
+    """The tape without the profiler, for each of these shares of the dispatch that is left."""
+    return [_short_graph_launches(one) for share in shares for one in host_scaled((tape,), share)]
 
 
 def _short_graph_launches(tape: Tape) -> Tape:

@@ -77,6 +77,8 @@ def _tape(rated: Rated, rows: I64, chosen: I64, event: I64, host: "_HostTime", s
     held, dependencies = _held_by_others(rated.started, chosen)
     waits, waits_for = _waits(rated.timed, rows, chosen)
     before = _HostTime(*(column[:-1] for column in host))
+    step = rated.timed.steps.of_op[chosen]
+    events = np.sort(event[np.diff(step, prepend=step[:1]) > 0])
     return Tape(
         steps=steps,
         **before._asdict(),
@@ -84,7 +86,7 @@ def _tape(rated: Rated, rows: I64, chosen: I64, event: I64, host: "_HostTime", s
         waits_for=waits_for,
         reads=contains(read_ranges(rated.linked), rated.trace.api_calls.start[rows]),
         call=rows,
-        tail=_tail(host, _begins_step(rated.timed.steps.of_op[chosen], event)),
+        tail=_tail(host, distinct(events)),
         event=event,
         stream=starts.stream[chosen],
         duration=(ops.end - ops.start)[chosen],
@@ -195,12 +197,6 @@ class _HostTime(NamedTuple):
     reading: I64
     sending: I64
     profiling: I64
-
-
-def _begins_step(step: I32, event: I64) -> I64:
-    """The first event of each step but the first."""
-    events = np.sort(event[np.diff(step, prepend=step[:1]) > 0])
-    return distinct(events)
 
 
 def _tail(host: _HostTime, begins: I64) -> Tail:

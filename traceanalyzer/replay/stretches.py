@@ -161,15 +161,10 @@ def _run(tape: Tape, own: I64, stretches: list[_Stretch], repeats: int) -> Pass:
         queued[:QUEUE_DEPTH] = queued[ops:].copy()
         now = int(own[-1]) + offset + tail
         done.append(max(now, device_done))
-    after = _offsets(tape, begin, held, waited)
-    return Pass(done, own + np.append(begin, after[:-1]), own + after, came, end)
-
-
-def _offsets(tape: Tape, begin: int, held: I64, waited: I64) -> I64:
-    """By how much the host is later than its own time after each event, from what holds it up at ops and in waits."""
     last = np.searchsorted(tape.event, np.arange(len(waited)), side="right") - 1
     after = np.where(last >= 0, held[last], begin)
-    return np.maximum.accumulate(np.where(tape.waits, np.maximum(after, waited), after))
+    after = np.maximum.accumulate(np.where(tape.waits, np.maximum(after, waited), after))
+    return Pass(done, own + np.append(begin, after[:-1]), own + after, came, end)
 
 
 def _advance(stretch: _Stretch, offset: int, queued: I64, free: list[int], came: I64, end: I64) -> tuple[I64, int]:

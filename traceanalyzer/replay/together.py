@@ -59,21 +59,16 @@ def join(tapes: Sequence[Tape], matches: Matches) -> tuple[Tape, ...]:
     """The tapes with the collectives that are on all their ranks' tapes as meetings."""
     position = np.full((len(matches), len(tapes)), -1, np.int64)
     for rank, (tape, mine) in enumerate(zip(tapes, matches.of_rank, strict=True)):
-        position[matches.collective[mine], rank] = _positions(tape, matches.row[mine])
+        of_row = np.full(len(tape.source.trace.device_ops) + 1, -1, np.int64)
+        of_row[tape.row] = np.arange(len(tape.row))
+        of_row[-1] = -1
+        position[matches.collective[mine], rank] = of_row[matches.row[mine]]
     taking_part = np.diff(matches.first)
     shared = ((position >= 0).sum(axis=1) == taking_part) & (taking_part > 1)
     position = position[shared]
     durations = [tape.duration[column] for tape, column in zip(tapes, position.T, strict=True)]
     transfer = np.where(position >= 0, np.stack(durations, axis=1), np.iinfo(np.int64).max).min(axis=1)
     return tuple(_with_meetings(tape, column, transfer) for tape, column in zip(tapes, position.T, strict=True))
-
-
-def _positions(tape: Tape, row: I64) -> I64:
-    """Where these device ops are on the tape, -1: nowhere."""
-    of_row = np.full(len(tape.source.trace.device_ops) + 1, -1, np.int64)
-    of_row[tape.row] = np.arange(len(tape.row))
-    of_row[-1] = -1
-    return of_row[row]
 
 
 def _with_meetings(tape: Tape, position: I64, transfer: I64) -> Tape:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from traceanalyzer.base.figures import ELLIPSIS
-from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.report.document import Bullets, Document, Item, Items, Line, Part, Section, Verdict
 from traceanalyzer.report.format import plain
 
@@ -14,27 +13,18 @@ LONGEST_PATH = 26
 """Characters, a third of a terminal's width."""
 
 
-@dataclass(frozen=True)
-class Screen:
-    """What stands on it; `next` is what may be typed behind `traceanalyzer`."""
-
-    answer: str
-    lines: Sequence[str]
-    advice: Sequence[str]
-    notes: Sequence[str]
-    next: Sequence[str]
-
-    @property
-    def document(self) -> Document:
-        """The screen to draw."""
-        shown = [Item(brief(text)) for text in self.advice[:SHOWN_CHANGES]]
-        of = f" ({len(shown)} of {len(self.advice)})" if len(shown) < len(self.advice) else ""
-        notes = [brief(note, LONGEST) for note in self.notes[:SHOWN_NOTES]]
-        parts: list[Part | None] = [Verdict(brief(self.answer, LONGEST_HEADLINE), self.lines)]
-        parts += ["", Line(f"What to change{of}", "bold"), Items(shown)] if shown else []
-        parts += ["", Bullets(notes, "!", "yellow")] if notes else []
-        parts += ["", Line(f"Next: traceanalyzer {' | '.join(self.next)}", "dim")]
-        return Document("", [Section("", parts)])
+def first_screen(
+    answer: str, lines: Sequence[str], advice: Sequence[str], notes: Sequence[str], commands: Sequence[str]
+) -> Document:
+    """The screen; `commands` are what may be typed next behind `traceanalyzer`."""
+    shown = [Item(brief(text)) for text in advice[:SHOWN_CHANGES]]
+    of = f" ({len(shown)} of {len(advice)})" if len(shown) < len(advice) else ""
+    some = [brief(note, LONGEST) for note in notes[:SHOWN_NOTES]]
+    parts: list[Part | None] = [Verdict(brief(answer, LONGEST_HEADLINE), lines)]
+    parts += ["", Line(f"What to change{of}", "bold"), Items(shown)] if shown else []
+    parts += ["", Bullets(some, "!", "yellow")] if some else []
+    parts += ["", Line(f"Next: traceanalyzer {' | '.join(commands)}", "dim")]
+    return Document("", [Section("", parts)])
 
 
 def shown_path(path: str, instead: str) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 from traceanalyzer.base.figures import ELLIPSIS, MEMORY
 from traceanalyzer.base.frozen import dataclass
 
+DEFAULT_WIDTH = 80
 NOT_AVAILABLE = "n/a"
 TRUNCATED_TAIL = 0.4
 """Share of a shortened name that is kept of its end: C++ names differ there (types, tile sizes)."""

@@ -29,7 +29,7 @@ from traceanalyzer.base.figures import metric
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.finding import Finding, Recommendation, Summary
 from traceanalyzer.replay.compile.model import CompileStats
-from traceanalyzer.replay.host_parts import HostPart
+from traceanalyzer.replay.on_tape import HostPart
 
 TOP_ROWS = 30
 """Rows of the long tables (kernels, operators, gaps, ...) that go into a report; the commands give all."""

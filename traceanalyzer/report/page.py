@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.report.document import Document, Section
+from traceanalyzer.report.format import DEFAULT_WIDTH
 from traceanalyzer.report.json import KEYS, as_plain, dump
 from traceanalyzer.report.printed import Printed, Result
 
@@ -33,7 +34,7 @@ class ReportPage(Result):
     compiled: "CompileReport | None" = None
     """What the log of torch.compile says, which stands at the end (in JSON as `compile`)."""
 
-    def terminal(self, width: int, colour: bool) -> str:
+    def terminal(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
         """The verdict, the first screen, or all of it."""
         from traceanalyzer.report.terminal.screen import render_screen, render_terminal, render_verdict
 

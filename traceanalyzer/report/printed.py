@@ -7,40 +7,50 @@ import io
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import field
+from html import escape
 from typing import Any
 
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.report.document import Document, Line, Row, Section, Table
-from traceanalyzer.report.format import plain
+from traceanalyzer.report.format import DEFAULT_WIDTH, plain
 from traceanalyzer.report.json import RENAMED, dump, plain_columns
+
+WIDTH = 100
+"""Columns in a notebook."""
 
 
 class Result:
-    """A result. A format that it does not have is not among its command's `--format`."""
+    """A result: as `printed` is, but for what it draws otherwise. A format that it does not have is not among its
+    command's `--format`."""
 
-    def terminal(self, width: int, colour: bool) -> str:
-        """For people, `width` columns wide."""
+    @property
+    def printed(self) -> "Result":
+        """What is written where it has nothing of its own."""
         raise NotImplementedError
+
+    def terminal(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
+        """For people, `width` columns wide."""
+        return self.printed.terminal(width, colour)
 
     def markdown(self) -> str:
         """For an issue."""
-        raise NotImplementedError
+        return self.printed.markdown()
 
     def json(self) -> str:
         """For programs."""
-        raise NotImplementedError
+        return self.printed.json()
 
     def csv(self) -> str:
         """For a spreadsheet."""
-        raise NotImplementedError
+        return self.printed.csv()
 
     def html(self) -> str:
         """A page for a browser."""
-        raise NotImplementedError
+        return self.printed.html()
 
     def svg(self) -> str:
         """One picture, for where no page can be shown."""
-        raise NotImplementedError
+        return self.printed.svg()
 
 
 @dataclass(frozen=True)
@@ -54,7 +64,13 @@ class Printed(Result):
     picture: Callable[[], str] | None = None
     screen: Document | None = None
 
-    def terminal(self, width: int, colour: bool) -> str:
+    def __repr__(self) -> str:
+        return self.terminal(WIDTH, colour=False)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(repr(self))}</pre>"
+
+    def terminal(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
         """All of it, or its screen."""
         from traceanalyzer.report.terminal.render import render_terminal  # rich takes as long as a small recording
 
@@ -126,18 +142,19 @@ class Rows(Result):
         first = [Section("", heads)] if heads else []
         return Document(self.title, [*first, *above, Section(self.title, parts, is_minor=True)])
 
-    def terminal(self, width: int, colour: bool) -> str:
+    @property
+    def printed(self) -> Printed:
+        """The table with its definitions folded below."""
+        return Printed(self.document)
+
+    def terminal(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
         """The table, without definitions: `explain` has them."""
-        text = Printed(self.document).terminal(width, colour)
+        text = self.printed.terminal(width, colour)
         over = text.count("\n") - SCREEN_LINES
         if not self.fits or over <= 0 or len(self.rows) < LEAST_ROWS:
             return text
         rows = self.rows[: -((over + 1) // 2)]
         return dataclasses.replace(self, rows=rows, cut=self.cut or "first").terminal(width, colour)
-
-    def markdown(self) -> str:
-        """The table with its definitions folded below."""
-        return Printed(self.document).markdown()
 
     def json(self) -> str:
         """`{name: [row, ...]}` with every field of every row."""

@@ -14,6 +14,7 @@ from traceanalyzer.diagnosis.selection import Asked
 from traceanalyzer.ingest.cache.answers import answered_once
 from traceanalyzer.replay.whatif import Prediction, WhatIf
 from traceanalyzer.report.document import Document, Facts, Line, Part, Section, Table
+from traceanalyzer.report.format import DEFAULT_WIDTH
 from traceanalyzer.report.json import dump
 from traceanalyzer.report.kept import question_of, text_of
 from traceanalyzer.report.printed import Printed, Result, Rows
@@ -48,7 +49,7 @@ class ScenariosPage(Result):
     full: bool = False
     """Whether a terminal shows also what gains nothing, and why the others are not predicted."""
 
-    def terminal(self, width: int, colour: bool) -> str:
+    def terminal(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
         """Scenarios by step time; in full what each assumes, combinations what their parts do."""
         predicted = [s for s in self.result.scenarios if s.step_ms is not None]
         missing = [s for s in self.result.scenarios if s.step_ms is None]
@@ -78,17 +79,15 @@ class ScenariosPage(Result):
 
     def markdown(self) -> str:
         """All of it as one table."""
-        return f"{self._heading()}\n\n{self._rows().markdown()}"
+        return f"{self._heading()}\n\n{self.printed.markdown()}"
 
     def json(self) -> str:
         """All of it."""
         return dump(self.result)
 
-    def csv(self) -> str:
+    @property
+    def printed(self) -> Rows:
         """A scenario a row."""
-        return self._rows().csv()
-
-    def _rows(self) -> Rows:
         return Rows("scenarios", self.result.scenarios, Prediction)
 
     def _heading(self) -> str:

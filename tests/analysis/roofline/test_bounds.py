@@ -14,8 +14,7 @@ from tests.analysis.build import TraceBuilder
 from tests.analysis.roofline.test_roofline import GPU, mm, op
 from traceanalyzer.analysis.joined.linked import Knowledge
 from traceanalyzer.analysis.roofline.bounds import Bound, Reached, bounds
-from traceanalyzer.analysis.roofline.instructions import SLOTS
-from traceanalyzer.analysis.roofline.traffic import PASSES, tile
+from traceanalyzer.analysis.roofline.traffic import PASSES, SLOTS, tile
 from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.trace import Device
 from traceanalyzer.trace.hardware import HardwareTable

@@ -23,6 +23,6 @@ def test_like_batches_of_two_servers() -> None:
     assert decode.a_ms is not None
     assert decode.b_ms is not None
     assert decode.a_ms > decode.b_ms
-    assert decode.a_launch_us == pytest.approx(60 / 0.65, rel=0.05)
+    assert decode.a_launch_us == pytest.approx(45 * 2, rel=0.05)
     assert [(row.phase, row.requests) for row in batch_changes(eager, other)] == [("decode", 4), ("mixed", 4)]
     assert batch_changes(eager, []) == []

@@ -198,5 +198,5 @@ def test_sentences_tell_waiting_for_the_cpu_from_an_unknown_wait() -> None:
         decode(late, i, 1000 * i, 50)
         unknown.annotation(DECODE.format(8, 64), 20 * i, 20 * i + 10)
         unknown.call("cudaGraphLaunch", 20 * i + 1, 20 * i + 3, i + 1).kernel("g", 5 + 5000 * i, 20 + 5000 * i, i + 1)
-    assert re.search("3 decode iterations, 1 ms each .* waiting for the CPU", next(sentences(measure(late.build()))))
+    assert re.search("3 decode iterations .*: 1 ms, .* waiting for the CPU", next(sentences(measure(late.build()))))
     assert "waiting for what the recording does not show" in next(sentences(measure(unknown.build())))

@@ -93,7 +93,17 @@ def _inferred(linked: Linked, chosen: I64, stream: I32) -> Dependencies:
     ops = linked.trace.device_ops
     start, end = ops.start[chosen], ops.end[chosen]
     communication = linked.is_communication[chosen]
-    on = _just_ended(start, end, stream)
+    by_end = np.argsort(end, kind="stable")
+    on = np.full(len(start), -1, np.int64)
+    searching = np.flatnonzero(start - _free_since(start, end, stream) > SLACK_NS)
+    position = np.searchsorted(end[by_end], start[searching], side="right") - 1
+    for _ in range(MOST_ENDED):
+        candidate = by_end[np.maximum(position, 0)]
+        near = (position >= 0) & (start[searching] - end[candidate] <= REACTION_NS)
+        found = near & (candidate < searching) & (stream[candidate] != stream[searching])
+        on[searching[found]] = candidate[found]
+        going_on = near & ~found
+        searching, position = searching[going_on], position[going_on] - 1
     delay = np.where(on >= 0, np.maximum(start - end[np.maximum(on, 0)], 0), 0)
     index = np.arange(len(chosen))
     compute_before = np.maximum.accumulate(np.where(communication, -1, index))
@@ -108,22 +118,6 @@ def _inferred(linked: Linked, chosen: I64, stream: I32) -> Dependencies:
 
 MOST_ENDED = 64
 """Ends that are asked whether they let an op start: where more fall within the reaction time, none is the cause."""
-
-
-def _just_ended(start: I64, end: I64, stream: I32) -> I64:
-    """The op of another stream, launched earlier, whose end let each op start; -1 where none did."""
-    by_end = np.argsort(end, kind="stable")
-    result = np.full(len(start), -1, np.int64)
-    searching = np.flatnonzero(start - _free_since(start, end, stream) > SLACK_NS)
-    position = np.searchsorted(end[by_end], start[searching], side="right") - 1
-    for _ in range(MOST_ENDED):
-        candidate = by_end[np.maximum(position, 0)]
-        near = (position >= 0) & (start[searching] - end[candidate] <= REACTION_NS)
-        found = near & (candidate < searching) & (stream[candidate] != stream[searching])
-        result[searching[found]] = candidate[found]
-        going_on = near & ~found
-        searching, position = searching[going_on], position[going_on] - 1
-    return result
 
 
 def _free_since(start: I64, end: I64, stream: I32) -> I64:

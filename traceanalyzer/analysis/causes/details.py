@@ -80,24 +80,20 @@ def host_details(timed: Timed, start: I64, end: I64) -> U8:
 
 def host_work(timed: Timed) -> dict[IdleDetail, IntervalSet]:
     """When the host was busy with each kind of work. Of two that hold a gap the first one counts."""
-    return {
-        IdleDetail.COMPILATION: _compiling(timed),
-        IdleDetail.GRAPHS: timed.linked.memo(building_time),
-        IdleDetail.LOADING: _loading(timed),
-        IdleDetail.ALLOCATION: timed.timeline.states[HostState.ALLOCATE],
-    }
-
-
-def _compiling(timed: Timed) -> IntervalSet:
     ranges, overheads, strings = timed.trace.host_ranges, timed.trace.overheads, timed.trace.strings
     named = texts_where(strings, _COMPILES.search)
     rows = named[ranges.name] & one_of(ranges.kind, (RangeKind.OP, RangeKind.ANNOTATION, RangeKind.LIBRARY))
     rows &= np.isin(ranges.thread, distinct(timed.trace.api_calls.thread))
     more = (overheads.kind == OverheadKind.DRIVER) & named[overheads.name]
-    return union(
-        np.concatenate((ranges.start[rows], overheads.start[more])),
-        np.concatenate((ranges.end[rows], overheads.end[more])),
-    )
+    return {
+        IdleDetail.COMPILATION: union(
+            np.concatenate((ranges.start[rows], overheads.start[more])),
+            np.concatenate((ranges.end[rows], overheads.end[more])),
+        ),
+        IdleDetail.GRAPHS: timed.linked.memo(building_time),
+        IdleDetail.LOADING: _loading(timed),
+        IdleDetail.ALLOCATION: timed.timeline.states[HostState.ALLOCATE],
+    }
 
 
 def _loading(timed: Timed) -> IntervalSet:

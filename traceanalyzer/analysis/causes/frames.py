@@ -28,7 +28,14 @@ def python_frames(timed: Timed, thread: int, start: int, end: int) -> str:
     stacks = timed.joined.python
     if thread < 0 or end - start < MIN_GAP_NS or not len(stacks.start):
         return ""
-    rows, spent = _within(stacks, thread, start, end)
+    first, stop = np.searchsorted(stacks.thread, (thread, thread + 1)).tolist()
+    stop = first + int(np.searchsorted(stacks.start[first:stop], end, side="left"))
+    rows = first + np.flatnonzero(stacks.end[first:stop] > start)
+    spent = np.minimum(stacks.end[rows], end) - np.maximum(stacks.start[rows], start)
+    if len(rows) > MAX_FRAMES:
+        longest = np.sort(np.argsort(-spent, kind="stable")[:MAX_FRAMES])
+        rows, spent = rows[longest], spent[longest]
+    rows, spent = rows, spent
     if not len(rows):
         return ""
     # Rows are in the order of a walk through the tree: the last of those that fill the gap is the innermost.
@@ -40,18 +47,6 @@ def python_frames(timed: Timed, thread: int, start: int, end: int) -> str:
         return told
     where = _shown(stacks.strings[stacks.name[place]])
     return f"{where} (of it {told})" if told else where
-
-
-def _within(stacks: PythonStacks, thread: int, start: int, end: int) -> tuple[I64, I64]:
-    """Frames of the thread that overlap the stretch, and by how much, ns."""
-    first, stop = np.searchsorted(stacks.thread, (thread, thread + 1)).tolist()
-    stop = first + int(np.searchsorted(stacks.start[first:stop], end, side="left"))
-    rows = first + np.flatnonzero(stacks.end[first:stop] > start)
-    spent = np.minimum(stacks.end[rows], end) - np.maximum(stacks.start[rows], start)
-    if len(rows) > MAX_FRAMES:
-        longest = np.sort(np.argsort(-spent, kind="stable")[:MAX_FRAMES])
-        rows, spent = rows[longest], spent[longest]
-    return rows, spent
 
 
 def _parts(stacks: PythonStacks, rows: I64, spent: I64, place: int, length: int) -> list[tuple[str, int]]:

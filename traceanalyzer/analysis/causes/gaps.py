@@ -96,7 +96,12 @@ def _gaps_by_themselves(started: Started) -> Gaps:
     columns: dict[str, NDArray[Any]] = dict(parts[0])
     if len(parts) > 1:
         columns = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
-    columns["step"] = _step_of(started.timed, columns["next_op"], columns["start"])
+    start = columns["start"]
+    steps = started.timed.steps
+    index = places(steps.start, start, side="right").astype(np.int32) - np.int32(1)
+    index[(index >= 0) & (start >= steps.end[np.maximum(index, 0)])] = -1
+    of_op = at(steps.of_op, columns["next_op"], -1)
+    columns["step"] = np.where(of_op >= 0, of_op, index)
     asked = [columns[name] for name in ("start", "end", "next_op")]
     causes = in_blocks(partial(_causes, started), *asked, at_once=AT_ONCE)
     columns |= {name: np.concatenate([block.pop(name) for block in causes]) for name in [*causes[0]]}
@@ -120,14 +125,6 @@ def _gaps_of_device(timed: Timed, device: int) -> dict[str, NDArray[Any]]:
         "next_op": next_op,
         "side": side,
     }
-
-
-def _step_of(timed: Timed, next_op: I32, start: I64) -> I32:
-    steps = timed.steps
-    index = places(steps.start, start, side="right").astype(np.int32) - np.int32(1)
-    index[(index >= 0) & (start >= steps.end[np.maximum(index, 0)])] = -1
-    of_op = at(steps.of_op, next_op, -1)
-    return np.where(of_op >= 0, of_op, index)
 
 
 def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 | I32]:

@@ -35,7 +35,13 @@ def input_copies(timed: Timed) -> Bool:
     copies = np.flatnonzero(timed.joined.brings_input)
     if not timed.steps.found or not len(copies):
         return result
-    copies = copies[~_answers_results(timed, copies)]
+    ops = timed.trace.device_ops
+    index = np.arange(len(ops))
+    back = (ops.copy_kind == CopyKind.DEVICE_TO_HOST) & (ops.bytes >= INPUT_BYTES)
+    last_back = np.maximum.accumulate(np.where(back, index, -1))
+    last_kernel = np.maximum.accumulate(np.where(timed.linked.is_kernel, index, -1))
+    before = copies - 1
+    copies = copies[~((before >= 0) & (last_back[before] > last_kernel[before]))]
     reach = np.maximum.accumulate(timed.trace.device_ops.end)
     idle_since = np.where(copies > 0, reach[copies - 1], timed.steps.start[0])
     result[copies] = _every_step(timed)[copies] | _in_loader(timed, idle_since, copies)
@@ -54,17 +60,6 @@ def _every_step(timed: Timed) -> Bool:
     in_steps = np.bincount(pairs[0], minlength=len(sort))
     result[rows] = (in_steps >= EVERY_STEP * steps.steady_count)[sort.index]
     return result
-
-
-def _answers_results(timed: Timed, copy: I64) -> Bool:
-    """Before which of these copies results had come back to the host since the last kernel: more than a scalar."""
-    ops = timed.trace.device_ops
-    index = np.arange(len(ops))
-    back = (ops.copy_kind == CopyKind.DEVICE_TO_HOST) & (ops.bytes >= INPUT_BYTES)
-    last_back = np.maximum.accumulate(np.where(back, index, -1))
-    last_kernel = np.maximum.accumulate(np.where(timed.linked.is_kernel, index, -1))
-    before = copy - 1
-    return (before >= 0) & (last_back[before] > last_kernel[before])
 
 
 def _in_loader(timed: Timed, start: I64, copy: I64) -> Bool:

@@ -52,7 +52,21 @@ def recorded_dependencies(linked: Linked, stream: I32) -> Dependencies | None:
     source = _numbers(linked, stream, waits, waits.source_stream)
     target = _next_op(streams, waiting, called)
     here = target >= 0
-    return _joined(linked, target[here], _awaited(linked, streams, waiting, source, recorded, target)[here])
+    ops = linked.trace.device_ops
+    begun = np.append(ops.start, NEVER)[target]
+    result, ended = np.full(len(waiting), -1, np.int64), np.full(len(waiting), NEVER)
+    for one in range(len(streams.first) - 1):
+        low, high = streams.first[one : one + 2].tolist()
+        done = np.searchsorted(np.maximum.accumulate(ops.end[streams.row[low:high]]), begun, side="right") + low
+        given = streams.given(one, recorded)
+        # A record that is known is the one; of an unknown one the work had been done when the op began.
+        position = np.where(source == one, given, np.minimum(given, done)) - 1
+        usable = (position >= low) & (waiting != one) & ((source == one) | (source == UNKNOWN))
+        row = np.where(usable, np.append(streams.row, -1)[np.maximum(position, 0)], -1)
+        end = np.append(ops.end, NEVER)[row]
+        better = usable & (end > ended) & (end <= begun)
+        result[better], ended[better] = row[better], end[better]
+    return _joined(linked, target[here], result[here])
 
 
 def _time_of_call(linked: Linked, correlation: I64, otherwise: I64) -> I64:
@@ -84,25 +98,6 @@ def _next_op(streams: _Streams, waiting: I64, time: I64) -> I64:
         position = streams.given(one, time[here])
         inside = position < streams.first[one + 1]
         result[here[inside]] = streams.row[position[inside]]
-    return result
-
-
-def _awaited(linked: Linked, streams: _Streams, waiting: I64, source: I64, time: I64, target: I64) -> I64:
-    """The op that each wait is for, -1 where none was given to another stream, or where the times contradict it."""
-    ops = linked.trace.device_ops
-    begun = np.append(ops.start, NEVER)[target]
-    result, ended = np.full(len(waiting), -1, np.int64), np.full(len(waiting), NEVER)
-    for one in range(len(streams.first) - 1):
-        low, high = streams.first[one : one + 2].tolist()
-        done = np.searchsorted(np.maximum.accumulate(ops.end[streams.row[low:high]]), begun, side="right") + low
-        given = streams.given(one, time)
-        # A record that is known is the one; of an unknown one the work had been done when the op began.
-        position = np.where(source == one, given, np.minimum(given, done)) - 1
-        usable = (position >= low) & (waiting != one) & ((source == one) | (source == UNKNOWN))
-        row = np.where(usable, np.append(streams.row, -1)[np.maximum(position, 0)], -1)
-        end = np.append(ops.end, NEVER)[row]
-        better = usable & (end > ended) & (end <= begun)
-        result[better], ended[better] = row[better], end[better]
     return result
 
 

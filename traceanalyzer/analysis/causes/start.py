@@ -177,7 +177,10 @@ def find_bindings(linked: Linked, starts: Starts) -> Bindings:
     ops = linked.trace.device_ops
     if not len(ops):
         return Bindings(np.empty(0, np.uint8), np.empty(0, np.int32), ops.start, np.empty(0, np.int64))
-    beside = _op_beside(starts.stream)
+    beside = np.arange(len(starts.stream), dtype=np.int32)
+    beside[~where_changed(starts.stream)] = 0
+    np.maximum.accumulate(beside, out=beside)
+    beside -= 1
     by, op, lag = blockwise(partial(_bindings_of, linked, starts, beside), Rows(len(ops)))
     return Bindings(by, op, ops.start, lag)
 
@@ -219,15 +222,6 @@ def op_before(stream: I32) -> I32:
     same = stream[order][1:] == stream[order][:-1]
     result[order[1:][same]] = order[:-1][same]
     return result
-
-
-def _op_beside(stream: I32) -> I32:
-    """For each device op the row of the one that started last before it on another stream, -1 where none did."""
-    rows = np.arange(len(stream), dtype=np.int32)
-    rows[~where_changed(stream)] = 0
-    np.maximum.accumulate(rows, out=rows)
-    rows -= 1
-    return rows
 
 
 def host_waits(timed: Timed) -> HostWaits:

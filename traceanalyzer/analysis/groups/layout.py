@@ -55,7 +55,10 @@ def channel_kernels(timed: Timed, free: Bool) -> Group | None:
 def casts(timed: Timed, free: Bool) -> Casts | None:
     """Casts to another type, those of equal inputs counted, of ops that are `free`."""
     rows = steady(timed) & free & _launched_below(timed.joined, CAST) & ~of_class(timed.joined, "memcpy")
-    row = _outer_row(timed.joined, rows)
+    joined = timed.joined
+    tree = joined.linked.tree
+    node = at(_around(joined, CAST), joined.launch_node, -1)
+    row = np.where(rows & (node >= 0), at(tree.row, node, -1), -1)
     ranges, step = timed.trace.host_ranges, timed.steps.of_op
     chosen = np.flatnonzero(rows & (row >= 0))
     if not len(chosen):
@@ -81,13 +84,6 @@ def layout_copies(timed: Timed, free: Bool) -> Group | None:
 def _launched_below(joined: Joined, pattern: re.Pattern[str]) -> Bool:
     """Device ops launched inside an operator of such a name."""
     return at(_around(joined, pattern), joined.launch_node, -1) >= 0
-
-
-def _outer_row(joined: Joined, rows: Bool) -> I64:
-    """The host range of the cast around each of these device ops, -1 without."""
-    tree = joined.linked.tree
-    node = at(_around(joined, CAST), joined.launch_node, -1)
-    return np.where(rows & (node >= 0), at(tree.row, node, -1), -1)
 
 
 def _around(joined: Joined, pattern: re.Pattern[str]) -> I32:

@@ -68,19 +68,14 @@ def crossing(number: I64, traffic: F64, out: F64, reducing: Bool) -> F64:
     same[1:] = inside[1:] & (number[1:] == number[:-1])
     last = inside & ~np.append(same[1:], False)
     read = traffic - out
-    large = inside & ((out * ASIDE >= _most_traffic(number, traffic)) | ~same)
+    most = np.zeros(int(number.max(initial=-1)) + 2)
+    np.maximum.at(most, number, traffic)
+    large = inside & ((out * ASIDE >= most[number]) | ~same)
     before = np.maximum.accumulate(np.where(large, np.arange(len(number)), 0))
     handed = np.where(out[before] * ASIDE >= traffic[before], out[before], read[before])
     within = np.where(same, np.minimum(read, np.append(0.0, handed[:-1])), 0.0)
     result: F64 = np.where(same & reducing, 0.0, read - within) + np.where(last, out, 0.0)
     return np.where(inside, result, 0.0)
-
-
-def _most_traffic(number: I64, traffic: F64) -> F64:
-    """For each op the largest traffic of an op of its run."""
-    most = np.zeros(int(number.max(initial=-1)) + 2)
-    np.maximum.at(most, number, traffic)
-    return most[number]
 
 
 FUSIBLE = ("elementwise", "normalisation", "softmax", "reduction", "layout", "random", "fill", "loss")

@@ -92,7 +92,7 @@ class RankComparison:
     """What to subtract from each recording's times to have them on the first one's clock; None where that is not
     known."""
     late: tuple[LateRank, ...] = ()
-    """The ranks that hold up the run at matched collectives, by what it would gain; several take turns."""
+    """The ranks that hold up the run at matched collectives, by what it would gain; several by turns or together."""
     waited_ns: tuple[tuple[int, ...] | None, ...] = ()
     """What each recording waited in each of its steps, in matched collectives; None where none were matched."""
 
@@ -135,7 +135,7 @@ def compare_ranks(
         by_step = [_waiting_and_transfer(digest, matches, came, i) for i, digest in enumerate(recordings)]
         skew = skew_rows(matches, came, labels, steps)
         gains = gains_ms(matches, came, steps)
-        late = late_ranks(matches, came, gains, max(_mean_step_ms(digest) for digest in recordings))
+        late = late_ranks(matches, came, gains, steps, max(_mean_step_ms(digest) for digest in recordings))
     spent = [_in_a_steady_step(digest, spent) for digest, spent in zip(recordings, by_step, strict=True)]
     if not any(by_step):
         spent = _of_different_steps(recordings) or spent

@@ -4,13 +4,16 @@ At each collective the rank that comes last costs the run what it comes later th
 rank holds up the run where that adds up to a share of the step, and does not come from one moment alone.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
+from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.ranks.matches import Matches
 from traceanalyzer.analysis.ranks.skew import Arrivals
 from traceanalyzer.base.figures import NS_PER_MS
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import F64, I64
+from traceanalyzer.trace import F64, I64, Bool
 
 MIN_GAIN_SHARE = 0.05
 """Share of the step that the run must gain without a rank's excess before the rank is named: GPUs and hosts that are
@@ -32,7 +35,18 @@ class LateRank:
     position: int
     """Among the recordings."""
     gain_ms: float
-    """What it comes later than the last but one, a steady step."""
+    """What it comes later than the last but one, a steady step; of several together what the run gains without all."""
+    together: bool = False
+    """Whether it is one of several that are late at the same collectives."""
+
+
+class Together(NamedTuple):
+    """Ranks that are late at the same collectives: without one of them alone little is gained."""
+
+    ranks: I64
+    """By position."""
+    gain: I64
+    """What each collective gains without all of them, ns."""
 
 
 def gains_ms(matches: Matches, came: Arrivals, steps: int) -> F64:
@@ -41,13 +55,54 @@ def gains_ms(matches: Matches, came: Arrivals, steps: int) -> F64:
     return np.bincount(late, excess, minlength=len(matches.clocks.offset)) / NS_PER_MS / steps
 
 
-def late_ranks(matches: Matches, came: Arrivals, gain_ms: F64, step_ms: float) -> tuple[LateRank, ...]:
-    """Those that hold up the run, by gain; several where they take turns, none where all are late alike."""
+def late_ranks(matches: Matches, came: Arrivals, gain_ms: F64, steps: int, step_ms: float) -> tuple[LateRank, ...]:
+    """Those that hold up the run, by gain; several where they take turns or are late together, none where all are late
+    alike."""
     late, excess = _excess(matches, came)
     total, squares = (np.bincount(late, excess**power, minlength=len(gain_ms)) for power in (1, 2))
     named = (gain_ms >= MIN_GAIN_SHARE * step_ms) & (total**2 >= MIN_TIMES * squares) & (total > 0)
+    several = late_together(matches)
+    if several is not None:
+        gain = several.gain.astype(np.float64)
+        whole_ms = float(gain.sum()) / NS_PER_MS / steps
+        repeated = gain.sum() ** 2 >= MIN_TIMES * (gain**2).sum()
+        if repeated and whole_ms >= MIN_GAIN_SHARE * step_ms and whole_ms > gain_ms[named].sum():
+            return tuple(LateRank(rank, whole_ms, True) for rank in several.ranks.tolist())
     order = np.flatnonzero(named)[np.argsort(-gain_ms[named], kind="stable")]
     return tuple(LateRank(rank, float(gain_ms[rank])) for rank in order.tolist())
+
+
+def late_together(matches: Matches) -> Together | None:
+    """The same few ranks, less than half of those that take part, that most often come much later than all others:
+    collectives are divided at the widest gap between arrivals. None where that is one rank alone."""
+    size, first = np.diff(matches.first), matches.first
+    order = np.lexsort((matches.start, matches.collective))
+    start, of, rank = matches.start[order], matches.collective[order], matches.rank[order]
+    left = first[of + 1] - np.arange(len(of))
+    gap = np.diff(start, prepend=start[:1])
+    gap[(2 * left >= size[of]) | ~(matches.steady & _from_one(matches))[of]] = 0
+    widest = matches.most(gap)
+    rows = np.flatnonzero((gap == widest[of]) & (gap > 0))
+    one, at = np.unique(of[rows], return_index=True)
+    begin = rows[at]
+    if not len(begin):
+        return None
+    # Numbers by chance, whose sum tells one set of ranks from another.
+    numbers = np.cumsum(np.random.default_rng(0).integers(0, 1 << 62, int(rank.max()) + 1)[rank])
+    sets = Groups.of(numbers[first[one + 1] - 1] - numbers[begin - 1])
+    best = sets.rows[int(np.argmax(sets.sum(widest[one])))]
+    least = int(begin[best[0]])
+    if left[least] < 2:
+        return None
+    gain = np.zeros(len(size), np.int64)
+    gain[one[best]] = start[first[one[best] + 1] - 1] - start[begin[best] - 1]
+    return Together(np.sort(rank[least : least + int(left[least])]).astype(np.int64), gain)
+
+
+def _from_one(matches: Matches) -> Bool:
+    """Collectives whose ranks all came from the same one before: nobody is late by what others held up."""
+    origin = np.where(matches.before >= 0, matches.collective[matches.before], -1)
+    return matches.least(origin) == matches.most(origin)
 
 
 def _excess(matches: Matches, came: Arrivals) -> tuple[I64, F64]:

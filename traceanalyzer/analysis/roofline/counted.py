@@ -42,7 +42,9 @@ def with_counters(linked: Linked, roofline: Roofline, counters: Iterable[KernelC
 
 def matches(linked: Linked, counters: Iterable[KernelCounters]) -> Iterator[tuple[I64, list[KernelCounters]]]:
     """Device ops of one kernel and launch shape, with what was measured of it, for each that was."""
-    measured = _by_key(counters)
+    measured: dict[Key, list[KernelCounters]] = {}
+    for kernel in counters:
+        measured.setdefault((_name(kernel.name), kernel.blocks, kernel.threads), []).append(kernel)
     ops, rows = linked.trace.device_ops, np.flatnonzero(linked.is_kernel)
     groups = Groups.of(ops.name[rows], ops.blocks[rows], ops.threads[rows])
     for group, first in enumerate(rows[groups.first].tolist() if measured else ()):
@@ -50,13 +52,6 @@ def matches(linked: Linked, counters: Iterable[KernelCounters]) -> Iterator[tupl
         found = measured.get(key)
         if found is not None:
             yield rows[groups.index == group], found
-
-
-def _by_key(counters: Iterable[KernelCounters]) -> dict[Key, list[KernelCounters]]:
-    result: dict[Key, list[KernelCounters]] = {}
-    for kernel in counters:
-        result.setdefault((_name(kernel.name), kernel.blocks, kernel.threads), []).append(kernel)
-    return result
 
 
 def _name(name: str) -> str:

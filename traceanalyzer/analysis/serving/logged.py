@@ -66,4 +66,4 @@ def _stretch(log: StepTimings, lines: I64, here: Bool) -> float | None:
         alike = decode & (stretch == requests[0]) & (lines[:, 2] == requests[1])
         if (alike & here).any() and (alike & ~here).any():
             ratios.append(np.median(log.duration[alike & here]) / np.median(log.duration[alike & ~here]))
-    return float(np.median(ratios)) if ratios else None
+    return max(float(np.median(ratios)), 1.0) if ratios else None

@@ -64,6 +64,9 @@ def copy_stats(timed: Timed) -> list[CopyStats]:
     ops = timed.trace.device_ops
     rows = np.flatnonzero(timed.linked.is_copy & timed.steady_ops)
     exposed = _exposed(timed, rows)
+    tree = timed.linked.tree
+    node = at(tree.node_of_call, timed.linked.launch[rows], -1)
+    inner, outer = at(tree.operator, node, -1), at(tree.outer_operator, node, -1)
     groups = Groups.of(
         ops.device[rows],
         ops.copy_kind[rows],
@@ -72,7 +75,7 @@ def copy_stats(timed: Timed) -> list[CopyStats]:
         np.where(ops.bytes[rows] < 0, -1, np.searchsorted([bound for bound, _ in _SIZES], ops.bytes[rows])),
         _call_names(timed.linked, rows),
         _waited_for(timed.joined, rows),
-        *_op_names(timed.linked, rows),
+        *(tree.names(inner), tree.names(outer)),
     ).rows
     table = [_row(timed, rows[group], float(exposed[group].sum())) for group in groups]
     return sorted(table, key=lambda row: (-row.exposed_ms, -row.total_ms))
@@ -141,11 +144,3 @@ def _waited_for(joined: Joined, rows: I64) -> Bool:
     # A call on pinned memory that returned late was slow, it did not wait.
     returned_after = at(joined.blocks, joined.linked.launch[rows], False)
     return ~staged & (pageable | (~ordered & ~within)) | (unknown & returned_after)
-
-
-def _op_names(linked: Linked, rows: I64) -> tuple[I32, I32]:
-    """Names (codes) of the innermost and the outermost operator around each copy's call, -1 without."""
-    tree = linked.tree
-    node = at(tree.node_of_call, linked.launch[rows], -1)
-    inner, outer = at(tree.operator, node, -1), at(tree.outer_operator, node, -1)
-    return tree.names(inner), tree.names(outer)

@@ -109,6 +109,7 @@ class _Spent:
         since = np.full(len(kinds), np.iinfo(np.int64).max)
         begun = timed.steps.start[timed.steps.steady]
         np.minimum.at(since, kinds.index, pieces.start - begun[pieces.step])
+        whole = ns.astype(np.int64)
         return cls(
             part=part,
             keys=_Keys(*(key[kinds.first] for key in keys)),
@@ -117,7 +118,7 @@ class _Spent:
             first=kinds.first,
             kind=kinds.index,
             step=narrowed(pieces.step),
-            ns=_narrowed_time(ns),
+            ns=(narrowed(whole) if ns.dtype.kind == "i" or (whole == ns).all() else ns),
         )
 
     @classmethod
@@ -304,12 +305,6 @@ def _cut(timed: Timed, start: I64, end: I64) -> _Pieces:
         row, step = np.repeat(inside, count), np.repeat(first - (np.cumsum(count, dtype=np.int32) - count), count)
         step += np.arange(len(step), dtype=np.int32)
     return _Pieces(row, step, np.maximum(start[row], bounds[step]), np.minimum(end[row], bounds[step + 1]))
-
-
-def _narrowed_time(ns: F64 | I64) -> NDArray[Any]:
-    """Times in few bytes where they are whole numbers."""
-    whole = ns.astype(np.int64)
-    return narrowed(whole) if ns.dtype.kind == "i" or (whole == ns).all() else ns
 
 
 def _operators(linked: Linked, launched_at: I32) -> tuple[I32, I32, I32]:

@@ -2,16 +2,14 @@
 
 import click
 
-from traceanalyzer.cli.options import cluster_options, limit_option, quiet_option, reading_options
+from traceanalyzer.cli.options import cluster_options, quiet_option, recordings
 
 
 @click.command(short_help="Write what comparing ranks needs, a small file a rank.")
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())
 @click.option("-o", "--output", "folder", metavar="DIR", required=True, help="Folder or address of the digests.")
 @cluster_options
-@limit_option
-@reading_options
 @quiet_option()
+@recordings
 def digest(paths: tuple[str, ...], folder: str, scheduler: str | None, workers: int | None) -> None:
     """Write what the comparison of ranks needs of each rank, a small file a rank (Parquet, about 10 kB).
 
@@ -31,13 +29,13 @@ def digest(paths: tuple[str, ...], folder: str, scheduler: str | None, workers: 
     from traceanalyzer.cli.io.progress import counting
     from traceanalyzer.fleet.digests.cluster import cluster
     from traceanalyzer.fleet.digests.map import make_all
-    from traceanalyzer.ingest.places import places_in
+    from traceanalyzer.ingest.places import iterations_in, places_in
 
     places, failures = places_in(paths)
     with counting("Digesting", "ranks") as done, cluster(scheduler, workers) as via:
         made = make_all(places, folder, done, via)
     lines = [f"{one.path}: {one.message}" for one in failures] + [one.failure for one in made if one.failure]
-    for line in lines:
+    for line in [*iterations_in(paths, places), *lines]:
         warn(line)
     files, found = sum(len(one.digests) for one in made if not one.failure), sum(one.found for one in made)
     if not files:

@@ -11,6 +11,7 @@ import click
 from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
 from traceanalyzer.cli.options import (
     cluster_options,
+    iteration_option,
     limit_option,
     output_options,
     quiet_option,
@@ -33,7 +34,12 @@ if TYPE_CHECKING:
     help="Add PATHs, logs of step times, to the runs in DIR, and answer from all there: since when, drift, goodput.",
 )  # fmt: skip
 @click.option("--run", metavar="ID", help="The run in DIR that they are of.")
+@click.option(
+    "--racks", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
+    help="In which rack hosts stand, a line HOST RACK each: then also what the job gains without a rack.",
+)  # fmt: skip
 @cluster_options
+@iteration_option
 @limit_option
 @reading_options
 @quiet_option()
@@ -44,6 +50,7 @@ def fleet(
     folder: str | None,
     store: Path | None,
     run: str | None,
+    racks: Path | None,
     scheduler: str | None,
     workers: int | None,
     hidden: Sequence[re.Pattern[str]] | None,
@@ -67,11 +74,15 @@ def fleet(
     """
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.cli.io.progress import counting, working
-    from traceanalyzer.report.privacy.redact import redact_rows
-    from traceanalyzer.trace import Run
 
     def shown(page: "Result") -> "Result":
-        return page if hidden is None else redact_rows(page, Run(()), hidden)
+        if hidden is None:
+            return page
+        from traceanalyzer.report.privacy.redact import redact_rows
+        from traceanalyzer.trace import Run
+
+        cleaned: Result = redact_rows(page, Run(()), hidden)
+        return cleaned
 
     files = [Path(path) for path in paths]
     if store is not None:
@@ -98,5 +109,5 @@ def fleet(
 
             via = stack.enter_context(cluster(scheduler, workers))
         stack.enter_context(working("Comparing"))
-        job = job_of(paths, place, done, via, hidden)
+        job = job_of(paths, place, done, via, hidden, racks)
     emit(job_page(job), output)

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from traceanalyzer.cli.io.output import warn_of_failures
+from traceanalyzer.cli.io.output import from_stdin, named_as_given, warn_of_failures
 from traceanalyzer.cli.io.process import keep_freed_memory
 from traceanalyzer.cli.io.progress import progress
-from traceanalyzer.cli.io.stdin import from_stdin, named_as_given
 from traceanalyzer.ingest.places import all_fetched
 
 if TYPE_CHECKING:

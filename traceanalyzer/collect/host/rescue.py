@@ -18,9 +18,13 @@ import socket
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import field
 from pathlib import Path
 from typing import Any
+
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.collect.host.ranks import current_rank
 
 COMPRESSION = 1
 """Level 9 (torch's own) takes ten times as long for a tenth less, while the script waits."""
@@ -134,3 +138,37 @@ def die_by(number: int) -> None:
     # signal.signal() is refused outside the main thread
     ctypes.CDLL(None).signal(number, None)
     os.kill(os.getpid(), number)
+
+
+FOLDER = ".processes"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far one process got."""
+
+    pid: int
+    rank: int
+    phase: str
+    """`attached`, `timing`, `recording`, `recorded`, or `failed: why`."""
+    steps: int
+    notes: list[str] = field(default_factory=list)
+    """What the user should know of the recording, a clause each."""
+
+
+def report(folder: Path, phase: str, steps: int, notes: Sequence[str] = ()) -> None:
+    """Say how far this process is."""
+    (folder / FOLDER).mkdir(exist_ok=True)
+    value = {"pid": os.getpid(), "rank": current_rank(), "phase": phase, "steps": steps, "notes": list(notes)}
+    write_json(folder / FOLDER / f"{os.getpid()}.json", value)
+
+
+def read(folder: Path) -> list[Progress]:
+    """What the processes said so far, by rank."""
+    files = (folder / FOLDER).glob("[0-9]*.json")
+    return sorted((Progress(**json.loads(file.read_text())) for file in files), key=lambda p: (p.rank, p.pid))
+
+
+def forget(folder: Path) -> None:
+    """Remove the files."""
+    shutil.rmtree(folder / FOLDER, ignore_errors=True)

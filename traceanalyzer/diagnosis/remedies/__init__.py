@@ -41,8 +41,9 @@ REMEDIES = (
 
 NOT_REPLAYED = (
     "faster_kernels", "chunked_loss", "checkpoint", "expandable_segments", "free_tensors", "accumulate_gradients",
-    "mark_dynamic", "remove_graph_breaks", "warm_cache", "fix_compile_error",
+    "mark_dynamic", "remove_graph_breaks", "warm_cache", "fix_compile_error", "asynchronous_scheduling",
 )  # fmt: skip
-"""Changes that rules propose by name: of kernels that nobody has a better one of, of memory, and of torch.compile."""
+"""Changes that rules propose by name: of kernels that nobody has a better one of, of memory, of torch.compile, and of
+servers."""
 NAMES = tuple(sorted([*(remedy.id for remedy in REMEDIES), *NOT_REPLAYED]))
 """What `remedy` can be in a report. The names are a contract; more may be added."""

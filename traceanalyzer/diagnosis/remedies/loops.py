@@ -9,8 +9,7 @@ from traceanalyzer.diagnosis.remedies.remedy import Offer, remedy, wherever
 from traceanalyzer.replay.changes.kernels import products_batched
 from traceanalyzer.replay.changes.loops.joined_calls import calls_joined, ensembles_joined, lookups_joined
 from traceanalyzer.replay.changes.loops.repetition import STEPS_A_BATCH, batched, batched_over_steps
-from traceanalyzer.replay.changes.loops.tensor_loops import tensor_loops, tensors_listed
-from traceanalyzer.replay.changes.loops.unfused_rnn import CELL_SHARE, recurrent_fused
+from traceanalyzer.replay.changes.loops.unfused_rnn import CELL_SHARE, recurrent_fused, tensor_loops, tensors_listed
 from traceanalyzer.replay.changes.optimizer import optimizer_by_lists, optimizer_fused, small_groups
 from traceanalyzer.replay.limits import OF_KERNELS, OF_MOVES
 from traceanalyzer.replay.scenarios import FUSED_OPTIMIZER, Scenario

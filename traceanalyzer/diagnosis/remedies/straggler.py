@@ -53,8 +53,8 @@ REASONS: dict[Cause, str] = {
     "input": "its input is late",
 }
 CLOCKS = (
-    "its kernels take {more} ms a step longer for the same work: check its clocks, its temperature and what else runs "
-    "there (nvidia-smi -q -d CLOCK,PERFORMANCE)"
+    "kernels take {more} ms a step longer there for the same work: check clocks, temperature and what else runs "
+    "(nvidia-smi -q -d CLOCK,PERFORMANCE)"
 )
 
 
@@ -83,12 +83,14 @@ def fix_straggler(m: Measurements) -> Offer | None:
         return _of_its_host(m, ranks.rows[ranks.critical]) or _of_its_stage(m, ranks.rows)
     tapes, work, named = replay.typical, _work(replay.typical), late_tapes(m)
     names = [_rank(tape) for tape in tapes]
-    if len(named) > 1:
+    together = bool(ranks.late) and ranks.late[0].together
+    if len(named) > 1 and not together:
         turns = BY_TURNS.format(ranks=listed([names[i] for i in named]), first=names[named[0]])
         return Offer(everywhere(turns), without_ranks(tapes, named))
     if named and why_late(m) == "slow_gpu":
-        more = digits((work.compute_ms[named[0]] - np.median(np.delete(work.compute_ms, named[0]))) * replay.scale)
-        action = everywhere(f"Fix rank {names[named[0]]}: {CLOCKS.format(more=more)}.")
+        more = digits((work.compute_ms[named[0]] - np.median(np.delete(work.compute_ms, named))) * replay.scale)
+        who = f"rank{'s' * together} {listed([names[i] for i in named])}"
+        action = everywhere(f"Fix {who}: {CLOCKS.format(more=more)}.")
         return Offer(action, without_ranks(tapes, named, 1.0), against=("straggler", "compute"))
     most = int(work.compute_ms.argmax())
     more_ms = float(work.compute_ms[most] - work.compute_ms.mean())

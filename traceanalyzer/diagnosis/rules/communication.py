@@ -126,12 +126,14 @@ def straggler(m: Measurements, _free: Bool) -> Iterator[Draft]:
     ]  # fmt: skip
     who, why = listed([rows[one.position].rank for one in ranks.late] or [slow.rank]), why_late(m)
     several = len(ranks.late) > 1
-    title = f"Ranks {who} hold up the others by turns" if several else f"Rank {who} holds up the others"
+    together = several and ranks.late[0].together
+    how = "together" if together else "by turns"
+    title = f"Ranks {who} hold up the others {how}" if several else f"Rank {who} holds up the others"
     excess = (slow.compute_ms - mean) * len(others) / len(rows)
     computes = excess > MIN_WAIT_SHARE * m.mean_step_ms if why is None else why in OF_COMPUTE
-    if computes and not several:
+    if computes and (together or not several):
         balance = Proposal(BALANCE, "the work spread evenly over the ranks", name="fix_straggler")
-        reason = REASONS[why or "more_work"]
+        reason = REASONS[why or "more_work"] if not together else "slow GPUs" if why == "slow_gpu" else "more work"
         gain = ranks.late[0].gain_ms if ranks.late else excess
         yield Draft("straggler", "compute", f"{title}: {reason}", "compute", gain, evidence, [balance])
     elif m.step.basis == "recorded" or m.step.budget is None or m.step.budget.idle >= MIN_WAIT_SHARE * m.step.step_ms:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from traceanalyzer.analysis.groups import bounds, passes
+from traceanalyzer.analysis.groups.bounds import WARP, undersized_kernels
 from traceanalyzer.analysis.groups.ops import TOP_KERNELS, group, of_class, steady
-from traceanalyzer.analysis.groups.undersized import WARP, undersized_kernels
 from traceanalyzer.diagnosis.draft import Draft, Proposal, share, times
 from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements

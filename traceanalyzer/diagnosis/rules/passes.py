@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from traceanalyzer.analysis.groups import layout
-from traceanalyzer.analysis.groups.attention import written_out_attention as find_attention
 from traceanalyzer.analysis.groups.layout import SECTOR_BYTES, strided_work
 from traceanalyzer.analysis.groups.ops import group, per_step, steady
+from traceanalyzer.analysis.groups.ops import written_out_attention as find_attention
 from traceanalyzer.diagnosis.draft import Draft, Proposal, share, times
 from traceanalyzer.diagnosis.finding import Evidence, Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements

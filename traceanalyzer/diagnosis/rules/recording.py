@@ -138,9 +138,9 @@ def _iterations(m: Measurements) -> Iterator[str]:
     found = m.timed.memo(find_iterations)
     if found is None:
         return
+    yield from sentences(m)
     if found.framework:
         yield f"A step is one iteration of {found.framework}; `traceanalyzer iterations` lists them."
-    yield from sentences(m)
 
 
 def _repeats(m: Measurements) -> Iterator[str]:

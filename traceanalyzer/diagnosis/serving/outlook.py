@@ -16,11 +16,12 @@ from traceanalyzer.trace import F64
 
 TRUSTED_ERROR = 0.1
 """A curve that misses a left-out batch by more predicts nothing."""
-LEAST_GAIN = 0.03
-"""A smaller one is not told."""
+LEAST_GAIN = 0.04
+"""A smaller one is within what the replay is off by."""
 MIN_MIXED = 3
 SPREAD = 0.05
 """Kernels of another launch, or another run, differ by this much."""
+PHASES = ("decode", "prefill", "mixed", "verify")
 GUESSES = ((3, 0.6), (3, 0.8), (5, 0.8))
 """Guessed tokens a request, and the share of them that is right."""
 
@@ -46,14 +47,17 @@ class Guessing:
 
 @dataclass(frozen=True)
 class Gain:
-    """Decodes after a change of how they are launched."""
+    """The iterations of a phase after a change of how they are launched."""
 
+    phase: str
     change: str
-    """`cuda_graphs` or `asynchronous_scheduling`."""
-    decode_ms: float
+    """`cuda_graphs`, `asynchronous_scheduling` or `less_python`."""
+    now_ms: float
     predicted_ms: float
     low_ms: float
     high_ms: float
+    mean_share: float
+    """Mean time of all iterations after it, as a share of that before."""
 
 
 @dataclass(frozen=True)
@@ -118,8 +122,6 @@ class Predictor:
             return cls(fit, None, None, rows, 1.0)
         numbers = [row.iteration for row in rows]
         requests, known = columns_of(rows)[0], unprofiled(m, numbers)
-        if known is not None and known.source == "log":
-            served = served.as_fast(numbers, known.ms)
         replayed = served.median_ms(served.usual, numbers)
         host = served.host_ns(served.usual)[numbers]
         scale = known.ms / replayed if known and replayed else 1.0
@@ -172,23 +174,37 @@ def _mixed(m: Measurements, predict: Predictor, now: Batch) -> tuple[float | Non
 
 
 def launched_otherwise(m: Measurements) -> tuple[Gain, ...]:
-    """What CUDA graphs and a host that does not wait for each iteration would bring the decodes."""
-    served, rows = m.served, decodes(m.iterations)
-    numbers = [row.iteration for row in rows]
-    now = unprofiled(m, numbers) if served is not None and numbers else None
-    if served is None or now is None:
+    """What CUDA graphs, a host that does not wait for each iteration, and less work between iterations would bring each
+    phase. Where graphs are replayed already nothing is gained by graphs."""
+    served, gains = m.served, list[Gain]()
+    if served is None:
         return ()
-    gains = []
-    if all(row.graph == "eager" for row in rows):
-        gains.append(_gain("cuda_graphs", served, now, numbers, served.in_graphs))
-    gains.append(_gain("asynchronous_scheduling", served, now, numbers, served.ahead))
-    return tuple(gain for gain in gains if gain.predicted_ms < gain.decode_ms * (1 - LEAST_GAIN))
+    ways = {
+        "cuda_graphs": served.in_graphs,
+        "asynchronous_scheduling": served.ahead,
+        "less_python": served.less_between,
+    }
+    for phase in PHASES:
+        rows = [row for row in m.iterations if row.phase == phase and row.period_ms]
+        numbers = [row.iteration for row in rows]
+        now = unprofiled(m, numbers) if numbers else None
+        eager = all(row.graph == "eager" for row in rows)
+        if now is not None:
+            gains += [
+                _gain(phase, change, served, now, numbers, how)
+                for change, how in ways.items()
+                if eager or change != "cuda_graphs"
+            ]
+    return tuple(gain for gain in gains if gain.predicted_ms < gain.now_ms * (1 - LEAST_GAIN))
 
 
-def _gain(change: str, served: Served, now: Unprofiled, decodes: list[int], how: Callable[[Tape], Tape]) -> Gain:
-    """The decodes after a change, by the replay's ratio; the range is that of the host's speed."""
-    before, after = (served.median_ms(tape, decodes) for tape in (served.usual, how(served.usual)))
-    ends = [served.median_ms(how(tape), decodes) / before * now.ms for tape in (served.fast, served.slow)]
+def _gain(
+    phase: str, change: str, served: Served, now: Unprofiled, rows: list[int], how: Callable[[Tape], Tape]
+) -> Gain:
+    """The phase after a change, by the replay's ratio; the range is that of the host's speed."""
+    before, after, usual = served.median_ms(served.usual, rows), served.median_ms(how(served.usual), rows), served.usual
+    ends = [served.median_ms(how(tape), rows) / before * now.ms for tape in (served.fast, served.slow)]
     predicted = after / before * now.ms
     low, high = predicted * (1 - SPREAD), predicted * (1 + SPREAD)
-    return Gain(change, now.ms, predicted, min(*ends, low), max(*ends, high))
+    share = served.mean_ms(how(usual)) / served.mean_ms(usual)
+    return Gain(phase, change, now.ms, predicted, min(*ends, low), max(*ends, high), share)

@@ -9,13 +9,12 @@ from traceanalyzer.analysis.serving.rows import IterationRow, found_in_log
 from traceanalyzer.base.figures import MS_PER_S, NS_PER_MS, NS_PER_S
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.replay.iterations import FAITHFUL
 
 OWNS = 0.5
 """What takes this share of an iteration's time limits it."""
 MODELLED = 0.5
 """Of the GPU time a smaller share with known traffic says nothing of the whole."""
-FAITHFUL = 0.1
-"""A replay of the recording that is off by more predicts nothing."""
 LOG_SPREAD = 0.05
 """From one run of a server to the next, decodes differ by this much."""
 
@@ -55,12 +54,15 @@ class Phase:
 
 
 def phases(m: Measurements) -> list[Phase]:
-    """The phases that the recorded iterations have, the most frequent first."""
+    """The phases that the recorded iterations have, decodes first, then the most frequent."""
     by_phase: dict[str, list[IterationRow]] = {}
     for row in m.iterations:
         if row.phase is not None and row.gpu_span_ms is not None:
             by_phase.setdefault(row.phase, []).append(row)
-    return [_phase(m, name, rows) for name, rows in sorted(by_phase.items(), key=lambda one: -len(one[1]))]
+    return [
+        _phase(m, name, rows)
+        for name, rows in sorted(by_phase.items(), key=lambda one: (one[0] != "decode", -len(one[1])))
+    ]
 
 
 def _phase(m: Measurements, name: str, rows: list[IterationRow]) -> Phase:
@@ -95,21 +97,26 @@ def unprofiled(m: Measurements, iterations: list[int]) -> Unprofiled | None:
     found, log, served = m.timed.memo(find_iterations), m.timed.memo(found_in_log), m.served
     recorded = np.full(1, np.nan) if found is None else found.period_ns[iterations]
     if np.isnan(recorded).all():
-        return None
+        alone = m.unprofiled if len(m.iterations) == 1 else None
+        return Unprofiled(alone.step_time_ms, alone.low_ms, alone.high_ms, "replay") if alone else None
     time = float(np.nanmedian(recorded)) / NS_PER_MS
-    phases = {m.iterations[i].phase for i in iterations}
-    if log is not None and log.stretch is not None and phases == {"decode"}:
-        told = time / log.stretch
-        return Unprofiled(told, told * (1 - LOG_SPREAD), told * (1 + LOG_SPREAD), "log")
+    logged = log.stretch if log and {m.iterations[i].phase for i in iterations} == {"decode"} else None
     if served is None:
-        return None
+        return Unprofiled(time / logged, *_within(time / logged), "log") if logged else None
     replayed, fast, usual, slow = (
         served.median_ms(tape, iterations) for tape in (served.recorded, served.fast, served.usual, served.slow)
     )
+    if logged:
+        ends = *_within(time / logged), *(time / logged * one / usual for one in (fast, slow))
+        return Unprofiled(time / logged, min(ends), max(ends), "log")
     if not abs(replayed / time - 1.0) <= FAITHFUL:
         return None
     least, likely, most = (min(one * time / replayed, time) for one in (fast, usual, slow))
     return Unprofiled(likely, least, most, "replay")
+
+
+def _within(ms: float) -> tuple[float, float]:
+    return ms * (1 - LOG_SPREAD), ms * (1 + LOG_SPREAD)
 
 
 def _median(values: list[Any]) -> float | None:

@@ -18,7 +18,11 @@ SERVERS = {"vLLM": "vllm", "SGLang": "sglang", "TensorRT-LLM": "tensorrt_llm", "
 FEW = 0.02
 """What the profiler adds less of is not told."""
 WHERE = ": give a recording of the graphs' capture, too, or record a decode without them"
-CHANGES = {"cuda_graphs": "CUDA graphs", "asynchronous_scheduling": "Scheduling the next iteration while the GPU works"}
+CHANGES = {
+    "cuda_graphs": "CUDA graphs",
+    "asynchronous_scheduling": "Scheduling the next iteration while the GPU works",
+    "less_python": "Half the CPU work between iterations",
+}
 
 
 def serving_values(m: Measurements) -> dict[str, Any]:
@@ -62,27 +66,26 @@ def _log(m: Measurements) -> Iterator[str]:
     if pairs:
         recorded, told = (float(np.median(values)) for values in zip(*pairs, strict=True))
         yield f"Decodes as logged: {_ms(told)}, as recorded: {_ms(recorded)} (medians)."
-    if log.stretch is not None:
+    if log.stretch is not None and log.stretch >= 1 + FEW:
         yield f"The profiler makes decodes {log.stretch:.2f} times as long."
 
 
 def _about(p: Phase) -> str:
-    busy = f"GPU busy {_ms(p.busy_ms)} ({p.busy_ms / p.iteration_ms:.0%})"
-    many = p.iterations > 1
-    count = (
-        f"{p.iterations} {p.phase} iterations, {_ms(p.iteration_ms)} each"
-        if many
-        else f"One {p.phase} iteration, {_ms(p.iteration_ms)}"
-    )
     work = [_some(p.requests, "request")]
     work += [_some(p.context_tokens, "prompt token")] if p.context_tokens else []
-    rate = f" {digits(p.tokens_per_s)} generated tokens/s." if p.tokens_per_s else ""
+    known = p.unprofiled if p.unprofiled and abs(p.unprofiled.ms / p.iteration_ms - 1.0) >= FEW else None
+    time = (
+        f"{_ms(known.ms)} without the profiler ({_ms(known.low_ms)} to {_ms(known.high_ms)}), "
+        f"{_ms(p.iteration_ms)} recorded"
+        if known
+        else _ms(p.iteration_ms)
+    )
+    count = f"{p.iterations} {p.phase} iterations" if p.iterations > 1 else f"One {p.phase} iteration"
+    busy = f"GPU busy {_ms(p.busy_ms)} ({p.busy_ms / p.iteration_ms:.0%})"
+    rate = p.tokens_per_s and p.tokens_per_s * (p.iteration_ms / known.ms if known else 1.0)
+    tokens = f" {digits(rate)} generated tokens/s." if rate else ""
     first = " A first token takes at least that; queueing is not recorded." if p.phase == "prefill" else ""
-    without, known = "", p.unprofiled
-    if known is not None and abs(known.ms / p.iteration_ms - 1.0) >= FEW:
-        low, high = _ms(known.low_ms), _ms(known.high_ms)
-        without = f" Without the profiler: {_ms(known.ms)} ({low} to {high})."
-    return f"{count} ({', '.join(w for w in work if w)}): {busy}{_limit(p)}.{without}{rate}{first}"
+    return f"{count} ({', '.join(w for w in work if w)}): {time}, {busy}{_limit(p)}.{tokens}{first}"
 
 
 def _limit(p: Phase) -> str:
@@ -145,7 +148,7 @@ def _requests(batch: Batch) -> str:
 def _gains(known: Outlook) -> Iterator[str]:
     for gain in known.gains:
         yield (
-            f"{CHANGES[gain.change]}: {_ms(gain.decode_ms)} -> {_ms(gain.predicted_ms)} a decode "
+            f"{CHANGES[gain.change]}: {_ms(gain.now_ms)} -> {_ms(gain.predicted_ms)} a {gain.phase} iteration "
             f"({_ms(gain.low_ms)} to {_ms(gain.high_ms)})."
         )
 

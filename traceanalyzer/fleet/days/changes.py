@@ -16,6 +16,10 @@ CERTAIN = 2.0
 """The largest sum of deviations over sigma and the root of their number, by chance above 1.63 in 1 % of series."""
 PARTS = 20
 """Of a series, whose means tell how long its noise lasts."""
+SHORT = 1_000
+"""Steps of a series whose noise may last for so much of it that its parts do not show how long."""
+FEW = 4
+"""Steps after which noise is looked at again: what is left of it lasts."""
 LEAST_CHANGE = 0.02
 """Of the step time: machines differ by so much from one hour to the next."""
 COARSE, CORRELATED = 40, 0.9
@@ -50,8 +54,8 @@ def _cuts(x: F64, first: int, end: int, least: int) -> list[int]:
         return []
     score = _scores(here)
     path = np.cumsum(score - score.mean())[least - 1 : len(here) - least]
-    noise = max(_noise(score, 1), _noise(score, len(score) // PARTS), 0.1)
     at = int(np.argmax(np.abs(path))) + least
+    noise = max(_noise(score, 1), _noise(score, len(score) // PARTS), _lasting(score, at), 0.1)
     near = max(least, len(here) // PARTS)
     before, after = float(np.median(here[max(at - near, 0) : at])), float(np.median(here[at : at + near]))
     sure = np.abs(path).max() > CERTAIN * noise * len(here) ** 0.5
@@ -67,6 +71,23 @@ def _noise(score: F64, length: int) -> float:
     means = score[: len(score) // length * length].reshape(-1, length).mean(axis=1)
     apart = np.diff(means)
     return MAD_SIGMA * float(np.median(np.abs(apart - np.median(apart)))) * (length / 2) ** 0.5
+
+
+def _lasting(score: F64, at: int) -> float:
+    """Sigma of a score whose noise lasts, at one rate or on top of noise that does not: in a short series long
+    neighbours are too few to show it. The level is taken to change at a place."""
+    rest = np.concatenate([part - part.mean() for part in (score[:at], score[at:])])
+    size = len(rest)
+    near, one, few, more = (float((rest[lag:] * rest[: size - lag]).sum()) / size for lag in (0, 1, FEW, 2 * FEW))
+    if near <= 0 or size > SHORT:
+        return 0.0
+    # What is left of a deviation a step later, and the bias of its estimate from so few (Kendall).
+    kept = min(max(one / near + 2 * (1 + 3 * one / near) / size, 0.0), 0.99)
+    long = near * (1 + kept) / (1 - kept)
+    if few > 2 / size**0.5 * near:
+        kept = min(max(more / few, 0.1), 0.9) ** (1 / FEW)
+        long = max(long, near + 2 * few * kept ** (1 - FEW) / (1 - kept))
+    return float(long**0.5)
 
 
 def _scores(x: F64) -> F64:

@@ -13,9 +13,7 @@ from traceanalyzer.report.html.charts import Chart
 from traceanalyzer.report.html.frame import chart_place
 from traceanalyzer.report.html.markup import Markup
 from traceanalyzer.report.html.pictures.plot import Axis, Box, Plot, Rects
-from traceanalyzer.report.json import dump
 from traceanalyzer.report.printed import Printed, Result
-from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH
 
 TITLE = "Hang"
 SHOWN_CULPRITS, SHOWN_GROUPS, SHOWN_NOTES, SHOWN_STEPS = 3, 3, 2, 3
@@ -35,25 +33,11 @@ class HangPage(Result):
 
     hang: Hang
 
-    def terminal(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
-        """One screen."""
-        return Printed(Document(TITLE, _screen(self.hang))).terminal(width, colour)
-
-    def markdown(self) -> str:
-        """To attach to an issue."""
-        return self._whole.markdown()
-
-    def json(self) -> str:
-        """All of it."""
-        return dump(values(self.hang))
-
-    def html(self) -> str:
-        """A page with the matrix of ranks and groups."""
-        return self._whole.html()
-
     @property
-    def _whole(self) -> Printed:
-        return Printed(Document(headline(self.hang), _sections(self.hang)))
+    def printed(self) -> Printed:
+        """One screen in a terminal; all of it, with the matrix of ranks and groups, on a page."""
+        screen = Document(TITLE, _screen(self.hang))
+        return Printed(Document(headline(self.hang), _sections(self.hang)), values(self.hang), screen=screen)
 
 
 def values(hang: Hang) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """From the ranks of a job to the answer: who holds it up, and what it would gain without."""
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -32,10 +33,11 @@ Explain = Callable[[Sequence[Rank]], Sequence[Rank]]
 """Gives ranks with what says why they are late."""
 
 
-def answer(chosen: Chosen, explained: Explain | None = None) -> Job:
-    """The answer about these ranks; `explained` reads what says why of a few of them, where they come without. Raises
+def answer(chosen: Chosen, explained: Explain | None = None, racks: Mapping[str, str] | None = None) -> Job:
+    """The answer about these ranks; `explained` reads what says why of a few of them, where they come without;
+    `racks` has the racks of hosts. Raises
     EmptyRecordingError where there is none."""
-    whole = Whole(chosen)
+    whole = Whole(chosen, racks or {})
     if not whole.digests:
         first = next(iter((*chosen.unreadable, *chosen.left_out)), None)
         raise EmptyRecordingError("no rank could be read" + (f": {first.path}: {first.why}" if first else ""))
@@ -128,6 +130,8 @@ def _since(whole: Whole, own: F64) -> str | None:
 
 def _worst(whole: Whole, culprits: list[Culprit]) -> list[Culprit]:
     gains = [row.gain_ms or 0.0 for row in whole.compared.rows]
+    for one in whole.compared.late:
+        gains[one.position] = one.gain_ms
     order = sorted(range(len(gains)), key=lambda i: -gains[i])[:WORST]
     known = {one.rank: one for one in culprits}
     made = [_culprit(whole, i, gains[i]) for i in order if gains[i] > 0]
@@ -173,6 +177,6 @@ def _notes(whole: Whole) -> list[str]:
     notes = [*whole.chosen.notes, *whole.compared.notes]
     hosts, assumed = whole.hosts
     if assumed:
-        size = sum(host == hosts[0] for host in hosts)
+        size = max(Counter(hosts).values())
         notes.append(f"No recording says its host: ranks are taken {size} a host, as many as GPUs were listed.")
     return notes

@@ -30,7 +30,11 @@ def changes_of(whole: Whole, culprits: Sequence[Culprit]) -> list[Change]:
     plan = whole.plan
     if plan is None or not len(whole.steady_steps):
         return []
-    rows = [Change(f"without rank {one.rank}", one.gain_ms, one.low_ms, one.high_ms, None) for one in culprits[:1]]
+    rows = [
+        Change(f"without rank {one.rank}", one.gain_ms, one.low_ms, one.high_ms, None)
+        for one in culprits[:1]
+        if not _together(whole)
+    ]
     stretch = plan.matches.stretch
     base = step_times(plan, stretch)[whole.steady_steps]
     recorded = recorded_times(plan)[whole.steady_steps]
@@ -48,10 +52,11 @@ def changes_of(whole: Whole, culprits: Sequence[Culprit]) -> list[Change]:
 
     late = [one.position for one in whole.compared.late]
     if len(late) > 1:
-        rows.append(row("without " + " and ".join(str(one.rank) for one in culprits[:4]), without(late)))
-    host = _worst_host(whole)
-    if host is not None:
-        rows.append(row(f"without host {host}", without([i for i, name in enumerate(whole.hosts[0]) if name == host])))
+        rows.append(row("without ranks " + " and ".join(str(one.rank) for one in culprits[:4]), without(late)))
+    for what, of_rank in (("host", whole.hosts[0]), ("rack", whole.racks)):
+        name = _worst_of(whole, of_rank)
+        if name is not None:
+            rows.append(row(f"without {what} {name}", without([i for i, one in enumerate(of_rank) if one == name])))
     worst = np.argsort([-(one.gain_ms or 0.0) for one in whole.compared.rows], kind="stable")
     rows.append(row(WORST, without(worst[: math.ceil(WORST_SHARE * len(worst))].tolist())))
     stages = sorted({stage for stage in whole.stages if stage is not None})
@@ -62,11 +67,15 @@ def changes_of(whole: Whole, culprits: Sequence[Culprit]) -> list[Change]:
     return _explaining(rows, float(base.mean()) / NS_PER_MS)
 
 
-def _worst_host(whole: Whole) -> str | None:
-    """The host whose ranks come last by most together, of several with more than a rank."""
+def _together(whole: Whole) -> bool:
+    return any(one.together for one in whole.compared.late)
+
+
+def _worst_of(whole: Whole, of_rank: Sequence[str | None]) -> str | None:
+    """The host, or rack, whose ranks come last by most together, of several with more than a rank."""
     gains: dict[str, float] = defaultdict(float)
     count: dict[str, int] = defaultdict(int)
-    for host, row in zip(whole.hosts[0], whole.compared.rows, strict=True):
+    for host, row in zip(of_rank, whole.compared.rows, strict=True):
         if host is not None:
             gains[host] += row.gain_ms or 0.0
             count[host] += 1

@@ -30,7 +30,9 @@ class Culprit:
         "slow_gpu (same kernels, longer), more_work, slow_host, input or slow_link; null where the digests do not tell",
         text="own",
     )
-    gain_ms: float = metric("what the job gains a step without what the rank is late by", "ms")
+    gain_ms: float = metric(
+        "what the job gains a step without what the rank is late by; of several late together without all of it", "ms"
+    )
     low_ms: float | None = metric("lower end of its 90 % range over the steps; null of one step", "ms")
     high_ms: float | None = metric("upper end of it", "ms")
     since: str | None = metric("step from which on it is late; null: in all of them", text="sentence")

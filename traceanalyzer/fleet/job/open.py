@@ -15,9 +15,9 @@ from traceanalyzer.fleet.digests.map import Cluster, Done, make_all
 from traceanalyzer.fleet.job.answer import answer
 from traceanalyzer.fleet.job.model import Job
 from traceanalyzer.fleet.job.select import chosen
+from traceanalyzer.fleet.job.topology import racks_in
 from traceanalyzer.ingest.cache.store import place as place_of_cache
-from traceanalyzer.ingest.places import Place, is_remote, places_in
-from traceanalyzer.report.privacy.redact import redact_rows
+from traceanalyzer.ingest.places import Place, is_remote, iterations_in, places_in
 from traceanalyzer.trace import Failure, Run
 
 
@@ -41,9 +41,10 @@ def job_of(
     done: Done | None = None,
     via: Cluster | None = None,
     hidden: Sequence[re.Pattern[str]] | None = None,
+    racks: Path | None = None,
 ) -> Job:
     """The answer about digests and recordings; digests of these are kept in `folder`. With `hidden` without paths and
-    hosts, and such names. Raises TraceAnalyzerError."""
+    hosts, and such names; `racks` says in which rack hosts stand. Raises TraceAnalyzerError."""
     digests, recordings, failures = _sorted(paths)
     lines = [Rank(one.path, None, failure=one.message, claimed=one.rank) for one in failures]
     if recordings:
@@ -68,8 +69,15 @@ def job_of(
         host = hosts.setdefault(one.digest.host, f"host-{len(hosts) + 1}")
         return replace(one, digest=replace(one.digest, host=host))
 
-    job = answer(chosen([*(one if isinstance(one, str) else unnamed(one) for one in found), *lines]), explained)
-    return job if hidden is None else redact_rows(job, Run(()), hidden)
+    ranks = chosen([*(one if isinstance(one, str) else unnamed(one) for one in found), *lines])
+    ranks = replace(ranks, notes=(*iterations_in(paths, recordings), *ranks.notes))
+    job = answer(ranks, explained, racks_in(racks) if racks else {})
+    if hidden is None:
+        return job
+    from traceanalyzer.report.privacy.redact import redact_rows  # reports take as long to load as the answer
+
+    cleaned: Job = redact_rows(job, Run(()), hidden)
+    return cleaned
 
 
 def _file(place: Place) -> str:

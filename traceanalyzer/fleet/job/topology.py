@@ -3,8 +3,10 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 from traceanalyzer.analysis.ranks.digest import RankDigest
+from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.fleet.digests.columns import Rank
 
 _PIPELINE = re.compile(r"(?<![a-z])(pp|pipe|pipeline)(?![a-z])|pipeline_model_parallel", re.IGNORECASE)
@@ -25,6 +27,20 @@ def hosts_of(ranks: Sequence[Rank]) -> tuple[list[str | None], bool]:
     size = devices[0][0]
     numbers = [None if one.digest is None else one.digest.rank for one in ranks]
     return [None if rank is None else f"node{rank // size}" for rank in numbers], True
+
+
+def racks_in(path: Path) -> dict[str, str]:
+    """The rack of each host, from lines of `HOST RACK` (or `HOST,RACK`). Raises UnreadableInputError."""
+    try:
+        rows = [
+            line.replace(",", " ").split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()
+        ]
+    except (OSError, ValueError) as error:
+        raise UnreadableInputError(f"{path}: cannot be read ({error})") from error
+    wrong = next((i for i, row in enumerate(rows, 1) if len(row) != 2), None)
+    if wrong is not None:
+        raise UnreadableInputError(f"{path}: line {wrong} is not a host and its rack (HOST RACK)")
+    return dict(rows)
 
 
 def stages_of(digests: Sequence[RankDigest]) -> list[int | None]:

@@ -62,6 +62,9 @@ def _headline(whole: Whole, culprits: Sequence[Culprit], parts: dict[str, float]
         ranks = ", ".join(str(one.rank) for one in culprits[:SHOWN]) + (", ..." if len(culprits) > SHOWN else "")
         hosts = {one.host for one in culprits}
         on = f" (all on host {next(iter(hosts))})" if len(hosts) == 1 and None not in hosts else ""
+        if whole.compared.late[0].together:
+            why = f" ({worst.cause.replace('_', ' ')})" if worst.cause else ""
+            return f"Ranks {ranks}{on} hold up the job together{why}. They cost {_cost(worst, step_ms)}."
         return f"Ranks {ranks}{on} hold up the job by turns; rank {worst.rank} most: {_cost(worst, step_ms)}."
     host = f" (host {worst.host})" if worst.host else ""
     return f"Rank {worst.rank}{host} holds up the job: {WORDS[worst.cause]}. It costs {_cost(worst, step_ms)}."

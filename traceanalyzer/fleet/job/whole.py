@@ -1,11 +1,14 @@
 """The ranks of a job with what is worked out from all of them."""
 
+from collections.abc import Mapping
+from dataclasses import field
 from functools import cached_property
 
 import numpy as np
 
 from traceanalyzer.analysis.ranks.compare import RankComparison, compare_ranks
 from traceanalyzer.analysis.ranks.digest import RankDigest
+from traceanalyzer.analysis.ranks.late import late_together
 from traceanalyzer.analysis.ranks.matches import Matches, match_collectives
 from traceanalyzer.analysis.ranks.skew import Arrivals, arrivals
 from traceanalyzer.base.frozen import dataclass
@@ -21,6 +24,8 @@ class Whole:
     """The ranks of a job with what is worked out from all of them."""
 
     chosen: Chosen
+    rack_of: Mapping[str, str] = field(default_factory=dict)
+    """Of hosts, as far as they are known."""
 
     @property
     def ranks(self) -> tuple[Rank, ...]:
@@ -55,6 +60,11 @@ class Whole:
         return hosts_of(self.ranks)
 
     @cached_property
+    def racks(self) -> list[str | None]:
+        """The rack of each rank's host."""
+        return [None if host is None else self.rack_of.get(host) for host in self.hosts[0]]
+
+    @cached_property
     def stages(self) -> list[int | None]:
         """The stage of each rank."""
         return stages_of(self.digests)
@@ -74,12 +84,17 @@ class Whole:
         return found[np.argsort(last[found], kind="stable")]
 
     def own_ns(self, rank: int) -> F64:
-        """What a rank (by position) comes later than the last but one by itself in each steady step, ns."""
+        """What a rank (by position) comes later than the last but one by itself in each steady step, or several
+        together with it, ns."""
         matches, came = self.matches, self.came
         if matches is None or came is None:
             return np.zeros(0)
-        mine = (came.late == rank) & matches.steady
-        sums = np.bincount(matches.step[mine], came.own[mine].astype(np.float64), minlength=len(matches.steps))
+        several = late_together(matches) if any(one.together for one in self.compared.late) else None
+        own = np.where(came.late == rank, came.own, 0)
+        if several is not None and rank in several.ranks:
+            own = several.gain
+        mine = matches.steady
+        sums = np.bincount(matches.step[mine], own[mine].astype(np.float64), minlength=len(matches.steps))
         return sums[self.steady_steps].astype(np.float64)
 
     @cached_property

@@ -54,7 +54,8 @@ def decode(text: bytes) -> Decoded:
     strict = decode_strictly(text)
     if strict is not None:
         return Decoded(strict)
-    return _as_numbers(text) or _finite(text) or _loosely(text) or _one_by_one(text)
+    events = _typed(LAX, text)
+    return (None if events is None else Decoded(events)) or _finite(text) or _loosely(text) or _one_by_one(text)
 
 
 def decode_quickly(*parts: bytes | memoryview) -> list[Event] | None:
@@ -79,12 +80,6 @@ def _decoded(decoder: msgspec.json.Decoder[list[Event]], array: bytes) -> list[E
         return decoder.decode(array)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-
-
-def _as_numbers(text: bytes) -> Decoded | None:
-    """The chunk with numbers as text accepted."""
-    events = _typed(LAX, text)
-    return None if events is None else Decoded(events)
 
 
 def _finite(text: bytes) -> Decoded | None:
@@ -116,7 +111,12 @@ def _loosely(text: bytes) -> Decoded | None:
 def _one_by_one(text: bytes) -> Decoded:
     """Each event by itself; rows that the raw text promises and that did not come out are lost."""
     result = Decoded()
-    for piece in _pieces(text):
+    start, pieces = 0, []
+    for match in BOUNDARY.finditer(text):
+        pieces.append(text[start : match.start() + 1])
+        start = match.end()
+    pieces.append(text[start:])
+    for piece in [stripped for piece in pieces if (stripped := piece.strip(b" \t\r\n,\x00"))]:
         strict = decode_strictly(piece)
         if strict is not None:
             result.events += strict
@@ -128,15 +128,6 @@ def _one_by_one(text: bytes) -> Decoded:
     spans = sum(type(event) is Span for event in result.events)
     result.lost = max(result.lost, len(_COMPLETE.findall(text)) - spans)
     return result
-
-
-def _pieces(text: bytes) -> list[bytes]:
-    start, pieces = 0, []
-    for match in BOUNDARY.finditer(text):
-        pieces.append(text[start : match.start() + 1])
-        start = match.end()
-    pieces.append(text[start:])
-    return [stripped for piece in pieces if (stripped := piece.strip(b" \t\r\n,\x00"))]
 
 
 def mend(text: bytes) -> bytes:

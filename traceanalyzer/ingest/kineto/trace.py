@@ -81,11 +81,6 @@ def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
 
 
 def _host(rows: Rows) -> tuple[ApiCalls, HostRanges]:
-    return ApiCalls.from_columns(rows.tables[ApiCalls].take()), _host_ranges(rows)
-
-
-def _host_ranges(rows: Rows) -> HostRanges:
-    """The host ranges; what recordings have among the operators and is none is recognised by its name."""
     host, strings = rows.tables[HostRanges].take_ordered("start", "kind"), rows.texts.all()
     is_op = host["kind"] == RangeKind.OP
     seen = np.zeros(len(strings) + 1, bool)  # the last one for -1
@@ -95,7 +90,9 @@ def _host_ranges(rows: Rows) -> HostRanges:
         kinds = np.full(len(strings) + 1, RangeKind.OP, host["kind"].dtype)
         kinds[list(found)] = list(found.values())
         host["kind"] = np.where(is_op, kinds[host["name"]], host["kind"])
-    return HostRanges.from_columns(host, then="kind" if found else "")
+    return ApiCalls.from_columns(rows.tables[ApiCalls].take()), HostRanges.from_columns(
+        host, then="kind" if found else ""
+    )
 
 
 def _device(rows: Rows) -> tuple[dict[str, NDArray[Any]], I64, Bool]:

@@ -80,12 +80,8 @@ def _devices(
         raise RefusedSnapshotError("damaged (no such device)")
     for device in sorted(used):
         lo, hi = (int(ends[device]), int(ends[device + 1])) if device < len(lengths) else (0, 0)
-        yield _device(device, _slice(events, lo, hi), segments, blocks)
-
-
-def _slice(events: Events, lo: int, hi: int) -> Events:
-    columns = (getattr(events, name)[lo:hi] for name in ("since_us", "address", "size", "action", "stack"))
-    return Events(events.begin_us, *columns)
+        columns = (getattr(events, name)[lo:hi] for name in ("since_us", "address", "size", "action", "stack"))
+        yield _device(device, Events(events.begin_us, *columns), segments, blocks)
 
 
 def _device(device: int, events: Events, segments: list[TakenSegment], blocks: Blocks) -> DeviceMemory:

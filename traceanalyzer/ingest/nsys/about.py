@@ -64,8 +64,9 @@ def about(database: Database) -> About:
     kinds = {value for key, value in capture if key == "CAPTURE_EVENT_TYPE"}
     options = {_PROCESS_PREFIX.sub("", key): value for key, value in capture}
     epoch, window = _clock(database, export)
+    match = re.match(r"(\d+)\.(\d+)", export.get("EXPORT_SCHEMA_VERSION", ""))
     return About(
-        schema=_schema(export.get("EXPORT_SCHEMA_VERSION", "")),
+        schema=((int(match[1]), int(match[2])) if match else (0, 0)),
         collected=frozenset(kinds) if kinds else None,
         graph_mode=options.get("CUDA_GRAPH_TRACE_OPTIONS:MODE"),
         has_payloads=export.get("EXPORT_PARAM_INCLUDE_BLOBS") != "false",
@@ -92,11 +93,6 @@ def _capture_metadata(database: Database) -> list[tuple[str, str]]:
     wanted += [f"name = '{key}' OR name LIKE 'PROCESS\\_%:{key}' ESCAPE '\\'" for key in _CAPTURE_OPTIONS]
     rows = database.rows("META_DATA_CAPTURE", {"name": None, "value": None}, where=" OR ".join(wanted))
     return [(str(key), str(value)) for key, value in rows]
-
-
-def _schema(version: str) -> tuple[int, int]:
-    match = re.match(r"(\d+)\.(\d+)", version)
-    return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def _clock(database: Database, export: Mapping[str, str]) -> tuple[int, tuple[int, int] | None]:

@@ -113,7 +113,15 @@ def _copies(database: Database, strings: Strings, tally: Tally) -> list[Events]:
         rows["target_memory"] = _mapped(rows["dstKind"], MEMORY_KINDS)
         unified = rows["copy_kind"] >= CopyKind.UNIFIED_HOST_TO_DEVICE
         rows["correlationId"] = np.where(unified, -1, rows["correlationId"])
-        return _events(rows, DeviceOpKind.MEMCPY, _copy_names(rows, strings))
+        packed = rows["copy_kind"] << 16 | rows["source_memory"] << 8 | rows["target_memory"]
+        distinct, inverse = np.unique(packed, return_inverse=True)
+        codes = []
+        for value in distinct.tolist():
+            name = COPY_NAMES[CopyKind(value >> 16)]
+            ends = [MemoryKind(value >> 8 & 0xFF).name.capitalize(), MemoryKind(value & 0xFF).name.capitalize()]
+            known = value & 0xFFFF
+            codes.append(strings.code(f"{name} ({ends[0]} -> {ends[1]})" if known else name))
+        return _events(rows, DeviceOpKind.MEMCPY, np.array(codes, np.int32)[inverse])
 
     return _read(database, MEMCPY, extra, tally, copies)
 
@@ -185,16 +193,3 @@ def _mapped(column: I64, mapping: dict[int, CopyKind] | dict[int, MemoryKind]) -
     """The column through the mapping; 0 (unknown) for other values."""
     values, inverse = np.unique(column, return_inverse=True)
     return np.array([mapping.get(int(value), 0) for value in values], np.int64)[inverse]
-
-
-def _copy_names(rows: dict[str, I64], strings: Strings) -> I32:
-    """Codes of names such as `Memcpy HtoD (Pageable -> Device)`."""
-    packed = rows["copy_kind"] << 16 | rows["source_memory"] << 8 | rows["target_memory"]
-    distinct, inverse = np.unique(packed, return_inverse=True)
-    codes = []
-    for value in distinct.tolist():
-        name = COPY_NAMES[CopyKind(value >> 16)]
-        ends = [MemoryKind(value >> 8 & 0xFF).name.capitalize(), MemoryKind(value & 0xFF).name.capitalize()]
-        known = value & 0xFFFF
-        codes.append(strings.code(f"{name} ({ends[0]} -> {ends[1]})" if known else name))
-    return np.array(codes, np.int32)[inverse]

@@ -93,7 +93,8 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     `progress` is called with the share done, 0 to 1. Raises UnreadableInputError, EmptyRecordingError.
     """
     with sqlite_file(path, export) as (file, there), open_database(file, str(path)) as database:
-        if not _is_export(database):
+        ours = any(name.startswith(_TABLE_PREFIXES) or name in _TABLES for name in database.columns)
+        if not (ours and database.has("StringIds")):
             raise _damaged(path, there) if there < 1 else _foreign(path)
         tables = Tables.read(database, progress or (lambda _: None))
         if not tables.processes():
@@ -106,11 +107,6 @@ def _cuda_began(database: Database) -> bool:
     rows = database.integers("PROFILER_OVERHEAD", {"nameId": -1})["nameId"]
     names = database.texts(int(i) for i in distinct(rows) if i >= 0)
     return any(CUDA_BEGAN in name for name in names.values())
-
-
-def _is_export(database: Database) -> bool:
-    ours = any(name.startswith(_TABLE_PREFIXES) or name in _TABLES for name in database.columns)
-    return ours and database.has("StringIds")
 
 
 def _foreign(path: Path) -> UnreadableInputError:

@@ -99,7 +99,13 @@ def _suffixes(database: Database) -> list[str]:
 def _processes(part: _Part, texts: Texts, tally: Tally) -> list[Recorded]:
     events = part.database.integers(f"rocpd_event{part.suffix}", _EVENT)
     numbers, devices = _agents(part)
-    ops = together([_kernels(part, events, numbers, texts), _copies(part, events, numbers, texts)])
+    columns = {**_TIMES, "name_id": -1, "event_id": -1, "size": -1, "dst_agent_id": -1, "src_agent_id": -1}
+    rows = part.integers(_COPY, columns)
+    name, place = ranked(rows["name_id"])
+    known = part.texts(name.tolist())
+    source, target = (looked_up(*numbers, rows[end]) for end in ("src_agent_id", "dst_agent_id"))
+    made = copies([copy_of(known.get(i, "")) for i in name.tolist()], place, source, target, texts)
+    ops = together([_kernels(part, events, numbers, texts), (_common(rows, events) | made | {"bytes": rows["size"]})])
     calls, ranges, parents = _regions(part, events, texts, tally)
     if ops:
         ops["correlation"] = outermost(ops["correlation"], calls, parents)
@@ -139,16 +145,6 @@ def _kernels(part: _Part, events: Columns, numbers: tuple[I64, I64], texts: Text
             "graph_node": np.where(rows["graph_node_id"] > 0, rows["graph_node_id"], -1),
         }
     )
-
-
-def _copies(part: _Part, events: Columns, numbers: tuple[I64, I64], texts: Texts) -> Columns:
-    columns = {**_TIMES, "name_id": -1, "event_id": -1, "size": -1, "dst_agent_id": -1, "src_agent_id": -1}
-    rows = part.integers(_COPY, columns)
-    name, place = ranked(rows["name_id"])
-    known = part.texts(name.tolist())
-    source, target = (looked_up(*numbers, rows[end]) for end in ("src_agent_id", "dst_agent_id"))
-    made = copies([copy_of(known.get(i, "")) for i in name.tolist()], place, source, target, texts)
-    return _common(rows, events) | made | {"bytes": rows["size"]}
 
 
 def _common(rows: Columns, events: Columns) -> Columns:

@@ -140,11 +140,17 @@ def _recorded(process: _Process, texts: Texts, tally: Tally) -> Recorded:
     ranges = together([
         _host(arrays.get(name, []), spelt, texts, tally, kind) for name, kind in _RANGES.items()
     ])  # fmt: skip
+    rows = _columns(arrays.get("memory_copy", []), _COPY, tally)
+    names, place = spelt.of_rows(rows)
+    source, target = numbered(rows["source"], numbers), numbered(rows["target"], numbers)
+    kept = {name: rows[name] for name in ("start", "end", "correlation", "stream", "bytes")}
     ops = together([
         _kernels(arrays.get("kernel_dispatch", []), process.kernel_symbols, numbers, texts, tally),
-        _copies(arrays.get("memory_copy", []), spelt, numbers, texts, tally),
+        (kept | copies([copy_of(name) for name in names], place, source, target, texts)),
     ])  # fmt: skip
-    ops["correlation"] = outermost(ops["correlation"], calls, _parents(ranges))
+    inside = np.flatnonzero((ranges["parent"] > 0) & (ranges["correlation"] > 0))
+    inside = inside[np.argsort(ranges["correlation"][inside], kind="stable")]
+    ops["correlation"] = outermost(ops["correlation"], calls, (ranges["correlation"][inside], ranges["parent"][inside]))
     about = process.metadata
     name = Path(about.command[0]).name if about.command else ""
     owner = Process(about.pid if about.pid >= 0 else None, name, host=about.node.hostname or None)
@@ -155,13 +161,6 @@ def _recorded(process: _Process, texts: Texts, tally: Tally) -> Recorded:
 def _filled(rows: Columns, *unused: str) -> Columns:
     """The columns that are of use; none without rows."""
     return {name: column for name, column in rows.items() if name not in unused} if len(rows["start"]) else {}
-
-
-def _parents(ranges: Columns) -> tuple[I64, I64]:
-    """Correlations of the ranges that lie in other calls, ascending, and these calls'."""
-    inside = np.flatnonzero((ranges["parent"] > 0) & (ranges["correlation"] > 0))
-    inside = inside[np.argsort(ranges["correlation"][inside], kind="stable")]
-    return ranges["correlation"][inside], ranges["parent"][inside]
 
 
 def _columns(records: Sequence[Raw], wanted: Mapping[str, str], tally: Tally) -> Columns:
@@ -250,16 +249,6 @@ def _kernels(
             "copy_kind": np.zeros(len(place), np.int64),
         }
     )
-
-
-def _copies(
-    records: Sequence[Raw], spelt: _Operations, numbers: Mapping[int, int], texts: Texts, tally: Tally
-) -> Columns:
-    rows = _columns(records, _COPY, tally)
-    names, place = spelt.of_rows(rows)
-    source, target = numbered(rows["source"], numbers), numbered(rows["target"], numbers)
-    kept = {name: rows[name] for name in ("start", "end", "correlation", "stream", "bytes")}
-    return kept | copies([copy_of(name) for name in names], place, source, target, texts)
 
 
 def _agents(agents: Sequence[dict[str, Any]]) -> tuple[dict[int, int], dict[int, Device]]:

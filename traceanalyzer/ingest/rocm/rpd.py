@@ -107,7 +107,12 @@ def _ops(database: Database, calls: Columns, texts: Texts, tally: Tally) -> Colu
     kernel = rows["kind"] == KERNEL
     launched = _of_call(database, "rocpd_kernelapi", ("kernelName_id", *_GRID, *_GROUP), rows["call"])
     size = _of_call(database, "rocpd_copyapi", ("size",), rows["call"])["size"]
-    names = _kernel_names(database, rows["description_id"], launched["kernelName_id"], texts)
+    described = rows["description_id"]
+    called = launched["kernelName_id"]
+    spelt = database.texts(distinct(np.concatenate([described, called])).tolist(), "rocpd_string", "string")
+    pairs, place = np.unique(np.stack([described, called]), axis=1, return_inverse=True)
+    called_so = [spelt.get(a) or spelt.get(b) or "unnamed kernel" for a, b in pairs.T.tolist()]
+    names = np.array(texts.codes(called_so), np.int64)[place.reshape(-1)]
     shape = _shape(database, calls, launched, rows["call"])
     return {
         **{name: rows[name] for name in ("kind", "start", "end", "copy_kind")},
@@ -149,14 +154,6 @@ def _kinds(database: Database, types: I64, texts: Texts) -> tuple[I64, I64, I64]
     columns = kinds, texts.codes([title for _, title in copies]), [int(direction) for direction, _ in copies]
     kind, title, direction = (np.array(column, np.int64)[place] for column in columns)
     return kind, title, direction
-
-
-def _kernel_names(database: Database, described: I64, called: I64, texts: Texts) -> I64:
-    """Codes of the descriptions, of the calls' kernels where these are empty."""
-    spelt = database.texts(distinct(np.concatenate([described, called])).tolist(), "rocpd_string", "string")
-    pairs, place = np.unique(np.stack([described, called]), axis=1, return_inverse=True)
-    names = [spelt.get(a) or spelt.get(b) or "unnamed kernel" for a, b in pairs.T.tolist()]
-    return np.array(texts.codes(names), np.int64)[place.reshape(-1)]
 
 
 def _kind_of(name: str) -> int:

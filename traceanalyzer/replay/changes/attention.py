@@ -11,8 +11,7 @@ import re
 
 import numpy as np
 
-from traceanalyzer.analysis.groups.attention import PRODUCT, between_products
-from traceanalyzer.analysis.groups.ops import in_stream_order, operators, with_text
+from traceanalyzer.analysis.groups.ops import PRODUCT, between_products, in_stream_order, operators, with_text
 from traceanalyzer.analysis.groups.passes import largest_operands
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.base.figures import NS_PER_S
@@ -67,7 +66,10 @@ class _Attention:
 
 def attention_fused(tape: Tape) -> Tape | None:
     """Each attention that is written out as one kernel; None without any."""
-    order = _stream_order(tape)
+    count = len(tape.source.trace.device_ops)
+    here, place = np.zeros(count, bool), np.full(count, -1, np.int64)
+    here[tape.row], place[tape.row] = True, np.arange(len(tape.row))
+    order = place[in_stream_order(tape.source.timed, here)]
     found = _written_out(tape, order)
     if not found:
         return None
@@ -78,14 +80,6 @@ def attention_fused(tape: Tape) -> Tape | None:
         gone[ops[1:]] = True
         time[ops[0]] = min(fused, recorded)
     return without_launches(retimed(tape, time), gone)
-
-
-def _stream_order(tape: Tape) -> I64:
-    """The ops of the tape by step, stream and start."""
-    count = len(tape.source.trace.device_ops)
-    here, place = np.zeros(count, bool), np.full(count, -1, np.int64)
-    here[tape.row], place[tape.row] = True, np.arange(len(tape.row))
-    return place[in_stream_order(tape.source.timed, here)]
 
 
 def _written_out(tape: Tape, order: I64) -> list[_Attention]:

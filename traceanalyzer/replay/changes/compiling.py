@@ -105,7 +105,9 @@ def compiled(tape: Tape, reading: Reading) -> Tape | None:
     model = of_model(tape)
     if not model.any() or tape.source.joined.memo(_backward_twice):
         return None
-    norms = _trained_batch_norms(tape)
+    norms = launched_within(tape, BATCH_NORM)
+    trained = bool((norms & in_backward(tape)).any())
+    norms = norms & trained
     # Adding the biases of convolutions is part of what cuDNN is called for.
     left = fused(tape, FUSIBLE, reading, chosen=model & ~norms & ~launched_within(tape, CONVOLUTION))
     if left is None:
@@ -115,7 +117,14 @@ def compiled(tape: Tape, reading: Reading) -> Tape | None:
         best = channels_last(left) or left if reading is Reading.OPTIMISTIC else None
         laid_out = best or without(left, changes_layout(left))
         left = odd_padded(laid_out) or laid_out
-    return with_dispatch(left, _dispatch(tape, model, norms, reading))
+    mine = events_of_only(tape, model)
+    cost = (TRAINING if in_backward(tape).any() else INFERENCE)[reading]
+    usual = float(tape.dispatch[mine].sum()) / int(model.sum())
+    launches = _launches_left(tape, model, norms) * cost.launch
+    inside = np.flatnonzero(model)
+    launches[_firsts(inside, _regions(tape, model)[0])] += cost.call
+    spent = np.bincount(tape.event[model], weights=launches[model], minlength=len(mine)) * usual
+    return with_dispatch(left, np.where(mine, np.rint(spent).astype(np.int64), tape.dispatch))
 
 
 def of_model(tape: Tape) -> Bool:
@@ -157,25 +166,6 @@ def _regions(tape: Tape, model: Bool) -> tuple[I32 | I64, I64, Bool]:
     return region, np.bincount(region[model], minlength=len(stretch)), alone
 
 
-def _trained_batch_norms(tape: Tape) -> Bool:
-    """Ops of batch norms whose statistics are those of the batch: there is a backward pass of them."""
-    norms = launched_within(tape, BATCH_NORM)
-    trained = bool((norms & in_backward(tape)).any())
-    return norms & trained
-
-
-def _dispatch(tape: Tape, model: Bool, norms: Bool, reading: Reading) -> I64:
-    """Dispatch before each event when the model is compiled, ns."""
-    mine = events_of_only(tape, model)
-    cost = (TRAINING if in_backward(tape).any() else INFERENCE)[reading]
-    usual = float(tape.dispatch[mine].sum()) / int(model.sum())
-    launches = _launches_left(tape, model, norms) * cost.launch
-    inside = np.flatnonzero(model)
-    launches[_firsts(inside, _regions(tape, model)[0])] += cost.call
-    spent = np.bincount(tape.event[model], weights=launches[model], minlength=len(mine)) * usual
-    return np.where(mine, np.rint(spent).astype(np.int64), tape.dispatch)
-
-
 def _firsts(rows: I64, of: I32 | I64) -> I64:
     """The first of these rows with each value of a column."""
     return rows[np.unique(of[rows], return_index=True)[1]]
@@ -189,13 +179,9 @@ def _launches_left(tape: Tape, model: Bool, norms: Bool) -> F64:
     between: I64 = np.cumsum(kept | where_changed(tape.step_of_op))
     reductions = np.bincount(between[merged & of_classes(tape, *REDUCING)], minlength=int(between.max(initial=0)) + 1)
     place = np.zeros(len(merged), np.int64)
-    place[merged] = _place(between[merged])
+    group = between[merged]
+    index = np.arange(len(group))
+    place[merged] = index - np.maximum.accumulate(np.where(where_changed(group), index, 0))
     left: F64 = (kept | (merged & (place <= reductions[between]))).astype(np.float64)
     left[_firsts(np.flatnonzero(norms), of_launches(tape, tape.source.linked.tree.operator))] += BATCH_NORM_LAUNCHES
     return left
-
-
-def _place(group: I64) -> I64:
-    """For each entry how many of its group, which lie together, come before it."""
-    index = np.arange(len(group))
-    return index - np.maximum.accumulate(np.where(where_changed(group), index, 0))

@@ -108,7 +108,12 @@ def find_runs(tape: Tape, classes: tuple[str, ...], least: int = PAIR, chosen: B
     # Of kernels of CUDA graphs neither operators nor data are recorded, nor which are the optimizer's.
     from_graphs = (source.linked.api_kind[tape.call] == ApiKind.GRAPH_LAUNCH)[tape.event]
     wanted &= ~in_optimizer(tape) & ~of_matrix_operators(tape) & ~from_graphs
-    follows = _follow(tape) & wanted
+    event, step = tape.event, tape.step_of_op
+    result = (np.diff(event, prepend=-2) <= 1) & ~tape.waits[event]
+    result &= (tape.work[event] == 0) & (tape.loading[event] == 0)
+    result &= ~where_changed(tape.stream) & ~where_changed(step)
+    result &= (tape.dependencies.on < 0) & (tape.dependencies.also_on < 0)
+    follows = result & wanted
     follows[1:] &= wanted[:-1]
     number = np.where(wanted, np.cumsum(wanted & ~follows) - 1, -1)
     return _numbered(_split_by_period(tape, split_by_size(number, source.memo(largest_operands)[tape.row])[0]), least)
@@ -132,16 +137,6 @@ def _split_by_period(tape: Tape, number: I32) -> I64:
         period = period_of(name[rows])
         cuts[rows[period::period]] = 1
     return np.where(number >= 0, number + np.cumsum(cuts), -1)
-
-
-def _follow(tape: Tape) -> Bool:
-    """Which ops come right after the one before them."""
-    event, step = tape.event, tape.step_of_op
-    result = (np.diff(event, prepend=-2) <= 1) & ~tape.waits[event]
-    result &= (tape.work[event] == 0) & (tape.loading[event] == 0)
-    result &= ~where_changed(tape.stream) & ~where_changed(step)
-    result &= (tape.dependencies.on < 0) & (tape.dependencies.also_on < 0)
-    return result
 
 
 def _numbered(number: I64, least: int) -> Runs:

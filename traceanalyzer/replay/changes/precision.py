@@ -68,17 +68,13 @@ def in_16_bits(tape: Tape, efficiency: float, traffic: float, indexed: float) ->
     duration = found.duration * np.where(chosen, 1.0 + CAST_SHARE, 1.0) + moving_ns(tape, chosen * cast)
     moving = _moves_wide(tape) & ~chosen & ~stays
     left = np.where(kernels_named(tape, INDEXING), indexed, traffic)
-    less = duration * (1.0 - (1.0 - left) * _limited_by_traffic(tape))
-    return retimed(with_casts(tape, chosen), np.minimum(np.where(moving, less, duration), tape.duration))
-
-
-def _limited_by_traffic(tape: Tape) -> F64:
-    """How far each op is limited by the memory's bandwidth, 0 to 1; 1 where its traffic is not known."""
     source, row = tape.source, tape.row
     reached = (
         source.roofline.expected[row] / source.linked.limit("bandwidth")[row] * NS_PER_S / np.maximum(tape.duration, 1)
     )
-    return np.where(np.isfinite(reached), np.clip(reached / OF_BANDWIDTH, 0.0, 1.0), 1.0)
+    limited = np.where(np.isfinite(reached), np.clip(reached / OF_BANDWIDTH, 0.0, 1.0), 1.0)
+    less = duration * (1.0 - (1.0 - left) * limited)
+    return retimed(with_casts(tape, chosen), np.minimum(np.where(moving, less, duration), tape.duration))
 
 
 def with_casts(tape: Tape, products: Bool) -> Tape:

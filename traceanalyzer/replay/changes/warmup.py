@@ -56,18 +56,13 @@ def prepared_before(tape: Tape, pattern: str) -> Tape | None:
     the device, which is how algorithms are tried."""
     named = re.compile(pattern)
     operator = tape.source.linked.tree.outermost(operators_named(tape.source.linked, named))[nodes(tape)]
-    tried = _up_to_last_wait(tape, operator)
+    waits = np.flatnonzero(tape.waits & (operator >= 0))
+    last = np.full(int(operator.max(initial=-1)) + 2, -1, np.int64)
+    last[operator[waits]] = waits
+    tried = np.arange(len(operator)) <= last[operator]
     work = np.where(operator >= 0, 0, tape.work)
     shorter = replace(without(tape, tried[tape.event]), work=work, waits=tape.waits & ~tried)
     return with_dispatch(shorter, np.where(tried, 0, tape.dispatch))
-
-
-def _up_to_last_wait(tape: Tape, call: I32) -> Bool:
-    """Events of a call that come before its last wait for the device, and that wait."""
-    waits = np.flatnonzero(tape.waits & (call >= 0))
-    last = np.full(int(call.max(initial=-1)) + 2, -1, np.int64)
-    last[call[waits]] = waits
-    return np.arange(len(call)) <= last[call]
 
 
 def no_work_of_its_own(tape: Tape) -> Tape | None:

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 from traceanalyzer.replay.compile.breaks import break_rows, not_fused_rows, recompile_rows
-from traceanalyzer.replay.compile.graphs import cudagraph_use
 from traceanalyzer.replay.compile.kernels import kernel_rows
 from traceanalyzer.replay.compile.model import CompilationRow, Compiled
 from traceanalyzer.replay.compile.outcomes import (
@@ -18,6 +17,7 @@ from traceanalyzer.replay.compile.outcomes import (
     was_refused,
 )
 from traceanalyzer.replay.compile.stages import STAGES, cache_use, outside_seconds, stage_seconds
+from traceanalyzer.replay.compile.windows import cudagraph_use
 from traceanalyzer.trace.compile_log import Compilation, CompileLog
 
 MAX_ERRORS = 20

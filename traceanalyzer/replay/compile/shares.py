@@ -8,17 +8,143 @@ from dataclasses import replace
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.intervals import IntervalSet, subtract, union
+from traceanalyzer.analysis.algebra.lookup import texts_where
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.base.figures import NS_PER_MS
-from traceanalyzer.replay.compile.graphs import captured
 from traceanalyzer.replay.compile.kernels import measured_kernels
-from traceanalyzer.replay.compile.model import Compiled, EagerRow, TraceUse
-from traceanalyzer.replay.compile.priced import priced
+from traceanalyzer.replay.compile.model import BreakRow, Compiled, EagerRow, TraceUse
 from traceanalyzer.replay.compile.regions import OPTIMIZER, CompiledCode, Traced
+from traceanalyzer.replay.compile.windows import Seam, captured, idle_in, seams, without_windows
 from traceanalyzer.replay.patterns.named import nodes_named
-from traceanalyzer.replay.whatif import Replay
+from traceanalyzer.replay.scenarios import FUSED_ELEMENTWISE, LAUNCHES_FREE
+from traceanalyzer.replay.whatif import Prediction, Replay
 from traceanalyzer.trace import I32, RangeKind
-from traceanalyzer.trace.compile_log import CompileLog
+from traceanalyzer.trace.compile_log import CompileLog, resumed_at
+
+NO_SEAM = "the trace holds no run of what goes on after it: it was not met in the recorded steps, or not recorded"
+WHOLE = (
+    "the whole function runs eager, and what it would take compiled is not recorded; estimated by fusing its "
+    "elementwise kernels and launching nothing"
+)
+REST = "what follows the break runs eager; replayed without the profiler, between launching it for nothing and as now"
+BASIS = (
+    "replayed without the profiler: the host goes from the graph before the break to the one after it in no time, "
+    "without the waits and copies between them; kernels stay as they are"
+)
+NOT_FAITHFUL = "the trace cannot be replayed faithfully: only the idle time is known"
+
+
+def priced(rows: list[BreakRow], log: CompileLog | None, traced: Traced) -> list[BreakRow]:
+    """The graph breaks of a log with what each costs in a step; without a log those that the trace shows."""
+    met = seams(traced.code)
+    if log is None:
+        return [_seam_row(seam, traced) for seam in met]
+    left = list(met)
+    result = []
+    for row in rows:
+        mine = [seam for seam in left if _is_seam_of(seam, row, log)]
+        left = [seam for seam in left if seam not in mine]
+        result.append(_with_price(row, mine, traced, log))
+    return result
+
+
+def _is_seam_of(seam: Seam, row: BreakRow, log: CompileLog) -> bool:
+    """Whether what goes on after a break is the function of the seam: PyTorch names it after the line of the break."""
+    after = next((c for c in reversed(log.compilations) if c.compile_id == seam.after), None)
+    if after is None:
+        return False
+    file, _, line = row.location.rpartition(":")
+    same_file = after.location.rpartition(":")[0] == file
+    at = resumed_at(after.name)
+    if at is not None:
+        before = next((c for c in reversed(log.compilations) if c.compile_id == seam.before), None)
+        broken_here = before is not None and any(b.location == row.location for b in before.breaks)
+        return broken_here or (same_file and line.isdigit() and at == int(line))
+    return False
+
+
+def _with_price(row: BreakRow, mine: list[Seam], traced: Traced, log: CompileLog | None = None) -> BreakRow:
+    rated = traced.rated
+    if not mine:
+        return _whole_function(row, traced) if row.whole_function_eager else _rest_eager(row, log, traced)
+    windows = union(*(np.concatenate([getattr(seam, side) for seam in mine]) for side in ("start", "end")))
+    prediction = traced.predict(f"without_break {row.location}", lambda tape: without_windows(tape, windows), BASIS)
+    steady = sum(int(rated.timed.steady_host(seam.start[: seam.forward]).sum()) for seam in mine)
+    return _with_prediction(
+        replace(row, per_step=traced.per_step(steady), idle_ms=idle_in(rated.timed, windows)), prediction, traced
+    )
+
+
+def _rest_eager(row: BreakRow, log: CompileLog | None, traced: Traced) -> BreakRow:
+    """A break after which the function goes on eager (its rest was not compiled, or the recompile limit was hit): the
+    host time from the end of the last graph before it to the end of the function."""
+    regions, bodies = traced.code.regions, traced.code.bodies
+    broken = (
+        {c.compile_id for c in log.compilations if any(b.location == row.location for b in c.breaks)} if log else set()
+    )
+    broken_runs = [
+        (int(regions.thread[i]), int(regions.start[i]), int(regions.end[i]))
+        for i, text in enumerate(regions.text)
+        if text in broken
+    ]
+    windows = [(bodies.last_end(*run, run[1]), run[2]) for run in broken_runs]
+    if not windows:
+        return replace(row, basis=NO_SEAM)
+    starts, ends = (np.array(times, np.int64) for times in zip(*windows, strict=True))
+    steady = int(traced.rated.timed.steady_host(starts).sum())
+    found = union(starts, ends)
+    free = traced.predict("rest_compiled", lambda tape: without_windows(tape, found), REST)
+    row = replace(row, per_step=traced.per_step(steady), idle_ms=idle_in(traced.rated.timed, found), basis=REST)
+    if free is None or free.step_ms is None or traced.replay is None:
+        return row
+    # What goes on has to be launched by compiled code, too: no less than nothing, no more than it takes now.
+    middle = (free.step_ms + traced.replay.base_ms) / 2
+    return replace(row, predicted_step_ms=middle, low_ms=free.low_ms, high_ms=traced.replay.range_ms[1])
+
+
+def _seam_row(seam: Seam, traced: Traced) -> BreakRow:
+    row = BreakRow(
+        reason="a graph break",
+        detail=f"compiled region {seam.before} goes on as {seam.after}",
+        location="",
+        count=1,
+        function="",
+        whole_function_eager=False,
+        remedy="record the log (TORCH_TRACE=FOLDER) to see the line and the reason",
+    )
+    return _with_price(row, [seam], traced)
+
+
+def _whole_function(row: BreakRow, traced: Traced) -> BreakRow:
+    """A function that runs eager as a whole: its idle time is that of launching its operators one by one."""
+    rated = traced.rated
+    if len(traced.code.bodies) or rated.timed.device is None:
+        return replace(row, basis=NO_SEAM)
+    idle = idle_in(rated.timed, _outside_optimizer(rated))
+    fused = traced.predict("compiled", FUSED_ELEMENTWISE.change, WHOLE)
+    free = traced.predict("compiled", LAUNCHES_FREE.change, WHOLE)
+    row = replace(row, per_step=1.0, idle_ms=idle, basis=WHOLE)
+    if fused is None or free is None or fused.step_ms is None or free.step_ms is None:
+        return row
+    low, high = free.step_ms, fused.high_ms or fused.step_ms
+    return replace(row, predicted_step_ms=(low + fused.step_ms) / 2, low_ms=low, high_ms=high)
+
+
+def _outside_optimizer(rated: Rated) -> IntervalSet:
+    ranges = rated.trace.host_ranges
+    optimizer = texts_where(rated.trace.strings, OPTIMIZER.match)[ranges.name]
+    steps = rated.timed.steps
+    whole = union(steps.host_start, steps.host_end)
+    return subtract(whole, union(ranges.start[optimizer], ranges.end[optimizer]))
+
+
+def _with_prediction(row: BreakRow, prediction: Prediction | None, traced: Traced) -> BreakRow:
+    step, low, high = traced.range_of(prediction)
+    if step is None:
+        return replace(row, basis=NOT_FAITHFUL)
+    return replace(row, predicted_step_ms=step, low_ms=low, high_ms=high, basis=BASIS)
+
 
 MAX_EAGER = 20
 """Eager operators that are listed."""

@@ -6,7 +6,7 @@ from functools import partial
 from traceanalyzer.analysis.groups.first_steps import PaidBack
 from traceanalyzer.diagnosis.compile.pairs import CompileDiagnosis
 from traceanalyzer.replay.compile.model import Compiled, StepsUse
-from traceanalyzer.report.brief import Screen, shown_path
+from traceanalyzer.report.brief import first_screen, shown_path
 from traceanalyzer.report.compile.model import CompileReport
 from traceanalyzer.report.compile.strip import STAGE_NAMES, strip_svg
 from traceanalyzer.report.document import Document, Drawing, Line, Part, Section, TextTable, Verdict
@@ -56,7 +56,7 @@ def _screen(report: CompileReport) -> Document:
     more = [f"compile {paths} --full", *(f"explain {one.id}" for one in diagnosis.findings[:1])]
     more += [f"compile {paths} TRACE"] if use is None else []
     advice = [str(line).partition(". ")[2] for line in _advice(diagnosis)]
-    return Screen(answer.text, lines, advice, notes, more).document
+    return first_screen(answer.text, lines, advice, notes, more)
 
 
 def sections(report: CompileReport) -> list[Section]:

@@ -10,7 +10,7 @@ from traceanalyzer.analysis.memory.oom import Oom
 from traceanalyzer.analysis.memory.phases import PHASES
 from traceanalyzer.base.figures import MEMORY
 from traceanalyzer.diagnosis.memory import MemoryFinding, MemoryRecommendation
-from traceanalyzer.report.brief import Screen, shown_path
+from traceanalyzer.report.brief import first_screen, shown_path
 from traceanalyzer.report.document import Document, Drawing, Facts, Item, Items, Part, Section, Table, Verdict
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.memory.curves import drawn_curves
@@ -58,7 +58,7 @@ def _screen(report: MemoryReport) -> Document:
     more = [f"memory {path} --full"] + ([f"explain {report.findings[0].id}"] if report.findings else [])
     more += [f"memory {path} TRACE"] if report.traced == UNTRACED else []
     advice = [_change(one) for one in report.recommendations]
-    return Screen(report.headline, lines, advice, report.notes, [*more, "-o memory.html"]).document
+    return first_screen(report.headline, lines, advice, report.notes, [*more, "-o memory.html"])
 
 
 def _brief(device: MemoryOfDevice) -> Iterator[str]:

@@ -13,10 +13,9 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from traceanalyzer.report.format import plain, shorten
+from traceanalyzer.report.format import DEFAULT_WIDTH, plain, shorten
 from traceanalyzer.report.grid import Column, Grid
 
-DEFAULT_WIDTH = 80
 SEPARATOR = 2
 INDENT = 2
 NAME_WIDTH = 28

@@ -16,8 +16,9 @@ from traceanalyzer.report.document import (
     TextTable,
     Verdict,
 )
+from traceanalyzer.report.format import DEFAULT_WIDTH
 from traceanalyzer.report.grid import make_grid
-from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH, INDENT, Page
+from traceanalyzer.report.terminal.drawing import INDENT, Page
 
 
 def render_terminal(document: Document, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:

@@ -9,11 +9,11 @@ from traceanalyzer.base.figures import ELLIPSIS
 from traceanalyzer.report import whole
 from traceanalyzer.report.brief import LONGEST, LONGEST_HEADLINE, LONGEST_OF_MORE, brief
 from traceanalyzer.report.document import Bullets, Document, Line, Section
-from traceanalyzer.report.format import figure, number, plain, scale_for, scaled, with_unit
+from traceanalyzer.report.format import DEFAULT_WIDTH, figure, number, plain, scale_for, scaled, with_unit
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import breakdown, gains, opening, step_facts
 from traceanalyzer.report.terminal import render
-from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH, Page
+from traceanalyzer.report.terminal.drawing import Page
 
 SHOWN_CHANGES = 3
 SCREEN_LINES = 24

@@ -75,20 +75,15 @@ def removed(tape: Tape, ops: Bool) -> Tape | None:
     """Without these collectives: computation beside them is as fast as without; None without any."""
     if not ops.any():
         return None
-    freed = _slowed_by(tape, ops)
-    duration = np.where(freed, tape.alone, tape.duration)
-    meeting = np.where(ops, -1, tape.meeting)
-    return without_launches(replace(tape, duration=duration, meeting=meeting), ops)
-
-
-def _slowed_by(tape: Tape, ops: Bool) -> Bool:
-    """Computation between the launches of the first of these ops and of the next collective that stays."""
     staying = np.flatnonzero(tape.communication & ~ops)
     index = np.arange(len(ops))
     last_gone = np.maximum.accumulate(np.where(ops, index, -1))
     last_staying = np.full(len(ops), -1)
     last_staying[staying] = staying
-    return last_gone > np.maximum.accumulate(last_staying)
+    freed = last_gone > np.maximum.accumulate(last_staying)
+    duration = np.where(freed, tape.alone, tape.duration)
+    meeting = np.where(ops, -1, tape.meeting)
+    return without_launches(replace(tape, duration=duration, meeting=meeting), ops)
 
 
 def accumulated_without_sync(tape: Tape) -> Tape | None:

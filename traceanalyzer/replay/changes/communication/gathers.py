@@ -39,7 +39,10 @@ def gathered_again(tape: Tape) -> Bool:
     backward pass of messages as large as some of the forward pass."""
     size, step = sizes(tape), tape.step_of_op
     gathering = of_kind(tape, "all_gather") & (size > 0)
-    unit = of_launches(tape, _unit_of_node(tape))
+    tree = tape.source.linked.tree
+    nearest = tree.innermost(nodes_named(tape.source.linked, UNIT))
+    names = tree.names(np.maximum(nearest, 0))
+    unit = of_launches(tape, np.where(nearest >= 0, names, -1).astype(np.int64))
     result = np.zeros(len(size), bool)
     if gathering.any() and (unit[gathering] >= 0).all():
         rows = np.flatnonzero(gathering)
@@ -64,14 +67,6 @@ def _again(step: I32 | I64, unit: I32 | I64, *, keeps: bool) -> Bool:
 def _learns(tape: Tape) -> bool:
     """Whether parameters change from step to step: else what has been gathered once is right for good."""
     return bool(of_kind(tape, *REDUCTIONS).any() or in_backward(tape).any())
-
-
-def _unit_of_node(tape: Tape) -> I64:
-    """For each node of the host tree the name of the module whose parameters it gathers, -1: none."""
-    tree = tape.source.linked.tree
-    nearest = tree.innermost(nodes_named(tape.source.linked, UNIT))
-    names = tree.names(np.maximum(nearest, 0))
-    return np.where(nearest >= 0, names, -1).astype(np.int64)
 
 
 def _ranges_gone(tape: Tape) -> Bool:

@@ -177,16 +177,13 @@ def worked_on_device(tape: Tape) -> Tape | None:
 
 def _staying(tape: Tape, gone: Bool, away: Bool) -> Tape:
     """Without these copies, what lays data out for them, their waits, and the host's work on what it brings back."""
-    left = without_work(without_launches(tape, gone | _laid_out_for(tape, gone)), events_of_only(tape, away))
-    return without_dispatch(left, waiting_for(tape, gone) & ~events_of(tape, ~gone))
-
-
-def _laid_out_for(tape: Tape, gone: Bool) -> Bool:
-    """Kernels right before a copy to the host that is gone, in the operator that copies: they put its data in order."""
     operator = of_launches(tape, tape.source.linked.tree.outermost(operators_named(tape.source.linked, COPIES)))
     to_host = gone & copies_of(tape, CopyKind.DEVICE_TO_HOST)
     before = np.append(to_host[1:] & (operator[1:] == operator[:-1]), False)[: len(gone)]
-    return before & (operator >= 0) & tape.compute
+    left = without_work(
+        without_launches(tape, gone | (before & (operator >= 0) & tape.compute)), events_of_only(tape, away)
+    )
+    return without_dispatch(left, waiting_for(tape, gone) & ~events_of(tape, ~gone))
 
 
 def away_from_device(tape: Tape) -> Bool:

@@ -51,7 +51,9 @@ def batched(tape: Tape) -> Tape | None:
         return None
     inside = calls.number >= 0
     first = _first_calls(calls.number, tape.step_of_op)
-    gone = (inside & ~first) | _joined_after(tape, inside)
+    joining = launched_within(tape, JOINING) & ~inside
+    last = np.maximum.accumulate(np.where(joining, -1, np.arange(len(inside))))
+    gone = (inside & ~first) | (joining & (last >= 0) & inside[np.maximum(last, 0)])
     there = between(tape, gone)
     left = without_work(without_dispatch(grown(tape, first, gone, calls.per_step), there), there)
     return with_dispatch(left, left.dispatch * _usual_call(tape, calls.number, first))
@@ -63,21 +65,18 @@ def repeated_calls(tape: Tape) -> Calls | None:
     them apart and nothing says that each has an item of its own."""
     number, brought, items = _stretches(tape)
     enough = FEWEST_CALLS * tape.steps
-    alike = _alike(tape, number, FEWEST_KERNELS if brought >= enough else FEWEST_IF_READ)
+    least = FEWEST_KERNELS if brought >= enough else FEWEST_IF_READ
+    count = np.bincount(number[tape.source.linked.is_kernel[tape.row]], minlength=int(number.max(initial=-1)) + 1)
+    usual = float(np.median(count[count >= least])) if (count >= least).any() else 0.0
+    alike = (count >= least) & (np.abs(count - usual) <= max(SPREAD * usual, 1.0))
     chosen = alike[number]
     if alike.sum() < enough or chosen.sum() < ALIKE_SHARE * len(number) or not mostly_small(tape, chosen):
         return None
     by_read = max(brought, items) < enough
-    if _one_needs_another(tape, number) or (by_read and not takes_items(tape, chosen)):
+    needing = max(len(distinct(number[ops])) for ops in (in_optimizer(tape), single_tokens(tape)))
+    if (needing >= FEWEST_CALLS * tape.steps) or (by_read and not takes_items(tape, chosen)):
         return None
     return _with_cut_call(tape, Calls(np.where(chosen, number, -1), int(alike.sum()) / tape.steps))
-
-
-def _alike(tape: Tape, number: I64, least: int) -> Bool:
-    """Which stretches launch about as many kernels as is usual for those of at least so many."""
-    count = np.bincount(number[tape.source.linked.is_kernel[tape.row]], minlength=int(number.max(initial=-1)) + 1)
-    usual = float(np.median(count[count >= least])) if (count >= least).any() else 0.0
-    return (count >= least) & (np.abs(count - usual) <= max(SPREAD * usual, 1.0))
 
 
 def _with_cut_call(tape: Tape, calls: Calls) -> Calls:
@@ -97,41 +96,22 @@ def _with_cut_call(tape: Tape, calls: Calls) -> Calls:
     return Calls(number, calls.per_step + 1)
 
 
-def _one_needs_another(tape: Tape, number: I64) -> bool:
-    """Whether each call needs what the one before it led to: an update of the weights, or the next token of a text."""
-    needing = max(len(distinct(number[ops])) for ops in (in_optimizer(tape), single_tokens(tape)))
-    return needing >= FEWEST_CALLS * tape.steps
-
-
 def _stretches(tape: Tape) -> tuple[I64, int, int]:
     """For each op the stretch between two moments at which the host hands data over, reads some, or takes the next item
     of a batch; and how many begin with the first, and with the last. What is read before a call for an item has ended
     is read within it, unless a read follows every few kernels."""
     step, brings, items = tape.step_of_op, copies_of(tape, CopyKind.HOST_TO_DEVICE), item_starts(tape)
     reads = read_at_once(tape)[tape.event] & copies_of(tape, CopyKind.DEVICE_TO_HOST)
-    within = _within_calls(items, step)
+    within = np.zeros(len(items), bool)
+    for mine in each_step(step, items):
+        if len(mine) > 1:
+            within[mine[0] : mine[-1] + int(np.median(np.diff(mine))) - 1] = True
     if reads[within].sum() * FEWEST_IF_READ <= within.sum():
         reads &= ~within
     starts = brings & ~after_each(brings)
     starts |= after_each(reads) & ~brings & ~where_changed(step)
     starts |= where_changed(step) | items
     return np.cumsum(starts) - 1, int((starts & brings).sum()), int(items.sum())
-
-
-def _within_calls(items: Bool, step: I32) -> Bool:
-    """The ops between the first item of a step and the end of the last one's call, which is as long as the others."""
-    result = np.zeros(len(items), bool)
-    for mine in each_step(step, items):
-        if len(mine) > 1:
-            result[mine[0] : mine[-1] + int(np.median(np.diff(mine))) - 1] = True
-    return result
-
-
-def _joined_after(tape: Tape, calls: Bool) -> Bool:
-    """The ops right after calls that put results together: one call gives them together."""
-    joining = launched_within(tape, JOINING) & ~calls
-    last = np.maximum.accumulate(np.where(joining, -1, np.arange(len(calls))))
-    return joining & (last >= 0) & calls[np.maximum(last, 0)]
 
 
 def _usual_call(tape: Tape, number: I64, first: Bool) -> F64:
@@ -168,18 +148,13 @@ def one_call_a_step(tape: Tape) -> bool:
     kernels do not fill the GPU."""
     step, bytes_ = tape.step_of_op, tape.source.trace.device_ops.bytes[tape.row]
     brings = copies_of(tape, CopyKind.HOST_TO_DEVICE) & (bytes_ > SCALAR_BYTES)
-    if _brings_batches(tape, brings):
+    operator = distinct(of_launches(tape, tape.source.linked.tree.outer_operator)[brings])
+    shapes = [one.first for one in operators(tape.source.linked).of_nodes(operator)]
+    if any(len(shape) > 1 and shape[0] > 1 for shape in shapes):
         return False
     steps, reads = distinct(step), copies_of(tape, CopyKind.DEVICE_TO_HOST)
     each = all(np.isin(steps, step[rows]).all() for rows in (brings, reads))
     return each and mostly_small(tape, np.ones(len(step), bool))
-
-
-def _brings_batches(tape: Tape, brings: Bool) -> bool:
-    """Whether what is brought has several items already."""
-    operator = distinct(of_launches(tape, tape.source.linked.tree.outer_operator)[brings])
-    shapes = [one.first for one in operators(tape.source.linked).of_nodes(operator)]
-    return any(len(shape) > 1 and shape[0] > 1 for shape in shapes)
 
 
 def batched_over_steps(tape: Tape) -> Tape | None:

@@ -58,7 +58,11 @@ def masks_spread(tape: Tape) -> Tape | None:
     left = without_launches(retimed(tape, np.where(last, passes, tape.duration)), gone)
     kept = events_of(tape, last)
     left = without_dispatch(left, mine & ~kept)
-    dispatch = np.where(kept & mine, tape.dispatch + _before_first(tape, group), left.dispatch)
+    found, first, index = np.unique(group, return_index=True, return_inverse=True)
+    begins = np.where(found >= 0, tape.dispatch[first], 0)
+    dispatch = np.where(
+        kept & mine, tape.dispatch + np.where(np.arange(len(group)) == first[index], 0, begins[index]), left.dispatch
+    )
     return with_dispatch(left, dispatch)
 
 
@@ -89,13 +93,6 @@ def _bytes(pick: Operator) -> float:
     return float(np.nan_to_num(first.numel * first.dtype.bytes)) if isinstance(first, Tensor) else 0.0
 
 
-def _before_first(tape: Tape, group: I64) -> I64:
-    """For each event the dispatch before the first event of its group, ns; 0 for that event itself and without one."""
-    found, first, index = np.unique(group, return_index=True, return_inverse=True)
-    begins = np.where(found >= 0, tape.dispatch[first], 0)
-    return np.where(np.arange(len(group)) == first[index], 0, begins[index])
-
-
 LOOKS = re.compile(
     r"^aten::(select|index|index_select|gather|take|slice|to|_to_copy|copy_|float|squeeze|eq|ne|gt|lt|ge|le|logical_\w+"
     r"|bitwise_\w+|__\w+__|any|all|isnan|isfinite|item|is_nonzero|_local_scalar_dense)$"
@@ -112,7 +109,11 @@ FEWEST_READS_OF_LOOP = 16
 def after_first_read(tape: Tape) -> Bool:
     """Events of loops that read item by item, with nothing between but what picks or tests the next values: those that
     come after the first read. One read of all items would take their place."""
-    reading, looking = _reading(tape), _looking(tape)
+    bytes_ = tape.source.trace.device_ops.bytes[tape.row]
+    small = copies_of(tape, CopyKind.DEVICE_TO_HOST) & (bytes_ <= MOST_VALUE_BYTES)
+    copying = events_of_only(tape, small)
+    waiting = tape.waits & ~launching_events(tape) & after_each(copying)
+    reading, looking = (copying | waiting | (tape.reads & ~events_of(tape, ~small))), _looking(tape)
     other = ~(reading | looking)
     run = np.cumsum(other | (np.diff(step_of_event(tape), prepend=-1) != 0))
     operator = tape.source.linked.tree.outer_operator[nodes(tape)]
@@ -132,15 +133,6 @@ def read_at_the_end(tape: Tape) -> Tape | None:
     if not gone.any():
         return None
     return without_dispatch(without_launches(tape, gone[tape.event]), gone)
-
-
-def _reading(tape: Tape) -> Bool:
-    """Events that bring a few values to the host, or wait for that."""
-    bytes_ = tape.source.trace.device_ops.bytes[tape.row]
-    small = copies_of(tape, CopyKind.DEVICE_TO_HOST) & (bytes_ <= MOST_VALUE_BYTES)
-    copying = events_of_only(tape, small)
-    waiting = tape.waits & ~launching_events(tape) & after_each(copying)
-    return copying | waiting | (tape.reads & ~events_of(tape, ~small))
 
 
 def _looking(tape: Tape) -> Bool:
@@ -168,7 +160,12 @@ def scalars_reuploaded(tape: Tape) -> Bool:
     if len(first) < FEWEST_READS * tape.steps:
         return result
     uses = operators(tape.source.linked).of_nodes(after)
-    numbers = np.array(_other_numbers(uses), bool) | np.array([_plain(one) for one in uses], bool)
+    often = Counter(one.name for one in uses)
+    values = {(one.name, one.texts[2]) for one in uses if NUMBER.search(one.texts[2] or "")}
+    decimals = Counter(name for name, _ in values)
+    numbers = np.array([2 * decimals[one.name] > often[one.name] for one in uses], bool) | np.array(
+        [_plain(one) for one in uses], bool
+    )
     if numbers.mean() >= MOST_OF_READS:
         result[first] = True
     return result
@@ -190,14 +187,6 @@ def _reads(tape: Tape) -> tuple[I64, I64]:
     following = launching[np.searchsorted(launching[:-1], operator[first], side="right")]
     apart = np.searchsorted(outer, following) - np.searchsorted(outer, operator[first])
     return first, np.where(apart <= OPERATORS_AFTER, following, -1)
-
-
-def _other_numbers(uses: list[Operator]) -> list[bool]:
-    """Which of these operators take a number that is another one almost each time."""
-    often = Counter(one.name for one in uses)
-    values = {(one.name, one.texts[2]) for one in uses if NUMBER.search(one.texts[2] or "")}
-    decimals = Counter(name for name, _ in values)
-    return [2 * decimals[one.name] > often[one.name] for one in uses]
 
 
 def _plain(one: Operator) -> bool:

@@ -1,0 +1,44 @@
+"""Advice for servers: by phase, and none that they follow already."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.server_builder import Server, waves
+from traceanalyzer.diagnosis.diagnose import diagnose
+from traceanalyzer.diagnosis.measurements import measure
+from traceanalyzer.diagnosis.serving.switches import HOST_CLASSES
+
+HOST_BOUND = {"a": 300.0, "b": 1.0, "c": 0.001}
+
+
+@pytest.mark.parametrize(
+    ("server", "wanted"),
+    [
+        (Server(graphs=False, **HOST_BOUND), ("cuda_graph", "decode")),
+        (Server(text=20, **HOST_BOUND), ("asynchronous_scheduling", "decode")),
+        (Server(overlap=True, noise=0.02), None),
+    ],
+)
+def test_a_server_is_told_what_its_phases_gain(server: Server, wanted: tuple[str, str] | None) -> None:
+    m = measure(server.recorded(waves((4, 16, 48, 8, 64))))
+    advice = {one.remedy: one for one in diagnose(m).recommendations if one.cls in HOST_CLASSES}
+    assert set(advice) <= {"cuda_graph", "asynchronous_scheduling", "move_host_work"}
+    in_graphs = advice["cuda_graph"].action if "cuda_graph" in advice else ""
+    assert ("decode" in in_graphs) == (not server.graphs)
+    assert ("PIECEWISE" in in_graphs) <= server.graphs
+    if wanted is None:
+        assert not advice
+        return
+    one = advice[wanted[0]]
+    assert f"{wanted[1]} " in one.action
+    assert one.predicted_step_ms is not None
+    assert one.predicted_step_ms < m.step.step_ms
+
+
+def test_the_mean_iteration_without_the_profiler() -> None:
+    server = Server(graphs=False, a=500)
+    m = measure(server.recorded(waves((4, 16, 48, 8, 64))))
+    server.run(waves((4, 16, 48, 8, 64)), profiled=False)
+    assert m.step.basis == "unprofiled"
+    assert m.step.step_ms == pytest.approx(sum(line[4] for line in server.log) / len(server.log), rel=0.05)
