@@ -154,7 +154,8 @@ TABLES = (
             work that it launched: the CPU runs ahead, so marks and GPU work lie apart. A gap is GPU idle time before
             the next iteration, with what the CPU did in most of it. With the server's log (vLLM
             --enable-logging-iteration-details, TensorRT-LLM print_iter_log) rows have its times, too. With a recording
-            of the capture of its CUDA graphs their kernels have operators (all tables: `ops TRACE CAPTURE`).""",
+            of the capture of its CUDA graphs their kernels have operators (all tables: `ops TRACE CAPTURE`); one that
+            lies near it (`graph_capture_rank_0...`, `capture_32_FULL...`, also in `capture_traces/`) is found.""",
         ),
     ),
     Table(

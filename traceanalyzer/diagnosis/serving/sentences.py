@@ -1,6 +1,7 @@
 """What people are told of a server's iterations."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,10 @@ def sentences(m: Measurements) -> Iterator[str]:
     yield from _ranks(m)
     named, inside = named_in_graphs(m.linked, m.joined.launch_node)
     if inside:
-        yield f"Operators are known of {named:,} of {inside:,} kernels in CUDA graphs{WHERE if named < inside else ''}."
+        by = ", ".join(Path(one.path).name for one in m.trace.captures) if named else ""
+        known_by = f" by {by}" if by else ""
+        more = WHERE if named < inside else ""
+        yield f"Operators are known of {named:,} of {inside:,} kernels in CUDA graphs{known_by}{more}."
 
 
 def _log(m: Measurements) -> Iterator[str]:
