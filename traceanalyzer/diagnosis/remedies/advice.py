@@ -40,7 +40,25 @@ def predictions(
     more = [*(one.offer.scenario for one in advised), *(faster(name, factor) for name, factor in speedups)]
     found = m.replay.what_if([*more, *(buckets_of(size) for size in bucket_mb)])
     small = _too_little(m.replay, m.memo(_offers)) if m.replay.faithful else ""
-    return replace(found, notes=[note for note in (why, *found.notes, small) if note])
+    return replace(
+        found,
+        scenarios=[replace(one, mfu=_mfu(m, one)) for one in found.scenarios],
+        notes=[note for note in (why, *found.notes, small) if note],
+    )
+
+
+def _mfu(m: Measurements, scenario: Prediction) -> float | None:
+    """MFU where the step does the same operations in the predicted time; None where it is not known, above 1 included,
+    and where another number format has another peak."""
+    used = m.utilisation
+    if used is None or not used.mfu or not scenario.step_ms or not OF_FORMAT.isdisjoint(scenario.id.split("+")):
+        return None
+    mfu = used.mfu * m.step.step_ms / scenario.step_ms
+    return mfu if mfu <= 1.0 else None
+
+
+OF_FORMAT = frozenset(("tf32", "low_precision"))
+"""Scenarios in another number format."""
 
 
 SAME = 0.97
