@@ -23,9 +23,9 @@ LARGE_SHARE = 0.1
 """Share of the peak from which one part of it is worth a finding of its own."""
 MAX_EVIDENCE = 6
 LEAST_GROWTH = 1e-4
-"""Growth a step, of the peak, below which a trace's is no finding: it doubles in ten thousand steps."""
+"""Growth per step, as a share of the peak, below which a trace has no finding: ten thousand steps to double."""
 FAST_GROWTH = 1e-2
-"""The same from which it is of high severity: it doubles in a hundred."""
+"""From here up the severity is high: it doubles in a hundred."""
 MIB = 1 << 20
 ADVISED = ("fused-optimizer", "set-to-none", "chunked-loss", "checkpoint", "accumulate")
 """Scenarios that change the program alone, not the model's numbers, its batch or its machines: in this order where
