@@ -177,8 +177,9 @@ def scale_of(axis: Axis, marks: Sequence[Mark], direction: str) -> Scale:
     if axis.range is not None:
         low, high = axis.range
     else:
-        values = [v for mark in marks for v in _values(mark, direction) if abs(v) < MOST and not (axis.log and v <= 0)]
-        low, high = min(values, default=0.0), max(values, default=1.0)
+        least = LEAST if axis.log else -MOST
+        values = [v for mark in marks for v in _values(mark, direction) if least < v < MOST]
+        low, high = min(values, default=float(axis.log)), max(values, default=1.0)
         if not axis.log:
             low, high = min(low, 0.0), max(high, 0.0)
     if not high - low > LEAST:
