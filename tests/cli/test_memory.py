@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,18 @@ def test_another_file_is_refused_in_one_line(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["memory", str(path)])
     assert isinstance(result.exception, RefusedSnapshotError)
     assert "\n" not in str(result.exception)
+
+
+def test_a_folder_stands_for_the_snapshot_in_it(tmp_path: Path) -> None:
+    def outcome() -> str:
+        result = CliRunner().invoke(cli, ["memory", str(tmp_path)])
+        return str(result.exception) if result.exit_code else result.stdout
+
+    assert "no memory snapshot (*.pickle) in this folder" in outcome()
+    shutil.copy(LEAK, tmp_path / "memory.rank0.pickle.gz")
+    assert outcome() == run(LEAK)
+    shutil.copy(LEAK, tmp_path / "memory.rank1.pickle.gz")
+    assert "name one: memory.rank0.pickle.gz, memory.rank1.pickle.gz" in outcome()
 
 
 def test_operators_are_spoken_of_only_with_a_trace() -> None:

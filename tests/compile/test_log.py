@@ -240,7 +240,7 @@ def test_ranks_that_compile_other_graphs_are_named(tmp_path: Path) -> None:
     compiled = measure_logs(read_logs(tmp_path))
     assert [row.rank for row in compiled.ranks] == [0, 1]
     assert compiled.compile_s == 2.0
-    assert compiled.ranks_differ == ["rank 1 compiled 0/0 (forward) otherwise than rank 0."]
+    assert compiled.ranks_differ == ["rank 1 compiled 0/0 (forward) differently from rank 0."]
 
 
 def test_what_is_no_log_is_an_error_of_one_line(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import traceanalyzer as ta
 from tests.analysis.build import TraceBuilder
 from tests.analysis.collectives import GEMM, Ranked
 from traceanalyzer.diagnosis.measurements import measure
+from traceanalyzer.diagnosis.remedies.advice import predictions
 from traceanalyzer.diagnosis.remedies.communication import smaller_buckets
 from traceanalyzer.diagnosis.remedies.kernels import pad_shapes
 from traceanalyzer.diagnosis.rules.idle import unexplained
@@ -56,3 +57,21 @@ def test_pauses_without_anything_on_the_host_are_not_explained(pause: int, found
         b.annotation(f"ProfilerStep#{step}", t, t + 100)
     m = measure(b.build())
     assert [draft.id for draft in unexplained(m, np.ones(8, bool))] == found
+
+
+@pytest.mark.parametrize(
+    ("sample", "small"), [("wasteful_kernels", ["cuda_graph 2.1% (advised from 5%)"]), ("launch_bound", [])]
+)
+def test_what_gains_too_little_is_named_with_what_it_would_gain(sample: str, small: list[str]) -> None:
+    notes = [note for note in predictions(ta.load(SAMPLES / sample)).notes if note.startswith("Looked at")]
+    assert notes == [f"Looked at, gains too little: {one}." for one in small]
+
+
+def test_a_scenario_has_the_mfu_of_as_many_operations_in_its_time() -> None:
+    m = measured(ta.load(SAMPLES / "wasteful_kernels")).critical
+    assert m.utilisation is not None
+    assert m.utilisation.mfu is not None
+    found = {one.id: one for one in predictions(ta.load(SAMPLES / "wasteful_kernels")).scenarios}
+    assert found["pad_shapes"].step_ms == pytest.approx(5.33, abs=0.01)
+    assert found["pad_shapes"].mfu == pytest.approx(m.utilisation.mfu * 6.96 / 5.33, rel=0.005)
+    assert found["low_precision"].mfu is None

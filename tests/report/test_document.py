@@ -57,6 +57,11 @@ def test_moments_count_from_the_first_one_and_keep_microseconds():
     assert column(grid, "start_ns").cells == ["1.500", "0.000"]
 
 
+def test_some_rows_are_shown_whatever_stands_below_them():
+    rows = Rows("rows", ROWS * 20, Row, none="nothing", remarks=["A sentence."] * 30, fits=True)
+    assert "The first 3; --all has the rest." in rows.terminal(120, False)
+
+
 def test_rows_that_say_the_same_keep_their_own_figures_and_text_is_no_template():
     rows = [Row(0, name, EPOCH_NS + i, i + 0.5, 2, 0.1, None) for i, name in enumerate(["50 %s", "%(x)d", "50 %s"])]
     shown = Rows("rows", rows, Row, columns=("name", "start_ns", "total_ms")).terminal(120, False)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from glob import glob, has_magic
+from os.path import exists, isfile  # a name that cannot be is no file
 from pathlib import Path
 
 import orjson
@@ -67,7 +68,7 @@ def report_named(
 
 def _saved(path: Path) -> bytes | None:
     """The file's text if it is a saved report."""
-    if not path.is_file() or (path.stat().st_size > LONG_BYTES and is_recording(path)):
+    if not isfile(path) or (path.stat().st_size > LONG_BYTES and is_recording(path)):
         return None
     with note_read(path).open("rb") as file:
         if file.read(1) != b"{":
@@ -84,7 +85,7 @@ def _saved(path: Path) -> bytes | None:
 
 
 def _paths(reference: str) -> Sequence[str]:
-    if Path(reference).exists() or not has_magic(reference):
+    if exists(reference) or not has_magic(reference):
         return [reference]
     found = sorted(glob(reference))
     if not found:

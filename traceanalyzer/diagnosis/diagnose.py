@@ -29,9 +29,9 @@ Settled = list[tuple[Draft, float | None]]
 """Drafts, each with the headroom that is left to it, ms."""
 
 MIN_SHARE = 0.01
-"""Findings that could win less than this share of the step are left out: it is within the spread of steps."""
+"""Findings that could save less than this share of the step are left out: that much is within the spread of steps."""
 MEDIUM_SHARE = 0.05
-"""Findings of unknown headroom are told from this share of the step on; known ones are `medium` from here."""
+"""Findings of unknown headroom are reported from this share of the step up; others are `medium` from here."""
 HIGH_SHARE = 0.2
 """Findings from this share of the step on are `high`: worth a day's work."""
 LARGE_SPEEDUP = 1.25

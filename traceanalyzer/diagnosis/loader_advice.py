@@ -13,9 +13,9 @@ FEW_STEPS_SHARE = 0.25
 ENOUGH_STEPS = 8
 """With fewer recorded steps a share of them says nothing."""
 BUSY_CPUS_SHARE = 90.0
-"""Per cent of the host's CPUs from which more workers find no core."""
+"""Per cent of the host's CPUs in use, above which more workers find no free core."""
 IO_WAIT_SHARE = 10.0
-"""Per cent of the CPUs' time idle for a disk from which storage is what is slow: it is 0 to 2 where data is cached."""
+"""Per cent of the CPUs' time spent waiting for a disk, above which storage is slow: 0 to 2 where data is cached."""
 
 AHEAD = "Load ahead of the step"
 ONE_CORE = "OPENBLAS_NUM_THREADS=1 if NumPy multiplies matrices there"

@@ -20,6 +20,7 @@ from traceanalyzer.ingest.conditions import (
     sampled_conditions,
     stated_amounts,
 )
+from traceanalyzer.ingest.graph_captures import with_captures
 from traceanalyzer.ingest.side_files import ENVIRONMENT, LIGHT, MEMORY, NVML, UNPROFILED, json_lines, json_object
 from traceanalyzer.ingest.unprofiled import contradiction, light_of, stopwatch_of, unsettled
 from traceanalyzer.trace import Ceilings, Condition, Run, StepAmounts, Trace
@@ -27,7 +28,6 @@ from traceanalyzer.trace.snapshot import Snapshot
 
 _RANK = re.compile(r"\.(rank(\d+)(?:\.\w+)*?)\.(?:json|jsonl|sqlite|xplane\.pb)(?:\.gz)?$")
 """The middle of a capture's file names: `rank0`, `rank0.part2`, `rank0.pid123`."""
-_REPLAY, _CAPTURE = re.compile(r"GraphLaunch"), re.compile(r"^capture_\d|StreamBeginCapture")
 MAX_SNAPSHOT_BYTES = 64 << 20
 """Larger memory snapshots take longer than the analysis of a trace; they have a command of their own."""
 
@@ -47,8 +47,7 @@ def join(run: Run) -> Run:
     alone stays as it is, and so does one of snapshots; logs of torch.compile alone are one."""
     given = [trace for trace in run.traces if trace.is_companion]
     logs = [trace for trace in run.traces if trace.only_step_times]
-    recordings = [trace for trace in run.traces if not (trace.only_step_times or trace.is_companion)]
-    recordings = with_captures(recordings)
+    recordings = with_captures([one for one in run.traces if not (one.only_step_times or one.is_companion)])
     environments: dict[Path, Environment] = {}
     if not recordings:
         made = [_with_neighbours(log, environments) for log in logs]
@@ -56,16 +55,6 @@ def join(run: Run) -> Run:
         made = [_with_log(_with_neighbours(trace, environments), logs) for trace in recordings]
     traces, more = with_companions(made, given) if given else (made, ())
     return replace(run, traces=tuple(traces), logs=(*(logs if recordings else ()), *more))
-
-
-def with_captures(recordings: list[Trace]) -> list[Trace]:
-    """The recordings that replay CUDA graphs, with those that are of the capture of graphs and nothing else; all as
-    they are where either is missing."""
-    replaying = [trace for trace in recordings if any(map(_REPLAY.search, trace.strings))]
-    captures = tuple(one for one in recordings if one not in replaying and any(map(_CAPTURE.search, one.strings)))
-    if not replaying or not captures:
-        return recordings
-    return [replace(one, captures=captures) if one in replaying else one for one in recordings if one not in captures]
 
 
 def with_companions(traces: list[Trace], given: list[Trace]) -> tuple[list[Trace], tuple[Trace, ...]]:

@@ -13,6 +13,7 @@ from traceanalyzer.ingest.cache.models import read_once
 from traceanalyzer.ingest.capture import join
 from traceanalyzer.ingest.detect import detect
 from traceanalyzer.ingest.folders import broken_in, iteration_in, nothing_in, read_files, recordings_in
+from traceanalyzer.ingest.graph_captures import captures_nearby
 from traceanalyzer.ingest.stream import cannot_open
 from traceanalyzer.trace import Failure, Run, Trace
 
@@ -48,7 +49,8 @@ def load(
     if not traces:
         raise _nothing_read(paths, failures, errors)
     first, *others = _with_rank_notes(sorted(_numbered(traces), key=_order))
-    return join(Run((reduce(_noted, notes, first), *others), tuple(failures)))
+    nearby = captures_nearby(traces, partial(_read, progress=None, pattern=None))
+    return join(Run((reduce(_noted, notes, first), *others, *nearby), tuple(failures)))
 
 
 def _files(paths: list[Path], pattern: str | None) -> tuple[list[Path], list[Failure], list[str]]:

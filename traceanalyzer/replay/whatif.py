@@ -62,6 +62,10 @@ class Prediction:
     high_ms: float | None = metric("upper end of it", "ms")
     speedup: float | None = metric("unprofiled step time over the predicted one")
     basis: str = metric("what is assumed, or why there is no prediction", text="sentence")
+    mfu: float | None = metric(
+        "MFU at that step time, for as many operations; null where today's is not known, or with another number format",
+        "share", default=None,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -151,9 +151,9 @@ class Rows(Result):
         """The table, without definitions: `explain` has them."""
         text = self.printed.terminal(width, colour)
         over = text.count("\n") - SCREEN_LINES
-        if not self.fits or over <= 0 or len(self.rows) < LEAST_ROWS:
+        if not self.fits or over <= 0 or len(self.rows) <= LEAST_ROWS:
             return text
-        rows = self.rows[: -((over + 1) // 2)]
+        rows = self.rows[: max(LEAST_ROWS, len(self.rows) - (over + 1) // 2)]
         return dataclasses.replace(self, rows=rows, cut=self.cut or "first").terminal(width, colour)
 
     def json(self) -> str:

@@ -24,6 +24,10 @@ class RowFilter:
     """Gaps of at least this length."""
     by_shape: bool = False
     """Operators by name and input shapes, instead of by name."""
+    acceptance: float | None = None
+    """The share of guessed tokens that is right, which is asked about."""
+    draft_tokens: int = 4
+    """Guessed tokens a request of that question."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ class Table:
     """Whether the command shows all ranks unless one is asked for; else the critical rank's."""
     totals: str | None = None
     """The table that sums it up, which people are shown below its rows."""
-    summary: "Callable[[Measured | None], Summary] | None" = None
+    summary: "Callable[[Measured | None, RowFilter], Summary] | None" = None
     """What its command has besides the rows; None: there are no rows."""
     events: str | None = None
     """The column by which its rows, single events in time order, are longest; None: rows are in order of worth."""
@@ -96,13 +100,14 @@ def _gaps(_: "Measured", m: "Measurements", wanted: RowFilter) -> list[Any]:
     return longest_gaps(m.causes, wanted.top, wanted.min_us)
 
 
-def _serving(of: "Measured | None") -> Summary:
+def _serving(of: "Measured | None", wanted: RowFilter) -> Summary:
     from traceanalyzer.diagnosis.serving.sentences import sentences, serving_values
 
     if of is None:
-        return Summary(dict.fromkeys(("server", "phases", "decode_fit", "outlook", "profiler_stretch")))
+        return Summary(dict.fromkeys(("server", "phases", "decode_fit", "outlook", "speculation", "profiler_stretch")))
     m = of.critical
-    return Summary(serving_values(m), tuple(sentences(m)))
+    guesses = None if wanted.acceptance is None else (wanted.draft_tokens, wanted.acceptance)
+    return Summary(serving_values(m, guesses), tuple(sentences(m, guesses)))
 
 
 def _gap_places(m: "Measurements", min_us: float) -> list[Any]:
@@ -149,12 +154,14 @@ TABLES = (
         command=Command(
             "iterations", "List a server's iterations: batch, phase, GPU time, gaps.",
             "List the iterations of an inference server, each with its batch and what it cost.",
-            ("trace.json.gz", "trace.json.gz server.log --format json", "run.sqlite --iteration-name '^forward'"),
+            ("trace.json.gz", "trace.json.gz server.log --format json",
+             "trace.json.gz --acceptance 0.7 --draft-tokens 4", "run.sqlite --iteration-name '^forward'"),
             """A row is one iteration of vLLM, SGLang, TensorRT-LLM or ATOM by the engine's own mark, cut by the GPU
             work that it launched: the CPU runs ahead, so marks and GPU work lie apart. A gap is GPU idle time before
             the next iteration, with what the CPU did in most of it. With the server's log (vLLM
             --enable-logging-iteration-details, TensorRT-LLM print_iter_log) rows have its times, too. With a recording
-            of the capture of its CUDA graphs their kernels have operators (all tables: `ops TRACE CAPTURE`).""",
+            of the capture of its CUDA graphs their kernels have operators (all tables: `ops TRACE CAPTURE`); one that
+            lies near it (`graph_capture_rank_0...`, `capture_32_FULL...`, also in `capture_traces/`) is found.""",
         ),
     ),
     Table(

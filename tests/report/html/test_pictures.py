@@ -46,11 +46,12 @@ def test_ticks_of_a_logarithmic_axis_are_on_it(low, factor):
     assert all(low <= value <= low * factor for value in values)
 
 
-@pytest.mark.parametrize("values", [[], [0.0], [float("nan")], [5.0, 5.0], [-3.0]])
+@pytest.mark.parametrize("values", [[], [0.0], [float("nan")], [5.0, 5.0], [-3.0], [5e-324], [-1e308, 1e308], [1e20]])
 def test_odd_data_have_an_axis(values):
     for log in (False, True):
         scale = scale_of(Axis(log=log), [Lines("", "text", values, values)], "x")
         assert scale.high > scale.low
+        assert ticks(Axis(log=log), scale)
 
 
 def test_a_rectangle_is_where_its_figures_say():

@@ -59,7 +59,7 @@ OF_NO_CALL = (int(IdleDetail.PAGE_MIGRATION), int(IdleDetail.MANAGED_LOOP), int(
 FAULT_NS = 50_000
 """What a fault on managed memory costs before its pages move: 9 to 36 us in a dozen programs on Pascal and later."""
 LOOP_NS = 4 * FAULT_NS
-"""A pause before a migration that is so much longer is what the CPU did with the pages that it had."""
+"""A pause this long before a migration is the CPU's work on the pages that it had."""
 DOMINANT = 0.5
 """A detail owns a gap if it filled at least this share of it."""
 

@@ -25,7 +25,7 @@ FEW_WAVES = 0.1
 LONG_NS = 50_000
 """A kernel that is shorter has little work, and is not worth spreading out."""
 WARP = 32
-"""Threads that run together; of a smaller block the others of them do nothing."""
+"""Threads that run together; in a smaller block the rest of them do nothing."""
 
 
 @dataclass(frozen=True, eq=False)

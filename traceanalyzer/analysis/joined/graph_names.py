@@ -178,6 +178,7 @@ class _Graft:
         self.external = linked.trace.device_ops.external_id.astype(np.int64)
         self.next = 1 + int(max(self.external.max(initial=0), linked.trace.host_ranges.external_id.max(initial=0)))
         self.room = MOST_RANGES
+        self.used = set[Trace]()
 
     def add(self, replay: Replay, found: tuple[Launched, bool] | None) -> None:
         """The ranges of one replay; one that stands for all where nothing is known of it."""
@@ -188,6 +189,7 @@ class _Graft:
         each = (end - begin - 1) / len(replay.ops)
         if self.room < 0 or each < 1:
             return
+        self.used |= {found[0].linked.trace} if found else set()
         known = owner >= 0
         self.external[replay.ops[known]] = self.next + owner[known]
         start, stop = (begin + np.floor(edge * each).astype(np.int64) for edge in (first, until))
@@ -234,7 +236,7 @@ class _Graft:
         return self.code[text]
 
     def made(self) -> Trace | None:
-        """The recording with all of them; None without any."""
+        """The recording with all of them, and of its captures those that they come from; None without any."""
         if len(self.tables) == 1:
             return None
         columns = {f.name: np.concatenate([getattr(one, f.name) for one in self.tables]) for f in fields(HostRanges)}
@@ -243,4 +245,5 @@ class _Graft:
             strings=self.strings,
             host_ranges=HostRanges.from_columns(columns),
             device_ops=replace(self.linked.trace.device_ops, external_id=self.external),
+            captures=tuple(filter(self.used.__contains__, self.linked.trace.captures)),
         )

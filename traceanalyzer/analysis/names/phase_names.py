@@ -8,7 +8,7 @@ INPUT_NAMES = re.compile(
     r"(data_?load|dataset|load_?batch|(next|get|fetch|read)_?batch|prefetch|\b(input|data)\b|batch_?(load|fetch|wait))",
     re.IGNORECASE,
 )
-"""Annotations of such names are taken for loading of input; PyTorch names its own `enumerate(DataLoader)#...`. What
+"""Annotations of such names count as loading of input; PyTorch names its own `enumerate(DataLoader)#...`. What
 sharded training prefetches is parameters: `FSDP::backward_prefetch for transformer.h.0`."""
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
 _RECOMPUTED = frozenset(("activation", "activations", "function", "wrapper", "recompute", "segment"))

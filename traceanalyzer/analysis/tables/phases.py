@@ -99,7 +99,7 @@ def phase_stats(timed: Timed, phases: Phases) -> list[PhaseStats]:
 def _recomputation(timed: Timed) -> Iterator[_Phase]:
     """What of the forward pass runs again in the backward pass."""
     tree, ops, again = timed.linked.tree, timed.trace.device_ops, timed.joined.run_again
-    nodes = np.flatnonzero(again[:-1] & ~again[tree.parent[:]])
+    nodes = np.flatnonzero(again[:-1] & ~again[tree.parent[:]] & ~tree.is_call)
     rows = tree.row[nodes[timed.steady_host(tree.start[nodes])]]
     if len(rows):
         mine = again[timed.joined.launch_node] & timed.steady_ops & (ops.device == timed.device)

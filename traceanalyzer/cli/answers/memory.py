@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
 from traceanalyzer.cli.options import output_options, reading_options, redact_options
 
@@ -49,9 +50,10 @@ def memory(
       traceanalyzer memory snapshot.pickle trace.json.gz --format json
       traceanalyzer memory before.pickle --other after.pickle
 
-    SNAPSHOT is what torch.cuda.memory._dump_snapshot wrote. It is interpreted, never unpickled: nothing in it can run.
-    The ledger at the peak adds up to the byte, by phase, category and line of the program. Each predicted peak replays
-    every allocation with one thing changed. TRACE adds what a change costs in time.
+    SNAPSHOT is what torch.cuda.memory._dump_snapshot wrote, or the folder of a capture with one. It is interpreted,
+    never unpickled: nothing in it can run. The ledger at the peak adds up to the byte, by phase, category and line of
+    the program. Each predicted peak replays every allocation with one thing changed. TRACE adds what a change costs in
+    time.
     """
     from traceanalyzer.cli.io.output import emit
 
@@ -81,9 +83,23 @@ def _traced(trace: str, snapshot: "Snapshot") -> "Traced":
     return traced(read([trace]), snapshot)
 
 
+def _only_one(folder: Path) -> Path:
+    """The snapshot in a folder. Raises UnreadableInputError where there is none, or more than one."""
+    found = sorted(folder.glob("*.pickle*"))
+    if len(found) == 1:
+        return found[0]
+    raise UnreadableInputError(
+        f"{folder}: several snapshots; name one: {', '.join(one.name for one in found)}"
+        if found
+        else f"{folder}: no memory snapshot (*.pickle) in this folder; `collect torch --memory-snapshot` records one; "
+        "`traceanalyzer analyze` has what a trace says of memory"
+    )
+
+
 def _read(path: Path) -> "Snapshot":
     from traceanalyzer.cli.io.progress import progress
     from traceanalyzer.ingest.memory.snapshot import read_snapshot
 
+    file = _only_one(path) if path.is_dir() else path
     with progress("Reading") as report_progress:
-        return read_snapshot(path, lambda share: report_progress(round(share * PERMILLE), PERMILLE))
+        return read_snapshot(file, lambda share: report_progress(round(share * PERMILLE), PERMILLE))

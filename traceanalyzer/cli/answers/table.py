@@ -40,6 +40,22 @@ ONLY = {
             help="Order of the rows that people are shown.",
         ),
     ),
+    "iterations": (
+        click.option(
+            "--acceptance",
+            type=Number(min=0, max=1),
+            metavar="SHARE",
+            help="What speculative decoding brings with this share of guessed tokens right.",
+        ),
+        click.option(
+            "--draft-tokens",
+            type=click.IntRange(min=1, max=100),
+            default=4,
+            show_default=True,
+            metavar="N",
+            help="Guessed tokens a request of --acceptance.",
+        ),
+    ),
 }
 """Options that one of them has alone."""
 
@@ -119,7 +135,7 @@ def _print(
     with working("Analyzing"):
         asked = Asked(run, *scope)
         rows, totals = (*kept_rows(asked, *parts), [])[:2]
-        summary = table.summary(asked.measured if rows else None) if table.summary else None
+        summary = table.summary(asked.measured if rows else None, parts[0][1]) if table.summary else None
     rows = sorted(rows, key=_by(sort))[:shown] if sort else rows
     if for_people and by == "worth" and table.events and not sort:
         rows = sorted(rows, key=_by(table.events))

@@ -39,11 +39,32 @@ def predictions(
     advised = [one for one in advise(m) if not why or one.remedy.cls not in IDLE_CLASSES]
     more = [*(one.offer.scenario for one in advised), *(faster(name, factor) for name, factor in speedups)]
     found = m.replay.what_if([*more, *(buckets_of(size) for size in bucket_mb)])
-    return replace(found, notes=[why, *found.notes]) if why else found
+    small = _too_little(m.replay, m.memo(_offers)) if m.replay.faithful else ""
+    return replace(
+        found,
+        scenarios=[replace(one, mfu=_mfu(m, one)) for one in found.scenarios],
+        notes=[note for note in (why, *found.notes, small) if note],
+    )
+
+
+def _mfu(m: Measurements, scenario: Prediction) -> float | None:
+    """MFU where the step does the same operations in the predicted time; None where it is not known, above 1 included,
+    and where another number format has another peak."""
+    used = m.utilisation
+    if used is None or not used.mfu or not scenario.step_ms or not OF_FORMAT.isdisjoint(scenario.id.split("+")):
+        return None
+    mfu = used.mfu * m.step.step_ms / scenario.step_ms
+    return mfu if mfu <= 1.0 else None
+
+
+OF_FORMAT = frozenset(("tf32", "low_precision"))
+"""Scenarios in another number format."""
 
 
 SAME = 0.97
 """A fast host whose step is not shorter than this share of the usual one's is not what the step waits for."""
+NONE = 0.005
+"""Share of the step below which a gain is none."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +85,24 @@ def advise(m: Measurements) -> list[Advice]:
     if replay is None or not replay.faithful:
         return []
     made = []
-    for remedy in REMEDIES:
-        offer = remedy.offer(m)
-        if offer is None or not _worth_it(replay, remedy, offer):
+    for remedy, offer in m.memo(_offers):
+        if not _worth_it(replay, remedy, offer):
             continue
         for_host = replay.saved_by_kernels(offer.scenario) is False
         made.append(Advice(remedy, offer, replay.predict(offer.scenario), for_host))
     return sorted(made, key=lambda one: (not one.offer.single, one.prediction.step_ms or 0.0))
+
+
+def _offers(m: Measurements) -> list[tuple[Remedy, Offer]]:
+    """What each remedy would be here, whatever it gains."""
+    return [(remedy, offer) for remedy in REMEDIES if (offer := remedy.offer(m)) is not None]
+
+
+def _too_little(replay: Replay, offers: list[tuple[Remedy, Offer]]) -> str:
+    """The remedies that shorten the step by less than they have to, in a sentence; "" where there are none."""
+    gains = [(remedy, replay.gain_ms(offer.scenario) / replay.base_ms) for remedy, offer in offers]
+    small = [f"{r.id} {gain:.1%} (advised from {r.least_gain:.0%})" for r, gain in gains if NONE <= gain < r.least_gain]
+    return f"Looked at, gains too little: {', '.join(small)}." if small else ""
 
 
 def _worth_it(replay: Replay, remedy: Remedy, offer: Offer) -> bool:

@@ -109,7 +109,7 @@ LARGE_BUCKETS = 2
 
 @remedy("smaller_buckets", "communication", EXPOSED, LEAST_OF_MESSAGES)
 def smaller_buckets(m: Measurements) -> Offer | None:
-    """Where DDP's buckets are larger than usual, so that they are full late."""
+    """Where DDP's buckets are larger than usual, so that they fill up late."""
     size = median_bucket(m)
     large = size is not None and size > LARGE_BUCKETS * USUAL_BUCKET_BYTES
     return Offer(CAP_SMALLER, SMALLER) if program(m).ddp and large else None
@@ -128,7 +128,7 @@ COMPRESS = everywhere(
 
 @remedy("compress_gradients", "communication", EXPOSED, LEAST_OF_MESSAGES)
 def compress_gradients(m: Measurements) -> Offer | None:
-    """Where DDP reduces gradients of 32 bits, unless that may be waiting for other ranks for all that is recorded."""
+    """Where DDP reduces gradients of 32 bits, unless all of that may be waiting for other ranks."""
     wide = any(row.dtype in WIDE for row in m.collectives)
     untold = waiting_share(m) is None and by_links_ms(m) is not None
     return Offer(COMPRESS, COMPRESSED) if program(m).ddp and wide and not untold else None
@@ -157,7 +157,7 @@ LEAST_BY_HALVES = 0.08
 
 @remedy("overlap_communication", "communication", EXPOSED, LEAST_OF_MESSAGES)
 def overlap_communication(m: Measurements) -> Offer | None:
-    """Where gradients are reduced after the backward pass, and smaller buckets are not what is missing; or where the
+    """Where gradients are reduced after the backward pass, and smaller buckets would not help; or where the
     layers of a model that is spread over GPUs wait for what they exchange."""
     known, replay = program(m), m.replay
     if smaller_buckets.offer(m) is not None or replay is None:

@@ -181,8 +181,8 @@ MB = 1e6
 
 @remedy("keep_on_device", "transfer", "exposed-copies")
 def keep_on_device(m: Measurements) -> Offer | None:
-    """Wherever as many bytes come back as went out, a step copies what it uses as a table, a weight or a mask, what the
-    host updates a tensor of its own with, or what it picked out of a larger one."""
+    """Wherever as many bytes come back as went out, a step copies a table, a weight or a mask, what the host updates a
+    tensor of its own with, or what it picked out of a larger one."""
     tape = tape_of(m)
     if tape is None:
         return None

@@ -64,7 +64,7 @@ LEAST_OF_SYNCS = 0.04
 
 @remedy("remove_syncs", "sync", "host-waits", LEAST_OF_SYNCS)
 def remove_syncs(m: Measurements) -> Offer | None:
-    """Wherever the host waits, but where a library does to choose its algorithms."""
+    """Wherever the host waits, except where a library waits to choose its algorithms."""
     return None if m.timed.memo(only_searches) else Offer(Words(instead_of_waits(m), READ_LATER), NO_SYNCS)
 
 
@@ -136,7 +136,7 @@ LEAST_OF_HOST_WORK = 0.1
 
 @remedy("move_host_work", "host", "host-work", LEAST_OF_HOST_WORK)
 def move_host_work(m: Measurements) -> Offer | None:
-    """Where the GPU idles while the host works, on its results or else, or prepares what no loader does."""
+    """Where the GPU idles while the host works, on the GPU's results or else, or prepares input without a loader."""
     replay = m.replay
     if replay is not None and replay.gain_ms(OF_RESULTS) > replay.gain_ms(NO_WORK) > 0:
         return Offer(ON_DEVICE, OF_RESULTS)
@@ -180,7 +180,7 @@ def _by_library(m: Measurements) -> bool:
 
 
 warm_up = wherever(
-    "kernels are loaded meanwhile",
+    "kernels are loaded while the GPU waits",
     "warm_up",
     "host",
     "host-work",
@@ -207,5 +207,5 @@ KEEP_SHAPES = Words(
 
 @remedy("fixed_shapes", "host", "new-shapes")
 def fixed_shapes(m: Measurements) -> Offer | None:
-    """Where cuDNN gets operators of new shapes from step to step."""
+    """Where cuDNN's operators get new shapes from step to step."""
     return Offer(KEEP_SHAPES, PREPARED_BEFORE) if new_shapes(m.causes, PREPARED) is not None else None

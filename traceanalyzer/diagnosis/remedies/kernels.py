@@ -41,7 +41,7 @@ differ by."""
 
 @remedy("fuse_elementwise", "memory", "memory-chains", LEAST_OF_CHAINS)
 def fuse_elementwise(m: Measurements) -> Offer | None:
-    """Where such kernels follow each other, and the GPU's own time becomes shorter: launches alone are for others."""
+    """Where elementwise kernels follow each other, and fusing them shortens the GPU's own time, not launches alone."""
     replay = m.replay
     saved_ns = None if replay is None else replay.kernels_saved_ns(FUSED_CHAINS)
     if replay is None or saved_ns is None or saved_ns < LEAST_SAVED_BY_KERNELS * replay.base_ms * NS_PER_MS:
@@ -78,7 +78,7 @@ LEAST_OF_LAYOUT = 0.04
 
 @remedy("channels_last", "memory", "channels-last", LEAST_OF_LAYOUT)
 def channels_last(m: Measurements) -> Offer | None:
-    """Wherever a library changes layouts around its convolutions over planes, or over space."""
+    """Wherever a library changes layouts around its convolutions in two or three dimensions."""
     tape = tape_of(m)
     if tape is None or not changes_layout(tape).any():
         return None

@@ -110,9 +110,9 @@ COMPILE = Words("Compile the model: model = torch.compile(model), with dynamic=T
 
 
 def _compile(m: Measurements) -> Offer | None:
-    """Where PyTorch runs eagerly and small operators follow each other, unless gradients have gradients. Not under DDP
-    or FSDP, whose hooks cut the compiled code and stay: of three such programs that were timed one became 17 % faster,
-    one 5 %, and one took three quarters longer."""
+    """Where PyTorch runs eagerly and small operators follow each other, unless gradients are differentiated again. Not
+    under DDP or FSDP, whose hooks cut the compiled code and stay: of three such programs that were timed one became 17
+    % faster, one 5 %, and one took three quarters longer."""
     known = program(m)
     if not known.pytorch or known.compiled or known.in_graphs or known.ddp or known.fsdp:
         return None
@@ -147,7 +147,7 @@ LEAST_IDLE = 0.3
 
 @remedy("larger_batch", "launch", "launch-bound")
 def larger_batch(m: Measurements) -> Offer | None:
-    """Where the GPU is idle because the CPU cannot launch fast enough, a model multiplies matrices (else nothing tells
+    """Where the GPU is idle because the CPU cannot launch fast enough, a model multiplies matrices (else nothing shows
     that there is a batch), and the program has memory to spare as far as the recording shows."""
     idle, tape, known = m.step.idle, tape_of(m), program(m)
     if idle is None or idle.launch < LEAST_IDLE * m.step.step_ms or tape is None:

@@ -112,7 +112,7 @@ LEAST_OF_PRODUCTS = 0.05
 
 @remedy("batched_matmul", "launch", "small-matmuls", LEAST_OF_PRODUCTS)
 def batched_matmul(m: Measurements) -> Offer:
-    """Wherever small products of one shape, or small networks of one, follow each other: what gains more."""
+    """Wherever small products of one shape, or small networks of one, follow each other: whichever gains more."""
     if m.replay is not None and m.replay.gain_ms(ENSEMBLES) > m.replay.gain_ms(PRODUCTS):
         return Offer(ONE_NETWORK, ENSEMBLES)
     return Offer(ONE_PRODUCT, PRODUCTS)
@@ -150,7 +150,7 @@ NORM = {"norm", "linalg_norm", "linalg_vector_norm", "sum", "isfinite", "isnan",
 
 @remedy("fused_optimizer", "memory", "optimizer-not-fused")
 def fused_optimizer(m: Measurements) -> Offer | None:
-    """Where an optimizer makes several passes, or goes from tensor to tensor, or another loop does: what gains more."""
+    """Where an optimizer makes several passes, or it or another loop goes from tensor to tensor: what gains more."""
     tape, replay = tape_of(m), m.replay
     if tape is None or replay is None:
         return None

@@ -12,7 +12,7 @@ from traceanalyzer.diagnosis.no_device import RECORD_THE_GPU, top_operators
 from traceanalyzer.trace import Bool
 
 PROFILER_COST = 0.2
-"""From here on the recorded step is another one than the program's: its host time has grown by a fifth."""
+"""From here up the recorded step no longer stands for the program's: its host time has grown by a fifth."""
 MIN_UNKNOWN_SHARE = 0.2
 """Less of the computation changes no verdict."""
 

@@ -128,7 +128,7 @@ def uncoalesced(m: Measurements, _free: Bool) -> Iterator[Draft]:
         "inputs, transposes folded into the products that make or take the tensor."
     )
     remedy = Proposal(everywhere(action), "what the same work takes in one order is not in the recording")
-    title = "Elementwise kernels access memory across its order (uncoalesced)"
+    title = "Elementwise kernels access memory out of order (uncoalesced)"
     yield Draft("uncoalesced-access", "memory", title, "compute", None, evidence, [remedy])
 
 
@@ -149,5 +149,5 @@ def sorted_whole(m: Measurements, free: Bool) -> Iterator[Draft]:
     evidence += [Evidence("sorted", text, "", "shape and what is taken") for text in found.examples[:EXAMPLES]]
     evidence += times(kernels.top)
     remedy = Proposal(TAKE_FEW, "replaced by topk", TOPK, name="faster_kernels")
-    title = "All is sorted where only the first few are taken"
+    title = "A whole tensor is sorted where only the first few are taken"
     yield Draft("sorted-whole", "memory", title, "compute", claim_ms, evidence, [remedy], rows)

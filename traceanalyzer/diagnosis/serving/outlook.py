@@ -1,4 +1,4 @@
-"""What decides how fast a server is: its batch, prefills among decodes, guessed tokens, a host that is ahead."""
+"""What decides how fast a server is: its batch, prefills among decodes, a host that is ahead."""
 
 from collections.abc import Callable, Sequence
 
@@ -22,8 +22,6 @@ MIN_MIXED = 3
 SPREAD = 0.05
 """Kernels of another launch, or another run, differ by this much."""
 PHASES = ("decode", "prefill", "mixed", "verify")
-GUESSES = ((3, 0.6), (3, 0.8), (5, 0.8))
-"""Guessed tokens a request, and the share of them that is right."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +32,6 @@ class Batch:
     kv_tokens: float | None
     decode_ms: float
     tokens_per_s: float
-
-
-@dataclass(frozen=True)
-class Guessing:
-    """Speculative decoding: tokens/s over those now, the cost of guessing left out."""
-
-    guesses: int
-    acceptance: float
-    speedup: float
 
 
 @dataclass(frozen=True)
@@ -73,7 +62,6 @@ class Outlook:
     mixed_ms: float | None = None
     """How much longer a mixed iteration is than a decode of the same requests, median."""
     mixed_per_1000_tokens_ms: float | None = None
-    speculation: tuple[Guessing, ...] = ()
     gains: tuple[Gain, ...] = ()
 
 
@@ -97,7 +85,6 @@ def outlook(m: Measurements) -> Outlook:
         fixed / each if levels else None,
         MS_PER_S / each if levels else None,
         *longer,
-        tuple(Guessing(k, share, predict.speculative(size, length, k, share)) for k, share in GUESSES),
         gains,
     )  # fmt: skip
 
@@ -152,12 +139,6 @@ class Predictor:
         if self.served is None:
             return np.array([row.logged_ms if row.gpu_span_ms is None else None for row in rows], np.float64)
         return self.served.periods_ns(self.served.usual)[[row.iteration for row in rows]] / NS_PER_MS
-
-    def speculative(self, requests: float, kv: float, guesses: int, acceptance: float) -> float:
-        """Tokens/s with so many guesses a request over those without: all guesses up to the first wrong one count, and
-        one more token; the KV cache is read for all of them together."""
-        tokens = (1.0 - acceptance ** (guesses + 1)) / (1.0 - acceptance)
-        return tokens * self.ms(requests, kv) / self.ms(requests, kv, requests * (guesses + 1))
 
 
 def _mixed(m: Measurements, predict: Predictor, now: Batch) -> tuple[float | None, float | None]:

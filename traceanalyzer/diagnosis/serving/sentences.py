@@ -1,6 +1,7 @@
 """What people are told of a server's iterations."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from traceanalyzer.analysis.serving.fit import DecodeFit, decode_fit
 from traceanalyzer.analysis.serving.rows import found_in_log
 from traceanalyzer.base.figures import digits
 from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.serving.guesses import USUAL, Guesses, guessed
 from traceanalyzer.diagnosis.serving.outlook import TRUSTED_ERROR, Batch, Outlook, outlook
 from traceanalyzer.diagnosis.serving.phases import Phase, phases
 
@@ -18,6 +20,7 @@ SERVERS = {"vLLM": "vllm", "SGLang": "sglang", "TensorRT-LLM": "tensorrt_llm", "
 FEW = 0.02
 """What the profiler adds less of is not told."""
 WHERE = ": give a recording of the graphs' capture, too, or record a decode without them"
+NOT_TOLD = "What speculative decoding brings is not known: {}."
 CHANGES = {
     "cuda_graphs": "CUDA graphs",
     "asynchronous_scheduling": "Scheduling the next iteration while the GPU works",
@@ -25,21 +28,25 @@ CHANGES = {
 }
 
 
-def serving_values(m: Measurements) -> dict[str, Any]:
-    """What programs get besides the rows."""
-    found = m.timed.memo(find_iterations)
-    name = found.framework if found else None
+def serving_values(m: Measurements, guesses: tuple[int, float] | None = None) -> dict[str, Any]:
+    """What programs get besides the rows; `guesses`: how many guessed tokens a request, and which share is right."""
+    cut = m.timed.memo(find_iterations)
+    name = cut.framework if cut else None
     return {
         "server": SERVERS.get(name, name) if name else None,
         "phases": phases(m),
         "decode_fit": decode_fit(m.iterations),
         "outlook": m.memo(outlook),
+        "speculation": found if isinstance(found := guessed(m, *(guesses or USUAL)), Guesses) else None,
         "profiler_stretch": log.stretch if (log := m.timed.memo(found_in_log)) else None,
     }
 
 
-def sentences(m: Measurements) -> Iterator[str]:
-    """The iterations by phase, the log, and what decides the decodes."""
+def sentences(m: Measurements, guesses: tuple[int, float] | None = None) -> Iterator[str]:
+    """The iterations by phase, the log, and what decides the decodes; first what guesses bring that were asked for."""
+    speculation = guessed(m, *(guesses or USUAL))
+    if guesses is not None:
+        yield _speculation(speculation) if isinstance(speculation, Guesses) else NOT_TOLD.format(speculation)
     for phase in phases(m):
         yield _about(phase)
     yield from _log(m)
@@ -47,11 +54,16 @@ def sentences(m: Measurements) -> Iterator[str]:
     if fit is not None:
         yield _fit(fit)
     yield from _batches(known)
+    if guesses is None and isinstance(speculation, Guesses):
+        yield _speculation(speculation)
     yield from _gains(known)
     yield from _ranks(m)
     named, inside = named_in_graphs(m.linked, m.joined.launch_node)
     if inside:
-        yield f"Operators are known of {named:,} of {inside:,} kernels in CUDA graphs{WHERE if named < inside else ''}."
+        by = ", ".join(Path(one.path).name for one in m.trace.captures) if named else ""
+        known_by = f" by {by}" if by else ""
+        more = WHERE if named < inside else ""
+        yield f"Operators are known of {named:,} of {inside:,} kernels in CUDA graphs{known_by}{more}."
 
 
 def _log(m: Measurements) -> Iterator[str]:
@@ -116,7 +128,7 @@ def _fit(fit: DecodeFit) -> str:
 
 
 def _batches(known: Outlook) -> Iterator[str]:
-    """Larger batches, mixed iterations and guessed tokens."""
+    """Larger batches and mixed iterations."""
     if known.now is None or known.twice is None:
         return
     now, twice = known.now, known.twice
@@ -134,11 +146,17 @@ def _batches(known: Outlook) -> Iterator[str]:
             f"A mixed iteration takes {_ms(known.mixed_ms)} longer than a decode of its requests, "
             f"{_ms(known.mixed_per_1000_tokens_ms)} for 1,000 prompt tokens."
         )
-    for one in known.speculation[:1]:
-        yield (
-            f"Speculative decoding: {one.guesses} guesses a request, {one.acceptance:.0%} of them accepted, bring "
-            f"{one.speedup:.2f}x the tokens/s, less what guessing takes."
-        )
+
+
+def _speculation(g: Guesses) -> str:
+    """What guessed tokens bring."""
+    low, rate, high = (digits(g.tokens_per_s * g.iteration_ms / ms) for ms in (g.high_ms, g.iteration_ms, g.low_ms))
+    over = f", {g.speedup:.2f}x those now, less what guessing takes" if g.speedup else ""
+    return (
+        f"Speculative decoding, {g.draft_tokens} guesses a request, {g.acceptance:.0%} of them right: "
+        f"{g.tokens_per_request:.2f} tokens for each of {_some(g.requests, 'request')} in {_ms(g.iteration_ms)} "
+        f"({_ms(g.low_ms)} to {_ms(g.high_ms)}), {rate} tokens/s ({low} to {high}){over}."
+    )
 
 
 def _requests(batch: Batch) -> str:

@@ -121,6 +121,8 @@ def operations(log: Mapping[str, Any]) -> Operations:
     rows.flat[cell] = row
     usual = (rows >= 0).mean(axis=(1, 2)) >= USUAL_SHARE
     whole = (rows[usual] >= 0).all(axis=(0, 1))
+    if not usual.any():
+        raise TraceAnalyzerError("no operation is there on most ranks and steps; log whole steps of all ranks")
     if not whole.any():
         where, lacking = divmod(int((rows[usual] >= 0).mean(axis=2).argmin()), len(dps))
         kind, seq, stage = ids[usual][where].tolist()

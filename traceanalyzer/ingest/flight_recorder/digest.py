@@ -56,7 +56,7 @@ class Digests:
         by_group: dict[int, list[tuple[int, Entry]]] = {}
         ids: dict[str, int] = {}
         for i, entry in enumerate(entries):
-            i = entry.get("record_id", i)  # counts what was overwritten or left out, too
+            i = int(entry.get("record_id", i))  # counts what was overwritten or left out, too
             named = entry.get("process_group") or (str(entry.get("pg_id", 0)), "")
             group = by_name.get(named[0])
             if group is None:

@@ -24,7 +24,7 @@ TAKES = re.compile(r"^aten::(slice|narrow)$")
 OPERATORS_AFTER = 8
 """So many after a sort are searched for what takes its result."""
 LEAST_SORTED_PER_TAKEN = 16
-"""Numbers that are sorted for each that is taken: of fewer, `topk` has much to put in order itself."""
+"""Numbers that are sorted for each that is taken: with fewer, `topk` has much to put in order itself."""
 PASSES = 12.0
 """Times that `topk` reads its input at the memory's rate, for each digit of a number again (11 and 12 times on an H100,
 of 67 and 537 million numbers)."""

@@ -87,7 +87,7 @@ def _differences(a: CompileLog, b: CompileLog) -> list[str]:
     here, there = (Counter((c.compile_id, c.operators) for c in log.compilations if c.graphs) for log in (a, b))
     for compile_id, _ in sorted((here - there) | (there - here)):
         name = next((c.name for log in (a, b) for c in log.compilations if c.compile_id == compile_id), "")
-        result.append(f"rank {b.rank} compiled {compile_id} ({name}) otherwise than rank {a.rank}.")
+        result.append(f"rank {b.rank} compiled {compile_id} ({name}) differently from rank {a.rank}.")
     schedules = [[c.collectives for c in log.compilations if c.collectives] for log in (a, b)]
     if schedules[0] != schedules[1]:
         result.append(f"rank {b.rank} runs other collectives, or in another order, than rank {a.rank}: this can hang.")

@@ -147,6 +147,10 @@ NAMED = 24
 FEW_DECADES = 2.0
 """Of fewer, a logarithmic axis has 2 and 5 written, too."""
 HALF = 0.5
+LEAST = 1e-290
+"""Values that differ by less are one: no line fits between them."""
+MOST = 1e300
+"""What is larger is not drawn."""
 
 
 @dataclass(frozen=True)
@@ -173,14 +177,13 @@ def scale_of(axis: Axis, marks: Sequence[Mark], direction: str) -> Scale:
     if axis.range is not None:
         low, high = axis.range
     else:
-        values = [
-            v for mark in marks for v in _values(mark, direction) if math.isfinite(v) and not (axis.log and v <= 0)
-        ]
-        low, high = min(values, default=0.0), max(values, default=1.0)
+        least = LEAST if axis.log else -MOST
+        values = [v for mark in marks for v in _values(mark, direction) if least < v < MOST]
+        low, high = min(values, default=float(axis.log)), max(values, default=1.0)
         if not axis.log:
             low, high = min(low, 0.0), max(high, 0.0)
-    if not high > low:
-        low, high = (low / 2, low * 2) if axis.log and low > 0 else (low, low + 1.0)
+    if not high - low > LEAST:
+        low, high = (low / 2, low * 2) if axis.log and low > 0 else (low, low + max(abs(low), 1.0))
     return Scale(low, high, axis.log)
 
 

@@ -1,0 +1,97 @@
+"""What speculative decoding brings: iterations that verify guessed tokens, as recorded, or by what decodes take."""
+
+from collections.abc import Sequence
+from statistics import median_low
+
+import numpy as np
+
+from traceanalyzer.analysis.serving.fit import columns_of, decode_fit, decodes
+from traceanalyzer.analysis.serving.rows import IterationRow
+from traceanalyzer.base.figures import MS_PER_S
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.serving.outlook import SPREAD, TRUSTED_ERROR, Predictor
+from traceanalyzer.diagnosis.serving.phases import unprofiled
+
+USUAL = (3, 0.6)
+"""Guessed tokens a request, and the share of them that is right, where nobody says."""
+BEYOND = 2.0
+"""Of the largest recorded batch: more tokens in an iteration are another kernel's work."""
+
+
+@dataclass(frozen=True)
+class Guesses:
+    """An iteration that verifies guessed tokens, with its 90 % range, and the tokens/s that it brings."""
+
+    draft_tokens: int
+    acceptance: float
+    source: str
+    """`verify`: recorded iterations of as many guesses; `fit`: decodes, without what guessing takes."""
+    requests: float
+    tokens_per_request: float
+    iteration_ms: float
+    low_ms: float
+    high_ms: float
+    tokens_per_s: float
+    speedup: float | None
+    """Tokens/s over those of decodes without guesses; None where such are not recorded."""
+
+
+def guessed(m: Measurements, count: int, acceptance: float) -> Guesses | str:
+    """So many guesses a request, each right with this share: all up to the first wrong one count, and one more token.
+    A text says why the recording does not tell."""
+    verifying = [row for row in m.iterations if row.phase in ("verify", "decode") and _per_request(row) > 1]
+    alike = [row for row in verifying if _per_request(row) == count + 1]
+    if alike:
+        requests, found = _recorded(m, alike)
+    elif verifying:
+        known = ", ".join(f"{n - 1:g}" for n in sorted(set(map(_per_request, verifying))))
+        return f"recorded iterations verify {known} guesses a request, none {count}"
+    else:
+        predicted = _predicted(m, count)
+        if isinstance(predicted, str):
+            return predicted
+        requests, found = predicted
+    time, low, high, now = found
+    tokens = sum(acceptance**i for i in range(count + 1))
+    return Guesses(
+        count, acceptance, "verify" if alike else "fit", requests, tokens, time, low, high,
+        requests * tokens / time * MS_PER_S, now and tokens * now / time,
+    )  # fmt: skip
+
+
+def _per_request(row: IterationRow) -> float:
+    """New tokens of a request."""
+    return (row.generation_tokens or 0) / row.requests if row.requests else 0.0
+
+
+Times = tuple[float, float, float, float | None]
+"""Of an iteration: likely, least, most, and of a decode without guesses, ms."""
+
+
+def _recorded(m: Measurements, rows: Sequence[IterationRow]) -> tuple[float, Times]:
+    """Requests and times of the usual batch."""
+    requests = median_low([row.requests or 0 for row in rows])
+    mine = [row for row in rows if row.requests == requests]
+    known = unprofiled(m, [row.iteration for row in mine])
+    if known is not None:
+        return requests, (known.ms, known.low_ms, known.high_ms, None)
+    times = [time for row in mine if (time := row.period_ms or row.gpu_span_ms or row.logged_ms)]
+    low, time, high = np.percentile(times, (5, 50, 95)).tolist()
+    return requests, (time, min(low, time * (1 - SPREAD)), max(high, time * (1 + SPREAD)), None)
+
+
+def _predicted(m: Measurements, count: int) -> tuple[float, Times] | str:
+    """The same by the decodes: a token more is as much work as a request more, but for the KV cache."""
+    fit, (requests, kv, _) = decode_fit(m.iterations), columns_of(decodes(m.iterations))
+    if fit is None:
+        return "neither iterations that verify guesses nor decodes of three batches are recorded"
+    if fit.error_share > TRUSTED_ERROR:
+        return f"decode time by batch misses a batch left out by {fit.error_share:.0%}"
+    size, length, most = float(np.median(requests)), float(np.median(np.nan_to_num(kv))), float(requests.max())
+    tokens = size * (count + 1)
+    if tokens > BEYOND * most:
+        return f"{tokens:,.0f} tokens an iteration are too far beyond the largest recorded batch, {most:,.0f} requests"
+    predict, spread = Predictor.of(m, fit), max(SPREAD, fit.error_share)
+    time = predict.ms(size, length, tokens)
+    return size, (time, time * (1 - spread), time * (1 + spread), predict.ms(size, length))
