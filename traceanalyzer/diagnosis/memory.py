@@ -328,6 +328,7 @@ def _advice(device: MemoryOfDevice, forward_ms: float | None, step_ms: float | N
             less = device.reserved_bytes - scenario.reserved_bytes
             if against.startswith("oom") or less >= max(FRAGMENTED * device.reserved_bytes, LEAST_HOLES):
                 yield _recommendation(device, scenario, against, less, None, None)
+    yield from (_recommendation(device, *one, forward_ms, step_ms) for one in _against_state(device))
     growth = device.growth
     if growth.verdict in GROWTHS and growth.sites:
         kept = sum(site.live_bytes - round(site.bytes_per_step) for site in growth.sites)
@@ -338,6 +339,15 @@ def _advice(device: MemoryOfDevice, forward_ms: float | None, step_ms: float | N
             "what the growing lines hold at the end, less one step's" if growth.verdict == "leak" else
             "room for what the recording ends with: one copy in place of two",
         )  # fmt: skip
+
+
+def _against_state(device: MemoryOfDevice) -> list[tuple[Scenario, str, int]]:
+    """Where the optimizer's state does not fit: of each remedy the change of the least that makes all of it fit."""
+    if device.oom is None or device.oom.verdict != "optimizer_state":
+        return []
+    lighter = [s for s in device.scenarios if s.id.startswith(("bf16-states", "shard-"))]
+    fits = {s.remedy: s for s in lighter if s.peak_bytes <= min(device.oom.usable_bytes, device.peak_bytes)}
+    return [(s, "oom-optimizer-state", device.peak_bytes - s.peak_bytes) for s in fits.values()]
 
 
 def _recommendation(

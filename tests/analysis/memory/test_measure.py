@@ -25,6 +25,7 @@ from tests.snapshots import (
 )
 from traceanalyzer.analysis.memory.lives import at_moments, lives_of, rounded
 from traceanalyzer.analysis.memory.measure import MemoryOfDevice, measured
+from traceanalyzer.diagnosis.memory import recommendations_of
 from traceanalyzer.ingest.memory.snapshot import read_snapshot
 
 DATA = Path(__file__).parents[2] / "data" / "memory"
@@ -204,3 +205,17 @@ def test_half_the_batch_twice_is_between_half_and_all_of_it() -> None:
     (found,) = (scenario for scenario in base.scenarios if scenario.id == "accumulate")
     gradients = base.at_peak["parameters"]
     assert half.peak_bytes <= found.peak_bytes <= half.peak_bytes + gradients < base.peak_bytes + gradients
+
+
+def test_state_that_does_not_fit_is_predicted_whole_and_what_makes_it_fit_is_advised() -> None:
+    device = of("oom_optimizer_state")
+    made, parameters = device.at_peak["optimizer_state"], device.at_peak["parameters"]
+    unmade = 2 * parameters - made
+    assert unmade == 2_202_714_112
+    peaks = {one.id: one.peak_bytes for one in device.scenarios}
+    assert peaks["bf16-states"] == device.peak_bytes - made // 2 + unmade // 2
+    assert peaks["shard-optimizer-8"] == pytest.approx(device.peak_bytes - made * 7 / 8 + unmade / 8, abs=4096)
+    assert device.oom is not None
+    assert peaks["bf16-states"] > device.oom.usable_bytes
+    assert device.oom.fits_with_batch_share is None
+    assert [one.remedy for one in recommendations_of([device])] == ["shard"]

@@ -1,7 +1,7 @@
 """All that a snapshot tells, as one value."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from traceanalyzer.analysis.memory.phases import PHASES, Timeline, site_of, time
 from traceanalyzer.analysis.memory.room import LargerBatch, larger_batch
 from traceanalyzer.analysis.memory.segments import held_at
 from traceanalyzer.analysis.memory.site import Site
-from traceanalyzer.analysis.memory.whatif import Scenario, Subject, scaling_with_batch, scenarios_of
+from traceanalyzer.analysis.memory.whatif import Scenario, Subject, scaling_with_batch, scenarios_of, unmade_state
 from traceanalyzer.base.figures import MEMORY, OWN, SENTENCE, metric
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace.snapshot import CODE, I8, I64, DeviceMemory, Snapshot, Stack
@@ -99,6 +99,7 @@ def _device(memory: DeviceMemory, snapshot: Snapshot, ranks: int, capacity: int 
     growth = growth_of(lives, timeline, snapshot.stacks)
     subject = Subject(memory, lives, timeline, categories, snapshot.stacks, moment, ranks)
     oom = oom_of(memory, lives, timeline, categories, growth, snapshot.stacks, scaling_with_batch(subject))
+    unmade = unmade_state(lives, categories) if oom and oom.verdict == "optimizer_state" else 0
     at_peak = np.bincount(categories[alive], lives.size[alive], len(CATEGORIES)).astype(np.int64)
     return MemoryOfDevice(
         device=memory.device,
@@ -116,7 +117,7 @@ def _device(memory: DeviceMemory, snapshot: Snapshot, ranks: int, capacity: int 
         growth=growth,
         fragmentation=_fragmentation(memory, lives, categories, snapshot.stacks, moment),
         oom=oom,
-        scenarios=scenarios_of(subject, peak, course.reserved_bytes),
+        scenarios=scenarios_of(replace(subject, unmade=unmade), peak, course.reserved_bytes),
         larger_batch=larger_batch(subject, peak, capacity, oom.usable_bytes if oom else None),
         events=len(memory.events),
         unexplained_bytes=lives.unexplained_bytes,

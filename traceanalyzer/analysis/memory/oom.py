@@ -102,7 +102,8 @@ def oom_of(
     alive = lives.alive(row)
     culprits = _culprits(lives, alive, categories, stacks)
     site = site_of(stacks[int(events.stack[row])])
-    variable = int(lives.size[np.intersect1d(alive, scaling)].sum()) + asked
+    variable = int(lives.size[np.intersect1d(alive, scaling)].sum())
+    variable += asked if timeline.phase[row] != OPTIMIZER else 0
     expandable = any(segment.is_expandable for segment in memory.segments)
     largest = int(lives.size[alive].max()) if len(alive) else 0
     verdict = _verdict(

@@ -76,6 +76,8 @@ class Subject:
     moment: int
     """The peak, as an element of the level."""
     ranks: int = 8
+    unmade: int | None = 0
+    """Bytes of optimizer state for which there was no room; None where that is not known."""
 
     @cached_property
     def phase(self) -> I8:
@@ -176,12 +178,29 @@ def _fused_optimizer(subject: Subject, _: int) -> Scenario | None:
 
 def _bf16_states(subject: Subject, _: int) -> Scenario | None:
     state = subject.categories == STATE
-    if not state.any():
+    if not state.any() or subject.unmade is None:
         return None
     return Scenario(
         "bf16-states", "low_precision", "optimizer state in bf16 in place of fp32",
-        subject.peak(np.where(state, subject.lives.size // 2, subject.lives.size)), "optimizer state at half its size",
+        subject.peak(np.where(state, subject.lives.size // 2, subject.lives.size)) + subject.unmade // 2,
+        "optimizer state at half its size" + _all_of_it(subject),
     )  # fmt: skip
+
+
+def unmade_state(lives: Lives, categories: I8) -> int | None:
+    """Bytes of state that an optimizer had yet to allocate when it failed: each line of it that allocates goes through
+    the parameters in order. None where that does not show."""
+    state, parameters = np.flatnonzero(categories == STATE), np.flatnonzero(categories == PARAMETERS)
+    lines = distinct(lives.stack[state])
+    for line in lines.tolist():
+        made = lives.requested[state[lives.stack[state] == line]]
+        if not np.array_equal(made, lives.requested[parameters][: len(made)]):
+            return None
+    return max(len(lines) * int(lives.size[parameters].sum()) - int(lives.size[state].sum()), 0)
+
+
+def _all_of_it(subject: Subject) -> str:
+    return f", the {subject.unmade:,} bytes included for which there was no room" if subject.unmade else ""
 
 
 def _sharded(subject: Subject) -> list[Scenario]:
@@ -193,7 +212,7 @@ def _sharded(subject: Subject) -> list[Scenario]:
     )
     result = []
     size, ranks = subject.lives.size, subject.ranks
-    if not (subject.categories == STATE).any():
+    if not (subject.categories == STATE).any() or subject.unmade is None:
         return []
     for id_, parts, what in stages:
         shared = np.isin(subject.categories, parts)
@@ -204,8 +223,8 @@ def _sharded(subject: Subject) -> list[Scenario]:
                 f"{id_}-{ranks}",
                 "shard",
                 f"{what} sharded over {ranks} ranks",
-                peak + gathered,
-                f"{what} at 1/{ranks}" + (", the largest parameter gathered" if gathered else ""),
+                peak + gathered + -(-subject.unmade // ranks),
+                f"{what} at 1/{ranks}{', the largest parameter gathered' if gathered else ''}{_all_of_it(subject)}",
             )
         )
     return result

@@ -201,14 +201,18 @@ def _oom(oom: Oom, on: str) -> Section:
     return Section(f"Out of memory{on}: {oom.verdict.replace('_', ' ')}", [text, facts, _rows(oom.culprits)])
 
 
+NEEDED = ("parameters", "gradients", "optimizer_state")
+"""What no training does without."""
+
+
 def _fits(oom: Oom) -> str:
     """What would have made room."""
     fits = ["expandable segments"] if oom.fits_with_expandable_segments else []
-    if oom.fits_without_top_culprit and oom.culprits:
+    if oom.fits_without_top_culprit and oom.culprits and oom.culprits[0].category not in NEEDED:
         fits.append(f"no {oom.culprits[0].site or 'top culprit'}")
     if oom.fits_with_batch_share is not None and oom.fits_with_batch_share < 1:
         fits.append(f"{figure(oom.fits_with_batch_share, 'share')} of the batch")
-    return ", ".join(fits) or "none of the remedies alone"
+    return ", ".join(fits) or "neither a smaller batch nor expandable segments"
 
 
 def _compared(pair: Compared, report: MemoryReport) -> Section:
