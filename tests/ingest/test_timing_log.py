@@ -229,6 +229,14 @@ def test_step_lines_far_into_a_long_log(tmp_path):
     assert len(detect(path).read(path)[0].step_timings) == 3
 
 
+def test_a_log_is_recognised_within_its_first_lines(tmp_path, monkeypatch):
+    monkeypatch.setattr("traceanalyzer.ingest.timing.log.STEPS_WITHIN", 10)
+    steps = (DATA / "megatron.log").read_text()
+    assert detect(log(tmp_path, "loaded shard 1\n" * 4 + steps))
+    with pytest.raises(UnreadableInputError):
+        detect(log(tmp_path, "loaded shard 1\n" * 10 + steps))
+
+
 @pytest.mark.parametrize(
     "text", ["hello\n", "{}\n", '{"a": 1}\n', "iter 1: loss 3, time 4ms\n", "\0\1\2", "a,b\n1,2\n"]
 )
