@@ -11,6 +11,7 @@ from tests.comparison.build import idle, part, report
 from tests.report.reports import HOSTILE, empty
 from traceanalyzer.analysis.phases.training import ProgramStats
 from traceanalyzer.analysis.ranks.compare import RankRow
+from traceanalyzer.analysis.tables.collectives import CommunicationTime
 from traceanalyzer.base.errors import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.comparison.compare import compare_reports
 from traceanalyzer.comparison.document import ComparisonPage
@@ -271,3 +272,11 @@ def test_training_is_not_compared_with_inference_like_for_like():
     comparison = compare_reports(*sides)
     (found,) = [c for c in comparison.conditions if c.name.startswith("mode")]
     assert (found.a, found.b, found.incomparable) == ("training", "inference", True)
+
+
+def test_waiting_for_other_ranks_is_a_sentence_of_its_own():
+    waits = [CommunicationTime(12.0, 12.0, 0.0, transfer_ms=2.0, waiting_ms=ms) for ms in (10.0, 1.0, 10.01)]
+    before, after, same = (report(part("aten::mm", "gemm", 10.0), communication=one) for one in waits)
+    words = "Waiting for other ranks within communication: 10 → 1 ms per step."
+    assert words in compare_reports(before, after).headline
+    assert "Waiting for" not in compare_reports(before, same).headline

@@ -52,7 +52,7 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
     word: Word = "not_comparable" if unlike else word_of(times, step, evidence, could_see)
     why = "" if unlike else reason(word, times, evidence, could_see, unit.per)
     answer = sentence(word, times, step, unit.per, unlike=unlike)
-    causes = _largest(step, changes, conditions), _of_memory(a, b)
+    causes = _largest(step, changes, conditions), _of_waiting(a, b, step), _of_memory(a, b)
     told = [_unlike(conditions), each.sentence if each else "", answer, why, *causes]
     return Comparison(
         a=sides[0],
@@ -123,6 +123,15 @@ def _largest(step: Difference, changes: list[Change], conditions: list[Condition
     largest = [c for c in changes if c.significant is not False and abs(c.difference_ms) >= LEAST_SHARE * step.a_ms]
     text = [f"Largest part: {largest[0].title}, {largest[0].difference_ms:+.3g} ms."] if largest else []
     return " ".join([*text, *(f"A is {c.a}; B is {c.b}." for c in conditions if c.name == RANK)])
+
+
+def _of_waiting(a: Report, b: Report, step: Difference) -> str:
+    """What of the communication is waiting for other ranks, where both know and that differs."""
+    sides = a.metrics.communication, b.metrics.communication
+    before, after = (getattr(side, "waiting_ms", None) for side in sides)
+    if before is None or after is None or abs(after - before) < LEAST_SHARE * step.a_ms:
+        return ""
+    return f"Waiting for other ranks within communication: {before:.3g} → {after:.3g} ms per step."
 
 
 def _of_memory(a: Report, b: Report) -> str:

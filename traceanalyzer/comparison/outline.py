@@ -40,6 +40,8 @@ SHOWN_METRICS = (
     "host.dispatch_ms",
     "host.work_ms",
     "communication.total_ms",
+    "communication.transfer_ms",
+    "communication.waiting_ms",
     "communication.overlap_share",
     "roofline.tflop",
     "roofline.traffic_gb",

@@ -19,7 +19,8 @@ from traceanalyzer.analysis.memory.traced import TracedMemory, memory_of_events
 from traceanalyzer.analysis.phases.roles import find_phases, phase_times
 from traceanalyzer.analysis.phases.training import program_stats
 from traceanalyzer.analysis.ranks.compare import why_not_one_run
-from traceanalyzer.analysis.ranks.digest import claim_of
+from traceanalyzer.analysis.ranks.digest import claim_of, digest_of
+from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.serving.rows import found_in_log, iteration_rows
 from traceanalyzer.analysis.tables.budget import (
@@ -33,7 +34,12 @@ from traceanalyzer.analysis.tables.budget import (
     step_rows,
     step_time,
 )
-from traceanalyzer.analysis.tables.collectives import CommunicationTime, collective_stats, communication_time
+from traceanalyzer.analysis.tables.collectives import (
+    CollectiveStats,
+    CommunicationTime,
+    collective_stats,
+    communication_time,
+)
 from traceanalyzer.analysis.tables.copies import copy_stats
 from traceanalyzer.analysis.tables.devices import counter_stats, device_totals, gpu_counters
 from traceanalyzer.analysis.tables.gap_places import gap_places
@@ -75,6 +81,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.memory.measure import MemoryOfDevice
     from traceanalyzer.analysis.memory.stats import MemoryStats
     from traceanalyzer.analysis.ranks.compare import RankComparison, RankRow
+    from traceanalyzer.analysis.ranks.matches import Matches
     from traceanalyzer.trace import Trace
 
 Made = TypeVar("Made")
@@ -113,6 +120,8 @@ class Measurements(OfTimed):
     """The ranks of its run, itself among them; one tuple for all of them."""
     ranks: "RankComparison | None" = None
     """The ranks that it is reported with, compared; None where it was measured alone."""
+    matches: "Matches | None" = None
+    """The collectives of `together`, where they are matched already."""
 
     @cached_property
     def peers(self) -> tuple[Rated, ...]:
@@ -265,7 +274,15 @@ class Measurements(OfTimed):
     """NVTX ranges with a domain, a category or a payload."""
     copies = made(lambda m: copy_stats(m.timed))
     """Memory copies by direction and kind of memory."""
-    collectives = made(lambda m: collective_stats(m.timed))
+
+    @cached_property
+    def collectives(self) -> list[CollectiveStats]:
+        """Collectives by kind, group and size, their waiting apart where the ranks were recorded."""
+        if not self.peers:
+            return collective_stats(self.timed)
+        matches = self.matches or match_collectives([one.timed.memo(digest_of) for one in self.together])
+        return collective_stats(self.timed, matches.arrived(self.together.index(self.rated)))
+
     """Collectives by kind, group and size."""
     timing = made(lambda m: timing_stats(m.trace.step_timings))
     """The program's own step times; None without a timing log."""

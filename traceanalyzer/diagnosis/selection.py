@@ -6,6 +6,7 @@ from functools import cached_property
 from traceanalyzer.analysis.joined.linked import Knowledge
 from traceanalyzer.analysis.ranks.compare import RankComparison, compare_ranks
 from traceanalyzer.analysis.ranks.digest import digest_of
+from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.analysis.ranks.one_run import refuse_several_runs
 from traceanalyzer.base.errors import EmptyRecordingError
 from traceanalyzer.base.frozen import dataclass
@@ -74,8 +75,10 @@ def measured(run: Run, selection: Selection | None = None, knowledge: Knowledge 
     each = [every[i] for i in chosen]
     refuse_several_runs([one.trace for one in each])
     unread = [failure.rank for failure in run.failures if failure.rank is not None]
-    ranks = compare_ranks([one.timed.memo(digest_of) for one in each], unread)
-    return Measured(run, [replace(one, ranks=ranks) for one in each], ranks)
+    digests = [one.timed.memo(digest_of) for one in each]
+    matches = match_collectives(digests) if len(each) == len(every) and each[0].peers else None
+    ranks = compare_ranks(digests, unread, matches)
+    return Measured(run, [replace(one, ranks=ranks, matches=matches) for one in each], ranks)
 
 
 def _of_rank(run: Run, rank: int | None) -> list[int]:

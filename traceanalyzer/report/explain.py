@@ -5,7 +5,6 @@ named by its id; parts between `<!-- ... -->` and `<!-- end -->` are written by 
 """
 
 import dataclasses
-import inspect
 import re
 import tomllib
 from collections.abc import Iterator
@@ -24,7 +23,6 @@ from traceanalyzer.report.outline.step_facts import GLOSSARY
 from traceanalyzer.report.table_entries import TABLES
 
 MARKS = re.compile(r"^<!-- .* -->\n", re.MULTILINE)
-WHATIF = "whatif"
 TITLE = re.compile(r"^\*\*(.*?)\*\*", re.MULTILINE)
 
 
@@ -82,16 +80,12 @@ def entries() -> list[Entry]:
         for table in TABLES
         for d in definitions(table.row)
     ]
-    assumed = [Entry(one.id, WHATIF, "", f"assumes: {one.basis}") for one in SCENARIOS]
-    return [*words, *assumed, *_changes(), *_figures(Report, ""), *columns]
-
-
-def _changes() -> Iterator[Entry]:
-    """The remedies: where each is offered, and the finding that it is against."""
+    changes = [(one.id, f"assumes: {one.basis}") for one in SCENARIOS]
     for one in REMEDIES:
-        offered = " ".join((inspect.getdoc(one.offer) or "").split())
-        meaning = f"a change that is recommended {offered[:1].lower()}{offered[1:]} See `explain {one.finding}`."
-        yield Entry(one.id, WHATIF, "", meaning)
+        offered = " ".join((one.offer.__doc__ or "").split()).replace("Where", "where", 1)
+        changes.append((one.id, f"a change that is recommended {offered} See `explain {one.finding}`."))
+    predicted = [Entry(name, "whatif", "", meaning) for name, meaning in changes]
+    return [*words, *predicted, *_figures(Report, ""), *columns]
 
 
 def explained(name: str) -> list[Entry]:

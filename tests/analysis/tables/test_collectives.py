@@ -13,7 +13,7 @@ from tests.recorded import EVERY, label, recording
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, intersect, shared_time, union
 from traceanalyzer.analysis.names.collectives import KINDS
 from traceanalyzer.analysis.tables.collectives import collective_stats, communication_time
-from traceanalyzer.diagnosis.measurements import Measurements, measure
+from traceanalyzer.diagnosis.measurements import Measurements, measure, measure_ranks
 
 TWO_RANKS = [path for path in EVERY if ".base.rank" in path.name]
 
@@ -188,3 +188,12 @@ def test_figures_of_the_straggler_recording():
     assert late.total_ms == pytest.approx(0.258, abs=1e-3)
     assert late.bus_gbs == pytest.approx(67_108_864 / 258_281.7, rel=1e-4)
     assert late.on_compute_stream is True
+
+
+def test_waiting_is_apart_from_transfer_where_the_ranks_are_known():
+    """Both end at 500 us; rank 1 comes at 400 us, 300 us after rank 0."""
+    traces = [Ranked().collective(at, 500, 10, ranks=2).trace(i, 2) for i, at in enumerate((100, 400))]
+    early, late = (one.collectives[0] for one in measure_ranks(traces))
+    assert (early.transfer_ms, early.waiting_ms) == pytest.approx((0.1, 0.3))
+    assert (late.transfer_ms, late.waiting_ms) == pytest.approx((0.1, 0.0))
+    assert measure(traces[0]).collectives[0].waiting_ms is None

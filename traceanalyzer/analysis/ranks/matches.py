@@ -71,6 +71,11 @@ class Matches:
         count = len(self.clocks.offset)
         return np.split(stable_order(self.rank), np.cumsum(counts(self.rank, count))[:-1])
 
+    def arrived(self, rank: int) -> tuple[I64, I64]:
+        """Of the parts of a recording, by position, the rows and when the last rank came, ns on its own clock."""
+        here = self.of_rank[rank]
+        return self.row[here], self.most(self.start)[self.collective[here]] + self.clocks.offset[rank]
+
     @cached_property
     def before(self) -> I64:
         """Of each part the one of the same rank before it, -1 for the first."""

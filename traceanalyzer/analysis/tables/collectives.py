@@ -102,6 +102,15 @@ class CollectiveStats:
     exposed_ms: float = metric(
         "part of it without compute on the device; time that n collectives share counts 1/n for each", "ms"
     )
+    transfer_ms: float | None = metric(
+        "part of `total_ms` at which all ranks had arrived; null where the ranks were not compared",
+        "ms",
+        default=None,
+        kw_only=True,
+    )
+    waiting_ms: float | None = metric(
+        "part of it in which another rank had not arrived yet; null as `transfer_ms`", "ms", default=None, kw_only=True
+    )
     overlap_share: float | None = metric("share of their time with compute on the device beside it", "share")
     mean_us: float = metric("mean time of a collective", "us")
     p50_us: float = metric("median time of a collective", "us")
@@ -148,12 +157,13 @@ def _send_recv_ms(timed: Timed, device: int) -> float | None:
     return ms(int(exposed.sum()) / steps.steady_count)
 
 
-def collective_stats(timed: Timed) -> list[CollectiveStats]:
-    """A row for each sort of collective in the steady state, by exposed, then total time."""
+def collective_stats(timed: Timed, arrived: tuple[I64, I64] | None = None) -> list[CollectiveStats]:
+    """A row for each sort of collective in the steady state, by exposed, then total time. `arrived` has the rows of the
+    first kernels of those that other ranks recorded too, and when the last rank came to each, ns."""
     calls = timed.collective_calls
     steady = np.flatnonzero(calls.step >= timed.steps.warmup)
     keys: list[I32 | I64] = [calls.device, calls.kind, calls.bytes, *_metadata(timed.linked, calls)]
-    times = _Times(timed, calls)
+    times = _Times(timed, calls, arrived)
     groups = Groups.of(*(key[steady] for key in keys)).rows
     rows = [_row(timed, calls, times, steady[group]) for group in groups]
     return sorted(rows, key=lambda row: (-row.exposed_ms, -row.total_ms))
@@ -167,9 +177,10 @@ def _metadata(linked: Linked, calls: CollectiveCalls) -> tuple[I64, ...]:
 
 
 class _Times:
-    """Time of each collective, ns: all of it, without compute beside it, with compute beside it."""
+    """Time of each collective, ns: all of it, without compute beside it, with compute beside it, and from when all
+    ranks had arrived (NaN where that is not known)."""
 
-    def __init__(self, timed: Timed, calls: CollectiveCalls) -> None:
+    def __init__(self, timed: Timed, calls: CollectiveCalls, arrived: tuple[I64, I64] | None) -> None:
         ops, rows = timed.trace.device_ops, calls.kernels
         exposed, hidden = np.zeros(len(rows)), np.zeros(len(rows))
         for device, activity in timed.activity.items():
@@ -180,6 +191,11 @@ class _Times:
         self.total = _sum(ops.end[rows] - ops.start[rows], calls)
         self.exposed = _sum(exposed, calls)
         self.hidden = _sum(hidden, calls)
+        self.transfer = np.full(len(calls), np.nan)
+        if arrived is not None:
+            _, mine, theirs = np.intersect1d(calls.row, arrived[0], return_indices=True)
+            moving = calls.end[mine] - np.maximum(arrived[1][theirs], calls.start[mine])
+            self.transfer[mine] = np.clip(moving, 0, self.total[mine])
 
 
 def _sum(of_kernel: I64 | F64, calls: CollectiveCalls) -> F64:
@@ -196,7 +212,8 @@ def _row(timed: Timed, calls: CollectiveCalls, times: _Times, chosen: I64) -> Co
     total = float(times.total[chosen].sum())
     bandwidth = size * len(chosen) / total if size > 0 and total else None
     factor = bus_factor(kind, ranks)
-    streams = distinct(calls.stream[chosen])
+    streams, moving = distinct(calls.stream[chosen]), times.transfer[chosen]
+    known = np.isfinite(moving).all()
 
     def text(codes: I32) -> str | None:
         return timed.trace.text(int(codes[metadata])) if metadata >= 0 else None
@@ -213,6 +230,8 @@ def _row(timed: Timed, calls: CollectiveCalls, times: _Times, chosen: I64) -> Co
         count=len(chosen) / steps,
         total_ms=ms(total / steps),
         exposed_ms=ms(times.exposed[chosen].sum() / steps),
+        transfer_ms=ms(moving.sum() / steps) if known else None,
+        waiting_ms=ms((total - moving.sum()) / steps) if known else None,
         overlap_share=float(times.hidden[chosen].sum() / total) if total else None,
         mean_us=total / len(chosen) / NS_PER_US,
         p50_us=float(np.percentile(times.total[chosen], 50)) / NS_PER_US,
