@@ -7,6 +7,7 @@ import pytest
 
 from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.ingest.detect import detect
+from traceanalyzer.ingest.timing.formats import BINARY_MEANS
 from traceanalyzer.ingest.timing.log import read_timing_log
 
 DATA = Path(__file__).parents[1] / "data" / "timing"
@@ -392,6 +393,11 @@ def test_printed_memory_alone_and_beside_steps(tmp_path):
     (trace,) = read_timing_log(path)
     assert trace.printed_memory[:2] == (("forward", 3 << 29, 2 << 30), ("backward", 512 << 20, None))
     assert not (trace.step_timings.duration > 0).any()
+    assert BINARY_MEANS in trace.health.notes
+    path.write_text(lines.replace("GB", "GiB").replace("MB", "MiB") * 2)
+    (exact,) = read_timing_log(path)
+    assert exact.printed_memory == trace.printed_memory
+    assert BINARY_MEANS not in exact.health.notes
     path.write_text("".join(f"iter {i}0.0 ms\n{lines}" for i in range(1, 5)))
     (trace,) = read_timing_log(path)
     assert len(trace.printed_memory) == 8

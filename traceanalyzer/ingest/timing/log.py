@@ -17,6 +17,7 @@ from traceanalyzer.ingest.foreign import STEPS_WITHIN
 from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.ingest.timing.entry import Entry
 from traceanalyzer.ingest.timing.formats import (
+    BINARY_MEANS,
     FORMATS,
     PRINTED_MEMORY,
     LineFormat,
@@ -205,6 +206,8 @@ def _traces(path: Path, found: _Found, form: LineFormat, damage: str) -> list[Tr
     for rank in sorted(by_rank, key=lambda r: -1 if r is None else r):
         steps = step_timings(by_rank[rank])
         notes = [Aside(f"Read as a timing log ({form.name})."), form.averaged, *steps.notes]
+        if any(one.decimal for one in found.entries.get(PRINTED_MEMORY, ())):
+            notes.append(BINARY_MEANS)
         if damage:
             notes.append(f"The log stops early: {damage}.")
         health = Health(
