@@ -102,11 +102,12 @@ def found_in_log(timed: Timed) -> Logged | None:
 def _of_log(log: StepTimings) -> list[IterationRow]:
     """The iterations of a server's log alone."""
     columns = (log.start, log.context_requests, log.context_tokens, log.generation_requests, log.generation_tokens)
+    of_recording = "host_ms gpu_span_ms gpu_busy_ms period_ms host_idle_ms gap_ms gap_cause graph gpu_ops launches"
+    none: dict[str, None] = dict.fromkeys([*of_recording.split(), "graph_launches"])
     rows = []
     for i, (start, prefills, context, decodes, tokens, kv, time) in enumerate(
         zip(*(column.tolist() for column in (*columns, log.kv_tokens, log.duration)), strict=True)
     ):
-        none: dict[str, None] = dict.fromkeys(("host_ms", "gpu_span_ms", "gpu_busy_ms", "period_ms", "host_idle_ms"))
         rows.append(
             IterationRow(
                 iteration=i,
@@ -117,12 +118,6 @@ def _of_log(log: StepTimings) -> list[IterationRow]:
                 generation_tokens=_known(tokens),
                 kv_tokens=_known(kv),
                 **none,
-                gap_ms=None,
-                gap_cause=None,
-                graph=None,
-                gpu_ops=None,
-                launches=None,
-                graph_launches=None,
                 logged_ms=ms(time) if time > 0 else None,
             )
         )

@@ -42,21 +42,15 @@ ONLY = {
     ),
     "iterations": (
         click.option(
-            "--acceptance",
-            type=Number(min=0, max=1),
-            metavar="SHARE",
+            "--acceptance", type=Number(min=0, max=1), metavar="SHARE",
             help="What speculative decoding brings with this share of guessed tokens right.",
         ),
         click.option(
-            "--draft-tokens",
-            type=click.IntRange(min=1, max=100),
-            default=4,
-            show_default=True,
-            metavar="N",
+            "--draft-tokens", type=click.IntRange(min=1, max=100), default=4, show_default=True, metavar="N",
             help="Guessed tokens a request of --acceptance.",
         ),
     ),
-}
+}  # fmt: skip
 """Options that one of them has alone."""
 
 

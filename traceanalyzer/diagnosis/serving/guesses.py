@@ -42,17 +42,13 @@ def guessed(m: Measurements, count: int, acceptance: float) -> Guesses | str:
     A text says why the recording does not tell."""
     verifying = [row for row in m.iterations if row.phase in ("verify", "decode") and _per_request(row) > 1]
     alike = [row for row in verifying if _per_request(row) == count + 1]
-    if alike:
-        requests, found = _recorded(m, alike)
-    elif verifying:
+    if verifying and not alike:
         known = ", ".join(f"{n - 1:g}" for n in sorted(set(map(_per_request, verifying))))
         return f"recorded iterations verify {known} guesses a request, none {count}"
-    else:
-        predicted = _predicted(m, count)
-        if isinstance(predicted, str):
-            return predicted
-        requests, found = predicted
-    time, low, high, now = found
+    found = _recorded(m, alike) if alike else _predicted(m, count)
+    if isinstance(found, str):
+        return found
+    requests, time, low, high, now = found
     tokens = sum(acceptance**i for i in range(count + 1))
     return Guesses(
         count, acceptance, "verify" if alike else "fit", requests, tokens, time, low, high,
@@ -65,23 +61,23 @@ def _per_request(row: IterationRow) -> float:
     return (row.generation_tokens or 0) / row.requests if row.requests else 0.0
 
 
-Times = tuple[float, float, float, float | None]
-"""Of an iteration: likely, least, most, and of a decode without guesses, ms."""
+Found = tuple[float, float, float, float, float | None]
+"""Requests, and ms of an iteration: likely, least, most, and of a decode without guesses."""
 
 
-def _recorded(m: Measurements, rows: Sequence[IterationRow]) -> tuple[float, Times]:
+def _recorded(m: Measurements, rows: Sequence[IterationRow]) -> Found:
     """Requests and times of the usual batch."""
     requests = median_low([row.requests or 0 for row in rows])
     mine = [row for row in rows if row.requests == requests]
     known = unprofiled(m, [row.iteration for row in mine])
     if known is not None:
-        return requests, (known.ms, known.low_ms, known.high_ms, None)
+        return requests, known.ms, known.low_ms, known.high_ms, None
     times = [time for row in mine if (time := row.period_ms or row.gpu_span_ms or row.logged_ms)]
     low, time, high = np.percentile(times, (5, 50, 95)).tolist()
-    return requests, (time, min(low, time * (1 - SPREAD)), max(high, time * (1 + SPREAD)), None)
+    return requests, time, min(low, time * (1 - SPREAD)), max(high, time * (1 + SPREAD)), None
 
 
-def _predicted(m: Measurements, count: int) -> tuple[float, Times] | str:
+def _predicted(m: Measurements, count: int) -> Found | str:
     """The same by the decodes: a token more is as much work as a request more, but for the KV cache."""
     fit, (requests, kv, _) = decode_fit(m.iterations), columns_of(decodes(m.iterations))
     if fit is None:
@@ -94,4 +90,4 @@ def _predicted(m: Measurements, count: int) -> tuple[float, Times] | str:
         return f"{tokens:,.0f} tokens an iteration are too far beyond the largest recorded batch, {most:,.0f} requests"
     predict, spread = Predictor.of(m, fit), max(SPREAD, fit.error_share)
     time = predict.ms(size, length, tokens)
-    return size, (time, time * (1 - spread), time * (1 + spread), predict.ms(size, length))
+    return size, time, time * (1 - spread), time * (1 + spread), predict.ms(size, length)

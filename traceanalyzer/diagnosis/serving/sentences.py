@@ -13,7 +13,7 @@ from traceanalyzer.analysis.serving.rows import found_in_log
 from traceanalyzer.base.figures import digits
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.serving.guesses import USUAL, Guesses, guessed
-from traceanalyzer.diagnosis.serving.outlook import TRUSTED_ERROR, Batch, Outlook, outlook
+from traceanalyzer.diagnosis.serving.outlook import TRUSTED_ERROR, Outlook, outlook
 from traceanalyzer.diagnosis.serving.phases import Phase, phases
 
 SERVERS = {"vLLM": "vllm", "SGLang": "sglang", "TensorRT-LLM": "tensorrt_llm", "ATOM": "atom"}
@@ -60,10 +60,9 @@ def sentences(m: Measurements, guesses: tuple[int, float] | None = None) -> Iter
     yield from _ranks(m)
     named, inside = named_in_graphs(m.linked, m.joined.launch_node)
     if inside:
-        by = ", ".join(Path(one.path).name for one in m.trace.captures) if named else ""
-        known_by = f" by {by}" if by else ""
+        by = f" by {', '.join(Path(one.path).name for one in m.trace.captures)}" if m.trace.captures and named else ""
         more = WHERE if named < inside else ""
-        yield f"Operators are known of {named:,} of {inside:,} kernels in CUDA graphs{known_by}{more}."
+        yield f"Operators are known of {named:,} of {inside:,} kernels in CUDA graphs{by}{more}."
 
 
 def _log(m: Measurements) -> Iterator[str]:
@@ -137,8 +136,8 @@ def _batches(known: Outlook) -> Iterator[str]:
         return
     now, twice = known.now, known.twice
     yield (
-        f"Twice the batch ({_requests(twice)}): {_ms(now.decode_ms)} -> {_ms(twice.decode_ms)} a decode, "
-        f"{twice.tokens_per_s / now.tokens_per_s:.2f}x the tokens/s."
+        f"Twice the batch ({_some(twice.requests, 'request')}): {_ms(now.decode_ms)} -> {_ms(twice.decode_ms)} "
+        f"a decode, {twice.tokens_per_s / now.tokens_per_s:.2f}x the tokens/s."
     )
     if known.half_batch is not None and known.most_tokens_per_s is not None:
         yield (
@@ -161,10 +160,6 @@ def _speculation(g: Guesses) -> str:
         f"{g.tokens_per_request:.2f} tokens for each of {_some(g.requests, 'request')} in {_ms(g.iteration_ms)} "
         f"({_ms(g.low_ms)} to {_ms(g.high_ms)}), {rate} tokens/s ({low} to {high}){over}."
     )
-
-
-def _requests(batch: Batch) -> str:
-    return _some(batch.requests, "request")
 
 
 def _gains(known: Outlook) -> Iterator[str]:
