@@ -21,7 +21,7 @@ from traceanalyzer.trace import Failure
 SAMPLE = Path(__file__).resolve().parents[1] / "data" / "gpu" / "sync_bound.json.gz"
 
 
-BESIDES = {"iterations": ("server", "phases", "decode_fit", "profiler_stretch", "outlook")}
+BESIDES = {"iterations": ("server", "phases", "decode_fit", "profiler_stretch", "outlook", "speculation")}
 """What the document of a table has besides its rows."""
 
 

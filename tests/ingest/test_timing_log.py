@@ -7,6 +7,7 @@ import pytest
 
 from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.ingest.detect import detect
+from traceanalyzer.ingest.timing.formats import BINARY_MEANS
 from traceanalyzer.ingest.timing.log import read_timing_log
 
 DATA = Path(__file__).parents[1] / "data" / "timing"
@@ -229,6 +230,14 @@ def test_step_lines_far_into_a_long_log(tmp_path):
     assert len(detect(path).read(path)[0].step_timings) == 3
 
 
+def test_a_log_is_recognised_within_its_first_lines(tmp_path, monkeypatch):
+    monkeypatch.setattr("traceanalyzer.ingest.timing.log.STEPS_WITHIN", 10)
+    steps = (DATA / "megatron.log").read_text()
+    assert detect(log(tmp_path, "loaded shard 1\n" * 4 + steps))
+    with pytest.raises(UnreadableInputError):
+        detect(log(tmp_path, "loaded shard 1\n" * 10 + steps))
+
+
 @pytest.mark.parametrize(
     "text", ["hello\n", "{}\n", '{"a": 1}\n', "iter 1: loss 3, time 4ms\n", "\0\1\2", "a,b\n1,2\n"]
 )
@@ -384,6 +393,11 @@ def test_printed_memory_alone_and_beside_steps(tmp_path):
     (trace,) = read_timing_log(path)
     assert trace.printed_memory[:2] == (("forward", 3 << 29, 2 << 30), ("backward", 512 << 20, None))
     assert not (trace.step_timings.duration > 0).any()
+    assert BINARY_MEANS in trace.health.notes
+    path.write_text(lines.replace("GB", "GiB").replace("MB", "MiB") * 2)
+    (exact,) = read_timing_log(path)
+    assert exact.printed_memory == trace.printed_memory
+    assert BINARY_MEANS not in exact.health.notes
     path.write_text("".join(f"iter {i}0.0 ms\n{lines}" for i in range(1, 5)))
     (trace,) = read_timing_log(path)
     assert len(trace.printed_memory) == 8

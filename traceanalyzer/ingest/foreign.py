@@ -33,9 +33,12 @@ _MEMORY_TIMELINE = re.compile(rb"\[\s*\[\s*(?:-?\d+,\s*[0-3],\s*-?\d+,\s*\d+\s*\
 """What `export_memory_timeline` writes: rows of time, action, bytes and category; or lists of times and of sizes."""
 _OF_ROCPROFV3 = re.compile(rb'\A"?(?:Guid"?,"?)?(?:Domain|Kind)"?,.*Correlation_Id', re.IGNORECASE)
 """The head of a table that rocprofv3 writes."""
+STEPS_WITHIN = 200_000
+"""Lines of a log within which the first steps have to be: start-up messages of large jobs are some ten thousands."""
 EXPECTED = (
     "give a trace of torch.profiler (.json, .json.gz, .pftrace) or JAX (.xplane.pb), an Nsight Systems export "
-    "(.sqlite), a recording of rocprofv3 (.db, .json, *_kernel_trace.csv) or a log of step times"
+    "(.sqlite), a recording of rocprofv3 (.db, .json, *_kernel_trace.csv) or a log of step times, "
+    f"the first of them within {STEPS_WITHIN:,} lines"
 )
 
 

@@ -56,3 +56,16 @@ def test_what_marks_do_not_say_may_be_anything() -> None:
 )
 def test_a_log_that_does_not_tell_is_not_joined(recorded: list[Split]) -> None:
     assert logged(log((500, 4, 30.0), (0, 5, 10.0), (0, 5, 10.0)), recorded, np.full(len(recorded), np.nan)) is None
+
+
+@pytest.mark.parametrize(
+    ("recorded", "stacks", "joined"),
+    [(9.0, False, False), (9.6, False, True), (23.0, False, True), (24.0, False, False), (24.0, True, True)],
+)
+def test_a_log_of_another_server_is_not_joined(recorded: float, stacks: bool, joined: bool) -> None:
+    lines, ms = log((500, 4, 30.0), (0, 5, 10.0), (0, 5, 10.0)), np.array([np.nan, recorded, recorded])
+    found = logged(lines, [of(500, 4), of(0, 5), of(0, 5)], ms * 1e6, stacks)
+    assert found is not None
+    assert bool(np.isfinite(found.time_ns).all()) is joined
+    assert found.other_ms == (None if joined else pytest.approx((10.0, recorded)))
+    assert joined or found.stretch is None

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from traceanalyzer.analysis.names.serving import Split
+from traceanalyzer.base.figures import NS_PER_MS
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import F64, I64, Bool, StepTimings
 
@@ -14,10 +15,12 @@ MATCHED = 0.9
 MOST_COMPARED = 50_000_000
 """Iterations of the log times those of the recording; more takes seconds."""
 
-
 SAME_RUN = 0.03
 """Decodes that are as long in the log as in the recording are those that were recorded, else the same ones without the
 profiler."""
+LEAST_STRETCH, MOST_STRETCH = 0.95, {False: 2.35, True: 3.5}
+"""Decodes as recorded over as logged, by whether Python stacks were recorded: outside, the log is another server's. A
+host keeps 0.45 (0.3) of its time without the profiler at least, and runs differ by 5 %."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +32,11 @@ class Logged:
     stretch: float | None
     """By how much the profiler lengthens decodes: as recorded over as logged without it, else over those that the log
     has of the same requests just before and after the recording; None where there are none."""
+    other_ms: tuple[float, float] | None = None
+    """Decodes as logged and as recorded, medians, where these cannot be of one server; then there are no times."""
 
 
-def logged(log: StepTimings, splits: Sequence[Split], recorded_ns: F64) -> Logged | None:
+def logged(log: StepTimings, splits: Sequence[Split], recorded_ns: F64, stacks: bool = False) -> Logged | None:
     """The log's times of the recorded iterations; None where it is not certain which of its lines they are."""
     told = np.array([[-1 if (n := getattr(one, name)) is None else n for name in COLUMNS] for one in splits], np.int64)
     lines = np.column_stack([getattr(log, name) for name in COLUMNS])
@@ -47,7 +52,10 @@ def logged(log: StepTimings, splits: Sequence[Split], recorded_ns: F64) -> Logge
     same = _alike(told, lines[here]) & (log.duration[here] > 0)
     time = np.where(same, log.duration[here], np.nan).astype(np.float64)
     decodes = same & np.isfinite(recorded_ns) & (lines[here][:, 0] == 0) & (lines[here][:, 2] > 0)
-    longer = float(np.median(recorded_ns[decodes]) / np.median(time[decodes])) if decodes.any() else 1.0
+    both = [float(np.median(one[decodes])) / NS_PER_MS if decodes.any() else 1.0 for one in (time, recorded_ns)]
+    longer = both[1] / both[0]
+    if not LEAST_STRETCH <= longer <= MOST_STRETCH[stacks]:
+        return Logged(np.full(count, np.nan), None, (both[0], both[1]))
     return Logged(time, _stretch(log, lines, here) if abs(longer - 1.0) <= SAME_RUN else longer)
 
 

@@ -95,7 +95,7 @@ def found_in_log(timed: Timed) -> Logged | None:
     return (
         None
         if found is None or not timed.trace.step_timings.of_server
-        else logged(timed.trace.step_timings, found.splits, found.period_ns)
+        else logged(timed.trace.step_timings, found.splits, found.period_ns, timed.trace.collected.stacks)
     )
 
 

@@ -74,6 +74,10 @@ def _log(m: Measurements) -> Iterator[str]:
     if log is None:
         yield "The log was not joined: the order of batches in it does not tell which of its iterations were recorded."
         return
+    if log.other_ms is not None:
+        other, own = map(_ms, log.other_ms)
+        yield f"The log was not joined: it is of another server. Decodes take {other} in it, as recorded {own}."
+        return
     pairs = [(r.period_ms, r.logged_ms) for r in m.iterations if r.phase == "decode" and r.period_ms and r.logged_ms]
     if pairs:
         recorded, told = (float(np.median(values)) for values in zip(*pairs, strict=True))

@@ -50,6 +50,8 @@ class Entry:
     """The phase after which the line says how much GPU memory is allocated and reserved, bytes; empty for none."""
     allocated: float | None = None
     reserved: float | None = None
+    decimal: bool = False
+    """Whether the line calls them MB or GB."""
 
 
 BATCH = ("context_requests", "context_tokens", "generation_requests", "generation_tokens", "kv_tokens")

@@ -274,6 +274,9 @@ def _hf_summary(line: str) -> Entry | None:
 
 
 MEMORY_MEANS = "Memory is what the program printed after each phase: peaks within one are not known."
+BINARY_MEANS = (
+    "Printed GB and MB are read as GiB and MiB: of a program that divides by 1e9 (1e6), they are 7% (5%) less."
+)
 _BAR_MEANS = "A progress bar shows a running mean of the last steps: single slow steps and the spread are smoothed."
 
 PRINTED_MEMORY = LineFormat("printed memory", "llocated", memory_line, 2, averaged=MEMORY_MEANS)

@@ -4,16 +4,20 @@ Lines of no format are skipped and counted. Where a log holds several formats th
 A log becomes a `Trace` for each rank that wrote to it, with nothing in it but `step_timings`.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.base.notes import Aside
 from traceanalyzer.ingest.abilities import Abilities
+from traceanalyzer.ingest.foreign import STEPS_WITHIN
 from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.ingest.timing.entry import Entry
 from traceanalyzer.ingest.timing.formats import (
+    BINARY_MEANS,
     FORMATS,
     PRINTED_MEMORY,
     LineFormat,
@@ -32,8 +36,10 @@ ABILITIES = Abilities(
     cannot="anything that happens within a step",
     record="`traceanalyzer collect timing -- python train.py`; or the log that the trainer writes anyway",
 )
-RECOGNISED_WITHIN = 32 * 1024 * 1024
-"""How far into a file the first step lines may be: start-up messages of large jobs take a few MB."""
+_PIECES = 64
+"""Pieces of the file in which those lines are looked for: it may have no ends of lines."""
+_DIGIT = re.compile(r"\d")
+"""A line without one says no time."""
 _NO_LOG = ("traceEvents", "SQLite format 3")
 """Other readers' files, told at once."""
 
@@ -42,13 +48,10 @@ def recognise(head: bytes, path: Path) -> bool:
     """Whether the file holds enough lines of a known format. `head`: its first bytes, decompressed."""
     if any(mark.encode() in head for mark in _NO_LOG):
         return False
-    if _enough(_parse(lines_of([head]))):
-        return True
+    if _binary(head):
+        return _enough(_parse(lines_of([head])))
     with open_stream(path, probing=True) as stream:
-        limited = (
-            piece for piece, _ in zip(pieces_of(stream), range(RECOGNISED_WITHIN // max(len(head), 1)), strict=False)
-        )
-        return not _binary(head) and _enough(_parse(lines_of(limited)))
+        return _enough(_parse(islice(lines_of(islice(pieces_of(stream), _PIECES)), STEPS_WITHIN), first=True))
 
 
 def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
@@ -93,7 +96,7 @@ def _read(
     """All lines, the format to read them as, and what is damaged."""
     forms = FORMATS if pattern is None else (pattern_format(pattern),)
     with open_stream(path, progress, log=True) as stream:
-        found = _parse(lines_of(pieces_of(stream), cut := _Cut()), forms, known=pattern is not None, cut=cut)
+        found = _parse(lines_of(pieces_of(stream), cut := _Cut()), forms, cut=cut)
         found.truncated |= bool(stream.damage)
         damage = stream.damage
     chosen = found.chosen()
@@ -144,22 +147,25 @@ class _Found:
 
 
 def _parse(
-    lines: Iterable[str], forms: tuple[LineFormat, ...] = FORMATS, *, known: bool = False, cut: _Cut | None = None
+    lines: Iterable[str], forms: tuple[LineFormat, ...] = FORMATS, *, first: bool = False, cut: _Cut | None = None
 ) -> _Found:
-    """Try every format on every line; a table's header, in the first line with text, adds its own format."""
+    """Try every format on every line, up to the `first` that has enough of them if so asked; a table's header, in the
+    first line with text, adds its own format."""
     found = _Found()
     for line in lines:
         if not line.strip():
             continue
         found.lines += 1
-        if found.lines == 1 and not known and len(line) <= MAX_LINE:
+        if found.lines == 1 and forms is FORMATS and len(line) <= MAX_LINE:
             table = csv_format(line)
             forms = forms if table is None else (table,)
             if table is not None:
                 continue
-        read = [found.add(form, line) for form in forms] if len(line) <= MAX_LINE else []
+        read = [found.add(form, line) for form in forms] if len(line) <= MAX_LINE and _DIGIT.search(line) else []
         if any(read):
             forms = _still_open(forms, found)
+            if first and found.chosen():
+                break
         if cut is not None and cut.seen:
             found.truncated = not any(read) and _began(forms, found, line)
     return found
@@ -195,6 +201,8 @@ def _traces(path: Path, found: _Found, form: LineFormat, damage: str) -> list[Tr
     for rank in sorted(by_rank, key=lambda r: -1 if r is None else r):
         steps = step_timings(by_rank[rank])
         notes = [Aside(f"Read as a timing log ({form.name})."), form.averaged, *steps.notes]
+        if any(one.decimal for one in found.entries.get(PRINTED_MEMORY, ())):
+            notes.append(BINARY_MEANS)
         if damage:
             notes.append(f"The log stops early: {damage}.")
         health = Health(

@@ -30,7 +30,8 @@ _TIME = re.compile(
 )
 _PHASES = ("forward_s", "backward_s", "optimizer_s", "data_s")
 _BYTES = {"B": 1.0, "KB": 2.0**10, "KIB": 2.0**10, "MB": 2.0**20, "MIB": 2.0**20, "GB": 2.0**30, "GIB": 2.0**30}
-"""PyTorch's own prints call 2^20 bytes MB, and so do programs that divide by 1024."""
+"""Most programs that print GB divide by 1024^3, fewer by 1e9 (among public ones): which one it is, a line does not
+say."""
 _MEMORY = re.compile(
     rf"^(?P<where>.*?)\b(?:max[ _])?(?:memory[ _])?allocated\W{{0,3}}\s*({NUMBER}) ?([KMG]?i?B)\b"
     rf"(?:.*?\b(?:reserved|cached)\W{{0,3}}\s*({NUMBER}) ?([KMG]?i?B)\b)?",
@@ -58,7 +59,8 @@ def memory_line(line: str) -> Entry | None:
     where = _WHERE.search(match["where"])
     phase = _NAMES[where[1].lower()].removesuffix("_s") if where else ""
     sizes = [None if match[i] is None else (number(match[i]) or 0.0) * _BYTES[match[i + 1].upper()] for i in (2, 4)]
-    return Entry(memory_after=phase, allocated=sizes[0], reserved=sizes[1])
+    units = f"{match[3]}{match[5] or ''}".lower()
+    return Entry(memory_after=phase, allocated=sizes[0], reserved=sizes[1], decimal="mb" in units or "gb" in units)
 
 
 def steps_of_phases(entries: Iterable[Entry]) -> Iterator[Entry]:
