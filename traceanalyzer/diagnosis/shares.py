@@ -80,7 +80,8 @@ def step_shares(m: Measurements) -> Shares | None:
 
 def copied_within_ms(m: Measurements) -> float:
     """Time a step with nothing on the device but copies from it to itself, ms."""
-    return sum(row.exposed_ms for row in m.copies if row.direction == WITHIN and row.device == m.timed.device)
+    here = (row.exposed_ms for row in m.copies if row.direction == WITHIN and row.device == m.timed.device)
+    return sum(here, start=0.0)
 
 
 def missing_kernels(m: Measurements) -> float:

@@ -107,19 +107,9 @@ def oom_of(
     expandable = any(segment.is_expandable for segment in memory.segments)
     largest = int(lives.size[alive].max()) if len(alive) else 0
     verdict = _verdict(
-        row,
-        asked,
-        usable,
-        missing,
-        held.inactive,
-        largest,
-        lives,
-        alive,
-        timeline,
-        categories,
-        growth,
+        row, asked, usable, missing, held.inactive, largest, lives, alive, timeline, categories, growth,
         fragmented=not expandable,
-    )
+    )  # fmt: skip
     return Oom(
         requested_bytes=asked,
         device_free_bytes=free,
@@ -162,20 +152,9 @@ def _batch_share(usable: int, fixed: int, variable: int) -> float | None:
 
 
 def _verdict(
-    row: int,
-    asked: int,
-    usable: int,
-    missing: int,
-    inactive: int,
-    largest: int,
-    lives: Lives,
-    alive: I64,
-    timeline: Timeline,
-    categories: I8,
-    growth: Growth,
-    *,
-    fragmented: bool,
-) -> OomVerdict:
+    row: int, asked: int, usable: int, missing: int, inactive: int, largest: int, lives: Lives, alive: I64,
+    timeline: Timeline, categories: I8, growth: Growth, *, fragmented: bool,
+) -> OomVerdict:  # fmt: skip
     if _leaked(growth) >= max(missing, inactive if fragmented else 0, 1):  # what frees more is to blame
         return "leak"
     if missing == 0 and fragmented:

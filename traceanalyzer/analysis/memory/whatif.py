@@ -218,15 +218,9 @@ def _sharded(subject: Subject) -> list[Scenario]:
         shared = np.isin(subject.categories, parts)
         peak = subject.peak(np.where(shared, -(-size // ranks), size))
         gathered = int(size[subject.categories == PARAMETERS].max(initial=0)) if PARAMETERS in parts else 0
-        result.append(
-            Scenario(
-                f"{id_}-{ranks}",
-                "shard",
-                f"{what} sharded over {ranks} ranks",
-                peak + gathered + -(-subject.unmade // ranks),
-                f"{what} at 1/{ranks}{', the largest parameter gathered' if gathered else ''}{_all_of_it(subject)}",
-            )
-        )
+        basis = f"{what} at 1/{ranks}{', the largest parameter gathered' if gathered else ''}{_all_of_it(subject)}"
+        peak += gathered + -(-subject.unmade // ranks)
+        result.append(Scenario(f"{id_}-{ranks}", "shard", f"{what} sharded over {ranks} ranks", peak, basis))
     return result
 
 
@@ -238,15 +232,12 @@ def _batches(subject: Subject, peak: int) -> list[Scenario]:
     for factor in BATCHES:
         size = subject.lives.size.copy()
         size[rows] = (size[rows] * factor).astype(np.int64)
-        result.append(
-            Scenario(
-                f"batch-x{factor:g}",
-                "larger_batch" if factor > 1 else "smaller_batch",
-                f"{factor:g} times the batch",
-                subject.peak(size),
-                "activations and temporaries go with the batch; weights, gradients and state do not",
-            )
+        remedy, basis = (
+            "larger_batch" if factor > 1 else "smaller_batch",
+            "activations and temporaries go with the batch",
         )
+        basis += "; weights, gradients and state do not"
+        result.append(Scenario(f"batch-x{factor:g}", remedy, f"{factor:g} times the batch", subject.peak(size), basis))
     return [*result, _accumulated(subject, rows)]
 
 

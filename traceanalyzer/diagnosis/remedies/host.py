@@ -147,11 +147,7 @@ def move_host_work(m: Measurements) -> Offer | None:
 
 CONVOLUTION = re.compile(r"convolution|miopen|cudnn", re.IGNORECASE)
 MOSTLY = 0.5
-NO_ALLOCATIONS = Scenario(
-    "avoid_allocations",
-    no_allocations,
-    "no device or pinned memory is allocated or freed",
-)
+NO_ALLOCATIONS = Scenario("avoid_allocations", no_allocations, "no device or pinned memory is allocated or freed")
 EXPANDABLE = (
     "Allocate once: no torch.cuda.empty_cache() in the loop; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where "
     "sizes change."
@@ -185,11 +181,7 @@ warm_up = wherever(
     "host",
     "host-work",
     everywhere("Warm up: run every input shape once before serving or timing, or set CUDA_MODULE_LOADING=EAGER."),
-    Scenario(
-        "warm_up",
-        warmed_up,
-        "no device code is loaded or compiled",
-    ),
+    Scenario("warm_up", warmed_up, "no device code is loaded or compiled"),
 )
 
 PREPARED = "convolution|cudnn"

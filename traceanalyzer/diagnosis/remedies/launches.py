@@ -29,9 +29,7 @@ CAPTURED = Scenario(
     pessimistic=captured_but_work,
 )
 AFTER_SYNCS = Scenario(
-    "remove_syncs+cuda_graph",
-    captured_after_reads,
-    "the syncs are gone, and all launches are one CUDA graph",
+    "remove_syncs+cuda_graph", captured_after_reads, "the syncs are gone, and all launches are one CUDA graph"
 )
 INFERENCE = (
     "Capture a CUDA graph: torch.compile(model, mode='reduce-overhead'), or torch.cuda.graph around fixed inputs."

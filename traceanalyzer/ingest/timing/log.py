@@ -96,7 +96,7 @@ def _read(
     """All lines, the format to read them as, and what is damaged."""
     forms = FORMATS if pattern is None else (pattern_format(pattern),)
     with open_stream(path, progress, log=True) as stream:
-        found = _parse(lines_of(pieces_of(stream), cut := _Cut()), forms, known=pattern is not None, cut=cut)
+        found = _parse(lines_of(pieces_of(stream), cut := _Cut()), forms, cut=cut)
         found.truncated |= bool(stream.damage)
         damage = stream.damage
     chosen = found.chosen()
@@ -147,12 +147,7 @@ class _Found:
 
 
 def _parse(
-    lines: Iterable[str],
-    forms: tuple[LineFormat, ...] = FORMATS,
-    *,
-    known: bool = False,
-    first: bool = False,
-    cut: _Cut | None = None,
+    lines: Iterable[str], forms: tuple[LineFormat, ...] = FORMATS, *, first: bool = False, cut: _Cut | None = None
 ) -> _Found:
     """Try every format on every line, up to the `first` that has enough of them if so asked; a table's header, in the
     first line with text, adds its own format."""
@@ -161,7 +156,7 @@ def _parse(
         if not line.strip():
             continue
         found.lines += 1
-        if found.lines == 1 and not known and len(line) <= MAX_LINE:
+        if found.lines == 1 and forms is FORMATS and len(line) <= MAX_LINE:
             table = csv_format(line)
             forms = forms if table is None else (table,)
             if table is not None:

@@ -87,7 +87,7 @@ def _entry(share: Share, drawn: list[Share]) -> Iterator[str]:
     if share in drawn:
         yield tag("span", class_="key", style=f"background:var(--{share.colour})", aria_hidden="true")
     meanings = {label(d.name): d.definition for d in definitions(Idle if share.within == "idle" else Budget)}
-    yield term(share.name, {**meanings, **breakdown.OF_COMMUNICATION}.get(share.label, ""))
+    yield term(share.name, {**meanings, **breakdown.OF_COMMUNICATION, **breakdown.OF_COPIES}.get(share.label, ""))
     yield tag("b", f" {figure(share.share, 'share')}")
     yield f" {figure(share.ms, 'ms')}"
 

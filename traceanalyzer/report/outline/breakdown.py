@@ -1,6 +1,7 @@
 """Where the wall-clock time of the step goes that a report speaks of, part by part."""
 
 import dataclasses
+from collections.abc import Iterable
 
 from traceanalyzer.analysis.tables.budget import Budget, Idle
 from traceanalyzer.base.frozen import dataclass
@@ -18,6 +19,17 @@ OF_COMMUNICATION = {
     WAITING: "time in collectives of which another rank had not arrived yet",
 }
 """What the parts of exposed communication mean."""
+OF_COPIES = {
+    "within the GPU": "copies from the GPU's memory to itself, while nothing else ran on it",
+    "other copies": "copies to and from the host or another GPU, while nothing else ran on it",
+}
+"""What the parts of exposed copies mean."""
+COLOURS = {
+    "waiting": "idle-communication",
+    "transfer": "communication",
+    "within-the-GPU": "copy",
+    "other-copies": "exposed-copy",
+}
 
 
 @dataclass(frozen=True)
@@ -38,9 +50,7 @@ class Share:
     def colour(self) -> str:
         """The CSS variable's name."""
         name = self.label.partition(" for ")[0].replace(" ", "-")
-        return {"waiting": "idle-communication", "transfer": "communication"}.get(
-            name, f"{self.within}-{name}" if self.within else name
-        )
+        return COLOURS.get(name, f"{self.within}-{name}" if self.within else name)
 
 
 def whole(report: Report) -> str:
@@ -80,9 +90,10 @@ def budget(report: Report) -> list[Share]:
     for f in dataclasses.fields(Budget):
         parts.append(_share(f.name, getattr(spent, f.name), total))
         if f.name == "exposed_communication" and (waiting := waiting_ms(report)):
-            times = (parts[-1].ms - waiting, waiting)
-            named = zip(OF_COMMUNICATION, times, strict=True)
-            parts += [_share(name, max(ms, 0.0), total, "communication") for name, ms in named]
+            parts += _split(OF_COMMUNICATION, (parts[-1].ms - waiting, waiting), total, "communication")
+        within = min(report.metrics.copied_within_ms or 0.0, parts[-1].ms)
+        if f.name == "exposed_copy" and within >= SHOWN_SHARE * total:
+            parts += _split(OF_COPIES, (within, parts[-1].ms - within), total, "copy")
     if idle is not None:
         causes = [_share(f.name, getattr(idle, f.name), total, "idle") for f in dataclasses.fields(Idle)]
         parts += sorted((c for c in causes if c.ms > 0), key=lambda c: -c.ms)
@@ -106,6 +117,10 @@ def waiting_ms(report: Report) -> float | None:
     if time is None or spent is None or time.waiting_ms is None or not time.total_ms:
         return None
     return spent.exposed_communication * min(time.waiting_ms / time.total_ms, 1.0)
+
+
+def _split(names: Iterable[str], times: tuple[float, float], total: float, within: str) -> list[Share]:
+    return [_share(name, max(ms, 0.0), total, within) for name, ms in zip(names, times, strict=True)]
 
 
 def _share(name: str, ms: float, total: float, within: str = "") -> Share:
