@@ -88,6 +88,8 @@ def test_what_a_recording_cannot_tell_is_said_in_one_line(decodes: Measurements,
     few = logged(tmp_path / "few.log", [(n, n, 2 + 0.1 * n) for n in (4, 8) for _ in range(8)])
     assert guessed(few, 1, 0.7) == "neither iterations that verify guesses nor decodes of three batches are recorded"
     assert not any("peculative" in text for text in sentences(few))
+    timeless = logged(tmp_path / "timeless.log", [(4, 16, 0.0)] * 3)
+    assert str(guessed(timeless, 3, 0.7)).startswith("neither iterations that verify")
     bent = logged(tmp_path / "bent.log", [(n, n, 9.0 if n == 8 else 2.0) for n in (4, 8, 16) for _ in range(4)])
     assert "misses a batch left out by" in str(guessed(bent, 1, 0.7))
 

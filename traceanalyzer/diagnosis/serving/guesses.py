@@ -40,7 +40,7 @@ class Guesses:
 def guessed(m: Measurements, count: int, acceptance: float) -> Guesses | str:
     """So many guesses a request, each right with this share: all up to the first wrong one count, and one more token.
     A text says why the recording does not tell."""
-    verifying = [row for row in m.iterations if row.phase in ("verify", "decode") and _per_request(row) > 1]
+    verifying = [row for row in m.iterations if _per_request(row) > 1 and _time(row)]
     alike = [row for row in verifying if _per_request(row) == count + 1]
     if verifying and not alike:
         known = ", ".join(f"{n - 1:g}" for n in sorted(set(map(_per_request, verifying))))
@@ -61,6 +61,11 @@ def _per_request(row: IterationRow) -> float:
     return (row.generation_tokens or 0) / row.requests if row.requests else 0.0
 
 
+def _time(row: IterationRow) -> float | None:
+    """Of an iteration that verifies or decodes, ms."""
+    return row.period_ms or row.gpu_span_ms or row.logged_ms if row.phase in ("verify", "decode") else None
+
+
 Found = tuple[float, float, float, float, float | None]
 """Requests, and ms of an iteration: likely, least, most, and of a decode without guesses."""
 
@@ -72,7 +77,7 @@ def _recorded(m: Measurements, rows: Sequence[IterationRow]) -> Found:
     known = unprofiled(m, [row.iteration for row in mine])
     if known is not None:
         return requests, known.ms, known.low_ms, known.high_ms, None
-    times = [time for row in mine if (time := row.period_ms or row.gpu_span_ms or row.logged_ms)]
+    times = [time for row in mine if (time := _time(row))]
     low, time, high = np.percentile(times, (5, 50, 95)).tolist()
     return requests, time, min(low, time * (1 - SPREAD)), max(high, time * (1 + SPREAD)), None
 
