@@ -12,6 +12,7 @@ from tests.fleet.build import write_job
 from tests.recorded import ranks
 from traceanalyzer.analysis.ranks.compare import compare_ranks
 from traceanalyzer.analysis.ranks.digest import digest_of
+from traceanalyzer.base.reading import reading_as
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.fleet.digests import files, make
 from traceanalyzer.fleet.digests.files import encoded, read_digests
@@ -107,7 +108,7 @@ def test_what_an_interrupt_leaves_the_next_run_takes_up(tmp_path, monkeypatch):
         return whole(*asked)
 
     monkeypatch.setattr(make, "digests_of", interrupted)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt), reading_as(jobs=1):
         make_all(places, str(folder))
     assert [name.endswith(files.SUFFIX) for name in os.listdir(folder)] == [True, True]
     monkeypatch.undo()

@@ -10,7 +10,7 @@ from traceanalyzer.report.outline import breakdown
 
 def parts_of(within_ms: float) -> dict[str, float]:
     report = full()
-    report = replace(report, metrics=replace(report.metrics, copied_within_ms=within_ms))
+    report = replace(report, metrics=replace(report.metrics, copied_within_gpu_ms=within_ms))
     return {part.name: part.ms for part in breakdown.finest(breakdown.budget(report))}
 
 

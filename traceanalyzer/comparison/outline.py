@@ -193,7 +193,7 @@ def _side(name: str, side: Side, per: str) -> str:
 
 def _predicted(comparison: Comparison) -> list[str]:
     of = comparison.predicted
-    if of is None:
+    if of is None or any(c.incomparable for c in comparison.conditions):
         return []
     between = "" if of.low_ms is None or of.high_ms is None else f" ({number(of.low_ms)} to {number(of.high_ms)})"
     return [f"A's report predicted {number(of.step_ms)} ms{between} for {of.id}; measured {number(of.measured_ms)}."]

@@ -62,7 +62,7 @@ def step_shares(m: Measurements) -> Shares | None:
     computed = budget.compute + waits.compute
     memory, small, unknown = (computed * share(m.rated) for share in (memory_bound_share, small_share, unknown_share))
     # Copies within the device are traffic of its memory.
-    within = min(copied_within_ms(m), budget.exposed_copy)
+    within = min(copied_within_gpu_ms(m), budget.exposed_copy)
     return Shares(
         compute=max(computed - memory - small - unknown, 0.0) / step,
         memory=(memory + within) / step,
@@ -78,7 +78,7 @@ def step_shares(m: Measurements) -> Shares | None:
     )
 
 
-def copied_within_ms(m: Measurements) -> float:
+def copied_within_gpu_ms(m: Measurements) -> float:
     """Time a step with nothing on the device but copies from it to itself, ms."""
     here = (row.exposed_ms for row in m.copies if row.direction == WITHIN and row.device == m.timed.device)
     return sum(here, start=0.0)

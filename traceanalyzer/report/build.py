@@ -13,7 +13,7 @@ from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.rules.evidence import profiler_note
 from traceanalyzer.diagnosis.rules.recording import recording_notes
 from traceanalyzer.diagnosis.selection import measured
-from traceanalyzer.diagnosis.shares import copied_within_ms, missing_kernels
+from traceanalyzer.diagnosis.shares import copied_within_gpu_ms, missing_kernels
 from traceanalyzer.diagnosis.timing import profiled_notes
 from traceanalyzer.ingest.unprofiled import contradiction
 from traceanalyzer.report.halves import in_halves
@@ -146,7 +146,7 @@ def _metrics(m: "Measurements") -> Metrics:
         gpu_idle_share=idle_share,
         budget_ms=m.budget,
         idle_ms=m.idle,
-        copied_within_ms=None if m.budget is None else min(copied_within_ms(m), m.budget.exposed_copy),
+        copied_within_gpu_ms=None if m.budget is None else min(copied_within_gpu_ms(m), m.budget.exposed_copy),
         communication=m.communication,
         launches=m.launches,
         host=m.host,

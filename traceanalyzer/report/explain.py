@@ -18,7 +18,7 @@ from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.replay.scenarios import SCENARIOS
 from traceanalyzer.report.json import RENAMED
 from traceanalyzer.report.model import Report
-from traceanalyzer.report.outline.breakdown import OF_COMMUNICATION
+from traceanalyzer.report.outline.breakdown import OF_COMMUNICATION, OF_COPIES
 from traceanalyzer.report.outline.step_facts import GLOSSARY
 from traceanalyzer.report.table_entries import TABLES
 
@@ -73,7 +73,7 @@ class Entry:
 def entries() -> list[Entry]:
     """All of them: words, changes that `whatif` predicts, figures of the report, columns of the tables."""
     glossary = tomllib.loads((files("traceanalyzer.report") / "glossary.toml").read_text(encoding="utf-8"))
-    known = (*GLOSSARY, *glossary.items(), *OF_COMMUNICATION.items())
+    known = (*GLOSSARY, *glossary.items(), *OF_COMMUNICATION.items(), *OF_COPIES.items())
     words = [Entry(word, "word", "", meaning) for word, meaning in known]
     columns = [
         Entry(RENAMED.get(d.name, d.name), f"table {table.asked_as}", d.unit, d.definition)

@@ -116,7 +116,7 @@ class Metrics:
     communication: CommunicationTime | None = metric("communication of a step; null without device work")
     launches: LaunchStats | None = metric("launching of device work; null where API calls were not recorded")
     host: HostStats | None = metric("the host threads that feed the device; null where they were not recorded")
-    copied_within_ms: float | None = metric(
+    copied_within_gpu_ms: float | None = metric(
         "part of `budget_ms.exposed_copy` in copies from the GPU's memory to itself; null without device work",
         "ms",
         default=None,

@@ -102,7 +102,7 @@ class Printed(Result):
 
 
 SCREEN_LINES, LEAST_ROWS = 24, 3
-"""Of a terminal; so few rows are shown in any case."""
+"""Of a terminal; so few rows are shown in any case, where nothing above sums them up."""
 
 
 @dataclass(frozen=True)
@@ -151,9 +151,10 @@ class Rows(Result):
         """The table, without definitions: `explain` has them."""
         text = self.printed.terminal(width, colour)
         over = text.count("\n") - SCREEN_LINES
-        if not self.fits or over <= 0 or len(self.rows) <= LEAST_ROWS:
+        least = 1 if self.totals else LEAST_ROWS
+        if not self.fits or over <= 0 or len(self.rows) <= least:
             return text
-        rows = self.rows[: max(LEAST_ROWS, len(self.rows) - (over + 1) // 2)]
+        rows = self.rows[: max(least, len(self.rows) - (over + 1) // 2)]
         return dataclasses.replace(self, rows=rows, cut=self.cut or "first").terminal(width, colour)
 
     def json(self) -> str:

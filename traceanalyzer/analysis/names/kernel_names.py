@@ -82,7 +82,7 @@ def short_name(name: str) -> str:
 
 
 _NESTED = re.compile(r"<[^<>]*>|\([^()]*\)|\{[^{}]*\}")
-_NAME = re.compile(r"([A-Za-z_]\w*)\s*$")
+_NAME = re.compile(r"(?<!\w)([A-Za-z_]\w*)\s*$")
 
 
 def function_name(kernel: str) -> str:

@@ -8,7 +8,7 @@ from traceanalyzer.base.figures import digits
 from traceanalyzer.diagnosis.draft import Draft, Proposal, share
 from traceanalyzer.diagnosis.finding import Evidence, Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.shares import WITHIN, copied_within_ms
+from traceanalyzer.diagnosis.shares import WITHIN, copied_within_gpu_ms
 from traceanalyzer.replay.changes.data.loading import copied_together
 from traceanalyzer.replay.scenarios import Scenario
 from traceanalyzer.trace import Bool
@@ -55,7 +55,7 @@ def exposed_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
     budget = m.step.budget
     if budget is None:
         return
-    exposed = budget.exposed_copy - min(copied_within_ms(m), budget.exposed_copy)
+    exposed = budget.exposed_copy - min(copied_within_gpu_ms(m), budget.exposed_copy)
     if exposed <= 0:
         return
     evidence = [share(m, exposed, "copies that overlap with nothing")]
@@ -115,7 +115,7 @@ def _ends(row: CopyStats) -> list[str]:
 
 def device_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Copies within the device while nothing else ran on it: traffic of its memory."""
-    exposed = copied_within_ms(m)
+    exposed = copied_within_gpu_ms(m)
     if m.step.budget is None or exposed <= 0:
         return
     evidence = [share(m, exposed, "copies within the GPU that overlap with nothing")]

@@ -91,7 +91,7 @@ def budget(report: Report) -> list[Share]:
         parts.append(_share(f.name, getattr(spent, f.name), total))
         if f.name == "exposed_communication" and (waiting := waiting_ms(report)):
             parts += _split(OF_COMMUNICATION, (parts[-1].ms - waiting, waiting), total, "communication")
-        within = min(report.metrics.copied_within_ms or 0.0, parts[-1].ms)
+        within = min(report.metrics.copied_within_gpu_ms or 0.0, parts[-1].ms)
         if f.name == "exposed_copy" and within >= SHOWN_SHARE * total:
             parts += _split(OF_COPIES, (within, parts[-1].ms - within), total, "copy")
     if idle is not None:

@@ -51,8 +51,8 @@ def step_times(report: Report) -> str:
         return f"{whole(report)} {figure(time.mean, 'ms')}{' as recorded' * (whole(report) == 'step')}"
     about = "about " if report.metrics.unprofiled_source == "estimated" else ""
     alike = figure(plainly, "ms") == figure(time.mean, "ms")
-    profiled = " with and without" if alike else f", {figure(time.mean, 'ms')} with"
-    return f"{whole(report)} {about}{figure(plainly, 'ms')}{profiled} the profiler"
+    profiled = "profiled or not" if alike else f"{figure(time.mean, 'ms')} with the profiler"
+    return f"{whole(report)} {about}{figure(plainly, 'ms')}, {profiled}"
 
 
 def companion(report: Report) -> str:

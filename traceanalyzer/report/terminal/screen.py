@@ -27,7 +27,7 @@ STYLES = {"compute": "green", "exposed communication": "magenta", "exposed copy"
 def render_screen(report: Report, width: int = DEFAULT_WIDTH, colour: bool = False, *, next_step: bool = True) -> str:
     """The answer as text `width` columns wide, with what to look at next."""
     text = ""
-    for changes in (SHOWN_CHANGES, SHOWN_CHANGES - 1):
+    for changes in range(SHOWN_CHANGES, 0, -1):
         page = Page(width, colour)
         _verdict(page, report)
         _culprit(page, report)
