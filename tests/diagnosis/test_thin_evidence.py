@@ -91,8 +91,8 @@ def test_a_cautious_reading_that_saves_nothing_is_no_advice(monkeypatch: pytest.
     def half(tape):  # type: ignore[no-untyped-def]
         return retimed(tape, tape.duration * 0.5)
 
-    m = program(lambda p: p.launch(GEMM, 400).launch(GEMM, 400))
     for cautious, told in ((None, 1), (lambda tape: tape, 0)):
+        m = program(lambda p: p.launch(GEMM, 400).launch(GEMM, 400))
         scenario = Scenario("half", half, "half of it", pessimistic=cautious)
         remedy = Remedy(
             "tf32", "compute", "fp32-matmul", lambda _m, scenario=scenario: Offer(everywhere("do"), scenario)
