@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -36,7 +36,7 @@ def run(*arguments: str) -> str:
     return result.stdout
 
 
-@lru_cache(maxsize=4)
+@cache
 def _report(*paths: Path) -> dict:
     def refuse(constant: str) -> None:
         raise AssertionError(f"{constant} is no JSON")
