@@ -22,7 +22,7 @@ UNITS = (
     "}", "} ", "},{", "]", "=", "a=", "@", "a@", "~", "|", "%", "\n", "a ", "1:", "fe:", "1.", "step: ", "iter ", "#", ">", "'", "x=",
     "--a", "A_KEY", "Bearer ", "sk-", ", sizes = [", ", seq = 1", "/home/", "http://", "1e", "f16", "tile", "128x", "-> ", "rank1",
 )  # fmt: skip
-LENGTH = 20_000
+LENGTH = 10_000
 """Characters: read in a few milliseconds, while the square of it takes seconds for each text."""
 LEFT_ALONE = (".collect.", ".integrations.", "__main__", "sitecustomize", "self_test")
 """Those read what this program, or the user's own, wrote."""

@@ -127,8 +127,9 @@ def test_processes_read_what_one_reads(tmp_path: Path, monkeypatch: pytest.Monke
     assert [process.exitcode for process in started] == [0, 0]
 
 
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("path", RECORDED, ids=label)
+@pytest.mark.parametrize(
+    ("path", "packed"), [pytest.param(p, bool(i % 2), id=label(p)) for i, p in enumerate(RECORDED)]
+)
 def test_every_recording(path: Path, packed: bool, tmp_path: Path, small_pieces: list[int]) -> None:
     text = gzip.decompress(path.read_bytes())
     file = tmp_path / "trace.json"

@@ -82,7 +82,7 @@ def test_of_recordings(path: Path) -> None:
     assert list(impossible(build_report(load([path])))) == []
 
 
-@tried(3)
+@tried(1)
 @given(any_rows)
 def test_of_any_trace(rows: Any) -> None:
     assert list(impossible(build_report(Run((built(rows),))))) == []
