@@ -5,12 +5,12 @@ from statistics import median_low
 
 import numpy as np
 
-from traceanalyzer.analysis.serving.fit import columns_of, decode_fit, decodes
+from traceanalyzer.analysis.serving.fit import columns_of, decodes
 from traceanalyzer.analysis.serving.rows import IterationRow
 from traceanalyzer.base.figures import MS_PER_S
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.serving.outlook import SPREAD, TRUSTED_ERROR, Predictor
+from traceanalyzer.diagnosis.serving.outlook import SPREAD, TRUSTED_ERROR, Predictor, fit_of_decodes
 from traceanalyzer.diagnosis.serving.phases import unprofiled
 
 USUAL = (3, 0.6)
@@ -84,7 +84,7 @@ def _recorded(m: Measurements, rows: Sequence[IterationRow]) -> Found:
 
 def _predicted(m: Measurements, count: int) -> Found | str:
     """The same by the decodes: a token more is as much work as a request more, but for the KV cache."""
-    fit, (requests, kv, _) = decode_fit(m.iterations), columns_of(decodes(m.iterations))
+    fit, (requests, kv, _) = m.memo(fit_of_decodes), columns_of(decodes(m.iterations))
     if fit is None:
         return "neither iterations that verify guesses nor decodes of three batches are recorded"
     if fit.error_share > TRUSTED_ERROR:

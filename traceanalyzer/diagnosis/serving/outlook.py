@@ -65,9 +65,14 @@ class Outlook:
     gains: tuple[Gain, ...] = ()
 
 
+def fit_of_decodes(m: Measurements) -> DecodeFit | None:
+    """How decode time grows with the batch, for `memo`: each answer asks several times."""
+    return decode_fit(m.iterations)
+
+
 def outlook(m: Measurements) -> Outlook:
     """What the decodes of a recording, or of a log alone, let expect."""
-    fit, known = decode_fit(m.iterations), decodes(m.iterations)
+    fit, known = m.memo(fit_of_decodes), decodes(m.iterations)
     gains = launched_otherwise(m)
     if fit is None or fit.error_share > TRUSTED_ERROR:
         return Outlook(gains=gains)

@@ -8,12 +8,12 @@ import numpy as np
 
 from traceanalyzer.analysis.joined.graph_names import named_in_graphs
 from traceanalyzer.analysis.serving.cut import find_iterations
-from traceanalyzer.analysis.serving.fit import DecodeFit, decode_fit
+from traceanalyzer.analysis.serving.fit import DecodeFit
 from traceanalyzer.analysis.serving.rows import found_in_log
 from traceanalyzer.base.figures import digits
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.serving.guesses import USUAL, Guesses, guessed
-from traceanalyzer.diagnosis.serving.outlook import TRUSTED_ERROR, Outlook, outlook
+from traceanalyzer.diagnosis.serving.outlook import TRUSTED_ERROR, Outlook, fit_of_decodes, outlook
 from traceanalyzer.diagnosis.serving.phases import Phase, phases
 
 SERVERS = {"vLLM": "vllm", "SGLang": "sglang", "TensorRT-LLM": "tensorrt_llm", "ATOM": "atom"}
@@ -35,7 +35,7 @@ def serving_values(m: Measurements, guesses: tuple[int, float] | None = None) ->
     return {
         "server": SERVERS.get(name, name) if name else None,
         "phases": phases(m),
-        "decode_fit": decode_fit(m.iterations),
+        "decode_fit": m.memo(fit_of_decodes),
         "outlook": m.memo(outlook),
         "speculation": found if isinstance(found := guessed(m, *(guesses or USUAL)), Guesses) else None,
         "profiler_stretch": log.stretch if (log := m.timed.memo(found_in_log)) else None,
@@ -50,7 +50,7 @@ def sentences(m: Measurements, guesses: tuple[int, float] | None = None) -> Iter
     for phase in phases(m):
         yield _about(phase)
     yield from _log(m)
-    fit, known = decode_fit(m.iterations), m.memo(outlook)
+    fit, known = m.memo(fit_of_decodes), m.memo(outlook)
     if fit is not None:
         yield _fit(fit)
     yield from _batches(known)
