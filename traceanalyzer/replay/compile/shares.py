@@ -20,7 +20,7 @@ from traceanalyzer.replay.patterns.named import nodes_named
 from traceanalyzer.replay.scenarios import FUSED_ELEMENTWISE, LAUNCHES_FREE
 from traceanalyzer.replay.whatif import Prediction, Replay
 from traceanalyzer.trace import I32, RangeKind
-from traceanalyzer.trace.compile_log import CompileLog, resumed_at
+from traceanalyzer.trace.compile_log import CompileLog, compiled_before, resumed_at
 
 NO_SEAM = "the trace holds no run of what goes on after it: it was not met in the recorded steps, or not recorded"
 WHOLE = (
@@ -60,7 +60,7 @@ def _is_seam_of(seam: Seam, row: BreakRow, log: CompileLog) -> bool:
     if at is not None:
         before = next((c for c in reversed(log.compilations) if c.compile_id == seam.before), None)
         broken_here = before is not None and any(b.location == row.location for b in before.breaks)
-        return broken_here or (same_file and line.isdigit() and at == int(line))
+        return broken_here or (same_file and line == str(at))
     return False
 
 
@@ -231,7 +231,7 @@ def _notes(traced: Traced, log: CompileLog | None) -> list[str]:
     notes = []
     if not len(code.bodies) and not code.is_triton.any():
         notes.append("The trace holds no compiled code: the steps that were recorded ran eager.")
-    numbers = [int(text.rpartition("/")[2]) for text in code.regions.text if text.rpartition("/")[2].isdigit()]
+    numbers = list(map(compiled_before, code.regions.text))
     if log is None and numbers and max(numbers):
         most = code.regions.text[int(np.argmax(numbers))]
         notes.append(
