@@ -78,11 +78,13 @@ INFERENCE = {Reading.OPTIMISTIC: Cost(0.8, 4.0), Reading.TYPICAL: Cost(1.2, 7.0)
 
 
 @parametric
-def functions_compiled(tape: Tape, reading: Reading, least: int, *, library: bool = False) -> Tape | None:
+def functions_compiled(
+    tape: Tape, reading: Reading, least: int, classes: tuple[str, ...] = WRITTEN_OUT, *, library: bool = False
+) -> Tape | None:
     """Each run of at least so many kernels of operators that are written out is one kernel, of a compiled function: the
     host spends on it what it did, or what a call of such a function costs (a solver whose chains of five were compiled
     took 15.6 ms for 14.6). None without such runs."""
-    runs = find_runs(tape, WRITTEN_OUT, least)
+    runs = find_runs(tape, classes, least)
     left = runs_fused(tape, runs, reading, library=library)
     if left is None:
         return None
