@@ -1,5 +1,6 @@
 """Reports by what a user names: recordings are read with a progress bar, saved reports and stored runs as they are."""
 
+import re
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, TypeVar
@@ -8,7 +9,6 @@ from traceanalyzer.cli.io.progress import working
 from traceanalyzer.cli.io.read import opened
 
 if TYPE_CHECKING:
-    from traceanalyzer.cli.options import Hidden
     from traceanalyzer.comparison.reference import Named
     from traceanalyzer.diagnosis.selection import Knowledge, Selection
     from traceanalyzer.report.model import Report
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def cleaned(shown: T, hidden: "Hidden", run: "Run | None" = None) -> T:
+def cleaned(shown: T, hidden: Sequence[re.Pattern[str]] | None, run: "Run | None" = None) -> T:
     """What a command shows (a dataclass, rows) as it may be published, where that was asked for."""
     if hidden is None:
         return shown
