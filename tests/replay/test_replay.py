@@ -121,8 +121,8 @@ def operator(p: Program, name: str, us: float) -> Program:
 
 
 def test_a_wait_goes_with_the_python_that_leads_to_it() -> None:
-    """Of 24 us in each of two operators, 5 between them, 8 to get to the wait, the wait and 5 after it, 58 are left; of a
-    longer way there four usual pauses go."""
+    """Of 24 us in each of two operators, 5 between them, 8 to get to the wait, the wait and 5 after it, 58 are left; of
+    a longer way there four usual pauses go."""
 
     def ending(before: float) -> Callable[[Program], object]:
         def step(p: Program) -> None:
