@@ -1,6 +1,5 @@
 """`traceanalyzer analyze`: the main job."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from traceanalyzer.cli.io.again import prints_again
 from traceanalyzer.cli.io.formats import PICTURED, REPORT_FORMATS, Output
 from traceanalyzer.cli.io.invocation import is_quiet
 from traceanalyzer.cli.options import (
+    Hidden,
     max_chars_option,
     output_options,
     quiet_option,
@@ -62,7 +62,7 @@ def analyze(
     output: Output,
     pattern: str | None,
     full: bool,
-    hidden: Sequence[re.Pattern[str]] | None,
+    hidden: Hidden,
     max_chars: int | None,
     store: Path | None,
     tags: dict[str, str],

@@ -2,13 +2,12 @@
 
 import re
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.options import limit_option, max_chars_option, redact_options
+from traceanalyzer.cli.options import Hidden, limit_option, max_chars_option, redact_options
 
 if TYPE_CHECKING:
     from traceanalyzer.cli.io.github import Issue
@@ -70,7 +69,7 @@ def attach(
     publish: bool,
     picture: Path | None,
     link: str | None,
-    hidden: Sequence[re.Pattern[str]] | None,
+    hidden: Hidden,
     max_chars: int | None,
 ) -> None:
     """Make a report a comment on a GitHub issue or pull request, by an installed `gh`; edit the one made before.

@@ -1,7 +1,5 @@
 """`traceanalyzer memory`."""
 
-import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +7,7 @@ import click
 
 from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
-from traceanalyzer.cli.options import output_options, reading_options, redact_options
+from traceanalyzer.cli.options import Hidden, output_options, reading_options, redact_options
 
 if TYPE_CHECKING:
     from traceanalyzer.report.memory.model import MemoryReport, Traced
@@ -39,7 +37,7 @@ def memory(
     other: Path | None,
     ranks: int,
     full: bool,
-    hidden: Sequence[re.Pattern[str]] | None,
+    hidden: Hidden,
     output: Output,
 ) -> None:
     """Say what fills GPU memory at the peak, what grows, and why memory ran out.

@@ -1,6 +1,5 @@
 """The table commands: one for each entry of `report/table_entries.py` that has a command."""
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,7 +8,15 @@ import click
 
 from traceanalyzer.cli.io.again import prints_again
 from traceanalyzer.cli.io.formats import TABLE_FORMATS, Output
-from traceanalyzer.cli.options import Number, output_options, quiet_option, recordings, redact_options, top_option
+from traceanalyzer.cli.options import (
+    Hidden,
+    Number,
+    output_options,
+    quiet_option,
+    recordings,
+    redact_options,
+    top_option,
+)
 from traceanalyzer.cli.scope import Scope, selection_options
 from traceanalyzer.report.table_entries import BY_NAME, RowFilter, named
 
@@ -97,13 +104,14 @@ def _print(
     everything: bool,
     columns: str | None,
     sort: str | None,
-    hidden: Sequence[re.Pattern[str]] | None,
+    hidden: Hidden,
     output: Output,
     **wanted: Any,
 ) -> None:
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.cli.io.progress import working
     from traceanalyzer.cli.io.read import opened
+    from traceanalyzer.cli.io.reports import cleaned
 
     run = opened(paths)
     from traceanalyzer.diagnosis.selection import Asked
@@ -133,11 +141,8 @@ def _print(
     rows = sorted(rows, key=_by(sort))[:shown] if sort else rows
     if for_people and by == "worth" and table.events and not sort:
         rows = sorted(rows, key=_by(table.events))
-    if hidden is not None:
-        from traceanalyzer.report.privacy.redact import redact_rows
-
-        cleaned = redact_rows([*rows, *totals], run, hidden)
-        rows, totals = cleaned[: len(rows)], cleaned[len(rows) :]
+    everything_shown: list[Any] = cleaned([*rows, *totals, summary], hidden, run)
+    rows, totals, summary = everything_shown[: len(rows)], everything_shown[len(rows) : -1], everything_shown[-1]
     heads = _by_cause(rows, totals) if summed else ()
     above = (
         Rows(summed.name, totals[: SHOWN_TOTALS - (len(heads) > 1)], summed.row, title=summed.title) if summed else None
