@@ -29,9 +29,9 @@ LONG_HELD_NS = 100_000
 """An op that is queued starts within this, unless it waits for something on another stream."""
 UNLAUNCHED_SHARE = 0.1
 """A replay that leaves out more is off by more than may be quoted."""
-CALL_OF_WAIT_NS = 10_000
-"""Python that leads from an operator to a wait takes no longer: 8.4 us with the profiler for `torch.cuda.synchronize`,
-2 to 4 for `item`; the pair without them has one pause less for each."""
+PAUSES_TO_A_WAIT = 4
+"""Python that leads from an operator to a wait takes no longer than so many usual pauses between operators: 3.1 for
+`torch.cuda.synchronize` on two hosts, one of them half as fast, 1 for `item`."""
 HELD_BY_OPS = 8
 """Those that ended before it among which that is looked for."""
 
@@ -278,5 +278,6 @@ def _reading(joined: Joined) -> IntervalSet:
     outer = tree.outermost_operators
     others = join(union(tree.start[outer], tree.end[outer]), union(calls.start, calls.end))
     before = np.append(0, others.end)[np.searchsorted(others.start, found.start)]
-    lead = np.clip(found.start - before, 0, CALL_OF_WAIT_NS)
-    return union(found.start - lead, found.end)
+    pauses = others.start[1:] - others.end[:-1]
+    longest = PAUSES_TO_A_WAIT * int(np.median(pauses)) if len(pauses) else 0
+    return union(found.start - np.clip(found.start - before, 0, longest), found.end)

@@ -11,7 +11,7 @@ from traceanalyzer.analysis.algebra.intervals import contains
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.replay.changes.communication.buckets import MB, BucketSize, rebucketed
 from traceanalyzer.replay.changes.communication.collectives import MOST_OVERLAP_COST, OVERLAP_COST, on_own_stream_each
-from traceanalyzer.replay.changes.compiling import functions_compiled
+from traceanalyzer.replay.changes.compiling import chains_compiled, functions_compiled
 from traceanalyzer.replay.changes.edits import (
     Change,
     parametric,
@@ -205,10 +205,10 @@ NO_HOST_SYNCS_LAUNCHES_FREE = replace(
 )
 FUSED_ELEMENTWISE = Scenario(
     "fused_elementwise",
-    fusing(ELEMENTWISE, Reading.TYPICAL),
+    chains_compiled(Reading.TYPICAL),
     "each run of elementwise kernels on the same data, launched back to back, is one: it moves what the largest of "
-    "them moves, and has the arithmetic of all (upper end: it takes as long as the longest, and the call of a compiled "
-    "function on the host)",
+    "them moves, and has the arithmetic of all; the host calls one compiled function (upper end: one a run, which "
+    "takes as long as its longest kernel)",
     optimistic=fusing(ELEMENTWISE, Reading.OPTIMISTIC),
     pessimistic=functions_compiled(Reading.PESSIMISTIC, PAIR, ELEMENTWISE),
     missing="no elementwise kernels are launched back to back",

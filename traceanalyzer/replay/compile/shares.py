@@ -12,12 +12,13 @@ from traceanalyzer.analysis.algebra.intervals import IntervalSet, subtract, unio
 from traceanalyzer.analysis.algebra.lookup import texts_where
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.base.figures import NS_PER_MS
+from traceanalyzer.replay.changes.fusion import ELEMENTWISE, Reading, fusing
 from traceanalyzer.replay.compile.kernels import measured_kernels
 from traceanalyzer.replay.compile.model import BreakRow, Compiled, EagerRow, TraceUse
 from traceanalyzer.replay.compile.regions import OPTIMIZER, CompiledCode, Traced
 from traceanalyzer.replay.compile.windows import Seam, captured, idle_in, seams, without_windows
 from traceanalyzer.replay.patterns.named import nodes_named
-from traceanalyzer.replay.scenarios import FUSED_ELEMENTWISE, LAUNCHES_FREE
+from traceanalyzer.replay.scenarios import LAUNCHES_FREE
 from traceanalyzer.replay.whatif import Prediction, Replay
 from traceanalyzer.trace import I32, RangeKind
 from traceanalyzer.trace.compile_log import CompileLog, compiled_before, resumed_at
@@ -122,7 +123,7 @@ def _whole_function(row: BreakRow, traced: Traced) -> BreakRow:
     if len(traced.code.bodies) or rated.timed.device is None:
         return replace(row, basis=NO_SEAM)
     idle = idle_in(rated.timed, _outside_optimizer(rated))
-    fused = traced.predict("compiled", FUSED_ELEMENTWISE.change, WHOLE)
+    fused = traced.predict("compiled", fusing(ELEMENTWISE, Reading.TYPICAL), WHOLE)
     free = traced.predict("compiled", LAUNCHES_FREE.change, WHOLE)
     row = replace(row, per_step=1.0, idle_ms=idle, basis=WHOLE)
     if fused is None or free is None or fused.step_ms is None or free.step_ms is None:
