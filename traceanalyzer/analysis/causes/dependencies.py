@@ -8,6 +8,7 @@ collective waits for the compute op launched before it (its input); a compute op
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.base.frozen import dataclass
@@ -95,7 +96,7 @@ def _inferred(linked: Linked, chosen: I64, stream: I32) -> Dependencies:
     communication = linked.is_communication[chosen]
     by_end = np.argsort(end, kind="stable")
     on = np.full(len(start), -1, np.int64)
-    ready = np.maximum(_free_since(start, end, stream), linked.trace.api_calls.end[linked.launch[chosen]])
+    ready = np.maximum(_free_since(start, end, stream), at(linked.trace.api_calls.end, linked.launch[chosen], NEVER))
     searching = np.flatnonzero(start - ready > SLACK_NS)
     position = np.searchsorted(end[by_end], start[searching], side="right") - 1
     for _ in range(MOST_ENDED):
