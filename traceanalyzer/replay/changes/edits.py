@@ -89,14 +89,12 @@ def retimed(tape: Tape, duration: I64 | F64) -> Tape:
     return replace(tape, duration=times, alone=np.where(ratio == 1.0, tape.alone, tape.alone * ratio).astype(np.int64))
 
 
-def on_own_stream(tape: Tape, ops: Bool) -> Tape:
-    """The ops run on a stream of their own, wait for nothing of another stream, and nothing waits for them."""
+def on_own_stream(tape: Tape, ops: Bool, *, at_once: bool = True) -> Tape:
+    """The ops run on a stream of their own, `at_once` without what they wait for, and nothing waits for them."""
     own: I32 = np.where(ops, int(tape.stream.max(initial=0)) + 1, tape.stream).astype(np.int32)
-    on, also = tape.dependencies.on, tape.dependencies.also_on
-    freed = Dependencies(
-        np.where(ops | _any_of(ops, on), -1, on), tape.dependencies.delay, np.where(ops | _any_of(ops, also), -1, also)
-    )
-    return replace(tape, stream=own, dependencies=freed)
+    waits, free = tape.dependencies, ops & at_once
+    on, also = (np.where(free | _any_of(ops, one), -1, one) for one in (waits.on, waits.also_on))
+    return replace(tape, stream=own, dependencies=Dependencies(on, waits.delay, also))
 
 
 def _any_of(ops: Bool, others: I64) -> Bool:

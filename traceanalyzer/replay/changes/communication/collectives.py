@@ -6,9 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import measure, subtract, union
-from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.names.collectives import KINDS, WIDE
-from traceanalyzer.replay.changes.edits import parametric, retimed, with_dispatch, without_launches
+from traceanalyzer.replay.changes.edits import on_own_stream, parametric, retimed, with_dispatch, without_launches
 from traceanalyzer.replay.changes.precision import in_16_bits_already
 from traceanalyzer.replay.on_tape import in_backward, moving_ns, up_to_last
 from traceanalyzer.replay.patterns.named import launched_within, texts
@@ -169,15 +168,8 @@ def on_own_stream_each(tape: Tape, cost: float) -> Tape:
     start, end = ops.start[tape.row], ops.end[tape.row]
     exposed = measure(subtract(union(start[gone], end[gone]), union(start[~gone], end[~gone])), start, end)
     slower = _slower(tape, np.where(gone, np.minimum(exposed, transfers(tape)), 0), cost)
-    waits, own = tape.dependencies, np.where(gone, int(tape.stream.max(initial=0)) + 1, tape.stream).astype(np.int32)
-    return replace(
-        tape,
-        stream=own,
-        duration=np.where(tape.compute, tape.duration * slower, tape.duration).astype(np.int64),
-        dependencies=Dependencies(
-            np.where(gone[np.maximum(waits.on, 0)] & ~gone, -1, waits.on), waits.delay, np.full_like(waits.also_on, -1)
-        ),
-    )
+    left = on_own_stream(tape, gone, at_once=False)
+    return replace(left, duration=np.where(tape.compute, tape.duration * slower, tape.duration).astype(np.int64))
 
 
 @parametric
