@@ -6,6 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import measure
+from traceanalyzer.analysis.algebra.lookup import one_of
+from traceanalyzer.analysis.names.collectives import KINDS, POINT_TO_POINT
+from traceanalyzer.analysis.names.phase_names import Role
+from traceanalyzer.analysis.phases.roles import find_phases
 from traceanalyzer.analysis.time.step_evidence import extent
 from traceanalyzer.analysis.time.steps import Steps
 from traceanalyzer.base.frozen import dataclass
@@ -13,6 +17,10 @@ from traceanalyzer.trace import I32, I64, Table, Trace, column
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.time.timed import Timed
+
+
+SENDS = tuple(KINDS.index(kind) for kind in POINT_TO_POINT)
+"""Kinds of what two ranks exchange."""
 
 
 class Claim(NamedTuple):
@@ -65,6 +73,17 @@ class DigestedCalls(Table):
 
 
 @dataclass(frozen=True, eq=False)
+class Pieces(Table):
+    """Compute of one role between two calls that send or receive, in order of start, ns; none without such calls."""
+
+    start: I64 = column(np.int64)
+    end: I64 = column(np.int64)
+    step: I32 = column(np.int32)
+    role: I32 = column(np.int32)
+    """A `Role`: forward, backward or optimizer."""
+
+
+@dataclass(frozen=True, eq=False)
 class RankDigest:
     """One rank of a run."""
 
@@ -88,6 +107,7 @@ class RankDigest:
     """Collectives of the recording, on any device, in or between steps."""
     calls: DigestedCalls
     groups: tuple[ProcessGroup, ...]
+    pieces: Pieces
 
     @property
     def rank(self) -> int | None:
@@ -161,12 +181,16 @@ def digest_of(timed: "Timed") -> RankDigest:
         collectives=len(timed.collective_calls),
         calls=calls,
         groups=groups,
+        pieces=_pieces(timed, calls),
     )
 
 
 def _calls(timed: "Timed") -> tuple[DigestedCalls, tuple[ProcessGroup, ...]]:
     found, table, trace = timed.collective_calls, timed.trace.collectives, timed.trace
-    rows = np.flatnonzero((found.step >= 0) & (found.device == timed.device))
+    parts = found.parts
+    order = np.argsort(parts.entry, kind="stable")
+    order = order[((found.step >= 0) & (found.device == timed.device))[parts.entry[order]]]
+    rows, metadata = parts.entry[order], parts.metadata[order]
     numbered = (table.sequence >= 0) & (table.communicator >= 0)
     of_row = [
         ProcessGroup(trace.text(g) or "", trace.text(r) or "", (trace.text(c) or "") if n else "", s)
@@ -175,18 +199,48 @@ def _calls(timed: "Timed") -> tuple[DigestedCalls, tuple[ProcessGroup, ...]]:
             strict=True,
         )
     ]
-    metadata = found.metadata[rows]
     code = {group: i for i, group in enumerate(dict.fromkeys([*of_row, NO_GROUP]))}
     groups = np.array([code[group] for group in (*of_row, NO_GROUP)], np.int32)
-    columns = {
-        name: getattr(found, name)[rows] for name in ("start", "end", "launched", "row", "step", "kind", "bytes")
-    }
+    columns = {name: getattr(found, name)[rows] for name in ("start", "end", "launched", "row", "step", "bytes")}
     calls = DigestedCalls.from_columns(
         {
             **columns,
+            "kind": parts.kind[order],
             "group": groups[metadata],
             "sequence": np.append(np.where(numbered, table.sequence, -1), -1)[metadata],
             "peer": np.append(table.peer, np.int32(-1))[metadata],
         }
     )
     return calls, tuple(code)
+
+
+def _pieces(timed: "Timed", calls: DigestedCalls) -> Pieces:
+    """Kernels in the order in which they were launched, cut where something is sent or received. What has no role has
+    that of what was launched before it, else after it, in the same stretch."""
+    bounds = np.sort(calls.launched[one_of(calls.kind, SENDS)])
+    if not len(bounds):
+        return Pieces.empty()
+    ops, linked = timed.trace.device_ops, timed.linked
+    mine = (ops.device == timed.device) & linked.is_compute & (timed.steps.of_op >= 0) & (linked.launch_time >= 0)
+    rows = np.flatnonzero(mine)
+    rows = rows[np.argsort(linked.launch_time[rows], kind="stable")]
+    step = timed.steps.of_op[rows].astype(np.int64)
+    stretch = np.searchsorted(bounds, linked.launch_time[rows], side="right") * len(timed.steps) + step
+    role, at = find_phases(timed).of_op[rows], np.arange(len(rows))
+    known = one_of(role, (Role.FORWARD, Role.BACKWARD, Role.OPTIMIZER))
+    before = np.maximum.accumulate(np.where(known, at, 0))
+    after = np.minimum.accumulate(np.where(known, at, len(at) - 1)[::-1])[::-1]
+    other = np.where(known[before] & (stretch[before] == stretch), before, after)
+    role = np.where(known[other] & (stretch[other] == stretch), role[other], Role.NONE).astype(np.int32)
+    rows, stretch, step, role = (values[role != Role.NONE] for values in (rows, stretch, step, role))
+    if not len(rows):
+        return Pieces.empty()
+    first = np.flatnonzero(np.append(True, (np.diff(stretch) != 0) | (np.diff(role) != 0)))
+    return Pieces.from_columns(
+        {
+            "start": np.minimum.reduceat(ops.start[rows], first),
+            "end": np.maximum.reduceat(ops.end[rows], first),
+            "step": step[first],
+            "role": role[first],
+        }
+    )

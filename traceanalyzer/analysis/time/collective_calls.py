@@ -40,6 +40,16 @@ _UNTOLD = (_OTHER, _SEND_RECV)
 """Kinds of kernels that may be any collective: NCCL makes an all-to-all of sends and receives."""
 
 
+class Parts(NamedTuple):
+    """What each collective consists of: sends and receives that travel together are a part each, others are one."""
+
+    entry: I64
+    metadata: I64
+    """Row of `Trace.collectives`, -1 without."""
+    kind: I32
+    """Index in `KINDS`."""
+
+
 @dataclass(frozen=True, eq=False)
 class CollectiveCalls:
     """One entry for each collective on each device, in order of start. Kernels of one call are one collective."""
@@ -66,6 +76,8 @@ class CollectiveCalls:
     """Rows of `Trace.device_ops` of all collectives' kernels..."""
     of_kernel: I64
     """... and the entry that each belongs to."""
+    parts: "Parts"
+    """What each consists of."""
 
     def __len__(self) -> int:
         return len(self.start)
@@ -87,7 +99,7 @@ def collective_calls(linked: Linked, steps: Steps) -> CollectiveCalls:
     grouped = own[by] < 0
     _add_up(size, messages.bytes[of_record[claimed[grouped]]], by[grouped])
     named = np.where(one_of(named, _UNTOLD), _kinds_of_ranges(linked, kernels, named), named)
-    kind = np.where(messages.kind[metadata] == _OTHER, named, messages.kind[metadata])
+    kind = np.where(messages.kind[metadata] == _OTHER, named, messages.kind[metadata]).astype(np.int32)
     untold = np.flatnonzero(metadata < 0)
     size[untold] = _sizes_of_operators(linked, kernels[untold], kind[untold])
 
@@ -95,6 +107,9 @@ def collective_calls(linked: Linked, steps: Steps) -> CollectiveCalls:
     rows = kernels[first]
     end = ops.end[rows]
     np.maximum.at(end, entry, ops.end[kernels])
+    mine = np.flatnonzero(grouped & one_of(messages.kind[of_record[claimed]], _POINT_TO_POINT))
+    alone = np.setdiff1d(np.arange(len(first)), entry[by[mine]])
+    together = of_record[claimed[mine]]
     return CollectiveCalls(
         start=ops.start[rows],
         end=end,
@@ -103,11 +118,16 @@ def collective_calls(linked: Linked, steps: Steps) -> CollectiveCalls:
         device=ops.device[rows],
         stream=ops.stream[rows],
         step=steps.of_op[rows],
-        kind=kind[first].astype(np.int32),
+        kind=kind[first],
         metadata=metadata[first],
         bytes=size[first],
         kernels=kernels,
         of_kernel=entry,
+        parts=Parts(
+            np.concatenate((alone, entry[by[mine]])),
+            np.concatenate((metadata[first][alone], together)),
+            np.concatenate((kind[first][alone], messages.kind[together])),
+        ),
     )
 
 

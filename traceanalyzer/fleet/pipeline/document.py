@@ -6,9 +6,10 @@ from typing import Any
 
 from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.base.figures import definitions
-from traceanalyzer.fleet.pipeline.operations import COLUMNS, Operations, opened, read_operations
-from traceanalyzer.fleet.pipeline.simulate import pipeline
-from traceanalyzer.fleet.pipeline.slowdown import Slowdown, StepRow, WorkerRow, slowdown
+from traceanalyzer.analysis.ranks.pipeline.operations import COLUMNS, Operations
+from traceanalyzer.analysis.ranks.pipeline.simulate import pipeline
+from traceanalyzer.analysis.ranks.pipeline.slowdown import Slowdown, StepRow, WorkerRow, slowdown
+from traceanalyzer.fleet.pipeline.log import opened, read_operations
 from traceanalyzer.report.document import Bullets, Document, Fact, Facts, Section, Table, TextTable, Verdict
 from traceanalyzer.report.format import figure, number
 from traceanalyzer.report.printed import Printed

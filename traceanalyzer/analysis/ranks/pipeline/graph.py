@@ -13,7 +13,7 @@ import numpy as np
 
 from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.fleet.pipeline.operations import (
+from traceanalyzer.analysis.ranks.pipeline.operations import (
     BACKWARD,
     CLIP,
     COLLECT,

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.fleet.pipeline.graph import Meeting, meetings
-from traceanalyzer.fleet.pipeline.operations import COMPUTE, KINDS, Operations
+from traceanalyzer.analysis.ranks.pipeline.graph import Meeting, meetings
+from traceanalyzer.analysis.ranks.pipeline.operations import COMPUTE, KINDS, Operations
 from traceanalyzer.trace import F64, Bool
 
 CLOCKS_APART_S = 0.01
