@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
-from traceanalyzer.analysis.ranks.digest import Claim, DigestedCalls, Family, Pieces, ProcessGroup, RankDigest, Why
+from traceanalyzer.analysis.ranks.digest import Claim, DigestedCalls, Family, ProcessGroup, RankDigest, Why
 from traceanalyzer.analysis.time.steps import Steps
 from traceanalyzer.fleet.digests.columns import Rank
 from traceanalyzer.fleet.digests.files import SUFFIX, encoded

@@ -1,8 +1,8 @@
 """Recordings of pipelined jobs that never ran, as PyTorch's profiler writes them, with the time that each step takes.
 
 Ranks are simulated by waiting, kernel by kernel: a send or receive begins when what was launched before it has ended,
-and ends when its peer was there, too, and the data has travelled. Calls are those of torch.distributed.pipelining: sends
-and receives alone, or one kernel for both where they go out together.
+and ends when its peer was there, too, and the data has travelled. Calls are those of torch.distributed.pipelining:
+sends and receives alone, or one kernel for both where they go out together.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.kineto_builder import KinetoTrace, span
+from tests.pipeline import schedule
 
 Took = Callable[[str, int, int, int, int], float]
 """us of a computation: `forward` or `backward`, replica, stage, microbatch, step."""
 TRANSFER, REDUCE, OPTIMIZER, LAUNCH = 40.0, 300.0, 200.0, 4.0
 EPOCH_NS = 1_700_000_000_000_000_000
+Pending = tuple[str, float, float, list[tuple[object, ...]], bool]
+"""Of an exchange its stream, when it was launched, when its kernel began, its parts, and whether compute waits."""
 Action = tuple[str, int] | tuple[str, tuple[tuple[str, int], ...], bool]
 """A computation and its microbatch, or an exchange: (send or recv, stage) and whether compute waits for it."""
 
@@ -61,6 +64,18 @@ def one_f_one_b(stage: int, stages: int, microbatches: int) -> Iterator[Action]:
         yield from fused(("send", stage - 1))
 
 
+def interleaved(stage: int, stages: int, microbatches: int, chunks: int = 2) -> Iterator[Action]:
+    """Several model chunks a rank."""
+    last = stages * chunks - 1
+    for way, chunk, m in schedule.interleaved(stage, stages, microbatches, chunks):
+        place, ahead = chunk * stages + stage, 1 if way == "forward" else -1
+        if 0 <= place - ahead <= last:
+            yield "p2p", (("recv", (place - ahead) % stages),), True
+        yield way, m
+        if 0 <= place + ahead <= last:
+            yield "p2p", (("send", (place + ahead) % stages),), False
+
+
 @dataclass
 class Rank:
     """A simulated rank: when its streams and its host are free, us, and its trace."""
@@ -70,10 +85,9 @@ class Rank:
     stage: int
     trace: KinetoTrace
     compute: float = 0.0
-    exchange: float = 0.0
     host: float = 0.0
-    sequence: int = 0
-    waiting: tuple[float, list[tuple[object, ...]], bool] | None = None
+    streams: dict[str, float] = field(default_factory=dict)
+    pending: list[Pending] = field(default_factory=list)
     actions: list[Action] = field(default_factory=list)
 
 
@@ -125,16 +139,18 @@ class Job:
         began = {one.rank: one.host for one in self.ranks}
         for one in self.ranks:
             one.actions = list(self.schedule(one.stage, self.stages, self.microbatches))
-        while any([self._advance(one, step, posted, count) for one in self.ranks]):
+        while sum(self._advance(one, step, posted, count) for one in self.ranks):
             pass
-        assert not any(one.actions or one.waiting for one in self.ranks), "the schedule is stuck"
+        assert not any(one.actions or one.pending for one in self.ranks), "the schedule is stuck"
         for stage in range(self.stages):
             mine = [one for one in self.ranks if one.stage == stage]
             start = {one.rank: max(one.compute, self._launch(one)) for one in mine}
             met = max(start.values()) + REDUCE
             for one in mine:
                 group = str([other.rank for other in mine])
-                self._call(one, "allreduce", start[one.rank], met, group, record=True)
+                self._record(one, "allreduce", one.host, group, "dp")
+                kernel = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+                one.trace.launched(kernel, one.host, start[one.rank], met - start[one.rank], launch_us=2, stream=24)
                 one.compute = met
         for one in self.ranks:
             at = self._launch(one)
@@ -155,35 +171,40 @@ class Job:
 
     def _advance(self, one: Rank, step: int, posted: dict, count: dict) -> bool:
         """Run what the rank can do next; whether there was anything."""
-        if one.waiting is not None:
-            start, keys, waits = one.waiting
-            if any((*key[:-4], *key[-4:-2][::-1], *key[-2:]) not in posted for key in keys):
-                return False
-            ends = [
-                max(start, posted[(*key[:-4], *key[-4:-2][::-1], *key[-2:])]) + TRANSFER for key in keys
-            ]
-            one.exchange = max(ends)
-            one.compute = max(one.compute, one.exchange) if waits else one.compute
-            self._exchanged(one, start, one.exchange, keys)
-            one.waiting = None
+        done = [self._ended(one, pending, posted) for pending in list(one.pending)]
+        if any(done):
             return True
-        if not one.actions:
+        if not one.actions or any(waits for *_, waits in one.pending):
             return False
-        action = one.actions.pop(0)
-        if action[0] == "p2p":
-            _, parts, waits = action
-            start = max(one.compute, one.exchange, one.host + 14)
-            keys = []
-            for kind, peer in parts:
-                sender, receiver = (one.stage, peer) if kind == "send" else (peer, one.stage)
-                number = count[one.rank, kind, peer]
-                count[one.rank, kind, peer] += 1
-                key = (one.replica, one.stage, peer, (sender, receiver), number)
-                keys.append(key)
-                posted[key] = start
-            one.waiting = (start, keys, waits)
-        else:
-            self._compute(one, *action, step)
+        if one.actions[0][0] != "p2p":
+            self._compute(one, *one.actions.pop(0), step)
+            return True
+        _, parts, waits = one.actions[0]
+        stream = "all" if len(parts) > 1 else str(parts[0])
+        if any(pending[0] == stream for pending in one.pending):
+            return False
+        one.actions.pop(0)
+        launched = self._exchange(one, parts)
+        start, keys = max(one.compute, one.streams.get(stream, 0.0), launched + LAUNCH), []
+        for kind, peer in parts:
+            ends = (one.stage, peer) if kind == "send" else (peer, one.stage)
+            keys.append((one.replica, one.stage, peer, ends, count[one.rank, kind, peer]))
+            count[one.rank, kind, peer] += 1
+            posted[keys[-1]] = start
+        one.pending.append((stream, launched, start, keys, waits))
+        return True
+
+    def _ended(self, one: Rank, pending: Pending, posted: dict) -> bool:
+        """End an exchange whose peers are all there."""
+        stream, launched, start, keys, waits = pending
+        there = [posted.get((replica, peer, stage, *rest)) for replica, stage, peer, *rest in keys]
+        if None in there:
+            return False
+        end = one.streams[stream] = max(start, *there) + TRANSFER
+        one.compute = max(one.compute, end) if waits else one.compute
+        name = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
+        one.trace.launched(name, launched, start, end - start, launch_us=2, stream=20 + list(one.streams).index(stream))
+        one.pending.remove(pending)
         return True
 
     def _compute(self, one: Rank, way: str, m: int, step: int) -> None:
@@ -198,35 +219,21 @@ class Job:
         one.trace.launched("ampere_sgemm_128x64_tn", at, start, took, launch_us=2, **self._grid(one))
         one.compute = start + took
 
-    def _exchanged(self, one: Rank, start: float, end: float, keys: list) -> None:
-        base, fused = one.replica * self.stages, len(keys) > 1
-        for *_, (sender, receiver), _n in keys:
-            kind = "send" if sender == one.stage else "recv"
-            peer = base + (receiver if kind == "send" else sender)
-            group = str([base + s for s in range(self.stages)])
+    def _exchange(self, one: Rank, parts: tuple[tuple[str, int], ...]) -> float:
+        """The host's calls; when it launches the kernel."""
+        base = one.replica * self.stages
+        group = str([base + stage for stage in range(self.stages)])
+        for kind, peer in parts:
             at = self._launch(one)
-            args = {("Dst_Rank" if kind == "send" else "Src_Rank"): peer}
-            self._record(one, kind, at, group, "pp", **args)
-            if not fused:
-                self._kernel(one, at, start, end)
-        if fused:
+            self._record(one, kind, at, group, "pp", **{"Dst_Rank" if kind == "send" else "Src_Rank": base + peer})
+        if len(parts) > 1:
             at = self._launch(one)
             one.trace.annotation("nccl:coalesced", at - 1, 4)
-            self._kernel(one, at, start, end)
-
-    def _kernel(self, one: Rank, at: float, start: float, end: float) -> None:
-        name = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
-        one.trace.launched(name, at, start, end - start, launch_us=2, stream=20)
+        return at
 
     def _record(self, one: Rank, name: str, at: float, group: str, description: str, **args: object) -> None:
-        one.sequence += 1
         one.trace.add(
             span("cpu_op", "record_param_comms", at - 1, 6, Collective_name=name, In_msg_nelems=65536,
                  Out_msg_nelems=65536, Group_size=group.count(",") + 1, dtype="Float", Process_Group_Ranks=group,
                  Process_Group_Name=description, Process_Group_Description=f"mesh_{description}", **args)
         )  # fmt: skip
-
-    def _call(self, one: Rank, name: str, start: float, end: float, group: str, *, record: bool) -> None:
-        self._record(one, name, one.host, group, "dp")
-        kernel = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
-        one.trace.launched(kernel, one.host, start, end - start, launch_us=2, stream=24)

@@ -70,6 +70,8 @@ class DigestedCalls(Table):
     sequence: I64 = column(np.int64)
     """Number of the operation in its communicator."""
     peer: I32 = column(np.int32)
+    after: I32 = column(np.int32, fill=0)
+    """How many of the rank's pieces were launched before it; 0 of what is not sent or received."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,6 +169,7 @@ def digest_of(timed: "Timed") -> RankDigest:
         else (nothing, nothing, nothing)
     )
     calls, groups = _calls(timed)
+    calls, pieces = _pieces(timed, calls)
     return RankDigest(
         path=trace.path,
         claim=claim_of(trace),
@@ -181,7 +184,7 @@ def digest_of(timed: "Timed") -> RankDigest:
         collectives=len(timed.collective_calls),
         calls=calls,
         groups=groups,
-        pieces=_pieces(timed, calls),
+        pieces=pieces,
     )
 
 
@@ -214,12 +217,14 @@ def _calls(timed: "Timed") -> tuple[DigestedCalls, tuple[ProcessGroup, ...]]:
     return calls, tuple(code)
 
 
-def _pieces(timed: "Timed", calls: DigestedCalls) -> Pieces:
-    """Kernels in the order in which they were launched, cut where something is sent or received. What has no role has
-    that of what was launched before it, else after it, in the same stretch."""
-    bounds = np.sort(calls.launched[one_of(calls.kind, SENDS)])
-    if not len(bounds):
-        return Pieces.empty()
+def _pieces(timed: "Timed", calls: DigestedCalls) -> tuple[DigestedCalls, Pieces]:
+    """The calls with what was launched before them, and that: kernels in the order of their launches, cut where
+    something is sent or received. What has no role has that of what was launched before it, else after it, in the same
+    stretch."""
+    sends = one_of(calls.kind, SENDS)
+    if not sends.any():
+        return calls, Pieces.empty()
+    bounds = np.sort(calls.launched[sends])
     ops, linked = timed.trace.device_ops, timed.linked
     mine = (ops.device == timed.device) & linked.is_compute & (timed.steps.of_op >= 0) & (linked.launch_time >= 0)
     rows = np.flatnonzero(mine)
@@ -234,9 +239,10 @@ def _pieces(timed: "Timed", calls: DigestedCalls) -> Pieces:
     role = np.where(known[other] & (stretch[other] == stretch), role[other], Role.NONE).astype(np.int32)
     rows, stretch, step, role = (values[role != Role.NONE] for values in (rows, stretch, step, role))
     if not len(rows):
-        return Pieces.empty()
+        return calls, Pieces.empty()
     first = np.flatnonzero(np.append(True, (np.diff(stretch) != 0) | (np.diff(role) != 0)))
-    return Pieces.from_columns(
+    after = np.searchsorted(linked.launch_time[rows[first]], calls.launched).astype(np.int32)
+    return replace(calls, after=np.where(sends, after, np.int32(0))), Pieces.from_columns(
         {
             "start": np.minimum.reduceat(ops.start[rows], first),
             "end": np.maximum.reduceat(ops.end[rows], first),

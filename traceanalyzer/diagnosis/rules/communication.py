@@ -1,7 +1,13 @@
 """Findings on communication, and on the rank that others wait for."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+import numpy as np
+
+from traceanalyzer.analysis.ranks.late import LateRank
+from traceanalyzer.analysis.ranks.pipeline.job import PipelineJob
+from traceanalyzer.analysis.ranks.pipeline.operations import BACKWARD, FORWARD
+from traceanalyzer.base.figures import MS_PER_S
 from traceanalyzer.diagnosis.draft import Draft, Part, Proposal, share
 from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -107,6 +113,9 @@ def straggler(m: Measurements, _free: Bool) -> Iterator[Draft]:
     ranks = m.ranks
     if ranks is None or len(ranks.rows) < 2 or not ranks.rows[ranks.critical].straggler:
         return
+    if ranks.pipeline is not None:
+        yield _in_pipeline(m, ranks.pipeline, ranks.late)
+        return
     rows, slow = ranks.rows, ranks.rows[ranks.critical]
     others = [row for row in rows if not row.straggler]
     waited = max((r.waiting_ms for r in rows if r is not slow and r.waiting_ms is not None), default=None)
@@ -146,3 +155,21 @@ def straggler(m: Measurements, _free: Bool) -> Iterator[Draft]:
         waits = several and waits_ms >= MIN_WAIT_SHARE * m.step.step_ms
         part: Part = "exposed_communication" if waits else "none"
         yield Draft("straggler", cls, f"{title}{reason}", part, waits_ms if waits else None, evidence, [unblock])
+
+
+def _in_pipeline(m: Measurements, job: PipelineJob, late: Sequence[LateRank]) -> Draft:
+    """A stage that is too heavy in all replicas, or ranks that compute longer than others of their stage."""
+    ranks = listed([m.ranks.rows[one.position].rank for one in late[:ROWS]]) if m.ranks is not None else ""
+    gain_ms, per = max(one.gain_ms for one in late), m.timed.steps.per
+    usual = MS_PER_S * np.bincount(job.of.ops.stage, job.usual * job.of.ops.of(FORWARD, BACKWARD))
+    evidence = [Evidence("gain", gain_ms, "ms", "worked out from the operations of the pipeline, as recorded")]
+    evidence += [Evidence("compute", ms, "ms", f"stage {i}, its middle replica, {per}") for i, ms in enumerate(usual)]
+    if late[0].stage is None:
+        excess = float(job.excess_ms[job.position == late[0].position].mean())
+        title = (
+            f"Rank{'s' * (len(late) > 1)} {ranks} compute{'s' * (len(late) < 2)} longer than others of the same stage"
+        )
+        evidence.insert(1, Evidence("longer", excess, "ms", f"rank {ranks.split(',')[0].split(' ')[0]}, {per}"))
+    else:
+        title = f"Stage {late[0].stage} of the pipeline is too heavy"
+    return Draft("straggler", "compute", title, "compute", gain_ms, evidence, [])

@@ -152,7 +152,7 @@ def _pids(rows: Rows, events: NDArray[np.int64]) -> list[int]:
 def _process(metadata: dict[str, Any], rows: Rows, pids: list[int]) -> Process:
     pid = pids[0] if pids else None
     names = {p: text for (kind, p, _), text in rows.names.items() if kind == "process_name"}
-    host = metadata.get("hostname")
+    host = metadata.get("host_name", metadata.get("hostname"))
     return Process(
         pid=pid,
         name="" if pid is None else names.get(pid, ""),

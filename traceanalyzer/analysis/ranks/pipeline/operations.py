@@ -45,6 +45,8 @@ class Operations:
     worker: I64
     """[data-parallel rank, stage]: the worker's rank in the job."""
     step: I64
+    after: I64 | None = None
+    """[operation]: the computation of its stage that was launched last before it, -1 for none; None: not known."""
     notes: tuple[str, ...] = ()
 
     @property

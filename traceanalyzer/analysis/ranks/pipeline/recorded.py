@@ -7,8 +7,9 @@ taken to begin when it could have: when the one before it had ended and its data
 host that is late counts with it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -33,6 +34,8 @@ from traceanalyzer.trace import I64, Bool
 
 _SEND, _RECEIVE = CALLS.index("send"), CALLS.index("recv")
 _FORWARD_SEND, _FORWARD_RECEIVE, _BACKWARD_SEND, _BACKWARD_RECEIVE = PEERS
+ROUNDING_NS = 1_000
+"""Times of kernels are rounded: one that follows another may seem to begin before that has ended."""
 INTERLEAVED = "its stages are interleaved, several model chunks a rank: the slowdown of such pipelines is not known"
 
 
@@ -54,6 +57,20 @@ class _Worker:
     clock: int = 0
     """What to subtract from its times."""
     times: dict[str, Times] = field(default_factory=dict)
+    free: dict[str, I64] = field(default_factory=dict)
+    """Of each type of call when what was launched before it had ended, [step, which]."""
+
+    @cached_property
+    def _ends(self) -> I64:
+        """When it had computed something, communicated with all of a group, or sent something alone."""
+        calls = self.digest.calls
+        alone = (calls.kind == _SEND) & ~np.isin(calls.row, calls.row[calls.kind == _RECEIVE])
+        ends = calls.end[alone | ~np.isin(calls.kind, SENDS)]
+        return np.sort(np.concatenate((self.digest.pieces.end, ends, self.digest.steps.start[self.steps]))) - self.clock
+
+    def free_at(self, times: I64) -> I64:
+        """The last of these moments before each time."""
+        return self._ends[np.maximum(np.searchsorted(self._ends, times + ROUNDING_NS) - 1, 0)]
 
     def count(self, kind: str) -> I64:
         """How many of this type each step has."""
@@ -61,11 +78,22 @@ class _Worker:
         counted: I64 = np.bincount(table.step[rows], minlength=len(self.digest.steps))[self.steps]
         return counted
 
-    def of_steps(self, kind: str, whole: Bool) -> Times:
-        """When they ran, on its own clock, in steps that all have as many."""
+    def rows_of(self, kind: str, whole: Bool) -> I64:
+        """Of this type in the steps that all have as many, [step, which]."""
         table, rows = self.rows[kind]
-        rows = rows[np.isin(table.step[rows], self.steps[whole])].reshape(int(whole.sum()), -1)
+        return rows[np.isin(table.step[rows], self.steps[whole])].reshape(int(whole.sum()), -1)
+
+    def of_steps(self, kind: str, whole: Bool) -> Times:
+        """When they ran."""
+        table, rows = self.rows[kind][0], self.rows_of(kind, whole)
         return Times(table.start[rows] - self.clock, table.end[rows] - self.clock)
+
+    def free_of(self, kind: str, whole: Bool) -> I64:
+        """When what was launched before these calls had ended; the step's begin, for the first."""
+        digest, rows = self.digest, self.rows_of(kind, whole)
+        ends = np.append(np.maximum.accumulate(digest.pieces.end), np.iinfo(np.int64).min)
+        begun = digest.steps.start[digest.calls.step[rows]]
+        return np.maximum(ends[digest.calls.after[rows] - 1], begun) - self.clock
 
 
 def operations_of(digests: Sequence[RankDigest], offset: I64 | None) -> Operations | None:
@@ -74,10 +102,11 @@ def operations_of(digests: Sequence[RankDigest], offset: I64 | None) -> Operatio
     chains = _chains(digests)
     if not chains:
         return None
-    found = [[_worker(digests, chain, stage, _steps(digests, chains)) for stage in range(len(chain))] for chain in chains]
+    names = _steps(digests, chains)
+    found = [[_worker(digests, chain, stage, names) for stage in range(len(chain))] for chain in chains]
     whole = _whole([one for chain in found for one in chain])
     workers = [
-        _on_one_clock(chain, whole, 0 if offset is None else int(offset[ranks[0]]))
+        _on_one_clock(chain, whole, [0 if offset is None else int(offset[rank]) for rank in ranks])
         for chain, ranks in zip(found, chains, strict=True)
     ]
     for chain in workers:
@@ -86,8 +115,8 @@ def operations_of(digests: Sequence[RankDigest], offset: I64 | None) -> Operatio
             _exchange(following, _BACKWARD_SEND, one, _BACKWARD_RECEIVE)
         for one in chain:
             _at_the_end(one, whole)
-            _begun(one, whole)
-    return _laid_out(workers, int((~whole).sum()))
+            _begun(one)
+    return _laid_out(workers, whole)
 
 
 def _chains(digests: Sequence[RankDigest]) -> list[list[int]]:
@@ -162,27 +191,32 @@ def _whole(workers: Sequence[_Worker]) -> Bool:
     return whole
 
 
-def _on_one_clock(chain: Sequence[_Worker], whole: Bool, clock: int) -> list[_Worker]:
-    """The times of all on the clock of the first stage: where clocks are apart, what is sent one way seems to take as
-    much longer as what is sent back seems to take shorter."""
+def _on_one_clock(chain: Sequence[_Worker], whole: Bool, clocks: Sequence[int]) -> list[_Worker]:
+    """The times of all on one clock. Nothing arrives before it was sent, either way: clocks that say so are apart by as
+    much as what is sent one way seems to take longer, and what is sent back shorter."""
     done: list[_Worker] = []
-    for worker in chain:
-        one = worker
+    apart = 0
+    for worker, known in zip(chain, clocks, strict=True):
+        one = replace(worker, clock=known + apart, times={}, free={})
         if done:
-            there = one.of_steps(_FORWARD_RECEIVE, whole).end - done[-1].times[_FORWARD_SEND].start
-            back = done[-1].times[_BACKWARD_RECEIVE].end - one.of_steps(_BACKWARD_SEND, whole).start
-            clock = int(there.min() - back.min()) // 2
-        one = _Worker(one.digest, one.steps, one.rows, clock)
+            there = int((one.of_steps(_FORWARD_RECEIVE, whole).end - done[-1].times[_FORWARD_SEND].start).min())
+            back = int((done[-1].times[_BACKWARD_RECEIVE].end - one.of_steps(_BACKWARD_SEND, whole).start).min())
+            if there < 0 or back < 0:
+                apart += (there - back) // 2
+                one = replace(one, clock=known + apart)
         one.times.update({kind: one.of_steps(kind, whole) for kind in one.rows})
+        one.free.update({kind: one.free_of(kind, whole) for kind in PEERS if kind in one.rows})
         done.append(one)
     return done
 
 
 def _exchange(sender: _Worker, send: str, receiver: _Worker, receive: str) -> None:
-    """Data travels from when it is sent for as long as both were there: what a receiver comes late, its host does."""
+    """Data travels for as long as both were there, from when it is sent and the receiver could have come: what that is
+    later its host is."""
     sent, got = sender.times[send], receiver.times[receive]
     took = np.minimum(sent.end, got.end) - np.maximum(sent.start, got.start)
-    sender.times[send] = receiver.times[receive] = Times(sent.start, sent.start + np.maximum(took, 0))
+    start = np.maximum(sent.start, receiver.free[receive])
+    sender.times[send] = receiver.times[receive] = Times(start, start + np.maximum(took, 0))
 
 
 def _at_the_end(one: _Worker, whole: Bool) -> None:
@@ -212,43 +246,51 @@ def _first_to_last(table: DigestedCalls | Pieces, rows: I64, steps: I64) -> Time
     return Times(table.start[rows[first]], table.end[rows[after - 1]])
 
 
-def _begun(one: _Worker, whole: Bool) -> None:
+def _begun(one: _Worker) -> None:
     """Computations begin when they could have."""
-    digest, times = one.digest, one.times
-    calls = digest.calls
-    sends = (calls.kind == _SEND) & ~np.isin(calls.row, calls.row[calls.kind == _RECEIVE])
-    others = sends | ~np.isin(calls.kind, SENDS)
-    free = np.concatenate((digest.pieces.end, calls.end[others], digest.steps.start[one.steps])) - one.clock
-    free = np.sort(free)
+    times = one.times
     for kind, receive in ((FORWARD, _FORWARD_RECEIVE), (BACKWARD, _BACKWARD_RECEIVE), (OPTIMIZER, "")):
         if kind in times:
             start, end = times[kind]
-            begun = free[np.maximum(np.searchsorted(free, start, side="right") - 1, 0)]
+            begun = one.free_at(start)
             if receive in times:
                 begun = np.maximum(begun, times[receive].end)
             times[kind] = Times(np.minimum(begun, start), end)
 
 
-def _laid_out(workers: Sequence[Sequence[_Worker]], left_out: int) -> Operations:
+def _laid_out(workers: Sequence[Sequence[_Worker]], whole: Bool) -> Operations:
     """In the form of a log: what all replicas have."""
-    rows, start, end = [], [], []
+    rows, start, end, after = [], [], [], []
     for stage, of_stage in enumerate(zip(*workers, strict=True)):
-        for kind in _kinds(of_stage):
+        for kind in [one for one in of_stage[0].times if all(one in other.times for other in of_stage)]:
             each = [one.times[kind] for one in of_stage]
             for seq in range(each[0].start.shape[1]):
                 rows.append((KINDS.index(kind), seq, stage))
                 start.append([times.start[:, seq] for times in each])
                 end.append([times.end[:, seq] for times in each])
+                after.append(_after(of_stage[0], kind, seq, whole))
     kind, seq, of = np.array(rows, np.int64).T
-    first = workers[0][0]
-    note = f"{left_out:,} steps do not have the same operations on all ranks, and are left out."
+    place = {row: i for i, row in enumerate(rows)}
+    waits = [
+        -1 if one is None else place[KINDS.index(one[0]), one[1], row[2]] for one, row in zip(after, rows, strict=True)
+    ]
+    begin, first = np.array(start), workers[0][0]  # whose steps name those of all
+    base = begin.min()
+    note = f"{(~whole).sum():,} steps do not have the same operations on all ranks, and are left out."
     return Operations(
-        kind, seq, of, np.zeros_like(of), of, seq, np.array(start) / NS_PER_S, np.array(end) / NS_PER_S,
+        kind, seq, of, np.zeros_like(of), of, seq, (begin - base) / NS_PER_S, (np.array(end) - base) / NS_PER_S,
         np.array([[one.digest.rank for one in chain] for chain in workers], np.int64),
-        np.arange(len(first.times[FORWARD].start)), (note,) if left_out else (),
+        first.steps[whole], np.array(waits), () if whole.all() else (note,),
     )  # fmt: skip
 
 
-def _kinds(of_stage: Sequence[_Worker]) -> Iterator[str]:
-    """What all workers of a stage do."""
-    return (kind for kind in of_stage[0].times if all(kind in one.times for one in of_stage))
+def _after(one: _Worker, kind: str, seq: int, whole: Bool) -> tuple[str, int] | None:
+    """The computation, type and number, that was launched last before a call, in the first step."""
+    if kind not in one.free:
+        return None
+    piece = int(one.digest.calls.after[one.rows_of(kind, whole)[0, seq]]) - 1
+    for of in (FORWARD, BACKWARD):
+        found = np.flatnonzero(one.rows_of(of, whole)[0] == piece)
+        if len(found):
+            return of, int(found[0])
+    return None
