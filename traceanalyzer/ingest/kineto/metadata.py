@@ -5,6 +5,7 @@ ROCm numbers device rows as the system numbers its nodes, the CPUs first (1, 2 o
 describes devices, and its allocator counts memory, from 0.
 """
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -84,6 +85,18 @@ def distributed(metadata: dict[str, Any], name: str) -> int | None:
     info = metadata.get("distributedInfo")
     value = integer(info.get(name)) if isinstance(info, dict) else None
     return value if value is not None and 0 <= value <= limits().ranks else None
+
+
+def groups_of(metadata: dict[str, Any]) -> dict[str, str]:
+    """For each process group of `pg_config`, by name, what is the same wherever its ranks are."""
+    info = metadata.get("distributedInfo")
+    rows = info.get("pg_config") if isinstance(info, dict) else None
+    found = {}
+    for row in rows if isinstance(rows, list) else ():
+        if isinstance(row, dict) and isinstance(ranks := row.get("ranks"), list) and ranks:
+            mark = hashlib.blake2b(str(ranks).encode(), digest_size=4).hexdigest()
+            found[str(row.get("pg_name"))] = f"({len(ranks)} ranks, {mark})"
+    return found
 
 
 def integer(value: Any) -> int | None:
