@@ -11,7 +11,7 @@ import pytest
 from tests.fleet.build import write_job
 from tests.recorded import ranks
 from traceanalyzer.analysis.ranks.compare import compare_ranks
-from traceanalyzer.analysis.ranks.digest import digest_of
+from traceanalyzer.analysis.ranks.digested import digest_of
 from traceanalyzer.base.reading import reading_as
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.fleet.digests import files, make

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from tests.pipeline.recordings import Job, gpipe, interleaved, one_f_one_b
 from traceanalyzer.analysis.ranks.compare import compare_ranks
-from traceanalyzer.analysis.ranks.digest import digest_of
+from traceanalyzer.analysis.ranks.digested import digest_of
 from traceanalyzer.cli import cli
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.ingest import load

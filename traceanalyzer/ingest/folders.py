@@ -40,11 +40,13 @@ ITERATION = re.compile(r"(?:iteration|iter|step)[-_]?(\d{1,18})", re.IGNORECASE)
 _DIGITS = re.compile(r"\d+")
 
 
-def recordings_in(folder: Path, pattern: str | None = None) -> list[Path]:
-    """The recordings that lie in a folder itself, else its snapshots and logs of torch.compile, by name. Raises
-    OSError."""
+def recordings_in(
+    folder: Path, pattern: str | None = None, known: Callable[[Path], bool] = lambda file: False
+) -> list[Path]:
+    """The recordings that lie in a folder itself, else its snapshots and logs of torch.compile, by name; those that are
+    `known` are not looked into. Raises OSError."""
     files = [file for file in sorted(folder.iterdir()) if file.is_file()]
-    found = [file for file in files if not is_neighbour(file) and is_recording(file, pattern)]
+    found = [file for file in files if not is_neighbour(file) and (known(file) or is_recording(file, pattern))]
     return found or list(filter(is_companion, files))
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from traceanalyzer.analysis.causes.dependencies import Dependencies
-from traceanalyzer.analysis.ranks.digest import digest_of
+from traceanalyzer.analysis.ranks.digested import digest_of
 from traceanalyzer.analysis.ranks.matches import Matches, match_collectives
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.time.timed import Timed

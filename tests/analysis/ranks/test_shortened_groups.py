@@ -3,7 +3,7 @@
 import pytest
 
 from tests.kineto_builder import KinetoTrace, span
-from traceanalyzer.analysis.ranks.digest import digest_of
+from traceanalyzer.analysis.ranks.digested import digest_of
 from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.ingest import load

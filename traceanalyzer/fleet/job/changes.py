@@ -36,7 +36,7 @@ def changes_of(whole: Whole, culprits: Sequence[Culprit]) -> list[Change]:
     if plan is None or not len(whole.steady_steps):
         return []
     rows = [
-        Change(f"without rank {one.rank}", one.gain_ms, one.low_ms, one.high_ms, None)
+        Change(f"without {_links_of(one)}", one.gain_ms, one.low_ms, one.high_ms, None)
         for one in culprits[:1]
         if not _together(whole)
     ]
@@ -86,6 +86,13 @@ def _of_pipeline(whole: Whole, job: PipelineJob) -> list[Change]:
             rows.append(row(f"without {what} {name}", job.without_ms(ranks)))
     rows += [row(STAGES, job.evened_ms), row(ALIKE, job.alike_ms)]
     return _explaining(rows, float(job.base_ms.mean()))
+
+
+def _links_of(one: Culprit) -> str:
+    """What is held to be gone of a rank that is late, or of links that are slow."""
+    if one.cause != "slow_link":
+        return f"rank {one.rank}"
+    return f"the excess of the links of {f'host {one.host}' if one.host else f'the group of rank {one.rank}'}"
 
 
 def _together(whole: Whole) -> bool:
