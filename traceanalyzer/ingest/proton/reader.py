@@ -83,8 +83,9 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
             f"{path}: a trace of Proton's that counts clock cycles within kernels: no times of kernels; {_RECORD}"
         )
     try:
-        parts = msgspec.msgpack.decode(text) if text[:1] == _MSGPACK else msgspec.json.decode(text)
-    except NOT_JSON as error:
+        packed = text[:1] == _MSGPACK
+        parts = msgspec.json.decode(msgspec.json.encode(msgspec.msgpack.decode(text)) if packed else text)
+    except (TypeError, *NOT_JSON) as error:  # keys of msgpack may be anything
         raise UnreadableInputError(f"{path}: a tree of Proton's that is cut off or damaged; write it again") from error
     parts = [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
     nodes = [node for part in parts if "frame" in part for node in _nodes(part)]
