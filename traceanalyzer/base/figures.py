@@ -29,8 +29,7 @@ def metric(definition: str, unit: str = "", text: Text = "name", **options: Any)
 
 def text_of(of: Field[Any]) -> Text:
     """What the text in a field is."""
-    text: Text = of.metadata.get("text", "name")
-    return text
+    return of.metadata.get("text", "name")
 
 
 @dataclass(frozen=True)

@@ -62,8 +62,7 @@ def system_of(url: str) -> tuple[Any, str]:
     except ImportError as error:
         raise UnreadableInputError(f"{url}: {NEEDS.format(url=url)}") from error
     with _errors(url):
-        found: tuple[Any, str] = fsspec.core.url_to_fs(url)
-        return found
+        return fsspec.core.url_to_fs(url)
 
 
 @contextmanager

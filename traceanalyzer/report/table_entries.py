@@ -85,8 +85,7 @@ class Table:
     def row(self) -> type[Any]:
         """The dataclass of its rows: its columns, also where there are no rows."""
         module, _, name = self.row_class.rpartition(".")
-        found: type[Any] = getattr(import_module(f"traceanalyzer.{module}"), name)
-        return found
+        return getattr(import_module(f"traceanalyzer.{module}"), name)
 
     @property
     def asked_as(self) -> str:

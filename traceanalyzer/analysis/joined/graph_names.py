@@ -83,8 +83,7 @@ def named_in_graphs(linked: Linked, launch_node: I32) -> tuple[int, int]:
 
 
 def _in_graphs(linked: Linked) -> Bool:
-    result: Bool = at(linked.api_kind, linked.launch, ApiKind.OTHER) == ApiKind.GRAPH_LAUNCH
-    return result
+    return at(linked.api_kind, linked.launch, ApiKind.OTHER) == ApiKind.GRAPH_LAUNCH
 
 
 def _keys(linked: Linked, codes: dict[tuple[str, int, int], int]) -> I64:

@@ -46,8 +46,7 @@ class Memo:
         """`make(self)`, calculated when first asked for. `make` is a function of a module, which outlives it."""
         if make not in self._made:
             self._made[make] = flat_each(make(self))
-        made: Made = self._made[make]
-        return made
+        return self._made[make]
 
     def has(self, make: Callable[[Self], object]) -> bool:
         """Whether `make` has been computed."""

@@ -65,8 +65,7 @@ def _terms(columns: F64, weighted: F64, lengths: bool) -> list[int]:
 
 
 def _least_squares(weighted: F64) -> F64:
-    found: F64 = np.linalg.lstsq(weighted, np.ones(len(weighted)), rcond=None)[0].astype(np.float64)
-    return found
+    return np.linalg.lstsq(weighted, np.ones(len(weighted)), rcond=None)[0].astype(np.float64)
 
 
 def _squares(weighted: F64) -> float:

@@ -61,8 +61,7 @@ def logged(log: StepTimings, splits: Sequence[Split], recorded_ns: F64, stacks: 
 
 def _alike(a: I64, b: I64) -> Bool:
     """Which rows agree in all that both say."""
-    alike: Bool = ((a == b) | (a < 0) | (b < 0)).all(axis=1)
-    return alike
+    return ((a == b) | (a < 0) | (b < 0)).all(axis=1)
 
 
 def _stretch(log: StepTimings, lines: I64, here: Bool) -> float | None:

@@ -210,8 +210,7 @@ def on_host(timed: Timed, gaps: Gaps, rows: I32 | I64) -> Bool:
     cause, next_op = gaps.cause[rows], gaps.next_op[rows]
     known = (next_op < 0) | (timed.linked.launch_times_of(np.maximum(next_op, 0)) >= 0)
     other = ~one_of(cause, (IdleCause.LAUNCH, IdleCause.SYNC)) & (gaps.queued[rows] == 0)
-    result: Bool = other & known & (gaps.sync[rows] < 0)
-    return result
+    return other & known & (gaps.sync[rows] < 0)
 
 
 def _line(timed: Timed, node: int) -> str | None:

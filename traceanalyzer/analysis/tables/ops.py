@@ -59,7 +59,7 @@ class OpTimes:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OpStats(RatedRow, OpTimes):
     """Operators of one name in a mean steady step; what they launched anywhere inside compared with the roofline."""
 
@@ -67,20 +67,17 @@ class OpStats(RatedRow, OpTimes):
         "module of the model that most of them run for, forward or backward, with the one around it; null where that "
         "is none, or no calls of modules were recorded",
         default=None,
-        kw_only=True,
     )
     python: str | None = metric(
         "line of the program that most of them come from, those of the backward pass by their forward operator; null "
         "where that is none, or stacks were not recorded",
         default=None,
-        kw_only=True,
     )
     recomputed_ms: float | None = metric(
         "device total a step, nested calls once, of forward calls that run again in the backward pass; null "
         "where none does",
         "ms",
         default=None,
-        kw_only=True,
     )
 
 

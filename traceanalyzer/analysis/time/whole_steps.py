@@ -69,5 +69,4 @@ def _lacks_work(linked: Linked, of_op: I32, count: int) -> Bool:
     number = number.reshape(count, len(names))
     time = np.bincount(name, (ops.end - ops.start)[rows]) / number.sum(axis=0)
     usual = np.median(number, axis=0)
-    lacking: Bool = np.maximum(usual - number, 0) @ time > (1 - COMPLETE_SHARE) * (usual @ time)
-    return lacking
+    return np.maximum(usual - number, 0) @ time > (1 - COMPLETE_SHARE) * (usual @ time)

@@ -81,8 +81,7 @@ def fleet(
         from traceanalyzer.report.privacy.redact import redact_rows
         from traceanalyzer.trace import Run
 
-        cleaned: Result = redact_rows(page, Run(()), hidden)
-        return cleaned
+        return redact_rows(page, Run(()), hidden)
 
     files = [Path(path) for path in paths]
     if store is not None:
