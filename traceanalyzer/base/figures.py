@@ -74,6 +74,11 @@ def ms(ns: float) -> float:
     return float(ns) / NS_PER_MS
 
 
+def ratio(part: float | None, whole: float | None) -> float | None:
+    """What part of the whole this is; None where either is not known, or the whole is nothing."""
+    return part / whole if part is not None and whole else None
+
+
 ELLIPSIS = "…"
 
 

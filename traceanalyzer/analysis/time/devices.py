@@ -55,15 +55,7 @@ def device_activity(linked: Linked, device: int) -> DeviceActivity:
     if exposed_copy.total == copy.total:
         exposed_copy = copy  # held once
     start, end = (ops.start, ops.end) if alone else (ops.start[here], ops.end[here])
+    span, busy = (int(start.min()), int(end.max())), union(start, end)
     return DeviceActivity(
-        device,
-        ops.start,
-        ops.end,
-        computes,
-        span=(int(start.min()), int(end.max())),
-        communication=communication,
-        exposed_communication=exposed_communication,
-        copy=copy,
-        exposed_copy=exposed_copy,
-        busy=union(start, end),
+        device, ops.start, ops.end, computes, span, communication, exposed_communication, copy, exposed_copy, busy
     )

@@ -1,13 +1,12 @@
 """`traceanalyzer compile`: what torch.compile cost, where it broke, what it left."""
 
-import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
+from traceanalyzer.cli.io.redacted import Hidden, redacted
 from traceanalyzer.cli.options import limit_option, output_options, redact_options
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def compile(  # noqa: A001 (the command's name)
     eager_step_ms: float | None,
     overlay: Path | None,
     full: bool,
-    hidden: "Sequence[re.Pattern[str]] | None",
+    hidden: Hidden,
 ) -> None:
     """Say what torch.compile cost, where it broke and what it left eager.
 
@@ -78,12 +77,7 @@ def compile(  # noqa: A001 (the command's name)
         from traceanalyzer.export.perfetto.overlay import compile_tracks
 
         write(compile_tracks(logs, run), overlay)
-    report = compile_report(logs, run, Stopwatch(step_ms, eager_step_ms))
-    if hidden is not None:
-        from traceanalyzer.report.privacy.redact import redact_rows
-        from traceanalyzer.trace import Run
-
-        report = redact_rows(report, run or Run(()), hidden)
+    report = redacted(compile_report(logs, run, Stopwatch(step_ms, eager_step_ms)), hidden, run)
     emit(compile_document(report, full or output.file is not None), output)
 
 

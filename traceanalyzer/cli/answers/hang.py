@@ -1,12 +1,11 @@
 """`traceanalyzer hang`."""
 
-import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
+from traceanalyzer.cli.io.redacted import Hidden
 from traceanalyzer.cli.options import output_options, reading_options, redact_options
 
 
@@ -19,7 +18,7 @@ from traceanalyzer.cli.options import output_options, reading_options, redact_op
 @reading_options
 @redact_options()
 @output_options(REPORT_FORMATS)
-def hang(folder: Path, world_size: int | None, hidden: Sequence[re.Pattern[str]] | None, output: Output) -> None:
+def hang(folder: Path, world_size: int | None, hidden: Hidden, output: Output) -> None:
     """Say which rank a hung job waits for, at which collective, and why.
 
     \b

@@ -1,13 +1,12 @@
 """`traceanalyzer whatif`."""
 
-import re
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from traceanalyzer.cli.io.again import prints_again
 from traceanalyzer.cli.io.formats import TABLE_FORMATS, Output
+from traceanalyzer.cli.io.redacted import Hidden, redacted
 from traceanalyzer.cli.options import Number, output_options, recordings, redact_options
 from traceanalyzer.cli.scope import Scope, selection_options
 
@@ -41,7 +40,7 @@ def whatif(
     speedups: tuple[str, ...],
     bucket_mb: tuple[float, ...],
     full: bool,
-    hidden: Sequence[re.Pattern[str]] | None,
+    hidden: Hidden,
     output: Output,
 ) -> None:
     """Predict the step time under each of several scenarios, by replaying the recording.
@@ -69,11 +68,7 @@ def whatif(
     with working("Replaying"):
         result = kept_predictions(Asked(run, *scope), wanted, bucket_mb)
     _warn_of_unmatched(wanted, result, run)
-    if hidden is not None:
-        from traceanalyzer.report.privacy.redact import redact_rows
-
-        result = redact_rows(result, run, hidden)
-    emit(ScenariosPage(result, full or output.file is not None), output)
+    emit(ScenariosPage(redacted(result, hidden, run), full or output.file is not None), output)
 
 
 def _warn_of_unmatched(wanted: list[tuple[str, float]], result: "WhatIf", run: "Run") -> None:

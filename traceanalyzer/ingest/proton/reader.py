@@ -77,16 +77,7 @@ def recognise(head: bytes, path: Path) -> bool:
 def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
     """A `Trace` with nothing in it but sums. Raises UnreadableInputError, EmptyRecordingError."""
     with open_stream(path, progress) as stream:
-        text = b"".join(iter(stream.read, b""))
-    if _CYCLES in text and not _FRAME.search(text):
-        raise UnreadableInputError(
-            f"{path}: a trace of Proton's that counts clock cycles within kernels: no times of kernels; {_RECORD}"
-        )
-    try:
-        parts = msgspec.msgpack.decode(text) if text[:1] == _MSGPACK else msgspec.json.decode(text)
-    except NOT_JSON as error:
-        raise UnreadableInputError(f"{path}: a tree of Proton's that is cut off or damaged; write it again") from error
-    parts = [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+        parts = _parts(path, b"".join(iter(stream.read, b"")))
     nodes = [node for part in parts if "frame" in part for node in _nodes(part)]
     sums = _sums(nodes)
     if not sums:
@@ -106,6 +97,19 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     )
     devices = tuple(device for part in parts if "frame" not in part for device in _devices(part))
     return [Trace(str(path), "proton", [], devices=devices, profiler_rows=rows, health=Health(events=len(nodes)))]
+
+
+def _parts(path: Path, text: bytes) -> list[dict[str, Any]]:
+    """The trees and the table of devices in the text. Raises UnreadableInputError."""
+    if _CYCLES in text and not _FRAME.search(text):
+        raise UnreadableInputError(
+            f"{path}: a trace of Proton's that counts clock cycles within kernels: no times of kernels; {_RECORD}"
+        )
+    try:
+        parts = msgspec.msgpack.decode(text) if text[:1] == _MSGPACK else msgspec.json.decode(text)
+    except NOT_JSON as error:
+        raise UnreadableInputError(f"{path}: a tree of Proton's that is cut off or damaged; write it again") from error
+    return [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
 
 
 def _nodes(tree: dict[str, Any]) -> Iterator[_Node]:

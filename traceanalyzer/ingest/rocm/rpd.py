@@ -107,8 +107,7 @@ def _ops(database: Database, calls: Columns, texts: Texts, tally: Tally) -> Colu
     kernel = rows["kind"] == KERNEL
     launched = _of_call(database, "rocpd_kernelapi", ("kernelName_id", *_GRID, *_GROUP), rows["call"])
     size = _of_call(database, "rocpd_copyapi", ("size",), rows["call"])["size"]
-    described = rows["description_id"]
-    called = launched["kernelName_id"]
+    described, called = rows["description_id"], launched["kernelName_id"]
     spelt = database.texts(distinct(np.concatenate([described, called])).tolist(), "rocpd_string", "string")
     pairs, place = np.unique(np.stack([described, called]), axis=1, return_inverse=True)
     called_so = [spelt.get(a) or spelt.get(b) or "unnamed kernel" for a, b in pairs.T.tolist()]
