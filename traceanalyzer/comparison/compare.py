@@ -108,7 +108,7 @@ def _budget(a: list[StepPart], b: list[StepPart], whole: Whole) -> list[PartDiff
             continue
         sides = [Work.of(p for p in side if p.part == part and cls in (None, p.cls)) for side in (a, b)]
         values = figures(sides[0], sides[1], whole)
-        rows.append(PartDifference(**values, name=part if cls is None else f"{part}.{cls}"))
+        rows.append(PartDifference(**values, name=".".join(filter(None, (part, cls)))))
     return rows
 
 

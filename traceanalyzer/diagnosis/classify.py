@@ -88,7 +88,7 @@ def classify(m: Measurements, best: Iterable[BottleneckClass | None] = ()) -> Su
         return Summary("inconclusive", 0.0, f"Inconclusive: {reason}", m.step.basis, step_ms)
     parts = _parts(shares)
     idle = {part for part in parts if _gain_share(m, part) < LEAST_GAIN}
-    verdict = _verdict(parts, idle, [_part(cls) for cls in best if cls is not None])
+    verdict = _verdict(parts, idle, [part for cls in best if (part := cls and _part(cls))])
     if why := _not_known(m, verdict.cause, shares):
         return Summary("inconclusive", 0.0, f"Inconclusive: {why}", m.step.basis, step_ms)
     bottleneck = _name(verdict.cause, shares)
@@ -128,17 +128,16 @@ def _gain_share(m: Measurements, part: str) -> float:
     return m.replay.gain_ms(REMOVES[part]) / m.replay.base_ms
 
 
-def _verdict(parts: dict[str, float], idle: set[str], best: list[str | None]) -> _Verdict:
+def _verdict(parts: dict[str, float], idle: set[str], best: list[str]) -> _Verdict:
     """The largest part. The device's own work gives way to a large part that can be changed, and what holds nothing up
     (`idle`) to a large part that does."""
     order = sorted(parts.items(), key=lambda item: -item[1])
     if order[0][0] in idle:
         order.sort(key=lambda item: item[0] in idle or item[1] < LARGE)
     (top, share), (second, beside) = order[:2]
-    other = [part for part in best if part is not None and part not in (top, *idle)]
-    large = [part for part in other if top == "device" and parts[part] >= LARGE]
-    if large:
-        return _Verdict(large[0], top, 0.0)
+    other = [part for part in best if part not in (top, *idle) and parts.get(part, 0.0) >= LARGE]
+    if top == "device" and other:
+        return _Verdict(other[0], top, 0.0)
     margin = max(share - beside, 0.0)
     return _Verdict(top, second if margin < CLOSE else None, margin)
 

@@ -60,14 +60,11 @@ def join(run: Run) -> Run:
 def with_companions(traces: list[Trace], given: list[Trace]) -> tuple[list[Trace], tuple[Trace, ...]]:
     """The traces with the snapshot of their rank and all logs of torch.compile, and those that were joined. Without
     traces the snapshots are, without these the logs."""
-    compiled = [trace for trace in given if trace.compile_logs]
-    every = tuple(log for trace in compiled for log in trace.compile_logs)
+    every = tuple(log for trace in given for log in trace.compile_logs)
     snapshots = [trace for trace in given if not trace.compile_logs]
-    alone = not traces
-    made = traces or snapshots or compiled[:1]
+    made = [_with_snapshot(trace, snapshots) for trace in traces] or snapshots or given[:1]
     left = [trace for trace in given if trace not in made]
-    joined = [trace if alone else _with_snapshot(trace, snapshots) for trace in made]
-    return [replace(trace, compile_logs=every) for trace in joined], tuple(left)
+    return [replace(trace, compile_logs=every) for trace in made], tuple(left)
 
 
 def _with_snapshot(trace: Trace, snapshots: list[Trace]) -> Trace:

@@ -4,6 +4,7 @@ program (model, optimizers, loaders) and of its host (samples of GPUs and CPUs).
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from itertools import chain
 from typing import Any
 
 from traceanalyzer.base.limits import limits
@@ -122,7 +123,7 @@ def _sampled(gpu: int, samples: list[Mapping[str, Any]]) -> Iterable[Condition]:
     if clock:
         yield Condition(f"GPU {gpu} SM clock", f"{min(clock):g} to {max(clock):g} MHz in {len(clock)} samples")
     if slowed:
-        reasons = ", ".join(sorted({str(r) for rs in slowed for r in rs}))
+        reasons = ", ".join(sorted(set(map(str, chain.from_iterable(slowed)))))
         share = len(slowed) / len(known)
         yield Condition(f"GPU {gpu} throttling", f"{reasons} in {share:.0%} of the samples", THROTTLED)
 
@@ -175,7 +176,7 @@ def _gpu(gpu: Mapping[str, Any]) -> Iterable[Condition]:
     clock, highest = gpu.get("sm_clock_mhz"), gpu.get("sm_clock_max_mhz")
     if clock is not None:
         about.append(f"SM clock {clock} of {highest} MHz" if highest else f"SM clock {clock} MHz")
-    known = ", ".join(str(part) for part in about if part)
+    known = ", ".join(map(str, filter(None, about)))
     if known:
         yield Condition(label, known)
     reasons = gpu.get("throttle_reasons")
@@ -214,7 +215,7 @@ def loads_of(samples: Sequence[Mapping[str, Any]]) -> tuple[Load, ...]:
         for key, what, unit, factor in _OF_GPUS
     ]
     rows += [_load(samples, key, what, unit, factor) for key, what, unit, factor in _OF_CPUS]
-    return tuple(row for row in rows if row is not None)
+    return tuple(filter(None, rows))
 
 
 def _load(samples: Sequence[Mapping[str, Any]], key: str, what: str, unit: str, factor: float) -> Load | None:

@@ -60,7 +60,7 @@ def iteration_in(folder: Path, pattern: str | None = None) -> tuple[list[Path], 
     for number in sorted(named, reverse=True) if wanted is None else named.keys() & {wanted}:
         if inside := recordings_in(named[number], pattern):
             which = f"{named[number].name} was read, of {len(named)} iterations: --iteration N takes another."
-            return inside, [which] if len(named) > 1 else []
+            return inside, [which] * (len(named) > 1)
     return [], []
 
 
@@ -87,8 +87,8 @@ def nothing_in(folder: Path) -> str:
 
 def _with_recordings(folder: Path) -> Iterator[Path]:
     """The folders below that hold recordings; links are not followed."""
-    walk = ((Path(where), names, files) for where, names, files in os.walk(folder))
-    for where, names, files in islice(walk, MOST_FOLDERS):
+    for path, names, files in islice(os.walk(folder), MOST_FOLDERS):
+        where = Path(path)
         if len(where.relative_to(folder).parts) >= DEEPEST:
             names.clear()
         names[:] = sorted(name for name in names if not name.startswith("."))

@@ -135,10 +135,11 @@ def _across(rated: Rated, rows: I64) -> tuple[Bool, list[str]]:
 def _example(rated: Rated, name: int, shapes: int, dtypes: int, strides: int) -> str | None:
     trace = rated.trace
     inputs = parse_inputs(trace.text(shapes) or "", trace.text(dtypes), trace.text(strides)) or ()
-    large = [one for one in inputs if isinstance(one, Tensor) and one.strides and one.bytes >= LARGE_BYTES]
-    for a, b in combinations(large, 2):
+    tensors = [(one, list(one.strides)) for one in inputs if isinstance(one, Tensor) and one.strides]
+    large = [(one, strides) for one, strides in tensors if one.bytes >= LARGE_BYTES]
+    for (a, of_a), (b, of_b) in combinations(large, 2):
         if crosses(a, b):
-            return f"{trace.strings[name]} of {list(a.shape)}: strides {list(a.strides or ())}, {list(b.strides or ())}"
+            return f"{trace.strings[name]} of {list(a.shape)}: strides {of_a}, {of_b}"
     return None
 
 

@@ -8,6 +8,8 @@ that operators, modules and lines are found there as for any launch. What is not
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
+from itertools import chain
+from operator import attrgetter
 
 import numpy as np
 
@@ -62,7 +64,7 @@ def with_operators(linked: Linked, beside: Sequence[Linked] = ()) -> Trace | Non
     codes: dict[tuple[str, int, int], int] = {}
     known: dict[tuple[bytes, int | None], tuple[Launched, bool] | None] = {}
     sources = [(one, *_alone(one, codes)) for one in (linked, *beside)]
-    captures = [found for one in (linked, *beside) for found in _captures(one)]
+    captures = list(chain.from_iterable(map(_captures, (linked, *beside))))
     graft, keys = _Graft(linked), _keys(linked, codes)
     for replay in _replays(linked):
         own = keys[replay.ops]
@@ -161,7 +163,7 @@ def _captured(linked: Linked, replay: Replay, captures: Iterable[Launched]) -> t
     kind = linked.trace.device_ops.kind[replay.ops].astype(np.int64) - 1
     alike = [one for one in captures if np.array_equal(one.kind, kind)]
     large = [one for one in alike if one.number is not None and one.number >= (replay.requests or 0)]
-    best = min(large, key=lambda one: one.number or 0, default=None)
+    best = min(large, key=attrgetter("number"), default=None)
     if best is None or replay.requests is None:
         return (alike[0], len(alike) == 1) if alike else None
     return best, True

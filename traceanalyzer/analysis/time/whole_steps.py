@@ -35,9 +35,8 @@ def whole_steps(linked: Linked, found: HostSteps, of_op: I32, duration: I64) -> 
     if found.projected:
         return _projected(linked, of_op, duration)
     if linked.memo(launched_before).any():
-        short = _lacks_work(linked, of_op, count)
-        while first < stop and short[first]:
-            first += 1
+        whole = ~_lacks_work(linked, of_op, count)[:stop]
+        first = min(np.flatnonzero(whole).tolist(), default=stop)
     return first, stop
 
 

@@ -8,7 +8,7 @@ alone, nothing is kept.
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,7 +48,7 @@ def page_of(question: tuple[object, ...], inputs: Sequence[str]) -> Page | None:
         return None
     if None in seen:
         return None
-    pieces = [piece for one in seen if one is not None for piece in one]
+    pieces = list(chain.from_iterable(filter(None, seen)))
     facts = ("page", question, program("."), limits(), [str(file) for file in files])
     return Page(question, tuple(inputs), digest_of(facts, pieces), files)
 

@@ -165,15 +165,15 @@ def _devices(kinds: dict[str, Any]) -> Iterator[Device]:
     """The GPUs, by kind (`CUDA`, `HIP`) and number. Clocks are in kHz; memory transfers twice a cycle."""
     for devices in kinds.values():
         for number, about in devices.items() if isinstance(devices, dict) else ():
-            if not isinstance(about, dict) or not number.isdecimal() or len(number) > 4:
+            if not isinstance(about, dict) or not re.fullmatch(r"\d{1,4}", number):
                 continue
             figures = {name: known for name, value in about.items() if (known := _figure(value))}
             width, memory = figures.get("bus_width", 0.0), figures.get("memory_clock_rate", 0.0)
             arch = str(about.get("arch", ""))
             yield Device(
                 int(number),
-                sm_count=int(figures["num_sms"]) if "num_sms" in figures else None,
+                sm_count=int(figures.get("num_sms", 0.0)) or None,
                 compute_capability=(int(arch[:-1]), int(arch[-1])) if re.fullmatch(r"\d{2,3}", arch) else None,
                 bandwidth=2 * memory * 1e3 * width / 8 or None,
-                clock_hz=figures["clock_rate"] * 1e3 if "clock_rate" in figures else None,
+                clock_hz=figures.get("clock_rate", 0.0) * 1e3 or None,
             )

@@ -48,6 +48,6 @@ def _bytes_of(output: dict[str, Any]) -> float:
     if not isinstance(shape, list) or not isinstance(dtype, str):
         return 0.0
     sizes = [size for size in shape if isinstance(size, int) and 0 <= size < 1 << 48]
-    digits = "".join(c for c in dtype.partition("_")[0] if c.isdigit())
+    digits = "".join(filter(str.isdigit, dtype.partition("_")[0]))
     bits = _BITS.get(dtype, int(digits) if digits and len(digits) < 4 else 0)
     return math.prod(map(float, sizes)) * bits / 8 if len(sizes) == len(shape) else 0.0

@@ -238,7 +238,7 @@ class Fold:
         compilation.guards = _whole(values.get("guard_count"))
         compilation.cache_size = _whole(values.get("cache_size"))
         restarts = values.get("restart_reasons")
-        compilation.restarts = [str(reason) for reason in restarts] if isinstance(restarts, list) else []
+        compilation.restarts = list(map(str, restarts)) if isinstance(restarts, list) else []
 
     def _compilation_of(self, record: Record, values: dict[str, Any]) -> Compilation:
         """Metrics of what happens while the program runs name their compilation only in their values."""

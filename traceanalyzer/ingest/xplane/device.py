@@ -114,8 +114,10 @@ class DeviceLines:
         ops, ranges, left_out = list[Placed](), list[Placed](), 0
         for plane in planes:
             match = DEVICE.match(plane.name)
-            for line in plane.lines if match else ():
-                kind, number = (match[1], int(match[2])) if match else ("", -1)
+            if match is None:
+                continue
+            kind, number = match[1], int(match[2])
+            for line in plane.lines:
                 if kind == "GPU" and line.name.startswith(STREAM):
                     ops.append((number, line))
                 elif kind == "TPU" and line.name == TPU_OPS:

@@ -61,11 +61,11 @@ def idle_causes(report: Report) -> Chart | None:
     idle = report.metrics.idle_ms
     if idle is None:
         return None
-    parts = [(cause, getattr(idle, cause)) for cause in CAUSES]
-    parts = sorted(((cause, value) for cause, value in parts if value), key=lambda pair: -pair[1])
+    parts = {cause: value for cause in CAUSES if (value := getattr(idle, cause))}
     if not parts:
         return None
-    names, values = [cause for cause, _ in parts], [value for _, value in parts]
+    names = sorted(parts, key=lambda cause: -parts[cause])
+    values = [parts[cause] for cause in names]
     ends = [f"{value / (recorded_ms(report) or value):.1%}" for value in values]
     hints = [f"{n}: {figure(v, 'ms')}, {end} of the step" for n, v, end in zip(names, values, ends, strict=True)]
     colours = [f"idle-{cause}" for cause in names]

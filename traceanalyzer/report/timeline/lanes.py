@@ -32,13 +32,14 @@ def compile_spans(logs: Sequence[CompileLog], trace: Trace) -> CompileSpans:
     """The compile work of the trace's rank; none where the two have no clock in common."""
     fitting = [log for log in logs if log.rank in (trace.rank, None)] if trace.epoch_ns else []
     spans = [span for log in fitting for span in log.spans]
-    epoch_ns = trace.epoch_ns or 0
+    numbers = np.array([(span.start_ns, span.end_ns, span.depth) for span in spans], np.int64).reshape(-1, 3)
+    start, end, depth = numbers.T
     return CompileSpans(
-        np.array([span.start_ns - epoch_ns for span in spans], np.int64),
-        np.array([span.end_ns - epoch_ns for span in spans], np.int64),
-        np.array([span.depth for span in spans], np.int64),
+        start - (trace.epoch_ns or 0),
+        end - (trace.epoch_ns or 0),
+        depth,
         [span.name for span in spans],
-        [", ".join(part for part in (span.compile_id, stage_of(span.name)) if part) for span in spans],
+        [", ".join(filter(None, (span.compile_id, stage_of(span.name)))) for span in spans],
     )
 
 
