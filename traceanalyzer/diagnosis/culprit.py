@@ -1,6 +1,7 @@
 """Who is to blame for the largest part of the step, in one sentence: kind of work, module, phase or place."""
 
 from collections.abc import Callable
+from operator import attrgetter
 
 import numpy as np
 
@@ -83,7 +84,7 @@ def _of_launch(m: Measurements) -> str | None:
     rows = [row for row in m.phase_rows if row.role is not None and row.gpu_idle_ms]
     if not rows or m.idle is None or not m.idle.total:
         return None
-    top = max(rows, key=lambda row: row.gpu_idle_ms or 0.0)
+    top = max(rows, key=attrgetter("gpu_idle_ms"))
     share = (top.gpu_idle_ms or 0.0) / m.idle.total
     if share < NAMED_SHARE:
         return None

@@ -7,6 +7,7 @@ may be missing.
 
 import re
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,7 +61,7 @@ def join(run: Run) -> Run:
 def with_companions(traces: list[Trace], given: list[Trace]) -> tuple[list[Trace], tuple[Trace, ...]]:
     """The traces with the snapshot of their rank and all logs of torch.compile, and those that were joined. Without
     traces the snapshots are, without these the logs."""
-    every = tuple(log for trace in given for log in trace.compile_logs)
+    every = tuple(chain.from_iterable(trace.compile_logs for trace in given))
     snapshots = [trace for trace in given if not trace.compile_logs]
     made = [_with_snapshot(trace, snapshots) for trace in traces] or snapshots or given[:1]
     left = [trace for trace in given if trace not in made]

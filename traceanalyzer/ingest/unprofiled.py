@@ -14,7 +14,7 @@ import numpy as np
 from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.base.figures import digits
 from traceanalyzer.ingest.detect import detect
-from traceanalyzer.ingest.side_files import is_number
+from traceanalyzer.ingest.side_files import is_number, items, mapping
 from traceanalyzer.ingest.stream import head_of
 from traceanalyzer.trace import I64, DeviceOps, LightRecording, Stopwatch, Trace
 
@@ -84,14 +84,13 @@ def _eager_reach(values: dict[str, Any], step_ns: int) -> int:
 
 def _series(values: Any) -> tuple[int, ...]:
     """Times in ms as ns; none of them where one is missing."""
-    times = [_ns(one) for one in values] if isinstance(values, list) else []
+    times = [_ns(one) for one in items(values)]
     return tuple(one for one in times if one is not None) if None not in times else ()
 
 
 def _range_of_steps(values: dict[str, Any], step_ns: int, width_ns: int) -> tuple[int, int] | None:
     """Between which times most of the timed steps were, ns; None where their median says nothing of a step."""
-    series = values.get("series_ms")
-    times = [ns for one in series if (ns := _ns(one)) is not None] if isinstance(series, list) else []
+    times = [ns for one in items(values.get("series_ms")) if (ns := _ns(one)) is not None]
     if len(times) < LEAST_SERIES or width_ns > ROUGHLY_SHARE * step_ns:
         return None
     low, high = (round(float(one)) for one in np.quantile(times, OF_STEPS))
@@ -106,8 +105,8 @@ def _steady(values: dict[str, Any]) -> bool:
     stated = values.get("steady")
     if isinstance(stated, bool):
         return stated
-    host = values.get("host_ms")
-    fastest, middle = (_ns(host.get(name)) for name in ("min", "median")) if isinstance(host, dict) else (None, None)
+    host = mapping(values.get("host_ms"))
+    fastest, middle = _ns(host.get("min")), _ns(host.get("median"))
     return fastest is None or middle is None or fastest >= ODD_FAST_SHARE * middle
 
 

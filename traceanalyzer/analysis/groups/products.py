@@ -5,15 +5,7 @@ import re
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.groups.ops import (
-    Group,
-    duration,
-    group,
-    named,
-    of_class,
-    per_step,
-    steady,
-)
+from traceanalyzer.analysis.groups.ops import Group, duration, group, named, of_class, per_step, steady
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 from traceanalyzer.analysis.roofline.precision import NO

@@ -15,7 +15,7 @@ from traceanalyzer.analysis.algebra.lookup import places
 from traceanalyzer.analysis.roofline.bounds import Bound
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.rated import Rated
-from traceanalyzer.base.figures import NS_PER_S, metric, ms, ratio
+from traceanalyzer.base.figures import NS_PER_MS, NS_PER_S, metric, ms, ratio
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import F64, I32, I64, Bool, is_sorted
 from traceanalyzer.trace.distinct import distinct
@@ -86,9 +86,9 @@ def roofline_step(rated: Rated) -> RooflineStep | None:
     if gpu is not None:
         spent = [time[limited].sum() - np.minimum(r.attainable[limited], time[limited]).sum()]
         spent += [time[r.bound == bound].sum() for bound in BOUNDS]
-        by_limits |= zip(OF_LIMITS, [ms(time_ns) / steps for time_ns in spent], strict=True)
-    if gpu is not None and modelled_share >= ENOUGH_SHARE:
-        by_limits |= zip(OF_MOST, _at_limits(rated, gpu, counted, limited, time, traffic), strict=True)
+        by_limits |= zip(OF_LIMITS, (np.array(spent) / NS_PER_MS / steps).tolist(), strict=True)
+        if modelled_share >= ENOUGH_SHARE:
+            by_limits |= zip(OF_MOST, _at_limits(rated, gpu, counted, limited, time, traffic), strict=True)
     return RooflineStep(
         gpu=gpu.name if gpu else None,
         datasheet=gpu.source if gpu else None,

@@ -150,14 +150,14 @@ def utilisation(rated: Rated, step: Step, roofline: RooflineStep | None, recorde
         bandwidth_share = roofline.bandwidth_share
     faster = ratio(step.step_ms, recorded_ms)
     mfu = ratio(modelled, faster) if mfu is None else mfu
-    sol = ratio(ideal_ms, step.step_ms) or None
+    sol = ratio(ideal_ms, step.step_ms)
     return Utilisation(
         mfu=mfu,
         attainable_mfu=ratio(mfu, sol),
         sol=sol,
         room=1.0 / sol if sol and sol * MOST_ROOM >= 1 else None,
         gpu_busy_share=None if step.budget is None else 1.0 - step.budget.idle / step.step_ms,
-        least_bandwidth_gbs=ratio(traffic_gb, step.step_ms / MS_PER_S) or None,
+        least_bandwidth_gbs=ratio(traffic_gb, step.step_ms / MS_PER_S),
         bandwidth_share=ratio(bandwidth_share, faster),
     )
 

@@ -15,7 +15,7 @@ import msgspec
 
 from traceanalyzer.base.errors import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.ingest.abilities import Abilities
-from traceanalyzer.ingest.side_files import NOT_JSON
+from traceanalyzer.ingest.side_files import NOT_JSON, items, mapping, mappings
 from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.trace import Device, Health, ProfilerRow, Trace
 
@@ -81,9 +81,7 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     nodes = [node for part in parts if "frame" in part for node in _nodes(part)]
     sums = _sums(nodes)
     if not sums:
-        units = sorted({name for node in nodes for name, value in node.metrics.items() if _figure(value)})[:6]
-        held = f"it counts {', '.join(units)}" if units else "it is empty"
-        raise EmptyRecordingError(f"{path}: the tree holds no times of kernels ({held}); {_RECORD}")
+        raise EmptyRecordingError(f"{path}: the tree holds no times of kernels ({_held(nodes)}); {_RECORD}")
     rows = tuple(
         ProfilerRow(
             name,
@@ -99,6 +97,11 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     return [Trace(str(path), "proton", [], devices=devices, profiler_rows=rows, health=Health(events=len(nodes)))]
 
 
+def _held(nodes: list[_Node]) -> str:
+    units = sorted({name for node in nodes for name, value in node.metrics.items() if _figure(value)})[:6]
+    return f"it counts {', '.join(units)}" if units else "it is empty"
+
+
 def _parts(path: Path, text: bytes) -> list[dict[str, Any]]:
     """The trees and the table of devices in the text. Raises UnreadableInputError."""
     if _CYCLES in text and not _FRAME.search(text):
@@ -109,7 +112,7 @@ def _parts(path: Path, text: bytes) -> list[dict[str, Any]]:
         parts = msgspec.msgpack.decode(text) if text[:1] == _MSGPACK else msgspec.json.decode(text)
     except NOT_JSON as error:
         raise UnreadableInputError(f"{path}: a tree of Proton's that is cut off or damaged; write it again") from error
-    return [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    return mappings(parts)
 
 
 def _nodes(tree: dict[str, Any]) -> Iterator[_Node]:
@@ -119,11 +122,10 @@ def _nodes(tree: dict[str, Any]) -> Iterator[_Node]:
         raw, above = waiting.pop()
         if not isinstance(raw, dict):
             continue
-        frame, metrics, children = raw.get("frame"), raw.get("metrics"), raw.get("children")
-        name = frame.get("name") if isinstance(frame, dict) else None
-        node = _Node(str(name or "unnamed kernel"), metrics if isinstance(metrics, dict) else {}, above)
+        name = mapping(raw.get("frame")).get("name")
+        node = _Node(str(name or "unnamed kernel"), mapping(raw.get("metrics")), above)
         yield node
-        waiting += [(child, node) for child in (children if isinstance(children, list) else [])]
+        waiting += [(child, node) for child in items(raw.get("children"))]
 
 
 def _sums(nodes: list[_Node]) -> dict[tuple[str, int], _Sums]:
@@ -164,7 +166,7 @@ def _device(metrics: dict[str, Any]) -> int:
 def _devices(kinds: dict[str, Any]) -> Iterator[Device]:
     """The GPUs, by kind (`CUDA`, `HIP`) and number. Clocks are in kHz; memory transfers twice a cycle."""
     for devices in kinds.values():
-        for number, about in devices.items() if isinstance(devices, dict) else ():
+        for number, about in mapping(devices).items():
             if not isinstance(about, dict) or not re.fullmatch(r"\d{1,4}", number):
                 continue
             figures = {name: known for name, value in about.items() if (known := _figure(value))}

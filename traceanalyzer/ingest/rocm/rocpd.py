@@ -29,7 +29,7 @@ from traceanalyzer.ingest.rocm.recorded import (
     together,
     traces_of,
 )
-from traceanalyzer.ingest.side_files import NOT_JSON
+from traceanalyzer.ingest.side_files import NOT_JSON, mapping
 from traceanalyzer.ingest.sqlite.database import Database
 from traceanalyzer.trace import I64, Device, Process, RangeKind, Trace
 from traceanalyzer.trace.distinct import distinct, ranked
@@ -245,7 +245,7 @@ def _object(text: object) -> dict[str, Any]:
         value = msgspec.json.decode(text) if isinstance(text, str) else None
     except NOT_JSON:
         return {}
-    return value if isinstance(value, dict) else {}
+    return mapping(value)
 
 
 def _known_processes(part: _Part) -> dict[int, Process]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from traceanalyzer.base.figures import NS_PER_S
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.ingest.timing.entry import BATCH, Entry
+from traceanalyzer.ingest.timing.entry import AMOUNTS, BATCH, Entry
 from traceanalyzer.ingest.timing.printed import steps_of_phases
 from traceanalyzer.trace import F64, I64, StepTimings
 
@@ -67,10 +67,7 @@ def _table(kept: Sequence[Entry], time: I64, data: I64) -> StepTimings:
             "duration": time,
             "data": data,
             **{name: _ns(_column([getattr(e, f"{name}_s") for e in kept])) for name in PHASES},
-            "samples": _count([e.samples for e in kept]),
-            "tokens": _count([e.tokens for e in kept]),
-            "padded_tokens": _count([e.padded_tokens for e in kept]),
-            **{name: _count([getattr(e, name) for e in kept]) for name in BATCH},
+            **{name: _count([getattr(e, name) for e in kept]) for name in (*AMOUNTS, *BATCH)},
             **{name: _rate([getattr(e, name) for e in kept]) for name in RATES},
         }
     )

@@ -5,9 +5,7 @@ from collections.abc import Iterable
 
 from traceanalyzer.analysis.tables.budget import Budget, Idle
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.report.format import (
-    label,
-)
+from traceanalyzer.report.format import label
 from traceanalyzer.report.model import Report
 
 NO_STEPS = ("none", "recording")

@@ -2,12 +2,7 @@
 
 from traceanalyzer.base.figures import MEMORY
 from traceanalyzer.diagnosis.finding import Evidence, Finding, Recommendation
-from traceanalyzer.report.format import (
-    figure,
-    number,
-    scale_for,
-    scaled,
-)
+from traceanalyzer.report.format import figure, number, scale_for, scaled
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline.breakdown import step_ms, whole
 from traceanalyzer.report.outline.opening import companion

@@ -4,13 +4,7 @@ terminal, in Markdown and on the page.
 
 from typing import Any
 
-from traceanalyzer.report.format import (
-    NOT_AVAILABLE,
-    figure,
-    measured,
-    plain,
-    shorten,
-)
+from traceanalyzer.report.format import NOT_AVAILABLE, figure, measured, plain, shorten
 from traceanalyzer.report.model import Input, Report
 from traceanalyzer.report.outline.breakdown import recorded_ms, whole
 from traceanalyzer.report.outline.step_facts import STEPS_FOR_P95

@@ -6,12 +6,7 @@ from typing import Any
 from traceanalyzer.analysis.tables.budget import StepTime
 from traceanalyzer.base.figures import definitions
 from traceanalyzer.report.document import Fact
-from traceanalyzer.report.format import (
-    NOT_AVAILABLE,
-    figure,
-    label,
-    measured,
-)
+from traceanalyzer.report.format import NOT_AVAILABLE, figure, label, measured
 from traceanalyzer.report.grid import FOR_PROGRAMS, TIMESTAMPS
 from traceanalyzer.report.model import Metrics, Report
 from traceanalyzer.report.table_entries import BY_NAME

@@ -33,10 +33,9 @@ def compile_spans(logs: Sequence[CompileLog], trace: Trace) -> CompileSpans:
     fitting = [log for log in logs if log.rank in (trace.rank, None)] if trace.epoch_ns else []
     spans = [span for log in fitting for span in log.spans]
     numbers = np.array([(span.start_ns, span.end_ns, span.depth) for span in spans], np.int64).reshape(-1, 3)
-    start, end, depth = numbers.T
+    (start, end, depth), epoch_ns = numbers.T, trace.epoch_ns or 0
     return CompileSpans(
-        start - (trace.epoch_ns or 0),
-        end - (trace.epoch_ns or 0),
+        *(start - epoch_ns, end - epoch_ns),
         depth,
         [span.name for span in spans],
         [", ".join(filter(None, (span.compile_id, stage_of(span.name)))) for span in spans],
