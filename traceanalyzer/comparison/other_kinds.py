@@ -43,12 +43,15 @@ def kind_of(reference: str) -> str | None:
 
     Raises UnreadableInputError where it cannot be opened."""
     path = Path(reference)
-    if path.is_file():
-        if head_of(path).startswith(PICKLES):
-            return "memory"
-        return "compile" if is_log(path) else None
-    files = [file for file in path.iterdir() if file.is_file()] if path.is_dir() else []
-    return "compile" if files and all(file.suffix in (".log", ".gz") and is_log(file) for file in files) else None
+    if path.is_file() and head_of(path).startswith(PICKLES):
+        return "memory"
+    has_logs = is_log(path) if path.is_file() else path.is_dir() and _holds_logs(path)
+    return "compile" if has_logs else None
+
+
+def _holds_logs(folder: Path) -> bool:
+    files = [file for file in folder.iterdir() if file.is_file()]
+    return bool(files) and all(file.suffix in (".log", ".gz") and is_log(file) for file in files)
 
 
 def compared_kinds(a: str, b: str) -> Printed | None:

@@ -193,7 +193,7 @@ def _limits(m: "Measurements", device: Device, gpu: Hardware | None) -> "Iterato
             f"{gpu.name} is not in the hardware table: its limits are those that the recording states "
             f"({gpu.bandwidth / 1e9:.4g} GB/s{fp32}; of tensor cores it states nothing)."
         )
-    elif device.sm_count and not (device.name or "").strip():
+    elif device.sm_count and not device.called:
         size = (device.memory_bytes or 0) / GIGA
         text = f"The GPU's name was not recorded; {device.sm_count} SMs (compute units) and {size:.3g} GB are those of "
         yield Aside(f"{text}{gpu.name}: its limits are used.")

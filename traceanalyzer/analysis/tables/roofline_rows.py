@@ -89,9 +89,10 @@ def roofline_step(rated: Rated) -> RooflineStep | None:
         by_limits |= zip(OF_LIMITS, (np.array(spent) / NS_PER_MS / steps).tolist(), strict=True)
         if modelled_share >= ENOUGH_SHARE:
             by_limits |= zip(OF_MOST, _at_limits(rated, gpu, counted, limited, time, traffic), strict=True)
+    name, datasheet = (gpu.name, gpu.source) if gpu else (None, None)
     return RooflineStep(
-        gpu=gpu.name if gpu else None,
-        datasheet=gpu.source if gpu else None,
+        gpu=name,
+        datasheet=datasheet,
         modelled_share=modelled_share,
         unmodelled_ms=ms(time[~limited].sum()) / steps,
         tflop=float(r.flops[counted].sum()) / TERA / steps if counted.any() else None,

@@ -43,7 +43,7 @@ def predictions(
     return replace(
         found,
         scenarios=[replace(one, mfu=_mfu(m, one)) for one in found.scenarios],
-        notes=[note for note in (why, *found.notes, small) if note],
+        notes=list(filter(None, (why, *found.notes, small))),
     )
 
 

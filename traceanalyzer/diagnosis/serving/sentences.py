@@ -100,7 +100,7 @@ def _about(p: Phase) -> str:
     rate = p.tokens_per_s and p.tokens_per_s * (p.iteration_ms / known.ms if known else 1.0)
     tokens = f" {digits(rate)} generated tokens/s." if rate else ""
     first = " A first token takes at least that; queueing is not recorded." if p.phase == "prefill" else ""
-    return f"{count} ({', '.join(w for w in work if w)}): {time}, {busy}{_limit(p)}.{tokens}{first}"
+    return f"{count} ({', '.join(filter(None, work))}): {time}, {busy}{_limit(p)}.{tokens}{first}"
 
 
 def _limit(p: Phase) -> str:

@@ -9,6 +9,7 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import chain, islice
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -71,7 +72,7 @@ def _files_of(inputs: Sequence[str]) -> tuple[Path, ...]:
     found: set[Path] = set()
     for path in map(Path, inputs):
         folder = path if path.is_dir() else path.parent
-        names = list(islice((entry.name for entry in os.scandir(folder)), MOST_NAMES))
+        names = list(islice(map(attrgetter("name"), os.scandir(folder)), MOST_NAMES))
         if not path.exists() or len(names) == MOST_NAMES or COMPILED in names:
             return ()
         read = names if path.is_dir() else [path.name, *filter(may_be_beside, names)]

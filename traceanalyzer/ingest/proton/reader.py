@@ -8,6 +8,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     """A `Trace` with nothing in it but sums. Raises UnreadableInputError, EmptyRecordingError."""
     with open_stream(path, progress) as stream:
         parts = _parts(path, b"".join(iter(stream.read, b"")))
-    nodes = [node for part in parts if "frame" in part for node in _nodes(part)]
+    nodes = list(chain.from_iterable(_nodes(part) for part in parts if "frame" in part))
     sums = _sums(nodes)
     if not sums:
         raise EmptyRecordingError(f"{path}: the tree holds no times of kernels ({_held(nodes)}); {_RECORD}")
@@ -146,7 +147,7 @@ def _sums(nodes: list[_Node]) -> dict[tuple[str, int], _Sums]:
         while above is not None and key not in above.kernels:
             above.kernels.add(key)
             above = above.above
-    without = {key for key, of in sums.items() if not of.flops and not of.bytes}
+    without = {key for key, of in sums.items() if not any((of.flops, of.bytes))}
     for node in scopes:
         if len(node.kernels) == 1 and node.kernels <= without:
             sums[next(iter(node.kernels))].add_work(node.metrics)
@@ -169,7 +170,7 @@ def _devices(kinds: dict[str, Any]) -> Iterator[Device]:
         for number, about in mapping(devices).items():
             if not isinstance(about, dict) or not re.fullmatch(r"\d{1,4}", number):
                 continue
-            figures = {name: known for name, value in about.items() if (known := _figure(value))}
+            figures = {name: _figure(value) for name, value in about.items()}
             width, memory = figures.get("bus_width", 0.0), figures.get("memory_clock_rate", 0.0)
             arch = str(about.get("arch", ""))
             yield Device(

@@ -87,7 +87,7 @@ def traces_of(
     if left_out := len(found) - len(chosen):
         tally.notes.append(f"{left_out} processes without GPU work are left out.")
     made = [_trace_of(path, source, rows, texts.all(), tally) for rows in chosen]
-    made.sort(key=lambda trace: (trace.process.host or "", trace.process.pid or 0))
+    made.sort(key=lambda trace: trace.process.place)
     return _finished(made, tally, truncated=truncated)
 
 

@@ -176,9 +176,8 @@ class Fold:
 
     def _cache(self, record: Record, layer: CacheLayer, state: CacheState) -> None:
         values, compilation = mapping(self._json(record)), self._compilation(record)
-        key, saved = str(values.get("key") or ""), values.get("time_saved_ns")
+        key, saved = str(values.get("key") or ""), max(_whole(values.get("time_saved_ns")), 0)
         reason = first_line(str(values.get("cache_bypass_reason") or ""))
-        saved = saved if isinstance(saved, int) and saved > 0 else 0
         wanted = _CUDAGRAPHS.search(record.payload)
         cudagraphs = None if wanted is None else wanted[1] == b"True"
         compilation.caches.append(CacheEvent(layer, state, key, reason, saved, cudagraphs))

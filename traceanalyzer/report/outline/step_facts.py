@@ -85,7 +85,7 @@ def _group(f: dataclasses.Field[Any], value: Any) -> list[Fact]:
     if f.name in ONLY_KNOWN:
         return [fact for fact in facts_of(value) if not fact.value.startswith(NOT_AVAILABLE)]
     figures = [getattr(value, g.name) for g in dataclasses.fields(value)]
-    if not any(measured(number) and number for number in figures):
+    if not any(filter(measured, figures)):
         return [Fact(label(f.name), "none in the measured steps")]
     return facts_of(value)
 
