@@ -81,7 +81,7 @@ def _memory(a: str, b: str) -> Printed:
     ]
     figures += [(f"peak in {name}", before.phase_peaks.get(name), after.phase_peaks.get(name)) for name in PHASES]
     growth = before.growth.bytes_per_step, after.growth.bytes_per_step
-    rows = [_row(name, x, y, MEMORY) for name, x, y in (*figures, ("growth per step", *growth))]
+    rows = [FigureRow.of(name, x, y, MEMORY) for name, x, y in (*figures, ("growth per step", *growth))]
     return _printed(answer, rows, "GPU memory at the peak, by line", lines)
 
 
@@ -102,7 +102,7 @@ def _compiled(a: str, b: str) -> Printed:
         f"graph breaks, {before.recompiles} → {after.recompiles} recompilations."
     )
     units = {"compile_s": "s"}
-    rows = [_row(name, x, getattr(after, name), units.get(name, "")) for name, x in vars(before).items()]
+    rows = [FigureRow.of(name, x, getattr(after, name), units.get(name, "")) for name, x in vars(before).items()]
     return _printed(answer, rows, "Graph breaks that differ", _breaks(*map(measure_logs, logs)))
 
 
@@ -121,12 +121,6 @@ def _printed(answer: str, figures: list[FigureRow], title: str, parts: Sequence[
         sections.append(Section(title, [Table(parts[:SHOWN])]))
     values = {"headline": answer, "figures": figures, "parts": list(parts)}
     return Printed(Document(answer, sections), values, Rows("figures", figures, FigureRow))
-
-
-def _row(name: str, a: float | None, b: float | None, unit: str) -> FigureRow:
-    difference = None if a is None or b is None else b - a
-    sign = "+" if difference is not None and difference > 0 else ""
-    return FigureRow(name, figure(a, unit), figure(b, unit), sign + figure(difference, unit))
 
 
 def _bytes(value: float) -> str:
