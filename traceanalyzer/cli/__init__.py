@@ -18,7 +18,7 @@ from typing import NoReturn
 import click
 
 from traceanalyzer import __version__
-from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.report.table_entries import BY_COMMAND
 
 ANSWERS = (

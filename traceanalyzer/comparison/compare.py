@@ -3,8 +3,7 @@
 from traceanalyzer.analysis.memory.site import Site
 from traceanalyzer.analysis.serving.batches import batch_changes
 from traceanalyzer.analysis.tables.step_parts import BUDGET, StepPart
-from traceanalyzer.base.errors import EmptyRecordingError
-from traceanalyzer.base.figures import MEMORY
+from traceanalyzer.base import MEMORY, EmptyRecordingError
 from traceanalyzer.comparison.by_row import rows_between
 from traceanalyzer.comparison.changes import changes_between
 from traceanalyzer.comparison.conditions import INPUT_SHAPES, RANK, conditions_between

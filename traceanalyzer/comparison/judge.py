@@ -6,8 +6,7 @@ is, and at A's speed of host and GPU. What is neither seen in both nor found in 
 
 import math
 
-from traceanalyzer.base.figures import digits
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass, digits
 from traceanalyzer.comparison.evidence import Evidence, Speed, usual_gpu
 from traceanalyzer.comparison.model import Basis, Difference, Word
 from traceanalyzer.report.model import Report

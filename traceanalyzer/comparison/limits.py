@@ -28,9 +28,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError, dataclass
 from traceanalyzer.base.files import read_whole
-from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.comparison.metrics import Figure, absent, figures_by_path, shown_figures
 from traceanalyzer.comparison.model import Comparison
 from traceanalyzer.report.model import Report

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any, get_args, get_type_hints
 
 from traceanalyzer.analysis.tables.throughput import Throughput
-from traceanalyzer.base.figures import MS_PER_S
+from traceanalyzer.base import MS_PER_S
 from traceanalyzer.comparison.model import MetricDifference, PerUnit
 from traceanalyzer.report.format import measured
 from traceanalyzer.report.model import TOP_ROWS, Metrics, Report

@@ -5,9 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from traceanalyzer.analysis.memory.measure import MemoryOfDevice, measured
-from traceanalyzer.base.errors import TraceAnalyzerError
-from traceanalyzer.base.figures import MEMORY, metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import MEMORY, TraceAnalyzerError, dataclass, metric
 from traceanalyzer.comparison.outline import FigureRow
 from traceanalyzer.ingest.memory.snapshot import read_snapshot
 from traceanalyzer.ingest.stream import head_of

@@ -3,8 +3,7 @@
 from typing import Any
 from xml.etree import ElementTree
 
-from traceanalyzer.base.figures import metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass, metric
 from traceanalyzer.comparison.limits import Verdict
 from traceanalyzer.comparison.model import Comparison
 from traceanalyzer.report import document

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import NamedTuple, TypedDict
 
 from traceanalyzer.analysis.tables.step_parts import MAX_BATCHES, StepPart
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.comparison.noise import difference_interval, is_significant
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline.breakdown import recorded_ms

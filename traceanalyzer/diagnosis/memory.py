@@ -9,8 +9,7 @@ from traceanalyzer.analysis.memory.oom import Oom
 from traceanalyzer.analysis.memory.site import Site
 from traceanalyzer.analysis.memory.traced import TracedMemory
 from traceanalyzer.analysis.memory.whatif import Scenario
-from traceanalyzer.base.figures import MEMORY, digits, metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import MEMORY, dataclass, digits, metric
 from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Finding, Recommendation, Severity
 
 LEAST_GAIN = 0.02

@@ -3,7 +3,7 @@ propose."""
 
 from collections.abc import Callable, Sequence
 
-from traceanalyzer.base.figures import digits, span
+from traceanalyzer.base import digits, span
 from traceanalyzer.diagnosis.draft import Draft, Proposal
 from traceanalyzer.diagnosis.finding import AsMuchWork, BottleneckClass, Recommendation
 from traceanalyzer.diagnosis.measurements import Measurements

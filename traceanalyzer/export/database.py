@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.base.files import check_not_read
 from traceanalyzer.diagnosis.selection import Measured
 from traceanalyzer.export.tables import Hidden, frames

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.base.files import replacing
 from traceanalyzer.ingest.folders import broken_in, iteration_in, recordings_in
 from traceanalyzer.ingest.side_files import may_be_beside

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
 
-from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.ingest import mangled
 from traceanalyzer.ingest.cache.models import read_once
 from traceanalyzer.ingest.capture import join

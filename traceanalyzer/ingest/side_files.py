@@ -7,7 +7,7 @@ from typing import Any, TypeGuard
 
 import msgspec
 
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.base.files import read_whole
 
 ENVIRONMENT = "environment.json"

@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from traceanalyzer.base.errors import TraceAnalyzerError
-from traceanalyzer.base.figures import digits
+from traceanalyzer.base import TraceAnalyzerError, digits
 from traceanalyzer.ingest.detect import detect
 from traceanalyzer.ingest.side_files import is_number, items, mapping
 from traceanalyzer.ingest.stream import head_of

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from traceanalyzer.analysis.roofline.kernel_tables import other_version
 from traceanalyzer.analysis.tables.budget import launches_by_step
 from traceanalyzer.analysis.tables.timing import contradicted
-from traceanalyzer.base.figures import digits
-from traceanalyzer.base.notes import Aside
+from traceanalyzer.base import Aside, digits
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.rules.evidence import profiler_note
 from traceanalyzer.diagnosis.rules.recording import recording_notes

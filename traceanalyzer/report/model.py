@@ -25,8 +25,7 @@ from traceanalyzer.analysis.tables.timing import TimingStats
 from traceanalyzer.analysis.time.coverage import Coverage
 from traceanalyzer.analysis.time.regularity import Regularity
 from traceanalyzer.analysis.time.repeats import Repeats
-from traceanalyzer.base.figures import metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass, metric
 from traceanalyzer.diagnosis.finding import Finding, Recommendation, Summary
 from traceanalyzer.replay.compile.model import CompileStats
 from traceanalyzer.replay.on_tape import HostPart

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 
 if TYPE_CHECKING:
     from traceanalyzer.diagnosis.measurements import Measurements

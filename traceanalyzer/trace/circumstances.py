@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import NamedTuple
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 
 ALLOWED_VARIABLES = (
     "CUDA_DEVICE_MAX_CONNECTIONS",

@@ -9,9 +9,8 @@ from operator import or_
 from pathlib import Path
 from typing import Any
 
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError, dataclass
 from traceanalyzer.base.files import read_whole
-from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import Device, OccupancyLimit
 
 PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8")

@@ -10,7 +10,7 @@ import numpy as np
 
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, Bool, alike
 
 NEVER = np.iinfo(np.int64).min // 2

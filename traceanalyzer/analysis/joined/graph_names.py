@@ -13,12 +13,12 @@ from operator import attrgetter
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import at, one_of
+from traceanalyzer.analysis.algebra import at, one_of
 from traceanalyzer.analysis.joined.captures import capture_intervals
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.names.serving import iteration
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, Bool, HostRanges, RangeKind, Trace
 
 UNNAMED = "CUDA graph: operators not recorded"

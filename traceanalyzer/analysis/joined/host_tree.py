@@ -6,13 +6,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.analysis.algebra.blocks import blockwise
-from traceanalyzer.analysis.algebra.columns import run_lengths
-from traceanalyzer.analysis.algebra.lookup import Column, LookedUp, at, where
-from traceanalyzer.analysis.algebra.nesting import from_below, levels, nest
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I32, I64, U8, Bool, RangeKind, Trace, alike, is_constant, narrowed, ordered
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.analysis.algebra import Column, LookedUp, at, blockwise, from_below, levels, nest, run_lengths, where
+from traceanalyzer.base import dataclass
+from traceanalyzer.trace import I32, I64, U8, Bool, RangeKind, Trace, alike, distinct, is_constant, narrowed, ordered
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 

@@ -9,12 +9,11 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.columns import flat, flat_each
-from traceanalyzer.analysis.algebra.lookup import at, first_with, look_up, one_of, places
+from traceanalyzer.analysis.algebra import at, first_with, flat, flat_each, look_up, one_of, places
 from traceanalyzer.analysis.joined.host_tree import HostTree
 from traceanalyzer.analysis.names.api import ApiKind, api_kinds
 from traceanalyzer.analysis.names.kernel_classes import KernelClasses
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace import (
     F64,
     I32,

@@ -10,8 +10,7 @@ from traceanalyzer.analysis.memory.growth import Growth
 from traceanalyzer.analysis.memory.lives import Lives
 from traceanalyzer.analysis.memory.phases import OPTIMIZER, PHASES, Timeline, site_of
 from traceanalyzer.analysis.memory.segments import Held, held_at, reserved_of
-from traceanalyzer.base.figures import MEMORY, metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import MEMORY, dataclass, metric
 from traceanalyzer.trace.snapshot import CODE, I8, I64, DeviceMemory, Stack
 
 OomVerdict = Literal[

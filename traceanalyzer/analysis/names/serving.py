@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 
 _N = r"(\d+)"
 

@@ -7,9 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import Trace
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.base import dataclass
+from traceanalyzer.trace import Trace, distinct
 
 RECORDED_VERSION = "PyTorch"
 """The condition of a recording that says its version."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from traceanalyzer.analysis.serving.rows import IterationRow
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace import F64
 
 MIN_ITERATIONS, MIN_BATCHES = 8, 3

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from traceanalyzer.analysis.names.serving import Split
-from traceanalyzer.base.figures import NS_PER_MS
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import NS_PER_MS, dataclass
 from traceanalyzer.trace import F64, I64, Bool, StepTimings
 
 COLUMNS = ("context_requests", "context_tokens", "generation_requests", "generation_tokens")

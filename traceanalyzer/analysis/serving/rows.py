@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import complement
-from traceanalyzer.analysis.algebra.lookup import at
+from traceanalyzer.analysis.algebra import at, complement
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.names.serving import phase_of
@@ -11,8 +10,7 @@ from traceanalyzer.analysis.serving.cut import Iterations, find_iterations
 from traceanalyzer.analysis.serving.gap_causes import gap_causes
 from traceanalyzer.analysis.serving.logged import Logged, logged
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import metric, ms
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass, metric, ms
 from traceanalyzer.trace import I64, StepTimings
 
 PIECES = 4

@@ -6,19 +6,15 @@ arrive, which only the recordings of several ranks can tell apart (`ranks`).
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.intervals import IntervalSet, measure, shared_time, union
-from traceanalyzer.analysis.algebra.lookup import one_of
+from traceanalyzer.analysis.algebra import Groups, IntervalSet, measure, one_of, shared_time, union
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.collectives import KINDS, POINT_TO_POINT, bus_factor
 from traceanalyzer.analysis.names.phase_names import Role
 from traceanalyzer.analysis.phases.roles import Phases
 from traceanalyzer.analysis.time.collective_calls import CollectiveCalls
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import NS_PER_US, metric, ms, ratio
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import F64, I32, I64, U8
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.base import NS_PER_US, dataclass, metric, ms, ratio
+from traceanalyzer.trace import F64, I32, I64, U8, distinct
 
 AFTER = (Role.FORWARD, Role.OPTIMIZER)
 """What ends a tail. Other work (copies out of buckets, clipping) runs in it."""

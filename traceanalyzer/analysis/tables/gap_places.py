@@ -7,10 +7,7 @@ from functools import cache
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.blocks import RowNumbers, blockwise, scatter
-from traceanalyzer.analysis.algebra.columns import lean
-from traceanalyzer.analysis.algebra.grouping import Groups, counts, sums
-from traceanalyzer.analysis.algebra.lookup import at, one_of, where
+from traceanalyzer.analysis.algebra import Groups, RowNumbers, at, blockwise, counts, lean, one_of, scatter, sums, where
 from traceanalyzer.analysis.causes.details import OF_NO_CALL, IdleDetail
 from traceanalyzer.analysis.causes.frames import python_frames
 from traceanalyzer.analysis.causes.gaps import Gaps
@@ -21,10 +18,8 @@ from traceanalyzer.analysis.tables.path_rows import is_named, names_at, within
 from traceanalyzer.analysis.tables.syncs import op_path, same_path
 from traceanalyzer.analysis.time.dominant import dominant_nodes
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import NS_PER_US, cut, metric, ms
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I32, I64, Bool
-from traceanalyzer.trace.distinct import ranked
+from traceanalyzer.base import NS_PER_US, cut, dataclass, metric, ms
+from traceanalyzer.trace import I32, I64, Bool, ranked
 
 LONGEST_NAME = 60
 """Characters of an op's name in a sentence."""

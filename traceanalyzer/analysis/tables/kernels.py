@@ -5,10 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.blocks import blockwise
-from traceanalyzer.analysis.algebra.columns import lean
-from traceanalyzer.analysis.algebra.grouping import Groups, mostly
-from traceanalyzer.analysis.algebra.lookup import where
+from traceanalyzer.analysis.algebra import Groups, blockwise, lean, mostly, where
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.linked import Linked, owner_nodes
 from traceanalyzer.analysis.joined.origins import places_of
@@ -18,8 +15,7 @@ from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.roofline.waves import occupancy_of, residence_of
 from traceanalyzer.analysis.tables.roofline_rows import RatedRow, RooflineSums, by_group
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import NS_PER_US, metric, ms
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import NS_PER_US, dataclass, metric, ms
 from traceanalyzer.trace import F64, I32, I64, DeviceOpKind, DeviceOps, OccupancyLimit
 
 

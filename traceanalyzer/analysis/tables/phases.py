@@ -13,21 +13,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.grouping import counts
-from traceanalyzer.analysis.algebra.intervals import clip, measure, union
-from traceanalyzer.analysis.algebra.lookup import where
-from traceanalyzer.analysis.algebra.nesting import levels
-from traceanalyzer.analysis.algebra.ordering import stable_order
+from traceanalyzer.analysis.algebra import clip, counts, levels, measure, stable_order, union, where
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.phase_names import INPUT_NAMES, Role, role_of
 from traceanalyzer.analysis.phases.derived_phases import derived_phases, host_time
 from traceanalyzer.analysis.phases.phase_ranges import PhaseRanges
 from traceanalyzer.analysis.phases.roles import NUMBER, Phases
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import metric, ms, ratio
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I32, I64
-from traceanalyzer.trace.distinct import ranked
+from traceanalyzer.base import dataclass, metric, ms, ratio
+from traceanalyzer.trace import I32, I64, ranked
 
 
 @dataclass(frozen=True)

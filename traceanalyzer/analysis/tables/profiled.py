@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from traceanalyzer.analysis.names.kernel_classes import KernelClasses
 from traceanalyzer.analysis.names.pytorch import PROFILER_STEP
-from traceanalyzer.base.figures import metric, ratio
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass, metric, ratio
 from traceanalyzer.trace import ProfilerRow
 from traceanalyzer.trace.hardware import GIGA, TERA, Hardware
 

@@ -8,17 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.analysis.algebra.blocks import Rows, running_sums, scatter
-from traceanalyzer.analysis.algebra.columns import Coded, lean
-from traceanalyzer.analysis.algebra.grouping import sums
-from traceanalyzer.analysis.algebra.lookup import places
+from traceanalyzer.analysis.algebra import Coded, Rows, lean, places, running_sums, scatter, sums
 from traceanalyzer.analysis.roofline.bounds import Bound
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.rated import Rated
-from traceanalyzer.base.figures import NS_PER_MS, NS_PER_S, metric, ms, ratio
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import F64, I32, I64, Bool, is_sorted
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.base import NS_PER_MS, NS_PER_S, dataclass, metric, ms, ratio
+from traceanalyzer.trace import F64, I32, I64, Bool, distinct, is_sorted
 from traceanalyzer.trace.hardware import GIGA, TERA, Hardware
 
 OF_LIMITS = ("headroom_ms", "compute_bound_ms", "memory_bound_ms", "instruction_bound_ms", "latency_bound_ms")

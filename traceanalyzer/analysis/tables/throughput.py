@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import texts_where
+from traceanalyzer.analysis.algebra import texts_where
 from traceanalyzer.analysis.phases.training import ProgramStats
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.rated import Rated
@@ -16,8 +16,7 @@ from traceanalyzer.analysis.tables.budget import Step
 from traceanalyzer.analysis.tables.roofline_rows import ENOUGH_SHARE, RooflineStep
 from traceanalyzer.analysis.tables.timing import TimingStats
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import MS_PER_S, metric, ratio
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import MS_PER_S, dataclass, metric, ratio
 from traceanalyzer.trace import F64, I64, RangeKind, StepAmounts, StepTimings
 
 Source = Literal["given", "environment", "log", "loader"]

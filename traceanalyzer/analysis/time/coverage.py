@@ -2,11 +2,10 @@
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import EMPTY, IntervalSet, union
+from traceanalyzer.analysis.algebra import EMPTY, IntervalSet, union
 from traceanalyzer.analysis.time.step_evidence import extent
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import metric, ms, ratio
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass, metric, ms, ratio
 from traceanalyzer.trace import I64, DeviceOpKind
 
 

@@ -1,8 +1,8 @@
 """What each device did over the whole recording, warm-up included, by exact unions of intervals."""
 
-from traceanalyzer.analysis.algebra.intervals import IntervalSet, complement, join, subtract, union
+from traceanalyzer.analysis.algebra import IntervalSet, complement, join, subtract, union
 from traceanalyzer.analysis.joined.linked import Linked
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I64, Bool
 
 

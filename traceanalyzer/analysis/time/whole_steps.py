@@ -9,8 +9,7 @@ import numpy as np
 from traceanalyzer.analysis.joined.launched import host_was_lost, last_launch, launched_before, lost_launches
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.time.step_evidence import HostSteps
-from traceanalyzer.trace import I32, I64, Bool
-from traceanalyzer.trace.distinct import ranked
+from traceanalyzer.trace import I32, I64, Bool, ranked
 
 COMPLETE_SHARE = 0.95
 """A step at the end of a cut recording with less of the device work of the others has lost some."""

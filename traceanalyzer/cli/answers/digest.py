@@ -2,7 +2,7 @@
 
 import click
 
-from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.cli.options import cluster_options, quiet_option, recordings
 
 

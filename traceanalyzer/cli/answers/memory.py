@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
 from traceanalyzer.cli.io.redacted import Hidden
 from traceanalyzer.cli.options import output_options, reading_options, redact_options

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from traceanalyzer.analysis.groups.first_steps import saved_of
-from traceanalyzer.base.figures import NS_PER_MS, digits
+from traceanalyzer.base import NS_PER_MS, digits
 from traceanalyzer.diagnosis.compile.verdict import diagnose_compile
 from traceanalyzer.diagnosis.finding import Finding, Recommendation
 from traceanalyzer.replay.compile.measure import headline_log, measure_logs

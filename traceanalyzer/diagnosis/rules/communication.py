@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 
 from traceanalyzer.analysis.ranks.compare import RankComparison
-from traceanalyzer.base.figures import ratio
+from traceanalyzer.base import ratio
 from traceanalyzer.diagnosis.draft import Draft, Part, Proposal, share
 from traceanalyzer.diagnosis.finding import Evidence, Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements

@@ -3,15 +3,14 @@
 import re
 from collections.abc import Iterator
 
-from traceanalyzer.analysis.algebra.lookup import texts_where
+from traceanalyzer.analysis.algebra import texts_where
 from traceanalyzer.analysis.names.frameworks import Framework
 from traceanalyzer.analysis.names.pytorch import LIBRARY_MARK
 from traceanalyzer.analysis.serving.cut import find_iterations
 from traceanalyzer.analysis.tables.budget import StepTime
 from traceanalyzer.analysis.time.coverage import WHOLE_SHARE
 from traceanalyzer.analysis.time.repeats import coinciding_range
-from traceanalyzer.base.figures import NS_PER_MS, span
-from traceanalyzer.base.notes import Aside
+from traceanalyzer.base import NS_PER_MS, Aside, span
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.serving.sentences import sentences
 from traceanalyzer.diagnosis.timing import DRIFT_SHARE

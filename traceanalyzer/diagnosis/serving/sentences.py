@@ -10,7 +10,7 @@ from traceanalyzer.analysis.joined.graph_names import named_in_graphs
 from traceanalyzer.analysis.serving.cut import find_iterations
 from traceanalyzer.analysis.serving.fit import DecodeFit
 from traceanalyzer.analysis.serving.rows import found_in_log
-from traceanalyzer.base.figures import digits
+from traceanalyzer.base import digits
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.serving.guesses import USUAL, Guesses, guessed
 from traceanalyzer.diagnosis.serving.outlook import TRUSTED_ERROR, Outlook, fit_of_decodes, outlook

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from traceanalyzer.base.figures import span
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass, span
 from traceanalyzer.diagnosis.draft import Draft
 from traceanalyzer.diagnosis.finding import BottleneckClass, Recommendation
 from traceanalyzer.diagnosis.measurements import Measurements

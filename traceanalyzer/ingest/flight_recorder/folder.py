@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.base.parallel.children import Numbers, children, shared_numbers
 from traceanalyzer.base.reading import reading
 from traceanalyzer.ingest.flight_recorder.digest import Digests

@@ -17,8 +17,7 @@ from traceanalyzer.base.limits import limits
 from traceanalyzer.ingest.kineto.chunks import BYTE_ORDER_MARK
 from traceanalyzer.ingest.kineto.repair import mend
 from traceanalyzer.ingest.side_files import mapping, mappings
-from traceanalyzer.trace import I32, Device, MemoryEvents
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import I32, Device, MemoryEvents, distinct
 
 _VERSIONS = ("roctracer_version", "hip_runtime_version", "hip_driver_version")
 

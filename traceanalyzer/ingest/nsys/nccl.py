@@ -9,7 +9,7 @@ from dataclasses import field
 
 import numpy as np
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.ingest.nsys.events import UNKNOWN, Events, Strings, process_of
 from traceanalyzer.ingest.nsys.nvtx import NVTX
 from traceanalyzer.ingest.sqlite.database import Database

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from traceanalyzer.base.errors import EmptyRecordingError, UnreadableInputError
+from traceanalyzer.base import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.ingest.abilities import Abilities
 from traceanalyzer.ingest.side_files import NOT_JSON, items, mapping, mappings
 from traceanalyzer.ingest.stream import open_stream

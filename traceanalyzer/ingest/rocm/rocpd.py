@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.ingest.columns import Texts
 from traceanalyzer.ingest.rocm.recorded import (
     KERNEL,
@@ -31,8 +31,7 @@ from traceanalyzer.ingest.rocm.recorded import (
 )
 from traceanalyzer.ingest.side_files import NOT_JSON, mapping
 from traceanalyzer.ingest.sqlite.database import Database
-from traceanalyzer.trace import I64, Device, Process, RangeKind, Trace
-from traceanalyzer.trace.distinct import distinct, ranked
+from traceanalyzer.trace import I64, Device, Process, RangeKind, Trace, distinct, ranked
 
 _DISPATCH, _COPY, _REGION = "rocpd_kernel_dispatch", "rocpd_memory_copy", "rocpd_region"
 _TRACK = {"pid": -1, "tid": -1, "agent_id": -1, "queue_id": -1, "stream_id": -1}

@@ -25,8 +25,7 @@ from traceanalyzer.ingest.rocm.recorded import (
     traces_of,
 )
 from traceanalyzer.ingest.sqlite.database import Database
-from traceanalyzer.trace import I64, OverheadKind, Process, RangeKind, Trace
-from traceanalyzer.trace.distinct import distinct, ranked
+from traceanalyzer.trace import I64, OverheadKind, Process, RangeKind, Trace, distinct, ranked
 
 _MARKER = "UserMarker"
 """A call that is none: a range of ROCTx, its text among the arguments."""

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.base.limits import limits
 from traceanalyzer.base.sqlite_guard import allow_reads_of, distrust
 from traceanalyzer.ingest.sqlite.pages import Layout, OddPageError, PageFile, Part

@@ -13,8 +13,7 @@ from typing import Any
 
 import msgspec
 
-from traceanalyzer.base.errors import TraceAnalyzerError
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import TraceAnalyzerError, dataclass
 from traceanalyzer.base.limits import limits
 from traceanalyzer.ingest.side_files import NOT_JSON, mapping
 from traceanalyzer.ingest.timing.entry import Entry, entry, meaning, number, unitless

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.base.figures import NS_PER_S
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import NS_PER_S, dataclass
 from traceanalyzer.ingest.timing.entry import AMOUNTS, BATCH, Entry
 from traceanalyzer.ingest.timing.printed import steps_of_phases
 from traceanalyzer.trace import F64, I64, StepTimings

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from traceanalyzer.base.errors import EmptyRecordingError, UnreadableInputError
+from traceanalyzer.base import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.ingest.abilities import Abilities
 from traceanalyzer.ingest.columns import Texts
 from traceanalyzer.ingest.foreign import is_converted

@@ -8,7 +8,7 @@ from typing import Any
 from traceanalyzer.analysis.memory.measure import MemoryOfDevice
 from traceanalyzer.analysis.memory.oom import Oom
 from traceanalyzer.analysis.memory.phases import PHASES
-from traceanalyzer.base.figures import MEMORY
+from traceanalyzer.base import MEMORY
 from traceanalyzer.diagnosis.memory import MemoryFinding, MemoryRecommendation
 from traceanalyzer.report.brief import first_screen, shown_path
 from traceanalyzer.report.document import Document, Drawing, Facts, Item, Items, Part, Section, Table, Verdict

@@ -1,6 +1,6 @@
 """What a finding holds and what a recommendation would bring, in words."""
 
-from traceanalyzer.base.figures import MEMORY
+from traceanalyzer.base import MEMORY
 from traceanalyzer.diagnosis.finding import Evidence, Finding, Recommendation
 from traceanalyzer.report.format import figure, number, scale_for, scaled
 from traceanalyzer.report.model import Report

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 from traceanalyzer.analysis.tables.budget import StepTime
-from traceanalyzer.base.figures import definitions
+from traceanalyzer.base import definitions
 from traceanalyzer.report.document import Fact
 from traceanalyzer.report.format import NOT_AVAILABLE, figure, label, measured
 from traceanalyzer.report.grid import FOR_PROGRAMS, TIMESTAMPS

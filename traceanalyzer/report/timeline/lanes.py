@@ -9,8 +9,7 @@ from dataclasses import field
 import numpy as np
 
 from traceanalyzer.analysis.time.steps import Steps
-from traceanalyzer.base.figures import SENTENCE
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import SENTENCE, dataclass
 from traceanalyzer.replay.compile.stages import stage_of
 from traceanalyzer.trace import I32, I64, U8, Table, Trace, column
 from traceanalyzer.trace.compile_log import CompileLog
