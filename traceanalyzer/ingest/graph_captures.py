@@ -56,13 +56,13 @@ def _only_captures(trace: Trace) -> bool:
 def _near(trace: Trace) -> list[Path]:
     """The files that are named as captures of its rank: one, or one for each batch."""
     files = list(_named_so(Path(trace.path)))
-    mine = [file for file in files if trace.rank is None or _number(_OF_RANK, file) in (None, trace.rank)]
-    batches = {_number(_BATCH, file) for file in mine}
+    mine = [file for file in files if trace.rank is None or _rank_of(file) in (None, trace.rank)]
+    batches = {found and found[1] for found in (_BATCH.search(file.name) for file in mine)}
     return mine if len(batches) == len(mine) else []
 
 
-def _number(pattern: re.Pattern[str], file: Path) -> int | None:
-    found = pattern.search(file.name)
+def _rank_of(file: Path) -> int | None:
+    found = _OF_RANK.search(file.name)
     return found and int(found[1])
 
 
