@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 [ -x .venv/bin/uv ] || .venv/bin/pip install --quiet --disable-pip-version-check uv
 export SSL_CERT_FILE="${SSL_CERT_FILE:-${PIP_CERT:-$(.venv/bin/python -m pip config get global.cert 2> /dev/null || true)}}"
 [ -n "$SSL_CERT_FILE" ] || unset SSL_CERT_FILE
-tests=(tests/agent tests/cli tests/history tests/export tests/report/terminal tests/report/html tests/report/markdown tests/test_notebook.py
+tests=(tests/agent tests/cli tests/history tests/export tests/report/terminal tests/report/markdown tests/test_notebook.py
   tests/ingest/test_kineto.py tests/ingest/test_ncu.py tests/ingest/test_nsys.py tests/ingest/test_timing_log.py)
 [ -z "${ALL:-}" ] || tests=(tests --ignore=tests/test_house.py)
 

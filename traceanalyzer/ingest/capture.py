@@ -27,7 +27,7 @@ from traceanalyzer.ingest.unprofiled import contradiction, light_of, stopwatch_o
 from traceanalyzer.trace import Ceilings, Condition, Run, StepAmounts, Trace
 from traceanalyzer.trace.snapshot import Snapshot
 
-_RANK = re.compile(r"\.(rank(\d+)(?:\.\w+)*?)\.(?:json|jsonl|sqlite|xplane\.pb)(?:\.gz)?$")
+_RANK = re.compile(r"\.(rank(\d{1,9})(?:\.\w+)*?)\.(?:json|jsonl|sqlite|xplane\.pb)(?:\.gz)?$")
 """The middle of a capture's file names: `rank0`, `rank0.part2`, `rank0.pid123`."""
 MAX_SNAPSHOT_BYTES = 64 << 20
 """Larger memory snapshots take longer than the analysis of a trace; they have a command of their own."""

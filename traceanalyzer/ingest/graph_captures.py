@@ -16,7 +16,8 @@ from traceanalyzer.trace import Trace
 
 _REPLAY, _CAPTURE = re.compile(r"GraphLaunch"), re.compile(r"^capture_\d|StreamBeginCapture")
 _NAMED = re.compile(r"(?:^|[^a-z])capture(?![a-z])", re.IGNORECASE)
-_BATCH, _OF_RANK = re.compile(r"capture_(\d+_[a-z_]+)", re.IGNORECASE), re.compile(r"rank[-_.]?(\d+)", re.IGNORECASE)
+_BATCH = re.compile(r"capture_(\d+_[a-z_]+)", re.IGNORECASE)
+_OF_RANK = re.compile(r"rank[-_.]?(\d{1,9})", re.IGNORECASE)
 FOLDERS = (".", "capture_traces")
 """Where they lie, from the recording's folder."""
 MAX_BYTES = 64 << 20

@@ -17,7 +17,7 @@ from traceanalyzer.ingest.graph_captures import captures_nearby
 from traceanalyzer.ingest.stream import cannot_open
 from traceanalyzer.trace import Failure, Run, Trace
 
-_RANK_IN_NAME = re.compile(r"(?:^|[^a-z])(?:rank|r)[-_=.]?(\d+)(?![a-z0-9])", re.IGNORECASE)
+_RANK_IN_NAME = re.compile(r"(?:^|[^a-z])(?:rank|r)[-_=.]?(\d{1,9})(?![a-z0-9])", re.IGNORECASE)
 """`rank0`, `rank_1`, `rank-2`, `r3` as a word of a file name."""
 
 NOT_ONE = "it begins like no known recording: damaged, or something else; copy or export it again"

@@ -29,7 +29,7 @@ MOST_RANGES = 2_000_000
 FEWEST = 4
 """Fewer kernels in a row are found anywhere."""
 OF_INPUTS = ("shapes", "dtypes", "strides", "concrete")
-_GRAPH_LAUNCH, _NUMBER = re.compile(r"GraphLaunch"), re.compile(r"capture_(\d+)")
+_GRAPH_LAUNCH, _NUMBER = re.compile(r"GraphLaunch"), re.compile(r"capture_(\d{1,18})")
 
 
 @dataclass(frozen=True, eq=False)

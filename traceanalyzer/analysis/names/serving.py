@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from traceanalyzer.base import dataclass
 
-_N = r"(\d+)"
+_N = r"(\d{1,18})"
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ _SGLANG_PHASES = {
     "TARGET_VERIFY": "verify",
     "IDLE": "idle",
 }
-_SUMS = re.compile(r"(sqsq|sqsk|sq|sk)(\d+)")
+_SUMS = re.compile(r"(sqsq|sqsk|sq|sk)(\d{1,18})")
 
 _STARTS = ("execute_", "step[", "prefill[", "decode[", "[Executor]")
 
@@ -148,7 +148,7 @@ def _vllm(text: str) -> Sums:
 
 
 def _fields(text: str) -> Sums:
-    return {key: int(value) for key, value in re.findall(r"(?:^|\s)([a-z_]+)=(\d+)", text)}
+    return {key: int(value) for key, value in re.findall(r"(?:^|\s)([a-z_]+)=(\d{1,18})", text)}
 
 
 def phase_of(context: int, generation: int) -> str:

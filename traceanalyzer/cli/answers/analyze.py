@@ -10,8 +10,8 @@ import click
 from traceanalyzer.cli.io.again import prints_again
 from traceanalyzer.cli.io.formats import PICTURED, REPORT_FORMATS, Output
 from traceanalyzer.cli.io.invocation import is_quiet
-from traceanalyzer.cli.io.redacted import Hidden, redacted_with
 from traceanalyzer.cli.options import (
+    Hidden,
     max_chars_option,
     output_options,
     quiet_option,
@@ -95,6 +95,7 @@ def analyze(
     from traceanalyzer.cli.io.output import emitted
     from traceanalyzer.cli.io.progress import working
     from traceanalyzer.cli.io.read import opened
+    from traceanalyzer.cli.io.reports import cleaned_with
 
     _check_together(output, max_chars, store, tags)
     run = opened(paths, pattern, timeless=True)
@@ -119,7 +120,7 @@ def analyze(
             from traceanalyzer.report.html import Details
 
             details = Details.of(asked.measured, logs)
-    report, details = redacted_with(report, details, hidden)
+    report, details = cleaned_with(report, details, hidden)
     compiled = None
     if logs:
         from traceanalyzer.report.compile.build import compile_part

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.io.redacted import Hidden, redacted_with
-from traceanalyzer.cli.options import limit_option, max_chars_option, redact_options
+from traceanalyzer.cli.options import Hidden, limit_option, max_chars_option, redact_options
 
 if TYPE_CHECKING:
     from traceanalyzer.cli.io.github import Issue
@@ -91,7 +90,7 @@ def attach(
     """
     from traceanalyzer.cli.io import github
     from traceanalyzer.cli.io.output import check_writable, write
-    from traceanalyzer.cli.io.reports import report_named
+    from traceanalyzer.cli.io.reports import cleaned_with, report_named
 
     if picture is not None and picture.suffix.lower() != ".svg":
         raise click.UsageError(f"--picture writes SVG, and {picture} does not end in .svg")
@@ -99,9 +98,9 @@ def attach(
     value = report_named(report)
     before = report_named(base) if base else None
     if before is None:
-        value, _ = redacted_with(value, None, hidden)
+        value, _ = cleaned_with(value, None, hidden)
     else:
-        before, value = redacted_with(before, value, hidden)
+        before, value = cleaned_with(before, value, hidden)
     names = ("base", "this") if hidden is not None else (str(base), report)
     text, drawn = _alone(value, max_chars) if before is None else _compared(before, value, names, max_chars)
     if picture is not None:

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import click
 
-from traceanalyzer.cli.io.redacted import Hidden
-from traceanalyzer.cli.options import recordings, redact_options
+from traceanalyzer.cli.options import Hidden, recordings, redact_options
 from traceanalyzer.cli.scope import Scope, selection_options
 
 SUFFIXES = {".sqlite": "sqlite", ".db": "sqlite", ".parquet": "parquet"}

@@ -2,13 +2,12 @@
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
-from traceanalyzer.cli.io.redacted import Hidden, redacted
 from traceanalyzer.cli.options import (
+    Hidden,
     cluster_options,
     iteration_option,
     limit_option,
@@ -17,9 +16,6 @@ from traceanalyzer.cli.options import (
     reading_options,
     redact_options,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command(short_help="Say which of many ranks holds up the job, and the cost.")
@@ -73,12 +69,13 @@ def fleet(
     """
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.cli.io.progress import counting, working
+    from traceanalyzer.cli.io.reports import cleaned
 
     files = [Path(path) for path in paths]
     if store is not None:
         from traceanalyzer.fleet.days.document import days_page
 
-        emit(redacted(days_page(store, files, run), hidden), output)
+        emit(cleaned(days_page(store, files, run), hidden), output)
         return
     if not paths:
         raise click.UsageError("Missing argument 'PATH...'.")
@@ -90,7 +87,7 @@ def fleet(
         done = stack.enter_context(counting("Digesting", "ranks"))
         source = source_of(paths)
         if source is not None:
-            emit(redacted(source.page(files, done), hidden), output)
+            emit(cleaned(source.page(files, done), hidden), output)
             return
         place = stack.enter_context(digests_folder(folder))
         via = None

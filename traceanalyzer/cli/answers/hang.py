@@ -5,8 +5,7 @@ from pathlib import Path
 import click
 
 from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
-from traceanalyzer.cli.io.redacted import Hidden
-from traceanalyzer.cli.options import output_options, reading_options, redact_options
+from traceanalyzer.cli.options import Hidden, output_options, reading_options, redact_options
 
 
 @click.command(short_help="Say which rank a hung job waits for, at which collective.")

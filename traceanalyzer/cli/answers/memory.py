@@ -7,8 +7,7 @@ import click
 
 from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
-from traceanalyzer.cli.io.redacted import Hidden
-from traceanalyzer.cli.options import output_options, reading_options, redact_options
+from traceanalyzer.cli.options import Hidden, output_options, reading_options, redact_options
 
 if TYPE_CHECKING:
     from traceanalyzer.report.memory.model import MemoryReport, Traced

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.io.redacted import Hidden, redacted
-from traceanalyzer.cli.options import output_option, recordings, redact_options
+from traceanalyzer.cli.options import Hidden, output_option, recordings, redact_options
 from traceanalyzer.cli.scope import Scope, selection_options
 
 if TYPE_CHECKING:
@@ -38,6 +37,7 @@ def overlay(paths: tuple[str, ...], merge: bool, hidden: Hidden, file: Path | No
     """
     from traceanalyzer.cli.io.output import checked
     from traceanalyzer.cli.io.read import opened
+    from traceanalyzer.cli.io.reports import cleaned
 
     if merge and hidden is not None:
         raise click.UsageError("--merge copies the recording as it is; it cannot be redacted")
@@ -45,7 +45,7 @@ def overlay(paths: tuple[str, ...], merge: bool, hidden: Hidden, file: Path | No
     run = opened(paths)
     from traceanalyzer.export.perfetto.overlay import build_overlay
 
-    made = redacted(build_overlay(run, *scope), hidden, run)
+    made = cleaned(build_overlay(run, *scope), hidden, run)
     _write(merged_pieces(made) if merge else _alone(made), file)
 
 

@@ -8,8 +8,15 @@ import click
 
 from traceanalyzer.cli.io.again import prints_again
 from traceanalyzer.cli.io.formats import TABLE_FORMATS, Output
-from traceanalyzer.cli.io.redacted import Hidden, redacted
-from traceanalyzer.cli.options import Number, output_options, quiet_option, recordings, redact_options, top_option
+from traceanalyzer.cli.options import (
+    Hidden,
+    Number,
+    output_options,
+    quiet_option,
+    recordings,
+    redact_options,
+    top_option,
+)
 from traceanalyzer.cli.scope import Scope, selection_options
 from traceanalyzer.report.table_entries import BY_NAME, RowFilter, named
 
@@ -104,6 +111,7 @@ def _print(
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.cli.io.progress import working
     from traceanalyzer.cli.io.read import opened
+    from traceanalyzer.cli.io.reports import cleaned
 
     run = opened(paths)
     from traceanalyzer.diagnosis.selection import Asked
@@ -129,8 +137,8 @@ def _print(
         summary = table.summary(asked.measured if rows else None, parts[0][1]) if table.summary else None
     if order and (sort or show.people):
         rows = sorted(rows, key=_by(order))[: show.rows]
-    cleaned = redacted([*rows, *totals], hidden, run)
-    rows, totals = cleaned[: len(rows)], cleaned[len(rows) :]
+    everything_shown: list[Any] = cleaned([*rows, *totals, summary], hidden, run)
+    rows, totals, summary = everything_shown[: len(rows)], everything_shown[len(rows) : -1], everything_shown[-1]
     made = Rows(name, rows, table.row, none=SUMS_ALONE if sums else table.none, columns=names, fits=show.fits)
     if summed:
         heads = _by_cause(rows, totals)

@@ -6,8 +6,7 @@ import click
 
 from traceanalyzer.cli.io.again import prints_again
 from traceanalyzer.cli.io.formats import TABLE_FORMATS, Output
-from traceanalyzer.cli.io.redacted import Hidden, redacted
-from traceanalyzer.cli.options import Number, output_options, recordings, redact_options
+from traceanalyzer.cli.options import Hidden, Number, output_options, recordings, redact_options
 from traceanalyzer.cli.scope import Scope, selection_options
 
 if TYPE_CHECKING:
@@ -59,6 +58,7 @@ def whatif(
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.cli.io.progress import working
     from traceanalyzer.cli.io.read import opened
+    from traceanalyzer.cli.io.reports import cleaned
 
     wanted = [_speedup(text) for text in speedups]
     run = opened(paths)
@@ -68,7 +68,7 @@ def whatif(
     with working("Replaying"):
         result = kept_predictions(Asked(run, *scope), wanted, bucket_mb)
     _warn_of_unmatched(wanted, result, run)
-    emit(ScenariosPage(redacted(result, hidden, run), full or output.file is not None), output)
+    emit(ScenariosPage(cleaned(result, hidden, run), full or output.file is not None), output)
 
 
 def _warn_of_unmatched(wanted: list[tuple[str, float]], result: "WhatIf", run: "Run") -> None:

@@ -88,7 +88,7 @@ def read_operations(path: Path) -> Operations:
     if file.metadata.num_rows > limits().size // ROW_BYTES:
         raise UnreadableInputError(f"{file.metadata.num_rows:,} operations are too many; raise it with --limit size=N")
     try:
-        frame = file.read(list(COLUMNS)).to_pandas()
+        frame = file.read(list(COLUMNS)).to_pandas(ignore_metadata=True)
         kind = frame["optype"].map({one: i for i, one in enumerate(KINDS)}).astype(float)
         log = {name: _numbers(frame[name] if name != "optype" else kind, name) for name in COLUMNS}
     except (OSError, ValueError, TypeError) as error:  # those of pyarrow are among them
@@ -131,6 +131,9 @@ def operations(log: Mapping[str, Any]) -> Operations:
         )
     rows = rows[usual][:, :, whole]
     one, workers = {name: values[rows[:, 0, 0]] for name, values in log.items()}, rows[:, :, 0]
+    empty = np.flatnonzero(np.bincount(one["stage"]) == 0)
+    if len(empty):
+        raise TraceAnalyzerError(f"no operation of stage {empty[0]} is there on all ranks; log all stages, from 0 on")
     worker = np.full((len(dps), int(one["stage"].max()) + 1), -1, np.int64)
     worker[dp[workers], log["stage"][workers]] = log["rank"][workers]
     repairs = (

@@ -31,7 +31,7 @@ _CAPTURE_OPTIONS = ("CUDA_GRAPH_TRACE_OPTIONS:MODE", "COLLECT_GPU_MEMORY_USAGE")
 
 _PROCESS_PREFIX = re.compile(r"PROCESS_\d+:")
 
-_MPI_THREAD = re.compile(r"MPI Rank (\d+)")
+_MPI_THREAD = re.compile(r"MPI Rank (\d{1,18})")
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def about(database: Database) -> About:
     kinds = {value for key, value in capture if key == "CAPTURE_EVENT_TYPE"}
     options = {_PROCESS_PREFIX.sub("", key): value for key, value in capture}
     epoch, window = _clock(database, export)
-    match = re.match(r"(\d+)\.(\d+)", export.get("EXPORT_SCHEMA_VERSION", ""))
+    match = re.match(r"(\d{1,18})\.(\d{1,18})", export.get("EXPORT_SCHEMA_VERSION", ""))
     return About(
         schema=((int(match[1]), int(match[2])) if match else (0, 0)),
         collected=frozenset(kinds) if kinds else None,

@@ -32,6 +32,7 @@ from traceanalyzer.ingest.rocm.recorded import (
 from traceanalyzer.ingest.side_files import NOT_JSON
 from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.trace import I64, Device, Process, RangeKind, Trace, ranked
+from traceanalyzer.trace.table import MOST_DEVICES
 
 _KEY = b'"rocprofiler-sdk-tool"'
 _AT_ONCE = 4096
@@ -256,7 +257,7 @@ def _agents(agents: Sequence[dict[str, Any]]) -> tuple[dict[int, int], dict[int,
     numbers, devices = {}, {}
     for place, agent in enumerate(gpus):
         handle, index = agent.get("id"), agent.get("logical_node_type_id")
-        number = index if isinstance(index, int) and index >= 0 else place
+        number = index if isinstance(index, int) and 0 <= index < MOST_DEVICES else place
         devices[number] = device_of(number, agent)
         if isinstance(handle, dict) and isinstance(handle.get("handle"), int):
             numbers[handle["handle"]] = number

@@ -55,7 +55,7 @@ class Database:
 
     def table(self, name: str) -> str | None:
         """The table of that name or its latest variant (`NAME_V2`), None if there is none."""
-        variant = re.compile(re.escape(name) + r"(?:_V(\d+))?")
+        variant = re.compile(re.escape(name) + r"(?:_V(\d{1,18}))?")
         found = [(int(match[1] or 1), table) for table in self.columns if (match := variant.fullmatch(table))]
         return max(found)[1] if found else None
 

@@ -272,7 +272,7 @@ class Fold:
 
 def _is_old(torch: str) -> bool:
     """Whether a version of PyTorch has no record of graph breaks; one that does not say its version may be old."""
-    found = re.match(r"(\d+)\.(\d+)", torch)
+    found = re.match(r"(\d{1,18})\.(\d{1,18})", torch)
     return found is None or (int(found[1]), int(found[2])) < LOGS_BREAKS
 
 
