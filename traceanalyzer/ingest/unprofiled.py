@@ -200,7 +200,7 @@ def contradiction(stopwatch: Stopwatch, light: LightRecording | None, *, fed: bo
         return f"Steps without the profiler were not steady (median {digits(ms)} ms): how long one takes is not known."
     if light is None:
         return None
-    if light.unit and stopwatch.unit and light.unit != stopwatch.unit:
+    if len({light.unit, stopwatch.unit} - {None, ""}) > 1:
         return f"The timed step was a {stopwatch.unit}, the recorded one a {light.unit}: they cannot be compared."
     if not fed and light.step_ns < FASTER_SHARE * (stopwatch.low_ns or stopwatch.step_ns):
         recorded = light.step_ns / NS_PER_MS

@@ -110,7 +110,7 @@ def _trace_of(path: Path, source: str, rows: Recorded, strings: list[str], tally
         source=source,
         strings=strings,
         process=rows.process,
-        threads=tuple(Thread(str(tid)) for tid in threads.tolist()),
+        threads=tuple(map(Thread, map(str, threads.tolist()))),
         devices=tuple(rows.devices.get(i, Device(i)) for i in distinct(table.device).tolist() if i >= 0),
         device_ops=table,
         api_calls=ApiCalls.from_columns(calls),

@@ -60,10 +60,10 @@ def companion(report: Report) -> str:
 def hardware(report: Report) -> str:
     """GPUs and steps, in a few words."""
     known: list[Any] = [*report.devices] or [d for i in report.inputs for d in i.devices]
-    names, count = sorted({plain(device.name) for device in known if device.name}), len(known)
+    names = {plain(d.name).removeprefix("NVIDIA ").removeprefix("AMD ") for d in known if d.name}
     steps = report.metrics.step_time_ms if whole(report) == "step" else None
-    named = shorten(", ".join(name.removeprefix("NVIDIA ").removeprefix("AMD ") for name in names), LONGEST_NAME)
-    what = f"{count} x {named}" if count > 1 and names else named
+    named = shorten(", ".join(sorted(names)), LONGEST_NAME)
+    what = f"{len(known)} x {named}" if len(known) > 1 and names else named
     counted = f"{steps.count} step{'s' * (steps.count != 1)}" if steps else ""
     return ", ".join(filter(None, (what, counted)))
 
