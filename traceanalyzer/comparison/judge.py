@@ -143,7 +143,7 @@ def reason(word: Word, times: Times, evidence: Evidence, could_see: float, per: 
         return f"{blame} change below {could_see:.0%} would not be seen. {SETTLE}"
     fair_step = f"{speed}: at A's speed {from_to(times.a_ms, times.fair_ms, per)}."
     shown = fair_step if speed and abs(raw - fair) >= SEEN else ""
-    return " ".join(text for text in (shown, SETTLE if word.startswith("likely") else "") if text)
+    return " ".join(filter(None, (shown, SETTLE * word.startswith("likely"))))
 
 
 def _machines(evidence: Evidence, change: float) -> str:
