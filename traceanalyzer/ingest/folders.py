@@ -86,12 +86,12 @@ def nothing_in(folder: Path) -> str:
 
 
 def _with_recordings(folder: Path) -> Iterator[Path]:
-    """The folders below that hold recordings; links are not followed."""
+    """The folders below that hold recordings; neither links nor other file systems (`/proc`) are followed."""
     for path, names, files in islice(os.walk(folder), MOST_FOLDERS):
         where = Path(path)
         if len(where.relative_to(folder).parts) >= DEEPEST:
             names.clear()
-        names[:] = sorted(name for name in names if not name.startswith("."))
+        names[:] = sorted(name for name in names if not name.startswith(".") and not os.path.ismount(where / name))
         candidates = (where / name for name in sorted(files)[:MOST_PROBED])
         if where != folder and any(file.is_file() and is_recording(file) for file in candidates):
             yield where

@@ -91,7 +91,7 @@ def read_operations(path: Path) -> Operations:
         frame = file.read(list(COLUMNS)).to_pandas(ignore_metadata=True)
         kind = frame["optype"].map({one: i for i, one in enumerate(KINDS)}).astype(float)
         log = {name: _numbers(frame[name] if name != "optype" else kind, name) for name in COLUMNS}
-    except (OSError, ValueError, TypeError) as error:  # those of pyarrow are among them
+    except (OSError, ValueError, TypeError, LookupError) as error:  # those of pyarrow are among them
         raise UnreadableInputError(f"damaged ({str(error).splitlines()[0]}); copy it again") from error
     return operations(log)
 

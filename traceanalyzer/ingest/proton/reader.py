@@ -110,8 +110,9 @@ def _parts(path: Path, text: bytes) -> list[dict[str, Any]]:
             f"{path}: a trace of Proton's that counts clock cycles within kernels: no times of kernels; {_RECORD}"
         )
     try:
-        parts = msgspec.msgpack.decode(text) if text[:1] == _MSGPACK else msgspec.json.decode(text)
-    except NOT_JSON as error:
+        decode = msgspec.msgpack.decode if text[:1] == _MSGPACK else msgspec.json.decode
+        parts = msgspec.to_builtins(decode(text), str_keys=True)
+    except (*NOT_JSON, TypeError) as error:  # msgpack allows any keys
         raise UnreadableInputError(f"{path}: a tree of Proton's that is cut off or damaged; write it again") from error
     return mappings(parts)
 
