@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.base.files import may_read, note_read
 from traceanalyzer.base.parallel import LEAST_BYTES
 from traceanalyzer.base.parallel.children import Child, Numbers, children, shared_numbers
@@ -60,7 +60,7 @@ def iteration_in(folder: Path, pattern: str | None = None) -> tuple[list[Path], 
     for number in sorted(named, reverse=True) if wanted is None else named.keys() & {wanted}:
         if inside := recordings_in(named[number], pattern):
             which = f"{named[number].name} was read, of {len(named)} iterations: --iteration N takes another."
-            return inside, [which] if len(named) > 1 else []
+            return inside, [which] * (len(named) > 1)
     return [], []
 
 
@@ -86,13 +86,13 @@ def nothing_in(folder: Path) -> str:
 
 
 def _with_recordings(folder: Path) -> Iterator[Path]:
-    """The folders below that hold recordings; links are not followed."""
+    """The folders below that hold recordings; neither links nor other file systems (`/proc`) are followed."""
     walk = ((Path(where), names, files) for where, names, files in os.walk(folder))
     left = MOST_OPENED
     for where, names, files in islice(walk, MOST_FOLDERS):
         if len(where.relative_to(folder).parts) >= DEEPEST:
             names.clear()
-        names[:] = sorted(name for name in names if not name.startswith("."))
+        names[:] = sorted(name for name in names if not name.startswith(".") and not os.path.ismount(where / name))
         with suppress(OSError):  # what has no size, as in /proc, may have no end
             paths = [where / name for name in sorted(files)[:MOST_PROBED]]
             sound = [file for file in paths if where != folder and file.is_file() and file.stat().st_size]
