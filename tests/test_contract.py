@@ -27,7 +27,7 @@ DEVICE = {"rank", "device", "name", "span_ms", "busy_ms", "idle_ms", "compute_ms
 ISSUE_LIMIT = 65_536
 """Characters of a GitHub issue."""
 
-every_input = pytest.mark.parametrize("paths", INPUTS, ids=lambda paths: label(paths[0]))
+every_input = pytest.mark.parametrize("paths", INPUTS, ids=lambda paths: label(paths[0]), scope="module")
 
 
 def run(*arguments: str) -> str:

@@ -21,7 +21,8 @@ TOLERANCE_NS = 1
 """The bar is a microsecond; times are integers of nanoseconds on both sides, so only the last bit may differ."""
 CAUSES = ("launch", "sync", "input", "host", "communication", "profiler", "other")
 
-every_recording = pytest.mark.parametrize("path", EVERY, ids=label)
+every_recording = pytest.mark.parametrize("path", EVERY, ids=label, scope="module")
+"""Of the module: all tests of one recording follow one another, so that each is read one time."""
 
 
 @lru_cache(maxsize=2)

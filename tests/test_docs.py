@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import doctest
 import gzip
 import re
 import shlex
@@ -118,17 +117,6 @@ def test_output_that_is_shown_is_what_the_command_prints(name: str) -> None:
 @pytest.mark.parametrize("name", WRITTEN)
 def test_what_the_code_says_is_up_to_date(name: str) -> None:
     assert generate.filled(PAGES[name]) == PAGES[name], "run python -m docs.generate"
-
-
-@pytest.mark.parametrize("name", [name for name, text in PAGES.items() if "```pycon\n" in text])
-def test_examples_in_python_come_out_as_shown(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("torch")
-    monkeypatch.chdir(ROOT)
-    text = "\n".join(re.findall(r"^```pycon\n(.*?)^```", PAGES[name], re.MULTILINE | re.DOTALL))
-    example = doctest.DocTestParser().get_doctest(text, {}, name, name, 0)
-    said: list[str] = []
-    doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(example, out=said.append)
-    assert "".join(said) == ""
 
 
 def test_every_option_that_is_named_exists() -> None:

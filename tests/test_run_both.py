@@ -151,7 +151,7 @@ def _runs(process: int) -> bool:
         return False
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(path=st.sampled_from(EVERY))
 def test_a_report_is_the_same_with_two_processes(path: Path) -> None:
     run = load([path])

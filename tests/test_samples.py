@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gzip
 import re
+from functools import lru_cache
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 import pytest
 from click.testing import CliRunner
@@ -20,6 +21,9 @@ from traceanalyzer.report.format import DEFAULT_WIDTH
 from traceanalyzer.report.markdown.issue import BRIEF
 from traceanalyzer.report.outline import breakdown
 from traceanalyzer.report.terminal.screen import render_screen
+
+if TYPE_CHECKING:
+    from traceanalyzer.report.model import Report
 
 FOLDER = Path(__file__).resolve().parents[1] / "sample_traces"
 SAMPLES = sorted(path for path in FOLDER.iterdir() if (path / "environment.json").exists())
@@ -76,7 +80,14 @@ SCREENS = (
     *("gaps", "kernels", "ops", "path", "steps", "syncs", "copies", "comm", "modules", "whatif", "compare", "fleet"),
 )
 """Commands whose first screens are held to that height, too."""
+every_sample = pytest.mark.parametrize("path", SAMPLES, ids=lambda p: p.name, scope="module")
+"""Of the module: all tests of one sample follow one another, so that each is analyzed one time."""
 MACHINE = re.compile(rb"/(?:root|home|tmp|opt|work|usr|mnt)/|LD_LIBRARY_PATH|PYTHONPATH|HOSTNAME")
+
+
+@lru_cache(maxsize=2)
+def analyzed(path: Path) -> Report:
+    return ta.analyze(path)
 
 
 def test_there_is_a_sample_of_every_kind() -> None:
@@ -84,9 +95,9 @@ def test_there_is_a_sample_of_every_kind() -> None:
     assert sum(f.stat().st_size for path in SAMPLES for f in path.iterdir()) < 10e6
 
 
-@pytest.mark.parametrize("path", SAMPLES, ids=lambda p: p.name)
+@every_sample
 def test_what_the_analyzer_says_of_it(path: Path) -> None:
-    report = ta.analyze(path)
+    report = analyzed(path)
     assert report.summary.bottleneck == CLASSES[path.name]
     if report.inputs[0].kind != "timing_log":
         assert report.metrics.unprofiled_source == "measured"
@@ -99,15 +110,15 @@ def test_the_first_screen_of_a_recording_fits(name: str) -> None:
     assert max(map(len, lines)) <= DEFAULT_WIDTH
 
 
-@pytest.mark.parametrize("path", SAMPLES, ids=lambda p: p.name)
+@every_sample
 def test_its_first_screen_fits_and_no_sentence_is_cut(path: Path) -> None:
-    lines = render_screen(ta.analyze(path)).splitlines()
+    lines = render_screen(analyzed(path)).splitlines()
     assert len(lines) <= LINES
     assert max(map(len, lines)) <= DEFAULT_WIDTH
     assert not any(ELLIPSIS in line for line in lines)
 
 
-@pytest.mark.parametrize("path", SAMPLES, ids=lambda p: p.name)
+@every_sample
 def test_the_screens_of_its_tables_fit(path: Path) -> None:
     for command in SCREENS:
         sides = [str(FOLDER / "sync_bound")] if command == "compare" else []
@@ -116,9 +127,9 @@ def test_the_screens_of_its_tables_fit(path: Path) -> None:
         assert max(map(len, lines), default=0) <= DEFAULT_WIDTH, (command, lines)
 
 
-@pytest.mark.parametrize("path", SAMPLES, ids=lambda p: p.name)
+@every_sample
 def test_every_term_of_its_first_screen_is_explained(path: Path) -> None:
-    report = ta.analyze(path)
+    report = analyzed(path)
     text = render_screen(report)
     found = [term for term in TERMS if re.search(rf"(?<![\w-]){re.escape(term)}(?![\w-])", text, re.IGNORECASE)]
     found += [part.label for part in breakdown.budget(report)]
@@ -138,7 +149,7 @@ def known(term: str) -> bool:
     return bool(entries) or finding_page(term) is not None
 
 
-@pytest.mark.parametrize("path", SAMPLES, ids=lambda p: p.name)
+@every_sample
 def test_its_markdown_is_short_enough_to_attach(path: Path, tmp_path: Path) -> None:
     file = tmp_path / "report.md"
     lengths = []
@@ -148,7 +159,7 @@ def test_its_markdown_is_short_enough_to_attach(path: Path, tmp_path: Path) -> N
     assert lengths[0] <= BRIEF < lengths[1]
 
 
-@pytest.mark.parametrize("path", SAMPLES, ids=lambda p: p.name)
+@every_sample
 def test_it_holds_nothing_of_the_machine_it_was_recorded_on(path: Path) -> None:
     for file in path.iterdir():
         content = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()

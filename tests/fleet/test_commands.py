@@ -85,3 +85,16 @@ def test_of_iterations_one_is_read(tmp_path, run):
         _, out, err = run("digest", str(tmp_path / "job"), *options, "-o", str(tmp_path / "digests"))
         assert "4 digests in" in out
         assert name in err
+
+
+def test_digests_that_others_could_have_written_are_neither_read_nor_made(tmp_path, run, monkeypatch):
+    monkeypatch.setenv("TRACEANALYZER_CACHE", str(tmp_path))
+    write_job(tmp_path / "job", {}, 2)
+    assert run("fleet", str(tmp_path / "job"))[0] == 0
+    kept = tmp_path / "traceanalyzer"
+    for path in (kept / "digests").iterdir():
+        path.write_bytes(b"another's")
+    kept.chmod(0o777)
+    status, out, _ = run("fleet", str(tmp_path / "job"), "--format", "json")
+    assert (status, json.loads(out)["ranks"]["unreadable"]) == (0, [])
+    assert {path.read_bytes() for path in (kept / "digests").iterdir()} == {b"another's"}

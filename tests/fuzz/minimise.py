@@ -19,6 +19,7 @@ SECONDS = 20.0
 def minimised(found: Find, kind: Kind, folder: Path) -> bytes:
     """The smallest data that this finds in time to break at the same place."""
     data, ends = found.data, time.monotonic() + SECONDS
+    folder /= "smaller"  # the process that found it goes on in the other
     length = len(data) // 2
     while length and time.monotonic() < ends:
         at = 0

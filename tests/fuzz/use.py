@@ -185,9 +185,10 @@ def _ask(path: Path, beside: Path) -> None:
     try:
         asyncio.run(make_server(Sources()).call_tool(verb, arguments))
     except ToolError as error:
-        cause: BaseException = error
-        while cause.__cause__ is not None:
-            cause = cause.__cause__
-        if isinstance(cause, ToolError | TraceAnalyzerError | OSError | ValueError):
+        causes: list[BaseException] = [error]
+        while causes[-1].__cause__ is not None:
+            causes.append(causes[-1].__cause__)
+        told = any(isinstance(one, TraceAnalyzerError | OSError | ValueError) for one in causes)
+        if told or isinstance(causes[-1], ToolError):
             raise TraceAnalyzerError(str(error)) from error
         raise

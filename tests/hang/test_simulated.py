@@ -17,7 +17,7 @@ from traceanalyzer.ingest.flight_recorder.digest import Digests
 from traceanalyzer.ingest.flight_recorder.folder import read_flight
 from traceanalyzer.trace.flight import Flight
 
-CASES = 240
+CASES = 120
 IN_FILES = 11
 """Every so many cases one is written to files and read from them: of each kind some, as there are twelve kinds."""
 EXACT = 0.97

@@ -8,7 +8,10 @@ from contextlib import closing
 import pytest
 
 from tests.report.reports import empty, full, hostile
+from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.history.database import reading
 from traceanalyzer.history.fingerprint import fingerprint
+from traceanalyzer.history.runs import metric_series, stored_runs
 from traceanalyzer.history.store import store_report
 from traceanalyzer.history.stored import stored_report
 from traceanalyzer.report.json import render_json
@@ -123,3 +126,12 @@ def test_a_fingerprint_is_of_contents_not_of_names_and_order(tmp_path):
     assert fingerprint([str(a), str(b)]) == fingerprint([str(b), str(copy)]) != fingerprint([str(a), str(other)])
     assert fingerprint([str(a), str(tmp_path / "gone")]) is None
     assert fingerprint([]) is None
+
+
+@pytest.mark.parametrize("value", ["9e999", "-9e999", "1e300"])
+def test_a_figure_out_of_all_reason_is_damage(path, value):
+    store_report(path, full())
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(f"UPDATE metrics SET value = {value} WHERE name = 'step_time_ms.mean'")
+    with reading(path) as db, pytest.raises(UnreadableInputError, match="damaged"):
+        metric_series(db, "step_time_ms", stored_runs(db))

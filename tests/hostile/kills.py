@@ -22,7 +22,6 @@ import tempfile
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 
 from tests.days.logs import write_logs
@@ -38,6 +37,7 @@ COMMANDS = {
     "history": "history out/runs.db -o out/history.html",
 }
 """`out` is what they made before: they write it again."""
+Fell = tuple[Counter[str], list[str]]
 WRITING = (
     "write writelines replace rename fsync flush open close chmod mkdir unlink utime execute "
     "executemany executescript commit write_table"
@@ -141,8 +141,8 @@ def runs_in(folder: Path) -> int:
         return int(db.execute("SELECT count(*) FROM runs").fetchone()[0])
 
 
-def killed(times: int, command: str = "analyze", by: int = signal.SIGKILL) -> tuple[Counter[str], list[str]]:
-    """Where so many kills fell (before the end, in the writing, after it), and what they broke."""
+def killed(times: int, command: str = "analyze", by: int = signal.SIGKILL, part: int = 0, parts: int = 1) -> Fell:
+    """Where so many kills fell (before the end, in the writing, after it), and what they broke; of a part of them."""
     fell: Counter[str] = Counter()
     wrong: list[str] = []
     with tempfile.TemporaryDirectory() as name:
@@ -150,7 +150,7 @@ def killed(times: int, command: str = "analyze", by: int = signal.SIGKILL) -> tu
         calls = prepared(folder, command)
         assert all(calls.values()), f"{command} did not come to its end"
         given, made = contents(folder / "in"), set(contents(folder / "out"))
-        for i in range(times):
+        for i in range(times * part // parts, times * (part + 1) // parts):
             names = "" if i % 2 else WRITING
             runs = runs_in(folder)
             shutil.rmtree(folder / "cache", ignore_errors=True)
@@ -177,12 +177,18 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1)
     asked = parser.parse_args()
     commands, by, wrong = asked.commands or [*COMMANDS], int(signal.Signals[f"SIG{asked.signal}"]), []
+    parts = max(asked.jobs // len(commands), 1)
     with ProcessPoolExecutor(asked.jobs) as pool:
-        for command, (fell, found) in zip(
-            commands, pool.map(partial(killed, asked.times, by=by), commands), strict=True
-        ):
+        begun = {
+            command: [pool.submit(killed, asked.times, command, by, part, parts) for part in range(parts)]
+            for command in commands
+        }
+        for command, some in begun.items():
+            results = [one.result() for one in some]
+            fell = sum((counted for counted, _ in results), Counter[str]())
             sys.stdout.write(f"{command}: {', '.join(f'{what} {n}' for what, n in fell.items())}\n")
-            wrong += found
+            sys.stdout.flush()
+            wrong += [text for _, found in results for text in found]
     sys.stdout.write("\n".join([*wrong, f"{len(wrong)} broken\n"]))
     return bool(wrong)
 

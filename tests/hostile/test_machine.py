@@ -19,9 +19,9 @@ PACKAGES = [str(Path(traceanalyzer.__file__).parents[1]), *(path for path in sys
 
 
 def test_kills_leave_every_file_whole():
-    fell, wrong = killed(8)
+    fell, wrong = killed(5)
     assert wrong == []
-    assert fell["killed"] >= 7
+    assert fell["killed"] >= 4
 
 
 FULL = """
@@ -63,6 +63,7 @@ def test_a_full_disk_leaves_what_there_was_and_nothing_else(tmp_path):
     said = [line for line in done.stderr.splitlines() if not line.startswith("traceanalyzer: stored")]
     assert len(said) == len(statuses)
     assert all("No space left on device" in line or "disk is full" in line for line in said)
+    assert not any("Errno" in line for line in said)  # each names its file instead
 
 
 @pytest.fixture(scope="module")
@@ -146,3 +147,5 @@ def test_a_home_that_cannot_be_written_costs_nothing(others, as_nobody, variable
     assert (status, said) == (0, [])
     assert "SYNC" in printed
     assert sorted(path.name for path in (others / "kept").iterdir()) == ["trace.json.gz"]
+    status, printed, said = as_nobody("-m", "traceanalyzer", "fleet", "readable.json.gz", **placed)
+    assert (status, said) == (0, [])

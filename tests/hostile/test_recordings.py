@@ -275,3 +275,34 @@ def test_a_log_that_goes_on_for_ever_is_refused(tmp_path):
     with raised(log=1_000_000, ratio=1), pytest.raises(UnreadableInputError, match="--limit log"):
         load([file])
     assert load([file]).traces
+
+
+MANY = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"execute_context_{MANY}(0)_generation_{MANY}(sq{MANY})",
+        f"step[DECODE bs={MANY}]",
+        f"[Executor] _forward_step 1: {MANY} ctx reqs, {MANY} gen reqs",
+        f"capture_{MANY}_decode",
+        f"ProfilerStep#{MANY}",
+        f"Torch-Compiled Region: 0/{MANY}",
+        f"torch_dynamo_resume_in_f_at_{MANY}",
+        f"nvjet_{MANY}x{MANY}_64x4",
+        f"CatArrayBatchedCopy<OpaqueType<{MANY}u>>",
+    ],
+    ids=lambda name: name[:12],
+)
+def test_names_with_thousands_of_digits(tmp_path, name):
+    trace = small()
+    for i in range(4):
+        trace.annotation(name, 1000 * i + 1, 900)
+        trace.op(name, 1000 * i + 2, 800, Input_Dims=[[8, 16], []], Concrete_Inputs=["", MANY])
+        for op in ("aten::sort", "aten::select", "aten::split", "aten::sum", "aten::lstm"):
+            values = ["", MANY, MANY, "--5", "\u00b2", MANY]
+            trace.op(op, 1000 * i + 3, 5, Input_Dims=[[8, 16], *[[]] * 5], Concrete_Inputs=values)
+        trace.launched(name, 1000 * i + 20, 1000 * i + 600, 50)
+    _, report = analysed(tmp_path, trace.json())
+    assert report.metrics.step_time_ms is not None

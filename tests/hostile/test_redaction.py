@@ -317,7 +317,7 @@ HIDDEN = [*(secret for _, secret in PLANTED.values()), "hunter2zz"]
 
 
 @pytest.fixture(scope="module")
-def beside(tmp_path_factory):
+def beside(tmp_path_factory, planted):
     """What other commands read, with the same secrets: a snapshot, a log of torch.compile, dumps of a hang."""
     folder = tmp_path_factory.mktemp("beside")
     frames = [[{"name": text, "filename": "/home/mallory/train.py", "line": 3}] for text in TEXTS]
@@ -348,6 +348,9 @@ def beside(tmp_path_factory):
         for entry, one in zip(dump["entries"], itertools.cycle(frames), strict=False):
             entry |= {"frames": one, "profiling_name": one[0]["name"]}
         (folder / "dumps" / f"rank_{rank}.json").write_text(json.dumps(dump))
+    tags = ("host=trainbox3", "owner=user heidi", "user=mallory")
+    store = ["--store", str(folder / "runs.db"), *(word for tag in tags for word in ("--tag", tag))]
+    assert status("analyze", planted, *store) == 0
     return folder
 
 
@@ -371,7 +374,20 @@ COMMANDS = [
     *(["compare", "digests", "digests", "--redact", "--format", form] for form in ("terminal", "json", "html")),
     *(["compare", name, name, "--redact", "--format", "json"] for name in ("snapshot.pickle", "log.txt")),
     ["export", "--redact", "-o", OUT],
+    *(["history", "runs.db", "--redact", "--format", form] for form in ("terminal", "csv", "json", "html")),
+    *(["history", "runs.db", "--redact", "--metric", "step_time_ms", "--format", form] for form in ("json", "html")),
+    *(
+        ["check", "--redact", "--baseline", COPY, *limit, "--format", form]
+        for form in ("terminal", "markdown", "junit", "json", "github")
+        for limit in (["--max", "step_time_ms.mean=+500%", "--max", "kernels.user heidi ran.device_ms=1000"],)
+    ),
 ]
+KEPT_HERE = {
+    "open": "serves this machine's browser alone",
+    "digest": "is what `fleet --redact` reads",
+    "reproduce": "writes an operator's name, shapes and types alone",
+    **dict.fromkeys(("schema", "explain", "collect", "doctor", "mcp", "cache", "completion"), "shows no recording"),
+}
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
@@ -392,3 +408,4 @@ def test_no_command_that_redacts_is_left_out():
     commands = {name: cli.get_command(context, name) for name in cli.list_commands(context)}
     redacting = {name for name, one in commands.items() if any("--redact" in p.opts for p in one.params)}
     assert redacting == {command[0] for command in COMMANDS}
+    assert redacting ^ KEPT_HERE.keys() == commands.keys()

@@ -72,6 +72,17 @@ def test_larger_buckets_have_the_latency_once() -> None:
     assert spent == pytest.approx(40 + 40 + 10 * 10)
 
 
+def test_what_a_kernel_seems_to_wait_for_between_buckets_in_one_step_is_chance() -> None:
+    m = small_buckets(barrier=True, waits=4)
+    assert m.replay is not None
+    (tape,) = m.replay.typical
+    changed = rebucketed(None)(tape)
+    assert changed is not None
+    awaited = [int((one.communication[one.dependencies.on] & one.compute & (one.dependencies.on >= 0)).sum())
+               for one in (tape, changed)]  # fmt: skip
+    assert awaited == [1, 0]
+
+
 def test_what_waits_for_a_bucket_in_one_step_alone_does_not_keep_buckets_apart() -> None:
     plain, other = small_buckets(barrier=True), small_buckets(barrier=True, waits=4)
     counts = []

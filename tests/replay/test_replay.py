@@ -92,7 +92,7 @@ def test_each_scenario_takes_its_own_part_away() -> None:
     assert replayed(thinking, NO_HOST_WORK) == pytest.approx(200, rel=0.05)
     assert replayed(copying, COPIES_HIDDEN) == pytest.approx(101, rel=0.05)
     assert replayed(communicating, COMMUNICATION_FREE) == pytest.approx(301, rel=0.02)
-    assert replayed(communicating, COMMUNICATION_OVERLAPPED) == pytest.approx(301, rel=0.02)
+    assert replayed(communicating, COMMUNICATION_OVERLAPPED) == pytest.approx(401, rel=0.02)
     assert replayed(waiting, NO_HOST_SYNCS) == pytest.approx(301, rel=0.02)
     assert replayed(waiting) > 380
 
@@ -112,6 +112,51 @@ def test_gains_do_not_add() -> None:
 
     assert replayed(both, combined(NO_HOST_SYNCS, LAUNCHES_FREE)) == pytest.approx(4 * 20.4, rel=0.05)
     assert replayed(both, NO_HOST_SYNCS) > 4 * 80
+
+
+def operator(p: Program, name: str, us: float) -> Program:
+    """An operator of PyTorch that launches a kernel at its end."""
+    p.op(name, p.now, p.now + us + 4)
+    return p.spend(us).launch(GEMM, 3)
+
+
+def test_a_wait_goes_with_the_python_that_leads_to_it() -> None:
+    """Of 24 us in each of two operators, 5 between them, 8 to get to the wait, the wait and 5 after it, 58 are left; of
+    a longer way there four usual pauses go."""
+
+    def ending(before: float) -> Callable[[Program], object]:
+        def step(p: Program) -> None:
+            for _ in range(8):
+                operator(p, "aten::linear", 20).spend(5)
+                operator(p, "aten::tanh", 20).spend(before).sync("cudaDeviceSynchronize").spend(5)
+
+        return step
+
+    assert replayed(ending(8), NO_HOST_SYNCS) == pytest.approx(8 * 58, rel=0.03)
+    assert replayed(ending(30), NO_HOST_SYNCS) == pytest.approx(8 * (58 + 10), rel=0.03)
+
+
+def test_without_its_wait_nonzero_is_gone() -> None:
+    def masked(p: Program) -> None:
+        for _ in range(4):
+            operator(p, "aten::relu", 20)
+            begin = p.now
+            p.spend(30).launch(GEMM, 40).sync().spend(10).launch(GEMM, 40)
+            p.op("aten::nonzero", begin, p.now)
+
+    assert replayed(masked, NO_HOST_SYNCS) == pytest.approx(4 * 24, rel=0.03)
+
+
+def test_pauses_of_the_framework_are_launches_and_the_programs_work_is_not() -> None:
+    def pausing(us: float) -> Callable[[Program], object]:
+        def step(p: Program) -> None:
+            operator(p, "aten::relu", 20).spend(us)
+            operator(p, "aten::relu", 20)
+
+        return step
+
+    assert replayed(pausing(150), LAUNCHES_FREE) == pytest.approx(2 * 3.4, rel=0.1)
+    assert replayed(pausing(900), LAUNCHES_FREE) == pytest.approx(900, rel=0.02)
 
 
 def test_an_outlying_step_is_left_out() -> None:

@@ -58,9 +58,15 @@ def chain(p: Program) -> None:
     p.spend(40).launch(GEMM, 20)
 
 
-def test_a_run_of_elementwise_kernels_is_one_launch() -> None:
+def test_a_run_of_elementwise_kernels_is_one_launch_of_a_compiled_function() -> None:
+    """Its call takes as long as four launches, and no longer than those of the run."""
+
+    def pair(p: Program) -> None:
+        p.spend(40).launch(GEMM, 20).spend(40).launch(ADD, 2).spend(40).launch(ADD, 2)
+
     assert replayed(steps(chain)) == pytest.approx(8 * 44, rel=0.02)
-    assert replayed(steps(chain), FUSED_ELEMENTWISE) == pytest.approx(3 * 44, rel=0.03)
+    assert replayed(steps(chain), FUSED_ELEMENTWISE) == pytest.approx((2 + 4) * 44, rel=0.03)
+    assert replayed(steps(pair), FUSED_ELEMENTWISE) == pytest.approx(3 * 44, rel=0.03)
 
 
 def test_a_run_whose_traffic_is_not_known_takes_as_long_as_its_longest_kernel() -> None:

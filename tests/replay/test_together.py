@@ -7,15 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.analysis.collectives import GEMM, Ranked
 from tests.examples import tried
 from tests.replay.ranks import Rank, run
 from traceanalyzer.analysis.ranks.digested import digest_of
 from traceanalyzer.analysis.ranks.matches import match_collectives
-from traceanalyzer.diagnosis.measurements import measure_ranks
+from traceanalyzer.diagnosis.measurements import measure, measure_ranks
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.scenarios import COMMUNICATION_FREE, NO_HOST_WORK, NO_STRAGGLER, Scenario
 from traceanalyzer.replay.simulate import step_times_ns
-from traceanalyzer.replay.together import MAX_RANKS, apart, join, make_tapes
+from traceanalyzer.replay.together import MAX_RANKS, apart, beside_transfers, join, make_tapes
 from traceanalyzer.replay.whatif import Replay
 
 BUSY = Rank()
@@ -61,6 +62,24 @@ def test_alone_a_rank_cannot_know_that_the_others_would_come_earlier() -> None:
 def test_without_a_straggler_every_rank_is_as_fast_as_the_middle_one(other: Rank) -> None:
     assert replayed([BUSY, other], NO_STRAGGLER) == pytest.approx(352, rel=0.01)
     assert replayed([BUSY, other, BUSY], NO_STRAGGLER) == pytest.approx(352, rel=0.01)
+
+
+def test_compute_beside_a_collective_that_waits_is_not_slowed_without_the_profiler() -> None:
+    """Rank 0 computes 100 us alone, and 160 beside a collective that waits for rank 1 for 150 of its 200 us."""
+    builders = [Ranked(), Ranked()]
+    for rank, b in enumerate(builders):
+        for step in range(6):
+            at = 1000.0 * step
+            b.launched(GEMM, at + 10, at + 110, at)
+            b.collective(at + 120 + 150 * rank, at + 320, at + 20 + 150 * rank, elements=1000, stream=9)
+            b.launched(GEMM, at + 330 if rank else at + 130, at + 430 if rank else at + 290, at + 175)
+            b.annotation(f"ProfilerStep#{step}", at, at + 900)
+    ranks = [measure(b.trace(rank, 2)).rated for rank, b in enumerate(builders)]
+    recorded = make_tapes(ranks[0], ranks[1:])[0]
+    durations = beside_transfers(recorded).duration[recorded.compute] / 1e3
+    assert durations[0::2] == pytest.approx(100)
+    # 140 of the 160 us are beside the waiting, 20 beside the transfer
+    assert durations[1::2] == pytest.approx(160 - 60 * 140 / 160)
 
 
 def test_without_communication_the_slowest_rank_decides() -> None:

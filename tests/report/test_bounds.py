@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from tests.analysis.test_any_trace import any_rows, built
 from tests.examples import tried
@@ -16,7 +16,7 @@ from traceanalyzer.ingest import load
 from traceanalyzer.replay.changes.loops.batch_size import GREATER_BATCH
 from traceanalyzer.replay.whatif import MOST_SPEEDUP
 from traceanalyzer.report.build import build_report
-from traceanalyzer.trace import Run
+from traceanalyzer.trace import DeviceOpKind, RangeKind, Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,7 +82,17 @@ def test_of_recordings(path: Path) -> None:
     assert list(impossible(build_report(load([path])))) == []
 
 
+BEFORE_ITS_STEP = (
+    [("gemm", 0, 92, 0, DeviceOpKind.MEMCPY, 0), ("ncclDevKernel_AllReduce_Sum", 7, 98, 1, DeviceOpKind.GRAPH, 0)],
+    [("cudaLaunchKernel", 0, 0, 1, 0)],
+    [("aten::mm", 0, 1, 0, RangeKind.ANNOTATION), ("ProfilerStep#1", 0, 2, 0, RangeKind.ANNOTATION)],
+    [],
+)
+"""A step that begins late, as the device was busy with something else, and a phase whose work began before it."""
+
+
 @tried(1)
 @given(any_rows)
+@example(BEFORE_ITS_STEP)
 def test_of_any_trace(rows: Any) -> None:
     assert list(impossible(build_report(Run((built(rows),))))) == []

@@ -10,8 +10,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 
 from traceanalyzer.agent import verbs
 from traceanalyzer.agent.sources import Sources
-from traceanalyzer.base.errors import TraceAnalyzerError
-from traceanalyzer.base.figures import cut
+from traceanalyzer.base import TraceAnalyzerError, cut
 from traceanalyzer.report.format import plain
 from traceanalyzer.version import __version__
 

@@ -108,6 +108,9 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
                     os.fsync(file.fileno())
             part.chmod(_mode(target))
             part.replace(target)
+        except OSError as error:
+            error.filename = str(path)  # a full disk names none
+            raise
         finally:
             part.unlink(missing_ok=True)
     finally:

@@ -226,9 +226,12 @@ def _patterns(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> 
         raise click.BadParameter(f"{error.pattern!r} is not a regular expression: {error}") from error
 
 
+Hidden = Sequence[re.Pattern[str]] | None
+"""Names to hide beside paths, hosts and users; None: nothing is hidden."""
+
+
 def redact_options(*, by_default: bool = False) -> Callable[[Function], Function]:
-    """`--redact` and `--redact-name` as one `hidden`: the names to hide beside paths, hosts and users, None where
-    nothing is to be hidden. `by_default`, `--no-redact` switches it off."""
+    """`--redact` and `--redact-name` as one `hidden`. `by_default`, `--no-redact` switches it off."""
     help_ = "Remove file paths, hosts and user names, to publish the result."
     options = (
         click.option("--redact/--no-redact", default=True, help=f"{help_} Done unless switched off.")

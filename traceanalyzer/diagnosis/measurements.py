@@ -67,8 +67,7 @@ from traceanalyzer.analysis.tables.timing import (
 from traceanalyzer.analysis.time.coverage import concurrent_kernel_share, coverage
 from traceanalyzer.analysis.time.repeats import repeats
 from traceanalyzer.analysis.time.timed import OfTimed, Timed
-from traceanalyzer.base.figures import NS_PER_MS
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import NS_PER_MS, dataclass
 from traceanalyzer.replay.iterations import Served
 from traceanalyzer.replay.on_tape import HostPart, host_parts
 from traceanalyzer.replay.replayed_path import replayed_path_time

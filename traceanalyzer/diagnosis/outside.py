@@ -2,12 +2,10 @@
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import complement, union
-from traceanalyzer.analysis.algebra.lookup import places
-from traceanalyzer.analysis.algebra.ordering import robust_sigma
+from traceanalyzer.analysis.algebra import complement, places, robust_sigma, union
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.names.frameworks import Framework
-from traceanalyzer.base.figures import NS_PER_MS, digits
+from traceanalyzer.base import NS_PER_MS, digits
 from traceanalyzer.diagnosis.measurements import Measurements
 
 MOST_SURE = 0.6
@@ -37,7 +35,7 @@ def _pause(m: Measurements) -> str:
     unknown = gaps.cause == IdleCause.OTHER
     longest = float(np.where((gaps.step >= 0) & ~unknown, gaps.duration, 0).max(initial=0)) / NS_PER_MS
     whole = m.mean_step_ms * m.timed.steps.steady_count
-    if longest < max(LONG_PAUSE_MS, MOST_OF * whole):
+    if not whole or longest < max(LONG_PAUSE_MS, MOST_OF * whole):
         return ""
     return (
         f"One pause of {digits(longest / 1e3)} s is {longest / whole:.0%} of the {unit}: a user, a file or another "

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from traceanalyzer.analysis.tables.ops import OpStats, op_stats
-from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.report.format import plain
 
@@ -22,7 +22,7 @@ TORCH_TYPES = {
 LISTS = ("TensorList", "GenericList")
 _QUALIFIED = re.compile(r"\w{1,80}+::\w{1,200}+")
 _BARE = re.compile(r"\b(?!inf\b|nan\b|True\b|False\b|None\b)[A-Za-z_][\w:.]{0,200}+")
-_SCRIPT = '''"""{name} as recorded in {path}: {calls:g} calls per step{took}.
+_SCRIPT = '''"""{name} as recorded: {calls:g} calls per step{took}.
 
 {shapes}
 Values are random, those of integers and booleans 0: what an operator does with them may depend on it.
@@ -116,7 +116,6 @@ def reproduction(m: Measurements, operator: str) -> str:
     gpu = next((device.name for device in m.trace.devices if device.name), None) or "the GPU"
     return _SCRIPT.format(
         name=operator,
-        path=_told(m.trace.path.replace("\\", "/").rpartition("/")[2]),
         calls=chosen.calls,
         took=f", {each_us:.1f} us of device time each" if each_us else "",
         recorded=f"; recorded {each_us:.1f} us on {gpu}" if each_us else "",

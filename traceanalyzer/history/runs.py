@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError, dataclass
 from traceanalyzer.base.figures import metric as defined
-from traceanalyzer.base.frozen import dataclass
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -20,6 +19,8 @@ Row = TypeVar("Row")
 SHORTHANDS = {"step_time_ms": "step_time_ms.mean"}
 """Metrics that are distributions: what is meant where only their name is given."""
 SUGGESTIONS = 3
+LARGEST = 1e30
+"""No figure of a report is larger."""
 
 
 OF_A_RUN = frozenset(("commit", "revision", "rev", "sha", "git", "pr", "build", "run", "date", "time", "version"))
@@ -156,6 +157,9 @@ def _checked(value: Any, kind: type[Row]) -> Row:
         made = msgspec.convert(value, kind)
     except (msgspec.ValidationError, OverflowError) as error:
         raise UnreadableInputError(f"the history is damaged: {error}") from error
+    for one in getattr(made, "__dict__", {"": made}).values():
+        if isinstance(one, float) and not abs(one) <= LARGEST:
+            raise UnreadableInputError(f"the history is damaged: {one:g} is no figure")
     return made
 
 

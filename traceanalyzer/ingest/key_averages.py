@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.ingest.abilities import Abilities
 from traceanalyzer.ingest.side_files import figure
 from traceanalyzer.ingest.stream import open_stream
@@ -96,7 +96,7 @@ def _row(fields: Sequence[str | None], cells: list[str]) -> ProfilerRow | None:
         return None
     values = {name: cell for name, cell in zip(fields, cells, strict=True) if name is not None}
     numbers: dict[str, Any] = {name: _quantity(cell) for name, cell in values.items() if name not in ("name", "shapes")}
-    if numbers.get("self_cpu_ms") is None or numbers.get("calls") is None:
+    if "name" not in values or numbers.get("self_cpu_ms") is None or numbers.get("calls") is None:
         return None
     return ProfilerRow(name=values["name"], shapes=values.get("shapes"), **numbers)
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.base.files import replacing
 from traceanalyzer.ingest.folders import broken_in, iteration_in, recordings_in
 from traceanalyzer.ingest.side_files import may_be_beside
@@ -62,8 +62,7 @@ def system_of(url: str) -> tuple[Any, str]:
     except ImportError as error:
         raise UnreadableInputError(f"{url}: {NEEDS.format(url=url)}") from error
     with _errors(url):
-        found: tuple[Any, str] = fsspec.core.url_to_fs(url)
-        return found
+        return fsspec.core.url_to_fs(url)
 
 
 @contextmanager

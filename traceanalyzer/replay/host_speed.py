@@ -10,6 +10,7 @@ from traceanalyzer.analysis.tables.timing import UnprofiledTime
 from traceanalyzer.base.figures import NS_PER_MS
 from traceanalyzer.replay.simulate import step_times_ns
 from traceanalyzer.replay.tape import Tail, Tape
+from traceanalyzer.replay.together import beside_transfers
 from traceanalyzer.trace import I64, Trace
 
 DISPATCH_SHARE = 0.65
@@ -60,7 +61,7 @@ def without_profiler(
     tapes: tuple[Tape, ...], measured: UnprofiledTime | None
 ) -> tuple[tuple[Tape, ...], tuple[Tape, ...], tuple[Tape, ...]]:
     """The tapes with the profiler's cost taken out of the host's time: a fast, the usual and a slow host."""
-    low, high = 1.0 - HOST_SPREAD, 1.0 + HOST_SPREAD
+    low, high, tapes = 1.0 - HOST_SPREAD, 1.0 + HOST_SPREAD, tuple(map(beside_transfers, tapes))
     if measured is not None:
         tapes = _with_empty_queue(tapes, measured.step_ms)
         share, own = fitted(tapes, measured.step_ms)

@@ -29,6 +29,9 @@ LONG_HELD_NS = 100_000
 """An op that is queued starts within this, unless it waits for something on another stream."""
 UNLAUNCHED_SHARE = 0.1
 """A replay that leaves out more is off by more than may be quoted."""
+PAUSES_TO_A_WAIT = 4
+"""Python that leads from an operator to a wait takes no longer than so many usual pauses between operators: 3.1 for
+`torch.cuda.synchronize` on two hosts, one of them half as fast, 1 for `item`."""
 HELD_BY_OPS = 8
 """Those that ended before it among which that is looked for."""
 
@@ -265,7 +268,16 @@ def waited_time(joined: Joined, rows: I64) -> I64:
 
 
 def _reading(joined: Joined) -> IntervalSet:
-    """Host time in operators that only read a value, and in calls that wait and launch nothing."""
+    """Host time in operators that only read a value, in calls that wait and launch nothing, and what Python takes from
+    the operator before to get there."""
     calls, waiting = joined.trace.api_calls, joined.blocks.copy()
     waiting[joined.linked.launch[joined.linked.launch >= 0]] = False
-    return join(read_ranges(joined.linked), union(calls.start[waiting], calls.end[waiting]))
+    found, tree = join(read_ranges(joined.linked), union(calls.start[waiting], calls.end[waiting])), joined.linked.tree
+    if not tree.has_operators:
+        return found
+    outer = tree.outermost_operators
+    others = join(union(tree.start[outer], tree.end[outer]), union(calls.start, calls.end))
+    before = np.append(0, others.end)[np.searchsorted(others.start, found.start)]
+    pauses = others.start[1:] - others.end[:-1]
+    longest = PAUSES_TO_A_WAIT * int(np.median(pauses)) if len(pauses) else 0
+    return union(found.start - np.clip(found.start - before, 0, longest), found.end)

@@ -8,28 +8,33 @@ from dataclasses import replace
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import contains
-from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.replay.changes.communication.buckets import MB, BucketSize, rebucketed
+from traceanalyzer.replay.changes.communication.collectives import MOST_OVERLAP_COST, OVERLAP_COST, on_own_stream_each
+from traceanalyzer.replay.changes.compiling import chains_compiled, functions_compiled
 from traceanalyzer.replay.changes.edits import (
     Change,
     parametric,
     with_dispatch,
     without,
+    without_dispatch,
     without_launches,
     without_reads,
 )
-from traceanalyzer.replay.changes.fusion import ELEMENTWISE, LEAST_KERNEL_NS, Reading, fusing
+from traceanalyzer.replay.changes.fusion import ELEMENTWISE, LEAST_KERNEL_NS, PAIR, Reading, fusing
 from traceanalyzer.replay.changes.kernels import in_graph
 from traceanalyzer.replay.changes.optimizer import optimizer_by_lists, optimizer_fused
+from traceanalyzer.replay.changes.warmup import programs_own
 from traceanalyzer.replay.limits import GAIN_SPREAD, OF_KERNELS, Chosen
-from traceanalyzer.replay.on_tape import events_of
-from traceanalyzer.replay.patterns.named import ops_named
+from traceanalyzer.replay.on_tape import events_of, nodes
+from traceanalyzer.replay.patterns.named import nodes_named, ops_named
 from traceanalyzer.replay.recorded import calling
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.together import apart
 from traceanalyzer.trace import Bool
 
+COUNTS = re.compile("^aten::nonzero$")
+"""Operators that cannot go on before the host has read how much they found."""
 LEAST_SPEEDUP = 1e-3
 """Work that takes longer than a thousand times its own is no question about this step."""
 
@@ -71,15 +76,20 @@ class Scenario:
 
 
 def no_host_syncs(tape: Tape) -> Tape:
-    """No wait for the device, and no operator whose only purpose is to read a value."""
-    return replace(without_reads(tape), waits=np.zeros_like(tape.waits))
+    """No wait for the device, and no operator whose only purpose is to read a value, or that has to: `nonzero`."""
+    counting = tape.source.linked.tree.innermost(nodes_named(tape.source.linked, COUNTS))[nodes(tape)] >= 0
+    left = without_dispatch(without_reads(without(tape, counting[tape.event])), counting)
+    return replace(left, waits=np.zeros_like(tape.waits))
 
 
 def launches_free(tape: Tape) -> Tape:
-    """Dispatch and launch calls cost the host nothing, as in a CUDA graph; waits and other work stay."""
+    """Dispatch, launch calls and the framework's own pauses cost the host nothing, as in a CUDA graph; waits and the
+    program's work stay."""
+    own, at_end = programs_own(tape)
     return replace(
         with_dispatch(tape, np.zeros_like(tape.dispatch)),
-        tail=tape.tail._replace(dispatch=0),
+        work=np.where(own, tape.work, 0),
+        tail=tape.tail._replace(dispatch=0, work=tape.tail.work if at_end else 0),
         latency=np.zeros_like(tape.latency),
         gap=in_graph(tape.gap),
     )
@@ -111,17 +121,6 @@ def communication_free(tape: Tape) -> Tape:
     free = without_launches(replace(apart(tape), duration=tape.alone), tape.communication)
     inside = contains(calling(tape.source.linked), tape.source.trace.api_calls.start[tape.call])
     return with_dispatch(replace(free, waits=free.waits & ~inside), np.maximum(free.dispatch - tape.sending, 0))
-
-
-def communication_overlapped(tape: Tape) -> Tape:
-    """Collectives run on streams of their own, and only the end of the step waits for them."""
-    own = np.where(tape.communication, int(tape.stream.max(initial=0)) + 1, tape.stream).astype(np.int32)
-    on = tape.dependencies.on
-    waits_for_one = (on >= 0) & tape.communication[np.maximum(on, 0)] & ~tape.communication
-    freed = Dependencies(
-        np.where(waits_for_one, -1, on), tape.dependencies.delay, np.full_like(tape.dependencies.also_on, -1)
-    )
-    return replace(tape, stream=own, dependencies=freed)
 
 
 def at_roofline(tape: Tape) -> Tape | None:
@@ -194,8 +193,8 @@ def nobody_waited_for(tape: Tape) -> Tape | None:
 NO_HOST_SYNCS = Scenario(
     "no_host_syncs",
     no_host_syncs,
-    "the host never waits for the device, and operators that only read values are gone; what computes those values "
-    "stays (`remove_syncs` drops it, and keeps the waits of copies from pageable memory)",
+    "the host never waits for the device, and operators that only read values, or have to (`nonzero`), are gone; what "
+    "computes those values stays (`remove_syncs` drops it, and keeps the waits of copies from pageable memory)",
 )
 LAUNCHES_FREE = Scenario(
     "launches_free", launches_free, "dispatch and launches cost nothing, as in a CUDA graph; waits stay"
@@ -206,11 +205,12 @@ NO_HOST_SYNCS_LAUNCHES_FREE = replace(
 )
 FUSED_ELEMENTWISE = Scenario(
     "fused_elementwise",
-    fusing(ELEMENTWISE, Reading.TYPICAL),
+    chains_compiled(Reading.TYPICAL),
     "each run of elementwise kernels on the same data, launched back to back, is one: it moves what the largest of "
-    "them moves, and has the arithmetic of all (upper end: it takes as long as the longest)",
+    "them moves, and has the arithmetic of all; the host calls one compiled function (upper end: one a run, which "
+    "takes as long as its longest kernel)",
     optimistic=fusing(ELEMENTWISE, Reading.OPTIMISTIC),
-    pessimistic=fusing(ELEMENTWISE, Reading.PESSIMISTIC),
+    pessimistic=functions_compiled(Reading.PESSIMISTIC, PAIR, ELEMENTWISE),
     missing="no elementwise kernels are launched back to back",
 )
 FUSED_OPTIMIZER = Scenario(
@@ -238,7 +238,11 @@ COMMUNICATION_FREE = Scenario(
     "communication_free", communication_free, "collectives are free, and no rank waits for another"
 )
 COMMUNICATION_OVERLAPPED = Scenario(
-    "communication_overlapped", communication_overlapped, "collectives run beside the compute as far as that lasts"
+    "communication_overlapped",
+    on_own_stream_each(OVERLAP_COST),
+    "collectives run beside the compute as far as that lasts, which becomes longer by half of their time",
+    optimistic=on_own_stream_each(0.0),
+    pessimistic=on_own_stream_each(MOST_OVERLAP_COST),
 )
 
 

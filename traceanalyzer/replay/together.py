@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.intervals import measure, union
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.ranks.digested import digest_of
 from traceanalyzer.analysis.ranks.matches import Matches, match_collectives
@@ -81,6 +82,20 @@ def _with_meetings(tape: Tape, position: I64, transfer: I64) -> Tape:
 def apart(tape: Tape) -> Tape:
     """Nobody waits for another rank: collectives only transfer."""
     return replace(tape, meeting=np.full_like(tape.meeting, -1))
+
+
+def beside_transfers(tape: Tape) -> Tape:
+    """Computation is as long as beside collectives that transfer: one that waits for a rank whose host is slowed by its
+    recorder holds multiprocessors, too."""
+    ops, shared = tape.source.trace.device_ops, tape.meeting >= 0
+    slowed = tape.compute & (tape.alone < tape.duration)
+    if not shared.any() or not slowed.any():
+        return tape
+    start, end, calls = ops.start[tape.row], ops.end[tape.row], tape.communication
+    waiting = union(start[shared], np.maximum(end - tape.duration, start)[shared])
+    waited, beside = (measure(times, start, end) for times in (waiting, union(start[calls], end[calls])))
+    less = (tape.duration - tape.alone) * waited / np.maximum(beside, 1)
+    return replace(tape, duration=np.where(slowed, tape.duration - less, tape.duration).astype(np.int64))
 
 
 def nothing(tape: Tape) -> Tape:

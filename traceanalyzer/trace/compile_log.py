@@ -9,13 +9,19 @@ CacheState = Literal["hit", "miss", "bypass"]
 
 LIMIT = re.compile(r"(?:cache|recompile)[ _]?(?:size)?[ _]?limit|(?:Cache|Recompile)LimitExceeded", re.IGNORECASE)
 """What dynamo says when it has compiled a function as often as it may."""
-_RESUMED = re.compile(r"torch_dynamo_resume_in_.*_at_(\d+)$")
+_RESUMED = re.compile(r"torch_dynamo_resume_in_.*_at_(\d{1,18})$")
 
 
 def resumed_at(function: str) -> int | None:
     """The line at which a function goes on after a graph break, of the name dynamo gives to what goes on."""
     found = _RESUMED.search(function)
     return int(found[1]) if found else None
+
+
+def compiled_before(region: str) -> int:
+    """How often a function was compiled before the code of this region (`0/7`: 7), 0 where its name does not say."""
+    found = re.search(r"/(\d{1,9})$", region)
+    return int(found[1]) if found else 0
 
 
 @dataclass(frozen=True)

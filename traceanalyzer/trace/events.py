@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace.table import (
     F64,
     I16,
@@ -11,6 +11,7 @@ from traceanalyzer.trace.table import (
     MOST_BYTES,
     MOST_DEVICES,
     MOST_ELEMENTS,
+    MOST_IDS,
     MOST_RANKS,
     U8,
     Table,
@@ -32,7 +33,7 @@ class DeviceOps(Table):
     stream: I32 = column(np.int32)
     correlation: I64 = column(np.int64, narrow=True)
     """Ties the op to its API call; several ops of one CUDA graph share it. -1: none."""
-    external_id: I64 = column(np.int64)
+    external_id: I64 = column(np.int64, most=MOST_IDS)
     """`external_id` of the host op that launched it, where recorded."""
     graph: I64 = column(np.int64)
     """CUDA graph it ran in, -1 if launched by itself or not recorded."""
@@ -83,7 +84,7 @@ class HostRanges(Table):
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
     thread: I32 = column(np.int32)
-    external_id: I64 = column(np.int64)
+    external_id: I64 = column(np.int64, most=MOST_IDS)
     sequence: I64 = column(np.int64)
     """Autograd sequence number: with `forward_thread` it pairs a forward op with its backward node."""
     forward_thread: I32 = column(np.int32, fill=0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,7 +24,9 @@ MOST_DEVICES = 4096
 MOST_BYTES = 2**50
 MOST_ELEMENTS = 2**44
 MOST_RANKS = 2**24
-"""Beyond, a number is damage: no host has so many GPUs, no message or memory is so large, no run so wide."""
+MOST_IDS = 2**62
+"""Beyond, a number is damage: no host has so many GPUs, no message or memory is so large, no run so wide, no id so
+high."""
 
 
 def column(

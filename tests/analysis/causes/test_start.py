@@ -39,6 +39,17 @@ def test_an_op_that_is_not_late_waits_for_nothing_beside_it() -> None:
     assert bound(b)[0] == Bound.LAUNCH
 
 
+def test_an_op_that_starts_as_its_launch_returns_depends_on_nothing_beside_it() -> None:
+    def depends(launched: float) -> list[int]:
+        b = TraceBuilder()
+        b.call("cudaLaunchKernel", 0, 4, 1).kernel("beside", 10, 38, 1, stream=8)
+        b.call("cudaLaunchKernel", launched, launched + 4, 2).kernel("soon", 39, 45, 2, stream=7)
+        return measure(b.build()).started.starts.dependencies.on.tolist()
+
+    assert depends(33) == [-1, -1], "chance"
+    assert depends(15) == [-1, 0]
+
+
 def test_a_queued_op_waits_for_the_one_before_it_on_its_stream() -> None:
     b = TraceBuilder()
     b.call("cudaLaunchKernel", 0, 4, 1).kernel("before", 10, 100, 1, stream=7)

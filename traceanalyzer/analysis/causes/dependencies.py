@@ -10,7 +10,7 @@ import numpy as np
 
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, Bool, alike
 
 NEVER = np.iinfo(np.int64).min // 2
@@ -95,7 +95,8 @@ def _inferred(linked: Linked, chosen: I64, stream: I32) -> Dependencies:
     communication = linked.is_communication[chosen]
     by_end = np.argsort(end, kind="stable")
     on = np.full(len(start), -1, np.int64)
-    searching = np.flatnonzero(start - _free_since(start, end, stream) > SLACK_NS)
+    ready = np.maximum(_free_since(start, end, stream), linked.trace.api_calls.end[linked.launch[chosen]])
+    searching = np.flatnonzero(start - ready > SLACK_NS)
     position = np.searchsorted(end[by_end], start[searching], side="right") - 1
     for _ in range(MOST_ENDED):
         candidate = by_end[np.maximum(position, 0)]

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 
-_N = r"(\d+)"
+_N = r"(\d{1,18})"
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ _SGLANG_PHASES = {
     "TARGET_VERIFY": "verify",
     "IDLE": "idle",
 }
-_SUMS = re.compile(r"(sqsq|sqsk|sq|sk)(\d+)")
+_SUMS = re.compile(r"(sqsq|sqsk|sq|sk)(\d{1,18})")
 
 _STARTS = ("execute_", "step[", "prefill[", "decode[", "[Executor]")
 
@@ -94,13 +94,10 @@ def split(name: str) -> Split:
     if said is None or match is None:
         return Split()
     fields = _fields(match[2])
-    if said.phase == "prefill":
-        return Split(said.requests, said.tokens, 0, 0)
-    if said.phase in ("decode", "verify"):
-        return Split(0, 0, said.requests, fields.get("c_sq", said.tokens))
-    if said.phase == "idle":
-        return Split(0, 0, 0, 0)
-    return Split(fields.get("c"), fields.get("c_sq"), fields.get("g"), fields.get("g_sq", fields.get("g")))
+    decode = Split(0, 0, said.requests, fields.get("c_sq", said.tokens))
+    mixed = Split(fields.get("c"), fields.get("c_sq"), fields.get("g"), fields.get("g_sq", fields.get("g")))
+    prefill, idle = Split(said.requests, said.tokens, 0, 0), Split(0, 0, 0, 0)
+    return {"prefill": prefill, "decode": decode, "verify": decode, "idle": idle}.get(said.phase or "", mixed)
 
 
 def framework_of(marked: Sequence[Iteration], names: Iterable[str]) -> str:
@@ -151,7 +148,7 @@ def _vllm(text: str) -> Sums:
 
 
 def _fields(text: str) -> Sums:
-    return {key: int(value) for key, value in re.findall(r"(?:^|\s)([a-z_]+)=(\d+)", text)}
+    return {key: int(value) for key, value in re.findall(r"(?:^|\s)([a-z_]+)=(\d{1,18})", text)}
 
 
 def phase_of(context: int, generation: int) -> str:

@@ -1,26 +1,33 @@
 """What the comparison of ranks asks of a rank, as a value: a few kilobytes, however long the recording is."""
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
+import msgspec
 import numpy as np
 
 from traceanalyzer.analysis.names.collectives import KINDS, POINT_TO_POINT
 from traceanalyzer.analysis.time.steps import Steps
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import I32, I64, Table, column
+from traceanalyzer.trace.table import MOST_IDS, MOST_RANKS
 
 SENDS = tuple(KINDS.index(kind) for kind in POINT_TO_POINT)
 """Kinds of what two ranks exchange."""
 
 
+Long = Annotated[int, msgspec.Meta(ge=-MOST_IDS, le=MOST_IDS)]
+Count = Annotated[int, msgspec.Meta(ge=-1, le=MOST_RANKS)]
+"""Of ranks, devices or steps: what a digest may be read with."""
+
+
 class Claim(NamedTuple):
     """What a recording says of itself, by which ranks of one run are told from those of several."""
 
-    rank: int | None
-    world_size: int | None
-    start_ns: int
+    rank: Count | None
+    world_size: Count | None
+    start_ns: Long
     """From its first event to its last one's end, on the clock of its epoch."""
-    end_ns: int
+    end_ns: Long
 
 
 class ProcessGroup(NamedTuple):
@@ -29,7 +36,7 @@ class ProcessGroup(NamedTuple):
     name: str
     ranks: str
     communicator: str
-    size: int
+    size: Count
     """-1 if not known."""
 
     @property
@@ -120,9 +127,9 @@ class Family(NamedTuple):
     """Kernels of one name in the steady steps; sums over them."""
 
     name: str
-    launches: int
-    time_ns: int
-    threads: int
+    launches: Long
+    time_ns: Long
+    threads: Long
     """That they were launched with; -1 where those of one are not known."""
 
 

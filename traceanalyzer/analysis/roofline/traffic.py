@@ -15,13 +15,11 @@ import re
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.lookup import at
+from traceanalyzer.analysis.algebra import Groups, at
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.roofline.kernel_tables import kernel_tables
 from traceanalyzer.analysis.roofline.op_models import Figure, OpWork
-from traceanalyzer.base.figures import NS_PER_S
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import NS_PER_S, dataclass
 from traceanalyzer.trace import F64, I64, Bool
 
 # Time that kernels need to issue their instructions, where that is not the arithmetic that FLOPs count.
@@ -75,7 +73,8 @@ PASSES = kernel_tables().passes
 PREPARING = tuple(i for i, p in enumerate(PASSES) if not p.calculates)
 """Places of those that do no matrix products, though they may be of such an operator."""
 
-TILE = re.compile(r"nvjet_\w*?_(\d+)x(\d+)_\d+x\d+|tilesize(\d+)x(\d+)x|gemm(?:_[a-z]\w*?)?_(\d+)x(\d+)(?=_)")
+_SIZE = r"([1-9]\d{0,4})x([1-9]\d{0,4})"
+TILE = re.compile(rf"nvjet_\w*?_{_SIZE}_\d+x\d+|tilesize{_SIZE}x|gemm(?:_[a-z]\w*?)?_{_SIZE}(?=_)")
 """Rows and columns of the tiles of a matrix kernel: nvjet, xmma, CUTLASS and the older cuBLAS."""
 USUAL_TILE = (128, 128)
 STRIP = 8

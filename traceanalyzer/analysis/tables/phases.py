@@ -13,21 +13,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.grouping import counts
-from traceanalyzer.analysis.algebra.intervals import clip, measure, union
-from traceanalyzer.analysis.algebra.lookup import where
-from traceanalyzer.analysis.algebra.nesting import levels
-from traceanalyzer.analysis.algebra.ordering import stable_order
+from traceanalyzer.analysis.algebra import IntervalSet, clip, counts, levels, measure, stable_order, union, where
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.phase_names import INPUT_NAMES, Role, role_of
 from traceanalyzer.analysis.phases.derived_phases import derived_phases, host_time
 from traceanalyzer.analysis.phases.phase_ranges import PhaseRanges
 from traceanalyzer.analysis.phases.roles import NUMBER, Phases
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import metric, ms
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I32, I64
-from traceanalyzer.trace.distinct import ranked
+from traceanalyzer.base import dataclass, metric, ms, ratio
+from traceanalyzer.trace import I32, I64, ranked
 
 
 @dataclass(frozen=True)
@@ -130,7 +124,7 @@ def _annotated(timed: Timed, ranges: PhaseRanges) -> Iterator[_Phase]:
 def _row(timed: Timed, step_ns: float, phase: _Phase) -> PhaseStats:
     ops, steps = timed.trace.device_ops, timed.steps.steady_count
     start, end = ops.start[phase.ops], ops.end[phase.ops]
-    device = None if timed.device is None else union(start, end).total / steps
+    device = None if timed.device is None else _in_steps(timed, start, end).total / steps
     span = None if timed.device is None or phase.instance is None else _spans(start, end, phase.instance) / steps
     host_ns = host_time(timed.trace.host_ranges, phase.rows)
     return PhaseStats(
@@ -140,11 +134,11 @@ def _row(timed: Timed, step_ns: float, phase: _Phase) -> PhaseStats:
         within=" > ".join(phase.path[:-1]) or None,
         derived=phase.instance is None,
         is_input=bool(INPUT_NAMES.search(phase.path[-1])),
-        calls=None if phase.calls is None else phase.calls / steps,
+        calls=ratio(phase.calls, steps),
         host_ms=ms(host_ns / steps),
         host_share=min(host_ns / steps / step_ns, 1.0) if step_ns else None,
         device_ms=None if device is None else ms(device),
-        device_share=None if device is None or not step_ns else device / step_ns,
+        device_share=ratio(device, step_ns),
         device_span_ms=None if span is None else ms(span),
         role=phase.role.label if phase.role else None,
         gpu_idle_ms=_idle_ms(timed, phase.rows),
@@ -156,11 +150,15 @@ def _idle_ms(timed: Timed, rows: I32 | I64) -> float | None:
     """GPU idle time a step while any host thread is in one of these ranges, ms."""
     if timed.device is None:
         return None
-    table, steps, gaps = timed.trace.host_ranges, timed.steps, timed.activity[timed.device].gaps
-    inside = union(table.start[rows], table.end[rows])
-    window = int(steps.start[steps.steady][0]), int(steps.end[steps.steady][-1])
-    inside = clip(inside, window)
-    return ms(int(measure(gaps, inside.start, inside.end).sum()) / steps.steady_count)
+    table, gaps = timed.trace.host_ranges, timed.activity[timed.device].gaps
+    inside = _in_steps(timed, table.start[rows], table.end[rows])
+    return ms(int(measure(gaps, inside.start, inside.end).sum()) / timed.steps.steady_count)
+
+
+def _in_steps(timed: Timed, start: I64, end: I64) -> IntervalSet:
+    """The union of these, as far as it lies in steady steps: what is launched in one may run before it or after it."""
+    steps = timed.steps
+    return clip(union(start, end), (int(steps.start[steps.steady][0]), int(steps.end[steps.steady][-1])))
 
 
 def _waits(timed: Timed, rows: I32 | I64) -> float | None:

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.lookup import at, one_of
+from traceanalyzer.analysis.algebra import Groups, at, one_of
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.names.collectives import (
@@ -27,9 +26,8 @@ from traceanalyzer.analysis.names.collectives import (
     operand_bytes,
 )
 from traceanalyzer.analysis.time.steps import Steps
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I32, I64, Trace
-from traceanalyzer.trace.distinct import distinct, ranked
+from traceanalyzer.base import dataclass
+from traceanalyzer.trace import I32, I64, Trace, distinct, ranked
 
 RANGE_NAMES = re.compile(r"^(nccl:+|c10d::|rccl:+|nccl(?=[A-Z])|MPI_I?)", re.IGNORECASE)
 """How ranges around communication are named: `nccl:all_to_all`, `c10d::alltoall_base_`, `ncclAllToAll`."""

@@ -1,6 +1,5 @@
 """`traceanalyzer analyze`: the main job."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from traceanalyzer.cli.io.again import prints_again
 from traceanalyzer.cli.io.formats import PICTURED, REPORT_FORMATS, Output
 from traceanalyzer.cli.io.invocation import is_quiet
 from traceanalyzer.cli.options import (
+    Hidden,
     max_chars_option,
     output_options,
     quiet_option,
@@ -62,7 +62,7 @@ def analyze(
     output: Output,
     pattern: str | None,
     full: bool,
-    hidden: Sequence[re.Pattern[str]] | None,
+    hidden: Hidden,
     max_chars: int | None,
     store: Path | None,
     tags: dict[str, str],
@@ -95,6 +95,7 @@ def analyze(
     from traceanalyzer.cli.io.output import emitted
     from traceanalyzer.cli.io.progress import working
     from traceanalyzer.cli.io.read import opened
+    from traceanalyzer.cli.io.reports import cleaned_with
 
     _check_together(output, max_chars, store, tags)
     run = opened(paths, pattern, timeless=True)
@@ -119,10 +120,7 @@ def analyze(
             from traceanalyzer.report.html import Details
 
             details = Details.of(asked.measured, logs)
-    if hidden is not None:
-        from traceanalyzer.report.privacy.redact import redact_with
-
-        report, details = redact_with(report, details, hidden)
+    report, details = cleaned_with(report, details, hidden)
     compiled = None
     if logs:
         from traceanalyzer.report.compile.build import compile_part

@@ -2,13 +2,12 @@
 
 import re
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.options import limit_option, max_chars_option, redact_options
+from traceanalyzer.cli.options import Hidden, limit_option, max_chars_option, redact_options
 
 if TYPE_CHECKING:
     from traceanalyzer.cli.io.github import Issue
@@ -70,7 +69,7 @@ def attach(
     publish: bool,
     picture: Path | None,
     link: str | None,
-    hidden: Sequence[re.Pattern[str]] | None,
+    hidden: Hidden,
     max_chars: int | None,
 ) -> None:
     """Make a report a comment on a GitHub issue or pull request, by an installed `gh`; edit the one made before.
@@ -91,19 +90,17 @@ def attach(
     """
     from traceanalyzer.cli.io import github
     from traceanalyzer.cli.io.output import check_writable, write
-    from traceanalyzer.cli.io.reports import report_named
-    from traceanalyzer.report.privacy.redact import redact as redacted
-    from traceanalyzer.report.privacy.redact import redact_with
+    from traceanalyzer.cli.io.reports import cleaned_with, report_named
 
     if picture is not None and picture.suffix.lower() != ".svg":
         raise click.UsageError(f"--picture writes SVG, and {picture} does not end in .svg")
     check_writable(picture)
     value = report_named(report)
     before = report_named(base) if base else None
-    if hidden is not None and before is not None:
-        before, value = redact_with(before, value, hidden)
-    elif hidden is not None:
-        value = redacted(value, hidden)
+    if before is None:
+        value, _ = cleaned_with(value, None, hidden)
+    else:
+        before, value = cleaned_with(before, value, hidden)
     names = ("base", "this") if hidden is not None else (str(base), report)
     text, drawn = _alone(value, max_chars) if before is None else _compared(before, value, names, max_chars)
     if picture is not None:

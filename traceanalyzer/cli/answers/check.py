@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from traceanalyzer.cli.io.formats import Output
-from traceanalyzer.cli.options import limit_option, output_options, reading_options
+from traceanalyzer.cli.options import Hidden, limit_option, output_options, reading_options, redact_options
 from traceanalyzer.cli.scope import Scope, amount_options, selection_options
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ BREACHED = 3
 @click.option("--allow-missing", is_flag=True, help="A figure that was not measured breaches no limit.")
 @click.option("--recorded", is_flag=True, help="Hold the recorded figures, not those of the step without the profiler.")
 @click.option("--strict", is_flag=True, help="Also breach limits against the baseline by changes within noise.")
+@redact_options()
 @output_options(FORMATS, "baseline", "policy_file")
 @limit_option
 @reading_options
@@ -47,6 +48,7 @@ def check(
     allow_missing: bool,
     recorded: bool,
     strict: bool,
+    hidden: Hidden,
     output: Output,
 ) -> None:
     """Hold the figures of a run against limits. Exit status 3 where one is breached, 0 where all hold.
@@ -74,7 +76,7 @@ def check(
     try:
         limits = (*_limits("max", most), *_limits("min", least))
         policy = _policy(policy_file, Policy(limits, baseline, allow_missing, strict, recorded))
-        result = _checked(report, policy, scope)
+        result = _checked(report, policy, scope, hidden)
     except LimitError as error:
         raise click.UsageError(str(error)) from error
     emit(result, output)
@@ -112,14 +114,15 @@ def _limits(bound: "Bound", texts: tuple[str, ...]) -> "list[Limit]":
     return found
 
 
-def _checked(name: str, policy: "Policy", scope: Scope) -> "Checked":
-    from traceanalyzer.cli.io.reports import report_named
+def _checked(name: str, policy: "Policy", scope: Scope, hidden: Hidden) -> "Checked":
+    from traceanalyzer.cli.io.reports import cleaned, report_named
     from traceanalyzer.comparison.compare import compare_reports
     from traceanalyzer.comparison.limits import check_limits
     from traceanalyzer.comparison.verdicts import Checked
 
     report = report_named(name, *scope)
     baseline = report_named(policy.baseline, knowledge=scope.knowledge) if policy.baseline else None
-    comparison = compare_reports(baseline, report, (policy.baseline or "", name)) if baseline else None
+    names = (policy.baseline or "", name) if hidden is None else ("baseline", "run")
+    comparison = compare_reports(baseline, report, names) if baseline else None
     verdicts = check_limits(policy.limits, report, baseline, comparison, strict=policy.strict, recorded=policy.recorded)
-    return Checked(name, verdicts, policy.allow_missing, comparison)
+    return cleaned(Checked(names[1], verdicts, policy.allow_missing, comparison), hidden)

@@ -1,14 +1,12 @@
 """`traceanalyzer compare`."""
 
-import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from traceanalyzer.cli.io.again import prints_again
 from traceanalyzer.cli.io.formats import PICTURED, TABLE_FORMATS, Output
-from traceanalyzer.cli.options import Pair, limit_option, output_options, reading_options, redact_options
+from traceanalyzer.cli.options import Hidden, Pair, limit_option, output_options, reading_options, redact_options
 from traceanalyzer.cli.scope import Scope, selection_options
 
 if TYPE_CHECKING:
@@ -34,7 +32,7 @@ def compare(
     tokens: tuple[float, float] | None,
     full: bool,
     scope: Scope,
-    hidden: Sequence[re.Pattern[str]] | None,
+    hidden: Hidden,
     output: Output,
 ) -> None:
     """Say what changed in the step time from A to B, and where it came from.
@@ -64,6 +62,7 @@ def compare(
     more than two runs, or a folder of captures, each is compared with the first: a table with the best marked.
     """
     from traceanalyzer.cli.io.output import emit
+    from traceanalyzer.cli.io.reports import cleaned, cleaned_with
     from traceanalyzer.cli.io.sides import runs_in, sides_of
     from traceanalyzer.comparison.compare import compare_reports
     from traceanalyzer.comparison.document import ComparisonPage
@@ -87,40 +86,27 @@ def compare(
     if other is not None:
         if output.format == "svg":
             raise click.UsageError("pictures are of two recordings")
-        if hidden is not None:
-            from traceanalyzer.report.privacy.redact import redact_rows
-            from traceanalyzer.trace import Run
-
-            other = redact_rows(other, Run(()), hidden)
-        emit(other, output)
+        emit(cleaned(other, hidden), output)
         return
     sides = sides_of(names[0], names[1], *scope, drawn=output.format == "html")
     before, after = (
         with_amounts(side.report, samples and samples[i], tokens and tokens[i]) for i, side in enumerate(sides)
     )
-    shown, steps = (names[0], names[1]), [side.step for side in sides]
-    if hidden is not None:
-        from traceanalyzer.report.privacy.redact import redact_with
-
-        both: list[Any] = [after, steps]
-        before, cleaned = redact_with(before, both, hidden)
-        after, steps = cleaned
-        shown = ("A", "B")
+    before, (after, steps) = cleaned_with(before, (after, [side.step for side in sides]), hidden)
+    shown = (names[0], names[1]) if hidden is None else ("A", "B")
     full = full or output.file is not None
     emit(ComparisonPage(compare_reports(before, after, shown), steps, full), output)
 
 
-def _several(names: list[str], scope: Scope, hidden: Sequence[re.Pattern[str]] | None) -> "Several":
+def _several(names: list[str], scope: Scope, hidden: Hidden) -> "Several":
     """Each run but the first compared with it."""
-    from traceanalyzer.cli.io.reports import report_named
+    from traceanalyzer.cli.io.reports import cleaned_with, report_named
     from traceanalyzer.comparison.compare import compare_reports
     from traceanalyzer.comparison.several import Several
 
     reports = [report_named(name, *scope) for name in names]
     if hidden is not None:
-        from traceanalyzer.report.privacy.redact import redact_with
-
-        first, others = redact_with(reports[0], reports[1:], hidden)
+        first, others = cleaned_with(reports[0], reports[1:], hidden)
         reports, names = [first, *others], [f"run {number}" for number in range(1, len(names) + 1)]
     pairs = zip(reports[1:], names[1:], strict=True)
     return Several([compare_reports(reports[0], report, (names[0], name)) for report, name in pairs])

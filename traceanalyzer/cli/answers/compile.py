@@ -1,14 +1,12 @@
 """`traceanalyzer compile`: what torch.compile cost, where it broke, what it left."""
 
-import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
-from traceanalyzer.cli.options import limit_option, output_options, redact_options
+from traceanalyzer.cli.options import Hidden, limit_option, output_options, redact_options
 
 if TYPE_CHECKING:
     from traceanalyzer.trace import Run
@@ -48,7 +46,7 @@ def compile(  # noqa: A001 (the command's name)
     eager_step_ms: float | None,
     overlay: Path | None,
     full: bool,
-    hidden: "Sequence[re.Pattern[str]] | None",
+    hidden: Hidden,
 ) -> None:
     """Say what torch.compile cost, where it broke and what it left eager.
 
@@ -66,6 +64,7 @@ def compile(  # noqa: A001 (the command's name)
       traceanalyzer compile compile_logs/ trace.json.gz --overlay compile.json
     """
     from traceanalyzer.cli.io.output import check_writable, emit, write
+    from traceanalyzer.cli.io.reports import cleaned
     from traceanalyzer.replay.compile.steps import Stopwatch
     from traceanalyzer.report.compile.build import compile_report
     from traceanalyzer.report.compile.document import compile_document
@@ -78,12 +77,7 @@ def compile(  # noqa: A001 (the command's name)
         from traceanalyzer.export.perfetto.overlay import compile_tracks
 
         write(compile_tracks(logs, run), overlay)
-    report = compile_report(logs, run, Stopwatch(step_ms, eager_step_ms))
-    if hidden is not None:
-        from traceanalyzer.report.privacy.redact import redact_rows
-        from traceanalyzer.trace import Run
-
-        report = redact_rows(report, run or Run(()), hidden)
+    report = cleaned(compile_report(logs, run, Stopwatch(step_ms, eager_step_ms)), hidden, run)
     emit(compile_document(report, full or output.file is not None), output)
 
 

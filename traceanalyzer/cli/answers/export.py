@@ -1,12 +1,10 @@
 """`traceanalyzer export`."""
 
-import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from traceanalyzer.cli.options import recordings, redact_options
+from traceanalyzer.cli.options import Hidden, recordings, redact_options
 from traceanalyzer.cli.scope import Scope, selection_options
 
 SUFFIXES = {".sqlite": "sqlite", ".db": "sqlite", ".parquet": "parquet"}
@@ -20,7 +18,7 @@ SUFFIXES = {".sqlite": "sqlite", ".db": "sqlite", ".parquet": "parquet"}
     help="A database (.sqlite, .db), or a folder of Parquet files (.parquet).",
 )  # fmt: skip
 @redact_options()
-def export(paths: tuple[str, ...], file: Path, scope: Scope, hidden: Sequence[re.Pattern[str]] | None) -> None:
+def export(paths: tuple[str, ...], file: Path, scope: Scope, hidden: Hidden) -> None:
     """Write all tables of a recording, events and measurements, to a SQLite database or a folder of Parquet files.
 
     \b

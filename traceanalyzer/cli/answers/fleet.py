@@ -1,15 +1,13 @@
 """`traceanalyzer fleet`."""
 
-import re
-from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
 from traceanalyzer.cli.options import (
+    Hidden,
     cluster_options,
     iteration_option,
     limit_option,
@@ -18,9 +16,6 @@ from traceanalyzer.cli.options import (
     reading_options,
     redact_options,
 )
-
-if TYPE_CHECKING:
-    from traceanalyzer.report.printed import Result
 
 
 @click.command(short_help="Say which of many ranks holds up the job, and the cost.")
@@ -53,7 +48,7 @@ def fleet(
     racks: Path | None,
     scheduler: str | None,
     workers: int | None,
-    hidden: Sequence[re.Pattern[str]] | None,
+    hidden: Hidden,
     output: Output,
 ) -> None:
     """Say which rank, host, link or stage holds up a job of many ranks, since when, and what it gains without.
@@ -74,21 +69,13 @@ def fleet(
     """
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.cli.io.progress import counting, working
-
-    def shown(page: "Result") -> "Result":
-        if hidden is None:
-            return page
-        from traceanalyzer.report.privacy.redact import redact_rows
-        from traceanalyzer.trace import Run
-
-        cleaned: Result = redact_rows(page, Run(()), hidden)
-        return cleaned
+    from traceanalyzer.cli.io.reports import cleaned
 
     files = [Path(path) for path in paths]
     if store is not None:
         from traceanalyzer.fleet.days.document import days_page
 
-        emit(shown(days_page(store, files, run)), output)
+        emit(cleaned(days_page(store, files, run), hidden), output)
         return
     if not paths:
         raise click.UsageError("Missing argument 'PATH...'.")
@@ -100,7 +87,7 @@ def fleet(
         done = stack.enter_context(counting("Digesting", "ranks"))
         source = source_of(paths)
         if source is not None:
-            emit(shown(source.page(files, done)), output)
+            emit(cleaned(source.page(files, done), hidden), output)
             return
         place = stack.enter_context(digests_folder(folder))
         via = None

@@ -1,13 +1,11 @@
 """`traceanalyzer hang`."""
 
-import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
-from traceanalyzer.cli.options import output_options, reading_options, redact_options
+from traceanalyzer.cli.options import Hidden, output_options, reading_options, redact_options
 
 
 @click.command(short_help="Say which rank a hung job waits for, at which collective.")
@@ -19,7 +17,7 @@ from traceanalyzer.cli.options import output_options, reading_options, redact_op
 @reading_options
 @redact_options()
 @output_options(REPORT_FORMATS)
-def hang(folder: Path, world_size: int | None, hidden: Sequence[re.Pattern[str]] | None, output: Output) -> None:
+def hang(folder: Path, world_size: int | None, hidden: Hidden, output: Output) -> None:
     """Say which rank a hung job waits for, at which collective, and why.
 
     \b

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from traceanalyzer.cli.io.formats import TABLE_FORMATS, Output
-from traceanalyzer.cli.options import output_options, tag_option
+from traceanalyzer.cli.options import Hidden, output_options, redact_options, tag_option
 from traceanalyzer.diagnosis.finding import BottleneckClass
 
 if TYPE_CHECKING:
+    from sqlite_utils import Database
+
     from traceanalyzer.report.printed import Result, Rows
 
 FORMATS = (*TABLE_FORMATS, "html")
@@ -47,9 +49,10 @@ def _moment(_: click.Context, __: click.Parameter, text: str | None) -> str | No
 )
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N runs that match.")
 @click.option("--metric", "name", metavar="NAME", help="Plot this metric over the runs, such as step_time_ms.median.")
-@click.option("--metrics", "names", is_flag=True, help="List the names of the metrics that there are.")
+@click.option("--metrics", "listed", is_flag=True, help="List the names of the metrics that there are.")
+@redact_options()
 @output_options(FORMATS)
-def history(database: Path, name: str | None, names: bool, output: Output, **filters: Any) -> None:
+def history(database: Path, name: str | None, listed: bool, hidden: Hidden, output: Output, **filters: Any) -> None:
     """List the runs that `analyze --store FILE` kept, or plot a metric over them.
 
     \b
@@ -66,25 +69,30 @@ def history(database: Path, name: str | None, names: bool, output: Output, **fil
     which docs/history.md describes.
     """
     from traceanalyzer.cli.io.output import emit
+    from traceanalyzer.cli.io.reports import cleaned
     from traceanalyzer.history.database import reading
+
+    if name and listed:
+        raise click.UsageError("--metric and --metrics exclude each other")
+    if output.format == "html" and listed:
+        raise click.UsageError("--metrics is a list; a page draws all runs, or one of them with --metric NAME")
+    with reading(database) as db:
+        made = _made(db, name, listed, output, filters)
+    emit(cleaned(made, hidden), output)
+
+
+def _made(db: "Database", name: str | None, listed: bool, output: Output, filters: dict[str, Any]) -> "Result":
     from traceanalyzer.history.html import DRAWN
     from traceanalyzer.history.page import MetricPage, RunsPage
     from traceanalyzer.history.runs import MetricName, StoredRun, known_series, metric_names, metric_series, stored_runs
 
-    if name and names:
-        raise click.UsageError("--metric and --metrics exclude each other")
-    if output.format == "html" and names:
-        raise click.UsageError("--metrics is a list; a page draws all runs, or one of them with --metric NAME")
-    with reading(database) as db:
-        if names:
-            made: Result = _rows("metrics", metric_names(db), MetricName, output)
-        elif name:
-            made = MetricPage(metric_series(db, name, stored_runs(db, **filters)))
-        else:
-            runs = stored_runs(db, **filters)
-            series = known_series(db, DRAWN, runs) if output.format == "html" else []
-            made = RunsPage(_rows("runs", runs, StoredRun, output), runs, series)
-    emit(made, output)
+    if listed:
+        return _rows("metrics", metric_names(db), MetricName, output)
+    runs = stored_runs(db, **filters)
+    if name:
+        return MetricPage(metric_series(db, name, runs))
+    series = known_series(db, DRAWN, runs) if output.format == "html" else []
+    return RunsPage(_rows("runs", runs, StoredRun, output), runs, series)
 
 
 def _rows(name: str, rows: list[Any], row_type: type[Any], output: Output) -> "Rows":

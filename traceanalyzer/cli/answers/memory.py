@@ -1,15 +1,13 @@
 """`traceanalyzer memory`."""
 
-import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
-from traceanalyzer.cli.options import output_options, reading_options, redact_options
+from traceanalyzer.cli.options import Hidden, output_options, reading_options, redact_options
 
 if TYPE_CHECKING:
     from traceanalyzer.report.memory.model import MemoryReport, Traced
@@ -39,7 +37,7 @@ def memory(
     other: Path | None,
     ranks: int,
     full: bool,
-    hidden: Sequence[re.Pattern[str]] | None,
+    hidden: Hidden,
     output: Output,
 ) -> None:
     """Say what fills GPU memory at the peak, what grows, and why memory ran out.
@@ -59,12 +57,10 @@ def memory(
 
     report = _report(snapshot, trace, other, ranks)
     from traceanalyzer.report.memory.document import memory_document  # after the history is freed
+    from traceanalyzer.report.memory.redact import redacted
 
-    if hidden is not None:
-        from traceanalyzer.report.memory.redact import redacted
-
-        report = redacted(report, hidden)
-    emit(memory_document(report, full or output.file is not None), output)
+    shown = report if hidden is None else redacted(report, hidden)
+    emit(memory_document(shown, full or output.file is not None), output)
 
 
 def _report(snapshot: Path, trace: str | None, other: Path | None, ranks: int) -> "MemoryReport":

@@ -1,13 +1,12 @@
 """`traceanalyzer overlay`."""
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.options import output_option, recordings, redact_options
+from traceanalyzer.cli.options import Hidden, output_option, recordings, redact_options
 from traceanalyzer.cli.scope import Scope, selection_options
 
 if TYPE_CHECKING:
@@ -23,9 +22,7 @@ GZIP = 31
 @click.option("--merge", is_flag=True, help="Put the recording's own events into the same file (Kineto traces).")
 @redact_options()
 @output_option("; one that ends in .gz is compressed")
-def overlay(
-    paths: tuple[str, ...], merge: bool, hidden: Sequence[re.Pattern[str]] | None, file: Path | None, scope: Scope
-) -> None:
+def overlay(paths: tuple[str, ...], merge: bool, hidden: Hidden, file: Path | None, scope: Scope) -> None:
     """Write what the analysis found as a Chrome trace for Perfetto, on the recording's own clock.
 
     \b
@@ -40,6 +37,7 @@ def overlay(
     """
     from traceanalyzer.cli.io.output import checked
     from traceanalyzer.cli.io.read import opened
+    from traceanalyzer.cli.io.reports import cleaned
 
     if merge and hidden is not None:
         raise click.UsageError("--merge copies the recording as it is; it cannot be redacted")
@@ -47,11 +45,7 @@ def overlay(
     run = opened(paths)
     from traceanalyzer.export.perfetto.overlay import build_overlay
 
-    made = build_overlay(run, *scope)
-    if hidden is not None:
-        from traceanalyzer.report.privacy.redact import redact_rows
-
-        made = redact_rows(made, run, hidden)
+    made = cleaned(build_overlay(run, *scope), hidden, run)
     _write(merged_pieces(made) if merge else _alone(made), file)
 
 

@@ -1,14 +1,12 @@
 """`traceanalyzer whatif`."""
 
-import re
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from traceanalyzer.cli.io.again import prints_again
 from traceanalyzer.cli.io.formats import TABLE_FORMATS, Output
-from traceanalyzer.cli.options import Number, output_options, recordings, redact_options
+from traceanalyzer.cli.options import Hidden, Number, output_options, recordings, redact_options
 from traceanalyzer.cli.scope import Scope, selection_options
 
 if TYPE_CHECKING:
@@ -41,7 +39,7 @@ def whatif(
     speedups: tuple[str, ...],
     bucket_mb: tuple[float, ...],
     full: bool,
-    hidden: Sequence[re.Pattern[str]] | None,
+    hidden: Hidden,
     output: Output,
 ) -> None:
     """Predict the step time under each of several scenarios, by replaying the recording.
@@ -60,6 +58,7 @@ def whatif(
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.cli.io.progress import working
     from traceanalyzer.cli.io.read import opened
+    from traceanalyzer.cli.io.reports import cleaned
 
     wanted = [_speedup(text) for text in speedups]
     run = opened(paths)
@@ -69,11 +68,7 @@ def whatif(
     with working("Replaying"):
         result = kept_predictions(Asked(run, *scope), wanted, bucket_mb)
     _warn_of_unmatched(wanted, result, run)
-    if hidden is not None:
-        from traceanalyzer.report.privacy.redact import redact_rows
-
-        result = redact_rows(result, run, hidden)
-    emit(ScenariosPage(result, full or output.file is not None), output)
+    emit(ScenariosPage(cleaned(result, hidden, run), full or output.file is not None), output)
 
 
 def _warn_of_unmatched(wanted: list[tuple[str, float]], result: "WhatIf", run: "Run") -> None:

@@ -204,7 +204,12 @@ def from_stdin(paths: Sequence[str]) -> Iterator[Sequence[str]]:
 
 def _is_pipe(path: str) -> bool:
     """Whether a shell made it for this command: a pipe with a name may have nobody who writes."""
-    return Path(path).is_fifo() and not Path(os.path.realpath(path)).is_fifo()
+    try:
+        return Path(path).is_fifo() and not Path(os.path.realpath(path)).is_fifo()
+    except OSError as error:  # a name that cannot be, a folder that must not be read
+        from traceanalyzer.ingest.stream import cannot_open
+
+        raise cannot_open(Path(path), error) from error
 
 
 def _spooled(path: str, target: Path) -> str:

@@ -1,8 +1,9 @@
 """Reports by what a user names: recordings are read with a progress bar, saved reports and stored runs as they are."""
 
+import re
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from traceanalyzer.cli.io.progress import working
 from traceanalyzer.cli.io.read import opened
@@ -12,6 +13,27 @@ if TYPE_CHECKING:
     from traceanalyzer.diagnosis.selection import Knowledge, Selection
     from traceanalyzer.report.model import Report
     from traceanalyzer.trace import Run
+
+T = TypeVar("T")
+
+
+def cleaned(shown: T, hidden: Sequence[re.Pattern[str]] | None, run: "Run | None" = None) -> T:
+    """What a command shows (a dataclass, rows) as it may be published, where that was asked for."""
+    if hidden is None:
+        return shown
+    from traceanalyzer.report.privacy.redact import redact_rows
+    from traceanalyzer.trace import Run
+
+    return redact_rows(shown, run or Run(()), hidden)
+
+
+def cleaned_with(report: "Report", shown: T, hidden: Sequence[re.Pattern[str]] | None) -> "tuple[Report, T]":
+    """A report and what is shown with it, likewise: equal names get equal aliases."""
+    if hidden is None:
+        return report, shown
+    from traceanalyzer.report.privacy.redact import redact_with
+
+    return redact_with(report, shown, hidden)
 
 
 def report_named(

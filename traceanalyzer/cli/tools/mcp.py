@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base import TraceAnalyzerError
 
 
 @click.command(short_help="Answer agents over MCP, on standard input and output.")

@@ -161,7 +161,7 @@ def teardown_is_safe() -> bool:
     """Whether the end of a last profile switches CUPTI off."""
     import torch
 
-    version = re.match(r"(\d+)\.(\d+)", torch.version.cuda or "")
+    version = re.match(r"(\d{1,18})\.(\d{1,18})", torch.version.cuda or "")
     return version is not None and cuda.in_use() and (int(version[1]), int(version[2])) >= TEARDOWN_SINCE
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from traceanalyzer.diagnosis.compile.pairs import Pair, count, start_advice
 from traceanalyzer.diagnosis.finding import Evidence, Finding, Severity
 from traceanalyzer.replay.compile.model import Compiled
+from traceanalyzer.trace.compile_log import compiled_before
 
 AUTOTUNE_SHARE = 0.2
 """Of the compile time from which autotuning is worth a finding: a tuned start pays it back only over many steps."""
@@ -58,16 +59,13 @@ def recompiled_regions(compiled: Compiled) -> Iterator[Pair]:
     compilations of each (`Torch-Compiled Region: 0/7` is of the eighth)."""
     if compiled.source != "trace" or compiled.trace is None:
         return
-    numbers = [name.rpartition("/") for name in compiled.trace.regions_per_step]
-    most: dict[str, int] = {}
-    for function, _, number in numbers:
-        if number.isdigit():
-            most[function] = max(most.get(function, 0), int(number) + 1)
-    for index, (function, times) in enumerate(sorted(most.items(), key=lambda one: -one[1])):
+    regions = sorted(compiled.trace.regions_per_step, key=compiled_before)
+    last = {region.rpartition("/")[0]: region for region in regions}
+    for index, region in enumerate(sorted(last.values(), key=compiled_before, reverse=True)):
+        times = compiled_before(region) + 1
         if times < MANY_TIMES:
             return
         ident = "recompilation" if index == 0 else f"recompilation-{index + 1}"
-        region = f"{function}/{times - 1}"
         title = f"Compiled at least {times} times: the function of region {region}"
         evidence = [
             Evidence("compilations, at least", times, "", f"Torch-Compiled Region: {region}"),
@@ -136,7 +134,7 @@ def warm_start_s(compiled: Compiled) -> tuple[float, float, float] | None:
 def autotune(compiled: Compiled) -> Iterator[Pair]:
     """A finding where much of the start goes into autotuning."""
     spent, whole = compiled.stages_s.get("autotune", 0.0), compiled.compile_s or 0.0
-    if spent < LEAST_S or spent < AUTOTUNE_SHARE * whole:
+    if spent < max(LEAST_S, AUTOTUNE_SHARE * whole):
         return
     starts = [row for row in compiled.ranks if row.rank == _headline_rank(compiled) and row.autotune_s >= LEAST_S]
     again = len(starts) > 1

@@ -9,7 +9,17 @@ import orjson
 
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.names.collectives import KINDS
-from traceanalyzer.analysis.ranks.digest import Claim, DigestedCalls, Family, Pieces, ProcessGroup, RankDigest, Why
+from traceanalyzer.analysis.ranks.digest import (
+    Claim,
+    Count,
+    DigestedCalls,
+    Family,
+    Long,
+    Pieces,
+    ProcessGroup,
+    RankDigest,
+    Why,
+)
 from traceanalyzer.analysis.time.steps import Steps
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import I64, Table
@@ -56,19 +66,19 @@ class _About(msgspec.Struct):
 
     path: str
     gpu: str
-    devices: int
+    devices: Count
     failure: str
-    claimed: int | None
+    claimed: Count | None
     notes: tuple[str, ...] = ()
     host: str | None = None
-    epoch_ns: int = 0
-    device: int | None = None
+    epoch_ns: Long = 0
+    device: Count | None = None
     only_step_times: bool = False
-    collectives: int = 0
+    collectives: Long = 0
     source: str = "none"
-    warmup: int = 0
-    first: int = 0
-    incomplete: int = 0
+    warmup: Count = 0
+    first: Long = 0
+    incomplete: Long = 0
     unlike: bool = False
     claim: Claim = Claim(None, None, 0, 0)
     groups: tuple[ProcessGroup, ...] = ()
@@ -114,16 +124,18 @@ def rank_of(row: dict[str, Any]) -> Rank:
     if about.failure:
         return Rank(digest=None, **known)
     names = tuple(row[NAMES])
-    numbers = dict(zip(STEP_FIELDS, row[STEPS].reshape(-1, len(names)), strict=False))
+    whole = about.families is not None
+    numbers = dict(zip(STEP_FIELDS if whole else _TIMES + _SPENT, row[STEPS].reshape(-1, len(names)), strict=True))
     calls = dict(zip(_FIRST, row[CALLS].reshape(len(_FIRST), -1), strict=True))
     count = len(calls["start"])
     more: dict[str, I64] = {name: np.full(count, -1, np.int64) for name in _LATER}
     if MORE in row and count:
-        more = dict(zip(MORE_FIELDS, row[MORE].reshape(-1, count), strict=False))
+        more = dict(zip(MORE_FIELDS if whole else _LATER, row[MORE].reshape(-1, count), strict=True))
     calls |= {name: more[name] for name in _LATER}
     pieces = dict(zip(_OF_PIECES, row[PIECES].reshape(len(_OF_PIECES), -1), strict=True))
     for what, name, values in (
-        (calls, "step", names), (calls, "group", about.groups), (calls, "kind", KINDS), (pieces, "step", names)
+        (calls, "step", names), (calls, "group", about.groups), (calls, "kind", KINDS), (pieces, "step", names),
+        (calls, "after", range(len(pieces["step"]) + 1)),
     ):  # fmt: skip
         if len(what[name]) and not 0 <= what[name].min() <= what[name].max() < len(values):
             raise ValueError(f"no such {name}")

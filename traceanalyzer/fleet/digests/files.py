@@ -14,6 +14,7 @@ from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.base.files import note_read
 from traceanalyzer.fleet.digests.columns import COLUMNS, SCHEMA, TO_COMPARE, Rank, rank_of, row_of
 from traceanalyzer.ingest.places import Place, contents
+from traceanalyzer.ingest.side_files import NOT_JSON
 from traceanalyzer.version import __version__
 
 SUFFIX = ".digest.parquet"
@@ -106,17 +107,8 @@ def _read(pa: Any, place: Place, data: bytes | None, columns: Sequence[str]) -> 
             return f"a digest of another version (schema {schema}, here {SCHEMA}): make it again from the recording"
         table = file.read(columns=columns, use_threads=False)
         return rank_of({name: _value(table.column(name).chunk(0), COLUMNS[name]) for name in columns})
-    except (
-        pa.ArrowException,
-        OSError,
-        UnreadableInputError,
-        ValueError,
-        KeyError,
-        IndexError,
-        TypeError,
-        AttributeError,
-    ) as error:
-        return f"a damaged digest ({type(error).__name__}): make it again from the recording"
+    except (pa.ArrowException, OSError, UnreadableInputError, LookupError, TypeError, AttributeError, *NOT_JSON) as why:
+        return f"a damaged digest ({type(why).__name__}): make it again from the recording"
 
 
 def _value(column: Any, kind: str) -> Any:

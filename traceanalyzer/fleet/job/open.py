@@ -1,9 +1,10 @@
 """From what a user names to the answer about a job: digests are read, and made of recordings that have none."""
 
+import os
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,23 +17,23 @@ from traceanalyzer.fleet.job.answer import answer
 from traceanalyzer.fleet.job.model import Job
 from traceanalyzer.fleet.job.select import chosen
 from traceanalyzer.fleet.job.topology import racks_in
-from traceanalyzer.ingest.cache.store import place as place_of_cache
+from traceanalyzer.ingest.cache.store import trusted_place
 from traceanalyzer.ingest.places import Place, is_remote, iterations_in, places_in
 from traceanalyzer.trace import Failure, Run
 
 
 @contextmanager
 def digests_folder(asked: str | None) -> Iterator[str]:
-    """Where digests go: the folder asked for, else one of the cache; without a cache one that is gone after the
-    block."""
-    kept = place_of_cache() if reading().cache else None
-    if asked is not None:
-        yield asked
-    elif kept is not None:
-        yield str(kept / "digests")
-    else:
-        with tempfile.TemporaryDirectory(prefix="traceanalyzer-") as folder:
-            yield folder
+    """Where digests go: the folder asked for, else one of the cache; without a cache that can be written, and is the
+    user's alone, one that is gone after the block."""
+    found = asked
+    with suppress(OSError):
+        if asked is None and reading().cache:
+            kept = trusted_place(make=True) / "digests"
+            kept.mkdir(exist_ok=True)
+            found = str(kept) if os.access(kept, os.W_OK) else None
+    with nullcontext(found) if found else tempfile.TemporaryDirectory(prefix="traceanalyzer-") as folder:
+        yield folder
 
 
 def job_of(

@@ -38,10 +38,10 @@ def read_operations(path: Path) -> Operations:
     if file.metadata.num_rows > limits().size // ROW_BYTES:
         raise UnreadableInputError(f"{file.metadata.num_rows:,} operations are too many; raise it with --limit size=N")
     try:
-        frame = file.read(list(COLUMNS)).to_pandas()
+        frame = file.read(list(COLUMNS)).to_pandas(ignore_metadata=True)
         kind = frame["optype"].map({one: i for i, one in enumerate(KINDS)}).astype(float)
         log = {name: _numbers(frame[name] if name != "optype" else kind, name) for name in COLUMNS}
-    except (OSError, ValueError, TypeError) as error:  # those of pyarrow are among them
+    except (OSError, ValueError, TypeError, LookupError, NotImplementedError) as error:  # all that pyarrow raises
         raise UnreadableInputError(f"damaged ({str(error).splitlines()[0]}); copy it again") from error
     return operations(log)
 

@@ -134,7 +134,7 @@ def write_checked(file: BinaryIO, key: str, parts: Iterable[bytes]) -> None:
 def opened(key: str, kind: str) -> Iterator[Stored]:
     """What is kept under a key (a digest, in hex), which counts as used now. Raises OSError, also where there is
     nothing, or it is not the user's alone; DamagedError."""
-    folder = _trusted_place()
+    folder = trusted_place()
     handle = os.open(folder / (key + kind), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     with os.fdopen(handle, "rb", buffering=0) as file:
         about = os.fstat(handle)
@@ -149,7 +149,7 @@ def put(key: str, kind: str, parts: Iterable[bytes], least_free: int) -> None:
     """Keep these bytes under a key, where the disk has so many more free and nothing is wrong with the folder: whatever
     is costs the work that it would have saved. They take their place once they are whole."""
     with suppress(OSError):
-        folder = _trusted_place(make=True)
+        folder = trusted_place(make=True)
         handle, unfinished = tempfile.mkstemp(prefix=key, suffix=_PART, dir=folder)
         try:
             with os.fdopen(handle, "wb") as file:
@@ -188,7 +188,8 @@ def has(key: str, kind: str) -> bool:
     return folder is not None and (folder / (key + kind)).is_file()
 
 
-def _trusted_place(*, make: bool = False) -> Path:
+def trusted_place(*, make: bool = False) -> Path:
+    """Where models are kept. Raises OSError where that is nowhere, or not the user's alone."""
     folder = place()
     if folder is None:
         raise FileNotFoundError("there is no cache")

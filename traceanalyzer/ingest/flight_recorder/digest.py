@@ -10,8 +10,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError
+from traceanalyzer.base.limits import limits
 from traceanalyzer.trace.flight import Group, InGroup, Op, RankDump, Signature
+from traceanalyzer.trace.table import MOST_IDS
 
 TAIL = 4
 """Signatures kept on each side of the first operation that is not completed: who goes further must have waited."""
@@ -20,7 +22,7 @@ MAX_SIZES = 60
 LEAST_NS = 1_000_000_000 * 10**6
 """A time before this is none: JSON dumps have 0."""
 RANKS = re.compile(r"\[?[\d,\s]*\]?")
-ENDS = re.compile(r"(send|recv) (\d+)(?:->|<-)(\d+)")
+ENDS = re.compile(r"(send|recv) (\d{1,9})(?:->|<-)(\d{1,9})")
 INTERNAL = re.compile(r"[\\/]torch[\\/](?:distributed|_|autograd|nn[\\/]modules|utils)|<frozen|[\\/]runpy\.py")
 Entry = dict[str, Any]
 
@@ -56,7 +58,7 @@ class Digests:
         by_group: dict[int, list[tuple[int, Entry]]] = {}
         ids: dict[str, int] = {}
         for i, entry in enumerate(entries):
-            i = int(entry.get("record_id", i))  # counts what was overwritten or left out, too
+            i = _whole(entry.get("record_id", i))  # counts what was overwritten or left out, too
             named = entry.get("process_group") or (str(entry.get("pg_id", 0)), "")
             group = by_name.get(named[0])
             if group is None:
@@ -64,7 +66,7 @@ class Digests:
             by_group.setdefault(group, []).append((i, entry))
             ids[str(entry.get("pg_id", ""))] = group
         counted = self._counted(dump.get("pg_status") or {}, by_name, ids)
-        records = [int(entry.get("record_id", 0)) for entry in (*entries[:1], *entries[-1:])]
+        records = [_whole(entry.get("record_id", 0)) for entry in (*entries[:1], *entries[-1:])]
         wrapped = bool(records) and records[0] > 0 and records[1] - records[0] == len(entries) - 1
         groups = {i: _in_group(by_group.get(i, ()), counted.get(i), wrapped) for i in by_name.values()}
         last = entries[-1] if entries else None
@@ -81,17 +83,18 @@ class Digests:
         name, desc, ranks = str(config["name"]), str(config.get("desc", "")), str(config.get("ranks", ""))
         key = (name, desc, ranks)
         if key not in self._index:
-            if not RANKS.fullmatch(ranks):
+            members = tuple(map(int, re.findall(r"\d+", ranks)))
+            if not RANKS.fullmatch(ranks) or max(members, default=0) >= limits().ranks:
                 raise ValueError(f"ranks of group {name}")
             self._index[key] = len(self.groups)
-            self.groups.append(Group(name, desc, tuple(int(text) for text in re.findall(r"\d+", ranks))))
+            self.groups.append(Group(name, desc, members))
         return self._index[key]
 
     def _counted(self, status: Entry, by_name: dict[str, int], ids: dict[str, int]) -> dict[int, Entry]:
         """The counters by group. They have the number of a group in its process, entries have that and its name:
         groups without entries are told by their order, which is that of their making."""
         found = {ids[pg]: counters for pg, counters in status.items() if pg in ids}
-        if len(status) == len(by_name) and all(name.isdigit() for name in [*by_name, *status]):
+        if len(status) == len(by_name) and all(map(str.isdigit, [*by_name, *status])):
             names, numbers = sorted(by_name, key=int), sorted(status, key=int)
             paired = {number: by_name[name] for number, name in zip(numbers, names, strict=True)}
             if all(paired[pg] == group for pg, group in ids.items() if pg in paired):
@@ -104,9 +107,9 @@ TIMES = ("time_created_ns", "time_discovered_started_ns", "time_discovered_compl
 
 def _in_group(entries: Sequence[tuple[int, Entry]], counters: Entry | None, wrapped: bool) -> InGroup:
     """Where the rank stands, from its entries of the group in order, and the group's counters."""
-    completed_at = -1 if counters is None else int(counters["last_completed_collective"])
+    completed_at = -1 if counters is None else _whole(counters["last_completed_collective"])
     if not entries:
-        enqueued = -1 if counters is None else int(counters["last_enqueued_collective"])
+        enqueued = -1 if counters is None else _whole(counters["last_enqueued_collective"])
         # what is not completed is not among the entries: it was overwritten
         lost = Op(completed_at + 1, "", record=-1) if wrapped and enqueued > completed_at >= 0 else None
         return InGroup(enqueued, completed_at, lost, from_status=True)
@@ -177,11 +180,11 @@ def _completed(entry: Entry) -> bool:
 
 def _seq(entry: Entry) -> int:
     p2p = entry.get("is_p2p") or ENDS.search(entry["profiling_name"])
-    return int(entry["p2p_seq_id"] if p2p and "p2p_seq_id" in entry else _collective_seq(entry))
+    return _whole(entry["p2p_seq_id"] if p2p and "p2p_seq_id" in entry else _collective_seq(entry))
 
 
 def _collective_seq(entry: Entry) -> int:
-    return int(entry["collective_seq_id"] if "collective_seq_id" in entry else entry["seq_id"])
+    return _whole(entry["collective_seq_id"] if "collective_seq_id" in entry else entry["seq_id"])
 
 
 def _number(entry: Entry) -> tuple[bool, int]:
@@ -203,7 +206,7 @@ def _signature(entry: Entry) -> Signature:
 
 
 def _numel(sizes: Any) -> int:
-    return sum(math.prod(one) for one in sizes or ())
+    return _whole(sum(math.prod(one) for one in sizes or ()))
 
 
 def _op(record: int, entry: Entry) -> Op:
@@ -212,19 +215,26 @@ def _op(record: int, entry: Entry) -> Op:
     return Op(
         _seq(entry),
         _kind(entry),
-        int(ends[3]) if ends else -1,
+        _whole(ends[3]) if ends else -1,
         record,
         _time(entry.get("time_created_ns")),
         " to ".join(one[1:-1] if len(one) < MAX_SIZES else f"{one[1:MAX_SIZES]}…" for one in dict.fromkeys(sizes)),
         _signature(entry),
         entry.get("state") == "started",
-        int(entry.get("timeout_ms") or 0),
+        _whole(entry.get("timeout_ms") or 0),
         _frame(entry.get("frames") or ()),
     )
 
 
 def _time(value: Any) -> int:
-    return int(value) if value and int(value) > LEAST_NS else 0
+    return _whole(value) if value and _whole(value) > LEAST_NS else 0
+
+
+def _whole(value: Any) -> int:
+    """The number. Raises ValueError where 64 bits do not hold it, and what `int` raises."""
+    if not -MOST_IDS <= int(value) <= MOST_IDS:
+        raise ValueError("a number out of all reason")
+    return int(value)
 
 
 def _frame(frames: Sequence[Entry]) -> str:

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError
+from traceanalyzer.base.limits import limits
 from traceanalyzer.base.parallel.children import Numbers, children, shared_numbers
 from traceanalyzer.base.reading import reading
 from traceanalyzer.ingest.flight_recorder.digest import Digests
@@ -23,9 +24,7 @@ CHUNK = 100
 read in the time that it takes to start one."""
 LOG_TAIL = 1 << 18
 """Bytes of the end of an Inspector's log: its last collectives."""
-MOST_RANKS = 1_000_000
-"""A larger number in a name is a time."""
-NUMBERED = re.compile(r"rank\D{0,2}(\d+)", re.IGNORECASE)
+NUMBERED = re.compile(r"rank\D{0,2}(\d{1,18})", re.IGNORECASE)
 COLUMNS: tuple[int | str, ...] = ("rank", -1, -2, -3, -4)
 """Where a file's name may have its rank: after that word, or as its last number, the one before it, ..."""
 WHAT = "no Flight Recorder dumps (TORCH_FR_BUFFER_SIZE=2000 and TORCH_NCCL_DUMP_ON_TIMEOUT=1 have PyTorch write them)"
@@ -208,7 +207,8 @@ def _ranks_of(folder: Path, found: Sequence[Read]) -> list[int | None]:
 
 
 def _allowed(one: Read, rank: int | None) -> bool:
-    return rank is not None and (rank in one.candidates if one.candidates else rank < MOST_RANKS)
+    # a larger number in a name is a time
+    return rank is not None and (rank in one.candidates if one.candidates else rank < limits().ranks)
 
 
 def _numbers(name: str) -> dict[int | str, int]:

@@ -11,16 +11,17 @@ from dataclasses import replace
 
 from traceanalyzer.trace.flight import Clues
 
-RAS_TABLE = re.compile(r"^ *(\d+) +\d+ +\d+ +\d+ +(\d+) +\d+ +[A-Z]+", re.MULTILINE)
+RAS_TABLE = re.compile(r"^ *(\d{1,18}) +\d+ +\d+ +\d+ +(\d{1,18}) +\d+ +[A-Z]+", re.MULTILINE)
 """Of a row of communicators: their number, and how many ranks each has."""
-RAS_PART = re.compile(r"^#(\d+)-\d+ \(\w+\) (\w+)|^(DEAD|INCOMPLETE)\b", re.MULTILINE)
-RAS_COUNT = re.compile(r"ranks have (?:launched up to operation (\d+)|not launched any)")
+RAS_PART = re.compile(r"^#(\d{1,18})-\d+ \(\w+\) (\w+)|^(DEAD|INCOMPLETE)\b", re.MULTILINE)
+RAS_COUNT = re.compile(r"ranks have (?:launched up to operation (\d{1,18})|not launched any)")
 RAS_RANK = re.compile(
-    r"Rank (\d+)(?: has launched up to operation (\d+))?.*?-- GPU \S+ managed by process \d+ on node (\S+)"
+    r"Rank (\d{1,9})\b(?: has launched up to operation (\d{1,18}))?.*?-- GPU \S+ managed by process \d+ on node (\S+)"
 )
 RAS_PROCESS = re.compile(r"Process \d+ on node \S+ managing GPUs? \S+")
 INSPECTED = re.compile(
-    r'"id": ?"(\w+)",\s*"rank": ?(\d+),\s*"n_ranks": ?(\d+).*?"hostname": ?"([^"]*)".*?"coll_sn": ?(\d+)', re.DOTALL
+    r'"id": ?"(\w+)",\s*"rank": ?(\d{1,9}),\s*"n_ranks": ?(\d{1,9})\b.*?"hostname": ?"([^"]*)".*?"coll_sn": ?(\d{1,9})',
+    re.DOTALL,
 )
 GONE = ("DEAD", "INCOMPLETE")
 

@@ -10,12 +10,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.ingest.nsys.events import UNKNOWN, process_of, thread_of
 from traceanalyzer.ingest.nsys.nvtx import nvtx_thread_names
 from traceanalyzer.ingest.sqlite.database import Database
-from traceanalyzer.trace import Device
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import Device, distinct
 
 _EXPORT_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 
@@ -32,7 +31,7 @@ _CAPTURE_OPTIONS = ("CUDA_GRAPH_TRACE_OPTIONS:MODE", "COLLECT_GPU_MEMORY_USAGE")
 
 _PROCESS_PREFIX = re.compile(r"PROCESS_\d+:")
 
-_MPI_THREAD = re.compile(r"MPI Rank (\d+)")
+_MPI_THREAD = re.compile(r"MPI Rank (\d{1,18})")
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ def about(database: Database) -> About:
     kinds = {value for key, value in capture if key == "CAPTURE_EVENT_TYPE"}
     options = {_PROCESS_PREFIX.sub("", key): value for key, value in capture}
     epoch, window = _clock(database, export)
-    match = re.match(r"(\d+)\.(\d+)", export.get("EXPORT_SCHEMA_VERSION", ""))
+    match = re.match(r"(\d{1,18})\.(\d{1,18})", export.get("EXPORT_SCHEMA_VERSION", ""))
     return About(
         schema=((int(match[1]), int(match[2])) if match else (0, 0)),
         collected=frozenset(kinds) if kinds else None,

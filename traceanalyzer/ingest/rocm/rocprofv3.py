@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from msgspec import Raw, Struct
 
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.ingest.columns import Texts
 from traceanalyzer.ingest.rocm.recorded import (
     KERNEL,
@@ -31,8 +31,8 @@ from traceanalyzer.ingest.rocm.recorded import (
 )
 from traceanalyzer.ingest.side_files import NOT_JSON
 from traceanalyzer.ingest.stream import open_stream
-from traceanalyzer.trace import I64, Device, Process, RangeKind, Trace
-from traceanalyzer.trace.distinct import ranked
+from traceanalyzer.trace import I64, Device, Process, RangeKind, Trace, ranked
+from traceanalyzer.trace.table import MOST_DEVICES
 
 _KEY = b'"rocprofiler-sdk-tool"'
 _AT_ONCE = 4096
@@ -257,7 +257,7 @@ def _agents(agents: Sequence[dict[str, Any]]) -> tuple[dict[int, int], dict[int,
     numbers, devices = {}, {}
     for place, agent in enumerate(gpus):
         handle, index = agent.get("id"), agent.get("logical_node_type_id")
-        number = index if isinstance(index, int) and index >= 0 else place
+        number = index if isinstance(index, int) and 0 <= index < MOST_DEVICES else place
         devices[number] = device_of(number, agent)
         if isinstance(handle, dict) and isinstance(handle.get("handle"), int):
             numbers[handle["handle"]] = number

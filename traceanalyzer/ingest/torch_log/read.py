@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from traceanalyzer.base.errors import EmptyRecordingError, TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.base import EmptyRecordingError, TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.ingest.side_files import COMPILED
 from traceanalyzer.ingest.stream import cannot_open, head_of, open_stream
 from traceanalyzer.ingest.torch_log.fold import WANTED, Fold
@@ -26,11 +26,11 @@ MAX_REASON = 200
 MAX_LINE = 100_000
 """Characters of a line that are looked at; a node that is fused of hundreds has some 50,000."""
 MARK = b"[__fusion]"
-_LINE = re.compile(r" (?P<thread>\d+) \S+\] (?:\[(?P<id>!?[\d/]+)(?:_\d+)?\] )?\[__fusion\] *(?P<said>.*)")
+_LINE = re.compile(r" (?P<thread>\d{1,18}) \S+\] (?:\[(?P<id>!?[\d/]+)(?:_\d+)?\] )?\[__fusion\] *(?P<said>.*)")
 _NODE = re.compile(r"SchedulerNode\(name=\\?'(?P<name>\w+)\\?'\)(?P<about>.{0,4000}?)(?=SchedulerNode\(name=|$)")
 _ORIGINS = re.compile(r"origins=(?:OrderedSet\(\[|\{)([^\]}]{0,2000})")
 _PAIR = re.compile(r"cannot fuse (?P<first>\w+) with (?P<second>\w+): (?P<reason>.+)")
-_ROUND = re.compile(r"completed fusion round .*fused (?P<before>\d+) nodes into (?P<after>\d+) nodes")
+_ROUND = re.compile(r"completed fusion round .*fused (?P<before>\d{1,18}) nodes into (?P<after>\d{1,18}) nodes")
 
 
 def read_fusion(lines: Iterable[bytes]) -> list[NotFused]:
@@ -92,8 +92,8 @@ RECORD_IN_HEAD = re.compile(
 """A line that only a structured log has."""
 MAX_FILES = 4096
 """Files read of a folder."""
-_RANK = re.compile(r"rank[_.-]?(\d+)")
-_RANK_OF_PREFIX = re.compile(r"(\d+)")
+_RANK = re.compile(r"rank[_.-]?(\d{1,9})")
+_RANK_OF_PREFIX = re.compile(r"(\d{1,9})")
 
 
 def is_torch_log(head: bytes) -> bool:

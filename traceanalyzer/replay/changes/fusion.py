@@ -17,7 +17,7 @@ from traceanalyzer.base.figures import NS_PER_S
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.replay.changes.edits import parametric, without_launches
 from traceanalyzer.replay.on_tape import in_optimizer, of_classes, of_launches
-from traceanalyzer.replay.patterns.named import kernels_named
+from traceanalyzer.replay.patterns.named import kernels_named, launched_within
 from traceanalyzer.replay.patterns.repeats import period_of, split_where
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import F64, I32, I64, Bool
@@ -35,9 +35,14 @@ it fits, else from memory (all of it)."""
 REREAD_OF_LONGEST = 0.5
 """The same where the reduction takes longest in its run: what it moves is what the run moves (a compiled network of
 norms over channels gained 20.5 % of its step; with 0.5 19.0 % is promised, with nothing 25.8 %)."""
-SLOTS_PER_OPERATION = 3.0
+SLOTS_PER_OPERATION = 2.2
 """Issue slots that one elementwise operation takes for an element in a fused kernel, where loads, stores and indices
-are shared (tanh, division and powers take more, products less; a GELU of 60 of them was measured at 3.5)."""
+are shared; a GELU of 54 of them and 6 tanh was measured at 207 on two GPUs."""
+FUNCTION = re.compile(r"^aten::_?(a?(sin|cos|tan)h?|erf\w*|exp\w*|log\d?\w*|r?sqrt|pow|reciprocal)_?$")
+ACTIVATION = re.compile(r"^aten::(gelu|mish|sigmoid|silu|softplus|elu)_?$")
+SLOTS_OF_FUNCTION, SLOTS_OF_ACTIVATION = 15.0, 5.0
+"""Of each of their operations: tanh takes 15 slots for an element, exp 11, sqrt 12, log 27, erf and sin 33, sigmoid (of
+3 operations) 17, GELU (of 8) 38; slopes of the time over the length of chains compiled for an H100."""
 KEPT_SHARE = 0.5
 """A fused kernel moves at least this share of what the largest of its run moves: what it hands on within the run is
 wanted elsewhere, too."""
@@ -205,9 +210,10 @@ def _wide_after(runs: Runs, traffic: F64) -> Bool:
 def _arithmetic(tape: Tape, runs: Runs) -> F64:
     """Least time to issue the instructions of each run as one kernel, ns; 0 where the GPU or the work is not known."""
     rated = tape.source
-    operations = _per_run(np.add, runs, np.nan_to_num(rated.roofline.flops[tape.row]))
-    rate = rated.linked.limit("issue_rate")[tape.row[runs.first]]
-    return np.nan_to_num(operations * SLOTS_PER_OPERATION / rate * NS_PER_S)
+    each = np.where(launched_within(tape, FUNCTION), SLOTS_OF_FUNCTION, SLOTS_PER_OPERATION)
+    each = np.where(launched_within(tape, ACTIVATION), SLOTS_OF_ACTIVATION, each)
+    slots = _per_run(np.add, runs, np.nan_to_num(rated.roofline.flops[tape.row]) * each)
+    return np.nan_to_num(slots / rated.linked.limit("issue_rate")[tape.row[runs.first]] * NS_PER_S)
 
 
 def _per_run(over: np.ufunc, runs: Runs, values: F64 | I64) -> F64:

@@ -66,7 +66,7 @@ def _first(one: Operator) -> Tensor | None:
 
 
 def _is_number(value: str) -> bool:
-    return value.lstrip("-").isdigit()
+    return value.lstrip("-").isdecimal()
 
 
 def _taken(following: list[Operator], whole: Tensor, along: int) -> int | None:

@@ -12,15 +12,16 @@ from traceanalyzer.analysis.algebra.intervals import IntervalSet, subtract, unio
 from traceanalyzer.analysis.algebra.lookup import texts_where
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.base.figures import NS_PER_MS
+from traceanalyzer.replay.changes.fusion import ELEMENTWISE, Reading, fusing
 from traceanalyzer.replay.compile.kernels import measured_kernels
 from traceanalyzer.replay.compile.model import BreakRow, Compiled, EagerRow, TraceUse
 from traceanalyzer.replay.compile.regions import OPTIMIZER, CompiledCode, Traced
 from traceanalyzer.replay.compile.windows import Seam, captured, idle_in, seams, without_windows
 from traceanalyzer.replay.patterns.named import nodes_named
-from traceanalyzer.replay.scenarios import FUSED_ELEMENTWISE, LAUNCHES_FREE
+from traceanalyzer.replay.scenarios import LAUNCHES_FREE
 from traceanalyzer.replay.whatif import Prediction, Replay
 from traceanalyzer.trace import I32, RangeKind
-from traceanalyzer.trace.compile_log import CompileLog, resumed_at
+from traceanalyzer.trace.compile_log import CompileLog, compiled_before, resumed_at
 
 NO_SEAM = "the trace holds no run of what goes on after it: it was not met in the recorded steps, or not recorded"
 WHOLE = (
@@ -60,7 +61,7 @@ def _is_seam_of(seam: Seam, row: BreakRow, log: CompileLog) -> bool:
     if at is not None:
         before = next((c for c in reversed(log.compilations) if c.compile_id == seam.before), None)
         broken_here = before is not None and any(b.location == row.location for b in before.breaks)
-        return broken_here or (same_file and line.isdigit() and at == int(line))
+        return broken_here or (same_file and line == str(at))
     return False
 
 
@@ -122,7 +123,7 @@ def _whole_function(row: BreakRow, traced: Traced) -> BreakRow:
     if len(traced.code.bodies) or rated.timed.device is None:
         return replace(row, basis=NO_SEAM)
     idle = idle_in(rated.timed, _outside_optimizer(rated))
-    fused = traced.predict("compiled", FUSED_ELEMENTWISE.change, WHOLE)
+    fused = traced.predict("compiled", fusing(ELEMENTWISE, Reading.TYPICAL), WHOLE)
     free = traced.predict("compiled", LAUNCHES_FREE.change, WHOLE)
     row = replace(row, per_step=1.0, idle_ms=idle, basis=WHOLE)
     if fused is None or free is None or fused.step_ms is None or free.step_ms is None:
@@ -231,7 +232,7 @@ def _notes(traced: Traced, log: CompileLog | None) -> list[str]:
     notes = []
     if not len(code.bodies) and not code.is_triton.any():
         notes.append("The trace holds no compiled code: the steps that were recorded ran eager.")
-    numbers = [int(text.rpartition("/")[2]) for text in code.regions.text if text.rpartition("/")[2].isdigit()]
+    numbers = list(map(compiled_before, code.regions.text))
     if log is None and numbers and max(numbers):
         most = code.regions.text[int(np.argmax(numbers))]
         notes.append(

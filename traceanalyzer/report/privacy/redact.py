@@ -43,7 +43,8 @@ def _with_paths(report: Report, paths: Sequence[str]) -> Report:
 
 def redact_rows(rows: Any, run: Run, patterns: Sequence[re.Pattern[str]] = ()) -> Any:
     """The rows of a table of `run` (or any measurement of it), cleaned like a report."""
-    recordings = [(trace.path, trace.source) for trace in (*run.traces, *run.logs)]
+    captures = [one for trace in run.traces for one in trace.captures]
+    recordings = [(trace.path, trace.source) for trace in (*run.traces, *run.logs, *captures)]
     secrets = Secrets.of(recordings, _texts(rows))
     cleaned = _walk(rows, lambda _, text: secrets.clean(text))
     named = [row for row in cleaned if hasattr(row, "full_name")] if isinstance(cleaned, list) else []
@@ -84,7 +85,8 @@ def _walk(value: Any, change: Change, what: Text = "name") -> Any:
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
         return tuple(_walk(item, change, what) for item in value)
     if isinstance(value, dict):
-        return {key: _walk(item, change, what) for key, item in value.items()}
+        made = {key: _walk(item, change, what) for key, item in value.items()}
+        return made if type(value) is dict else type(value)(made)  # tags, which are written their own way
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         changed = {f.name: _walk(getattr(value, f.name), change, text_of(f)) for f in dataclasses.fields(value)}
         return dataclasses.replace(value, **changed)

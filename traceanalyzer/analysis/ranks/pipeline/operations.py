@@ -88,6 +88,9 @@ def operations(log: Mapping[str, Any]) -> Operations:
         )
     rows = rows[usual][:, :, whole]
     one, workers = {name: values[rows[:, 0, 0]] for name, values in log.items()}, rows[:, :, 0]
+    empty = np.flatnonzero(np.bincount(one["stage"]) == 0)
+    if len(empty):
+        raise TraceAnalyzerError(f"no operation of stage {empty[0]} is there on all ranks; log all stages, from 0 on")
     worker = np.full((len(dps), int(one["stage"].max()) + 1), -1, np.int64)
     worker[dp[workers], log["stage"][workers]] = log["rank"][workers]
     repairs = (

@@ -39,7 +39,7 @@ def triton(call: Call) -> Work:
 def _points(call: Call) -> float:
     """Elements that the kernel goes over: the product of the sizes behind its tensors; infinite where not recorded."""
     behind = max(i for i, given in enumerate(call.inputs) if given) + 1
-    sizes = [int(text) for text in call.values[behind:] if text.isdigit()]
+    sizes = [int(text) for text in call.values[behind:] if text.isdecimal()]
     return math.prod(sizes) if sizes else math.inf
 
 

@@ -97,7 +97,7 @@ def _left(call: Call, x: Tensor, index: int) -> int:
     text = call.values[index] if index < len(call.values) else ""
     if text.startswith("["):
         return reduced(x.shape, call.integers(index))
-    if text.lstrip("-").isdigit() and len(call.inputs) > index + 1:
+    if text.lstrip("-").isdecimal() and len(call.inputs) > index + 1:
         return reduced(x.shape, [int(text)])
     return 1
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 
 NAN = math.nan
 MAX_DIMS = 64
@@ -190,10 +190,15 @@ def parse_inputs(shapes: str, dtypes: str | None, strides: str | None) -> tuple[
         return None
 
 
+_NO_NUMBER = re.compile(r"-?\d{19,}|-{2,}\d+")
+"""What looks like a number that 64 bits hold, and is none."""
+
+
 def parse_values(concrete: str | None) -> tuple[str, ...]:
     """The texts of `Concrete Inputs`, empty where they were not recorded."""
     try:
-        return tuple(str(value) for value in _Values.decode(concrete)) if concrete else ()
+        found = [str(value) for value in _Values.decode(concrete)] if concrete else []
+        return tuple("" if _NO_NUMBER.fullmatch(text) else text for text in found)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return ()
 
@@ -227,9 +232,9 @@ def _sizes(values: Any) -> tuple[int, ...]:
 
 _TEMPLATE = re.compile(r"<(float|double|c10::Half|c10::BFloat16|long|int|bool)[,>]")
 """The first type in a kernel's template arguments, of `multi_tensor_apply_kernel`'s functor."""
-_OPAQUE = re.compile(r"OpaqueType<(\d+)u?>")
+_OPAQUE = re.compile(r"OpaqueType<(\d{1,18})u?>")
 """`CatArrayBatchedCopy<OpaqueType<2>>`: only the size matters to a copy."""
-_VECTORISED = re.compile(r"CatArrayBatchedCopy_vectorized<char(?:, [^,>]+){4}, (\d+), (\d+)>")
+_VECTORISED = re.compile(r"CatArrayBatchedCopy_vectorized<char(?:, [^,>]+){4}, (\d{1,18}), (\d{1,18})>")
 """Its last arguments are the bytes of a vector and its elements."""
 
 

@@ -168,9 +168,20 @@ def _with_buckets(tape: Tape, runs: list[I64], size: I64, target: float | None, 
         calling = np.union1d(tape.event[run], np.minimum(tape.event[run] + 1, len(dispatch) - 1))
         spared = tape.sending[calling] * (1.0 - min(len(after) / len(run), 1.0))
         dispatch[calling] = np.maximum(dispatch[calling] - spared, 0)
-    marked = replace(tape, duration=duration, meeting=meeting, gap=gap, latency=latency)
+    waits = _without_chance(tape, runs)
+    marked = replace(tape, duration=duration, meeting=meeting, gap=gap, latency=latency, dependencies=waits)
     after, like, moved = (np.concatenate([part[i] for part in parts]) for i in range(3))
     return _inserted(with_dispatch(marked, dispatch), tape, after, like, cost.of(moved))
+
+
+def _without_chance(tape: Tape, runs: list[I64]) -> Dependencies:
+    """What waits for what, but for the compute launched before a run's last reduction that seems to wait for one."""
+    last = np.full(len(tape.row) + 1, -1, np.int64)
+    for run in runs:
+        last[run] = run[-1]
+    waits, index = tape.dependencies, np.where(tape.communication, len(tape.row), np.arange(len(tape.row)))
+    on, also_on = (np.where(index < last[column], -1, column) for column in (waits.on, waits.also_on))
+    return Dependencies(on, waits.delay, also_on)
 
 
 def _produced(tape: Tape, run: I64, size: I64, bounds: F64, compute: I64) -> I64:

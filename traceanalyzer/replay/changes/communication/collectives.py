@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.intervals import measure, subtract, union
+from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.names.collectives import KINDS, WIDE
 from traceanalyzer.replay.changes.edits import parametric, retimed, with_dispatch, without_launches
 from traceanalyzer.replay.changes.precision import in_16_bits_already
@@ -12,14 +14,14 @@ from traceanalyzer.replay.on_tape import in_backward, moving_ns, up_to_last
 from traceanalyzer.replay.patterns.named import launched_within, texts
 from traceanalyzer.replay.patterns.repeats import after_each, each_step
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.trace import I32, I64, Bool
+from traceanalyzer.trace import F64, I32, I64, Bool
 
 REDUCTIONS = ("all_reduce", "reduce_scatter")
 IN_LAYERS = (*REDUCTIONS, "all_gather", "all_to_all")
 """How the layers of a model that is spread over ranks exchange their results."""
 OVERLAP_COST = 0.5
 """Share of a collective's time by which computation beside it becomes longer: it holds multiprocessors and bandwidth
-(0.2 to 0.7 in recordings of two GPUs)."""
+(0.2 to 0.7 in recordings of two GPUs; with 24 of 132 multiprocessors gone a product of 128 blocks has two waves)."""
 MOST_OVERLAP_COST = 0.75
 """The same by the pessimistic reading."""
 BUCKETING = re.compile(r"ddp\.reducer|torch::distributed::reducer")
@@ -150,9 +152,32 @@ def overlapped(tape: Tape, cost: float) -> Tape | None:
     # One message of everything would be cut into buckets, of which the last stays.
     left = np.where(last & (size > LAST_BUCKET), LAST_BUCKET / np.maximum(size, 1), np.where(last, 1.0, 0.0))
     beside = transfers(tape) * np.where(chosen, 1.0 - left, 0.0)
+    return retimed(tape, np.where(tape.compute, tape.duration * _slower(tape, beside, cost), tape.duration - beside))
+
+
+def _slower(tape: Tape, beside: F64 | I64, cost: float) -> float:
+    """How many times longer computation takes with so much communication beside it."""
     busy = float(tape.duration[tape.compute].sum())
-    slower = 1.0 + cost * min(float(beside.sum()), busy) / max(busy, 1.0)
-    return retimed(tape, np.where(tape.compute, tape.duration * slower, tape.duration - beside))
+    return 1.0 + cost * min(float(beside.sum()), busy) / max(busy, 1.0)
+
+
+@parametric
+def on_own_stream_each(tape: Tape, cost: float) -> Tape:
+    """Collectives run on streams of their own once what they wait for is done, computation becomes longer by this share
+    of what of them was exposed, and only the end of the step waits for them."""
+    ops, gone = tape.source.trace.device_ops, tape.communication
+    start, end = ops.start[tape.row], ops.end[tape.row]
+    exposed = measure(subtract(union(start[gone], end[gone]), union(start[~gone], end[~gone])), start, end)
+    slower = _slower(tape, np.where(gone, np.minimum(exposed, transfers(tape)), 0), cost)
+    waits, own = tape.dependencies, np.where(gone, int(tape.stream.max(initial=0)) + 1, tape.stream).astype(np.int32)
+    return replace(
+        tape,
+        stream=own,
+        duration=np.where(tape.compute, tape.duration * slower, tape.duration).astype(np.int64),
+        dependencies=Dependencies(
+            np.where(gone[np.maximum(waits.on, 0)] & ~gone, -1, waits.on), waits.delay, np.full_like(waits.also_on, -1)
+        ),
+    )
 
 
 @parametric
@@ -164,8 +189,7 @@ def overlapped_by_halves(tape: Tape, cost: float) -> Tape | None:
     if (chosen & ~in_backward(tape)).sum() <= FORWARD_SHARE * chosen.sum():
         return None
     moved, busy = transfers(tape) * chosen, float(tape.duration[tape.compute].sum())
-    moving = float(moved.sum())
-    slower = 1.0 + cost * min(moving, busy) / max(busy, 1.0)
+    moving, slower = float(moved.sum()), _slower(tape, moved, cost)
     left = max(moving - slower * busy, 0.0) / max(moving, 1.0)
     times = np.where(tape.compute, tape.duration * slower, tape.duration - moved * (1.0 - left))
     tail = tape.tail._replace(dispatch=2 * tape.tail.dispatch)

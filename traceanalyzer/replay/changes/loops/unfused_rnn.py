@@ -180,7 +180,7 @@ def _layers(tape: Tape, cell: I32) -> float:
 
 
 def _layers_of(call: Operator) -> int:
-    if len(call.values) <= BIDIRECTIONAL or not call.values[NUMBER_OF_LAYERS].isdigit():
+    if len(call.values) <= BIDIRECTIONAL or not call.values[NUMBER_OF_LAYERS].isdecimal():
         return 1
     return max(int(call.values[NUMBER_OF_LAYERS]), 1) * (1 + (call.values[BIDIRECTIONAL] == YES))
 
