@@ -22,7 +22,7 @@ from traceanalyzer.trace import F64
 
 WORST = 5
 PEERS = 64
-"""Ranks that a late one is held against: the nearest by number."""
+"""Ranks that a late one is compared with: the nearest by number."""
 MOSTLY = 0.5
 """Share of the steps in which a rank comes last from which it is late in most."""
 BEFORE = 0.25

@@ -89,7 +89,7 @@ def _of_pipeline(whole: Whole, job: PipelineJob) -> list[Change]:
 
 
 def _links_of(one: Culprit) -> str:
-    """What is held to be gone of a rank that is late, or of links that are slow."""
+    """What is taken away of a rank that is late, or of links that are slow."""
     if one.cause != "slow_link":
         return f"rank {one.rank}"
     return f"the excess of the links of {f'host {one.host}' if one.host else f'the group of rank {one.rank}'}"
