@@ -1,6 +1,6 @@
 """Who holds up a pipeline, and what its steps would gain: ranks beyond those of their stage, stages beyond the mean.
 
-A rank's computations are compared with those of the same stage in other replicas, so that a stage with more layers makes
+A rank's computations are compared with those of its stage in other replicas, so that a stage with more layers makes
 none of its ranks slow; stages are compared by their middle replica, so that a slow rank makes no stage heavy.
 """
 
