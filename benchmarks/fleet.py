@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
-from traceanalyzer.analysis.ranks.digest import Claim, DigestedCalls, Family, ProcessGroup, RankDigest, Why
+from traceanalyzer.analysis.ranks.digest import Claim, DigestedCalls, Family, Pieces, ProcessGroup, RankDigest, Why
 from traceanalyzer.analysis.time.steps import Steps
 from traceanalyzer.fleet.digests.columns import Rank
 from traceanalyzer.fleet.digests.files import SUFFIX, encoded
@@ -69,6 +69,7 @@ def rank_of(rank: int, ranks: int, start: np.ndarray, end: np.ndarray, late: boo
         epoch_ns=EPOCH_NS, device=0, only_step_times=False, steps=steps, compute=compute, communication=0 * each,
         busy=compute, collectives=count, calls=DigestedCalls.from_columns(columns),
         groups=(ProcessGroup("tp", tensor, "", TENSOR), ProcessGroup("dp", data, "", ranks // TENSOR)),
+        pieces=Pieces.empty(),
     )  # fmt: skip
     idle = np.zeros((len(IdleCause), count), np.int64)
     family = Family("gemm", 10 * count, int(compute.sum()), 1 << 30)

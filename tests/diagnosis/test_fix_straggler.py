@@ -10,7 +10,7 @@ import pytest
 from tests.analysis.collectives import GEMM, Ranked
 from tests.replay.ranks import Rank, run
 from traceanalyzer.analysis.ranks.compare import compare_ranks
-from traceanalyzer.analysis.ranks.digest import digest_of
+from traceanalyzer.analysis.ranks.digested import digest_of
 from traceanalyzer.diagnosis.measurements import Measurements, measure_ranks
 from traceanalyzer.diagnosis.remedies.data import data_loader_workers
 from traceanalyzer.diagnosis.remedies.straggler import fix_straggler

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.kineto_builder import KinetoTrace
-from traceanalyzer.analysis.ranks.digest import Claim, DigestedCalls, Family, ProcessGroup, RankDigest, Why
+from traceanalyzer.analysis.ranks.digest import Claim, DigestedCalls, Family, Pieces, ProcessGroup, RankDigest, Why
 from traceanalyzer.analysis.time.steps import Steps
 from traceanalyzer.fleet.digests.columns import Rank
 
@@ -70,6 +70,6 @@ def digest(
             times[1:], 0, np.empty(0, np.int32),
         ),
         compute=compute * each, communication=0 * each, busy=each, collectives=len(calls),
-        calls=DigestedCalls.from_columns(columns), groups=tuple(groups),
+        calls=DigestedCalls.from_columns(columns), groups=tuple(groups), pieces=Pieces.empty(),
     )  # fmt: skip
     return Rank(made.path, made, why)

@@ -11,7 +11,7 @@ import pytest
 from tests.fleet.build import write_job
 from tests.recorded import ranks
 from traceanalyzer.analysis.ranks.compare import compare_ranks
-from traceanalyzer.analysis.ranks.digest import digest_of
+from traceanalyzer.analysis.ranks.digested import digest_of
 from traceanalyzer.base.reading import reading_as
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.fleet.digests import files, make
@@ -121,14 +121,14 @@ def test_what_is_no_digest_of_this_version_is_a_line(tmp_path, monkeypatch):
     (tmp_path / f"a{files.SUFFIX}").write_bytes(encoded(one)[:-40])
     (tmp_path / f"b{files.SUFFIX}").write_bytes(b"PAR1")
     (tmp_path / f"c{files.SUFFIX}").write_bytes(encoded(one))
-    monkeypatch.setattr(files, "SCHEMA", 2)
+    monkeypatch.setattr(files, "SCHEMA", 99)
     (tmp_path / f"d{files.SUFFIX}").write_bytes(encoded(one))
     monkeypatch.undo()
     a, b, c, d = read_digests(places_in([str(tmp_path)], files.SUFFIX)[0])
     assert "damaged digest" in a
     assert "damaged digest" in b
     assert c.digest.rank == 0
-    assert "another version (schema 2, here 1)" in d
+    assert "another version (schema 99, here 2)" in d
     table = pq.read_table(tmp_path / f"c{files.SUFFIX}")
     pq.write_table(table.replace_schema_metadata({}), tmp_path / f"e{files.SUFFIX}")
     *_, e = read_digests(places_in([str(tmp_path)], files.SUFFIX)[0])

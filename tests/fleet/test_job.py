@@ -173,22 +173,6 @@ def test_hosts_and_stages():
     assert stages_of([digest(0, [(0, 1, 2, "pp[0, 1, ..., 99]")]).digest]) == [None]
 
 
-def test_a_stage_that_is_too_heavy_gains_when_stages_are_evened_out():
-    made = []
-    for rank in range(4):
-        own = 7 if rank >= 2 else 5
-        calls = []
-        for i in range(6):
-            at = i * 10 * MS
-            calls.append((i, at + own * MS, at + 8 * MS, "all"))
-        calls.append((5, 59 * MS, 60 * MS, f"pp[{rank % 2}, {rank % 2 + 2}]"))
-        made.append(digest(rank, calls, steps=6))
-    job = answer(chosen(made))
-    gains = {change.what: change.gain_ms for change in job.changes}
-    assert gains["stages evened out"] == pytest.approx(0.9, abs=0.2)
-    assert job.heat.folded.shape == (2, 2)
-
-
 def test_two_runs_mixed_a_rank_twice_and_others_are_left_out_by_a_line():
     ranks = all_reduces({2: 3})
     far = 3_600_000_000_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import pickle
@@ -386,7 +387,7 @@ KEPT_HERE = {
     "open": "serves this machine's browser alone",
     "digest": "is what `fleet --redact` reads",
     "reproduce": "writes an operator's name, shapes and types alone",
-    **dict.fromkeys(("schema", "explain", "collect", "doctor", "mcp", "cache", "completion"), "shows no recording"),
+    **dict.fromkeys(("schema", "explain", "collect", "doctor", "cache", "completion"), "shows no recording"),
 }
 
 
@@ -407,5 +408,25 @@ def test_no_command_that_redacts_is_left_out():
     context = click.Context(cli)
     commands = {name: cli.get_command(context, name) for name in cli.list_commands(context)}
     redacting = {name for name, one in commands.items() if any("--redact" in p.opts for p in one.params)}
-    assert redacting == {command[0] for command in COMMANDS}
+    assert redacting == {command[0] for command in COMMANDS} | {"mcp"}
     assert redacting ^ KEPT_HERE.keys() == commands.keys()
+
+
+def test_an_agent_is_told_none_of_it(planted):
+    pytest.importorskip("mcp")
+    from traceanalyzer.agent.server import make_server
+    from traceanalyzer.agent.sources import Sources
+
+    def answers(hidden):
+        server, here = make_server(Sources(), hidden), {"path": str(planted)}
+        asked = [("table", {**here, "name": name, "top": 200}) for name in ("ops", "kernels", "phases")]
+        asked += [
+            ("diagnose", here),
+            ("whatif", here),
+            ("limits", here),
+            ("compare", {"a": here["path"], "b": here["path"]}),
+        ]
+        return "".join(repr(asyncio.run(server.call_tool(verb, arguments))) for verb, arguments in asked)
+
+    assert [secret for secret in HIDDEN if secret in answers([])] == []
+    assert [secret for secret in HIDDEN if secret in answers(None)] != []

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.analysis.collectives import GEMM, Ranked
 from tests.examples import tried
 from tests.replay.ranks import Rank, run
-from traceanalyzer.analysis.ranks.digest import digest_of
+from traceanalyzer.analysis.ranks.digested import digest_of
 from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.diagnosis.measurements import measure, measure_ranks
 from traceanalyzer.replay.recorded import make_tape

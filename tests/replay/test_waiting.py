@@ -11,7 +11,7 @@ import pytest
 from tests.replay.ranks import Rank, run
 from traceanalyzer.analysis.algebra.intervals import IntervalSet
 from traceanalyzer.analysis.ranks.compare import compare_ranks
-from traceanalyzer.analysis.ranks.digest import digest_of
+from traceanalyzer.analysis.ranks.digested import digest_of
 from traceanalyzer.diagnosis.measurements import measure_ranks
 from traceanalyzer.diagnosis.remedies.straggler import without_ranks
 from traceanalyzer.replay.waiting import _waits, in_last_repetition

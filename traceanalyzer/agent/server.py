@@ -2,17 +2,21 @@
 
 import functools
 import inspect
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import orjson
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
 from traceanalyzer.agent import verbs
+from traceanalyzer.agent.answer import fitted
 from traceanalyzer.agent.sources import Sources
-from traceanalyzer.base.errors import TraceAnalyzerError
-from traceanalyzer.base.figures import cut
+from traceanalyzer.base import TraceAnalyzerError, cut
 from traceanalyzer.report.format import plain
+from traceanalyzer.report.privacy.redact import redact_rows
+from traceanalyzer.trace import Run
 from traceanalyzer.version import __version__
 
 INSTRUCTIONS = """Where a GPU step's time goes, why, and what is worth changing, from profiler recordings.
@@ -29,15 +33,16 @@ VERBS = (
 """Their docstrings are what an agent reads of them."""
 
 
-def make_server(sources: Sources) -> MCPServer:
-    """The server; it reads what `sources` allows, and writes nothing."""
+def make_server(sources: Sources, hidden: Sequence[re.Pattern[str]] | None = None) -> MCPServer:
+    """The server; it reads what `sources` allows, and writes nothing. With `hidden` it says no paths, hosts and users,
+    nor such names."""
     server = MCPServer("traceanalyzer", instructions=INSTRUCTIONS, version=__version__, log_level="ERROR")
     for verb in VERBS:
-        server.add_tool(_tool(verb, sources), structured_output=False)
+        server.add_tool(_tool(verb, sources, hidden), structured_output=False)
     return server
 
 
-def _tool(verb: Callable[..., str], sources: Sources) -> Callable[..., str]:
+def _tool(verb: Callable[..., str], sources: Sources, hidden: Sequence[re.Pattern[str]] | None) -> Callable[..., str]:
     """The verb for an agent, which names no sources; an error is one line that says what to do."""
     signature = inspect.signature(verb)
     asked = [parameter for name, parameter in signature.parameters.items() if name != "sources"]
@@ -46,9 +51,11 @@ def _tool(verb: Callable[..., str], sources: Sources) -> Callable[..., str]:
     @functools.wraps(verb)
     def tool(**arguments: Any) -> str:
         try:
-            return verb(**given, **arguments)
+            answer = verb(**given, **arguments)
+            return answer if hidden is None else fitted(redact_rows(orjson.loads(answer), Run(()), hidden))
         except (TraceAnalyzerError, OSError, ValueError) as error:
-            raise ToolError(cut(plain(str(error)), LONGEST_ERROR)) from error
+            said = str(error) if hidden is None else redact_rows(str(error), Run(()), hidden)
+            raise ToolError(cut(plain(said), LONGEST_ERROR)) from error
 
     tool.__signature__ = signature.replace(parameters=asked)  # type: ignore[attr-defined]
     return tool

@@ -5,9 +5,12 @@ from typing import NamedTuple
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import breakdown
+from traceanalyzer.trace import Collected
 
 FEW_STEPS = 3
 """Fewer tell nothing of how much steps vary."""
+EVERYTHING = Collected(device=True, api=True, shapes=True, stacks=True)
+"""A log of step times has other questions."""
 
 
 class Unknown(NamedTuple):
@@ -20,17 +23,17 @@ class Unknown(NamedTuple):
 
 def unknowns(report: Report, m: Measurements) -> list[Unknown]:
     """The open questions of a measured recording, the most important first."""
-    collected, whole = m.trace.collected, breakdown.whole(report)
-    events, steps = not m.trace.only_step_times, report.metrics.step_time_ms
+    events, steps, whole = not m.trace.only_step_times, report.metrics.step_time_ms, breakdown.whole(report)
+    collected = m.trace.collected if events else EVERYTHING
     is_open = {
         _TIME: not events,
-        _DEVICE: events and not collected.device,
-        _IDLE: events and not collected.api,
+        _DEVICE: not collected.device,
+        _IDLE: not collected.api,
         _STEP: whole == "recording",
         _VARIANCE: steps is not None and whole == "step" and steps.count < FEW_STEPS,
         _UNPROFILED: events and report.metrics.unprofiled_source != "measured",
-        _LINE: events and not collected.stacks,
-        _SIZES: events and not collected.shapes,
+        _LINE: not collected.stacks,
+        _SIZES: not collected.shapes,
         _MEMORY: m.trace.memory is None,
         _RANKS: _ranks_missing(report),
         _COUNTERS: events and not m.linked.knowledge.counters,

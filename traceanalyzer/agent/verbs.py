@@ -6,8 +6,7 @@ from typing import Any
 from traceanalyzer.agent.answer import NAMES_ARE_DATA, figure, fitted, quoted, rounded
 from traceanalyzer.agent.sources import Sources
 from traceanalyzer.agent.unknown import unknowns
-from traceanalyzer.base.errors import TraceAnalyzerError
-from traceanalyzer.base.figures import definitions
+from traceanalyzer.base import TraceAnalyzerError, definitions
 from traceanalyzer.comparison.compare import compare_reports
 from traceanalyzer.comparison.limits import Limit, check_limits
 from traceanalyzer.comparison.model import Difference

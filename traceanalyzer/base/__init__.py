@@ -1,1 +1,35 @@
-"""What every room may use: errors, limits, figures, files, guards, work in parallel. It knows no recording."""
+"""What every room may use: errors, limits, figures, files, guards, work in parallel. It knows no recording. What nearly
+every file takes of it stands here; the rest is taken from its file."""
+
+from traceanalyzer.base.errors import (
+    EmptyRecordingError,
+    RefusedSnapshotError,
+    TraceAnalyzerError,
+    UnreadableInputError,
+)
+from traceanalyzer.base.figures import (
+    ELLIPSIS,
+    MEMORY,
+    MS_PER_S,
+    NS_PER_MS,
+    NS_PER_S,
+    NS_PER_US,
+    OWN,
+    SENTENCE,
+    cut,
+    definitions,
+    digits,
+    metric,
+    ms,
+    ratio,
+    span,
+    text_of,
+)
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base.notes import Aside
+
+__all__ = [
+    "ELLIPSIS", "MEMORY", "MS_PER_S", "NS_PER_MS", "NS_PER_S", "NS_PER_US", "OWN", "SENTENCE", "Aside",
+    "EmptyRecordingError", "RefusedSnapshotError", "TraceAnalyzerError", "UnreadableInputError", "cut", "dataclass",
+    "definitions", "digits", "metric", "ms", "ratio", "span", "text_of",
+]  # fmt: skip

@@ -29,8 +29,7 @@ def metric(definition: str, unit: str = "", text: Text = "name", **options: Any)
 
 def text_of(of: Field[Any]) -> Text:
     """What the text in a field is."""
-    text: Text = of.metadata.get("text", "name")
-    return text
+    return of.metadata.get("text", "name")
 
 
 @dataclass(frozen=True)
@@ -73,6 +72,11 @@ MS_PER_S = 1e3
 def ms(ns: float) -> float:
     """Nanoseconds as milliseconds."""
     return float(ns) / NS_PER_MS
+
+
+def ratio(part: float | None, whole: float | None) -> float | None:
+    """What part of the whole this is; None where either is not known, or the whole is nothing."""
+    return part / whole if part is not None and whole else None
 
 
 ELLIPSIS = "…"

@@ -18,7 +18,7 @@ from typing import NoReturn
 import click
 
 from traceanalyzer import __version__
-from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.report.table_entries import BY_COMMAND
 
 ANSWERS = (
@@ -103,17 +103,21 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         if error.ctx is not None:
             click.echo(f"Try: {error.ctx.command_path} --help", err=True)
         sys.exit(USAGE)
-    except click.ClickException as error:
-        _fail(error.format_message())
     except click.Abort:
         sys.exit(INTERRUPTED)
-    except TraceAnalyzerError as error:
-        _fail(str(error))
-    except MemoryError:
-        _fail("out of memory: the input is too large for this machine")
-    except OSError as error:
-        _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    except (click.ClickException, TraceAnalyzerError, MemoryError, OSError) as error:
+        _say(_message(error))
+        sys.exit(FAILED)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _message(error: Exception) -> str:
+    """What is said of an error that ends a command."""
+    if isinstance(error, click.ClickException):
+        return error.format_message()
+    if isinstance(error, MemoryError):
+        return "out of memory: the input is too large for this machine"
+    return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
 
 
 def _ended(number: int, _: object) -> NoReturn:
@@ -135,8 +139,3 @@ def _no_command(name: str) -> str:
 def _say(message: str) -> None:
     line = " ".join(message.split()).encode("utf-8", "replace").decode()
     click.echo(f"traceanalyzer: error: {line}", err=True)
-
-
-def _fail(message: str) -> NoReturn:
-    _say(message)
-    sys.exit(FAILED)

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.collect.host.cuda import timing_events
 from traceanalyzer.collect.steps.summary import summarize
 

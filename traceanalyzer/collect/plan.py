@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any, Self
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 
 VARIABLE = "TRACEANALYZER_COLLECT"
 """Environment variable that carries the plan."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.collect.host import environment, nvml, rescue
 from traceanalyzer.collect.host.ranks import own_file
 from traceanalyzer.collect.plan import VARIABLE, Plan

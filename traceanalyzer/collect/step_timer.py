@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.collect.plan import WAIT
 from traceanalyzer.collect.steps.step_series import Lap, StepSeries
 from traceanalyzer.collect.steps.summary import summarize

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from traceanalyzer.base.figures import metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass, metric
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.model import TOP_ROWS, Report
 

@@ -1,6 +1,7 @@
 """Groups of matched parts as changes: how large, how sure, and in words."""
 
 from collections.abc import Iterable
+from typing import Literal
 
 from traceanalyzer.analysis.tables.step_parts import StepPart
 from traceanalyzer.comparison.evidence import SAME_CALLS
@@ -123,16 +124,15 @@ def _place(group: Group) -> str:
 def _from_to(group: Group, kind: str, each: str) -> str:
     """What most of a change goes from and to, in brackets."""
     largest = max(group.links, key=lambda link: abs(link.difference_ms))
-    sides = largest.a, largest.b
     if kind in ("more_calls", "fewer_calls"):
         # An operator may launch several kernels; this is how often the one runs that matters.
-        calls_a, calls_b = (sum(p.calls for p in side) for side in sides)
+        calls_a, calls_b = sum(p.calls for p in largest.a), sum(p.calls for p in largest.b)
         return f" ({calls_a:.4g} → {calls_b:.4g}{each})"
     if kind == "other_types":
-        return f" ({' → '.join(', '.join(dict.fromkeys(p.dtypes or '?' for p in side)) for side in sides)})"
-    if kind == "other_kernels":
-        longest = [max(side, key=lambda p: p.ms).kernel or "?" for side in sides if side]
-        return f" ({' → '.join(shorten(name, KERNEL_LENGTH) for name in longest)})" if len(longest) == 2 else ""
+        return f" ({_sides(largest, 'dtypes')})"
+    if kind == "other_kernels" and largest.a and largest.b:
+        longest = [max(side, key=lambda p: p.ms).kernel or "?" for side in (largest.a, largest.b)]
+        return f" ({' → '.join(shorten(name, KERNEL_LENGTH) for name in longest)})"
     return ""
 
 
@@ -166,11 +166,14 @@ def _what(group: Group, link: Link) -> str:
     if group.part == "idle":
         where = f"{part.kernel} in {part.op}" if part.kernel and part.op else part.kernel
         return where or f"before {part.op or 'work outside operators'}"
-    kernels = [", ".join(dict.fromkeys(p.kernel or "?" for p in side)) for side in (link.a, link.b)]
-    shapes = [", ".join(dict.fromkeys(p.shapes or "?" for p in side)) for side in (link.a, link.b)]
     if link.how is How.OPERATOR:
-        return f"{name_of(part)} {shapes[0]} → {shapes[1]}"
+        return f"{name_of(part)} {_sides(link, 'shapes')}"
     if link.how in (How.INPUTS, How.SHAPES):
-        return " ".join(text for text in (part.op, part.shapes) if text) + f": {kernels[0]} → {kernels[1]}"
+        return " ".join(filter(None, (part.op, part.shapes))) + f": {_sides(link, 'kernel')}"
     name = name_of(part) if group.part == "exposed_communication" else part.op
-    return " ".join(text for text in (name, part.shapes, part.kernel) if text)
+    return " ".join(filter(None, (name, part.shapes, part.kernel)))
+
+
+def _sides(link: Link, column: Literal["dtypes", "kernel", "shapes"]) -> str:
+    """What the parts of both sides have there."""
+    return " → ".join(", ".join(dict.fromkeys(getattr(p, column) or "?" for p in side)) for side in (link.a, link.b))

@@ -3,8 +3,7 @@
 from traceanalyzer.analysis.memory.site import Site
 from traceanalyzer.analysis.serving.batches import batch_changes
 from traceanalyzer.analysis.tables.step_parts import BUDGET, StepPart
-from traceanalyzer.base.errors import EmptyRecordingError
-from traceanalyzer.base.figures import MEMORY
+from traceanalyzer.base import MEMORY, EmptyRecordingError
 from traceanalyzer.comparison.by_row import rows_between
 from traceanalyzer.comparison.changes import changes_between
 from traceanalyzer.comparison.conditions import INPUT_SHAPES, RANK, conditions_between
@@ -108,7 +107,7 @@ def _budget(a: list[StepPart], b: list[StepPart], whole: Whole) -> list[PartDiff
             continue
         sides = [Work.of(p for p in side if p.part == part and cls in (None, p.cls)) for side in (a, b)]
         values = figures(sides[0], sides[1], whole)
-        rows.append(PartDifference(**values, name=part if cls is None else f"{part}.{cls}"))
+        rows.append(PartDifference(**values, name=".".join(filter(None, (part, cls)))))
     return rows
 
 

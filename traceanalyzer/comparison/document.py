@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.comparison.model import Comparison
 from traceanalyzer.comparison.outline import (
     ANSWER,
@@ -56,10 +56,8 @@ class ComparisonPage(Result):
 
     def html(self) -> str:
         """A page: the waterfall from A to B, the sections, a step of both on one time axis."""
-        every, known = (
-            sections(self.comparison),
-            [(name, step, 0) for name, step in zip(("A: ", "B: "), self.steps, strict=False) if step is not None],
-        )
+        every = sections(self.comparison)
+        known = [(name, step) for name, step in zip(("A: ", "B: "), self.steps, strict=False) if step is not None]
         if known:
             drawing = Drawing(partial(explorer, [joined(known, "A and B")]))
             every.append(Section("Timelines", [BOTH_STEPS, drawing], id="timeline"))
@@ -73,28 +71,21 @@ class ComparisonPage(Result):
 
 def _screen(every: Sequence[Section]) -> list[Section]:
     """The answer, what it comes from, notes (which may spoil it), and what else there is."""
-    first = [Section(ANSWER, every[0].parts, untitled=True)]
-    first += [
-        Section(one.title, [_longest(part) for part in one.parts], is_minor=True)
-        for one in every
-        if one.title == CHANGES
-    ]
-    unlike = [f"{row.condition}: {row.effect}" for one in every if one.title == UNLIKE for row in _rows_of(one)]
-    notes = [*unlike, *next((one.parts for one in every if one.title == NOTES), ())][:SHOWN_NOTES]
+    by_title = {one.title: one.parts for one in every if not one.folded}
+    changes = [_longest(part) for part in by_title[CHANGES]]
+    unlike = [f"{row.condition}: {row.effect}" for row in _rows_of(by_title.get(UNLIKE, ()))]
+    notes = [*unlike, *by_title.get(NOTES, ())][:SHOWN_NOTES]
     end: list[Part] = [Bullets([brief(str(note)) for note in notes], "!", "yellow")]
-    made_of = ["what the changes are made of"] if any(one.folded for one in every) else []
-    others = [
-        one.title[0].lower() + one.title[1:]
-        for one in every
-        if not one.folded and one.title not in (ANSWER, UNLIKE, CHANGES)
-    ]
-    if made_of or others:
-        end += ["", Line(f"--full: {', '.join([*made_of, *others])}. -o change.html draws it.", "dim")]
-    return [*first, Section("", end)]
+    more = ["what the changes are made of"] if any(one.folded for one in every) else []
+    more += [title[0].lower() + title[1:] for title in by_title if title not in (ANSWER, UNLIKE, CHANGES)]
+    if more:
+        end += ["", Line(f"--full: {', '.join(more)}. -o change.html draws it.", "dim")]
+    answer = Section(ANSWER, by_title[ANSWER], untitled=True)
+    return [answer, Section(CHANGES, changes, is_minor=True), Section("", end)]
 
 
-def _rows_of(section: Section) -> list[Any]:
-    return [row for part in section.parts if isinstance(part, Table) for row in part.rows]
+def _rows_of(parts: Sequence[Part | None]) -> list[Any]:
+    return [row for part in parts if isinstance(part, Table) for row in part.rows]
 
 
 def _longest(part: Part | None) -> Part | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import NamedTuple, TypeVar
 
 from traceanalyzer.analysis.tables.step_parts import StepPart
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.comparison.metrics import figures_by_path
 from traceanalyzer.replay.on_tape import HostPart
 from traceanalyzer.report.model import Report

@@ -6,8 +6,7 @@ is, and at A's speed of host and GPU. What is neither seen in both nor found in 
 
 import math
 
-from traceanalyzer.base.figures import digits
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass, digits
 from traceanalyzer.comparison.evidence import Evidence, Speed, usual_gpu
 from traceanalyzer.comparison.model import Basis, Difference, Word
 from traceanalyzer.report.model import Report
@@ -144,7 +143,7 @@ def reason(word: Word, times: Times, evidence: Evidence, could_see: float, per: 
         return f"{blame} change below {could_see:.0%} would not be seen. {SETTLE}"
     fair_step = f"{speed}: at A's speed {from_to(times.a_ms, times.fair_ms, per)}."
     shown = fair_step if speed and abs(raw - fair) >= SEEN else ""
-    return " ".join(text for text in (shown, SETTLE if word.startswith("likely") else "") if text)
+    return " ".join(filter(None, (shown, SETTLE * word.startswith("likely"))))
 
 
 def _machines(evidence: Evidence, change: float) -> str:

@@ -28,9 +28,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError, dataclass
 from traceanalyzer.base.files import read_whole
-from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.comparison.metrics import Figure, absent, figures_by_path, shown_figures
 from traceanalyzer.comparison.model import Comparison
 from traceanalyzer.report.model import Report
@@ -139,13 +138,13 @@ def _figure(limit: Limit, figure: Figure | None, figures: Mapping[str, Figure]) 
 
 def _verdict(limit: Limit, figure: Figure, before: Figure | None, *, noisy: bool) -> Verdict:
     baseline = before.value if before else None
-    allowed = None if limit.relative and baseline is None else limit.value
-    if limit.relative and baseline is not None:
-        allowed = baseline * (1 + limit.value)
-    if figure.value is None or allowed is None:
-        return Verdict(limit, figure.unit, figure.value, baseline, allowed, "missing", figure.is_recorded)
-    beyond = figure.value > allowed if limit.bound == "max" else figure.value < allowed
-    outcome: Outcome = "noise" if beyond and noisy else "breach" if beyond else "ok"
+    allowed: float | None = limit.value
+    if limit.relative:
+        allowed = None if baseline is None else baseline * (1 + limit.value)
+    outcome: Outcome = "missing"
+    if figure.value is not None and allowed is not None:
+        beyond = figure.value > allowed if limit.bound == "max" else figure.value < allowed
+        outcome = "noise" if beyond and noisy else "breach" if beyond else "ok"
     return Verdict(limit, figure.unit, figure.value, baseline, allowed, outcome, figure.is_recorded)
 
 

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any, get_args, get_type_hints
 
 from traceanalyzer.analysis.tables.throughput import Throughput
-from traceanalyzer.base.figures import MS_PER_S
+from traceanalyzer.base import MS_PER_S
 from traceanalyzer.comparison.model import MetricDifference, PerUnit
 from traceanalyzer.report.format import measured
 from traceanalyzer.report.model import TOP_ROWS, Metrics, Report
@@ -24,6 +24,9 @@ class Figure:
     unit: str
     is_recorded: bool = True
     """Whether it is of the step as recorded, or of nothing that a profiler changes."""
+
+
+NOT_THERE = Figure(None, "")
 
 
 def shown_figures(report: Report) -> dict[str, Figure]:
@@ -120,12 +123,12 @@ def metrics_between(a: Report, b: Report) -> list[MetricDifference]:
     for name in dict.fromkeys((*of_a, *of_b)):
         if name.startswith((*PARTS, *(f"{prefix}." for prefix in ROW_FIGURES))):
             continue
-        left, right = of_a.get(name), of_b.get(name)
-        x, y = left.value if left else None, right.value if right else None
+        left, right = of_a.get(name, NOT_THERE), of_b.get(name, NOT_THERE)
+        x, y = left.value, right.value
         if x is None and y is None:
             continue
-        unit = (left or right or Figure(None, "")).unit
-        rows.append(MetricDifference(name, unit, x, y, None if x is None or y is None else y - x))
+        difference = None if x is None or y is None else y - x
+        rows.append(MetricDifference(name, left.unit or right.unit, x, y, difference))
     return rows
 
 

@@ -4,8 +4,7 @@ from dataclasses import field
 from typing import Literal
 
 from traceanalyzer.analysis.serving.batches import BatchChange
-from traceanalyzer.base.figures import metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass, metric
 from traceanalyzer.comparison.by_row import RowChange
 from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
 from traceanalyzer.report.memory.model import LineChange

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from traceanalyzer.base.errors import TraceAnalyzerError
-from traceanalyzer.base.figures import NS_PER_MS, definitions
+from traceanalyzer.base import NS_PER_MS, TraceAnalyzerError, dataclass, definitions
 from traceanalyzer.base.files import replacing
-from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.finding import Finding, Recommendation
 from traceanalyzer.diagnosis.selection import Measured
 from traceanalyzer.export.events import EVENTS
@@ -26,7 +24,7 @@ from traceanalyzer.report.page import ReportPage
 from traceanalyzer.report.printed import WIDTH
 from traceanalyzer.report.table_entries import named
 from traceanalyzer.report.timeline.lanes import Category
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import distinct
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,9 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from traceanalyzer.analysis.memory.measure import MemoryOfDevice, measured
-from traceanalyzer.base.errors import TraceAnalyzerError
-from traceanalyzer.base.figures import MEMORY, metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import MEMORY, TraceAnalyzerError, dataclass, metric
 from traceanalyzer.comparison.outline import FigureRow
 from traceanalyzer.ingest.memory.snapshot import read_snapshot
 from traceanalyzer.ingest.stream import head_of
@@ -43,12 +41,15 @@ def kind_of(reference: str) -> str | None:
 
     Raises UnreadableInputError where it cannot be opened."""
     path = Path(reference)
-    if path.is_file():
-        if head_of(path).startswith(PICKLES):
-            return "memory"
-        return "compile" if is_log(path) else None
-    files = [file for file in path.iterdir() if file.is_file()] if path.is_dir() else []
-    return "compile" if files and all(file.suffix in (".log", ".gz") and is_log(file) for file in files) else None
+    if path.is_file() and head_of(path).startswith(PICKLES):
+        return "memory"
+    has_logs = is_log(path) if path.is_file() else path.is_dir() and _holds_logs(path)
+    return "compile" if has_logs else None
+
+
+def _holds_logs(folder: Path) -> bool:
+    files = [file for file in folder.iterdir() if file.is_file()]
+    return bool(files) and all(file.suffix in (".log", ".gz") and is_log(file) for file in files)
 
 
 def compared_kinds(a: str, b: str) -> Printed | None:
@@ -78,7 +79,7 @@ def _memory(a: str, b: str) -> Printed:
     ]
     figures += [(f"peak in {name}", before.phase_peaks.get(name), after.phase_peaks.get(name)) for name in PHASES]
     growth = before.growth.bytes_per_step, after.growth.bytes_per_step
-    rows = [_row(name, x, y, MEMORY) for name, x, y in (*figures, ("growth per step", *growth))]
+    rows = [FigureRow.of(name, x, y, MEMORY) for name, x, y in (*figures, ("growth per step", *growth))]
     return _printed(answer, rows, "GPU memory at the peak, by line", lines)
 
 
@@ -99,7 +100,7 @@ def _compiled(a: str, b: str) -> Printed:
         f"graph breaks, {before.recompiles} → {after.recompiles} recompilations."
     )
     units = {"compile_s": "s"}
-    rows = [_row(name, x, getattr(after, name), units.get(name, "")) for name, x in vars(before).items()]
+    rows = [FigureRow.of(name, x, getattr(after, name), units.get(name, "")) for name, x in vars(before).items()]
     return _printed(answer, rows, "Graph breaks that differ", _breaks(*map(measure_logs, logs)))
 
 
@@ -118,12 +119,6 @@ def _printed(answer: str, figures: list[FigureRow], title: str, parts: Sequence[
         sections.append(Section(title, [Table(parts[:SHOWN])]))
     values = {"headline": answer, "figures": figures, "parts": list(parts)}
     return Printed(Document(answer, sections), values, Rows("figures", figures, FigureRow))
-
-
-def _row(name: str, a: float | None, b: float | None, unit: str) -> FigureRow:
-    difference = None if a is None or b is None else b - a
-    sign = "+" if difference is not None and difference > 0 else ""
-    return FigureRow(name, figure(a, unit), figure(b, unit), sign + figure(difference, unit))
 
 
 def _bytes(value: float) -> str:

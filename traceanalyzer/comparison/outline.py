@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from traceanalyzer.base.figures import metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass, metric
 from traceanalyzer.comparison.by_row import SHOWN
 from traceanalyzer.comparison.model import Change, Comparison, Difference, MetricDifference, Side
 from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
@@ -116,6 +115,13 @@ class FigureRow:
     a: str = metric("in A")
     b: str = metric("in B")
     difference: str = metric("B less A")
+
+    @classmethod
+    def of(cls, name: str, a: float | None, b: float | None, unit: str) -> "FigureRow":
+        """That of two values, None where a side has none."""
+        difference = None if a is None or b is None else b - a
+        sign = "+" if difference is not None and difference > 0 else ""
+        return cls(name, figure(a, unit), figure(b, unit), sign + figure(difference, unit))
 
 
 @dataclass(frozen=True)
@@ -252,18 +258,14 @@ def _calls(per_step: tuple[float, float], steps: tuple[int, int]) -> str:
 
 def _figures(comparison: Comparison) -> list[FigureRow]:
     known = {m.name: m for m in comparison.metrics}
-    return [_figure(known[name]) for name in SHOWN_METRICS if name in known and _differs(known[name])]
+    differing = [known[name] for name in SHOWN_METRICS if name in known and _differs(known[name])]
+    return [FigureRow.of(m.name, m.a, m.b, m.unit) for m in differing]
 
 
 def _differs(m: MetricDifference) -> bool:
     if m.a is None or m.b is None or m.difference is None:
         return True
     return abs(m.difference) > NEGLIGIBLE * max(abs(m.a), abs(m.b))
-
-
-def _figure(m: MetricDifference) -> FigureRow:
-    sign = "+" if m.difference is not None and m.difference > 0 else ""
-    return FigureRow(m.name, figure(m.a, m.unit), figure(m.b, m.unit), sign + figure(m.difference, m.unit))
 
 
 def _conditions(comparison: Comparison, *, incomparable: bool) -> list[ConditionRow]:

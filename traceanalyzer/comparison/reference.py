@@ -7,9 +7,8 @@ from pathlib import Path
 
 import orjson
 
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError, dataclass
 from traceanalyzer.base.files import note_read
-from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.base.limits import MIB, limits
 from traceanalyzer.diagnosis.selection import Asked, Knowledge, Selection
 from traceanalyzer.history.stored import is_reference, stored_report

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from traceanalyzer.base.figures import metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass, metric
 from traceanalyzer.comparison.model import Comparison
 from traceanalyzer.report.document import Document, Section, Table, Verdict
 from traceanalyzer.report.printed import Printed, Result, Rows

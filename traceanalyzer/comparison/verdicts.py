@@ -3,8 +3,7 @@
 from typing import Any
 from xml.etree import ElementTree
 
-from traceanalyzer.base.figures import metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass, metric
 from traceanalyzer.comparison.limits import Verdict
 from traceanalyzer.comparison.model import Comparison
 from traceanalyzer.report import document
@@ -68,9 +67,8 @@ class Checked(Result):
         skipped = [v for v in self.verdicts if v.outcome == "missing" and v not in broken]
         counts = {"tests": len(self.verdicts), "failures": len(broken), "errors": 0, "skipped": len(skipped)}
         suites = ElementTree.Element("testsuites")
-        suite = ElementTree.SubElement(
-            suites, "testsuite", {"name": "traceanalyzer check", **{key: str(count) for key, count in counts.items()}}
-        )
+        suite = ElementTree.SubElement(suites, "testsuite", {"name": "traceanalyzer check"})
+        suite.attrib.update(zip(counts, map(str, counts.values()), strict=True))
         for verdict, row in zip(self.verdicts, limit_rows(self), strict=True):
             named = {"classname": plain(self.name), "name": f"{row.figure} {row.limit}"}
             case = ElementTree.SubElement(suite, "testcase", named)

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import NamedTuple, TypedDict
 
 from traceanalyzer.analysis.tables.step_parts import MAX_BATCHES, StepPart
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.comparison.noise import difference_interval, is_significant
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline.breakdown import recorded_ms
@@ -50,7 +50,7 @@ def parts_of_both(a: Report, b: Report) -> tuple[list[StepPart], list[StepPart]]
         shapes = [{row.name: row.launch_shape for row in reversed(r.tables.get("kernels", []))} for r in (a, b)]
         other = {name for name, shape in shapes[0].items() if shape and shapes[1].get(name, shape) not in (shape, None)}
         return _alike(*(_shown(r.step_parts, known, other) for r, known in zip((a, b), shapes, strict=True)))
-    if a.metrics.budget_ms is not None and b.metrics.budget_ms is not None:
+    if None not in (a.metrics.budget_ms, b.metrics.budget_ms):
         return _of_budget(a), _of_budget(b)
     return _whole(a), _whole(b)
 

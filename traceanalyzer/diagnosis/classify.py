@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from traceanalyzer.analysis.groups.bounds import rated_share
 from traceanalyzer.analysis.groups.idle import main_detail
-from traceanalyzer.base.figures import span
+from traceanalyzer.base import span
 from traceanalyzer.diagnosis.compile.measured import on_compile
 from traceanalyzer.diagnosis.finding import BASE_CONFIDENCE, MAX_CONFIDENCE, BottleneckClass, Summary
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -88,29 +88,31 @@ def classify(m: Measurements, best: Iterable[BottleneckClass | None] = ()) -> Su
         return Summary("inconclusive", 0.0, f"Inconclusive: {reason}", m.step.basis, step_ms)
     parts = _parts(shares)
     idle = {part for part in parts if _gain_share(m, part) < LEAST_GAIN}
-    verdict = _verdict(parts, idle, [_part(cls) for cls in best if cls is not None])
-    if verdict.cause == "unexplained":
-        text = f"Inconclusive: {_reason(m, 'unexplained', shares)}."
-        return Summary("inconclusive", 0.0, text, m.step.basis, step_ms)
-    if verdict.cause == "device" and not shares.limit_known:
-        text = (
-            f"Inconclusive: the GPU computes for {span(shares.device * m.step.step_ms)} ({shares.device:.0%}) of "
-            f"{_whole(m)}, but what limits its kernels is not known for {shares.unknown / shares.device:.0%} of that "
-            "time: profile them with Nsight Compute (ncu)."
-        )
-        return Summary("inconclusive", 0.0, text, m.step.basis, step_ms)
+    verdict = _verdict(parts, idle, [part for cls in best if (part := cls and _part(cls))])
+    if why := _not_known(m, verdict.cause, shares):
+        return Summary("inconclusive", 0.0, f"Inconclusive: {why}", m.step.basis, step_ms)
     bottleneck = _name(verdict.cause, shares)
+    held_up = m.memo(outside) if bottleneck in IDLE_CLASSES else ""
     confidence = min(MAX_CONFIDENCE, BASE_CONFIDENCE + verdict.margin) * _evidence_factor(m)
     if verdict.cause == "device":
         confidence *= (1 - shares.doubt) * (BY_CLASS_FACTOR if rated_share(m.rated) < RATED_SHARE else 1.0)
-    if verdict.cause in idle:
-        confidence = min(confidence, UNCLEAR)
-    held_up = m.memo(outside) if bottleneck in IDLE_CLASSES else ""
-    if held_up:
-        confidence = min(confidence, MOST_SURE)
+    confidence = min(confidence, UNCLEAR if verdict.cause in idle else 1.0, MOST_SURE if held_up else 1.0)
     beside = None if verdict.beside in (None, "unexplained") else _name(verdict.beside, shares)
-    headline = " ".join(text for text in (_headline(m, verdict, shares), held_up) if text)
+    headline = f"{_headline(m, verdict, shares)} {held_up}".rstrip()
     return Summary(bottleneck, round(confidence, 2), headline, m.step.basis, step_ms, beside=beside)
+
+
+def _not_known(m: Measurements, cause: str, shares: Shares) -> str:
+    """Why the largest part gives no verdict; empty where it does."""
+    if cause == "unexplained":
+        return f"{_reason(m, 'unexplained', shares)}."
+    if cause != "device" or shares.limit_known:
+        return ""
+    return (
+        f"the GPU computes for {span(shares.device * m.step.step_ms)} ({shares.device:.0%}) of {_whole(m)}, but what "
+        f"limits its kernels is not known for {shares.unknown / shares.device:.0%} of that time: profile them with "
+        "Nsight Compute (ncu)."
+    )
 
 
 def _parts(shares: Shares) -> dict[str, float]:
@@ -126,17 +128,16 @@ def _gain_share(m: Measurements, part: str) -> float:
     return m.replay.gain_ms(REMOVES[part]) / m.replay.base_ms
 
 
-def _verdict(parts: dict[str, float], idle: set[str], best: list[str | None]) -> _Verdict:
+def _verdict(parts: dict[str, float], idle: set[str], best: list[str]) -> _Verdict:
     """The largest part. The device's own work gives way to a large part that can be changed, and what holds nothing up
     (`idle`) to a large part that does."""
     order = sorted(parts.items(), key=lambda item: -item[1])
     if order[0][0] in idle:
         order.sort(key=lambda item: item[0] in idle or item[1] < LARGE)
     (top, share), (second, beside) = order[:2]
-    other = [part for part in best if part is not None and part not in (top, *idle)]
-    large = [part for part in other if top == "device" and parts[part] >= LARGE]
-    if large:
-        return _Verdict(large[0], top, 0.0)
+    other = [part for part in best if part not in (top, *idle) and parts.get(part, 0.0) >= LARGE]
+    if top == "device" and other:
+        return _Verdict(other[0], top, 0.0)
     margin = max(share - beside, 0.0)
     return _Verdict(top, second if margin < CLOSE else None, margin)
 

@@ -1,6 +1,7 @@
 """Who is to blame for the largest part of the step, in one sentence: kind of work, module, phase or place."""
 
 from collections.abc import Callable
+from operator import attrgetter
 
 import numpy as np
 
@@ -81,10 +82,11 @@ def _module(m: Measurements) -> str | None:
 def _of_launch(m: Measurements) -> str | None:
     """The phase in which most of the GPU's idle time falls."""
     rows = [row for row in m.phase_rows if row.role is not None and row.gpu_idle_ms]
-    top = max(rows, key=lambda row: row.gpu_idle_ms or 0.0, default=None)
-    idle = m.idle.total if m.idle is not None else 0.0
-    share = (top.gpu_idle_ms or 0.0) / idle if top is not None and idle else 0.0
-    if top is None or share < NAMED_SHARE:
+    if not rows or m.idle is None or not m.idle.total:
+        return None
+    top = max(rows, key=attrgetter("gpu_idle_ms"))
+    share = (top.gpu_idle_ms or 0.0) / m.idle.total
+    if share < NAMED_SHARE:
         return None
     phase = f"the {top.role} pass" if top.name in ("forward", "backward") else top.name
     return f"{_most(share)} of the idle time is in {phase}"

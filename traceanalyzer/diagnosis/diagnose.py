@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.base.figures import span
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass, span
 from traceanalyzer.diagnosis.classify import classify, too_few_ops
 from traceanalyzer.diagnosis.compile.measured import IN_EACH_STEP, on_compile
 from traceanalyzer.diagnosis.culprit import culprit

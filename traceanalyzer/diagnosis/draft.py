@@ -3,7 +3,7 @@
 from dataclasses import field
 from typing import Literal
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Words
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.replay.scenarios import Scenario

@@ -3,8 +3,8 @@
 from typing import Literal
 
 from traceanalyzer.analysis.names.frameworks import Framework
+from traceanalyzer.base import dataclass
 from traceanalyzer.base.figures import metric as defined
-from traceanalyzer.base.frozen import dataclass
 
 
 @dataclass(frozen=True)

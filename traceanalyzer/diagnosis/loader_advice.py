@@ -16,6 +16,8 @@ BUSY_CPUS_SHARE = 90.0
 """Per cent of the host's CPUs in use, above which more workers find no free core."""
 IO_WAIT_SHARE = 10.0
 """Per cent of the CPUs' time spent waiting for a disk, above which storage is slow: 0 to 2 where data is cached."""
+LOADS = {"host: CPUs busy": BUSY_CPUS_SHARE, "host: CPUs idle while a disk is waited for": IO_WAIT_SHARE}
+"""Samples of the host that are evidence, and what is much of each, %."""
 
 AHEAD = "Load ahead of the step"
 ONE_CORE = "OPENBLAS_NUM_THREADS=1 if NumPy multiplies matrices there"
@@ -76,11 +78,7 @@ def evidence(m: Measurements, found: Loading) -> Iterator[Evidence]:
             yield Evidence(f"loading time in {stage}", share, "share", "of the loading, by names of functions")
     if found.os_share is not None:
         yield Evidence("loading time in calls that read", found.os_share, "share", "of the loading, calls to the OS")
-    loads = {load.what: load for load in m.trace.loads}
-    for what, least in (
-        ("host: CPUs busy", BUSY_CPUS_SHARE),
-        ("host: CPUs idle while a disk is waited for", IO_WAIT_SHARE),
-    ):
-        load = loads.get(what)
-        if load is not None:
-            yield Evidence(what, load.mean / 100, "share", f"mean of {load.samples} samples of the run", least / 100)
+    for load in m.trace.loads:
+        if least := LOADS.get(load.what):
+            samples = f"mean of {load.samples} samples of the run"
+            yield Evidence(load.what, load.mean / 100, "share", samples, least / 100)

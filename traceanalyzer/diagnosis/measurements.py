@@ -19,7 +19,7 @@ from traceanalyzer.analysis.memory.traced import TracedMemory, memory_of_events
 from traceanalyzer.analysis.phases.roles import find_phases, phase_times
 from traceanalyzer.analysis.phases.training import program_stats
 from traceanalyzer.analysis.ranks.compare import why_not_one_run
-from traceanalyzer.analysis.ranks.digest import claim_of, digest_of
+from traceanalyzer.analysis.ranks.digested import claim_of, digest_of
 from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.serving.rows import found_in_log, iteration_rows
@@ -67,8 +67,7 @@ from traceanalyzer.analysis.tables.timing import (
 from traceanalyzer.analysis.time.coverage import concurrent_kernel_share, coverage
 from traceanalyzer.analysis.time.repeats import repeats
 from traceanalyzer.analysis.time.timed import OfTimed, Timed
-from traceanalyzer.base.figures import NS_PER_MS
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import NS_PER_MS, dataclass
 from traceanalyzer.replay.iterations import Served
 from traceanalyzer.replay.on_tape import HostPart, host_parts
 from traceanalyzer.replay.replayed_path import replayed_path_time

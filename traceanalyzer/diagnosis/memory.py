@@ -9,8 +9,7 @@ from traceanalyzer.analysis.memory.oom import Oom
 from traceanalyzer.analysis.memory.site import Site
 from traceanalyzer.analysis.memory.traced import TracedMemory
 from traceanalyzer.analysis.memory.whatif import Scenario
-from traceanalyzer.base.figures import MEMORY, digits, metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import MEMORY, dataclass, digits, metric
 from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Finding, Recommendation, Severity
 
 LEAST_GAIN = 0.02
@@ -91,9 +90,9 @@ def headline(devices: Sequence[MemoryOfDevice]) -> str:
     """The answer in a sentence or two."""
     if not devices:
         return "The snapshot holds no GPU memory."
-    failed = next((d for d in devices if d.oom is not None), None)
-    if failed is not None and failed.oom is not None:
-        return _out_of_memory(failed, failed.oom)
+    for device in devices:
+        if device.oom is not None:
+            return _out_of_memory(device, device.oom)
     top = max(devices, key=lambda device: device.peak_bytes)
     where = f" in the {top.peak_phase} phase" if top.peak_phase else ""
     largest = max(top.at_peak, key=lambda name: top.at_peak[name])

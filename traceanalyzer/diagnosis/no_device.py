@@ -1,7 +1,7 @@
 """What a recording without work of the GPU says: where the CPU's time goes, and how to record the GPU."""
 
 from traceanalyzer.analysis.groups.ops import SHOWN, ApiTime, api_times
-from traceanalyzer.base.figures import digits
+from traceanalyzer.base import digits
 from traceanalyzer.diagnosis.finding import Words
 from traceanalyzer.diagnosis.measurements import Measurements
 

@@ -2,12 +2,10 @@
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import complement, union
-from traceanalyzer.analysis.algebra.lookup import places
-from traceanalyzer.analysis.algebra.ordering import robust_sigma
+from traceanalyzer.analysis.algebra import complement, places, robust_sigma, union
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.names.frameworks import Framework
-from traceanalyzer.base.figures import NS_PER_MS, digits
+from traceanalyzer.base import NS_PER_MS, digits
 from traceanalyzer.diagnosis.measurements import Measurements
 
 MOST_SURE = 0.6

@@ -3,7 +3,7 @@ propose."""
 
 from collections.abc import Callable, Sequence
 
-from traceanalyzer.base.figures import digits, span
+from traceanalyzer.base import digits, span
 from traceanalyzer.diagnosis.draft import Draft, Proposal
 from traceanalyzer.diagnosis.finding import AsMuchWork, BottleneckClass, Recommendation
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -35,11 +35,10 @@ def recommendations_of(m: Measurements, settled: Sequence[tuple[Draft, float | N
     """What to do, by the step that it is predicted to lead to. Where the step can be replayed, remedies speak for
     themselves, and the rules do not."""
     drafts = [draft for draft, _ in settled]
-    offered = [advised for one in advise(m) if (advised := _of_remedy(m, one, drafts)) is not None]
+    offered = filter(None, (_of_remedy(m, one, drafts) for one in advise(m)))
     known = {remedy.id for remedy in REMEDIES} if _is_replayed(m) else set()
-    proposed = [(d, p, h) for d, h in settled for p in d.proposals if _is_offered(m, d, p, known)]
-    made = [_of_proposal(m, *one) for one in proposed]
-    kept = [one for one in made if one is not None and _is_worth_it(m, one)]
+    made = (_of_proposal(m, d, p, h) for d, h in settled for p in d.proposals if _is_offered(m, d, p, known))
+    kept = [one for one in filter(None, made) if _is_worth_it(m, one)]
     return sorted(for_server(m, [*offered, *kept], drafts), key=lambda one: one.predicted_step_ms or float("inf"))
 
 
@@ -64,8 +63,8 @@ def _of_remedy(m: Measurements, advice: Advice, drafts: list[Draft]) -> Recommen
     remedy, offer, p, against = advice.remedy, advice.offer, advice.prediction, _against(advice, drafts)
     if against is None:
         return None
-    either = (words.of(m.joined.framework) for words in (offer.action, against.words) if words is not None)
-    action = next((text for text in either if text), None)
+    either = (words.of(m.joined.framework) for words in filter(None, (offer.action, against.words)))
+    action = next(filter(None, either), None)
     if action is None:
         return None
     basis = f"replayed without the profiler: {p.basis}"

@@ -5,14 +5,12 @@ from functools import cached_property
 
 from traceanalyzer.analysis.joined.linked import Knowledge
 from traceanalyzer.analysis.ranks.compare import RankComparison, compare_ranks
-from traceanalyzer.analysis.ranks.digest import digest_of
+from traceanalyzer.analysis.ranks.digested import digest_of
 from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.analysis.ranks.one_run import refuse_several_runs
-from traceanalyzer.base.errors import EmptyRecordingError
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import EmptyRecordingError, dataclass
 from traceanalyzer.diagnosis.measurements import Measurements, measure_ranks
-from traceanalyzer.trace import Run, Trace
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import Run, Trace, distinct
 
 __all__ = ["Asked", "Knowledge", "Measured", "Selection", "measured"]
 

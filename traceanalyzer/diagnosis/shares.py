@@ -2,7 +2,7 @@
 
 from traceanalyzer.analysis.groups.bounds import memory_bound_share, small_share, unknown_share
 from traceanalyzer.analysis.tables.budget import Waiting
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
 
 MOST_DOUBT = 0.25

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from traceanalyzer.analysis.tables.profiled import Profiled
 from traceanalyzer.analysis.tables.timing import TimingStats
-from traceanalyzer.base.figures import digits
+from traceanalyzer.base import digits
 from traceanalyzer.diagnosis.finding import Summary
 from traceanalyzer.diagnosis.measurements import Measurements
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.base.files import check_not_read
 from traceanalyzer.diagnosis.selection import Measured
 from traceanalyzer.export.tables import Hidden, frames
@@ -88,8 +88,7 @@ def _objects(values: Any) -> list[Any]:
     """A column's values as Python's own objects, None where there is none."""
     if values.hasnans:
         return [None if missing else one for one, missing in zip(values.tolist(), values.isna(), strict=True)]
-    listed: list[Any] = values.tolist()
-    return listed
+    return values.tolist()
 
 
 def write_parquet(of: Measured, folder: Path, hidden: Hidden = None) -> dict[str, int]:

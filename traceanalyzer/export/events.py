@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.analysis.algebra.lookup import at
+from traceanalyzer.analysis.algebra import at
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.trace import CopyKind, DeviceOpKind, MemoryKind, RangeKind
 from traceanalyzer.trace.table import Table

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from traceanalyzer.analysis.tables.ops import OpStats, op_stats
-from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.report.format import plain
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from traceanalyzer.base.figures import text_of
+from traceanalyzer.base import text_of
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.selection import Measured
 from traceanalyzer.export.events import EVENTS, event_frame

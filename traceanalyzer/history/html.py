@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.history.runs import MetricSeries, MetricValue, StoredRun
 from traceanalyzer.report.format import figure, label, scale_for, scaled, shorten
 from traceanalyzer.report.html.charts import Chart, Series, stacked

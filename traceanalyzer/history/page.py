@@ -1,6 +1,6 @@
 """A metric over runs as a document: bars, a chart for an issue, or one HTML file that opens offline."""
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.history.html import metric_page, runs_page
 from traceanalyzer.history.plot import bars
 from traceanalyzer.history.runs import MetricSeries, MetricValue, StoredRun

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError, dataclass
 from traceanalyzer.base.figures import metric as defined
-from traceanalyzer.base.frozen import dataclass
 
 if TYPE_CHECKING:
     from sqlite_utils import Database

@@ -1,6 +1,6 @@
 """What a format of recordings can and cannot tell, and how it is recorded: one value a format, shown by the docs."""
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 
 
 @dataclass(frozen=True)

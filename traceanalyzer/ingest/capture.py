@@ -7,10 +7,11 @@ may be missing.
 
 import re
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.base.files import note_read
 from traceanalyzer.ingest.conditions import (
     batch_size,
@@ -60,14 +61,11 @@ def join(run: Run) -> Run:
 def with_companions(traces: list[Trace], given: list[Trace]) -> tuple[list[Trace], tuple[Trace, ...]]:
     """The traces with the snapshot of their rank and all logs of torch.compile, and those that were joined. Without
     traces the snapshots are, without these the logs."""
-    compiled = [trace for trace in given if trace.compile_logs]
-    every = tuple(log for trace in compiled for log in trace.compile_logs)
+    every = tuple(chain.from_iterable(trace.compile_logs for trace in given))
     snapshots = [trace for trace in given if not trace.compile_logs]
-    alone = not traces
-    made = traces or snapshots or compiled[:1]
+    made = [_with_snapshot(trace, snapshots) for trace in traces] or snapshots or given[:1]
     left = [trace for trace in given if trace not in made]
-    joined = [trace if alone else _with_snapshot(trace, snapshots) for trace in made]
-    return [replace(trace, compile_logs=every) for trace in joined], tuple(left)
+    return [replace(trace, compile_logs=every) for trace in made], tuple(left)
 
 
 def _with_snapshot(trace: Trace, snapshots: list[Trace]) -> Trace:

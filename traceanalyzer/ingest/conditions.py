@@ -4,10 +4,11 @@ program (model, optimizers, loaders) and of its host (samples of GPUs and CPUs).
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from itertools import chain
 from typing import Any
 
 from traceanalyzer.base.limits import limits
-from traceanalyzer.ingest.side_files import LARGEST, is_above_zero, is_number
+from traceanalyzer.ingest.side_files import LARGEST, is_above_zero, is_number, items, mapping, mappings
 from traceanalyzer.trace import Ceilings, Condition, Load, StepAmounts
 from traceanalyzer.trace.circumstances import ALLOWED_VARIABLES
 
@@ -24,8 +25,7 @@ def program_conditions(program: object) -> Iterator[Condition]:
     names = _texts(program.get("optimizers"))
     if names:
         yield Condition("optimizer", ", ".join(names))
-    loaders = program.get("loaders")
-    found = [one for one in loaders[:SHOWN] if isinstance(one, dict)] if isinstance(loaders, list) else []
+    found = mappings(items(program.get("loaders"))[:SHOWN])
     for i, loader in enumerate(found):
         yield from _loader(loader, "loader" if len(found) == 1 else f"loader {i}")
 
@@ -55,8 +55,7 @@ def _loader(loader: Mapping[str, Any], label: str) -> Iterator[Condition]:
 
 
 def _texts(value: object) -> list[str]:
-    listed = value[:SHOWN] if isinstance(value, list) else []
-    return [one[: limits().text] for one in listed if isinstance(one, str) and one]
+    return [one[: limits().text] for one in items(value)[:SHOWN] if isinstance(one, str) and one]
 
 
 THROTTLED = "the GPU ran below its full clocks, so kernels took longer"
@@ -77,25 +76,24 @@ _SETTINGS: tuple[tuple[str, str, str], ...] = (
 
 def environment_conditions(environment: Mapping[str, Any]) -> tuple[Condition, ...]:
     """The conditions that `environment.json` states; parts that are missing or malformed are left out."""
-    found = [*_software(environment), *_settings(_mapping(environment.get("torch")))]
-    variables = _mapping(environment.get("variables"))
+    found = [*_software(environment), *_settings(mapping(environment.get("torch")))]
+    variables = mapping(environment.get("variables"))
     blocking = any(condition.name == "CUDA_LAUNCH_BLOCKING" for condition in found)
     for name, value in sorted(variables.items()):
         if name not in ALLOWED_VARIABLES or (name == "CUDA_LAUNCH_BLOCKING" and blocking):
             continue
         found.append(Condition(name, str(value), _variable_spoils(name, str(value))))
     found += program_conditions(environment.get("program"))
-    gpus = environment.get("gpus")
-    for gpu in gpus if isinstance(gpus, list) else []:
-        found += _gpu(_mapping(gpu))
+    for gpu in mappings(environment.get("gpus")):
+        found += _gpu(gpu)
     return (*found, *_reached(measured_ceilings(environment)))
 
 
 def measured_ceilings(environment: Mapping[str, Any]) -> Ceilings | None:
     """What the GPU was measured to reach (`collect --ceilings`), None where that is missing or malformed."""
-    stated = _mapping(environment.get("ceilings"))
+    stated = mapping(environment.get("ceilings"))
     copied = stated.get("copy_gbs")
-    matmul = {str(k): v * TERA for k, v in _mapping(stated.get("matmul_tflops")).items() if is_above_zero(v)}
+    matmul = {str(k): v * TERA for k, v in mapping(stated.get("matmul_tflops")).items() if is_above_zero(v)}
     return Ceilings(copied * GIGA, matmul) if is_above_zero(copied) else None
 
 
@@ -122,13 +120,13 @@ def _sampled(gpu: int, samples: list[Mapping[str, Any]]) -> Iterable[Condition]:
     if clock:
         yield Condition(f"GPU {gpu} SM clock", f"{min(clock):g} to {max(clock):g} MHz in {len(clock)} samples")
     if slowed:
-        reasons = ", ".join(sorted({str(r) for rs in slowed for r in rs}))
+        reasons = ", ".join(sorted(set(map(str, chain.from_iterable(slowed)))))
         share = len(slowed) / len(known)
         yield Condition(f"GPU {gpu} throttling", f"{reasons} in {share:.0%} of the samples", THROTTLED)
 
 
 def _software(environment: Mapping[str, Any]) -> Iterable[Condition]:
-    torch, cpu = _mapping(environment.get("torch")), _mapping(environment.get("cpu"))
+    torch, cpu = mapping(environment.get("torch")), mapping(environment.get("cpu"))
     facts = {
         "command": environment.get("command"),
         "git revision": environment.get("git_revision"),
@@ -175,7 +173,7 @@ def _gpu(gpu: Mapping[str, Any]) -> Iterable[Condition]:
     clock, highest = gpu.get("sm_clock_mhz"), gpu.get("sm_clock_max_mhz")
     if clock is not None:
         about.append(f"SM clock {clock} of {highest} MHz" if highest else f"SM clock {clock} MHz")
-    known = ", ".join(str(part) for part in about if part)
+    known = ", ".join(map(str, filter(None, about)))
     if known:
         yield Condition(label, known)
     reasons = gpu.get("throttle_reasons")
@@ -184,10 +182,6 @@ def _gpu(gpu: Mapping[str, Any]) -> Iterable[Condition]:
     processes = gpu.get("processes")
     if isinstance(processes, int) and processes > 1:
         yield Condition(f"{label} processes", str(processes), CROWDED)
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 _OF_GPUS = (
@@ -214,7 +208,7 @@ def loads_of(samples: Sequence[Mapping[str, Any]]) -> tuple[Load, ...]:
         for key, what, unit, factor in _OF_GPUS
     ]
     rows += [_load(samples, key, what, unit, factor) for key, what, unit, factor in _OF_CPUS]
-    return tuple(row for row in rows if row is not None)
+    return tuple(filter(None, rows))
 
 
 def _load(samples: Sequence[Mapping[str, Any]], key: str, what: str, unit: str, factor: float) -> Load | None:
@@ -230,8 +224,7 @@ LARGEST_FLOPS = 1e24
 
 def stated_amounts(environment: Mapping[str, Any]) -> StepAmounts:
     """`{"step": {"samples": 64, "tokens": 131072, "flops": 4.2e15}}`; what is missing or malformed stays None."""
-    stated = environment.get("step")
-    values = stated if isinstance(stated, dict) else {}
+    values = mapping(environment.get("step"))
     return StepAmounts(**{f.name: _amount(f.name, values.get(f.name)) for f in fields(StepAmounts)})
 
 
@@ -243,6 +236,5 @@ def _amount(name: str, value: object) -> float | None:
 
 def batch_size(environment: Mapping[str, Any]) -> int | None:
     """`{"loader": {"batch_size": 64}}`: samples of a batch of the one loader that the collector saw."""
-    loader = environment.get("loader")
-    size = loader.get("batch_size") if isinstance(loader, dict) else None
+    size = mapping(environment.get("loader")).get("batch_size")
     return size if isinstance(size, int) and not isinstance(size, bool) and 0 < size <= LARGEST else None

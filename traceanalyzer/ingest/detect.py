@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol, cast
 
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.base.files import may_read
 from traceanalyzer.ingest.abilities import Abilities
 from traceanalyzer.ingest.foreign import what_it_is

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.base.files import may_read, note_read
 from traceanalyzer.base.parallel import LEAST_BYTES
 from traceanalyzer.base.parallel.children import Child, Numbers, children, shared_numbers
@@ -33,18 +33,20 @@ DEEPEST = 6
 """TensorBoard keeps its traces three folders down (`RUN/plugins/profile/TIME`)."""
 MOST_FOLDERS = 200
 """Folders that are looked into; more is a home, not a log."""
-MOST_PROBED = 20
-"""Files that are opened in each of them to find one recording."""
+MOST_PROBED, MOST_OPENED = 20, 300
+"""Files that are opened in each of them to find one recording, and in all."""
 NAMED = 6
 ITERATION = re.compile(r"(?:iteration|iter|step)[-_]?(\d{1,18})", re.IGNORECASE)
 _DIGITS = re.compile(r"\d+")
 
 
-def recordings_in(folder: Path, pattern: str | None = None) -> list[Path]:
-    """The recordings that lie in a folder itself, else its snapshots and logs of torch.compile, by name. Raises
-    OSError."""
+def recordings_in(
+    folder: Path, pattern: str | None = None, known: Callable[[Path], bool] = lambda file: False
+) -> list[Path]:
+    """The recordings that lie in a folder itself, else its snapshots and logs of torch.compile, by name; those that are
+    `known` are not looked into. Raises OSError."""
     files = [file for file in sorted(folder.iterdir()) if file.is_file()]
-    found = [file for file in files if not is_neighbour(file) and is_recording(file, pattern)]
+    found = [file for file in files if not is_neighbour(file) and (known(file) or is_recording(file, pattern))]
     return found or list(filter(is_companion, files))
 
 
@@ -60,7 +62,7 @@ def iteration_in(folder: Path, pattern: str | None = None) -> tuple[list[Path], 
     for number in sorted(named, reverse=True) if wanted is None else named.keys() & {wanted}:
         if inside := recordings_in(named[number], pattern):
             which = f"{named[number].name} was read, of {len(named)} iterations: --iteration N takes another."
-            return inside, [which] if len(named) > 1 else []
+            return inside, [which] * (len(named) > 1)
     return [], []
 
 
@@ -88,13 +90,17 @@ def nothing_in(folder: Path) -> str:
 def _with_recordings(folder: Path) -> Iterator[Path]:
     """The folders below that hold recordings; neither links nor other file systems (`/proc`) are followed."""
     walk = ((Path(where), names, files) for where, names, files in os.walk(folder))
+    left = MOST_OPENED
     for where, names, files in islice(walk, MOST_FOLDERS):
         if len(where.relative_to(folder).parts) >= DEEPEST:
             names.clear()
         names[:] = sorted(name for name in names if not name.startswith(".") and not os.path.ismount(where / name))
-        candidates = (where / name for name in sorted(files)[:MOST_PROBED])
-        if where != folder and any(file.is_file() and is_recording(file) for file in candidates):
-            yield where
+        with suppress(OSError):  # what has no size, as in /proc, may have no end
+            paths = [where / name for name in sorted(files)[:MOST_PROBED]]
+            sound = [file for file in paths if where != folder and file.is_file() and file.stat().st_size]
+            left -= len(sound)
+            if left >= 0 and any(map(is_recording, sound)):
+                yield where
 
 
 Outcome: TypeAlias = list[Trace] | TraceAnalyzerError

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.ingest.detect import is_recording
 from traceanalyzer.trace import Trace
 
@@ -57,10 +57,14 @@ def _only_captures(trace: Trace) -> bool:
 def _near(trace: Trace) -> list[Path]:
     """The files that are named as captures of its rank: one, or one for each batch."""
     files = list(_named_so(Path(trace.path)))
-    ranks = [found and int(found[1]) for found in (_OF_RANK.search(file.name) for file in files)]
-    mine = [file for file, rank in zip(files, ranks, strict=True) if None in (rank, trace.rank) or rank == trace.rank]
+    mine = [file for file in files if trace.rank is None or _rank_of(file) in (None, trace.rank)]
     batches = {found and found[1] for found in (_BATCH.search(file.name) for file in mine)}
     return mine if len(batches) == len(mine) else []
+
+
+def _rank_of(file: Path) -> int | None:
+    found = _OF_RANK.search(file.name)
+    return found and int(found[1])
 
 
 def _named_so(path: Path) -> Iterator[Path]:

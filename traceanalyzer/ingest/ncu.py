@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.base.files import note_read
 from traceanalyzer.base.limits import MIB, limits
 from traceanalyzer.ingest.side_files import figure

@@ -5,12 +5,12 @@ A remote object is fetched to a temporary file when it is read, and removed afte
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.base.files import replacing
 from traceanalyzer.ingest.folders import broken_in, iteration_in, recordings_in
 from traceanalyzer.ingest.side_files import may_be_beside
@@ -62,8 +62,7 @@ def system_of(url: str) -> tuple[Any, str]:
     except ImportError as error:
         raise UnreadableInputError(f"{url}: {NEEDS.format(url=url)}") from error
     with _errors(url):
-        found: tuple[Any, str] = fsspec.core.url_to_fs(url)
-        return found
+        return fsspec.core.url_to_fs(url)
 
 
 @contextmanager
@@ -87,14 +86,19 @@ def _line(error: Exception) -> str:
     return " ".join(str(error).split())[:160]
 
 
-def places_in(paths: Sequence[str], suffix: str = "") -> tuple[list[Place], list[Failure]]:
+def places_in(
+    paths: Sequence[str], suffix: str = "", known: Callable[[Place], bool] = lambda place: False
+) -> tuple[list[Place], list[Failure]]:
     """Every recording that the paths and addresses name: of a folder those in it, of a pattern those that match; each
-    once. With a `suffix` only files that end so. What cannot be listed is a failure."""
+    once. With a `suffix` only files that end so; those of a folder that are `known` are not looked into. What cannot be
+    listed is a failure."""
     found: dict[str, Place] = {}
     failures: list[Failure] = []
     for path in paths:
         try:
-            places, broken = (_remote(path, suffix), []) if is_remote(path) else _local(Path(local_of(path)), suffix)
+            places, broken = (
+                (_remote(path, suffix), []) if is_remote(path) else _local(Path(local_of(path)), suffix, known)
+            )
         except UnreadableInputError as error:
             places, broken = [], [Failure(path, str(error))]
         found.update((place.url, place) for place in places)
@@ -109,13 +113,13 @@ def iterations_in(paths: Sequence[str], places: Sequence[Place]) -> list[str]:
     return [f"{one} was read; --iteration N takes another." for one in sorted(read) if one.parent in named]
 
 
-def _local(path: Path, suffix: str) -> tuple[list[Place], list[Failure]]:
+def _local(path: Path, suffix: str, known: Callable[[Place], bool]) -> tuple[list[Place], list[Failure]]:
     try:
         if not path.is_dir():
             return [_local_place(path)], []
         if suffix:
             return [_local_place(one) for one in sorted(path.iterdir()) if one.name.endswith(suffix)], []
-        inside = recordings_in(path) or iteration_in(path)[0]
+        inside = recordings_in(path, known=lambda file: known(_local_place(file))) or iteration_in(path)[0]
         return list(map(_local_place, [*inside, *broken_in(path, inside)])), []
     except OSError as error:
         raise cannot_open(path, error) from error

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
 
-from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.ingest import mangled
 from traceanalyzer.ingest.cache.models import read_once
 from traceanalyzer.ingest.capture import join
@@ -22,7 +22,7 @@ _RANK_IN_NAME = re.compile(r"(?:^|[^a-z])(?:rank|r)[-_=.]?(\d{1,9})(?![a-z0-9])"
 
 NOT_ONE = "it begins like no known recording: damaged, or something else; copy or export it again"
 _UNRANKED = 1 << 62
-_WITHOUT_RANKS = ("nsys", "rocpd", "rocprofv3", "rocprofv3_csv", "rpd", "unitrace", "xplane")
+_WITHOUT_RANKS = frozenset(("nsys", "rocpd", "rocprofv3", "rocprofv3_csv", "rpd", "unitrace", "xplane"))
 """Sources that write a file a process, as a rule, and do not say which rank it is."""
 
 
@@ -113,9 +113,9 @@ def _numbered(traces: list[Trace]) -> list[Trace]:
     """Traces of several files of recorders that know no ranks, numbered by host, file and process over all of them."""
     unknown = [trace for trace in traces if trace.rank is None or trace.process.numbered]
     files = {trace.path for trace in traces}
-    if len(files) < 2 or len(unknown) < len(traces) or any(trace.source not in _WITHOUT_RANKS for trace in traces):
+    if len(files) < 2 or len(unknown) < len(traces) or {trace.source for trace in traces} - _WITHOUT_RANKS:
         return traces
-    ordered = sorted(traces, key=lambda trace: (trace.process.host or "", trace.path, trace.process.pid or 0))
+    ordered = sorted(traces, key=lambda trace: (trace.process.place[0], trace.path, trace.process.place))
     made = [replace(t, process=replace(t.process, rank=i, numbered=True)) for i, t in enumerate(ordered)]
     note = f"No recording says its rank: the {len(made)} processes are numbered by host, file and process id."
     return [_noted(made[0], note), *made[1:]]

@@ -7,7 +7,7 @@ from typing import Any, TypeGuard
 
 import msgspec
 
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.base.files import read_whole
 
 ENVIRONMENT = "environment.json"
@@ -34,6 +34,21 @@ LEAST = 1e-9
 
 NOT_JSON = (msgspec.MsgspecError, ValueError, RecursionError, MemoryError)
 """What decoding text that is not JSON may raise: bytes that are not UTF-8, and brackets in brackets, too."""
+
+
+def mapping(value: object) -> dict[str, Any]:
+    """The object that JSON has there; an empty one where it has something else."""
+    return value if isinstance(value, dict) else {}
+
+
+def items(value: object) -> list[Any]:
+    """What the list has that JSON has there; nothing where it has something else."""
+    return value if isinstance(value, list) else []
+
+
+def mappings(value: object) -> list[dict[str, Any]]:
+    """The objects in the list that JSON has there."""
+    return [one for one in items(value) if isinstance(one, dict)]
 
 
 def json_object(path: Path) -> dict[str, Any] | None:

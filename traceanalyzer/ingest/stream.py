@@ -9,7 +9,7 @@ from typing import BinaryIO, cast
 
 from isal import igzip, igzip_lib
 
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.base.files import may_read, note_read
 from traceanalyzer.base.limits import MIB, limits
 from traceanalyzer.ingest.foreign import GZIP_MAGIC as GZIP_MAGIC

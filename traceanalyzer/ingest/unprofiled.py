@@ -11,10 +11,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from traceanalyzer.base.errors import TraceAnalyzerError
-from traceanalyzer.base.figures import digits
+from traceanalyzer.base import TraceAnalyzerError, digits
 from traceanalyzer.ingest.detect import detect
-from traceanalyzer.ingest.side_files import is_number
+from traceanalyzer.ingest.side_files import is_number, items, mapping
 from traceanalyzer.ingest.stream import head_of
 from traceanalyzer.trace import I64, DeviceOps, LightRecording, Stopwatch, Trace
 
@@ -84,14 +83,13 @@ def _eager_reach(values: dict[str, Any], step_ns: int) -> int:
 
 def _series(values: Any) -> tuple[int, ...]:
     """Times in ms as ns; none of them where one is missing."""
-    times = [_ns(one) for one in values] if isinstance(values, list) else []
+    times = [_ns(one) for one in items(values)]
     return tuple(one for one in times if one is not None) if None not in times else ()
 
 
 def _range_of_steps(values: dict[str, Any], step_ns: int, width_ns: int) -> tuple[int, int] | None:
     """Between which times most of the timed steps were, ns; None where their median says nothing of a step."""
-    series = values.get("series_ms")
-    times = [ns for one in series if (ns := _ns(one)) is not None] if isinstance(series, list) else []
+    times = [ns for one in items(values.get("series_ms")) if (ns := _ns(one)) is not None]
     if len(times) < LEAST_SERIES or width_ns > ROUGHLY_SHARE * step_ns:
         return None
     low, high = (round(float(one)) for one in np.quantile(times, OF_STEPS))
@@ -106,8 +104,8 @@ def _steady(values: dict[str, Any]) -> bool:
     stated = values.get("steady")
     if isinstance(stated, bool):
         return stated
-    host = values.get("host_ms")
-    fastest, middle = (_ns(host.get(name)) for name in ("min", "median")) if isinstance(host, dict) else (None, None)
+    host = mapping(values.get("host_ms"))
+    fastest, middle = _ns(host.get("min")), _ns(host.get("median"))
     return fastest is None or middle is None or fastest >= ODD_FAST_SHARE * middle
 
 
@@ -202,7 +200,7 @@ def contradiction(stopwatch: Stopwatch, light: LightRecording | None, *, fed: bo
         return f"Steps without the profiler were not steady (median {digits(ms)} ms): how long one takes is not known."
     if light is None:
         return None
-    if light.unit and stopwatch.unit and light.unit != stopwatch.unit:
+    if len({light.unit, stopwatch.unit} - {None, ""}) > 1:
         return f"The timed step was a {stopwatch.unit}, the recorded one a {light.unit}: they cannot be compared."
     if not fed and light.step_ns < FASTER_SHARE * (stopwatch.low_ns or stopwatch.step_ns):
         recorded = light.step_ns / NS_PER_MS

@@ -5,7 +5,7 @@ import tempfile
 from typing import Any
 
 import traceanalyzer as ta
-from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.collect.torch_profiler import record
 from traceanalyzer.comparison.notebook import NotebookReport
 

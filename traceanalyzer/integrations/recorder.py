@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec
 
-from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.collect.host.ranks import current_rank
 from traceanalyzer.collect.torch_profiler import begin_recording
 from traceanalyzer.collect.torch_recording import TorchRecording

@@ -68,8 +68,7 @@ def _next_stop(rank: Running, time: int | None) -> Pass | tuple[Meeting, int]:
     try:
         return rank.send(time)
     except StopIteration as finished:
-        passed: Pass = finished.value
-        return passed
+        return finished.value
 
 
 def _begin(

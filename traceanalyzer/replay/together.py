@@ -12,7 +12,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import measure, union
 from traceanalyzer.analysis.causes.dependencies import Dependencies
-from traceanalyzer.analysis.ranks.digest import digest_of
+from traceanalyzer.analysis.ranks.digested import digest_of
 from traceanalyzer.analysis.ranks.matches import Matches, match_collectives
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.time.timed import Timed

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from traceanalyzer.base.figures import ELLIPSIS
+from traceanalyzer.base import ELLIPSIS
 from traceanalyzer.report.document import Bullets, Document, Item, Items, Line, Part, Section, Verdict
 from traceanalyzer.report.format import plain
 

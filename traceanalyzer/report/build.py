@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from traceanalyzer.analysis.roofline.kernel_tables import other_version
 from traceanalyzer.analysis.tables.budget import launches_by_step
 from traceanalyzer.analysis.tables.timing import contradicted
-from traceanalyzer.base.figures import digits
-from traceanalyzer.base.notes import Aside
+from traceanalyzer.base import Aside, digits
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.rules.evidence import profiler_note
 from traceanalyzer.diagnosis.rules.recording import recording_notes
@@ -19,8 +18,8 @@ from traceanalyzer.ingest.unprofiled import contradiction
 from traceanalyzer.report.halves import in_halves
 from traceanalyzer.report.model import TOP_ROWS, Input, InputDevice, InputHealth, Metrics, Report, Tool
 from traceanalyzer.report.tables import PATH, in_order, report_tables
-from traceanalyzer.trace import Collected
-from traceanalyzer.trace.hardware import GIGA
+from traceanalyzer.trace import Collected, Device
+from traceanalyzer.trace.hardware import GIGA, Hardware
 from traceanalyzer.version import __version__
 
 if TYPE_CHECKING:
@@ -168,38 +167,37 @@ def _metrics(m: "Measurements") -> Metrics:
     )
 
 
-def _roofline_notes(m: "Measurements") -> list[str]:
+def _roofline_notes(m: "Measurements") -> "Iterator[str]":
     """Why there is no roofline, and how far measured kernels replace its estimates."""
-    notes = []
-    if m.timed.device is not None and m.linked.gpus[m.timed.device] is None:
-        name = next((d.name for d in m.trace.devices if d.id == m.timed.device), None)
-        notes.append(
-            f"{name or 'The GPU (its name was not recorded)'} is not in the hardware table, or not as it was recorded: "
-            "nothing is said about its limits (--hardware FILE adds a GPU)."
-        )
-    gpu = None if m.timed.device is None else m.linked.gpus[m.timed.device]
-    device = next((d for d in m.trace.devices if d.id == m.timed.device), None)
-    if gpu is not None and not gpu.stated and device is not None and not (device.name or "").strip():
-        size = (device.memory_bytes or 0) / GIGA
-        text = f"The GPU's name was not recorded; {device.sm_count} SMs (compute units) and {size:.3g} GB are those of "
-        notes.append(Aside(f"{text}{gpu.name}: its limits are used."))
-    if gpu is not None and gpu.stated:
-        fp32 = f", {gpu.vector['fp32'] / 1e12:.3g} TFLOP/s in fp32" if gpu.vector else ""
-        notes.append(
-            Aside(
-                f"{gpu.name} is not in the hardware table: its limits are those that the recording states "
-                f"({gpu.bandwidth / 1e9:.4g} GB/s{fp32}; of tensor cores it states nothing)."
-            )
-        )
-    if gpu is not None and (counted_elsewhere := other_version(m.trace)) is not None:
-        notes.append(counted_elsewhere)
+    if m.timed.device is not None:
+        device = next((d for d in m.trace.devices if d.id == m.timed.device), Device(m.timed.device))
+        yield from _limits(m, device, m.linked.gpus[device.id])
     if m.linked.knowledge.counters:
         counted = m.rated.roofline.counted & m.timed.steady_ops
         share = counted.sum() / max((m.linked.is_kernel & m.timed.steady_ops).sum(), 1)
-        notes.append(
-            Aside(f"Nsight Compute's report has {share:.0%} of the kernels; the others' rooflines are estimates.")
+        yield Aside(f"Nsight Compute's report has {share:.0%} of the kernels; the others' rooflines are estimates.")
+
+
+def _limits(m: "Measurements", device: Device, gpu: Hardware | None) -> "Iterator[str]":
+    """Where the limits of the GPU are from."""
+    if gpu is None:
+        yield (
+            f"{device.name or 'The GPU (its name was not recorded)'} is not in the hardware table, or not as it was "
+            "recorded: nothing is said about its limits (--hardware FILE adds a GPU)."
         )
-    return notes
+        return
+    if gpu.stated:
+        fp32 = f", {gpu.vector['fp32'] / 1e12:.3g} TFLOP/s in fp32" if gpu.vector else ""
+        yield Aside(
+            f"{gpu.name} is not in the hardware table: its limits are those that the recording states "
+            f"({gpu.bandwidth / 1e9:.4g} GB/s{fp32}; of tensor cores it states nothing)."
+        )
+    elif device.sm_count and not device.called:
+        size = (device.memory_bytes or 0) / GIGA
+        text = f"The GPU's name was not recorded; {device.sm_count} SMs (compute units) and {size:.3g} GB are those of "
+        yield Aside(f"{text}{gpu.name}: its limits are used.")
+    if counted_elsewhere := other_version(m.trace):
+        yield counted_elsewhere
 
 
 def _unreadable(failures: "Sequence[Failure]") -> str:
@@ -272,7 +270,7 @@ def _device_notes(m: "Measurements") -> "Iterator[str]":
 
 def _unprofiled_notes(m: "Measurements") -> "Iterator[str]":
     """Where the step without the profiler comes from, or why it is not known."""
-    replay, known, said = m.replay, m.unprofiled, m.said_unprofiled
+    replay, said = m.replay, m.said_unprofiled
     stopwatch, fed = m.trace.stopwatch, m.trace.fed_by_workers
     against = contradiction(stopwatch, m.trace.light, fed=fed) if stopwatch is not None else None
     if against is not None:
@@ -290,6 +288,12 @@ def _unprofiled_notes(m: "Measurements") -> "Iterator[str]":
         )
     if replay is not None and not replay.faithful:
         yield "The replay of the unchanged recording is off by more than a tenth: nothing is predicted from it."
+    yield from _source_of_step(m)
+
+
+def _source_of_step(m: "Measurements") -> "Iterator[str]":
+    """Which step summary and findings speak of."""
+    known = m.unprofiled
     if known is None and m.timed.device is not None:
         unit = m.timed.steps.unit
         why = f"{NOT_KNOWN.format(unit)}: {_why_not_known(m)}"

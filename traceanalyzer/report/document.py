@@ -19,7 +19,7 @@ import enum
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 
 Row: TypeAlias = Any
 """An instance of a dataclass whose fields are figures."""

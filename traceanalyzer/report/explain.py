@@ -12,8 +12,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any, get_args, get_type_hints
 
-from traceanalyzer.base.figures import definitions
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass, definitions
 from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.replay.scenarios import SCENARIOS
 from traceanalyzer.report.json import RENAMED

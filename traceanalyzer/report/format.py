@@ -3,8 +3,7 @@
 import math
 from typing import Any
 
-from traceanalyzer.base.figures import ELLIPSIS, MEMORY
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import ELLIPSIS, MEMORY, dataclass
 
 DEFAULT_WIDTH = 80
 NOT_AVAILABLE = "n/a"

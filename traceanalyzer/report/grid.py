@@ -11,8 +11,7 @@ from operator import attrgetter
 from types import NoneType
 from typing import Any
 
-from traceanalyzer.base.figures import NS_PER_MS
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import NS_PER_MS, dataclass
 from traceanalyzer.report.format import (
     NOT_AVAILABLE,
     Scale,

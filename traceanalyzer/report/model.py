@@ -25,8 +25,7 @@ from traceanalyzer.analysis.tables.timing import TimingStats
 from traceanalyzer.analysis.time.coverage import Coverage
 from traceanalyzer.analysis.time.regularity import Regularity
 from traceanalyzer.analysis.time.repeats import Repeats
-from traceanalyzer.base.figures import metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass, metric
 from traceanalyzer.diagnosis.finding import Finding, Recommendation, Summary
 from traceanalyzer.replay.compile.model import CompileStats
 from traceanalyzer.replay.on_tape import HostPart
@@ -82,7 +81,7 @@ class Input:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Metrics:
     """The figures of the step."""
 
@@ -97,7 +96,6 @@ class Metrics:
     unprofiled: Unprofiled | None = metric(
         "the step without the profiler, taken apart like the recorded one; null where it is not known: a note says why",
         default=None,
-        kw_only=True,
     )
     warmup_steps: int = metric("recorded steps excluded as warm-up")
     kernels_per_step: float | None = metric("kernels launched by a step (kernels of a CUDA graph counted singly)")
@@ -107,7 +105,6 @@ class Metrics:
         "kernels, and where whole CUDA graphs hide theirs",
         "share",
         default=None,
-        kw_only=True,
     )
     gpu_busy_share: float | None = metric("share of the step with any device work (union of intervals)", "share")
     gpu_idle_share: float | None = metric("share of the step without device work", "share")
@@ -120,71 +117,59 @@ class Metrics:
         "part of `budget_ms.exposed_copy` in copies from the GPU's memory to itself; null without device work",
         "ms",
         default=None,
-        kw_only=True,
     )
     critical_path: PathTime | None = metric(
-        "the chain of causes that is as long as the step, by kind; null without device work", default=None, kw_only=True
+        "the chain of causes that is as long as the step, by kind; null without device work", default=None
     )
     unprofiled_critical_path: PathTime | None = metric(
         "the same of the step replayed without the profiler, which slows the host; null where that cannot be told",
         default=None,
-        kw_only=True,
     )
     roofline: RooflineStep | None = metric(
         "the step against what the GPU can do at most; null without models of the recorded operators",
         default=None,
-        kw_only=True,
     )
     coverage: Coverage | None = metric(
         "how much of the recording the steps are; null in reports saved before this was kept",
         default=None,
-        kw_only=True,
     )
     repeats: Repeats | None = metric(
-        "what repeats within a step, layers for instance; null where nothing does", default=None, kw_only=True
+        "what repeats within a step, layers for instance; null where nothing does", default=None
     )
     timing: TimingStats | None = metric("the program's own step times; null without a timing log")
     first_steps: FirstSteps | None = metric(
         "the slow first steps of the process; null where they were neither timed nor recorded, or none was slow",
         default=None,
-        kw_only=True,
     )
     counters: GpuCounters | None = metric(
-        "counters of the GPU sampled in the steps; null where the recorder sampled none", default=None, kw_only=True
+        "counters of the GPU sampled in the steps; null where the recorder sampled none", default=None
     )
     regularity: Regularity | None = metric(
         "how the recorded steps differ from each other; null with fewer than 20 marked steady steps",
         default=None,
-        kw_only=True,
     )
     latency: Latency | None = metric(
         "latency of the requests of an inference by PyTorch; null where the program trains, or marks no requests",
         default=None,
-        kw_only=True,
     )
-    throughput: Throughput | None = metric(
-        "work per second of the summary's step; null without steps", default=None, kw_only=True
-    )
+    throughput: Throughput | None = metric("work per second of the summary's step; null without steps", default=None)
     utilisation: Utilisation | None = metric(
         "how much of the hardware the summary's step uses; null without steps or device work",
         default=None,
-        kw_only=True,
     )
     program: ProgramStats | None = metric(
-        "what the program does in a step; null where the recording does not tell", default=None, kw_only=True
+        "what the program does in a step; null where the recording does not tell", default=None
     )
     phases: PhaseTimes | None = metric(
-        "the step by what its work is for; null where neither annotations nor autograd tell", default=None, kw_only=True
+        "the step by what its work is for; null where neither annotations nor autograd tell", default=None
     )
     memory: MemoryStats | None = metric(
-        "GPU memory; null where neither a snapshot nor allocator events were recorded", default=None, kw_only=True
+        "GPU memory; null where neither a snapshot nor allocator events were recorded", default=None
     )
-    compile: CompileStats | None = metric(
-        "what torch.compile did; null without its log in the capture", default=None, kw_only=True
-    )
+    compile: CompileStats | None = metric("what torch.compile did; null without its log in the capture", default=None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Report:
     """Everything `analyze` has to say. `tables` maps a table's name to rows of one analysis dataclass."""
 
@@ -201,19 +186,15 @@ class Report:
     step_parts: list[StepPart] = metric(
         "the steady step in its smallest named parts, a partition: what a comparison subtracts",
         default_factory=list,
-        kw_only=True,
     )
     host_parts: list[HostPart] = metric(
         "the host's time in a step without the profiler by what it issues: what tells hosts of two runs apart",
         default_factory=list,
-        kw_only=True,
     )
     notes: list[str] = metric(
         "sentences about the whole run: unreadable ranks, missing data, what could not be measured and why",
         default_factory=list,
         text="sentence",
     )
-    pressing_notes: int = metric(
-        "how many of the notes, from the first on, change what one would do", default=0, kw_only=True
-    )
+    pressing_notes: int = metric("how many of the notes, from the first on, change what one would do", default=0)
     schema_version: int = metric("changes when a name or a meaning does", default=SCHEMA_VERSION)

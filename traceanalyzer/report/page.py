@@ -6,7 +6,7 @@ What makes each is loaded when it is asked for: that takes as long as reading a 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.report.document import Document, Section
 from traceanalyzer.report.format import DEFAULT_WIDTH
 from traceanalyzer.report.json import KEYS, as_plain, dump

@@ -10,7 +10,7 @@ from dataclasses import field
 from html import escape
 from typing import Any
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.report.document import Document, Line, Row, Section, Table
 from traceanalyzer.report.format import DEFAULT_WIDTH, plain
 from traceanalyzer.report.json import RENAMED, dump, plain_columns

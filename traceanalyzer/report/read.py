@@ -7,7 +7,7 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 import orjson
 
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.report.json import RENAMED
 from traceanalyzer.report.model import SCHEMA_VERSION, Report
 from traceanalyzer.report.table_entries import BY_NAME

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from traceanalyzer.base.figures import digits
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass, digits
 from traceanalyzer.diagnosis.remedies.advice import predictions
 from traceanalyzer.diagnosis.selection import Asked
 from traceanalyzer.ingest.cache.answers import answered_once

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 
 if TYPE_CHECKING:
     from traceanalyzer.diagnosis.measurements import Measurements
@@ -85,8 +85,7 @@ class Table:
     def row(self) -> type[Any]:
         """The dataclass of its rows: its columns, also where there are no rows."""
         module, _, name = self.row_class.rpartition(".")
-        found: type[Any] = getattr(import_module(f"traceanalyzer.{module}"), name)
-        return found
+        return getattr(import_module(f"traceanalyzer.{module}"), name)
 
     @property
     def asked_as(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from traceanalyzer.analysis.groups.first_steps import PaidBack
 from traceanalyzer.analysis.tables.throughput import Throughput, Utilisation
-from traceanalyzer.base.figures import MEMORY
+from traceanalyzer.base import MEMORY
 from traceanalyzer.report.document import Fact, Facts, Item, Items, Section, Table, Weight
 from traceanalyzer.report.format import NOT_AVAILABLE, figure, number, plain, scale_for, scaled
 from traceanalyzer.report.model import Report

@@ -27,6 +27,7 @@ from traceanalyzer.trace.circumstances import (
     Stopwatch,
     Thread,
 )
+from traceanalyzer.trace.distinct import distinct, near, ranked
 from traceanalyzer.trace.events import (
     ApiCalls,
     Collectives,
@@ -72,8 +73,8 @@ from traceanalyzer.trace.table import (
 __all__ = [
     "F64", "I16", "I32", "I64", "U8", "ApiCalls", "Bool", "Ceilings", "Collected", "Collectives", "Condition",
     "CopyKind", "Device", "DeviceOpKind", "DeviceOps", "DeviceRanges", "Failure", "GpuMetrics", "GraphEdges",
-    "Health", "HostRanges", "LightRecording", "Load", "MemoryEvents", "MemoryKind", "OccupancyLimit", "OverheadKind",
-    "Overheads", "PrintedMemory", "Process", "ProfilerRow", "RangeDetails", "RangeKind", "Run", "StepAmounts",
-    "StepTimings", "Stopwatch", "Table", "Thread", "Trace", "WaitKind", "Waits", "alike", "column", "is_constant",
-    "is_sorted", "narrowed", "order_of", "ordered", "reordered",
+    "Health", "HostRanges", "LightRecording", "Load", "MemoryEvents", "MemoryKind", "OccupancyLimit",
+    "OverheadKind", "Overheads", "PrintedMemory", "Process", "ProfilerRow", "RangeDetails", "RangeKind", "Run",
+    "StepAmounts", "StepTimings", "Stopwatch", "Table", "Thread", "Trace", "WaitKind", "Waits", "alike", "column",
+    "distinct", "is_constant", "is_sorted", "narrowed", "near", "order_of", "ordered", "ranked", "reordered",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import NamedTuple
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 
 ALLOWED_VARIABLES = (
     "CUDA_DEVICE_MAX_CONNECTIONS",
@@ -66,6 +66,11 @@ class Device:
     clock_hz: float | None = None
     """Highest clock of its SMs as the recording states it."""
 
+    @property
+    def called(self) -> str:
+        """Its name; empty where it has none."""
+        return (self.name or "").strip()
+
 
 @dataclass(frozen=True)
 class Process:
@@ -78,6 +83,11 @@ class Process:
     host: str | None = None
     numbered: bool = False
     """Whether the rank is not the recording's, but made by numbering its processes."""
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """What processes without a rank are ordered by: host and process id."""
+        return self.host or "", self.pid or 0
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace.table import (
     F64,
     I16,

@@ -5,7 +5,7 @@ Of each rank only what a verdict needs is kept: where it stands in each process 
 
 from dataclasses import field
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 
 Signature = tuple[str, int, int, str]
 """Of an operation: its kind, elements in and out, and type."""

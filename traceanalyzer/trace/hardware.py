@@ -9,9 +9,8 @@ from operator import or_
 from pathlib import Path
 from typing import Any
 
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError, dataclass
 from traceanalyzer.base.files import read_whole
-from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import Device, OccupancyLimit
 
 PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8")
@@ -72,7 +71,7 @@ class Hardware:
     def describes(self, device: Device) -> bool:
         """Whether a recorded device is this GPU: by name, and nothing else that was recorded speaks against it
         (a MIG slice has the name of the whole GPU, but fewer SMs and less memory)."""
-        name = _MAKER.sub("", _MAKER.sub("", (device.name or "").strip()))
+        name = _MAKER.sub("", _MAKER.sub("", device.called))
         shared = any(pattern.fullmatch(name) for pattern in self.match_with_sms) and device.sm_count == self.sms
         if not shared and not any(pattern.fullmatch(name) for pattern in self.match):
             return False
@@ -178,7 +177,7 @@ class HardwareTable:
     def _by_size(self, device: Device) -> Hardware | None:
         """The one GPU that has as many SMs, and as much memory or as fast a one, as a device without a name; None where
         several have."""
-        if (device.name or "").strip() or not device.sm_count or not (device.memory_bytes or device.bandwidth):
+        if device.called or not device.sm_count or not (device.memory_bytes or device.bandwidth):
             return None
         fitting = [gpu for gpu in self.gpus if gpu.sms == device.sm_count and gpu.fits(device) and gpu.as_fast(device)]
         return fitting[0] if len(fitting) == 1 else None

@@ -1,6 +1,6 @@
 """Hardware counters of single kernels, as a kernel profiler measured them by replaying each (Nsight Compute)."""
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 
 
 @dataclass(frozen=True)

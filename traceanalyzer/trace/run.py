@@ -2,7 +2,7 @@
 
 from dataclasses import field
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace.circumstances import (
     Ceilings,
     Collected,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 
 if TYPE_CHECKING:
     import pandas as pd

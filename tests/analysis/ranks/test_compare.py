@@ -10,7 +10,7 @@ import pytest
 from tests.analysis.collectives import GEMM, Ranked
 from tests.recorded import ranks
 from traceanalyzer.analysis.ranks.compare import compare_ranks
-from traceanalyzer.analysis.ranks.digest import digest_of
+from traceanalyzer.analysis.ranks.digested import digest_of
 from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.analysis.ranks.rank_clocks import align_clocks
 from traceanalyzer.diagnosis.measurements import measure

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.replay.ranks import Rank, run
 from traceanalyzer.analysis.ranks.compare import compare_ranks
-from traceanalyzer.analysis.ranks.digest import digest_of
+from traceanalyzer.analysis.ranks.digested import digest_of
 from traceanalyzer.diagnosis.measurements import measure_ranks
 from traceanalyzer.diagnosis.selection import Measured
 from traceanalyzer.report.build import report_of

@@ -7,9 +7,8 @@ from numpy.typing import NDArray
 
 from traceanalyzer.analysis.algebra.blocks import blocks, blockwise
 from traceanalyzer.analysis.algebra.lookup import Column, LookedUp
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import F64, I32, I64, is_constant
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.base import dataclass
+from traceanalyzer.trace import F64, I32, I64, distinct, is_constant
 
 _NARROW = np.iinfo(np.int32)
 

@@ -9,9 +9,8 @@ from traceanalyzer.analysis.algebra.blocks import blocks, scatter
 from traceanalyzer.analysis.algebra.columns import Coded
 from traceanalyzer.analysis.algebra.lookup import stretch
 from traceanalyzer.analysis.algebra.ordering import stable_order
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import F64, I32, I64, U8, Bool
-from traceanalyzer.trace.distinct import near, ranked
+from traceanalyzer.base import dataclass
+from traceanalyzer.trace import F64, I32, I64, U8, Bool, near, ranked
 
 _MOST_COMBINED = 2**62
 

@@ -10,8 +10,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.blocks import AT_ONCE, blocks, blockwise
 from traceanalyzer.analysis.algebra.lookup import places
-from traceanalyzer.trace import F64, I64, Bool
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import F64, I64, Bool, distinct
 
 FEW = 64
 """For so many times fewer times than intervals lengths are added up to these times alone."""

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traceanalyzer.analysis.algebra.blocks import AT_ONCE, blocks
-from traceanalyzer.trace import I32, I64, Bool
-from traceanalyzer.trace.distinct import near
+from traceanalyzer.trace import I32, I64, Bool, near
 
 FEW = 64
 """So few are looked for one by one."""

@@ -11,8 +11,7 @@ from traceanalyzer.analysis.algebra.blocks import AT_ONCE, blocks
 from traceanalyzer.analysis.algebra.lookup import Column, where
 from traceanalyzer.analysis.algebra.ordering import sorted_values
 from traceanalyzer.base.parallel import parallel_map
-from traceanalyzer.trace import I32, I64, Bool
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import I32, I64, Bool, distinct
 
 MAX_SHIFT = 2**62
 """Threads are laid end to end on one axis of int64; recordings with senseless times may not fit."""

@@ -6,7 +6,7 @@ from traceanalyzer.analysis.causes.critical_path import CriticalPath, find_criti
 from traceanalyzer.analysis.causes.gaps import Gaps, find_gaps
 from traceanalyzer.analysis.causes.started import Started
 from traceanalyzer.analysis.time.timed import OfTimed, Timed
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from traceanalyzer.analysis.algebra import IntervalSet, at, overlaps, places, where
 from traceanalyzer.analysis.algebra.blocks import RowNumbers, blocks, blockwise
-from traceanalyzer.analysis.algebra.intervals import IntervalSet, overlaps
-from traceanalyzer.analysis.algebra.lookup import at, places, where
 from traceanalyzer.analysis.causes.driving import NO_STATE, PROFILER_STATE, driving
 from traceanalyzer.analysis.causes.start import Bindings, Bound, HostWaits
 from traceanalyzer.analysis.causes.started import Started
@@ -25,9 +24,8 @@ from traceanalyzer.analysis.joined.blocking import read_ranges
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I32, I64, U8, Bool, Table, column
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.base import dataclass
+from traceanalyzer.trace import I32, I64, U8, Bool, Table, column, distinct
 
 
 class PathKind(enum.IntEnum):

@@ -11,7 +11,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, Bool, alike
 
 NEVER = np.iinfo(np.int64).min // 2

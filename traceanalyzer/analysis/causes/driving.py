@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import IntervalSet, intersect, overlaps, subtract
+from traceanalyzer.analysis.algebra import IntervalSet, intersect, overlaps, subtract
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, U8
 
 PROFILER_STATE = len(HostState)

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from traceanalyzer.analysis.algebra import at, complement, measure, one_of, places, stretch, union
 from traceanalyzer.analysis.algebra.blocks import blocks, blockwise, in_blocks
-from traceanalyzer.analysis.algebra.intervals import complement, measure, union
-from traceanalyzer.analysis.algebra.lookup import at, one_of, places, stretch
 from traceanalyzer.analysis.causes.details import LOOP_NS, IdleDetail, host_details, migrates
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.causes.started import Started
@@ -28,9 +27,8 @@ from traceanalyzer.analysis.joined.launched import last_launch, lost_launches
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS, UNEXPLAINED_NS
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I32, I64, U8, Bool, Table, alike, column, narrowed
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.base import dataclass
+from traceanalyzer.trace import I32, I64, U8, Bool, Table, alike, column, distinct, narrowed
 
 
 class GapSide(enum.IntEnum):

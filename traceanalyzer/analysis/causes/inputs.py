@@ -9,9 +9,7 @@ import re
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.intervals import measure, union
-from traceanalyzer.analysis.algebra.lookup import texts_where
+from traceanalyzer.analysis.algebra import Groups, measure, texts_where, union
 from traceanalyzer.analysis.joined.joined import INPUT_BYTES
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.trace import I64, Bool, CopyKind, RangeKind

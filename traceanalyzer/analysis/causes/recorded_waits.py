@@ -9,9 +9,8 @@ import numpy as np
 
 from traceanalyzer.analysis.causes.dependencies import NEVER, REACTION_NS, Dependencies
 from traceanalyzer.analysis.joined.linked import Linked
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I32, I64, WaitKind, Waits
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.base import dataclass
+from traceanalyzer.trace import I32, I64, WaitKind, Waits, distinct
 
 UNKNOWN = -1
 """Number of a stream that the recording does not name, or on which nothing ran."""

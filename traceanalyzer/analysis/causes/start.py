@@ -26,9 +26,8 @@ from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS, UNEXPLAINED_NS, blocked_time
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I32, I64, U8, Bool, WaitKind, is_sorted, narrowed
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.base import dataclass
+from traceanalyzer.trace import I32, I64, U8, Bool, WaitKind, distinct, is_sorted, narrowed
 
 USUAL_PAUSE_NS = 20_000
 """A queued op that starts later than this after its stream's last one waited for something else."""

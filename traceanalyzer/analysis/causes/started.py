@@ -4,11 +4,11 @@ from functools import cached_property
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.columns import flat
+from traceanalyzer.analysis.algebra import flat
 from traceanalyzer.analysis.causes.inputs import input_copies
 from traceanalyzer.analysis.causes.start import Bindings, HostWaits, Starts, find_bindings, find_starts, host_waits
 from traceanalyzer.analysis.time.timed import OfTimed, Timed
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace import Bool
 
 

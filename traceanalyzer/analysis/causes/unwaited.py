@@ -10,9 +10,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra import IntervalSet, at, covered_before, places, union
 from traceanalyzer.analysis.algebra.blocks import blocks
-from traceanalyzer.analysis.algebra.intervals import IntervalSet, covered_before, union
-from traceanalyzer.analysis.algebra.lookup import at, places
 from traceanalyzer.analysis.causes.dependencies import NEVER
 from traceanalyzer.analysis.causes.start import Bound
 from traceanalyzer.analysis.causes.started import Started

@@ -6,8 +6,7 @@ import re
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import clip, contains
-from traceanalyzer.analysis.algebra.lookup import one_of, texts_where
+from traceanalyzer.analysis.algebra import clip, contains, one_of, texts_where
 from traceanalyzer.analysis.groups.ops import Group, duration, group, per_step, steady, title
 from traceanalyzer.analysis.names.kernel_classes import UNKNOWN
 from traceanalyzer.analysis.names.kernel_names import streams_weights
@@ -15,10 +14,8 @@ from traceanalyzer.analysis.roofline.bounds import Bound
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.roofline.sampled_bounds import MIN_SAMPLES
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import ms
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import F64, I64, Bool
-from traceanalyzer.trace.distinct import distinct, ranked
+from traceanalyzer.base import dataclass, ms
+from traceanalyzer.trace import F64, I64, Bool, distinct, ranked
 
 FEW_WAVES = 0.1
 """Of the blocks that the GPU holds at a time: with a tenth of them neither arithmetic nor memory is the limit."""

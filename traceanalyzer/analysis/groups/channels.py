@@ -4,14 +4,13 @@ import re
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.lookup import one_of
+from traceanalyzer.analysis.algebra import Groups, one_of
 from traceanalyzer.analysis.groups.ops import Group, group, operators, steady
 from traceanalyzer.analysis.groups.products import ALIGNED_BYTES
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 from traceanalyzer.analysis.roofline.rated import Rated
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, Bool
 
 CONVOLUTION = re.compile(r"^aten::\w*conv")

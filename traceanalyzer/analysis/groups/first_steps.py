@@ -10,8 +10,7 @@ import numpy as np
 
 from traceanalyzer.analysis.time.steps import count_warmup
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import NS_PER_MS, metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import NS_PER_MS, dataclass, metric
 from traceanalyzer.trace import I64, Stopwatch
 
 FIRST_NUMBERS = 1

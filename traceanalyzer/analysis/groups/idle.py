@@ -2,13 +2,12 @@
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import measure, union
-from traceanalyzer.analysis.algebra.lookup import one_of
+from traceanalyzer.analysis.algebra import measure, one_of, union
 from traceanalyzer.analysis.causes.causes import Causes
 from traceanalyzer.analysis.causes.details import FAULT_NS, IdleDetail
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.tables.gap_places import gap_details
-from traceanalyzer.base.figures import ms
+from traceanalyzer.base import ms
 from traceanalyzer.trace import I64, Bool
 
 

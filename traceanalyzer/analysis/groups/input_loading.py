@@ -4,13 +4,12 @@ import re
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import IntervalSet, intersect, union
-from traceanalyzer.analysis.algebra.lookup import texts_where
+from traceanalyzer.analysis.algebra import IntervalSet, intersect, texts_where, union
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.tables.budget import StepBudgets
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace import Bool, MemoryKind, RangeKind
 
 SINGLE = re.compile(r"_SingleProcessDataLoaderIter")

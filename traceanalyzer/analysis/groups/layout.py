@@ -11,14 +11,13 @@ from itertools import combinations
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.lookup import at, texts_where
+from traceanalyzer.analysis.algebra import Groups, at, texts_where
 from traceanalyzer.analysis.groups.ops import Group, duration, group, named, of_class, operators, per_step, steady
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, Bool
 
 CHANNELS = re.compile(r"nchwToNhwc|nhwcToNchw|nchw_?to_?nhwc|nhwc_?to_?nchw|tensorTransformGeneric", re.IGNORECASE)
@@ -135,10 +134,11 @@ def _across(rated: Rated, rows: I64) -> tuple[Bool, list[str]]:
 def _example(rated: Rated, name: int, shapes: int, dtypes: int, strides: int) -> str | None:
     trace = rated.trace
     inputs = parse_inputs(trace.text(shapes) or "", trace.text(dtypes), trace.text(strides)) or ()
-    large = [one for one in inputs if isinstance(one, Tensor) and one.strides and one.bytes >= LARGE_BYTES]
-    for a, b in combinations(large, 2):
+    tensors = [(one, list(one.strides)) for one in inputs if isinstance(one, Tensor) and one.strides]
+    large = [(one, strides) for one, strides in tensors if one.bytes >= LARGE_BYTES]
+    for (a, of_a), (b, of_b) in combinations(large, 2):
         if crosses(a, b):
-            return f"{trace.strings[name]} of {list(a.shape)}: strides {list(a.strides or ())}, {list(b.strides or ())}"
+            return f"{trace.strings[name]} of {list(a.shape)}: strides {of_a}, {of_b}"
     return None
 
 

@@ -5,15 +5,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import measure, union
-from traceanalyzer.analysis.algebra.lookup import texts_where
+from traceanalyzer.analysis.algebra import measure, texts_where, union
 from traceanalyzer.analysis.causes.causes import Causes
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import ms
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I64, RangeKind
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.base import dataclass, ms
+from traceanalyzer.trace import I64, RangeKind, distinct
 
 
 @dataclass(frozen=True)

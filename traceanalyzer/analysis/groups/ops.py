@@ -5,18 +5,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.lookup import at, one_of
+from traceanalyzer.analysis.algebra import Groups, at, one_of
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.launched import is_nested
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import ms
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import F64, I32, I64, Bool, is_sorted
-from traceanalyzer.trace.distinct import distinct, ranked
+from traceanalyzer.base import dataclass, ms
+from traceanalyzer.trace import F64, I32, I64, Bool, distinct, is_sorted, ranked
 
 SHOWN = 5
 

@@ -6,9 +6,7 @@ import re
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.lookup import at
-from traceanalyzer.analysis.algebra.ordering import where_changed
+from traceanalyzer.analysis.algebra import Groups, at, where_changed
 from traceanalyzer.analysis.groups.ops import (
     Group,
     duration,
@@ -24,10 +22,8 @@ from traceanalyzer.analysis.groups.ops import (
 )
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 from traceanalyzer.analysis.roofline.rated import Rated
-from traceanalyzer.base.figures import ms
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import F64, I32, I64, Bool, alike
-from traceanalyzer.trace.distinct import ranked
+from traceanalyzer.base import dataclass, ms
+from traceanalyzer.trace import F64, I32, I64, Bool, alike, ranked
 
 OVERWRITES = re.compile(r"^aten::(copy_|fill_|zero_)$")
 """Operators whose first operand is where they write."""

@@ -4,22 +4,14 @@ import re
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.groups.ops import (
-    Group,
-    duration,
-    group,
-    named,
-    of_class,
-    per_step,
-    steady,
-)
+from traceanalyzer.analysis.algebra import Groups
+from traceanalyzer.analysis.groups.ops import Group, duration, group, named, of_class, per_step, steady
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 from traceanalyzer.analysis.roofline.precision import NO
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.roofline.roofline import SHORT_NS
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace import F64, I32, I64, Bool
 
 TENSOR_EFFICIENCY = 0.75

@@ -5,14 +5,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import at
+from traceanalyzer.analysis.algebra import at
 from traceanalyzer.analysis.groups.ops import duration, steady
 from traceanalyzer.analysis.names.pytorch import module_of
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 from traceanalyzer.analysis.roofline.rated import Rated
-from traceanalyzer.trace import Condition
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import Condition, distinct
 
 LEAST_SHARE = 0.05
 """A number format with less of the matrix kernels' time is not one that the program was given."""

@@ -2,15 +2,12 @@
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import union
-from traceanalyzer.analysis.algebra.lookup import texts_where
+from traceanalyzer.analysis.algebra import texts_where, union
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.names.pytorch import COPYING
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import ms
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I32, I64, Bool, RangeKind
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.base import dataclass, ms
+from traceanalyzer.trace import I32, I64, Bool, RangeKind, distinct
 
 SMALL_BYTES = 64_000
 """Copies of up to this size take a few microseconds on any link: less than the host takes to ask for them."""

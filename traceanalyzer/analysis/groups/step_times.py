@@ -9,8 +9,7 @@ from traceanalyzer.analysis.time.periods import inference_only
 from traceanalyzer.analysis.time.regularity import Regularity, outliers, percentile, regularity
 from traceanalyzer.analysis.time.steps import Steps
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import NS_PER_MS, metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import NS_PER_MS, dataclass, metric
 from traceanalyzer.trace import F64
 
 MARKED = ("profiler_step", "nvtx", "annotation")

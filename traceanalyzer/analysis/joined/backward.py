@@ -4,11 +4,10 @@ import re
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import at, look_up, texts_where
+from traceanalyzer.analysis.algebra import at, look_up, texts_where
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.pytorch import AUTOGRAD_PREFIX
-from traceanalyzer.trace import I32, I64, Bool, RangeKind
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import I32, I64, Bool, RangeKind, distinct
 
 INTO_A_VIEW = "torch::autograd::CopySlices"
 """The autograd node of writing into a part of a tensor: it has the number after that of the operator which writes."""

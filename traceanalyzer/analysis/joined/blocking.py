@@ -4,8 +4,7 @@ import re
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import IntervalSet, union
-from traceanalyzer.analysis.algebra.lookup import one_of, texts_where
+from traceanalyzer.analysis.algebra import IntervalSet, one_of, texts_where, union
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.trace import I64, Bool, RangeKind

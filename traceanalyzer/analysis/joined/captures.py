@@ -4,11 +4,9 @@ import re
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import EMPTY, IntervalSet, contains, join, union
-from traceanalyzer.analysis.algebra.lookup import texts_where
+from traceanalyzer.analysis.algebra import EMPTY, IntervalSet, contains, join, texts_where, union
 from traceanalyzer.analysis.joined.linked import Linked
-from traceanalyzer.trace import Bool, RangeKind
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import Bool, RangeKind, distinct
 
 _BEGIN = re.compile(r"StreamBeginCapture")
 _END = re.compile(r"StreamEndCapture")

@@ -6,8 +6,7 @@ import numpy as np
 
 from traceanalyzer.analysis.names.frameworks import Framework
 from traceanalyzer.analysis.names.pytorch import FRAMEWORK
-from traceanalyzer.trace import Trace
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import Trace, distinct
 
 _JAX = re.compile(r"^(Xla(Module|Launch)|Thunk:|TSL:|PjRt|PjitFunction|jit_|command_buffer::)|hlo_(op|module)|\bjit\(")
 

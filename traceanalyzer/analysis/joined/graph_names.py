@@ -8,15 +8,17 @@ that operators, modules and lines are found there as for any launch. What is not
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
+from itertools import chain
+from operator import attrgetter
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import at, one_of
+from traceanalyzer.analysis.algebra import at, one_of
 from traceanalyzer.analysis.joined.captures import capture_intervals
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.names.serving import iteration
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, Bool, HostRanges, RangeKind, Trace
 
 UNNAMED = "CUDA graph: operators not recorded"
@@ -62,7 +64,7 @@ def with_operators(linked: Linked, beside: Sequence[Linked] = ()) -> Trace | Non
     codes: dict[tuple[str, int, int], int] = {}
     known: dict[tuple[bytes, int | None], tuple[Launched, bool] | None] = {}
     sources = [(one, *_alone(one, codes)) for one in (linked, *beside)]
-    captures = [found for one in (linked, *beside) for found in _captures(one)]
+    captures = list(chain.from_iterable(map(_captures, (linked, *beside))))
     graft, keys = _Graft(linked), _keys(linked, codes)
     for replay in _replays(linked):
         own = keys[replay.ops]
@@ -83,8 +85,7 @@ def named_in_graphs(linked: Linked, launch_node: I32) -> tuple[int, int]:
 
 
 def _in_graphs(linked: Linked) -> Bool:
-    result: Bool = at(linked.api_kind, linked.launch, ApiKind.OTHER) == ApiKind.GRAPH_LAUNCH
-    return result
+    return at(linked.api_kind, linked.launch, ApiKind.OTHER) == ApiKind.GRAPH_LAUNCH
 
 
 def _keys(linked: Linked, codes: dict[tuple[str, int, int], int]) -> I64:
@@ -162,7 +163,7 @@ def _captured(linked: Linked, replay: Replay, captures: Iterable[Launched]) -> t
     kind = linked.trace.device_ops.kind[replay.ops].astype(np.int64) - 1
     alike = [one for one in captures if np.array_equal(one.kind, kind)]
     large = [one for one in alike if one.number is not None and one.number >= (replay.requests or 0)]
-    best = min(large, key=lambda one: one.number or 0, default=None)
+    best = min(large, key=attrgetter("number"), default=None)
     if best is None or replay.requests is None:
         return (alike[0], len(alike) == 1) if alike else None
     return best, True

@@ -6,13 +6,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.analysis.algebra.blocks import blockwise
-from traceanalyzer.analysis.algebra.columns import run_lengths
-from traceanalyzer.analysis.algebra.lookup import Column, LookedUp, at, where
-from traceanalyzer.analysis.algebra.nesting import from_below, levels, nest
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I32, I64, U8, Bool, RangeKind, Trace, alike, is_constant, ordered
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.analysis.algebra import Column, LookedUp, at, blockwise, from_below, levels, nest, run_lengths, where
+from traceanalyzer.base import dataclass
+from traceanalyzer.trace import I32, I64, U8, Bool, RangeKind, Trace, alike, distinct, is_constant, narrowed, ordered
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -95,28 +91,24 @@ class HostTree:
         if not is_constant(thread):
             order = order[np.argsort(thread[order], kind="stable")]
             thread = thread[order]
-        start = start[order]
-        end = end[order]
+        start, end = start[order], end[order]
         is_call = order >= len(kept)
         kind = np.zeros(len(order), np.uint8)
         kind[~is_call] = ranges.kind[kept[order[~is_call]]]
-        row = order
-        row -= len(kept)
+        row = np.subtract(order, len(kept), out=order)
         row[~is_call] = kept[row[~is_call]]  # that far from the end
         parent, depth, mended = nest(thread, start, end)
         repaired = int(((parent >= 0) & (end > end[parent])).sum()) if mended else 0
-        deepest = int(depth.max(initial=0))
-        depth = depth.astype(np.int8 if deepest < 2**7 else np.int16) if deepest < 2**15 else depth
-        node_of_range = np.full(len(ranges), -1, np.int32)
-        node_of_call = np.full(len(calls), -1, np.int32)
+        node_of_range, node_of_call = (np.full(len(table), -1, np.int32) for table in (ranges, calls))
         node_of_range[row[~is_call]] = where(~is_call)
         node_of_call[row[is_call]] = where(is_call)
         rows, of_call = run_lengths(row, counts=True), run_lengths(node_of_call, counts=True)
         times: tuple[Column, Column] = start, end
         if len(kept) * FEW < len(order):
             times = OfNodes(ranges.start, calls.start, is_call, rows), OfNodes(ranges.end, calls.end, is_call, rows)
-        around = run_lengths(parent)
-        return cls(*times, thread, around, depth, kind, is_call, rows, of_call, node_of_range, ranges.name, repaired)
+        depth = depth.astype(np.int8) if depth.max(initial=0) < 2**7 else narrowed(depth)
+        inside = run_lengths(parent), depth
+        return cls(*times, thread, *inside, kind, is_call, rows, of_call, node_of_range, ranges.name, repaired)
 
     @cached_property
     def has_operators(self) -> bool:

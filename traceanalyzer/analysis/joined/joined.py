@@ -4,8 +4,7 @@ from functools import cached_property
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.columns import flat
-from traceanalyzer.analysis.algebra.lookup import at, texts_where
+from traceanalyzer.analysis.algebra import at, flat, texts_where
 from traceanalyzer.analysis.joined.backward import in_backward, run_again
 from traceanalyzer.analysis.joined.blocking import blocking_calls
 from traceanalyzer.analysis.joined.framework import framework
@@ -14,7 +13,7 @@ from traceanalyzer.analysis.joined.origins import Origins
 from traceanalyzer.analysis.joined.python_stacks import PythonStacks
 from traceanalyzer.analysis.names.frameworks import Framework
 from traceanalyzer.analysis.names.pytorch import COPYING
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, Bool, CopyKind, RangeKind, Trace
 
 INPUT_BYTES = 4096

@@ -2,9 +2,7 @@
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.blocks import scatter
-from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.lookup import at, one_of
+from traceanalyzer.analysis.algebra import Groups, at, one_of, scatter
 from traceanalyzer.analysis.joined.captures import captured_calls
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind

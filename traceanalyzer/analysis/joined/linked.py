@@ -9,12 +9,11 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.columns import flat, flat_each
-from traceanalyzer.analysis.algebra.lookup import at, first_with, look_up, one_of, places
+from traceanalyzer.analysis.algebra import at, first_with, flat, flat_each, look_up, one_of, places
 from traceanalyzer.analysis.joined.host_tree import HostTree
 from traceanalyzer.analysis.names.api import ApiKind, api_kinds
 from traceanalyzer.analysis.names.kernel_classes import KernelClasses
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace import (
     F64,
     I32,
@@ -46,8 +45,7 @@ class Memo:
         """`make(self)`, calculated when first asked for. `make` is a function of a module, which outlives it."""
         if make not in self._made:
             self._made[make] = flat_each(make(self))
-        made: Made = self._made[make]
-        return made
+        return self._made[make]
 
     def has(self, make: Callable[[Self], object]) -> bool:
         """Whether `make` has been computed."""

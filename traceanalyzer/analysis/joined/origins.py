@@ -10,14 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import at, texts_where
+from traceanalyzer.analysis.algebra import at, texts_where
 from traceanalyzer.analysis.joined.backward import forward_makers
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.joined.python_stacks import PythonStacks
 from traceanalyzer.analysis.names.pytorch import module_of
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I32, I64, Bool, RangeKind, Trace, alike
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.base import dataclass
+from traceanalyzer.trace import I32, I64, Bool, RangeKind, Trace, alike, distinct
 
 MOST_DEPTH = 64
 """Modules in modules beyond this belong to the one around them; models nest about ten."""

@@ -5,11 +5,9 @@ from functools import cached_property
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import texts_where
-from traceanalyzer.analysis.algebra.nesting import Nesting, levels, nest, still_open
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I32, I64, Bool, RangeKind, Trace
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.analysis.algebra import Nesting, levels, nest, still_open, texts_where
+from traceanalyzer.base import dataclass
+from traceanalyzer.trace import I32, I64, Bool, RangeKind, Trace, distinct
 
 MOST_FRAMES = 1024
 """Of a stack the innermost; Python's own limit is 1000."""

@@ -22,7 +22,7 @@ from traceanalyzer.analysis.memory.phases import (
     ZERO_GRAD,
     Timeline,
 )
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import distinct
 from traceanalyzer.trace.snapshot import I8, Stack
 
 CATEGORIES = ("parameters", "gradients", "optimizer_state", "activations", "temporaries", "other", "before_recording")

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from traceanalyzer.analysis.memory.categories import ACTIVATIONS, phase_of
 from traceanalyzer.analysis.memory.lives import Lives, Piece
 from traceanalyzer.analysis.memory.phases import CHECKPOINT_FILE, EVEN_SHARE, FORWARD, MODULE_FILE, Timeline, line_of
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.base import dataclass
+from traceanalyzer.trace import distinct
 from traceanalyzer.trace.snapshot import I8, I16, I32, I64, Frame, Stack
 
 MOST_NODES = 60

@@ -8,8 +8,7 @@ import numpy as np
 from traceanalyzer.analysis.memory.categories import CATEGORIES
 from traceanalyzer.analysis.memory.lives import Lives, at_moments
 from traceanalyzer.analysis.memory.phases import site_of
-from traceanalyzer.base.figures import MEMORY, metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import MEMORY, dataclass, metric
 from traceanalyzer.trace.snapshot import I8, I64, Stack
 
 TOP_LINES = 8

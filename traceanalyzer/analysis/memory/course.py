@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from traceanalyzer.analysis.memory.lives import Lives, at_moments
 from traceanalyzer.analysis.memory.phases import PHASES, Timeline
 from traceanalyzer.analysis.memory.segments import Reserved, reserved_of
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace.snapshot import I64, DeviceMemory, Events
 
 CONTRACT_PHASES = {"forward": "forward", "backward": "backward", "optimizer": "optimizer"}

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from traceanalyzer.analysis.memory.lives import Lives, Rows, at_moments
 from traceanalyzer.analysis.memory.phases import Timeline, site_of
-from traceanalyzer.base.figures import MEMORY, metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import MEMORY, dataclass, metric
 from traceanalyzer.trace.snapshot import I64, Stack
 
 Verdict = Literal["leak", "growth", "steady", "unknown"]

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace.snapshot import ACTIVE, CODE, I16, I32, I64, DeviceMemory, Events
 
 Rows = I64 | I32 | I16

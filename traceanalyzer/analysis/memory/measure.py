@@ -16,8 +16,7 @@ from traceanalyzer.analysis.memory.room import LargerBatch, larger_batch
 from traceanalyzer.analysis.memory.segments import held_at
 from traceanalyzer.analysis.memory.site import Site
 from traceanalyzer.analysis.memory.whatif import Scenario, Subject, scaling_with_batch, scenarios_of, unmade_state
-from traceanalyzer.base.figures import MEMORY, OWN, SENTENCE, metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import MEMORY, OWN, SENTENCE, dataclass, metric
 from traceanalyzer.trace.snapshot import CODE, I8, I64, DeviceMemory, Snapshot, Stack
 
 INFERRED = ("parameters", "gradients", "optimizer_state", "activations", "temporaries", "other")

@@ -1,6 +1,6 @@
 """Why an allocation failed: what was asked, what was there, what would have fitted, and who held the rest."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -10,8 +10,7 @@ from traceanalyzer.analysis.memory.growth import Growth
 from traceanalyzer.analysis.memory.lives import Lives
 from traceanalyzer.analysis.memory.phases import OPTIMIZER, PHASES, Timeline, site_of
 from traceanalyzer.analysis.memory.segments import Held, held_at, reserved_of
-from traceanalyzer.base.figures import MEMORY, metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import MEMORY, dataclass, metric
 from traceanalyzer.trace.snapshot import CODE, I8, I64, DeviceMemory, Stack
 
 OomVerdict = Literal[
@@ -151,6 +150,17 @@ def _batch_share(usable: int, fixed: int, variable: int) -> float | None:
     return round(min((usable - fixed) / variable, 1.0), 4)
 
 
+OF_MOST: Mapping[str, OomVerdict] = {
+    "parameters": "parameters",
+    "gradients": "gradients",
+    "optimizer_state": "optimizer_state",
+    "activations": "activations",
+    "temporaries": "activations",
+    CATEGORIES[BEFORE]: "unknown",
+}
+"""What memory was full of, by the category of most of it; of others the request was too large."""
+
+
 def _verdict(
     row: int, asked: int, usable: int, missing: int, inactive: int, largest: int, lives: Lives, alive: I64,
     timeline: Timeline, categories: I8, growth: Growth, *, fragmented: bool,
@@ -165,11 +175,7 @@ def _verdict(
         return "large_allocation"
     by_category = np.bincount(categories[alive], lives.size[alive], len(CATEGORIES))
     top = CATEGORIES[int(by_category.argmax())] if len(alive) else "too_large"
-    if top in ("activations", "temporaries"):
-        return "activations"
-    if top == CATEGORIES[BEFORE]:
-        return "unknown"
-    return top if top in ("parameters", "gradients", "optimizer_state") else "too_large"  # type: ignore[return-value]
+    return OF_MOST.get(top, "too_large")
 
 
 def _leaked(growth: Growth) -> int:

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace.snapshot import CODE, I8, I64, Events, Snapshot, Stack
 
 PHASES = ("forward", "backward", "optimizer", "zero_grad", "other")

@@ -6,8 +6,7 @@ import numpy as np
 
 from traceanalyzer.analysis.memory.lives import after_births, at_moments
 from traceanalyzer.analysis.memory.whatif import Subject, batch_unknown, scaling_with_batch
-from traceanalyzer.base.figures import MEMORY, metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import MEMORY, dataclass, metric
 
 USABLE_SHARE = 0.9
 """Share of a GPU's memory that tensors can have: the rest is the CUDA context, libraries and fragmentation."""

@@ -3,7 +3,7 @@
 import numpy as np
 
 from traceanalyzer.analysis.memory.lives import Lives
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace.snapshot import CODE, I64, DeviceMemory
 
 GROWS = (CODE["segment_alloc"], CODE["segment_map"])

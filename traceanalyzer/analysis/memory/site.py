@@ -1,7 +1,6 @@
 """The table of the lines whose memory is allocated at the peak."""
 
-from traceanalyzer.base.figures import MEMORY, metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import MEMORY, dataclass, metric
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from traceanalyzer.analysis.memory.growth import Verdict
 from traceanalyzer.analysis.memory.measure import MemoryOfDevice
-from traceanalyzer.base.figures import MEMORY, metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import MEMORY, dataclass, metric
 from traceanalyzer.trace import PrintedMemory
 
 _NO_PHASES = "; null where neither steps nor autograd tell the phases"

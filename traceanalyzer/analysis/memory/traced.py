@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import union
+from traceanalyzer.analysis.algebra import union
 from traceanalyzer.analysis.memory.growth import (
     LEAST_BYTES,
     LEAST_SHARE,
@@ -22,8 +22,7 @@ from traceanalyzer.analysis.names.phase_names import Role
 from traceanalyzer.analysis.phases.roles import Phases
 from traceanalyzer.analysis.tables.op_memory import OUTSIDE, innermost_operator, makers
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.trace import I64, Bool, MemoryEvents
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import I64, Bool, MemoryEvents, distinct
 
 LEAST_STEPS = 3
 """Steps that a slope needs."""

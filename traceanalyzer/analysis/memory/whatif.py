@@ -20,9 +20,8 @@ from traceanalyzer.analysis.memory.categories import (
 from traceanalyzer.analysis.memory.checkpointing import Block, checkpointed, repeated_block
 from traceanalyzer.analysis.memory.lives import Lives, highest
 from traceanalyzer.analysis.memory.phases import BACKWARD, FORWARD, OPTIMIZER, Timeline, site_of
-from traceanalyzer.base.figures import MEMORY, metric
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.base import MEMORY, dataclass, metric
+from traceanalyzer.trace import distinct
 from traceanalyzer.trace.snapshot import I8, I64, DeviceMemory, Stack
 
 CHUNKS = 8

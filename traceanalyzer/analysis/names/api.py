@@ -5,8 +5,7 @@ import re
 
 import numpy as np
 
-from traceanalyzer.trace import U8, ApiCalls
-from traceanalyzer.trace.distinct import ranked
+from traceanalyzer.trace import U8, ApiCalls, ranked
 
 FULL_QUEUE = 1000
 """Ops queued on a device at which its launch queue counts as full. The queue holds 1,024 launches (recordings

@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 
 from traceanalyzer.analysis.names.kernel_names import own_name
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError, dataclass
 from traceanalyzer.base.files import read_whole
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I32, DeviceOpKind, Trace
-from traceanalyzer.trace.distinct import ranked
+from traceanalyzer.trace import I32, DeviceOpKind, Trace, ranked
 
 OTHER = "other"
 MAX_NAME = 400

@@ -3,7 +3,7 @@
 import re
 from functools import lru_cache
 
-from traceanalyzer.base.figures import cut
+from traceanalyzer.base import cut
 
 FEW_ROWS = 32
 """A tile this narrow does at most 32 multiply-adds for each weight that it reads: a few tens of FLOP a byte in 16 bits,

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 
 _N = r"(\d{1,18})"
 
@@ -94,13 +94,10 @@ def split(name: str) -> Split:
     if said is None or match is None:
         return Split()
     fields = _fields(match[2])
-    if said.phase == "prefill":
-        return Split(said.requests, said.tokens, 0, 0)
-    if said.phase in ("decode", "verify"):
-        return Split(0, 0, said.requests, fields.get("c_sq", said.tokens))
-    if said.phase == "idle":
-        return Split(0, 0, 0, 0)
-    return Split(fields.get("c"), fields.get("c_sq"), fields.get("g"), fields.get("g_sq", fields.get("g")))
+    decode = Split(0, 0, said.requests, fields.get("c_sq", said.tokens))
+    mixed = Split(fields.get("c"), fields.get("c_sq"), fields.get("g"), fields.get("g_sq", fields.get("g")))
+    prefill, idle = Split(said.requests, said.tokens, 0, 0), Split(0, 0, 0, 0)
+    return {"prefill": prefill, "decode": decode, "verify": decode, "idle": idle}.get(said.phase or "", mixed)
 
 
 def framework_of(marked: Sequence[Iteration], names: Iterable[str]) -> str:

@@ -13,16 +13,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import union
-from traceanalyzer.analysis.algebra.lookup import texts_where
+from traceanalyzer.analysis.algebra import texts_where, union
 from traceanalyzer.analysis.joined.backward import is_autograd
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.phase_names import Role
 from traceanalyzer.analysis.names.pytorch import LIBRARY_RANGE, MULTI_TENSOR, OPTIMIZER_STEP
 from traceanalyzer.analysis.phases.phase_ranges import PhaseRanges
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.trace import I32, I64, U8, Bool, HostRanges, RangeKind
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import I32, I64, U8, Bool, HostRanges, RangeKind, distinct
 
 DERIVED = (Role.FORWARD, Role.BACKWARD, Role.OPTIMIZER)
 """What autograd tells, in the order of the program."""

@@ -11,16 +11,13 @@ import re
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import IntervalSet, complement, intersect, union
-from traceanalyzer.analysis.algebra.lookup import at, texts_where, where
-from traceanalyzer.analysis.algebra.nesting import still_open
+from traceanalyzer.analysis.algebra import IntervalSet, at, complement, intersect, still_open, texts_where, union, where
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.pytorch import module_of
 from traceanalyzer.analysis.time.host_timeline import LONG_STRETCH_NS
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I32, I64, Bool, RangeKind, alike
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.base import dataclass
+from traceanalyzer.trace import I32, I64, Bool, RangeKind, alike, distinct
 
 MOST_THREADS = 64
 """Threads that may wait for another's launches; those with most phases are asked."""

@@ -9,15 +9,12 @@ from functools import cached_property
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.columns import flat
-from traceanalyzer.analysis.algebra.intervals import union
-from traceanalyzer.analysis.algebra.lookup import Column, at, one_of
+from traceanalyzer.analysis.algebra import Column, at, flat, one_of, union
 from traceanalyzer.analysis.names.phase_names import Role, role_of
 from traceanalyzer.analysis.phases.derived_phases import roles_by_autograd
 from traceanalyzer.analysis.phases.phase_ranges import PhaseRanges, phase_ranges
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import metric, ms
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass, metric, ms
 from traceanalyzer.trace import I64, U8, Bool, RangeKind, Trace
 
 NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")

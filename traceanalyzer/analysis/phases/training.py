@@ -4,13 +4,12 @@ from typing import Literal
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import one_of, texts_where
+from traceanalyzer.analysis.algebra import one_of, texts_where
 from traceanalyzer.analysis.names.phase_names import Role
 from traceanalyzer.analysis.names.pytorch import OPTIMIZER_STEP, TRAINING, UNSCALE
 from traceanalyzer.analysis.phases.roles import Phases
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass, metric
 from traceanalyzer.trace import I64, U8, Bool, RangeKind
 
 MODULES = ("aten::linear", "aten::matmul", "aten::mm", "aten::addmm", "aten::convolution", "aten::embedding")

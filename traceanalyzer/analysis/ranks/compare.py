@@ -15,6 +15,7 @@ from traceanalyzer.analysis.algebra.intervals import measure, union
 from traceanalyzer.analysis.ranks.digest import Claim, RankDigest
 from traceanalyzer.analysis.ranks.late import LateRank, gains_ms, late_ranks
 from traceanalyzer.analysis.ranks.matches import Matches, match_collectives
+from traceanalyzer.analysis.ranks.pipeline.job import PipelineJob, pipeline_job
 from traceanalyzer.analysis.ranks.skew import Arrivals, CollectiveSkew, arrivals, skew_rows
 from traceanalyzer.base.figures import NS_PER_US, metric, ms
 from traceanalyzer.base.frozen import dataclass
@@ -95,6 +96,8 @@ class RankComparison:
     """The ranks that hold up the run at matched collectives, by what it would gain; several by turns or together."""
     waited_ns: tuple[tuple[int, ...] | None, ...] = ()
     """What each recording waited in each of its steps, in matched collectives; None where none were matched."""
+    pipeline: PipelineJob | None = None
+    """The pipeline that they make."""
 
     @property
     def worst_first(self) -> list[int]:
@@ -136,6 +139,10 @@ def compare_ranks(
         skew = skew_rows(matches, came, labels, steps)
         gains = gains_ms(matches, came, steps)
         late = late_ranks(matches, came, gains, steps, max(_mean_step_ms(digest) for digest in recordings))
+    job, unknown = pipeline_job(recordings, None if matches is None else matches.clocks.offset)
+    if job is not None or unknown:
+        # A rank that is late delays all stages of its replica: collectives alone would name them all.
+        late = job.late if job is not None else ()
     spent = [_in_a_steady_step(digest, spent) for digest, spent in zip(recordings, by_step, strict=True)]
     if not any(by_step):
         spent = _of_different_steps(recordings) or spent
@@ -145,11 +152,14 @@ def compare_ranks(
     if critical is None and not any(waiting):
         critical = _busiest(recordings)
     critical = late[0].position if late else critical
-    holding = {one.position for one in late} if any(by_step) else {critical}
+    holding = {one.position for one in late} if any(by_step) or job is not None else {critical}
     rows = [_row(digest, labels[i], *spent[i], i in holding) for i, digest in enumerate(recordings)]
-    if gains is not None:
+    if job is not None:
+        rows = [replace(row, gain_ms=job.gains_ms.get(i)) for i, row in enumerate(rows)]
+    elif gains is not None:
         rows = [replace(row, gain_ms=gain) for row, gain in zip(rows, gains.tolist(), strict=True)]
-    notes = [*_missing(recordings, labels, unread), *(_clock_notes(matches, labels) if matches is not None else [])]
+    notes = [*filter(None, [unknown]), *_missing(recordings, labels, unread)]
+    notes += _clock_notes(matches, labels) if matches is not None else []
     return RankComparison(
         tuple(rows),
         _first_with_work(recordings) if critical is None else critical,
@@ -158,6 +168,7 @@ def compare_ranks(
         _offsets(recordings, matches),
         late,
         tuple(None if one is None else tuple(one[0].tolist()) for one in by_step),
+        job,
     )
 
 

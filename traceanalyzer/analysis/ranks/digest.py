@@ -1,20 +1,18 @@
 """What the comparison of ranks asks of a rank, as a value: a few kilobytes, however long the recording is."""
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import measure
-from traceanalyzer.analysis.time.step_evidence import extent
+from traceanalyzer.analysis.names.collectives import KINDS, POINT_TO_POINT
 from traceanalyzer.analysis.time.steps import Steps
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I32, I64, Table, Trace, column
+from traceanalyzer.trace import I32, I64, Table, column
 from traceanalyzer.trace.table import MOST_IDS, MOST_RANKS
 
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.time.timed import Timed
+SENDS = tuple(KINDS.index(kind) for kind in POINT_TO_POINT)
+"""Kinds of what two ranks exchange."""
 
 
 Long = Annotated[int, msgspec.Meta(ge=-MOST_IDS, le=MOST_IDS)]
@@ -69,6 +67,19 @@ class DigestedCalls(Table):
     sequence: I64 = column(np.int64)
     """Number of the operation in its communicator."""
     peer: I32 = column(np.int32)
+    after: I32 = column(np.int32, fill=0)
+    """How many of the rank's pieces were launched before it; 0 of what is not sent or received."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces(Table):
+    """Compute of one role between two calls that send or receive, in order of start, ns; none without such calls."""
+
+    start: I64 = column(np.int64)
+    end: I64 = column(np.int64)
+    step: I32 = column(np.int32)
+    role: I32 = column(np.int32)
+    """A `Role`: forward, backward or optimizer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +106,7 @@ class RankDigest:
     """Collectives of the recording, on any device, in or between steps."""
     calls: DigestedCalls
     groups: tuple[ProcessGroup, ...]
+    pieces: Pieces
 
     @property
     def rank(self) -> int | None:
@@ -135,65 +147,3 @@ class Why:
     families: tuple[Family, ...]
     clock_mhz: float | None
     """Mean clock of its device's SMs, where it was sampled."""
-
-
-def claim_of(trace: Trace) -> Claim:
-    """What the recording says of itself."""
-    start, end = extent(trace.host_ranges, trace.api_calls, trace.device_ops)
-    return Claim(trace.rank, trace.process.world_size, start + trace.epoch_ns, end + trace.epoch_ns)
-
-
-def digest_of(timed: "Timed") -> RankDigest:
-    """The digest of a recording; `timed.memo(digest_of)` makes it once."""
-    trace, steps = timed.trace, timed.steps
-    activity = None if timed.device is None else timed.activity[timed.device]
-    nothing = np.zeros(len(steps), np.int64)
-    compute, communication, busy = (
-        (measure(what, steps.start, steps.end) for what in (activity.compute, activity.communication, activity.busy))
-        if activity is not None
-        else (nothing, nothing, nothing)
-    )
-    calls, groups = _calls(timed)
-    return RankDigest(
-        path=trace.path,
-        claim=claim_of(trace),
-        host=trace.process.host,
-        epoch_ns=trace.epoch_ns,
-        device=timed.device,
-        only_step_times=trace.only_step_times,
-        steps=replace(steps, of_op=np.empty(0, np.int32)),
-        compute=compute,
-        communication=communication,
-        busy=busy,
-        collectives=len(timed.collective_calls),
-        calls=calls,
-        groups=groups,
-    )
-
-
-def _calls(timed: "Timed") -> tuple[DigestedCalls, tuple[ProcessGroup, ...]]:
-    found, table, trace = timed.collective_calls, timed.trace.collectives, timed.trace
-    rows = np.flatnonzero((found.step >= 0) & (found.device == timed.device))
-    numbered = (table.sequence >= 0) & (table.communicator >= 0)
-    of_row = [
-        ProcessGroup(trace.text(g) or "", trace.text(r) or "", (trace.text(c) or "") if n else "", s)
-        for g, r, c, n, s in zip(
-            *(c.tolist() for c in (table.group, table.ranks, table.communicator, numbered, table.group_size)),
-            strict=True,
-        )
-    ]
-    metadata = found.metadata[rows]
-    code = {group: i for i, group in enumerate(dict.fromkeys([*of_row, NO_GROUP]))}
-    groups = np.array([code[group] for group in (*of_row, NO_GROUP)], np.int32)
-    columns = {
-        name: getattr(found, name)[rows] for name in ("start", "end", "launched", "row", "step", "kind", "bytes")
-    }
-    calls = DigestedCalls.from_columns(
-        {
-            **columns,
-            "group": groups[metadata],
-            "sequence": np.append(np.where(numbered, table.sequence, -1), -1)[metadata],
-            "peer": np.append(table.peer, np.int32(-1))[metadata],
-        }
-    )
-    return calls, tuple(code)

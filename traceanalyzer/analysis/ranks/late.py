@@ -38,6 +38,8 @@ class LateRank:
     """What it comes later than the last but one, a steady step; of several together what the run gains without all."""
     together: bool = False
     """Whether it is one of several that are late at the same collectives."""
+    stage: int | None = None
+    """The stage of a pipeline that is too heavy, where it is one of that stage's ranks."""
 
 
 class Together(NamedTuple):

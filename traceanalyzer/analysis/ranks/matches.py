@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 from traceanalyzer.analysis.algebra.grouping import Groups, counts
 from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.algebra.ordering import stable_order
-from traceanalyzer.analysis.names.collectives import KINDS, POINT_TO_POINT, SYNCHRONISING
-from traceanalyzer.analysis.ranks.digest import RankDigest
+from traceanalyzer.analysis.names.collectives import KINDS, SYNCHRONISING
+from traceanalyzer.analysis.ranks.digest import SENDS, RankDigest
 from traceanalyzer.analysis.ranks.rank_clocks import Clocks, align_clocks, members
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.trace import I32, I64, Bool
 
-_POINT_TO_POINT = [KINDS.index(kind) for kind in POINT_TO_POINT]
 _SYNCHRONISING = [KINDS.index(kind) for kind in SYNCHRONISING]
 
 _MAX_ORDINAL = 2**24
@@ -168,8 +167,8 @@ def _calls_of(recordings: Sequence[RankDigest]) -> tuple[_Calls, list[Group], li
     for rank, digest in enumerate(recordings):
         calls, warmup = digest.calls, digest.steps.warmup
         rows: slice | I64 = slice(None)
-        if one_of(calls.kind, _POINT_TO_POINT).any():
-            rows = np.flatnonzero(~one_of(calls.kind, _POINT_TO_POINT))
+        if one_of(calls.kind, SENDS).any():
+            rows = np.flatnonzero(~one_of(calls.kind, SENDS))
         group = np.array([groups.setdefault(one.key, len(groups)) for one in digest.groups], np.int32)
         size = np.array([one.size for one in digest.groups], np.int32)
         step = np.array([names.setdefault(name, len(names)) for name in digest.steps.names], np.int32)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from traceanalyzer.analysis.ranks.compare import why_not_one_run
-from traceanalyzer.analysis.ranks.digest import claim_of
+from traceanalyzer.analysis.ranks.digested import claim_of
 from traceanalyzer.base.errors import SeveralRunsError
 from traceanalyzer.trace import Trace
 

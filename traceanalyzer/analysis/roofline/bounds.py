@@ -4,7 +4,7 @@ import enum
 
 import numpy as np
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace import F64, U8, Bool
 
 NEAR = 0.6

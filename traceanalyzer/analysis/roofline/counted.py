@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra import Groups
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.roofline.bounds import measured_bound

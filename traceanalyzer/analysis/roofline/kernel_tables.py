@@ -7,9 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import Trace
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.base import dataclass
+from traceanalyzer.trace import Trace, distinct
 
 RECORDED_VERSION = "PyTorch"
 """The condition of a recording that says its version."""
@@ -81,11 +80,11 @@ def other_version(trace: Trace) -> str | None:
     """A sentence where the recording states another version of PyTorch than the one whose kernels were counted, and
     has kernels of the tables; None otherwise."""
     tables = kernel_tables()
-    stated = next((c.value for c in trace.conditions if c.name == RECORDED_VERSION), None)
-    version = re.match(r"\d+\.\d+", stated or "")
+    stated = {condition.name: condition.value for condition in trace.conditions}
+    version = re.match(r"\d+\.\d+", stated.get(RECORDED_VERSION, ""))
     if version is None or version[0] == tables.torch:
         return None
-    names = [trace.strings[code] for code in distinct(trace.device_ops.name).tolist() if code >= 0]
+    names = list(filter(None, map(trace.text, distinct(trace.device_ops.name).tolist())))
     patterns = [*(slots.kernel for slots in tables.slots), *(each.kernel for each in tables.passes)]
     if not any(pattern.search(name) for pattern in patterns for name in names):
         return None

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import one_of
+from traceanalyzer.analysis.algebra import one_of
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.collectives import KINDS, bus_factor
 from traceanalyzer.analysis.time.timed import Timed

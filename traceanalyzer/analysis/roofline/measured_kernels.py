@@ -4,12 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra import Groups
 from traceanalyzer.analysis.roofline.counted import matches, mean_of
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.time.sampled import sampled_ops
-from traceanalyzer.base.figures import metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass, metric
 from traceanalyzer.trace import F64, I32, I64
 from traceanalyzer.trace.kernel_counters import KernelCounters
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.roofline.op_models import Precision
-from traceanalyzer.trace.distinct import ranked
+from traceanalyzer.trace import ranked
 
 ORDINARY_CORES = re.compile(
     r"simt|ffma|(?<![a-z])sgemm|(?<![a-z])dgemm(?!.*tensorop)|_f32f32_f32f32_|gemv|gemmSN|dot_kernel|implicit_convolve_sgemm"

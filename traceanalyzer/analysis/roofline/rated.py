@@ -8,7 +8,7 @@ from traceanalyzer.analysis.roofline.counted import with_counters
 from traceanalyzer.analysis.roofline.roofline import Roofline, build_roofline
 from traceanalyzer.analysis.roofline.sampled_bounds import sampled_bounds
 from traceanalyzer.analysis.time.timed import OfTimed, Timed
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace import U8
 
 

@@ -14,9 +14,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.analysis.algebra.blocks import Rows, blockwise
-from traceanalyzer.analysis.algebra.columns import Coded, coded, flat, lean
-from traceanalyzer.analysis.algebra.lookup import one_of
+from traceanalyzer.analysis.algebra import Coded, Rows, blockwise, coded, flat, lean, one_of
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.roofline.bounds import Bound, Reached, bounds
 from traceanalyzer.analysis.roofline.link_limits import collective_traffic, copy_traffic, share_of_group
@@ -25,10 +23,8 @@ from traceanalyzer.analysis.roofline.precision import NO, effective_precision, t
 from traceanalyzer.analysis.roofline.traffic import PREPARING, expected_traffic, issue_time, passes_of
 from traceanalyzer.analysis.roofline.waves import resident_blocks, waves_of
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import NS_PER_S
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import F64, I32, I64, U8, Bool, CopyKind, DeviceOpKind, alike
-from traceanalyzer.trace.distinct import distinct, ranked
+from traceanalyzer.base import NS_PER_S, dataclass
+from traceanalyzer.trace import F64, I32, I64, U8, Bool, CopyKind, DeviceOpKind, alike, distinct, ranked
 
 SHORT_NS = 2_000
 """Attainable time under which start-up, the first DRAM round trips (0.5-1 us each on current GPUs) and the drain of

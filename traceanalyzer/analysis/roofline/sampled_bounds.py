@@ -7,8 +7,7 @@ import numpy as np
 from traceanalyzer.analysis.roofline.bounds import NEAR, Bound
 from traceanalyzer.analysis.time.sampled import alone_through
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.trace import I32, I64, U8, Bool
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import I32, I64, U8, Bool, distinct
 
 MIN_SAMPLES = 20
 """Fewer samples tell nothing of a step, or of a kernel."""

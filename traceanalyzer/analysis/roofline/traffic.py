@@ -15,13 +15,11 @@ import re
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.lookup import at
+from traceanalyzer.analysis.algebra import Groups, at
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.roofline.kernel_tables import kernel_tables
 from traceanalyzer.analysis.roofline.op_models import Figure, OpWork
-from traceanalyzer.base.figures import NS_PER_S
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import NS_PER_S, dataclass
 from traceanalyzer.trace import F64, I64, Bool
 
 # Time that kernels need to issue their instructions, where that is not the arithmetic that FLOPs count.

@@ -5,10 +5,9 @@ What the recorder worked out itself comes first; else it follows from the launch
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.columns import Coded, coded, flat
-from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra import Coded, Groups, coded, flat
 from traceanalyzer.analysis.joined.linked import Linked
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace import F64, I32, I64, U8
 
 

@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from traceanalyzer.analysis.serving.rows import IterationRow
-from traceanalyzer.base.figures import metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass, metric
 
 
 @dataclass(frozen=True)

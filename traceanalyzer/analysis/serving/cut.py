@@ -6,13 +6,13 @@ from typing import TypeVar
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import IntervalSet, union
+from traceanalyzer.analysis.algebra import IntervalSet, union
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.serving import Iteration, Split, framework_of, iteration, split
 from traceanalyzer.analysis.time.markers import iteration_marks, iterations
 from traceanalyzer.analysis.time.steps import by_launch
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace import F64, I32, I64, RangeKind
 
 Said = TypeVar("Said", Iteration, Split)

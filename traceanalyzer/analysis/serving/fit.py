@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from traceanalyzer.analysis.serving.rows import IterationRow
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace import F64
 
 MIN_ITERATIONS, MIN_BATCHES = 8, 3
@@ -65,8 +65,7 @@ def _terms(columns: F64, weighted: F64, lengths: bool) -> list[int]:
 
 
 def _least_squares(weighted: F64) -> F64:
-    found: F64 = np.linalg.lstsq(weighted, np.ones(len(weighted)), rcond=None)[0].astype(np.float64)
-    return found
+    return np.linalg.lstsq(weighted, np.ones(len(weighted)), rcond=None)[0].astype(np.float64)
 
 
 def _squares(weighted: F64) -> float:

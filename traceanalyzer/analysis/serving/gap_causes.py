@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import union
+from traceanalyzer.analysis.algebra import union
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.trace import I64

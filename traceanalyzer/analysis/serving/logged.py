@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from traceanalyzer.analysis.names.serving import Split
-from traceanalyzer.base.figures import NS_PER_MS
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import NS_PER_MS, dataclass
 from traceanalyzer.trace import F64, I64, Bool, StepTimings
 
 COLUMNS = ("context_requests", "context_tokens", "generation_requests", "generation_tokens")
@@ -61,8 +60,7 @@ def logged(log: StepTimings, splits: Sequence[Split], recorded_ns: F64, stacks: 
 
 def _alike(a: I64, b: I64) -> Bool:
     """Which rows agree in all that both say."""
-    alike: Bool = ((a == b) | (a < 0) | (b < 0)).all(axis=1)
-    return alike
+    return ((a == b) | (a < 0) | (b < 0)).all(axis=1)
 
 
 def _stretch(log: StepTimings, lines: I64, here: Bool) -> float | None:

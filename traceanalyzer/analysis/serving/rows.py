@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import complement
-from traceanalyzer.analysis.algebra.lookup import at
+from traceanalyzer.analysis.algebra import at, complement
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.names.serving import phase_of
@@ -11,8 +10,7 @@ from traceanalyzer.analysis.serving.cut import Iterations, find_iterations
 from traceanalyzer.analysis.serving.gap_causes import gap_causes
 from traceanalyzer.analysis.serving.logged import Logged, logged
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import metric, ms
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass, metric, ms
 from traceanalyzer.trace import I64, StepTimings
 
 PIECES = 4
@@ -62,28 +60,33 @@ def iteration_rows(timed: Timed) -> list[IterationRow]:
     graphs, plain = _launches(timed.linked, found)
     rows = []
     for i, (said, split) in enumerate(zip(found.said, found.splits, strict=True)):
-        worked, marked = bool(len(found.busy[i].start)), found.host_start[i] >= 0
+        span_ms = busy_ms = host_idle_ms = graph = start_ms = host_ms = None
+        if found.host_start[i] >= 0:
+            start_ms, host_ms = ms(found.host_start[i] - origin), ms(found.host_end[i] - found.host_start[i])
+        if len(found.busy[i].start):
+            span_ms, busy_ms, host_idle_ms = ms(found.end[i] - found.start[i]), ms(found.busy[i].total), ms(late[i])
+            graph = _graph(timed.linked, found.rows[i], graphs[i])
         rows.append(
             IterationRow(
                 iteration=i,
-                start_ms=ms(found.host_start[i] - origin) if marked else None,
+                start_ms=start_ms,
                 phase=None if said.phase == "iteration" else said.phase,
                 requests=said.requests,
                 context_tokens=split.context_tokens,
                 generation_tokens=split.generation_tokens,
                 kv_tokens=said.kv_tokens,
-                host_ms=ms(found.host_end[i] - found.host_start[i]) if marked else None,
-                gpu_span_ms=ms(found.end[i] - found.start[i]) if worked else None,
-                gpu_busy_ms=ms(found.busy[i].total) if worked else None,
-                period_ms=None if np.isnan(found.period_ns[i]) else ms(found.period_ns[i]),
-                host_idle_ms=ms(late[i]) if worked else None,
+                host_ms=host_ms,
+                gpu_span_ms=span_ms,
+                gpu_busy_ms=busy_ms,
+                period_ms=_in_ms(found.period_ns[i]),
+                host_idle_ms=host_idle_ms,
                 gap_ms=_in_ms(gap[i]),
                 gap_cause=cause[i],
-                graph=_graph(timed.linked, found.rows[i], graphs[i]) if worked else None,
+                graph=graph,
                 gpu_ops=len(found.rows[i]),
                 launches=plain[i],
                 graph_launches=graphs[i],
-                logged_ms=None if log is None or np.isnan(log.time_ns[i]) else ms(log.time_ns[i]),
+                logged_ms=None if log is None else _in_ms(log.time_ns[i]),
             )
         )
     return rows
@@ -124,8 +127,8 @@ def _of_log(log: StepTimings) -> list[IterationRow]:
     return rows if log.of_server else []
 
 
-def _in_ms(ns: int | None) -> float | None:
-    return None if ns is None else ms(ns)
+def _in_ms(ns: float | None) -> float | None:
+    return None if ns is None or np.isnan(ns) else ms(ns)
 
 
 def _known(count: int) -> int | None:

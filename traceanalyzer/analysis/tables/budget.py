@@ -10,15 +10,14 @@ from typing import Literal
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import measure
+from traceanalyzer.analysis.algebra import measure
 from traceanalyzer.analysis.causes.gaps import Gaps, idle_by_cause
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.joined.launched import is_launch
 from traceanalyzer.analysis.time.sampled import MIN_STEP_SAMPLES, samples_of
 from traceanalyzer.analysis.time.steps import Steps
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import NS_PER_MS, metric, ms
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import NS_PER_MS, dataclass, metric, ms
 from traceanalyzer.trace import I64
 
 

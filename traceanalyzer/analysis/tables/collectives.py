@@ -6,19 +6,15 @@ arrive, which only the recordings of several ranks can tell apart (`ranks`).
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.intervals import IntervalSet, measure, shared_time, union
-from traceanalyzer.analysis.algebra.lookup import one_of
+from traceanalyzer.analysis.algebra import Groups, IntervalSet, measure, one_of, shared_time, union
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.collectives import KINDS, POINT_TO_POINT, bus_factor
 from traceanalyzer.analysis.names.phase_names import Role
 from traceanalyzer.analysis.phases.roles import Phases
 from traceanalyzer.analysis.time.collective_calls import CollectiveCalls
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import NS_PER_US, metric, ms
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import F64, I32, I64, U8
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.base import NS_PER_US, dataclass, metric, ms, ratio
+from traceanalyzer.trace import F64, I32, I64, U8, distinct
 
 AFTER = (Role.FORWARD, Role.OPTIMIZER)
 """What ends a tail. Other work (copies out of buckets, clipping) runs in it."""
@@ -210,7 +206,7 @@ def _row(timed: Timed, calls: CollectiveCalls, times: _Times, chosen: I64) -> Co
     metadata, size = int(calls.metadata[first]), int(calls.bytes[first])
     kind, ranks = KINDS[calls.kind[first]], int(table.group_size[metadata]) if metadata >= 0 else -1
     total = float(times.total[chosen].sum())
-    bandwidth = size * len(chosen) / total if size > 0 and total else None
+    bandwidth = ratio(size * len(chosen), total) if size > 0 else None
     factor = bus_factor(kind, ranks)
     streams, moving = distinct(calls.stream[chosen]), times.transfer[chosen]
     known = np.isfinite(moving).all()
@@ -232,7 +228,7 @@ def _row(timed: Timed, calls: CollectiveCalls, times: _Times, chosen: I64) -> Co
         exposed_ms=ms(times.exposed[chosen].sum() / steps),
         transfer_ms=ms(moving.sum() / steps) if known else None,
         waiting_ms=ms((total - moving.sum()) / steps) if known else None,
-        overlap_share=float(times.hidden[chosen].sum() / total) if total else None,
+        overlap_share=ratio(float(times.hidden[chosen].sum()), total),
         mean_us=total / len(chosen) / NS_PER_US,
         p50_us=float(np.percentile(times.total[chosen], 50)) / NS_PER_US,
         p95_us=float(np.percentile(times.total[chosen], 95)) / NS_PER_US,

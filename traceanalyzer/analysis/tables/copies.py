@@ -4,15 +4,12 @@ import re
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.intervals import shared_time
-from traceanalyzer.analysis.algebra.lookup import at
+from traceanalyzer.analysis.algebra import Groups, at, shared_time
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.tables.syncs import op_path
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import NS_PER_MS, metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import NS_PER_MS, dataclass, metric
 from traceanalyzer.trace import F64, I32, I64, Bool, CopyKind, MemoryKind
 
 STAGED_BYTES = 64_000

@@ -2,13 +2,12 @@
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import clip, covered_before
+from traceanalyzer.analysis.algebra import clip, covered_before
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.time.devices import DeviceActivity
 from traceanalyzer.analysis.time.sampled import samples_of
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import NS_PER_US, metric, ms
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import NS_PER_US, dataclass, metric, ms
 from traceanalyzer.trace import F64, DeviceOpKind
 
 

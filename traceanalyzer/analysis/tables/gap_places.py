@@ -7,10 +7,7 @@ from functools import cache
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.blocks import RowNumbers, blockwise, scatter
-from traceanalyzer.analysis.algebra.columns import lean
-from traceanalyzer.analysis.algebra.grouping import Groups, counts, sums
-from traceanalyzer.analysis.algebra.lookup import at, one_of, where
+from traceanalyzer.analysis.algebra import Groups, RowNumbers, at, blockwise, counts, lean, one_of, scatter, sums, where
 from traceanalyzer.analysis.causes.details import OF_NO_CALL, IdleDetail
 from traceanalyzer.analysis.causes.frames import python_frames
 from traceanalyzer.analysis.causes.gaps import Gaps
@@ -21,10 +18,8 @@ from traceanalyzer.analysis.tables.path_rows import is_named, names_at, within
 from traceanalyzer.analysis.tables.syncs import op_path, same_path
 from traceanalyzer.analysis.time.dominant import dominant_nodes
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import NS_PER_US, cut, metric, ms
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I32, I64, Bool
-from traceanalyzer.trace.distinct import ranked
+from traceanalyzer.base import NS_PER_US, cut, dataclass, metric, ms
+from traceanalyzer.trace import I32, I64, Bool, ranked
 
 LONGEST_NAME = 60
 """Characters of an op's name in a sentence."""
@@ -210,8 +205,7 @@ def on_host(timed: Timed, gaps: Gaps, rows: I32 | I64) -> Bool:
     cause, next_op = gaps.cause[rows], gaps.next_op[rows]
     known = (next_op < 0) | (timed.linked.launch_times_of(np.maximum(next_op, 0)) >= 0)
     other = ~one_of(cause, (IdleCause.LAUNCH, IdleCause.SYNC)) & (gaps.queued[rows] == 0)
-    result: Bool = other & known & (gaps.sync[rows] < 0)
-    return result
+    return other & known & (gaps.sync[rows] < 0)
 
 
 def _line(timed: Timed, node: int) -> str | None:

@@ -5,15 +5,14 @@ from itertools import pairwise
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.ordering import largest
+from traceanalyzer.analysis.algebra import largest
 from traceanalyzer.analysis.causes.causes import Causes
 from traceanalyzer.analysis.causes.gaps import Gaps, GapSide
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.tables.budget import Idle
 from traceanalyzer.analysis.tables.gap_places import gap_details
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import NS_PER_US, metric, ms
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import NS_PER_US, dataclass, metric, ms
 from traceanalyzer.trace import I64
 
 

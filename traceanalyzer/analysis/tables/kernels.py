@@ -5,10 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.blocks import blockwise
-from traceanalyzer.analysis.algebra.columns import lean
-from traceanalyzer.analysis.algebra.grouping import Groups, mostly
-from traceanalyzer.analysis.algebra.lookup import where
+from traceanalyzer.analysis.algebra import Groups, blockwise, lean, mostly, where
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.linked import Linked, owner_nodes
 from traceanalyzer.analysis.joined.origins import places_of
@@ -18,8 +15,7 @@ from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.roofline.waves import occupancy_of, residence_of
 from traceanalyzer.analysis.tables.roofline_rows import RatedRow, RooflineSums, by_group
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import NS_PER_US, metric, ms
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import NS_PER_US, dataclass, metric, ms
 from traceanalyzer.trace import F64, I32, I64, DeviceOpKind, DeviceOps, OccupancyLimit
 
 
@@ -45,61 +41,52 @@ class KernelTimes:
     op: str | None = metric("operator that launches most of them; null where launches were not recorded")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class KernelStats(MeasuredRow, RatedRow, KernelTimes):
     """Kernels of one name in a mean steady step, compared with the roofline."""
 
     tensor_cores: bool | None = metric(
         "whether matrix kernels use tensor cores; null for others and where the name does not tell",
         default=None,
-        kw_only=True,
     )
     waves: float | None = metric(
         "mean over their time of blocks over the blocks that the GPU holds at a time: far below 1 it is not filled, "
         "just above a whole number the last wave runs nearly empty",
         default=None,
-        kw_only=True,
     )
     occupancy_share: float | None = metric(
         "mean over their time of the share of the SMs' warps that are resident: as the recorder expected it, else from "
         "the launch configuration and the GPU's limits; null where neither tells",
         "share",
         default=None,
-        kw_only=True,
     )
     module: str | None = metric(
         "module of the model that most of their time is for, forward or backward, with the one around it; null where "
         "that is none, or no calls of modules were recorded",
         default=None,
-        kw_only=True,
     )
     python: str | None = metric(
         "line of the program that most of their time comes from, the backward pass's by its forward operator; null "
         "where that is none, or stacks were not recorded",
         default=None,
-        kw_only=True,
     )
     occupancy_limit: str | None = metric(
         "what keeps more blocks of most of them from an SM: warps (threads), registers, shared memory, blocks or "
         "barriers; null where it is not known",
         default=None,
-        kw_only=True,
     )
     graph_nodes: int | None = metric(
         "distinct nodes of CUDA graphs that they are; null outside graphs, or where nodes were not recorded",
         default=None,
-        kw_only=True,
     )
     launch_options: str | None = metric(
         "options with which a kernel generator (Triton) launches most of them; null where none are recorded",
         default=None,
-        kw_only=True,
     )
     launch_shape: str | None = metric(
         "grid, block, registers of a thread and shared memory of a block of the first of them; null where not recorded",
         text="own",
         default=None,
-        kw_only=True,
     )
 
 

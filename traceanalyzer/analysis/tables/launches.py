@@ -4,15 +4,14 @@ busy its threads are: the step can be no shorter than their own work.
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import clip, measure
+from traceanalyzer.analysis.algebra import clip, measure
 from traceanalyzer.analysis.joined.captures import captured_calls
 from traceanalyzer.analysis.joined.launched import bore_work, is_launch, is_nested
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import blocked_time, recorded_back_pressure
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import NS_PER_MS, NS_PER_US, metric, ms
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import NS_PER_MS, NS_PER_US, dataclass, metric, ms
 from traceanalyzer.trace import I64, DeviceOpKind
 
 

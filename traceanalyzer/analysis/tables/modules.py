@@ -9,16 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra import Groups
 from traceanalyzer.analysis.joined.origins import Places, places_of
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.tables.kernels import share_of_step
 from traceanalyzer.analysis.tables.roofline_rows import RatedRow, RooflineSums, by_group
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import metric, ms
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I64
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.base import dataclass, metric, ms
+from traceanalyzer.trace import I64, distinct
 
 OUTSIDE = "(outside of all modules)"
 

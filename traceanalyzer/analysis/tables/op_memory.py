@@ -9,14 +9,11 @@ import re
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import one_of
-from traceanalyzer.analysis.algebra.nesting import still_open
+from traceanalyzer.analysis.algebra import one_of, still_open
 from traceanalyzer.analysis.joined.allocations import events_of
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import MEMORY, metric
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I64, Bool, MemoryEvents, RangeKind
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.base import MEMORY, dataclass, metric
+from traceanalyzer.trace import I64, Bool, MemoryEvents, RangeKind, distinct
 
 OUTSIDE = "(outside of operators)"
 BEFORE = "(allocated before the recording)"

@@ -9,10 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.blocks import Rows, blockwise_found, scatter
-from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.lookup import at
-from traceanalyzer.analysis.algebra.ordering import stable_order
+from traceanalyzer.analysis.algebra import Groups, Rows, at, blockwise_found, scatter, stable_order
 from traceanalyzer.analysis.joined.backward import backward_time
 from traceanalyzer.analysis.joined.host_tree import HostTree
 from traceanalyzer.analysis.joined.linked import Linked, owner_nodes
@@ -22,8 +19,7 @@ from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.tables.kernels import origins_of, share_of_step
 from traceanalyzer.analysis.tables.roofline_rows import RatedRow, RooflineSums, by_subtree
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import NS_PER_US, metric, ms
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import NS_PER_US, dataclass, metric, ms
 from traceanalyzer.trace import F64, I32, I64, Bool, RangeKind, alike, narrowed
 
 STEP_NAME = "ProfilerStep*"
@@ -59,7 +55,7 @@ class OpTimes:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OpStats(RatedRow, OpTimes):
     """Operators of one name in a mean steady step; what they launched anywhere inside compared with the roofline."""
 
@@ -67,20 +63,17 @@ class OpStats(RatedRow, OpTimes):
         "module of the model that most of them run for, forward or backward, with the one around it; null where that "
         "is none, or no calls of modules were recorded",
         default=None,
-        kw_only=True,
     )
     python: str | None = metric(
         "line of the program that most of them come from, those of the backward pass by their forward operator; null "
         "where that is none, or stacks were not recorded",
         default=None,
-        kw_only=True,
     )
     recomputed_ms: float | None = metric(
         "device total a step, nested calls once, of forward calls that run again in the backward pass; null "
         "where none does",
         "ms",
         default=None,
-        kw_only=True,
     )
 
 

@@ -4,15 +4,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.blocks import blockwise
-from traceanalyzer.analysis.algebra.columns import run_lengths
-from traceanalyzer.analysis.algebra.lookup import Column, at, texts_where
+from traceanalyzer.analysis.algebra import Column, at, blockwise, run_lengths, texts_where
 from traceanalyzer.analysis.causes.critical_path import CriticalPath, Part, PathKind
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import metric, ms
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass, metric, ms
 from traceanalyzer.trace import I32, I64, Bool, RangeKind
 
 PART_NAMES = {

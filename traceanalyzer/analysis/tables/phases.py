@@ -13,21 +13,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.grouping import counts
-from traceanalyzer.analysis.algebra.intervals import IntervalSet, clip, measure, union
-from traceanalyzer.analysis.algebra.lookup import where
-from traceanalyzer.analysis.algebra.nesting import levels
-from traceanalyzer.analysis.algebra.ordering import stable_order
+from traceanalyzer.analysis.algebra import IntervalSet, clip, counts, levels, measure, stable_order, union, where
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.phase_names import INPUT_NAMES, Role, role_of
 from traceanalyzer.analysis.phases.derived_phases import derived_phases, host_time
 from traceanalyzer.analysis.phases.phase_ranges import PhaseRanges
 from traceanalyzer.analysis.phases.roles import NUMBER, Phases
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import metric, ms
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I32, I64
-from traceanalyzer.trace.distinct import ranked
+from traceanalyzer.base import dataclass, metric, ms, ratio
+from traceanalyzer.trace import I32, I64, ranked
 
 
 @dataclass(frozen=True)
@@ -140,11 +134,11 @@ def _row(timed: Timed, step_ns: float, phase: _Phase) -> PhaseStats:
         within=" > ".join(phase.path[:-1]) or None,
         derived=phase.instance is None,
         is_input=bool(INPUT_NAMES.search(phase.path[-1])),
-        calls=None if phase.calls is None else phase.calls / steps,
+        calls=ratio(phase.calls, steps),
         host_ms=ms(host_ns / steps),
         host_share=min(host_ns / steps / step_ns, 1.0) if step_ns else None,
         device_ms=None if device is None else ms(device),
-        device_share=None if device is None or not step_ns else device / step_ns,
+        device_share=ratio(device, step_ns),
         device_span_ms=None if span is None else ms(span),
         role=phase.role.label if phase.role else None,
         gpu_idle_ms=_idle_ms(timed, phase.rows),

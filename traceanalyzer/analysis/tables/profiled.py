@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from traceanalyzer.analysis.names.kernel_classes import KernelClasses
 from traceanalyzer.analysis.names.pytorch import PROFILER_STEP
-from traceanalyzer.base.figures import metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass, metric, ratio
 from traceanalyzer.trace import ProfilerRow
 from traceanalyzer.trace.hardware import GIGA, TERA, Hardware
 
@@ -70,19 +69,23 @@ def profiled(
     on_host = {row.name for row in rows if _on_host(row)}
     rows = [row for row in rows if _on_host(row) or row.name not in on_host]
     marks = [row for row in rows if PROFILER_STEP.match(row.name)]
-    steps = sum(row.calls or 0.0 for row in marks) or None
+    steps = _total(marks, "calls")
     each = steps or 1.0
     kernels = [row for row in rows if _kind(row) == "kernel"]
-    device = sum(row.self_device_ms or 0.0 for row in kernels or rows)
+    device = _total(kernels or rows, "self_device_ms")
     made = [_row(row, each, device, classes, gpus) for row in rows if row not in marks]
     made.sort(key=lambda row: (-(row.device_total_ms or row.self_device_ms or 0.0), -(row.self_cpu_ms or 0.0)))
     return Profiled(
-        steps=int(steps) if steps else None,
-        step_ms=sum(row.cpu_total_ms or 0.0 for row in marks) / each if steps else None,
+        steps=int(steps) or None,
+        step_ms=ratio(_total(marks, "cpu_total_ms"), steps),
         device_ms=device / each,
-        cpu_ms=sum(row.self_cpu_ms or 0.0 for row in rows) / each,
+        cpu_ms=_total(rows, "self_cpu_ms") / each,
         rows=made,
     )
+
+
+def _total(rows: Sequence[ProfilerRow], figure: str) -> float:
+    return sum((getattr(row, figure) or 0.0 for row in rows), 0.0)
 
 
 def _on_host(row: ProfilerRow) -> bool:
@@ -96,7 +99,7 @@ def _row(
     kernel = kind == "kernel"
 
     def per_step(value: float | None) -> float | None:
-        return None if value is None else value / steps
+        return ratio(value, steps)
 
     return ProfiledRow(
         name=row.name,
@@ -107,7 +110,7 @@ def _row(
         cpu_total_ms=per_step(row.cpu_total_ms),
         self_device_ms=per_step(own),
         device_total_ms=per_step(row.device_total_ms),
-        share_of_device=own / device_ms if kernel and own is not None and device_ms else None,
+        share_of_device=ratio(own, device_ms) if kernel else None,
         shapes=row.shapes,
         device=row.device,
         **_rates(row, gpus.get(-1 if row.device is None else row.device)),
@@ -119,15 +122,18 @@ def _rates(row: ProfilerRow, gpu: Hardware | None) -> dict[str, float | None]:
     seconds, flops = (row.self_device_ms or 0.0) / MS_PER_S, sum(row.flops.values())
     if not seconds or not (flops or row.bytes):
         return {}
-    least = [row.bytes / gpu.bandwidth] if gpu is not None and row.bytes else []
-    peaks = {width: _peak(gpu, width) for width in row.flops} if gpu is not None else {}
-    if flops and all(peaks.get(width) for width in row.flops):
-        least.append(sum(amount / (peaks[width] or 1.0) for width, amount in row.flops.items()))
+    least = 0.0 if gpu is None else max((row.bytes or 0.0) / gpu.bandwidth, _computing_s(gpu, row.flops))
     return {
         "tflops": flops / seconds / TERA if flops else None,
         "gbs": row.bytes / seconds / GIGA if row.bytes else None,
-        "roofline_share": max(least) / seconds if least else None,
+        "roofline_share": ratio(least or None, seconds),
     }
+
+
+def _computing_s(gpu: Hardware, flops: Mapping[str, float]) -> float:
+    """The least time of operations by the width of their type; 0 where the peak of one is not known."""
+    peaks = {width: _peak(gpu, width) for width in flops}
+    return sum(ratio(amount, peaks[width]) or 0.0 for width, amount in flops.items()) if all(peaks.values()) else 0.0
 
 
 def _peak(gpu: Hardware, width: str) -> float | None:

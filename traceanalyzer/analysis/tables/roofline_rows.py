@@ -8,19 +8,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.analysis.algebra.blocks import Rows, running_sums, scatter
-from traceanalyzer.analysis.algebra.columns import Coded, lean
-from traceanalyzer.analysis.algebra.grouping import sums
-from traceanalyzer.analysis.algebra.lookup import places
+from traceanalyzer.analysis.algebra import Coded, Rows, lean, places, running_sums, scatter, sums
 from traceanalyzer.analysis.roofline.bounds import Bound
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.rated import Rated
-from traceanalyzer.base.figures import metric, ms
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import F64, I32, I64, Bool, is_sorted
-from traceanalyzer.trace.distinct import distinct
-from traceanalyzer.trace.hardware import Hardware
+from traceanalyzer.base import NS_PER_MS, NS_PER_S, dataclass, metric, ms, ratio
+from traceanalyzer.trace import F64, I32, I64, Bool, distinct, is_sorted
+from traceanalyzer.trace.hardware import GIGA, TERA, Hardware
 
+OF_LIMITS = ("headroom_ms", "compute_bound_ms", "memory_bound_ms", "instruction_bound_ms", "latency_bound_ms")
+"""Figures that need the GPU's limits."""
+BOUNDS = (Bound.COMPUTE, Bound.MEMORY, Bound.INSTRUCTIONS, Bound.LATENCY)
+"""What bounds the times of all but the first."""
+OF_MOST = ("ideal_ms", "reachable_ms", "mfu", "hfu", "bandwidth_share")
+"""Figures of the whole step, for which most of it needs a model, too."""
 ENOUGH_SHARE = 0.5
 """With less of the computation modelled, figures of the whole step would speak of what is not known."""
 
@@ -65,57 +66,60 @@ class RooflineStep:
 
 def roofline_step(rated: Rated) -> RooflineStep | None:
     """The mean steady step of the device with the most work; None without device work or without any model."""
-    ops, r = rated.trace.device_ops, rated.roofline
-    here = (
-        rated.timed.steady_ops
-        & rated.linked.is_compute
-        & (ops.device == (-1 if rated.timed.device is None else rated.timed.device))
-    )
-    time = np.where(here, ops.end - ops.start, 0).astype(np.float64)
-    if rated.timed.device is None or not time.sum() or not (r.modelled & here & rated.linked.is_kernel).any():
+    ops, r, device = rated.trace.device_ops, rated.roofline, rated.timed.device
+    if device is None:
         return None
+    here = rated.timed.steady_ops & rated.linked.is_compute & (ops.device == device)
+    time = np.where(here, ops.end - ops.start, 0).astype(np.float64)
+    if not time.sum() or not (r.modelled & here & rated.linked.is_kernel).any():
+        return None
+    gpu, steps = rated.linked.gpus[device], rated.timed.steps.steady_count
     modelled_share = float(time[r.modelled].sum() / time.sum())
-    gpu, steps = rated.linked.gpus[rated.timed.device], rated.timed.steps.steady_count
-    step_ns = float(rated.timed.steps.duration[rated.timed.steps.steady].mean())
-    known_limit, counted = here & r.rated, here & np.isfinite(r.flops)
-    attained = np.minimum(np.where(known_limit, r.attainable, 0), time)
-    reached = np.minimum(np.where(np.isfinite(r.reachable), r.reachable, r.attainable), time)
+    counted, limited = here & np.isfinite(r.flops), here & r.rated
     traffic = float(np.where(here & np.isfinite(r.bytes), r.bytes, 0).sum()) / steps
-    again = rated.joined.run_again[rated.joined.launch_node] & counted
-    used, repeated = (
-        _utilisation(rated, gpu, counted, step_ns * steps),
-        _utilisation(rated, gpu, again, step_ns * steps),
-    )
-    known, enough = gpu is not None, gpu is not None and modelled_share >= ENOUGH_SHARE
-
-    def per_step(mask: Bool) -> float:
-        return ms(time[mask].sum()) / steps
-
+    by_limits: dict[str, float | None] = dict.fromkeys((*OF_LIMITS, *OF_MOST))
+    if gpu is not None:
+        spent = [time[limited].sum() - np.minimum(r.attainable[limited], time[limited]).sum()]
+        spent += [time[r.bound == bound].sum() for bound in BOUNDS]
+        by_limits |= zip(OF_LIMITS, (np.array(spent) / NS_PER_MS / steps).tolist(), strict=True)
+        if modelled_share >= ENOUGH_SHARE:
+            by_limits |= zip(OF_MOST, _at_limits(rated, gpu, counted, limited, time, traffic), strict=True)
+    name, datasheet = (gpu.name, gpu.source) if gpu else (None, None)
     return RooflineStep(
-        gpu=gpu.name if gpu else None,
-        datasheet=gpu.source if gpu else None,
+        gpu=name,
+        datasheet=datasheet,
         modelled_share=modelled_share,
-        ideal_ms=ms(attained.sum() + time[~known_limit].sum()) / steps if enough else None,
-        reachable_ms=ms(reached[known_limit].sum() + time[~known_limit].sum()) / steps
-        if enough and rated.trace.ceilings is not None
-        else None,
-        headroom_ms=ms(time[known_limit].sum() - attained.sum()) / steps if known else None,
-        compute_bound_ms=per_step(r.bound == Bound.COMPUTE) if known else None,
-        memory_bound_ms=per_step(r.bound == Bound.MEMORY) if known else None,
-        instruction_bound_ms=per_step(r.bound == Bound.INSTRUCTIONS) if known else None,
-        latency_bound_ms=per_step(r.bound == Bound.LATENCY) if known else None,
-        unmodelled_ms=per_step(~known_limit),
-        tflop=float(r.flops[counted].sum()) / 1e12 / steps if counted.any() else None,
-        mfu=used - (repeated or 0.0) if used is not None and enough else None,
-        hfu=used if again.any() and enough else None,
-        traffic_gb=traffic / 1e9 if traffic else None,
-        bandwidth_share=traffic / (gpu.bandwidth * step_ns / 1e9) if gpu and step_ns and traffic and enough else None,
+        unmodelled_ms=ms(time[~limited].sum()) / steps,
+        tflop=float(r.flops[counted].sum()) / TERA / steps if counted.any() else None,
+        traffic_gb=traffic / GIGA or None,
+        **by_limits,
     )
 
 
-def _utilisation(rated: Rated, gpu: Hardware | None, chosen: Bool, time_ns: float) -> float | None:
+def _at_limits(
+    rated: Rated, gpu: Hardware, counted: Bool, limited: Bool, time: F64, traffic: float
+) -> tuple[float | None, ...]:
+    """The figures of `OF_MOST`."""
+    r, steps = rated.roofline, rated.timed.steps
+    whole_ns = float(steps.duration[steps.steady].mean()) * steps.steady_count
+    again = rated.joined.run_again[rated.joined.launch_node] & counted
+    used, repeated = (_utilisation(rated, gpu, chosen, whole_ns) for chosen in (counted, again))
+    rates = [r.attainable] if rated.trace.ceilings is None else [r.attainable, r.reachable]
+    best = [np.where(np.isfinite(rate), rate, r.attainable)[limited] for rate in rates]
+    least = [np.minimum(one, time[limited]).sum() + time[~limited].sum() for one in best]
+    ideal_ms, reachable_ms = ([ms(ns) / steps.steady_count for ns in least] + [None])[:2]
+    return (
+        ideal_ms,
+        reachable_ms,
+        None if used is None else used - (repeated or 0.0),
+        used if again.any() else None,
+        ratio(traffic, gpu.bandwidth * whole_ns / steps.steady_count / NS_PER_S) or None,
+    )
+
+
+def _utilisation(rated: Rated, gpu: Hardware, chosen: Bool, time_ns: float) -> float | None:
     """Operations of these matrix kernels over what the GPU can do in the time; None where a peak is not known."""
-    if gpu is None or time_ns <= 0:
+    if time_ns <= 0:
         return None
     r, matrix, needed = rated.roofline, rated.linked.is_matrix & chosen, 0.0
     for code in distinct(r.precision[matrix]):
@@ -185,14 +189,9 @@ class RooflineSums:
         def time_with(figure: F64 | Coded) -> F64:
             return total(lambda of: np.isfinite(figure[of]) * time(of))
 
-        def needed_where(known: Figures, figure: F64 | Coded) -> F64:
-            return total(lambda of: np.where(known(of) & ~roofline.extra[of], figure[of], 0))
-
-        def needed(figure: F64 | Coded) -> F64:
-            return needed_where(lambda of: np.isfinite(figure[of]), figure)
-
-        def of_both(figure: F64 | Coded) -> F64:
-            return needed_where(lambda of: np.isfinite(flops[of]) & np.isfinite(moved[of]), figure)
+        def needed(figure: F64 | Coded, other: F64 | Coded | None = None) -> F64:
+            also = figure if other is None else other
+            return total(lambda of: np.where(np.isfinite(figure[of] + also[of]) & ~roofline.extra[of], figure[of], 0))
 
         def time_bound(bound: Bound) -> F64:
             return total(lambda of: (roofline.bound[of] == bound) * time(of))
@@ -205,7 +204,7 @@ class RooflineSums:
         self.time = total(time)
         self.flops, self.flop_time = needed(flops), time_with(flops)
         self.bytes, self.byte_time = needed(moved), time_with(moved)
-        self.pair = of_both(flops), of_both(moved)
+        self.pair = needed(flops, moved), needed(moved, flops)
         self.attainable, self.rated_time = needed(attainable), time_with(attainable)
         self.headroom = total(left)
         self.by_bound = np.stack([time_bound(bound) for bound in _BOUNDS])
@@ -224,8 +223,8 @@ class RooflineSums:
                 bound_by=bound.label,
                 gflop=float(self.flops[group]) / self.steps / 1e9 if flop_time else None,
                 bytes=float(self.bytes[group]) / self.steps if byte_time else None,
-                intensity=float(pair_flops / pair_bytes) if pair_bytes and flop_time and byte_time else None,
-                tflops=float(self.flops[group] / flop_time) / 1e3 if flop_time else None,
+                intensity=ratio(float(pair_flops), float(pair_bytes)) if flop_time and byte_time else None,
+                tflops=ratio(float(self.flops[group]) / 1e3, flop_time),
                 traffic_gbs=float(self.bytes[group] / byte_time) if byte_time and not cached else None,
                 sol=None if sol is None or cached else min(sol, 1.0),
                 headroom_ms=ms(self.headroom[group]) / self.steps if rated else None,

@@ -6,12 +6,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra import Groups
 from traceanalyzer.analysis.joined.linked import owner_nodes
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import metric, ms
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass, metric, ms
 from traceanalyzer.trace import F64, I32, I64, Bool, RangeKind
 
 SHOWN_SHAPES = 4

@@ -22,8 +22,7 @@ from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.joined.linked import Linked, owner_nodes
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import NS_PER_MS, cut, metric, ms
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import NS_PER_MS, cut, dataclass, metric, ms
 from traceanalyzer.trace import F64, I32, I64, Bool, RangeKind, alike, narrowed
 
 BUDGET = ("compute", "exposed_communication", "exposed_copy", "idle")
@@ -82,6 +81,9 @@ class _Keys(NamedTuple):
     label: I32
     """Index of the class of work; of idle time the cause."""
 
+    def take(self, rows: I64) -> "_Keys":
+        return _Keys(*(key[rows] for key in self))
+
 
 @dataclass(frozen=True, eq=False)
 class _Spent:
@@ -105,16 +107,12 @@ class _Spent:
     @classmethod
     def of(cls, timed: Timed, part: int, pieces: _Pieces, ns: F64 | I64, keys: _Keys) -> "_Spent":
         """The time of the pieces, all of one part of the budget, each with what it was spent on."""
-        kinds = Groups.of(*keys)
-        since = np.full(len(kinds), np.iinfo(np.int64).max)
-        begun = timed.steps.start[timed.steps.steady]
-        np.minimum.at(since, kinds.index, pieces.start - begun[pieces.step])
-        whole = ns.astype(np.int64)
+        kinds, begun, whole = Groups.of(*keys), timed.steps.start[timed.steps.steady], ns.astype(np.int64)
         return cls(
             part=part,
-            keys=_Keys(*(key[kinds.first] for key in keys)),
+            keys=keys.take(kinds.first),
             calls=kinds.sum(where_changed(pieces.row)),
-            since=since,
+            since=_least(kinds, pieces.start - begun[pieces.step]),
             first=kinds.first,
             kind=kinds.index,
             step=narrowed(pieces.step),
@@ -124,21 +122,19 @@ class _Spent:
     @classmethod
     def joined(cls, parts: "list[_Spent]") -> "_Spent":
         """The time of several stretches of one part of the budget, which follow each other."""
-        keys = _Keys(*(np.concatenate(same) for same in zip(*(one.keys for one in parts), strict=True)))
-        kinds, since = Groups.of(*keys), np.concatenate([one.since for one in parts])
-        least = np.full(len(kinds), np.iinfo(np.int64).max)
-        np.minimum.at(least, kinds.index, since)
+        keys = _keys_of(parts)
+        kinds = Groups.of(*keys)
         before = np.cumsum([0, *(len(one.ns) for one in parts)])
         of_kind = np.split(narrowed(kinds.index), np.cumsum([len(one.since) for one in parts])[:-1])
         return cls(
             part=parts[0].part,
-            keys=_Keys(*(key[kinds.first] for key in keys)),
-            calls=kinds.sum(np.concatenate([one.calls for one in parts])),
-            since=least,
+            keys=keys.take(kinds.first),
+            calls=kinds.sum(_of_all(parts, "calls")),
+            since=_least(kinds, _of_all(parts, "since")),
             first=np.concatenate([one.first + n for one, n in zip(parts, before[:-1], strict=True)])[kinds.first],
             kind=np.concatenate([kind[one.kind] for one, kind in zip(parts, of_kind, strict=True)]),
-            step=np.concatenate([one.step for one in parts]),
-            ns=np.concatenate([one.ns for one in parts]),
+            step=_of_all(parts, "step"),
+            ns=_of_all(parts, "ns"),
         )
 
     def time(self, row: I64, rows: int) -> F64:
@@ -152,6 +148,21 @@ class _Spent:
         cell += batch_of_step[self.step]
         result: F64 = np.bincount(cell, weights=self.ns, minlength=rows * batches).astype(np.float64)
         return result.reshape(rows, batches)
+
+
+def _of_all(parts: list[_Spent], column: str) -> NDArray[Any]:
+    return np.concatenate([getattr(one, column) for one in parts])
+
+
+def _keys_of(parts: list[_Spent]) -> _Keys:
+    return _Keys(*(np.concatenate(same) for same in zip(*(one.keys for one in parts), strict=True)))
+
+
+def _least(groups: Groups, values: I64) -> I64:
+    """The least value of each group."""
+    least = np.full(len(groups), np.iinfo(np.int64).max)
+    np.minimum.at(least, groups.index, values)
+    return least
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,26 +188,25 @@ class _Rows:
     def of(cls, spent: list[_Spent]) -> "_Rows":
         """The rows of these parts of the budget."""
         part = np.repeat([one.part for one in spent], [len(one.calls) for one in spent])
-        keys = _Keys(*(np.concatenate(same) for same in zip(*(one.keys for one in spent), strict=True)))
+        keys = _keys_of(spent)
         ordered = np.lexsort((keys.label, part, keys.kernel, keys.dtypes, keys.shapes, keys.op))
         time = np.concatenate([one.time(np.arange(len(one.calls)), len(one.calls)) for one in spent])
         place, small = np.empty(len(part), np.int64), np.zeros(len(part), bool)
         place[ordered] = np.arange(len(part))
         small[ordered[np.argsort(-time[ordered], kind="stable")[MAX_ROWS:]]] = True
         rows = Groups.of(np.where(small, -1, place), np.where(small, part, -1))
-        met = np.lexsort((np.concatenate([one.first for one in spent]), part))
+        met = np.lexsort((_of_all(spent, "first"), part))
         lead = met[Groups.of(rows.index[met]).first]
-        mixed, since = np.zeros(len(rows), bool), np.full(len(rows), np.iinfo(np.int64).max)
+        mixed = np.zeros(len(rows), bool)
         for key in (keys.op, keys.shapes, keys.dtypes, keys.kernel):
             mixed[rows.index[key != key[lead][rows.index]]] = True
-        np.minimum.at(since, rows.index, np.concatenate([one.since for one in spent]))
         return cls(
             of_kind=np.split(rows.index, np.cumsum([len(one.calls) for one in spent])[:-1]),
             part=part[lead],
-            keys=_Keys(*(key[lead] for key in keys)),
+            keys=keys.take(lead),
             mixed=mixed,
-            calls=rows.sum(np.concatenate([one.calls for one in spent])),
-            since=since,
+            calls=rows.sum(_of_all(spent, "calls")),
+            since=_least(rows, _of_all(spent, "since")),
         )
 
     def time(self, spent: list[_Spent]) -> F64:

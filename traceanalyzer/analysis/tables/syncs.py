@@ -6,16 +6,13 @@ idle time after it, until the host is ahead again (`gaps`, cause sync).
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.intervals import EMPTY, measure
-from traceanalyzer.analysis.algebra.lookup import at
+from traceanalyzer.analysis.algebra import EMPTY, Groups, at, measure
 from traceanalyzer.analysis.causes.gaps import Gaps
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.phases.roles import Phases
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import metric, ms
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass, metric, ms
 from traceanalyzer.trace import I32, I64, RangeKind
 
 BENIGN_IDLE_SHARE = 0.001

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import texts_where
+from traceanalyzer.analysis.algebra import texts_where
 from traceanalyzer.analysis.phases.training import ProgramStats
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.rated import Rated
@@ -16,8 +16,7 @@ from traceanalyzer.analysis.tables.budget import Step
 from traceanalyzer.analysis.tables.roofline_rows import ENOUGH_SHARE, RooflineStep
 from traceanalyzer.analysis.tables.timing import TimingStats
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import MS_PER_S, metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import MS_PER_S, dataclass, metric, ratio
 from traceanalyzer.trace import F64, I64, RangeKind, StepAmounts, StepTimings
 
 Source = Literal["given", "environment", "log", "loader"]
@@ -113,29 +112,26 @@ def throughput(
         return None
     amounts, source = step_amounts(rated.timed)
     flops, flops_source = _flops(amounts, roofline)
-    micro_steps = program.micro_steps if program is not None else None
-    replicas = _replicas(rated.timed)
+    full, tflop, replicas = ratio(amounts.tokens, amounts.padded_tokens), ratio(flops, TERA), _replicas(rated.timed)
     own = amounts.samples if source != "log" else None
+    logged_samples, logged_tokens = (logged.samples_per_s, logged.tokens_per_s) if logged else (None, None)
     total = own * replicas if own is not None and replicas is not None else None
-    logged_rates = (logged.samples_per_s, logged.tokens_per_s) if logged is not None else (None, None)
     return Throughput(
-        steps_per_s=1.0 / seconds if seconds else None,
+        steps_per_s=ratio(1.0, seconds),
         samples=amounts.samples,
-        samples_per_s=_per(amounts.samples, seconds) or logged_rates[0],
-        ms_per_sample=step.step_ms / amounts.samples if amounts.samples and seconds else None,
+        samples_per_s=ratio(amounts.samples, seconds) or logged_samples,
+        ms_per_sample=ratio(step.step_ms, amounts.samples) if seconds else None,
         tokens=amounts.tokens,
-        tokens_per_s=_per(amounts.tokens, seconds) or logged_rates[1],
-        padding_share=max(1.0 - amounts.tokens / amounts.padded_tokens, 0.0)
-        if amounts.tokens is not None and amounts.padded_tokens
-        else None,
+        tokens_per_s=ratio(amounts.tokens, seconds) or logged_tokens,
+        padding_share=None if full is None else max(1.0 - full, 0.0),
         source=source,
-        tflop=None if flops is None else flops / TERA,
-        tflops_per_s=None if flops is None or not seconds else flops / TERA / seconds,
+        tflop=tflop,
+        tflops_per_s=ratio(tflop, seconds),
         flops_source=flops_source,
-        micro_batch=own / micro_steps if own is not None and micro_steps else None,
+        micro_batch=ratio(own, program.micro_steps) if program else None,
         replicas=replicas,
         global_batch=total,
-        global_samples_per_s=_per(total, seconds),
+        global_samples_per_s=ratio(total, seconds),
     )
 
 
@@ -144,23 +140,24 @@ def utilisation(rated: Rated, step: Step, roofline: RooflineStep | None, recorde
     not given."""
     if not rated.timed.steps.found or step.step_ms <= 0:
         return None
-    known = _known_mfu(rated, step)
-    if rated.timed.device is None and known is None:
+    mfu = _known_mfu(rated, step)
+    if rated.timed.device is None and mfu is None:
         return None
-    slower = recorded_ms / step.step_ms
-    ideal = roofline.ideal_ms if roofline is not None else None
-    modelled = None if roofline is None or roofline.mfu is None else roofline.mfu * slower
-    mfu = known if known is not None else modelled
-    sol = ideal / step.step_ms if ideal else None
-    share = None if roofline is None or roofline.bandwidth_share is None else roofline.bandwidth_share * slower
+    modelled = ideal_ms = traffic_gb = bandwidth_share = None
+    if roofline is not None:
+        modelled, ideal_ms, traffic_gb = roofline.mfu, roofline.ideal_ms, roofline.traffic_gb
+        bandwidth_share = roofline.bandwidth_share
+    faster = ratio(step.step_ms, recorded_ms)
+    mfu = ratio(modelled, faster) if mfu is None else mfu
+    sol = ratio(ideal_ms, step.step_ms)
     return Utilisation(
         mfu=mfu,
-        attainable_mfu=mfu / sol if mfu is not None and sol else None,
+        attainable_mfu=ratio(mfu, sol),
         sol=sol,
         room=1.0 / sol if sol and sol * MOST_ROOM >= 1 else None,
         gpu_busy_share=None if step.budget is None else 1.0 - step.budget.idle / step.step_ms,
-        least_bandwidth_gbs=roofline.traffic_gb / step.step_ms * MS_PER_S if roofline and roofline.traffic_gb else None,
-        bandwidth_share=share,
+        least_bandwidth_gbs=ratio(traffic_gb, step.step_ms / MS_PER_S),
+        bandwidth_share=ratio(bandwidth_share, faster),
     )
 
 
@@ -209,8 +206,7 @@ def _flops(
 
 def _known_mfu(rated: Rated, step: Step) -> float | None:
     """MFU from operations that were given; None where they, or the peak, are not known."""
-    flops, peak = step_amounts(rated.timed)[0].flops, peak_flops_per_s(rated)
-    return None if flops is None or peak is None else flops / (step.step_ms / MS_PER_S) / peak
+    return ratio(ratio(step_amounts(rated.timed)[0].flops, step.step_ms / MS_PER_S), peak_flops_per_s(rated))
 
 
 def peak_flops_per_s(rated: Rated) -> float | None:
@@ -236,7 +232,3 @@ def _replicas(timed: Timed) -> int | None:
         return 1 if alone and len(timed.activity) == 1 else None
     smaller = bool(((groups > 1) & (groups < world)).any())
     return world if any(map(REPLICATED.search, timed.trace.strings)) and not smaller else None
-
-
-def _per(amount: float | None, seconds: float) -> float | None:
-    return amount / seconds if amount is not None and seconds else None

@@ -7,8 +7,7 @@ import numpy as np
 
 from traceanalyzer.analysis.time.regularity import MIN_STEPS, drift, excess_share, outliers, two_modes
 from traceanalyzer.analysis.time.steps import count_warmup
-from traceanalyzer.base.figures import NS_PER_MS, metric, ms
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import NS_PER_MS, dataclass, metric, ms
 from traceanalyzer.trace import F64, I64, Bool, StepTimings, Trace
 
 FEWEST_STEPS = 4

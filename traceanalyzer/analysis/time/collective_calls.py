@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.lookup import at, one_of
+from traceanalyzer.analysis.algebra import Groups, at, one_of
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.names.collectives import (
@@ -27,9 +26,8 @@ from traceanalyzer.analysis.names.collectives import (
     operand_bytes,
 )
 from traceanalyzer.analysis.time.steps import Steps
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I32, I64, Trace
-from traceanalyzer.trace.distinct import distinct, ranked
+from traceanalyzer.base import dataclass
+from traceanalyzer.trace import I32, I64, Trace, distinct, ranked
 
 RANGE_NAMES = re.compile(r"^(nccl:+|c10d::|rccl:+|nccl(?=[A-Z])|MPI_I?)", re.IGNORECASE)
 """How ranges around communication are named: `nccl:all_to_all`, `c10d::alltoall_base_`, `ncclAllToAll`."""
@@ -38,6 +36,16 @@ _OTHER, _SEND_RECV, _BARRIER = KINDS.index(OTHER), KINDS.index("send_recv"), KIN
 _POINT_TO_POINT = tuple(KINDS.index(kind) for kind in POINT_TO_POINT)
 _UNTOLD = (_OTHER, _SEND_RECV)
 """Kinds of kernels that may be any collective: NCCL makes an all-to-all of sends and receives."""
+
+
+class Parts(NamedTuple):
+    """What each collective consists of: sends and receives that travel together are a part each, others are one."""
+
+    entry: I64
+    metadata: I64
+    """Row of `Trace.collectives`, -1 without."""
+    kind: I32
+    """Index in `KINDS`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +74,8 @@ class CollectiveCalls:
     """Rows of `Trace.device_ops` of all collectives' kernels..."""
     of_kernel: I64
     """... and the entry that each belongs to."""
+    parts: "Parts"
+    """What each consists of."""
 
     def __len__(self) -> int:
         return len(self.start)
@@ -87,7 +97,7 @@ def collective_calls(linked: Linked, steps: Steps) -> CollectiveCalls:
     grouped = own[by] < 0
     _add_up(size, messages.bytes[of_record[claimed[grouped]]], by[grouped])
     named = np.where(one_of(named, _UNTOLD), _kinds_of_ranges(linked, kernels, named), named)
-    kind = np.where(messages.kind[metadata] == _OTHER, named, messages.kind[metadata])
+    kind = np.where(messages.kind[metadata] == _OTHER, named, messages.kind[metadata]).astype(np.int32)
     untold = np.flatnonzero(metadata < 0)
     size[untold] = _sizes_of_operators(linked, kernels[untold], kind[untold])
 
@@ -95,6 +105,9 @@ def collective_calls(linked: Linked, steps: Steps) -> CollectiveCalls:
     rows = kernels[first]
     end = ops.end[rows]
     np.maximum.at(end, entry, ops.end[kernels])
+    mine = np.flatnonzero(grouped & one_of(messages.kind[of_record[claimed]], _POINT_TO_POINT))
+    alone = np.setdiff1d(np.arange(len(first)), entry[by[mine]])
+    together = of_record[claimed[mine]]
     return CollectiveCalls(
         start=ops.start[rows],
         end=end,
@@ -103,11 +116,16 @@ def collective_calls(linked: Linked, steps: Steps) -> CollectiveCalls:
         device=ops.device[rows],
         stream=ops.stream[rows],
         step=steps.of_op[rows],
-        kind=kind[first].astype(np.int32),
+        kind=kind[first],
         metadata=metadata[first],
         bytes=size[first],
         kernels=kernels,
         of_kernel=entry,
+        parts=Parts(
+            np.concatenate((alone, entry[by[mine]])),
+            np.concatenate((metadata[first][alone], together)),
+            np.concatenate((kind[first][alone], messages.kind[together])),
+        ),
     )
 
 

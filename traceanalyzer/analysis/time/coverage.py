@@ -2,11 +2,10 @@
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import EMPTY, IntervalSet, union
+from traceanalyzer.analysis.algebra import EMPTY, IntervalSet, union
 from traceanalyzer.analysis.time.step_evidence import extent
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import metric, ms
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass, metric, ms, ratio
 from traceanalyzer.trace import I64, DeviceOpKind
 
 
@@ -75,9 +74,9 @@ def coverage(timed: Timed) -> Coverage:
     inside = (int(steps.start[0]), int(steps.end[-1]))
     stepped = clipped(inside, window)
     found = steps.found and length > 0
+    steps_ms, steps_share = (ms(stepped), stepped / length) if found else (None, None)
     if timed.device is None:
-        share = stepped / length if found else None
-        return Coverage(ms(length), None, ms(stepped) if found else None, share, None, None, None)
+        return Coverage(ms(length), None, steps_ms, steps_share, None, None, None)
     activity = timed.activity[timed.device]
     busy = activity.busy
     outside_busy = busy.total - busy.total_within(inside)
@@ -87,10 +86,10 @@ def coverage(timed: Timed) -> Coverage:
     return Coverage(
         recorded_ms=ms(length),
         device_span_ms=ms(activity.span[1] - activity.span[0]),
-        steps_ms=ms(stepped) if found else None,
-        steps_share=stepped / length if found else None,
-        work_outside_share=outside_busy / busy.total if found and busy.total else None,
-        idle_outside_share=outside_idle / idle if found and idle else 0.0 if found else None,
+        steps_ms=steps_ms,
+        steps_share=steps_share,
+        work_outside_share=ratio(outside_busy, busy.total) if found else None,
+        idle_outside_share=(ratio(outside_idle, idle) or 0.0) if found else None,
         before_first_op_ms=ms(max(activity.span[0] - window[0], 0)),
     )
 

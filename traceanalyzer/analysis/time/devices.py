@@ -1,8 +1,8 @@
 """What each device did over the whole recording, warm-up included, by exact unions of intervals."""
 
-from traceanalyzer.analysis.algebra.intervals import IntervalSet, complement, join, subtract, union
+from traceanalyzer.analysis.algebra import IntervalSet, complement, join, subtract, union
 from traceanalyzer.analysis.joined.linked import Linked
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I64, Bool
 
 
@@ -55,15 +55,7 @@ def device_activity(linked: Linked, device: int) -> DeviceActivity:
     if exposed_copy.total == copy.total:
         exposed_copy = copy  # held once
     start, end = (ops.start, ops.end) if alone else (ops.start[here], ops.end[here])
+    span, busy = (int(start.min()), int(end.max())), union(start, end)
     return DeviceActivity(
-        device,
-        ops.start,
-        ops.end,
-        computes,
-        span=(int(start.min()), int(end.max())),
-        communication=communication,
-        exposed_communication=exposed_communication,
-        copy=copy,
-        exposed_copy=exposed_copy,
-        busy=union(start, end),
+        device, ops.start, ops.end, computes, span, communication, exposed_communication, copy, exposed_copy, busy
     )

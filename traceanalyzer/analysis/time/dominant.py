@@ -4,12 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import one_of
+from traceanalyzer.analysis.algebra import one_of
 from traceanalyzer.analysis.joined.host_tree import HostTree
 from traceanalyzer.analysis.time.host_pieces import Cut, HostPieces
 from traceanalyzer.analysis.time.host_timeline import HostTimeline
-from traceanalyzer.trace import I32, I64, RangeKind
-from traceanalyzer.trace.distinct import ranked
+from traceanalyzer.trace import I32, I64, RangeKind, ranked
 
 WORKING = (int(RangeKind.OP), int(RangeKind.LIBRARY))
 """Kinds of ranges that are work, as calls are; the others say where in the program it is."""

@@ -4,12 +4,10 @@ import re
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.lookup import texts_where
+from traceanalyzer.analysis.algebra import Groups, texts_where
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import FULL_QUEUE, ApiKind
-from traceanalyzer.trace import I64, Bool
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import I64, Bool, distinct
 
 SLOW_LAUNCH_NS = 200_000
 """The first launch of a kernel that takes this long loads it: a launch takes 5 to 10 us, with a profiler 30."""

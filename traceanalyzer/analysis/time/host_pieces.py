@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.joined.host_tree import HostTree
-from traceanalyzer.trace import I32, I64
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import I32, I64, distinct
 
 AT_ONCE = 1 << 14
 """Nodes of a block: what is made of so many stays in the processor's cache."""

@@ -24,9 +24,8 @@ from traceanalyzer.analysis.names.pytorch import OPTIMIZER_NAMES
 from traceanalyzer.analysis.time.first_use import loading_calls
 from traceanalyzer.analysis.time.host_pieces import Cut, HostPieces
 from traceanalyzer.analysis.time.steps import Steps
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I64, U8, OverheadKind, RangeKind, Trace
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.base import dataclass
+from traceanalyzer.trace import I64, U8, OverheadKind, RangeKind, Trace, distinct
 
 
 class HostState(enum.IntEnum):

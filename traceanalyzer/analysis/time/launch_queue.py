@@ -2,9 +2,7 @@
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import IntervalSet, measure, union
-from traceanalyzer.analysis.algebra.lookup import places, stretch
-from traceanalyzer.analysis.algebra.ordering import sorted_values
+from traceanalyzer.analysis.algebra import IntervalSet, measure, places, sorted_values, stretch, union
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import FULL_QUEUE
 from traceanalyzer.analysis.time.timed import Timed

@@ -5,8 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import contains
-from traceanalyzer.analysis.algebra.lookup import texts_where
+from traceanalyzer.analysis.algebra import contains, texts_where
 from traceanalyzer.analysis.joined.captures import capture_intervals
 from traceanalyzer.analysis.joined.launched import is_cut
 from traceanalyzer.analysis.joined.linked import Linked

@@ -4,15 +4,14 @@ import itertools
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import union
-from traceanalyzer.analysis.algebra.lookup import one_of, texts_where
+from traceanalyzer.analysis.algebra import one_of, texts_where, union
 from traceanalyzer.analysis.joined.framework import names_used
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.pytorch import FRAMEWORK, LAYER_LIKE, TRAINING
 from traceanalyzer.analysis.names.serving import iteration
 from traceanalyzer.analysis.time.markers import outermost_modules, outermost_ranges
 from traceanalyzer.analysis.time.step_evidence import DIGITS, MIN_COVERAGE, MIN_REPEATS, HostSteps
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, Bool, DeviceOpKind, RangeKind
 
 MIN_MATCH = 0.9

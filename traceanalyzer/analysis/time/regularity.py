@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.ordering import robust_sigma
-from traceanalyzer.base.figures import NS_PER_MS, metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.analysis.algebra import robust_sigma
+from traceanalyzer.base import NS_PER_MS, dataclass, metric
 from traceanalyzer.trace import F64, Bool
 
 MIN_STEPS = 20

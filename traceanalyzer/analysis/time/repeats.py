@@ -2,13 +2,11 @@
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.lookup import places, where
+from traceanalyzer.analysis.algebra import Groups, places, where
 from traceanalyzer.analysis.time.periods import find_period, numbered_part
 from traceanalyzer.analysis.time.step_evidence import without_numbers
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import metric, ms
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass, metric, ms
 from traceanalyzer.trace import RangeKind
 
 MIN_SHARE = 0.3

@@ -9,9 +9,8 @@ import re
 import numpy as np
 
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import F64, I64, Bool
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.base import dataclass
+from traceanalyzer.trace import F64, I64, Bool, distinct
 
 ROLES = {
     "sm_active": re.compile(r"^SMs? Active|^sm__cycles_active", re.IGNORECASE),

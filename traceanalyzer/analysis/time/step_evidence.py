@@ -5,13 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.lookup import where
+from traceanalyzer.analysis.algebra import Groups, where
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.pytorch import LAYER_LIKE, OPTIMIZER_STEP
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I32, I64, ApiCalls, DeviceOps, HostRanges, RangeKind, is_sorted
-from traceanalyzer.trace.distinct import ranked
+from traceanalyzer.base import dataclass
+from traceanalyzer.trace import I32, I64, ApiCalls, DeviceOps, HostRanges, RangeKind, is_sorted, ranked
 
 STEP_LIKE = re.compile(r"step|iter|batch", re.IGNORECASE)
 DIGITS = re.compile(r"\d+")

@@ -12,8 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.blocks import scatter
-from traceanalyzer.analysis.algebra.lookup import places
+from traceanalyzer.analysis.algebra import places, scatter
 from traceanalyzer.analysis.joined.blocking import closing_waits, device_waits
 from traceanalyzer.analysis.joined.launched import host_was_lost, launched_before
 from traceanalyzer.analysis.joined.linked import Linked
@@ -34,8 +33,7 @@ from traceanalyzer.analysis.time.step_evidence import (
     logged_steps,
 )
 from traceanalyzer.analysis.time.whole_steps import whole_steps
-from traceanalyzer.base.errors import EmptyRecordingError
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import EmptyRecordingError, dataclass
 from traceanalyzer.trace import I32, I64, Bool, RangeKind, narrowed
 
 EVIDENCE: tuple[Callable[[Linked], HostSteps | None], ...] = (

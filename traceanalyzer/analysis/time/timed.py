@@ -5,18 +5,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.blocks import blockwise
-from traceanalyzer.analysis.algebra.columns import flat
-from traceanalyzer.analysis.algebra.lookup import Column, places
+from traceanalyzer.analysis.algebra import Column, blockwise, flat, places
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.linked import Linked, Memo
 from traceanalyzer.analysis.time.collective_calls import CollectiveCalls, collective_calls
 from traceanalyzer.analysis.time.devices import DeviceActivity, device_activity
 from traceanalyzer.analysis.time.host_timeline import HostTimeline
 from traceanalyzer.analysis.time.steps import Steps, find_steps
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I64, Bool, Trace
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.base import dataclass
+from traceanalyzer.trace import I64, Bool, Trace, distinct
 
 
 @dataclass(frozen=True, eq=False)

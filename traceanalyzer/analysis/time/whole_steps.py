@@ -9,8 +9,7 @@ import numpy as np
 from traceanalyzer.analysis.joined.launched import host_was_lost, last_launch, launched_before, lost_launches
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.time.step_evidence import HostSteps
-from traceanalyzer.trace import I32, I64, Bool
-from traceanalyzer.trace.distinct import ranked
+from traceanalyzer.trace import I32, I64, Bool, ranked
 
 COMPLETE_SHARE = 0.95
 """A step at the end of a cut recording with less of the device work of the others has lost some."""
@@ -35,9 +34,8 @@ def whole_steps(linked: Linked, found: HostSteps, of_op: I32, duration: I64) -> 
     if found.projected:
         return _projected(linked, of_op, duration)
     if linked.memo(launched_before).any():
-        short = _lacks_work(linked, of_op, count)
-        while first < stop and short[first]:
-            first += 1
+        whole = ~_lacks_work(linked, of_op, count)[:stop]
+        first = min(np.flatnonzero(whole).tolist(), default=stop)
     return first, stop
 
 
@@ -69,5 +67,4 @@ def _lacks_work(linked: Linked, of_op: I32, count: int) -> Bool:
     number = number.reshape(count, len(names))
     time = np.bincount(name, (ops.end - ops.start)[rows]) / number.sum(axis=0)
     usual = np.median(number, axis=0)
-    lacking: Bool = np.maximum(usual - number, 0) @ time > (1 - COMPLETE_SHARE) * (usual @ time)
-    return lacking
+    return np.maximum(usual - number, 0) @ time > (1 - COMPLETE_SHARE) * (usual @ time)

@@ -95,6 +95,7 @@ def analyze(
     from traceanalyzer.cli.io.output import emitted
     from traceanalyzer.cli.io.progress import working
     from traceanalyzer.cli.io.read import opened
+    from traceanalyzer.cli.io.reports import cleaned_with
 
     _check_together(output, max_chars, store, tags)
     run = opened(paths, pattern, timeless=True)
@@ -119,10 +120,7 @@ def analyze(
             from traceanalyzer.report.html import Details
 
             details = Details.of(asked.measured, logs)
-    if hidden is not None:
-        from traceanalyzer.report.privacy.redact import redact_with
-
-        report, details = redact_with(report, details, hidden)
+    report, details = cleaned_with(report, details, hidden)
     compiled = None
     if logs:
         from traceanalyzer.report.compile.build import compile_part

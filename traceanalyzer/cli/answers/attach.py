@@ -90,19 +90,17 @@ def attach(
     """
     from traceanalyzer.cli.io import github
     from traceanalyzer.cli.io.output import check_writable, write
-    from traceanalyzer.cli.io.reports import report_named
-    from traceanalyzer.report.privacy.redact import redact as redacted
-    from traceanalyzer.report.privacy.redact import redact_with
+    from traceanalyzer.cli.io.reports import cleaned_with, report_named
 
     if picture is not None and picture.suffix.lower() != ".svg":
         raise click.UsageError(f"--picture writes SVG, and {picture} does not end in .svg")
     check_writable(picture)
     value = report_named(report)
     before = report_named(base) if base else None
-    if hidden is not None and before is not None:
-        before, value = redact_with(before, value, hidden)
-    elif hidden is not None:
-        value = redacted(value, hidden)
+    if before is None:
+        value, _ = cleaned_with(value, None, hidden)
+    else:
+        before, value = cleaned_with(before, value, hidden)
     names = ("base", "this") if hidden is not None else (str(base), report)
     text, drawn = _alone(value, max_chars) if before is None else _compared(before, value, names, max_chars)
     if picture is not None:

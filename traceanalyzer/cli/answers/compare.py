@@ -62,7 +62,7 @@ def compare(
     more than two runs, or a folder of captures, each is compared with the first: a table with the best marked.
     """
     from traceanalyzer.cli.io.output import emit
-    from traceanalyzer.cli.io.reports import cleaned
+    from traceanalyzer.cli.io.reports import cleaned, cleaned_with
     from traceanalyzer.cli.io.sides import runs_in, sides_of
     from traceanalyzer.comparison.compare import compare_reports
     from traceanalyzer.comparison.document import ComparisonPage
@@ -92,27 +92,21 @@ def compare(
     before, after = (
         with_amounts(side.report, samples and samples[i], tokens and tokens[i]) for i, side in enumerate(sides)
     )
-    shown, steps = (names[0], names[1]), [side.step for side in sides]
-    if hidden is not None:
-        from traceanalyzer.report.privacy.redact import redact_with
-
-        before, (after, steps) = redact_with(before, (after, steps), hidden)
-        shown = ("A", "B")
+    before, (after, steps) = cleaned_with(before, (after, [side.step for side in sides]), hidden)
+    shown = (names[0], names[1]) if hidden is None else ("A", "B")
     full = full or output.file is not None
     emit(ComparisonPage(compare_reports(before, after, shown), steps, full), output)
 
 
 def _several(names: list[str], scope: Scope, hidden: Hidden) -> "Several":
     """Each run but the first compared with it."""
-    from traceanalyzer.cli.io.reports import report_named
+    from traceanalyzer.cli.io.reports import cleaned_with, report_named
     from traceanalyzer.comparison.compare import compare_reports
     from traceanalyzer.comparison.several import Several
 
     reports = [report_named(name, *scope) for name in names]
     if hidden is not None:
-        from traceanalyzer.report.privacy.redact import redact_with
-
-        first, others = redact_with(reports[0], reports[1:], hidden)
+        first, others = cleaned_with(reports[0], reports[1:], hidden)
         reports, names = [first, *others], [f"run {number}" for number in range(1, len(names) + 1)]
     pairs = zip(reports[1:], names[1:], strict=True)
     return Several([compare_reports(reports[0], report, (names[0], name)) for report, name in pairs])

@@ -2,6 +2,7 @@
 
 import click
 
+from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.cli.options import cluster_options, quiet_option, recordings
 
 
@@ -24,7 +25,6 @@ def digest(paths: tuple[str, ...], folder: str, scheduler: str | None, workers: 
       traceanalyzer digest traces/ -o digests/ --workers 8
       traceanalyzer digest traces/rank$SLURM_ARRAY_TASK_ID.json.gz -o digests/
     """
-    from traceanalyzer.base.errors import TraceAnalyzerError
     from traceanalyzer.cli.io.output import warn
     from traceanalyzer.cli.io.progress import counting
     from traceanalyzer.fleet.digests.cluster import cluster

@@ -12,6 +12,8 @@ from traceanalyzer.cli.options import Hidden, output_options, redact_options, ta
 from traceanalyzer.diagnosis.finding import BottleneckClass
 
 if TYPE_CHECKING:
+    from sqlite_utils import Database
+
     from traceanalyzer.report.printed import Result, Rows
 
 FORMATS = (*TABLE_FORMATS, "html")
@@ -69,24 +71,28 @@ def history(database: Path, name: str | None, listed: bool, hidden: Hidden, outp
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.cli.io.reports import cleaned
     from traceanalyzer.history.database import reading
-    from traceanalyzer.history.html import DRAWN
-    from traceanalyzer.history.page import MetricPage, RunsPage
-    from traceanalyzer.history.runs import MetricName, StoredRun, known_series, metric_names, metric_series, stored_runs
 
     if name and listed:
         raise click.UsageError("--metric and --metrics exclude each other")
     if output.format == "html" and listed:
         raise click.UsageError("--metrics is a list; a page draws all runs, or one of them with --metric NAME")
     with reading(database) as db:
-        if listed:
-            made: Result = _rows("metrics", metric_names(db), MetricName, output)
-        elif name:
-            made = MetricPage(metric_series(db, name, stored_runs(db, **filters)))
-        else:
-            runs = stored_runs(db, **filters)
-            series = known_series(db, DRAWN, runs) if output.format == "html" else []
-            made = RunsPage(_rows("runs", runs, StoredRun, output), runs, series)
+        made = _made(db, name, listed, output, filters)
     emit(cleaned(made, hidden), output)
+
+
+def _made(db: "Database", name: str | None, listed: bool, output: Output, filters: dict[str, Any]) -> "Result":
+    from traceanalyzer.history.html import DRAWN
+    from traceanalyzer.history.page import MetricPage, RunsPage
+    from traceanalyzer.history.runs import MetricName, StoredRun, known_series, metric_names, metric_series, stored_runs
+
+    if listed:
+        return _rows("metrics", metric_names(db), MetricName, output)
+    runs = stored_runs(db, **filters)
+    if name:
+        return MetricPage(metric_series(db, name, runs))
+    series = known_series(db, DRAWN, runs) if output.format == "html" else []
+    return RunsPage(_rows("runs", runs, StoredRun, output), runs, series)
 
 
 def _rows(name: str, rows: list[Any], row_type: type[Any], output: Output) -> "Rows":

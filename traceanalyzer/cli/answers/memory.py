@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
 from traceanalyzer.cli.options import Hidden, output_options, reading_options, redact_options
 
@@ -57,12 +57,10 @@ def memory(
 
     report = _report(snapshot, trace, other, ranks)
     from traceanalyzer.report.memory.document import memory_document  # after the history is freed
+    from traceanalyzer.report.memory.redact import redacted
 
-    if hidden is not None:
-        from traceanalyzer.report.memory.redact import redacted
-
-        report = redacted(report, hidden)
-    emit(memory_document(report, full or output.file is not None), output)
+    shown = report if hidden is None else redacted(report, hidden)
+    emit(memory_document(shown, full or output.file is not None), output)
 
 
 def _report(snapshot: Path, trace: str | None, other: Path | None, ranks: int) -> "MemoryReport":

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -126,33 +126,46 @@ def _print(
     table = named(name)
     names = _columns(table.row, columns)
     _columns(table.row, sort)
-    for_people = output.format in ("terminal", "markdown")
-    by = wanted.pop("by", "time")
-    first_rows = for_people and not everything and top is None
-    fits, in_time = first_rows and output.format == "terminal", bool(table.events and by == "time" and not sort)
-    shown = SHOWN_IN_TIME if fits and in_time else SHOWN_ROWS if first_rows else top
-    summed = BY_NAME.get(table.totals or "") if for_people and columns is None else None
-    parts = [(name, RowFilter(None if sort else shown, **wanted))]
+    order = sort or (table.events if wanted.pop("by", "time") == "worth" else None)
+    show = _Show.of(output.format, everything or top is not None, in_time=bool(table.events and not order), top=top)
+    summed = BY_NAME.get(table.totals or "") if show.people and columns is None else None
+    parts = [(name, RowFilter(None if sort else show.rows, **wanted))]
     parts += [(summed.name, RowFilter(**wanted))] if summed else []
     with working("Analyzing"):
         asked = Asked(run, *scope)
         rows, totals = (*kept_rows(asked, *parts), [])[:2]
         summary = table.summary(asked.measured if rows else None, parts[0][1]) if table.summary else None
-    rows = sorted(rows, key=_by(sort))[:shown] if sort else rows
-    if for_people and by == "worth" and table.events and not sort:
-        rows = sorted(rows, key=_by(table.events))
+    if order and (sort or show.people):
+        rows = sorted(rows, key=_by(order))[: show.rows]
     everything_shown: list[Any] = cleaned([*rows, *totals, summary], hidden, run)
     rows, totals, summary = everything_shown[: len(rows)], everything_shown[len(rows) : -1], everything_shown[-1]
-    heads = _by_cause(rows, totals) if summed else ()
-    above = (
-        Rows(summed.name, totals[: SHOWN_TOTALS - (len(heads) > 1)], summed.row, title=summed.title) if summed else None
-    )
-    none = SUMS_ALONE if sums else table.none
-    made = Rows(name, rows, table.row, none=none, columns=names, totals=above, heads=heads)
+    made = Rows(name, rows, table.row, none=SUMS_ALONE if sums else table.none, columns=names, fits=show.fits)
+    if summed:
+        heads = _by_cause(rows, totals)
+        above = Rows(summed.name, totals[: SHOWN_TOTALS - (len(heads) > 1)], summed.row, title=summed.title)
+        made = replace(made, totals=above, heads=heads, title=table.title if totals else "")
     if summary:
         made = replace(made, values=summary.values, remarks=summary.remarks)
-    cut = ("longest" if table.events else "first") if for_people and len(rows) == shown else ""
-    emit(replace(made, title=table.title if totals else "", cut=cut, fits=fits and not in_time), output)
+    if show.people and len(rows) == show.rows:
+        made = replace(made, cut="longest" if table.events else "first")
+    emit(made, output)
+
+
+class _Show(NamedTuple):
+    """How many rows are printed, for whom, and whether those that a terminal has room for."""
+
+    rows: int | None
+    people: bool
+    fits: bool
+
+    @classmethod
+    def of(cls, form: str, chosen: bool, *, in_time: bool, top: int | None) -> "_Show":
+        """`chosen`: the user says how many; `in_time`: they are single events in the order of time."""
+        people = form in ("terminal", "markdown")
+        if chosen or not people:
+            return cls(top, people, False)
+        on_screen = form == "terminal"
+        return cls(SHOWN_IN_TIME if on_screen and in_time else SHOWN_ROWS, people, on_screen and not in_time)
 
 
 def _by_cause(gaps: Sequence[Any], places: Sequence[Any]) -> list[str]:

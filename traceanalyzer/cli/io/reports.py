@@ -24,8 +24,16 @@ def cleaned(shown: T, hidden: Sequence[re.Pattern[str]] | None, run: "Run | None
     from traceanalyzer.report.privacy.redact import redact_rows
     from traceanalyzer.trace import Run
 
-    made: T = redact_rows(shown, run or Run(()), hidden)
-    return made
+    return redact_rows(shown, run or Run(()), hidden)
+
+
+def cleaned_with(report: "Report", shown: T, hidden: Sequence[re.Pattern[str]] | None) -> "tuple[Report, T]":
+    """A report and what is shown with it, likewise: equal names get equal aliases."""
+    if hidden is None:
+        return report, shown
+    from traceanalyzer.report.privacy.redact import redact_with
+
+    return redact_with(report, shown, hidden)
 
 
 def report_named(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base import TraceAnalyzerError
 
 if TYPE_CHECKING:
     from traceanalyzer.collect.host.capabilities import Check

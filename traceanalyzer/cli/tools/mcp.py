@@ -5,7 +5,8 @@ from pathlib import Path
 
 import click
 
-from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base import TraceAnalyzerError
+from traceanalyzer.cli.options import Hidden, redact_options
 
 
 @click.command(short_help="Answer agents over MCP, on standard input and output.")
@@ -17,7 +18,8 @@ from traceanalyzer.base.errors import TraceAnalyzerError
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Read recordings below this folder only; may be repeated. Default: any that you can read.",
 )
-def mcp(roots: tuple[Path, ...]) -> None:
+@redact_options()
+def mcp(roots: tuple[Path, ...], hidden: Hidden) -> None:
     """Answer an agent's questions over the Model Context Protocol.
 
     There are nine: diagnose, explain, table, evidence, whatif, compare, verify, limits, hang.
@@ -35,4 +37,4 @@ def mcp(roots: tuple[Path, ...]) -> None:
     from traceanalyzer.agent.server import make_server
     from traceanalyzer.agent.sources import Sources
 
-    make_server(Sources(roots)).run()
+    make_server(Sources(roots), hidden).run()

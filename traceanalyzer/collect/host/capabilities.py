@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.collect.host import nvml
 
 GIB = 1 << 30

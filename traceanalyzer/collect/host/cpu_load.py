@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 
 PROC = Path("/proc")
 TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100

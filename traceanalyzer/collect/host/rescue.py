@@ -23,7 +23,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.collect.host.ranks import current_rank
 
 COMPRESSION = 1

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 
 REPORT = "ncu.csv"
 

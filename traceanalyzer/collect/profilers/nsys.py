@@ -14,7 +14,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 
 KEPT_TABLES = re.compile(
     r"CUPTI_ACTIVITY_KIND_\w+|CUDA_(GRAPH|GPU_MEMORY|UM)_\w+|CUDA_GRAPH_EVENTS|(CUBLAS|CUDNN|NVTX|PROFILER|NCCL)_\w+"

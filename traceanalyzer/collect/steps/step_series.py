@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TextIO
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.collect.host import cuda, environment
 from traceanalyzer.collect.host.ranks import own_file
 from traceanalyzer.collect.steps.units import Amounts, DataTime

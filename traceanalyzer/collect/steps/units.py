@@ -7,7 +7,7 @@ import time
 from dataclasses import fields
 from typing import Any
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.collect.host.loader import samples_in
 
 

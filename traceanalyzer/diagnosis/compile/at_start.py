@@ -134,7 +134,7 @@ def warm_start_s(compiled: Compiled) -> tuple[float, float, float] | None:
 def autotune(compiled: Compiled) -> Iterator[Pair]:
     """A finding where much of the start goes into autotuning."""
     spent, whole = compiled.stages_s.get("autotune", 0.0), compiled.compile_s or 0.0
-    if spent < LEAST_S or spent < AUTOTUNE_SHARE * whole:
+    if spent < max(LEAST_S, AUTOTUNE_SHARE * whole):
         return
     starts = [row for row in compiled.ranks if row.rank == _headline_rank(compiled) and row.autotune_s >= LEAST_S]
     again = len(starts) > 1

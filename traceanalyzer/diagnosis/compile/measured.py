@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from traceanalyzer.analysis.groups.first_steps import saved_of
-from traceanalyzer.base.figures import NS_PER_MS, digits
+from traceanalyzer.base import NS_PER_MS, digits
 from traceanalyzer.diagnosis.compile.verdict import diagnose_compile
 from traceanalyzer.diagnosis.finding import Finding, Recommendation
 from traceanalyzer.replay.compile.measure import headline_log, measure_logs
@@ -43,8 +43,9 @@ def compiled_by(m: "Measurements", logs: "Sequence[CompileLog]", stopwatch: Stop
         return CompiledBy(with_stopwatch(measure_logs(logs, log), stopwatch), log, None)
     chosen = log_of(logs, m.trace)
     compiled = EMPTY if chosen is None else measure_logs(logs, chosen)
-    replay = m.replay if len(m.trace.device_ops) else None
+    replay = None
     if len(m.trace.device_ops):
+        replay = m.replay
         compiled = with_trace(compiled, chosen, m.rated, replay)
     timed = m.unprofiled_time
     if stopwatch.step_ms is None and timed is not None:

@@ -1,6 +1,6 @@
 """What is said of torch.compile: advice, and the diagnosis that has it."""
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.diagnosis.finding import BottleneckClass, Finding
 
 

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from traceanalyzer.base.errors import EmptyRecordingError
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import EmptyRecordingError, dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.outside import IDLE_CLASSES, outside
 from traceanalyzer.diagnosis.remedies import REMEDIES
@@ -43,7 +42,7 @@ def predictions(
     return replace(
         found,
         scenarios=[replace(one, mfu=_mfu(m, one)) for one in found.scenarios],
-        notes=[note for note in (why, *found.notes, small) if note],
+        notes=list(filter(None, (why, *found.notes, small))),
     )
 
 

@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 
-from traceanalyzer.base.figures import NS_PER_MS, digits
+from traceanalyzer.base import NS_PER_MS, digits
 from traceanalyzer.diagnosis import loader_advice
 from traceanalyzer.diagnosis.finding import Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -186,7 +186,7 @@ def keep_on_device(m: Measurements) -> Offer | None:
     tape = tape_of(m)
     if tape is None:
         return None
-    memory = min((gpu.memory_bytes for gpu in m.trace.devices if gpu.memory_bytes), default=0)
+    memory = min(filter(None, (gpu.memory_bytes for gpu in m.trace.devices)), default=0)
     kept_bytes = _bytes_a_step(tape, tape.memo(copied_alike))
     if memory and kept_bytes > MOST_OF_MEMORY * memory:
         return None

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import one_of, texts_where
+from traceanalyzer.analysis.algebra import one_of, texts_where
 from traceanalyzer.analysis.causes.gaps import only_searches
 from traceanalyzer.analysis.groups.new_shapes import new_shapes
 from traceanalyzer.analysis.names.api import ApiKind

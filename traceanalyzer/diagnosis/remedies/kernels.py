@@ -1,7 +1,7 @@
 """Remedies for kernels: less work, fewer bytes, faster units."""
 
 from traceanalyzer.analysis.groups.passes import MIN_CHAIN
-from traceanalyzer.base.figures import NS_PER_MS
+from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.diagnosis.finding import Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import program, tape_of

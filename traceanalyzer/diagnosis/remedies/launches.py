@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.ordering import where_changed
+from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.diagnosis.finding import Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import program, reduced_by_hooks, tape_of
@@ -18,8 +18,7 @@ from traceanalyzer.replay.limits import OF_KERNELS, OF_MOVES
 from traceanalyzer.replay.on_tape import events_of, step_of_event
 from traceanalyzer.replay.scenarios import Scenario
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.trace import Bool
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import Bool, distinct
 
 CAPTURED = Scenario(
     "cuda_graph",

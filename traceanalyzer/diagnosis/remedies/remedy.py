@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.diagnosis.finding import BottleneckClass, Words
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.replay.scenarios import Scenario

@@ -8,9 +8,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.names.collectives import POINT_TO_POINT
-from traceanalyzer.analysis.ranks.compare import RankRow
+from traceanalyzer.analysis.ranks.compare import RankComparison, RankRow
 from traceanalyzer.analysis.ranks.late import EXPLAINED, SAME_WORK
-from traceanalyzer.base.figures import NS_PER_MS, digits
+from traceanalyzer.base import NS_PER_MS, digits
 from traceanalyzer.diagnosis.finding import Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import tapes_of_others
@@ -79,6 +79,8 @@ def fix_straggler(m: Measurements) -> Offer | None:
     replay, ranks = m.replay, m.ranks
     if replay is None or ranks is None or len(ranks.rows) < 2:
         return None
+    if ranks.pipeline is not None:
+        return _of_pipeline(ranks, replay) if ranks.late else None
     if len(replay.typical) < 2:
         return _of_its_host(m, ranks.rows[ranks.critical]) or _of_its_stage(m, ranks.rows)
     tapes, work, named = replay.typical, _work(replay.typical), late_tapes(m)
@@ -107,6 +109,25 @@ BY_TURNS = (
     "Fix ranks {ranks}: the others wait for them by turns. Look for what holds up their CPUs (other processes, too "
     "many threads, garbage collection; pin each process to cores): traceanalyzer gaps --rank {first} shows where."
 )
+
+
+def _of_pipeline(ranks: RankComparison, replay: Replay) -> Offer:
+    """Ranks that compute longer than others of their stage, or a stage that is too heavy: the step as the pipeline's
+    operations make it."""
+    first, names = ranks.late[0], listed([ranks.rows[one.position].rank for one in ranks.late])
+    gain_ms = max(one.gain_ms for one in ranks.late)
+    words = f"Fix rank{'s' * (len(ranks.late) > 1)} {names}: computations take longer there than in the same stage of "
+    words += "other replicas: check clocks, temperature, what else runs, and the lengths of its sequences."
+    if first.stage is not None:
+        words = (
+            f"Cut the stages evenly: stage {first.stage} computes longer than the others: move layers from it to them."
+        )
+    left = (replay.recorded_ms - gain_ms) / replay.recorded_ms
+    basis = "operations of the pipeline begin when what they wait for has ended"
+    return Offer(
+        everywhere(words),
+        Scenario("fix_straggler", lambda tape: tape, basis, step_of_run=lambda times: max(times) * left),
+    )
 
 
 def listed(ranks: Sequence[int | None]) -> str:

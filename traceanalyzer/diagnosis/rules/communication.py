@@ -1,9 +1,18 @@
 """Findings on communication, and on the rank that others wait for."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 
+import numpy as np
+
+from traceanalyzer.analysis.ranks.compare import RankComparison
+from traceanalyzer.analysis.ranks.late import LateRank
+from traceanalyzer.analysis.ranks.pipeline.job import PipelineJob
+from traceanalyzer.analysis.ranks.pipeline.operations import BACKWARD, FORWARD
+from traceanalyzer.base import ratio
+from traceanalyzer.base.figures import MS_PER_S
 from traceanalyzer.diagnosis.draft import Draft, Part, Proposal, share
-from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Words, everywhere
+from traceanalyzer.diagnosis.finding import Evidence, Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.communication import untold_buckets
 from traceanalyzer.diagnosis.remedies.program import MOSTLY_WAITING, by_links_ms, program, waiting_share
@@ -51,10 +60,9 @@ def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
     budget = m.step.budget
     if budget is None or m.communication is None or budget.exposed_communication <= 0:
         return
-    exposed, overlap = budget.exposed_communication, m.communication.overlap_share
-    waits_ms = waiting_ms(m)
+    exposed_ms, overlap = budget.exposed_communication - waiting_ms(m), m.communication.overlap_share
     evidence = [
-        share(m, exposed - waits_ms, "communication that does not overlap with compute"),
+        share(m, exposed_ms, "communication that does not overlap with compute"),
         Evidence("overlap of communication", overlap, "share", "share of its time that overlaps with compute"),
         *_collectives(m),
     ]
@@ -75,7 +83,7 @@ def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
     proposals = [] if waiting is not None and waiting > MOSTLY_WAITING else [hide]
     yield Draft(
         "exposed-communication", "communication", "Communication does not overlap with compute",
-        "exposed_communication", exposed - waits_ms, evidence, proposals, words=OF_GRADIENTS,
+        "exposed_communication", exposed_ms, evidence, proposals, words=OF_GRADIENTS,
     )  # fmt: skip
 
 
@@ -107,42 +115,76 @@ def straggler(m: Measurements, _free: Bool) -> Iterator[Draft]:
     ranks = m.ranks
     if ranks is None or len(ranks.rows) < 2 or not ranks.rows[ranks.critical].straggler:
         return
-    rows, slow = ranks.rows, ranks.rows[ranks.critical]
+    if ranks.pipeline is not None:
+        yield _in_pipeline(m, ranks.pipeline, ranks.late)
+        return
+    rows, slow, late = ranks.rows, ranks.rows[ranks.critical], ranks.late
     others = [row for row in rows if not row.straggler]
     waited = max((r.waiting_ms for r in rows if r is not slow and r.waiting_ms is not None), default=None)
     if waited is not None and waited < MIN_WAIT_SHARE * m.mean_step_ms:
         return
     mean = sum(row.compute_ms for row in others) / len(others) if others else slow.compute_ms
-    where = f"rank {slow.rank}, {m.timed.steps.per}"
-    waiting = None if waited is None else waited / m.mean_step_ms
-    longest = "waiting of the rank that waits longest"
-    evidence = [
-        Evidence(longest, waiting, "share", f"of the recorded {m.timed.steps.unit}", MIN_WAIT_SHARE),
-        *(Evidence("gain without what it is late by", one.gain_ms, "ms", f"rank {rows[one.position].rank}, as recorded")
-          for one in ranks.late),
-        Evidence("compute", slow.compute_ms, "ms", where),
-        Evidence("compute", mean, "ms", f"mean of the other ranks, {m.timed.steps.per}"),
-        Evidence("idle", slow.idle_ms, "ms", where),
-    ]  # fmt: skip
-    who, why = listed([rows[one.position].rank for one in ranks.late] or [slow.rank]), why_late(m)
-    several = len(ranks.late) > 1
-    together = several and ranks.late[0].together
-    how = "together" if together else "by turns"
+    evidence = _of_late(m, ranks, ratio(waited, m.mean_step_ms), mean)
+    who, why, several = listed([rows[one.position].rank for one in late] or [slow.rank]), why_late(m), len(late) > 1
+    how = "together" if late and late[0].together else "by turns"
     title = f"Ranks {who} hold up the others {how}" if several else f"Rank {who} holds up the others"
     excess = (slow.compute_ms - mean) * len(others) / len(rows)
     computes = excess > MIN_WAIT_SHARE * m.mean_step_ms if why is None else why in OF_COMPUTE
-    if computes and (together or not several):
+    if computes and not (several and how == "by turns"):
         balance = Proposal(BALANCE, "the work spread evenly over the ranks", name="fix_straggler")
-        reason = REASONS[why or "more_work"] if not together else "slow GPUs" if why == "slow_gpu" else "more work"
-        gain = ranks.late[0].gain_ms if ranks.late else excess
+        reason = REASONS[why or "more_work"] if not several else "slow GPUs" if why == "slow_gpu" else "more work"
+        gain = late[0].gain_ms if late else excess
         yield Draft("straggler", "compute", f"{title}: {reason}", "compute", gain, evidence, [balance])
     elif m.step.basis == "recorded" or m.step.budget is None or m.step.budget.idle >= MIN_WAIT_SHARE * m.step.step_ms:
         # The late rank idles without the profiler, too, which alone can make it late.
-        find = everywhere(UNBLOCK.format(rank=who))
-        unblock = Proposal(find, "counted in the findings on idle time", name="fix_straggler")
-        reason = "" if several else ": its input is late" if why == "input" else ": its GPU idles"
-        cls: BottleneckClass = "input" if why == "input" else "host"
-        waits_ms = waiting_ms(m)
-        waits = several and waits_ms >= MIN_WAIT_SHARE * m.step.step_ms
-        part: Part = "exposed_communication" if waits else "none"
-        yield Draft("straggler", cls, f"{title}{reason}", part, waits_ms if waits else None, evidence, [unblock])
+        least_ms = MIN_WAIT_SHARE * m.step.step_ms if several else math.inf
+        yield _idles(title if several else "", who, waiting_ms(m), least_ms, evidence, of_input=why == "input")
+
+
+def _idles(
+    title: str, who: str, waits_ms: float, least_ms: float, evidence: list[Evidence], *, of_input: bool
+) -> Draft:
+    """That one rank, or several by their `title`, is late because its device idles; what others wait counts from
+    `least_ms` on."""
+    title = title or f"Rank {who} holds up the others: its {'input is late' if of_input else 'GPU idles'}"
+    find = everywhere(UNBLOCK.format(rank=who))
+    unblock = Proposal(find, "counted in the findings on idle time", name="fix_straggler")
+    part: Part = "exposed_communication" if waits_ms >= least_ms else "none"
+    claim_ms = waits_ms if waits_ms >= least_ms else None
+    return Draft("straggler", "input" if of_input else "host", title, part, claim_ms, evidence, [unblock])
+
+
+def _of_late(m: Measurements, ranks: RankComparison, waiting: float | None, mean_ms: float) -> list[Evidence]:
+    """What the late rank, and the others, did meanwhile."""
+    slow, per = ranks.rows[ranks.critical], m.timed.steps.per
+    where = f"rank {slow.rank}, {per}"
+    longest = "waiting of the rank that waits longest"
+    return [
+        Evidence(longest, waiting, "share", f"of the recorded {m.timed.steps.unit}", MIN_WAIT_SHARE),
+        *(
+            Evidence("gain without what it is late by", one.gain_ms, "ms", f"rank {name}, as recorded")
+            for one in ranks.late
+            for name in [ranks.rows[one.position].rank]
+        ),
+        Evidence("compute", slow.compute_ms, "ms", where),
+        Evidence("compute", mean_ms, "ms", f"mean of the other ranks, {per}"),
+        Evidence("idle", slow.idle_ms, "ms", where),
+    ]
+
+
+def _in_pipeline(m: Measurements, job: PipelineJob, late: Sequence[LateRank]) -> Draft:
+    """A stage that is too heavy in all replicas, or ranks that compute longer than others of their stage."""
+    ranks = listed([m.ranks.rows[one.position].rank for one in late[:ROWS]]) if m.ranks is not None else ""
+    gain_ms, per = max(one.gain_ms for one in late), m.timed.steps.per
+    usual = MS_PER_S * np.bincount(job.of.ops.stage, job.usual * job.of.ops.of(FORWARD, BACKWARD))
+    evidence = [Evidence("gain", gain_ms, "ms", "worked out from the operations of the pipeline, as recorded")]
+    evidence += [Evidence("compute", ms, "ms", f"stage {i}, its middle replica, {per}") for i, ms in enumerate(usual)]
+    if late[0].stage is None:
+        excess = float(job.excess_ms[job.position == late[0].position].mean())
+        title = (
+            f"Rank{'s' * (len(late) > 1)} {ranks} compute{'s' * (len(late) < 2)} longer than others of the same stage"
+        )
+        evidence.insert(1, Evidence("longer", excess, "ms", f"rank {ranks.split(',')[0].split(' ')[0]}, {per}"))
+    else:
+        title = f"Stage {late[0].stage} of the pipeline is too heavy"
+    return Draft("straggler", "compute", title, "compute", gain_ms, evidence, [])

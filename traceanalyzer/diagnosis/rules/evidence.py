@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from traceanalyzer.analysis.groups.bounds import busy_counters, unknown_kernels, unknown_share
 from traceanalyzer.analysis.groups.ops import ApiTime, api_times
-from traceanalyzer.base.figures import digits
+from traceanalyzer.base import digits
 from traceanalyzer.diagnosis.draft import Draft, share, times
 from traceanalyzer.diagnosis.finding import Evidence
 from traceanalyzer.diagnosis.measurements import Measurements

@@ -3,14 +3,14 @@
 import re
 from collections.abc import Iterator
 
-from traceanalyzer.analysis.algebra.lookup import texts_where
+from traceanalyzer.analysis.algebra import texts_where
 from traceanalyzer.analysis.names.frameworks import Framework
 from traceanalyzer.analysis.names.pytorch import LIBRARY_MARK
 from traceanalyzer.analysis.serving.cut import find_iterations
+from traceanalyzer.analysis.tables.budget import StepTime
 from traceanalyzer.analysis.time.coverage import WHOLE_SHARE
 from traceanalyzer.analysis.time.repeats import coinciding_range
-from traceanalyzer.base.figures import NS_PER_MS, span
-from traceanalyzer.base.notes import Aside
+from traceanalyzer.base import NS_PER_MS, Aside, span
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.serving.sentences import sentences
 from traceanalyzer.diagnosis.timing import DRIFT_SHARE
@@ -95,6 +95,10 @@ def _own_markers(m: Measurements) -> Iterator[str]:
         )
 
 
+def _uneven(times: StepTime) -> bool:
+    return times.mean > UNEVEN_RATIO * times.median or times.std > UNEVEN_STD * times.mean
+
+
 def _steps(m: Measurements) -> Iterator[str]:
     seen, steps, times = m.coverage, m.timed.steps, m.step_time
     if (seen.work_outside_share or 0.0) > WORK_OUTSIDE:
@@ -106,8 +110,7 @@ def _steps(m: Measurements) -> Iterator[str]:
     if steps.source == "periodicity":
         yield f"No marker says what a step is: {len(steps)} repeats of the same GPU work are called one{_parts(m)}."
     # A few are far longer, or shorter, than the usual one: the mean stands for none of them.
-    uneven = times and (times.mean > UNEVEN_RATIO * times.median or times.std > UNEVEN_STD * times.mean)
-    if times is not None and m.kinds is None and uneven:
+    if times is not None and m.kinds is None and _uneven(times):
         yield (
             f"The steps are uneven: {span(times.min)} to {span(times.max)}, median {span(times.median)}; "
             f"figures are means ({span(times.mean)})."

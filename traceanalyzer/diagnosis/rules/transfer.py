@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from traceanalyzer.analysis.groups.small_copies import MANY, small_copies
 from traceanalyzer.analysis.tables.copies import CopyStats
-from traceanalyzer.base.figures import digits
+from traceanalyzer.base import digits
 from traceanalyzer.diagnosis.draft import Draft, Proposal, share
 from traceanalyzer.diagnosis.finding import Evidence, Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements

@@ -7,8 +7,7 @@ import numpy as np
 
 from traceanalyzer.analysis.serving.fit import columns_of, decodes
 from traceanalyzer.analysis.serving.rows import IterationRow
-from traceanalyzer.base.figures import MS_PER_S
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import MS_PER_S, dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.serving.outlook import SPREAD, TRUSTED_ERROR, Predictor, fit_of_decodes
 from traceanalyzer.diagnosis.serving.phases import unprofiled

@@ -6,8 +6,7 @@ import numpy as np
 
 from traceanalyzer.analysis.serving.fit import Curve, DecodeFit, columns_of, curve, decode_fit, decodes
 from traceanalyzer.analysis.serving.rows import IterationRow
-from traceanalyzer.base.figures import MS_PER_S, NS_PER_MS
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import MS_PER_S, NS_PER_MS, dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.serving.phases import Unprofiled, unprofiled
 from traceanalyzer.replay.iterations import Served

@@ -6,8 +6,7 @@ import numpy as np
 
 from traceanalyzer.analysis.serving.cut import find_iterations
 from traceanalyzer.analysis.serving.rows import IterationRow, found_in_log
-from traceanalyzer.base.figures import MS_PER_S, NS_PER_MS, NS_PER_S
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import MS_PER_S, NS_PER_MS, NS_PER_S, dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.replay.iterations import FAITHFUL
 

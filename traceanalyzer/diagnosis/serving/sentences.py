@@ -10,7 +10,7 @@ from traceanalyzer.analysis.joined.graph_names import named_in_graphs
 from traceanalyzer.analysis.serving.cut import find_iterations
 from traceanalyzer.analysis.serving.fit import DecodeFit
 from traceanalyzer.analysis.serving.rows import found_in_log
-from traceanalyzer.base.figures import digits
+from traceanalyzer.base import digits
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.serving.guesses import USUAL, Guesses, guessed
 from traceanalyzer.diagnosis.serving.outlook import TRUSTED_ERROR, Outlook, fit_of_decodes, outlook
@@ -100,7 +100,7 @@ def _about(p: Phase) -> str:
     rate = p.tokens_per_s and p.tokens_per_s * (p.iteration_ms / known.ms if known else 1.0)
     tokens = f" {digits(rate)} generated tokens/s." if rate else ""
     first = " A first token takes at least that; queueing is not recorded." if p.phase == "prefill" else ""
-    return f"{count} ({', '.join(w for w in work if w)}): {time}, {busy}{_limit(p)}.{tokens}{first}"
+    return f"{count} ({', '.join(filter(None, work))}): {time}, {busy}{_limit(p)}.{tokens}{first}"
 
 
 def _limit(p: Phase) -> str:

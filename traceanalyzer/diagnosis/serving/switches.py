@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from traceanalyzer.base.figures import span
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass, span
 from traceanalyzer.diagnosis.draft import Draft
 from traceanalyzer.diagnosis.finding import BottleneckClass, Recommendation
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -50,13 +49,12 @@ PIECEWISE = "Replay graphs of the model's parts between attention in prefills, t
 def for_server(m: Measurements, advice: list[Recommendation], drafts: Sequence[Draft]) -> list[Recommendation]:
     """The advice on the GPU's work, and switches instead of that on the host where iterations can be replayed. A server
     that replays graphs in all of its iterations is not told to."""
-    rows = [row for row in m.iterations if row.gpu_span_ms is not None]
-    if not rows:
+    launched = {row.graph for row in m.iterations if row.gpu_span_ms is not None}
+    if not launched:
         return advice
     if m.served is not None and m.served.faithful:
         return [one for one in advice if one.cls not in HOST_CLASSES] + list(_switches(m, drafts))
-    in_graphs = all(row.graph != "eager" for row in rows)
-    return [one for one in advice if not (in_graphs and one.remedy == "cuda_graph")]
+    return advice if "eager" in launched else [one for one in advice if one.remedy != "cuda_graph"]
 
 
 def _switches(m: Measurements, drafts: Sequence[Draft]) -> Iterator[Recommendation]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from traceanalyzer.analysis.algebra.ordering import where_changed
+from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.analysis.causes.critical_path import PathKind
 from traceanalyzer.analysis.causes.gaps import GapSide
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
@@ -17,18 +17,15 @@ from traceanalyzer.analysis.joined.launched import stream_numbers
 from traceanalyzer.analysis.tables.gap_places import gap_details
 from traceanalyzer.analysis.tables.path_rows import segment_names
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.errors import TraceAnalyzerError
-from traceanalyzer.base.figures import OWN, SENTENCE
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import OWN, SENTENCE, TraceAnalyzerError, dataclass
 from traceanalyzer.diagnosis.finding import Finding
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.selection import Asked, Knowledge, Selection
 from traceanalyzer.replay.compile.stages import stage_of
 from traceanalyzer.report.compile.build import fitting
 from traceanalyzer.report.kept_report import kept_findings
-from traceanalyzer.trace import I32, I64, Bool, Run
+from traceanalyzer.trace import I32, I64, Bool, Run, distinct, ranked
 from traceanalyzer.trace.compile_log import CompileLog
-from traceanalyzer.trace.distinct import distinct, ranked
 
 PATH_OF_CLASS = {
     "compute": PathKind.COMPUTE,

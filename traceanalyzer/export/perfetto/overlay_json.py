@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.export.perfetto.overlay import Label, Overlay
 from traceanalyzer.report.json import as_plain
 from traceanalyzer.trace import I64

@@ -1,7 +1,7 @@
 """A digest as a few columns, and back: single facts as JSON, numbers of steps and calls as lists, field by field."""
 
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -9,27 +9,38 @@ import orjson
 
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.names.collectives import KINDS
-from traceanalyzer.analysis.ranks.digest import Claim, Count, DigestedCalls, Family, Long, ProcessGroup, RankDigest, Why
+from traceanalyzer.analysis.ranks.digest import (
+    Claim,
+    Count,
+    DigestedCalls,
+    Family,
+    Long,
+    Pieces,
+    ProcessGroup,
+    RankDigest,
+    Why,
+)
 from traceanalyzer.analysis.time.steps import Steps
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I64
+from traceanalyzer.trace import I64, Table
 
-SCHEMA = 1
+SCHEMA = 2
 """Of the columns: digests of another one are made again."""
-ABOUT, NAMES, STEPS, CALLS, MORE = "about", "step_names", "steps", "calls", "calls_why"
-COLUMNS = {ABOUT: "text", NAMES: "texts", STEPS: "numbers", CALLS: "numbers", MORE: "numbers"}
+ABOUT, NAMES, STEPS, CALLS, PIECES, MORE = "about", "step_names", "steps", "calls", "pieces", "calls_why"
+COLUMNS = {ABOUT: "text", NAMES: "texts", STEPS: "numbers", CALLS: "numbers", PIECES: "numbers", MORE: "numbers"}
 """Each with what it holds. Numbers stand field by field, each of all steps or calls."""
-TO_COMPARE = (ABOUT, NAMES, STEPS, CALLS)
+TO_COMPARE = (ABOUT, NAMES, STEPS, CALLS, PIECES)
 """What comparing ranks needs; the rest says why one is late."""
 _TIMES, _SPENT = ("host_start", "host_end", "start", "end"), ("compute", "communication", "busy")
 _EXPOSED = ("exposed_communication", "exposed_copy")
 STEP_FIELDS = (*_TIMES, *_SPENT, *_EXPOSED, *(f"idle_{cause.label}" for cause in IdleCause))
-_LATER = ("launched", "row", "peer")
+_LATER = ("launched", "row")
 _FIRST = tuple(f.name for f in fields(DigestedCalls) if f.name not in _LATER)
+_OF_PIECES = tuple(f.name for f in fields(Pieces))
 CALL_FIELDS = _FIRST
 MORE_FIELDS = (*_LATER, "compute_before", *(f"{cause.label}_before" for cause in IdleCause))
+T = TypeVar("T", bound=Table)
 _KNOWN = ("path", "gpu", "devices", "failure", "claimed")
-_TYPES = {f.name: f.metadata["dtype"] for f in fields(DigestedCalls)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +90,7 @@ def row_of(one: Rank) -> dict[str, Any]:
     """The value of each column."""
     about: dict[str, Any] = {name: getattr(one, name) for name in (*_KNOWN, "notes")}
     digest, why = one.digest, one.why
-    row: dict[str, Any] = {NAMES: [], STEPS: [], CALLS: [], MORE: []}
+    row: dict[str, Any] = {NAMES: [], STEPS: [], CALLS: [], PIECES: [], MORE: []}
     if digest is None:
         return row | {ABOUT: orjson.dumps(about | {"failure": one.failure or "no digest"}).decode()}
     steps, calls = digest.steps, digest.calls
@@ -97,6 +108,7 @@ def row_of(one: Rank) -> dict[str, Any]:
         NAMES: list(steps.names),
         STEPS: _joined(numbers),
         CALLS: _joined([getattr(calls, name) for name in _FIRST]),
+        PIECES: _joined([getattr(digest.pieces, name) for name in _OF_PIECES]),
         MORE: _joined(more),
     }
 
@@ -120,8 +132,12 @@ def rank_of(row: dict[str, Any]) -> Rank:
     if MORE in row and count:
         more = dict(zip(MORE_FIELDS if whole else _LATER, row[MORE].reshape(-1, count), strict=True))
     calls |= {name: more[name] for name in _LATER}
-    for name, values in (("step", names), ("group", about.groups), ("kind", KINDS)):
-        if count and not 0 <= calls[name].min() <= calls[name].max() < len(values):
+    pieces = dict(zip(_OF_PIECES, row[PIECES].reshape(len(_OF_PIECES), -1), strict=True))
+    for what, name, values in (
+        (calls, "step", names), (calls, "group", about.groups), (calls, "kind", KINDS), (pieces, "step", names),
+        (calls, "after", range(len(pieces["step"]) + 1)),
+    ):  # fmt: skip
+        if len(what[name]) and not 0 <= what[name].min() <= what[name].max() < len(values):
             raise ValueError(f"no such {name}")
     digest = RankDigest(
         claim=about.claim,
@@ -131,12 +147,17 @@ def rank_of(row: dict[str, Any]) -> Rank:
             **{name: numbers[name] for name in _TIMES},
             **_of(about, "source", "warmup", "first", "incomplete", "unlike"),
         ),
-        calls=DigestedCalls(**{name: values.astype(_TYPES[name], copy=False) for name, values in calls.items()}),
+        calls=_table(DigestedCalls, calls),
         groups=about.groups,
+        pieces=_table(Pieces, pieces),
         **{name: numbers[name] for name in _SPENT},
         **_of(about, "path", "host", "epoch_ns", "device", "only_step_times", "collectives"),
     )
     return Rank(digest=digest, why=_why_of(about, numbers, more), notes=about.notes, **known)
+
+
+def _table(kind: type[T], columns: dict[str, I64]) -> T:
+    return kind(**{f.name: columns[f.name].astype(f.metadata["dtype"], copy=False) for f in fields(kind)})
 
 
 def _of(about: _About, *names: str) -> dict[str, Any]:

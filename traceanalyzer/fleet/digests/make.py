@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from traceanalyzer.analysis.ranks.digest import digest_of
+from traceanalyzer.analysis.ranks.digested import digest_of
 from traceanalyzer.analysis.ranks.why import why_of
 from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.base.reading import reading_as

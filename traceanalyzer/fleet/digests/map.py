@@ -29,13 +29,7 @@ def make_all(
     """A digest of each recording that has none in the folder yet, by several processes, or those of a cluster; in the
     order of the places. `done` is called with how many there are, and of how many. Raises TraceAnalyzerError."""
     arrow()
-    try:
-        there = names_in(folder, SUFFIX)
-    except OSError as error:
-        raise TraceAnalyzerError(f"cannot write {folder}: {error.strerror or error}") from error
-    by_stem: dict[str, list[str]] = {}
-    for name in there:
-        by_stem.setdefault(name.rpartition("-")[0], []).append(name)
+    by_stem = stems_in(folder)
     made = {place: _found(place, by_stem) for place in places}
     todo = [place for place, one in made.items() if one is None]
     report = partial(_report, done, len(places), len(places) - len(todo))
@@ -43,6 +37,17 @@ def make_all(
     made.update(zip(todo, fresh, strict=True))
     _remove_older(folder, todo, by_stem)
     return [one for one in made.values() if one is not None]
+
+
+def stems_in(folder: str) -> dict[str, list[str]]:
+    """The digests in a folder, by what their names have in common for one recording. Raises TraceAnalyzerError."""
+    found: dict[str, list[str]] = {}
+    try:
+        for name in names_in(folder, SUFFIX):
+            found.setdefault(name.rpartition("-")[0], []).append(name)
+    except OSError as error:
+        raise TraceAnalyzerError(f"cannot write {folder}: {error.strerror or error}") from error
+    return found
 
 
 Cluster = Callable[[Sequence[Place], str, Callable[[int], None]], list[Made]]

@@ -22,7 +22,7 @@ from traceanalyzer.trace import F64
 
 WORST = 5
 PEERS = 64
-"""Ranks that a late one is held against: the nearest by number."""
+"""Ranks that a late one is compared with: the nearest by number."""
 MOSTLY = 0.5
 """Share of the steps in which a rank comes last from which it is late in most."""
 BEFORE = 0.25
@@ -51,6 +51,7 @@ def answer(chosen: Chosen, explained: Explain | None = None, racks: Mapping[str,
         culprits=culprits,
         changes=changes,
         slowdown=slowdown_of(whole, changes),
+        pipeline=None if whole.compared.pipeline is None else whole.compared.pipeline.slowdown,
         steps=_steps(whole),
         worst=_worst(whole, culprits),
         heat=heat_of(whole),
@@ -63,30 +64,34 @@ def _step_ms(whole: Whole) -> float:
 
 
 def _culprits(whole: Whole, explained: Explain | None) -> list[Culprit]:
-    late = [one.position for one in whole.compared.late]
-    found = []
+    late, found = [one.position for one in whole.compared.late], []
     for one in whole.compared.late:
-        beside = _beside(one.position, late, len(whole.ranks))
-        some = [whole.ranks[i] for i in (one.position, *beside)]
+        if one.stage is not None:
+            return [replace(_culprit(whole, one.position, one.gain_ms), cause="heavy_stage")]
+        some = [whole.ranks[i] for i in (one.position, *_beside(whole, one.position, late))]
         mine, *others = some if explained is None else explained(some)
         cause = cause_of(mine, others, one.gain_ms * NS_PER_MS) if others else None
         found.append(replace(_culprit(whole, one.position, one.gain_ms), cause=cause))
     return found
 
 
-def _beside(rank: int, late: Sequence[int], count: int) -> list[int]:
-    """The nearest ranks that are not late."""
-    others = [i for i in range(max(rank - PEERS, 0), min(rank + PEERS, count)) if i not in late]
+def _beside(whole: Whole, rank: int, late: Sequence[int]) -> list[int]:
+    """The nearest ranks of the same stage that are not late."""
+    stages = whole.stages
+    others = [i for i, stage in enumerate(stages) if i not in late and i != rank and stage == stages[rank]]
     return sorted(others, key=lambda i: abs(i - rank))[:PEERS]
 
 
 def _culprit(whole: Whole, rank: int, gain_ms: float) -> Culprit:
-    own = whole.own_ns(rank)
-    low, high = range_ms(own, gain_ms)
-    steady = len(own)
-    most = own >= np.maximum(_most(whole), 1)
-    share = float(most.mean()) if steady else 0.0
-    digest = whole.digests[rank]
+    gain, own = whole.gain_ns(rank), whole.own_ns[whole.steady_steps]
+    low, high = range_ms(gain, gain_ms)
+    late = gain if whole.compared.pipeline is None else own[:, rank]
+    share = float((late >= np.maximum(own.max(axis=1), 1)).mean()) if len(own) else 0.0
+    digest, pattern = whole.digests[rank], "roaming"
+    if share >= MOSTLY and len(own) > 1:
+        pattern = "recurring"
+    elif int((late > late.sum() / 4).sum()) <= 1:
+        pattern = "once"
     return Culprit(
         rank=digest.rank if digest.rank is not None else rank,
         host=whole.hosts[0][rank],
@@ -95,37 +100,22 @@ def _culprit(whole: Whole, rank: int, gain_ms: float) -> Culprit:
         gain_ms=gain_ms,
         low_ms=low,
         high_ms=high,
-        since=_since(whole, own),
-        pattern="recurring"
-        if share >= MOSTLY and steady > 1
-        else "once"
-        if int((own > own.sum() / 4).sum()) <= 1
-        else "roaming",
+        since=_since(whole, gain),
+        pattern=pattern,
         steps_share=share,
         path=digest.path,
     )
 
 
-def _most(whole: Whole) -> F64:
-    """The most that any rank comes late by itself in each steady step, ns."""
-    matches, came = whole.matches, whole.came
-    if matches is None or came is None:
-        return np.zeros(0)
-    key = matches.step.astype(np.int64) * len(whole.digests) + came.late
-    sums = np.bincount(key[matches.steady], came.own[matches.steady], minlength=len(matches.steps) * len(whole.digests))
-    most: F64 = sums.reshape(len(matches.steps), -1).max(axis=1)
-    return most[whole.steady_steps]
-
-
 def _since(whole: Whole, own: F64) -> str | None:
     """The step from which on a rank is late: the cut with the largest difference of means, where little was before."""
-    if whole.matches is None or len(own) < 4:
+    if len(own) < 4:
         return None
     cuts = range(2, len(own) - 1)
     best = max(cuts, key=lambda cut: float(own[cut:].mean() - own[:cut].mean()))
     if own[:best].mean() > BEFORE * own[best:].mean():
         return None
-    return whole.matches.steps[int(whole.steady_steps[best])]
+    return whole.steps[int(whole.steady_steps[best])]
 
 
 def _worst(whole: Whole, culprits: list[Culprit]) -> list[Culprit]:
@@ -133,6 +123,8 @@ def _worst(whole: Whole, culprits: list[Culprit]) -> list[Culprit]:
     for one in whole.compared.late:
         gains[one.position] = one.gain_ms
     order = sorted(range(len(gains)), key=lambda i: -gains[i])[:WORST]
+    if culprits and culprits[0].cause == "heavy_stage":
+        return culprits
     known = {one.rank: one for one in culprits}
     made = [_culprit(whole, i, gains[i]) for i in order if gains[i] > 0]
     return [replace(one, cause=known[one.rank].cause) if one.rank in known else one for one in made]
@@ -148,23 +140,20 @@ def _ranks(whole: Whole) -> Ranks:
 
 
 def _steps(whole: Whole) -> list[JobStep]:
-    matches, came = whole.matches, whole.came
-    if matches is None or came is None:
-        return []
-    count, waited = len(matches.steps), whole.compared.waited_ns
-    key = matches.step.astype(np.int64) * len(whole.digests) + came.late
-    own = np.bincount(key, came.own, minlength=count * len(whole.digests)).reshape(count, -1)
-    place = {name: i for i, name in enumerate(matches.steps)}
+    count, own = len(whole.steps), whole.own_ns
+    waited = whole.compared.waited_ns
+    place = {name: i for i, name in enumerate(whole.steps)}
     times: list[list[float]] = [[] for _ in range(count)]
     waits: list[list[float]] = [[] for _ in range(count)]
     for digest, wait in zip(whole.digests, waited or [None] * len(whole.digests), strict=True):
         for i, (name, time) in enumerate(zip(digest.steps.names, digest.steps.duration.tolist(), strict=True)):
-            times[place[name]].append(time)
-            if wait is not None:
-                waits[place[name]].append(wait[i])
+            if name in place:
+                times[place[name]].append(time)
+                if wait is not None:
+                    waits[place[name]].append(wait[i])
     steady = set(whole.steady_steps.tolist())
     rows = []
-    for i, name in enumerate(matches.steps):
+    for i, name in enumerate(whole.steps):
         worst = int(own[i].argmax())
         rank = whole.digests[worst].rank if own[i][worst] > 0 else None
         median = ms(float(np.median(times[i])))

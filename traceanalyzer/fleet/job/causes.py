@@ -10,13 +10,14 @@ from traceanalyzer.analysis.ranks.late import EXPLAINED, SAME_WORK
 from traceanalyzer.fleet.digests.columns import Rank
 from traceanalyzer.trace import I64
 
-Cause = Literal["slow_gpu", "more_work", "slow_host", "input", "slow_link"]
+Cause = Literal["slow_gpu", "more_work", "slow_host", "input", "slow_link", "heavy_stage"]
 WORDS: dict[Cause | None, str] = {
     "slow_gpu": "its kernels take longer for the same work",
     "more_work": "it computes longer: more kernels, or larger ones",
     "slow_host": "its host is late",
     "input": "its input is late",
     "slow_link": "its link is slow",
+    "heavy_stage": "its stage is too heavy",
     None: "the digests do not tell why",
 }
 _OF_HOST = [IdleCause.LAUNCH, IdleCause.SYNC, IdleCause.HOST, IdleCause.OTHER]

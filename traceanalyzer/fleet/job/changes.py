@@ -6,32 +6,37 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from traceanalyzer.analysis.ranks.pipeline.job import PipelineJob
 from traceanalyzer.base.figures import NS_PER_MS, ms
 from traceanalyzer.fleet.job.model import Change, Culprit, Slowdown
 from traceanalyzer.fleet.job.ranges import range_ms
-from traceanalyzer.fleet.job.simulate import Plan, middle_of_alike, recorded_times, step_times
+from traceanalyzer.fleet.job.simulate import middle_of_alike, recorded_times, step_times
 from traceanalyzer.fleet.job.whole import Whole
-from traceanalyzer.trace import F64, I64, Bool
+from traceanalyzer.trace import F64, I64
 
 WORST_SHARE = 0.03
 """Of the ranks: those called the worst (arXiv 2505.05713)."""
 FAITHFUL = 0.05
 """The steps reckoned from the recorded stretches differ by less from the recorded ones, or nothing is promised."""
+NAMED = 4
+"""Ranks in a row."""
 LEAST_SHARE = 0.01
 """Of a step: gains below are not worth a row."""
 MEDIAN = "all ranks as the middle one"
+ALIKE = "all ranks and stages alike"
 STAGES = "stages evened out"
 WORST = "without the worst 3 % of the ranks"
-LAST = "without the excess of the last stage"
 
 
 def changes_of(whole: Whole, culprits: Sequence[Culprit]) -> list[Change]:
-    """The changes, the widest last; empty without matched collectives."""
+    """The changes, the widest last; empty without matched collectives or a pipeline."""
+    if whole.compared.pipeline is not None:
+        return _of_pipeline(whole, whole.compared.pipeline)
     plan = whole.plan
     if plan is None or not len(whole.steady_steps):
         return []
     rows = [
-        Change(f"without rank {one.rank}", one.gain_ms, one.low_ms, one.high_ms, None)
+        Change(f"without {_links_of(one)}", one.gain_ms, one.low_ms, one.high_ms, None)
         for one in culprits[:1]
         if not _together(whole)
     ]
@@ -52,19 +57,42 @@ def changes_of(whole: Whole, culprits: Sequence[Culprit]) -> list[Change]:
 
     late = [one.position for one in whole.compared.late]
     if len(late) > 1:
-        rows.append(row("without ranks " + " and ".join(str(one.rank) for one in culprits[:4]), without(late)))
+        rows.append(row("without ranks " + " and ".join(str(one.rank) for one in culprits[:NAMED]), without(late)))
     for what, of_rank in (("host", whole.hosts[0]), ("rack", whole.racks)):
         name = _worst_of(whole, of_rank)
         if name is not None:
             rows.append(row(f"without {what} {name}", without([i for i, one in enumerate(of_rank) if one == name])))
     worst = np.argsort([-(one.gain_ms or 0.0) for one in whole.compared.rows], kind="stable")
     rows.append(row(WORST, without(worst[: math.ceil(WORST_SHARE * len(worst))].tolist())))
-    stages = sorted({stage for stage in whole.stages if stage is not None})
-    if len(stages) > 1:
-        last = [i for i, stage in enumerate(whole.stages) if stage == stages[-1]]
-        rows += [row(LAST, without(last)), row(STAGES, _evened(plan, whole.stages))]
     rows.append(row(MEDIAN, usual))
     return _explaining(rows, float(base.mean()) / NS_PER_MS)
+
+
+def _of_pipeline(whole: Whole, job: PipelineJob) -> list[Change]:
+    if not job.is_faithful:
+        return []
+
+    def row(what: str, gain_ms: F64) -> Change:
+        gain_ms = np.maximum(gain_ms, 0.0)
+        return Change(what, float(gain_ms.mean()), *range_ms(gain_ms * NS_PER_MS), None)
+
+    late = [one.position for one in whole.compared.late if one.stage is None]
+    names = " and ".join(str(whole.digests[i].rank) for i in late[:NAMED]) + (", ..." if len(late) > NAMED else "")
+    rows = [row(f"without rank{'s' * (len(late) > 1)} {names}", job.without_ms(late))] if late else []
+    for what, of_rank in (("host", whole.hosts[0]), ("rack", whole.racks)):
+        name = _worst_of(whole, of_rank)
+        if name is not None:
+            ranks = [i for i, one in enumerate(of_rank) if one == name]
+            rows.append(row(f"without {what} {name}", job.without_ms(ranks)))
+    rows += [row(STAGES, job.evened_ms), row(ALIKE, job.alike_ms)]
+    return _explaining(rows, float(job.base_ms.mean()))
+
+
+def _links_of(one: Culprit) -> str:
+    """What is taken away of a rank that is late, or of links that are slow."""
+    if one.cause != "slow_link":
+        return f"rank {one.rank}"
+    return f"the excess of the links of {f'host {one.host}' if one.host else f'the group of rank {one.rank}'}"
 
 
 def _together(whole: Whole) -> bool:
@@ -84,25 +112,12 @@ def _worst_of(whole: Whole, of_rank: Sequence[str | None]) -> str | None:
     return max(gains, key=gains.__getitem__)
 
 
-def _evened(plan: Plan, stages: Sequence[int | None]) -> F64:
-    """Every stage works between its collectives for as long as they do on average."""
-    matches = plan.matches
-    of_rank = np.array([-1 if stage is None else stage for stage in stages])
-    worked = np.bincount(matches.rank, matches.stretch, minlength=len(of_rank))
-    known: Bool = of_rank >= 0
-    mean = {int(stage): float(worked[of_rank == stage].mean()) for stage in np.unique(of_rank[known])}
-    every = float(np.mean([*mean.values()]))
-    factor = np.array([every / mean[stage] if mean.get(stage) else 1.0 for stage in of_rank.tolist()])
-    evened: F64 = matches.stretch * factor[matches.rank]
-    return evened
-
-
 def _explaining(rows: list[Change], step_ms: float) -> list[Change]:
     whole = rows[-1].gain_ms
     found = []
     for one in rows:
         explains = min(one.gain_ms / whole, 1.0) if whole >= LEAST_SHARE * step_ms else None
-        if one.gain_ms >= LEAST_SHARE * step_ms or one.what == MEDIAN:
+        if one.gain_ms >= LEAST_SHARE * step_ms or one.what in (MEDIAN, ALIKE):
             found.append(Change(one.what, one.gain_ms, one.low_ms, one.high_ms, explains))
     return found
 
@@ -110,13 +125,9 @@ def _explaining(rows: list[Change], step_ms: float) -> list[Change]:
 def slowdown_of(whole: Whole, changes: Sequence[Change]) -> Slowdown:
     """How far the job is from one with all ranks as the middle one."""
     by_name = {one.what: one for one in changes}
-    if MEDIAN not in by_name or whole.plan is None:
-        return Slowdown(None, None, None)
+    widest, worst = by_name.get(MEDIAN) or by_name.get(ALIKE), by_name.get(WORST)
+    if widest is None:
+        return Slowdown(None, None)
     step = ms(float(np.median([one.mean_step_ns for one in whole.digests])))
-    worst, last = by_name.get(WORST), by_name.get(LAST)
-    ideal = step - by_name[MEDIAN].gain_ms
-    return Slowdown(
-        step / ideal if ideal > 0 else None,
-        None if worst is None else worst.explains,
-        None if last is None else last.explains,
-    )
+    ideal = step - widest.gain_ms
+    return Slowdown(step / ideal if ideal > 0 else None, None if worst is None else worst.explains)

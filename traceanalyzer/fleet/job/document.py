@@ -8,6 +8,7 @@ from typing import Any
 from traceanalyzer.base.figures import digits
 from traceanalyzer.fleet.job.model import Culprit, Heat, Job
 from traceanalyzer.fleet.job.ranges import ends_of
+from traceanalyzer.fleet.pipeline.document import slowdown_facts
 from traceanalyzer.report.document import (
     Bullets,
     Document,
@@ -40,7 +41,8 @@ def _answer(job: Job) -> list[Part | None]:
     ranks, steady = job.ranks, sum(step.steady for step in job.steps)
     about = [f"{ranks.read:,} of {ranks.expected:,} ranks", f"{steady} steps" if steady else "no shared steps"]
     if job.slowdown.s is not None:
-        about.append(f"{job.slowdown.s:.2f}x slower than with all ranks as the middle one")
+        alike = "as the middle one" if job.pipeline is None else "and stages alike"
+        about.append(f"{job.slowdown.s:.2f}x slower than with all ranks {alike}")
     return [Verdict(job.summary.headline, [f"{', '.join(about)}; confidence {job.summary.confidence:.0%}"])]
 
 
@@ -112,6 +114,7 @@ def _sections(job: Job) -> list[Section]:
             [Drawing(partial(_picture, "stages", job.heat))] if job.heat and job.heat.folded is not None else [],
         ),
         Section("Worst ranks", [Table(job.worst)] if job.worst else []),
+        Section("Pipeline", [slowdown_facts(job.pipeline)] if job.pipeline is not None else []),
         Section("Steps", [Table(job.steps, limit=ALL_NOTES)] if job.steps else [], folded=True),
         Section("Notes", [Bullets(job.notes[:ALL_NOTES])] if job.notes else []),
     ]

@@ -14,19 +14,26 @@ MOST_STEPS = 128
 
 def heat_of(whole: Whole) -> Heat | None:
     """Ranks in the order of stage, host and number, binned by their maximum; the worst keep a row of their own. None
-    without matched collectives."""
-    plan, steps = whole.plan, whole.steady_steps[:MOST_STEPS]
-    if plan is None or not len(steps):
+    without steps in which they were compared."""
+    steps, size = whole.steady_steps[:MOST_STEPS], len(whole.digests)
+    if not len(steps):
         return None
-    matches, count = plan.matches, len(plan.matches.steps)
-    excess = np.maximum(matches.stretch - middle_of_alike(plan), 0)
-    key = matches.rank.astype(np.int64) * count + matches.step[matches.collective]
-    size = len(whole.digests)
-    table = np.bincount(key, excess, minlength=size * count).reshape(size, count)[:, steps] / NS_PER_MS
+    table = _excess(whole)[:, steps] / NS_PER_MS
     order = sorted(range(size), key=lambda i: (_or(whole.stages[i]), whole.hosts[0][i] or "", i))
     names = [_name(whole, i) for i in order]
     rows, labels = _binned(table[order], names)
-    return Heat(rows, labels, [matches.steps[i] for i in steps.tolist()], _folded(table, whole))
+    return Heat(rows, labels, [whole.steps[i] for i in steps.tolist()], _folded(table, whole))
+
+
+def _excess(whole: Whole) -> F64:
+    """[rank, step], ns."""
+    plan, count, size = whole.plan, len(whole.steps), len(whole.digests)
+    if plan is None or whole.compared.pipeline is not None:
+        return whole.own_ns.T
+    matches = plan.matches
+    excess = np.maximum(matches.stretch - middle_of_alike(plan), 0)
+    key = matches.rank.astype(np.int64) * count + matches.step[matches.collective]
+    return np.bincount(key, excess, minlength=size * count).reshape(size, count).astype(np.float64)
 
 
 def _or(stage: int | None) -> int:

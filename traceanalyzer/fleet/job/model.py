@@ -1,5 +1,6 @@
 """What a job of many ranks comes to."""
 
+from traceanalyzer.analysis.ranks.pipeline import slowdown as pipeline
 from traceanalyzer.base.figures import metric
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.diagnosis.finding import Summary
@@ -25,9 +26,10 @@ class Culprit:
 
     rank: int | None = metric("the rank")
     host: str | None = metric("its host; null where none was recorded")
-    stage: int | None = metric("its stage of the pipeline; null where no group of stages was recorded")
+    stage: int | None = metric("its stage of the pipeline; null where nothing tells")
     cause: Cause | None = metric(
-        "slow_gpu (same kernels, longer), more_work, slow_host, input or slow_link; null where the digests do not tell",
+        "slow_gpu (same kernels, longer), more_work, slow_host, input, slow_link or heavy_stage (longer than others "
+        "in all replicas); null where the digests do not tell",
         text="own",
     )
     gain_ms: float = metric(
@@ -71,9 +73,6 @@ class Slowdown:
 
     s: float | None = metric("step time over what it would be with all ranks as the middle one of those alike")
     s_worst_ranks: float | None = metric("share of it that the worst 3 % of the ranks explain", "share")
-    s_last_stage: float | None = metric(
-        "share of it that the last stage of the pipeline explains; null without stages", "share"
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +97,8 @@ class Job:
     culprits: list[Culprit]
     changes: list[Change]
     slowdown: Slowdown
+    pipeline: pipeline.Slowdown | None
+    """Of a pipeline what arXiv 2505.05713 asks, under its names."""
     worst: list[Culprit]
     """The five ranks by what the job gains without them, whether or not that is enough to be named."""
     steps: list[JobStep]

@@ -11,8 +11,8 @@ from pathlib import Path
 from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.base.reading import reading
 from traceanalyzer.fleet.digests.columns import Rank
-from traceanalyzer.fleet.digests.files import SUFFIX, read_digests
-from traceanalyzer.fleet.digests.map import Cluster, Done, make_all
+from traceanalyzer.fleet.digests.files import SUFFIX, name_of, read_digests
+from traceanalyzer.fleet.digests.map import Cluster, Done, make_all, stems_in
 from traceanalyzer.fleet.job.answer import answer
 from traceanalyzer.fleet.job.model import Job
 from traceanalyzer.fleet.job.select import chosen
@@ -46,7 +46,7 @@ def job_of(
 ) -> Job:
     """The answer about digests and recordings; digests of these are kept in `folder`. With `hidden` without paths and
     hosts, and such names; `racks` says in which rack hosts stand. Raises TraceAnalyzerError."""
-    digests, recordings, failures = _sorted(paths)
+    digests, recordings, failures = _sorted(paths, folder)
     lines = [Rank(one.path, None, failure=one.message, claimed=one.rank) for one in failures]
     if recordings:
         made = make_all(recordings, folder, done, via)
@@ -85,7 +85,7 @@ def _file(place: Place) -> str:
     return place.name.rpartition("/")[2]
 
 
-def _sorted(paths: Sequence[str]) -> tuple[list[Place], list[Place], list[Failure]]:
+def _sorted(paths: Sequence[str], folder: str) -> tuple[list[Place], list[Place], list[Failure]]:
     """Digests, recordings, and what could not be listed. A folder that holds digests is one of them."""
     digests: list[Place] = []
     rest = []
@@ -96,5 +96,6 @@ def _sorted(paths: Sequence[str]) -> tuple[list[Place], list[Place], list[Failur
             rest += [] if found else [path]
         else:
             rest.append(path)
-    recordings, failures = places_in(rest)
+    there = stems_in(folder) if rest else {}
+    recordings, failures = places_in(rest, known=lambda place: name_of(place.url, place.stamp) in there)
     return digests, recordings, failures

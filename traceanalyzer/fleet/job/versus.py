@@ -50,7 +50,7 @@ def _has_digests(folder: Path) -> bool:
 
 
 def _rows(a: Job, b: Job) -> list[CulpritChange]:
-    before, after = ({one.rank: one for one in job.culprits} for job in (a, b))
+    before, after = ({_who(one): one for one in job.culprits} for job in (a, b))
     rows = [_row(before.get(rank), after.get(rank)) for rank in dict.fromkeys([*before, *after])]
     return sorted(rows, key=lambda row: -max(row.gain_a_ms, row.gain_b_ms))
 
@@ -67,11 +67,15 @@ def _row(a: Culprit | None, b: Culprit | None) -> CulpritChange:
     )
 
 
+def _who(one: Culprit) -> str:
+    return f"stage {one.stage}" if one.cause == "heavy_stage" else f"rank {one.rank}"
+
+
 def _headline(a: Job, b: Job) -> str:
-    before, after = ({one.rank for one in job.culprits} for job in (a, b))
-    gone, new = sorted(map(str, before - after)), sorted(map(str, after - before))
-    parts = [f"rank {', '.join(gone)} no longer holds up the job"] if gone else []
-    parts += [f"rank {', '.join(new)} holds it up now"] if new else []
+    before, after = ({_who(one) for one in job.culprits} for job in (a, b))
+    gone, new = sorted(before - after), sorted(after - before)
+    parts = [f"{', '.join(gone)} no longer holds up the job"] if gone else []
+    parts += [f"{', '.join(new)} holds it up now"] if new else []
     parts += ["the same ranks hold it up"] if before and before == after else []
     steps = [job.summary.step_ms for job in (a, b)]
     step = " -> ".join("?" if one is None else digits(one) for one in steps)

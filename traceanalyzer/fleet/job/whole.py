@@ -11,6 +11,7 @@ from traceanalyzer.analysis.ranks.digest import RankDigest
 from traceanalyzer.analysis.ranks.late import late_together
 from traceanalyzer.analysis.ranks.matches import Matches, match_collectives
 from traceanalyzer.analysis.ranks.skew import Arrivals, arrivals
+from traceanalyzer.base.figures import NS_PER_MS
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.fleet.digests.columns import Rank
 from traceanalyzer.fleet.job.select import Chosen
@@ -67,12 +68,22 @@ class Whole:
     @cached_property
     def stages(self) -> list[int | None]:
         """The stage of each rank."""
-        return stages_of(self.digests)
+        job = self.compared.pipeline
+        return stages_of(self.digests) if job is None else [job.stage.get(i) for i in range(len(self.digests))]
+
+    @cached_property
+    def steps(self) -> tuple[str, ...]:
+        """Names of the steps in which ranks were compared."""
+        if self.matches is not None:
+            return self.matches.steps
+        return () if self.compared.pipeline is None else self.compared.pipeline.steps
 
     @cached_property
     def steady_steps(self) -> I64:
-        """Steps (of `Matches.steps`) that are steady on all ranks, in order."""
-        matches = self.matches
+        """Those of `steps` that are steady on all ranks, in order; of a pipeline those that were worked out."""
+        matches, job = self.matches, self.compared.pipeline
+        if job is not None:
+            return np.array([self.steps.index(name) for name in job.steps], np.int64)
         if matches is None:
             return np.empty(0, np.int64)
         steady = np.ones(len(matches.steps), bool)
@@ -83,18 +94,33 @@ class Whole:
         found = np.flatnonzero(steady)
         return found[np.argsort(last[found], kind="stable")]
 
-    def own_ns(self, rank: int) -> F64:
-        """What a rank (by position) comes later than the last but one by itself in each steady step, or several
-        together with it, ns."""
-        matches, came = self.matches, self.came
-        if matches is None or came is None:
-            return np.zeros(0)
-        several = late_together(matches) if any(one.together for one in self.compared.late) else None
-        own = np.where(came.late == rank, came.own, 0)
-        if several is not None and rank in several.ranks:
-            own = several.gain
-        mine = matches.steady
-        sums = np.bincount(matches.step[mine], own[mine].astype(np.float64), minlength=len(matches.steps))
+    @cached_property
+    def own_ns(self) -> F64:
+        """[step, rank]: what each rank is late by itself: comes later than the last but one, or in a pipeline computes
+        longer than its stage usually does."""
+        count, size, job = len(self.steps), len(self.digests), self.compared.pipeline
+        own = np.zeros((count, size))
+        if job is not None:
+            for place, rank in np.ndenumerate(job.position):
+                own[self.steady_steps, rank] = job.excess_ms[place] * NS_PER_MS
+        elif self.matches is not None and self.came is not None:
+            key = self.matches.step.astype(np.int64) * size + self.came.late
+            own[:] = np.bincount(key, self.came.own, minlength=count * size).reshape(count, size)
+        return own
+
+    def gain_ns(self, rank: int) -> F64:
+        """What each steady step gains without what a rank (by position) is late by, or several together with it, ns."""
+        job, late = self.compared.pipeline, self.compared.late
+        stage = any(one.stage is not None for one in late if one.position == rank)
+        together = [one.position for one in late if one.together]
+        if job is not None:
+            gain = job.evened_ms if stage else job.without_ms(together if rank in together else [rank])
+            return gain * NS_PER_MS
+        several = late_together(self.matches) if self.matches is not None and together else None
+        if self.matches is None or several is None or rank not in several.ranks:
+            return self.own_ns[self.steady_steps, rank]
+        mine = self.matches.steady
+        sums = np.bincount(self.matches.step[mine], several.gain[mine].astype(np.float64), minlength=len(self.steps))
         return sums[self.steady_steps].astype(np.float64)
 
     @cached_property

@@ -1,1 +1,1 @@
-"""Slowdown of pipelined jobs by their operations, as arXiv 2505.05713 defines it."""
+"""The slowdown of a pipelined job from a log of its operations."""

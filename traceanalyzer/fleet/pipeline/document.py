@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from traceanalyzer.analysis.ranks.pipeline.operations import COLUMNS, Operations
+from traceanalyzer.analysis.ranks.pipeline.simulate import pipeline
+from traceanalyzer.analysis.ranks.pipeline.slowdown import Slowdown, StepRow, WorkerRow, slowdown
 from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.base.figures import definitions
-from traceanalyzer.fleet.pipeline.operations import COLUMNS, Operations, opened, read_operations
-from traceanalyzer.fleet.pipeline.simulate import pipeline
-from traceanalyzer.fleet.pipeline.slowdown import Slowdown, StepRow, WorkerRow, slowdown
+from traceanalyzer.fleet.pipeline.log import opened, read_operations
 from traceanalyzer.report.document import Bullets, Document, Fact, Facts, Section, Table, TextTable, Verdict
 from traceanalyzer.report.format import figure, number
 from traceanalyzer.report.printed import Printed
@@ -94,9 +95,6 @@ def _culprits(found: Slowdown) -> list[dict[str, Any]]:
 def _sections(
     headline: str, ops: Operations, found: Slowdown, workers: list[WorkerRow], steps: list[StepRow]
 ) -> list[Section]:
-    meaning = {one.name: one for one in definitions(Slowdown)}
-    figures = (("S", "s"), ("M_W", "m_w"), ("M_S", "m_s"), *((f"{n} step", f"{n}_ms") for n in ("simulated", "ideal")))
-    facts = [Fact(name, figure(getattr(found, of), meaning[of].unit), meaning[of].definition) for name, of in figures]
     size = f"{len(ops.worker)} data-parallel ranks, {ops.stages} stages, {len(steps)} steps"
     do = (
         f"Look at the GPU and host of rank {found.s_worst_ranks[0]}: clocks, throttling, other processes.",
@@ -106,13 +104,20 @@ def _sections(
     advice = [text for text, holds in zip(do, _explained_by(found), strict=True) if holds]
     slowest = sorted(steps, key=lambda one: -one.s)
     return [
-        Section("Pipeline", [Verdict(headline, [size]), Facts(facts)], untitled=True),
+        Section("Pipeline", [Verdict(headline, [size]), slowdown_facts(found)], untitled=True),
         *([Section("Next", [Bullets(advice, ">")])] if advice else []),
         Section("Workers", [Table(workers, limit=SHOWN, defined=True)]),
         Section("By type and stage", [_ratios("S_t", found.s_t), _ratios("stage", found.s_stage)]),
         Section("Slowest steps", [Table(slowest, limit=SHOWN, defined=True, folded=True)]),
         *([Section("Notes", [Bullets(ops.notes)])] if ops.notes else []),
     ]
+
+
+def slowdown_facts(found: Slowdown) -> Facts:
+    """S and what explains it."""
+    meaning = {one.name: one for one in definitions(Slowdown)}
+    figures = (("S", "s"), ("M_W", "m_w"), ("M_S", "m_s"), *((f"{n} step", f"{n}_ms") for n in ("simulated", "ideal")))
+    return Facts([Fact(n, figure(getattr(found, of), meaning[of].unit), meaning[of].definition) for n, of in figures])
 
 
 def _ratios(name: str, of: Mapping[str, float]) -> TextTable:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import fields
 from typing import TypeVar
 
-from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.base.limits import MIB
 from traceanalyzer.base.reading import reading
 from traceanalyzer.ingest.cache.identity import digest_of, program

@@ -238,7 +238,7 @@ def _check_codes(table: Table, texts: int, bounds: dict[str, int]) -> None:
     for f in fields(table):
         values = getattr(table, f.name)
         most = texts if f.metadata["text"] else bounds.get(f.name)
-        if most is not None and len(values) and not (values.min() >= -1 and values.max() < most):
+        if most is not None and len(values) and not -1 <= values.min() <= values.max() < most:
             raise DamagedError(f"{f.name} stands for nothing")
     start, end = getattr(table, "start", None), getattr(table, "end", None)
     if start is not None and (np.any(start[1:] < start[:-1]) or (end is not None and np.any(end < start))):

@@ -8,7 +8,8 @@ alone, nothing is kept.
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import chain, islice
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,7 +49,7 @@ def page_of(question: tuple[object, ...], inputs: Sequence[str]) -> Page | None:
         return None
     if None in seen:
         return None
-    pieces = [piece for one in seen if one is not None for piece in one]
+    pieces = list(chain.from_iterable(filter(None, seen)))
     facts = ("page", question, program("."), limits(), [str(file) for file in files])
     return Page(question, tuple(inputs), digest_of(facts, pieces), files)
 
@@ -71,7 +72,7 @@ def _files_of(inputs: Sequence[str]) -> tuple[Path, ...]:
     found: set[Path] = set()
     for path in map(Path, inputs):
         folder = path if path.is_dir() else path.parent
-        names = list(islice((entry.name for entry in os.scandir(folder)), MOST_NAMES))
+        names = list(islice(map(attrgetter("name"), os.scandir(folder)), MOST_NAMES))
         if not path.exists() or len(names) == MOST_NAMES or COMPILED in names:
             return ()
         read = names if path.is_dir() else [path.name, *filter(may_be_beside, names)]

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.base.limits import limits
 from traceanalyzer.trace.flight import Group, InGroup, Op, RankDump, Signature
 from traceanalyzer.trace.table import MOST_IDS
@@ -94,7 +94,7 @@ class Digests:
         """The counters by group. They have the number of a group in its process, entries have that and its name:
         groups without entries are told by their order, which is that of their making."""
         found = {ids[pg]: counters for pg, counters in status.items() if pg in ids}
-        if len(status) == len(by_name) and all(name.isdigit() for name in [*by_name, *status]):
+        if len(status) == len(by_name) and all(map(str.isdigit, [*by_name, *status])):
             names, numbers = sorted(by_name, key=int), sorted(status, key=int)
             paired = {number: by_name[name] for number, name in zip(numbers, names, strict=True)}
             if all(paired[pg] == group for pg, group in ids.items() if pg in paired):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.base.limits import limits
 from traceanalyzer.base.parallel.children import Numbers, children, shared_numbers
 from traceanalyzer.base.reading import reading

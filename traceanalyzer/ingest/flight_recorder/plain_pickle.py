@@ -10,7 +10,7 @@ import pickle
 import re
 from typing import Any
 
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError
 
 RUN = re.compile(
     rb"(?>(?:h.)++|[\](eu}N\x88\x89\x86\x94a]++|(?:K.)++|M..|q.|J.{4}|j.{4}|\x8a\x08.{8}|r..[\x00-\x0f]\x00"

@@ -134,6 +134,8 @@ def _counted(raw: Raw, what: str) -> str:
     return "" if found is None else f"{int(found[0])} {what}{'' if int(found[0]) == 1 else 's'}"
 
 
+SHORTENED, OF_GROUP = ", ...", " of "
+"""PyTorch writes the first and the last of many ranks (`[0, 1, ..., 63]`): the group's name tells groups apart."""
 _NO_DESCRIPTION = ("", "undefined")
 """What PyTorch writes of a process group that nobody described."""
 _MAX_DIGITS = 19
@@ -166,6 +168,8 @@ def collective_of(a: Args, texts: Texts) -> Collective:
     described = json_text(bytes(a.group_description))
     group = described if described not in _NO_DESCRIPTION else json_text(bytes(a.group_name))
     ranks = json_text(bytes(a.ranks))
+    if SHORTENED in ranks:
+        ranks += OF_GROUP + json_text(bytes(a.group_name))
     communicator = bytes(a.communicator).decode("utf-8", "replace").strip('"')
     return Collective(
         texts.code(a.collective),

@@ -5,6 +5,7 @@ ROCm numbers device rows as the system numbers its nodes, the CPUs first (1, 2 o
 describes devices, and its allocator counts memory, from 0.
 """
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,8 +17,8 @@ import numpy as np
 from traceanalyzer.base.limits import limits
 from traceanalyzer.ingest.kineto.chunks import BYTE_ORDER_MARK
 from traceanalyzer.ingest.kineto.repair import mend
-from traceanalyzer.trace import I32, Device, MemoryEvents
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.ingest.side_files import mapping, mappings
+from traceanalyzer.trace import I32, Device, MemoryEvents, distinct
 
 _VERSIONS = ("roctracer_version", "hip_runtime_version", "hip_driver_version")
 
@@ -66,7 +67,7 @@ def parse_metadata(text: bytes) -> dict[str, Any]:
             found = msgspec.json.decode(candidate)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
-        return found if isinstance(found, dict) else {}
+        return mapping(found)
     return _salvaged(text)
 
 
@@ -81,9 +82,20 @@ def _salvaged(text: bytes) -> dict[str, Any]:
 
 def distributed(metadata: dict[str, Any], name: str) -> int | None:
     """`rank` or `world_size` of `distributedInfo`, None where the recording does not say."""
-    info = metadata.get("distributedInfo")
-    value = integer(info.get(name)) if isinstance(info, dict) else None
+    value = integer(mapping(metadata.get("distributedInfo")).get(name))
     return value if value is not None and 0 <= value <= limits().ranks else None
+
+
+def groups_of(metadata: dict[str, Any]) -> dict[str, str]:
+    """For each process group of `pg_config`, by name, what is the same wherever its ranks are."""
+    info = metadata.get("distributedInfo")
+    rows = info.get("pg_config") if isinstance(info, dict) else None
+    found = {}
+    for row in rows if isinstance(rows, list) else ():
+        if isinstance(row, dict) and isinstance(ranks := row.get("ranks"), list) and ranks:
+            mark = hashlib.blake2b(str(ranks).encode(), digest_size=4).hexdigest()
+            found[str(row.get("pg_name"))] = f"({len(ranks)} ranks, {mark})"
+    return found
 
 
 def integer(value: Any) -> int | None:
@@ -97,11 +109,9 @@ def integer(value: Any) -> int | None:
 
 def devices_of(metadata: dict[str, Any]) -> dict[int, Device]:
     """The devices that `deviceProperties` describes, by id."""
-    properties = metadata.get("deviceProperties")
-    rows = properties if isinstance(properties, list) else []
     found = {}
-    for row in rows:
-        number = integer(row.get("id")) if isinstance(row, dict) else None
+    for row in mappings(metadata.get("deviceProperties")):
+        number = integer(row.get("id"))
         if number is not None and 0 <= number < _INT32:
             found[number] = _device(number, row)
     return found

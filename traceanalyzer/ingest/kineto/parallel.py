@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.base.parallel import LEAST_BYTES
 from traceanalyzer.base.parallel.children import Child, children, shared_numbers
 from traceanalyzer.base.reading import reading

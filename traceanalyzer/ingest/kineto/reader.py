@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from traceanalyzer.base.errors import EmptyRecordingError, UnreadableInputError
+from traceanalyzer.base import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.ingest.abilities import Abilities
 from traceanalyzer.ingest.kineto.chunks import BYTE_ORDER_MARK, KinetoFile
 from traceanalyzer.ingest.kineto.health import unread

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from traceanalyzer.base.parallel import both_threaded
 from traceanalyzer.ingest.durations import clip_impossible
-from traceanalyzer.ingest.kineto.arguments import Collective
+from traceanalyzer.ingest.kineto.arguments import OF_GROUP, Collective
 from traceanalyzer.ingest.kineto.chunks import KinetoFile
 from traceanalyzer.ingest.kineto.events import Group
 from traceanalyzer.ingest.kineto.health import make_health
@@ -18,6 +18,7 @@ from traceanalyzer.ingest.kineto.metadata import (
     devices_of,
     distributed,
     gpus_in_use,
+    groups_of,
     integer,
     is_rocm,
     on_the_gpu_in_use,
@@ -57,6 +58,7 @@ def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
     devices, remark = _devices(metadata, ops)
     health = make_health(path, file, rows, damage, clipped=clipped, ops=ops, api=api, pids=pids, remark=remark)
     memory = MemoryEvents.from_columns(rows.tables[MemoryEvents].take())
+    collectives = _collectives(rows, groups_of(metadata))
     return Trace(
         path=str(path),
         source="kineto",
@@ -72,7 +74,7 @@ def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
         device_ranges=DeviceRanges.from_columns(rows.tables[DeviceRanges].take()),
         memory_events=on_the_gpu_in_use(memory, [d.id for d in devices]) if is_rocm(metadata) else memory,
         gpu_metrics=GpuMetrics.from_columns(rows.tables[GpuMetrics].take()),
-        collectives=_collectives(rows),
+        collectives=collectives,
         collected=_collected(metadata, rows, host),
         health=health,
         epoch_ns=integer(metadata.get("baseTimeNanoseconds")) or 0,
@@ -127,8 +129,12 @@ def _waits(rows: Rows) -> Waits:
     return waits.take(waits.kind > 0)
 
 
-def _collectives(rows: Rows) -> Collectives:
-    found = list(rows.collectives)
+def _collectives(rows: Rows, groups: dict[str, str]) -> Collectives:
+    found, texts = list(rows.collectives), rows.texts.in_order()
+    for i, one in enumerate(found):
+        ranks, _, group = (texts[one.ranks] if one.ranks >= 0 else "").rpartition(OF_GROUP)
+        if ranks and group in groups:
+            found[i] = one._replace(ranks=rows.texts.code(f"{ranks} {groups[group]}"))
     return Collectives.from_columns(
         {name: [row[i] for row in found] for i, name in enumerate(Collective._fields)}, rows=len(found)
     )
@@ -152,7 +158,7 @@ def _pids(rows: Rows, events: NDArray[np.int64]) -> list[int]:
 def _process(metadata: dict[str, Any], rows: Rows, pids: list[int]) -> Process:
     pid = pids[0] if pids else None
     names = {p: text for (kind, p, _), text in rows.names.items() if kind == "process_name"}
-    host = metadata.get("hostname")
+    host = metadata.get("host_name", metadata.get("hostname"))
     return Process(
         pid=pid,
         name="" if pid is None else names.get(pid, ""),

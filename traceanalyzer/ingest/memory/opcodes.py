@@ -13,7 +13,7 @@ from struct import Struct
 from struct import error as struct_error
 from typing import Any, NoReturn
 
-from traceanalyzer.base.errors import RefusedSnapshotError
+from traceanalyzer.base import RefusedSnapshotError
 from traceanalyzer.ingest.memory.memo import Memo
 from traceanalyzer.ingest.memory.shapes import EVENT, Shapes
 from traceanalyzer.ingest.memory.templates import PUSH, Templates

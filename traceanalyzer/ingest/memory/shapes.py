@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from traceanalyzer.base.errors import RefusedSnapshotError
+from traceanalyzer.base import RefusedSnapshotError
 from traceanalyzer.trace.snapshot import (
     ACTIVE,
     CODE,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from traceanalyzer.base.errors import RefusedSnapshotError
+from traceanalyzer.base import RefusedSnapshotError
 from traceanalyzer.ingest.memory.opcodes import FAULTS, interpret
 from traceanalyzer.ingest.memory.shapes import Shapes, TakenSegment
 from traceanalyzer.ingest.stream import head_of, open_stream

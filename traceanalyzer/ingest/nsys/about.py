@@ -10,12 +10,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.ingest.nsys.events import UNKNOWN, process_of, thread_of
 from traceanalyzer.ingest.nsys.nvtx import nvtx_thread_names
 from traceanalyzer.ingest.sqlite.database import Database
-from traceanalyzer.trace import Device
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import Device, distinct
 
 _EXPORT_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 

@@ -11,8 +11,7 @@ from traceanalyzer.ingest.columns import joined, tight
 from traceanalyzer.ingest.nsys.enums import INVALID_ID
 from traceanalyzer.ingest.sqlite.database import MISSING, Database
 from traceanalyzer.ingest.sqlite.pages import Part
-from traceanalyzer.trace import I32, I64, Bool, alike, is_constant
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import I32, I64, Bool, alike, distinct, is_constant
 
 Columns = dict[str, NDArray[Any]]
 

@@ -5,7 +5,7 @@ from collections.abc import Collection
 
 import numpy as np
 
-from traceanalyzer.base.figures import cut
+from traceanalyzer.base import cut
 from traceanalyzer.ingest.nsys.about import About
 from traceanalyzer.ingest.nsys.device import DEVICE_TABLES, GRAPH_TRACE, KERNEL
 from traceanalyzer.ingest.nsys.events import pid_of, process_of

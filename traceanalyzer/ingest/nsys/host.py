@@ -21,8 +21,7 @@ from traceanalyzer.ingest.nsys.events import (
 from traceanalyzer.ingest.nsys.processes import Owners
 from traceanalyzer.ingest.sqlite.database import Database
 from traceanalyzer.ingest.sqlite.pages import Part
-from traceanalyzer.trace import I32, I64, ApiCalls, Bool, OverheadKind, RangeKind, WaitKind, alike
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import I32, I64, ApiCalls, Bool, OverheadKind, RangeKind, WaitKind, alike, distinct
 
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 SYNCHRONIZATION = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"

@@ -9,7 +9,7 @@ from dataclasses import field
 
 import numpy as np
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.ingest.nsys.events import UNKNOWN, Events, Strings, process_of
 from traceanalyzer.ingest.nsys.nvtx import NVTX
 from traceanalyzer.ingest.sqlite.database import Database
@@ -83,12 +83,12 @@ def collectives(events: Events, found: Payloads, process: int, strings: Strings)
         for i in np.flatnonzero(np.isin(events.columns["row"], list(found.messages))).tolist():
             message = found.messages[int(events.columns["row"][i])]
             of_range[i] = rows.setdefault((int(names[i]), *message), len(rows))
-    groups = [communicator for _, communicator, _ in rows]
+    called, groups, bytes_ = zip(*rows, strict=True) if rows else ((), (), ())
     ranks = [found.ranks.get((process, group), (-1, -1))[1] for group in groups]
-    sizes = [_in_and_out(strings.values[name], size, n) for (name, _, size), n in zip(rows, ranks, strict=True)]
+    sizes = [_in_and_out(strings.values[name], size, n) for name, size, n in zip(called, bytes_, ranks, strict=True)]
     table = Collectives.from_columns(
         {
-            "name": [name for name, _, _ in rows],
+            "name": list(called),
             "in_elements": [size for size, _ in sizes],
             "out_elements": [size for _, size in sizes],
             "dtype": [strings.code(_BYTE_TYPE) for _ in rows],

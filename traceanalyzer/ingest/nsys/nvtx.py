@@ -22,8 +22,7 @@ from traceanalyzer.ingest.nsys.events import (
 from traceanalyzer.ingest.nsys.nvtx_names import RangeNames, bare_name
 from traceanalyzer.ingest.sqlite.database import MISSING, Database
 from traceanalyzer.ingest.sqlite.pages import Part
-from traceanalyzer.trace import I64, Bool, RangeKind
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import I64, Bool, RangeKind, distinct
 
 NVTX = "NVTX_EVENTS"
 

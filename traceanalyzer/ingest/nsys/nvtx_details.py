@@ -11,8 +11,7 @@ from traceanalyzer.ingest.nsys.events import UNKNOWN, Strings, process_of
 from traceanalyzer.ingest.nsys.nvtx import NVTX, of_kind
 from traceanalyzer.ingest.nsys.nvtx_names import bare_name
 from traceanalyzer.ingest.sqlite.database import MISSING, Database
-from traceanalyzer.trace import RangeDetails, alike
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import RangeDetails, alike, distinct
 
 PAYLOADS = ("uint64Value", "int64Value", "doubleValue", "uint32Value", "int32Value", "floatValue", "jsonText")
 """Columns of which a range has at most one."""

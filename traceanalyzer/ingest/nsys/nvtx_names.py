@@ -10,8 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from traceanalyzer.ingest.nsys.events import Strings
-from traceanalyzer.trace import I32, I64, U8, Bool
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import I32, I64, U8, Bool, distinct
 
 _EMITTED = re.compile(
     r"(?P<name>.+?)(?:, seq = (?P<seq>\d{1,18}))?(?:, op_id = \d+)?"

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from traceanalyzer.base.errors import EmptyRecordingError, UnreadableInputError
+from traceanalyzer.base import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.ingest.abilities import Abilities
 from traceanalyzer.ingest.foreign import GZIP_MAGIC, SQLITE_MAGIC
 from traceanalyzer.ingest.nsys.about import About
@@ -19,8 +19,7 @@ from traceanalyzer.ingest.nsys.tables import Tables
 from traceanalyzer.ingest.nsys.trace import make_traces
 from traceanalyzer.ingest.sqlite.database import Database, open_database
 from traceanalyzer.ingest.sqlite.file import is_sqlite, sqlite_file
-from traceanalyzer.trace import Trace
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import Trace, distinct
 
 REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
 """nsys's own report format has no documented magic; the name is only asked where the content is binary."""

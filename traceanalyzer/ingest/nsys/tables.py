@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.ingest.columns import recoded
 from traceanalyzer.ingest.nsys.about import About, about
 from traceanalyzer.ingest.nsys.device import device_ops, memory_events

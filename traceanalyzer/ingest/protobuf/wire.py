@@ -9,7 +9,7 @@ import struct
 
 import numpy as np
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.ingest.columns import joined
 from traceanalyzer.trace import I64, U8, Bool
 

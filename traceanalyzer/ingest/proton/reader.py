@@ -8,14 +8,15 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from traceanalyzer.base.errors import EmptyRecordingError, UnreadableInputError
+from traceanalyzer.base import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.ingest.abilities import Abilities
-from traceanalyzer.ingest.side_files import NOT_JSON
+from traceanalyzer.ingest.side_files import NOT_JSON, items, mapping, mappings
 from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.trace import Device, Health, ProfilerRow, Trace
 
@@ -77,23 +78,11 @@ def recognise(head: bytes, path: Path) -> bool:
 def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
     """A `Trace` with nothing in it but sums. Raises UnreadableInputError, EmptyRecordingError."""
     with open_stream(path, progress) as stream:
-        text = b"".join(iter(stream.read, b""))
-    if _CYCLES in text and not _FRAME.search(text):
-        raise UnreadableInputError(
-            f"{path}: a trace of Proton's that counts clock cycles within kernels: no times of kernels; {_RECORD}"
-        )
-    try:
-        decode = msgspec.msgpack.decode if text[:1] == _MSGPACK else msgspec.json.decode
-        parts = msgspec.to_builtins(decode(text), str_keys=True)
-    except (*NOT_JSON, TypeError) as error:  # msgpack allows any keys
-        raise UnreadableInputError(f"{path}: a tree of Proton's that is cut off or damaged; write it again") from error
-    parts = [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
-    nodes = [node for part in parts if "frame" in part for node in _nodes(part)]
+        parts = _parts(path, b"".join(iter(stream.read, b"")))
+    nodes = list(chain.from_iterable(_nodes(part) for part in parts if "frame" in part))
     sums = _sums(nodes)
     if not sums:
-        units = sorted({name for node in nodes for name, value in node.metrics.items() if _figure(value)})[:6]
-        held = f"it counts {', '.join(units)}" if units else "it is empty"
-        raise EmptyRecordingError(f"{path}: the tree holds no times of kernels ({held}); {_RECORD}")
+        raise EmptyRecordingError(f"{path}: the tree holds no times of kernels ({_held(nodes)}); {_RECORD}")
     rows = tuple(
         ProfilerRow(
             name,
@@ -109,6 +98,25 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     return [Trace(str(path), "proton", [], devices=devices, profiler_rows=rows, health=Health(events=len(nodes)))]
 
 
+def _held(nodes: list[_Node]) -> str:
+    units = sorted({name for node in nodes for name, value in node.metrics.items() if _figure(value)})[:6]
+    return f"it counts {', '.join(units)}" if units else "it is empty"
+
+
+def _parts(path: Path, text: bytes) -> list[dict[str, Any]]:
+    """The trees and the table of devices in the text. Raises UnreadableInputError."""
+    if _CYCLES in text and not _FRAME.search(text):
+        raise UnreadableInputError(
+            f"{path}: a trace of Proton's that counts clock cycles within kernels: no times of kernels; {_RECORD}"
+        )
+    try:
+        decode = msgspec.msgpack.decode if text[:1] == _MSGPACK else msgspec.json.decode
+        parts = msgspec.to_builtins(decode(text), str_keys=True)
+    except (*NOT_JSON, TypeError) as error:  # msgpack allows any keys
+        raise UnreadableInputError(f"{path}: a tree of Proton's that is cut off or damaged; write it again") from error
+    return mappings(parts)
+
+
 def _nodes(tree: dict[str, Any]) -> Iterator[_Node]:
     """The nodes of a tree, each after the one above it; what is no node is left out."""
     waiting: list[tuple[Any, _Node | None]] = [(tree, None)]
@@ -116,11 +124,10 @@ def _nodes(tree: dict[str, Any]) -> Iterator[_Node]:
         raw, above = waiting.pop()
         if not isinstance(raw, dict):
             continue
-        frame, metrics, children = raw.get("frame"), raw.get("metrics"), raw.get("children")
-        name = frame.get("name") if isinstance(frame, dict) else None
-        node = _Node(str(name or "unnamed kernel"), metrics if isinstance(metrics, dict) else {}, above)
+        name = mapping(raw.get("frame")).get("name")
+        node = _Node(str(name or "unnamed kernel"), mapping(raw.get("metrics")), above)
         yield node
-        waiting += [(child, node) for child in (children if isinstance(children, list) else [])]
+        waiting += [(child, node) for child in items(raw.get("children"))]
 
 
 def _sums(nodes: list[_Node]) -> dict[tuple[str, int], _Sums]:
@@ -141,7 +148,7 @@ def _sums(nodes: list[_Node]) -> dict[tuple[str, int], _Sums]:
         while above is not None and key not in above.kernels:
             above.kernels.add(key)
             above = above.above
-    without = {key for key, of in sums.items() if not of.flops and not of.bytes}
+    without = {key for key, of in sums.items() if not any((of.flops, of.bytes))}
     for node in scopes:
         if len(node.kernels) == 1 and node.kernels <= without:
             sums[next(iter(node.kernels))].add_work(node.metrics)
@@ -161,16 +168,16 @@ def _device(metrics: dict[str, Any]) -> int:
 def _devices(kinds: dict[str, Any]) -> Iterator[Device]:
     """The GPUs, by kind (`CUDA`, `HIP`) and number. Clocks are in kHz; memory transfers twice a cycle."""
     for devices in kinds.values():
-        for number, about in devices.items() if isinstance(devices, dict) else ():
-            if not isinstance(about, dict) or not number.isdecimal() or len(number) > 4:
+        for number, about in mapping(devices).items():
+            if not isinstance(about, dict) or not re.fullmatch(r"\d{1,4}", number):
                 continue
-            figures = {name: known for name, value in about.items() if (known := _figure(value))}
+            figures = {name: _figure(value) for name, value in about.items()}
             width, memory = figures.get("bus_width", 0.0), figures.get("memory_clock_rate", 0.0)
             arch = str(about.get("arch", ""))
             yield Device(
                 int(number),
-                sm_count=int(figures["num_sms"]) if "num_sms" in figures else None,
+                sm_count=int(figures.get("num_sms", 0.0)) or None,
                 compute_capability=(int(arch[:-1]), int(arch[-1])) if re.fullmatch(r"\d{2,3}", arch) else None,
                 bandwidth=2 * memory * 1e3 * width / 8 or None,
-                clock_hz=figures["clock_rate"] * 1e3 if "clock_rate" in figures else None,
+                clock_hz=figures.get("clock_rate", 0.0) * 1e3 or None,
             )

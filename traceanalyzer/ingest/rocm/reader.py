@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from traceanalyzer.base.errors import EmptyRecordingError, UnreadableInputError
+from traceanalyzer.base import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.ingest.abilities import Abilities
 from traceanalyzer.ingest.foreign import SQLITE_MAGIC
 from traceanalyzer.ingest.rocm import rpd, tables

@@ -87,7 +87,7 @@ def traces_of(
     if left_out := len(found) - len(chosen):
         tally.notes.append(f"{left_out} processes without GPU work are left out.")
     made = [_trace_of(path, source, rows, texts.all(), tally) for rows in chosen]
-    made.sort(key=lambda trace: (trace.process.host or "", trace.process.pid or 0))
+    made.sort(key=lambda trace: trace.process.place)
     return _finished(made, tally, truncated=truncated)
 
 
@@ -110,7 +110,7 @@ def _trace_of(path: Path, source: str, rows: Recorded, strings: list[str], tally
         source=source,
         strings=strings,
         process=rows.process,
-        threads=tuple(Thread(str(tid)) for tid in threads.tolist()),
+        threads=tuple(map(Thread, map(str, threads.tolist()))),
         devices=tuple(rows.devices.get(i, Device(i)) for i in distinct(table.device).tolist() if i >= 0),
         device_ops=table,
         api_calls=ApiCalls.from_columns(calls),

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.ingest.columns import Texts
 from traceanalyzer.ingest.rocm.recorded import (
     KERNEL,
@@ -29,10 +29,9 @@ from traceanalyzer.ingest.rocm.recorded import (
     together,
     traces_of,
 )
-from traceanalyzer.ingest.side_files import NOT_JSON
+from traceanalyzer.ingest.side_files import NOT_JSON, mapping
 from traceanalyzer.ingest.sqlite.database import Database
-from traceanalyzer.trace import I64, Device, Process, RangeKind, Trace
-from traceanalyzer.trace.distinct import distinct, ranked
+from traceanalyzer.trace import I64, Device, Process, RangeKind, Trace, distinct, ranked
 
 _DISPATCH, _COPY, _REGION = "rocpd_kernel_dispatch", "rocpd_memory_copy", "rocpd_region"
 _TRACK = {"pid": -1, "tid": -1, "agent_id": -1, "queue_id": -1, "stream_id": -1}
@@ -245,7 +244,7 @@ def _object(text: object) -> dict[str, Any]:
         value = msgspec.json.decode(text) if isinstance(text, str) else None
     except NOT_JSON:
         return {}
-    return value if isinstance(value, dict) else {}
+    return mapping(value)
 
 
 def _known_processes(part: _Part) -> dict[int, Process]:

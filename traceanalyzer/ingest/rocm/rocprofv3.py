@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from msgspec import Raw, Struct
 
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.ingest.columns import Texts
 from traceanalyzer.ingest.rocm.recorded import (
     KERNEL,
@@ -31,8 +31,7 @@ from traceanalyzer.ingest.rocm.recorded import (
 )
 from traceanalyzer.ingest.side_files import NOT_JSON
 from traceanalyzer.ingest.stream import open_stream
-from traceanalyzer.trace import I64, Device, Process, RangeKind, Trace
-from traceanalyzer.trace.distinct import ranked
+from traceanalyzer.trace import I64, Device, Process, RangeKind, Trace, ranked
 from traceanalyzer.trace.table import MOST_DEVICES
 
 _KEY = b'"rocprofiler-sdk-tool"'

@@ -25,8 +25,7 @@ from traceanalyzer.ingest.rocm.recorded import (
     traces_of,
 )
 from traceanalyzer.ingest.sqlite.database import Database
-from traceanalyzer.trace import I64, OverheadKind, Process, RangeKind, Trace
-from traceanalyzer.trace.distinct import distinct, ranked
+from traceanalyzer.trace import I64, OverheadKind, Process, RangeKind, Trace, distinct, ranked
 
 _MARKER = "UserMarker"
 """A call that is none: a range of ROCTx, its text among the arguments."""
@@ -107,8 +106,7 @@ def _ops(database: Database, calls: Columns, texts: Texts, tally: Tally) -> Colu
     kernel = rows["kind"] == KERNEL
     launched = _of_call(database, "rocpd_kernelapi", ("kernelName_id", *_GRID, *_GROUP), rows["call"])
     size = _of_call(database, "rocpd_copyapi", ("size",), rows["call"])["size"]
-    described = rows["description_id"]
-    called = launched["kernelName_id"]
+    described, called = rows["description_id"], launched["kernelName_id"]
     spelt = database.texts(distinct(np.concatenate([described, called])).tolist(), "rocpd_string", "string")
     pairs, place = np.unique(np.stack([described, called]), axis=1, return_inverse=True)
     called_so = [spelt.get(a) or spelt.get(b) or "unnamed kernel" for a, b in pairs.T.tolist()]

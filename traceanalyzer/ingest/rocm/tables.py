@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.ingest.columns import Columns as Growing
 from traceanalyzer.ingest.columns import Texts
 from traceanalyzer.ingest.rocm.recorded import (
@@ -31,8 +31,7 @@ from traceanalyzer.ingest.rocm.recorded import (
     traces_of,
 )
 from traceanalyzer.ingest.stream import ByteStream, lines_of, open_stream
-from traceanalyzer.trace import I64, Device, Process, RangeKind, Trace
-from traceanalyzer.trace.distinct import ranked
+from traceanalyzer.trace import I64, Device, Process, RangeKind, Trace, ranked
 
 _KERNELS = {"kernel_name", "start_timestamp", "end_timestamp", "agent_id"}
 """What the head of a table of kernels has, whatever the version."""

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.base.limits import limits
 from traceanalyzer.base.sqlite_guard import allow_reads_of, distrust
 from traceanalyzer.ingest.sqlite.pages import Layout, OddPageError, PageFile, Part
@@ -249,16 +249,11 @@ def _layout(connection: sqlite3.Connection, table: str) -> Layout | None:
     except sqlite3.DatabaseError:
         return None
     names = tuple(name for name, *_ in info)
-    keys = [(name, type_.upper()) for name, type_, key, _ in info if key]
-    plain = (
-        root is not None
-        and isinstance(root[0], int)
-        and "rowid" not in names
-        and not any(hidden for *_, hidden in info)
-        and all(type_ == "INTEGER" for _, type_ in keys)
-        and len(keys) <= 1
-    )
-    return Layout(root[0], names, keys[0][0] if keys else None) if plain else None
+    keys = {name: type_.upper() for name, type_, key, _ in info if key}
+    odd = "rowid" in names, any(hidden for *_, hidden in info), len(keys) > 1, set(keys.values()) - {"INTEGER"}
+    if root is None or not isinstance(root[0], int) or any(odd):
+        return None
+    return Layout(root[0], names, next(iter(keys), None))
 
 
 @contextmanager

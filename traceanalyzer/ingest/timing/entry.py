@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.base.limits import limits
 
 
@@ -54,6 +54,7 @@ class Entry:
     """Whether the line calls them MB or GB."""
 
 
+AMOUNTS = ("samples", "tokens", "padded_tokens")
 BATCH = ("context_requests", "context_tokens", "generation_requests", "generation_tokens", "kv_tokens")
 """What logs of serving engines say of an iteration."""
 MAX_COUNT = 2.0**53

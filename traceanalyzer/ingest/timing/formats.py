@@ -13,10 +13,9 @@ from typing import Any
 
 import msgspec
 
-from traceanalyzer.base.errors import TraceAnalyzerError
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import TraceAnalyzerError, dataclass
 from traceanalyzer.base.limits import limits
-from traceanalyzer.ingest.side_files import NOT_JSON
+from traceanalyzer.ingest.side_files import NOT_JSON, mapping
 from traceanalyzer.ingest.timing.entry import Entry, entry, meaning, number, unitless
 from traceanalyzer.ingest.timing.printed import NUMBER, memory_line, phase_line
 
@@ -135,9 +134,7 @@ def _json(text: str) -> dict[str, Any]:
 def _mllog(line: str) -> Entry | None:
     """MLPerf: throughput of `tracked_stats` events, and the clock of events that count steps or samples."""
     event = _json(line.partition(":::MLLOG")[2].strip())
-    metadata, value = event.get("metadata"), event.get("value")
-    metadata = metadata if isinstance(metadata, dict) else {}
-    stats = value if isinstance(value, dict) else {}
+    metadata, stats = mapping(event.get("metadata")), mapping(event.get("value"))
     if event.get("event_type") == "INTERVAL_START" or not (stats or "step_num" in metadata):
         return None
     when = number(event.get("time_ms"))
@@ -218,8 +215,7 @@ def _tensorrt_llm(line: str) -> Entry | None:
 def _tensorrt_metrics(line: str) -> Entry | None:
     """A record of TensorRT-LLM's `/metrics`. With overlap its latency is that of two iterations: no time then."""
     record = _json(line.strip().lstrip("[").rstrip(",]"))
-    batch = record.get("inflightBatchingStats")
-    batch = batch if isinstance(batch, dict) else {}
+    batch = mapping(record.get("inflightBatchingStats"))
     latency = None if record.get("schedulerMode") == "overlap" else record.get("iterLatencyMS")
     values = {
         "step": record.get("iter"),

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from traceanalyzer.base.errors import UnreadableInputError
-from traceanalyzer.base.notes import Aside
+from traceanalyzer.base import Aside, UnreadableInputError
 from traceanalyzer.ingest.abilities import Abilities
 from traceanalyzer.ingest.foreign import STEPS_WITHIN
 from traceanalyzer.ingest.stream import open_stream

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.base.figures import NS_PER_S
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.ingest.timing.entry import BATCH, Entry
+from traceanalyzer.base import NS_PER_S, dataclass
+from traceanalyzer.ingest.timing.entry import AMOUNTS, BATCH, Entry
 from traceanalyzer.ingest.timing.printed import steps_of_phases
 from traceanalyzer.trace import F64, I64, StepTimings
 
@@ -55,7 +54,7 @@ def step_timings(entries: Sequence[Entry]) -> LoggedSteps:
     notes.append(why)
     table = _table(kept, _ns(duration), _ns(data))
     repeated = len(entries) - len(kept)
-    return LoggedSteps(table, repeated, int(impossible.sum()), tuple(note for note in notes if note))
+    return LoggedSteps(table, repeated, int(impossible.sum()), tuple(filter(None, notes)))
 
 
 def _table(kept: Sequence[Entry], time: I64, data: I64) -> StepTimings:
@@ -67,10 +66,7 @@ def _table(kept: Sequence[Entry], time: I64, data: I64) -> StepTimings:
             "duration": time,
             "data": data,
             **{name: _ns(_column([getattr(e, f"{name}_s") for e in kept])) for name in PHASES},
-            "samples": _count([e.samples for e in kept]),
-            "tokens": _count([e.tokens for e in kept]),
-            "padded_tokens": _count([e.padded_tokens for e in kept]),
-            **{name: _count([getattr(e, name) for e in kept]) for name in BATCH},
+            **{name: _count([getattr(e, name) for e in kept]) for name in (*AMOUNTS, *BATCH)},
             **{name: _rate([getattr(e, name) for e in kept]) for name in RATES},
         }
     )
@@ -110,14 +106,12 @@ def _merged(entries: Sequence[Entry]) -> list[Entry]:
     """Two lines about one step (its throughput, then its time) as one entry."""
     result: list[Entry] = []
     for e in entries:
-        last = result[-1] if result else None
-        if last is not None and e.step is None and e.iter_s and last.step is not None and last.iter_s is None:
-            result[-1] = replace(last, iter_s=e.iter_s, data_s=e.data_s)
+        timeless = bool(result) and result[-1].step is not None and result[-1].iter_s is None
+        if timeless and e.step is None and e.iter_s:
+            result[-1] = replace(result[-1], iter_s=e.iter_s, data_s=e.data_s)
         else:
             result.append(e)
-    if any(e.step is not None for e in result):
-        return [e for e in result if e.step is not None]
-    return result
+    return [e for e in result if e.step is not None] or result
 
 
 def _without_repeats(entries: Sequence[Entry]) -> list[Entry]:

@@ -8,6 +8,7 @@ nanoseconds is in milliseconds.
 import math
 from typing import Any
 
+from traceanalyzer.ingest.side_files import mapping, mappings
 from traceanalyzer.trace.compile_log import Estimate
 
 MOST_BYTES_PER_NS = 20_000
@@ -21,8 +22,7 @@ _BITS = {"bool": 8, "complex64": 64, "complex128": 128}
 def read_estimates(values: object) -> tuple[Estimate, ...]:
     """The estimates of a graph's operations in the order in which they run; None for what it does not estimate (it
     says 0, and does so for all on a CPU)."""
-    operations = values.get("ops") if isinstance(values, dict) else None
-    known = [one for one in operations if isinstance(one, dict)] if isinstance(operations, list) else []
+    known = mappings(mapping(values).get("ops"))
     times = [_time(one.get("estimated_runtime_ns")) for one in known]
     pairs = [(_bytes(one), time) for one, time in zip(known, times, strict=True) if time]
     scale = NS_PER_MS if any(written > time * MOST_BYTES_PER_NS for written, time in pairs) else 1.0
@@ -39,8 +39,7 @@ def _time(value: object) -> float:
 
 def _bytes(operation: dict[str, Any]) -> float:
     """Bytes of an operation's outputs; what is not said counts as none."""
-    outputs = operation.get("outputs")
-    return sum(_bytes_of(one) for one in outputs if isinstance(one, dict)) if isinstance(outputs, list) else 0.0
+    return sum(map(_bytes_of, mappings(operation.get("outputs"))))
 
 
 def _bytes_of(output: dict[str, Any]) -> float:
@@ -48,6 +47,6 @@ def _bytes_of(output: dict[str, Any]) -> float:
     if not isinstance(shape, list) or not isinstance(dtype, str):
         return 0.0
     sizes = [size for size in shape if isinstance(size, int) and 0 <= size < 1 << 48]
-    digits = "".join(c for c in dtype.partition("_")[0] if c.isdigit())
+    digits = "".join(filter(str.isdigit, dtype.partition("_")[0]))
     bits = _BITS.get(dtype, int(digits) if digits and len(digits) < 4 else 0)
     return math.prod(map(float, sizes)) * bits / 8 if len(sizes) == len(shape) else 0.0

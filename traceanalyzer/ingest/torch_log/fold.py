@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from traceanalyzer.ingest.side_files import items, mapping, mappings
 from traceanalyzer.ingest.torch_log.code import lines_of_stacks, node_lines, read_code, with_lines
 from traceanalyzer.ingest.torch_log.estimates import read_estimates
 from traceanalyzer.ingest.torch_log.explained import breaks_of_restarts, first_line, read_break, read_metrics
@@ -129,16 +130,14 @@ class Fold:
 
     def _event(self, record: Record) -> None:
         event = self._json(record) if record.payload else record.body
-        for one in event if isinstance(event, list) else [event]:
-            if isinstance(one, dict):
-                key = (record.prefix, record.thread, str(one.get("pid")), str(one.get("tid")))
-                self._spans.add(one, key, record.compile_id)
+        for one in mappings(event if isinstance(event, list) else [event]):
+            key = (record.prefix, record.thread, str(one.get("pid")), str(one.get("tid")))
+            self._spans.add(one, key, record.compile_id)
 
     def _start(self, record: Record) -> None:
         compilation = self._compilation(record, new=True)
         compilation.started = True
-        stack = record.body.get("stack") if isinstance(record.body, dict) else None
-        frames = [frame for frame in stack if isinstance(frame, dict)] if isinstance(stack, list) else []
+        frames = mappings(mapping(record.body).get("stack"))
         compilation.stack = tuple(self._frame(frame) for frame in frames)
         if not compilation.location and frames:
             compilation.location = compilation.stack[-1].partition(" in ")[0]
@@ -158,11 +157,8 @@ class Fold:
             if record.attempt != compilation.attempt:
                 compilation.graphs, compilation.attempt = 0, record.attempt
             compilation.graphs += 1
-            sizes = record.body.get("sizes") if isinstance(record.body, dict) else None
-            shapes = sizes.values() if isinstance(sizes, dict) else ()
-            compilation.dynamic |= any(
-                isinstance(size, str) for shape in shapes if isinstance(shape, list) for size in shape
-            )
+            shapes = mapping(mapping(record.body).get("sizes")).values()
+            compilation.dynamic |= any(isinstance(size, str) for shape in shapes for size in items(shape))
         lines = node_lines(text)
         if kind in ("after_post_grad_graph", "inductor_post_grad_graph"):
             lines = {**self._lines.get(place, {}), **lines}
@@ -179,12 +175,9 @@ class Fold:
         self._lines.pop((compile_id, "post_grad"), None)
 
     def _cache(self, record: Record, layer: CacheLayer, state: CacheState) -> None:
-        values = self._json(record)
-        values = values if isinstance(values, dict) else {}
-        compilation = self._compilation(record)
-        key, saved = str(values.get("key") or ""), values.get("time_saved_ns")
+        values, compilation = mapping(self._json(record)), self._compilation(record)
+        key, saved = str(values.get("key") or ""), max(_whole(values.get("time_saved_ns")), 0)
         reason = first_line(str(values.get("cache_bypass_reason") or ""))
-        saved = saved if isinstance(saved, int) and saved > 0 else 0
         wanted = _CUDAGRAPHS.search(record.payload)
         cudagraphs = None if wanted is None else wanted[1] == b"True"
         compilation.caches.append(CacheEvent(layer, state, key, reason, saved, cudagraphs))
@@ -209,8 +202,7 @@ class Fold:
         self._compilation(record).recompile_reasons += [first_line(str(reason)) for reason in reasons if reason]
 
     def _triton(self, record: Record) -> None:
-        values = self._json(record)
-        for name, about in values.items() if isinstance(values, dict) else ():
+        for name, about in mapping(self._json(record)).items():
             if isinstance(about, dict):
                 state = str(about.get("autotune_cache_state") or "")
                 self._compilation(record).triton.append(
@@ -220,7 +212,7 @@ class Fold:
                 )
 
     def _metrics(self, record: Record) -> None:
-        values = record.body if isinstance(record.body, dict) else {}
+        values = mapping(record.body)
         for name, short in VERSIONS.items():
             if isinstance(values.get(name), str):
                 self._versions[short] = values[name].partition(" ")[0]
@@ -237,8 +229,7 @@ class Fold:
         compilation.operators = _whole(values.get("graph_op_count"))
         compilation.guards = _whole(values.get("guard_count"))
         compilation.cache_size = _whole(values.get("cache_size"))
-        restarts = values.get("restart_reasons")
-        compilation.restarts = [str(reason) for reason in restarts] if isinstance(restarts, list) else []
+        compilation.restarts = list(map(str, items(values.get("restart_reasons"))))
 
     def _compilation_of(self, record: Record, values: dict[str, Any]) -> Compilation:
         """Metrics of what happens while the program runs name their compilation only in their values."""

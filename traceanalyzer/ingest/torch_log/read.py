@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from traceanalyzer.base.errors import EmptyRecordingError, TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.base import EmptyRecordingError, TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.ingest.side_files import COMPILED
 from traceanalyzer.ingest.stream import cannot_open, head_of, open_stream
 from traceanalyzer.ingest.torch_log.fold import WANTED, Fold

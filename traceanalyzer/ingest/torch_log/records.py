@@ -88,8 +88,7 @@ def records(lines: Iterable[bytes], wanted: frozenset[str], counts: Counts) -> I
             continue
         header = _HEADER.match(text)
         if header is None:
-            if text.strip():
-                counts.stray_lines += 1
+            counts.stray_lines += bool(text.strip())
             continue
         if prefix in open_:
             yield _closed(open_.pop(prefix), counts)

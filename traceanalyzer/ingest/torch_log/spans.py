@@ -3,6 +3,7 @@
 from collections import defaultdict
 from typing import Any
 
+from traceanalyzer.ingest.side_files import mapping
 from traceanalyzer.trace.compile_log import Span
 
 MAX_SPANS = 1_000_000
@@ -31,8 +32,7 @@ class SpanBuilder:
             return
         # Whole microseconds apart: a float cannot hold nanoseconds since 1970.
         time_ns = int(time) * _NS_PER_US + round(time % 1 * _NS_PER_US)
-        arguments = event.get("args")
-        arguments = arguments if isinstance(arguments, dict) else {}
+        arguments = mapping(event.get("args"))
         own_id = arguments.get("compile_id")
         compile_id = own_id if isinstance(own_id, str) and own_id not in ("", "None") else compile_id
         kernel = str(arguments.get("kernel_name") or "")

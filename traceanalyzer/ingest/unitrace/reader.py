@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from msgspec import Raw, Struct
 
-from traceanalyzer.base.errors import EmptyRecordingError
+from traceanalyzer.base import EmptyRecordingError
 from traceanalyzer.ingest.abilities import Abilities
 from traceanalyzer.ingest.columns import Codes, Texts
 from traceanalyzer.ingest.side_files import NOT_JSON

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.ingest.columns import Texts
 from traceanalyzer.ingest.kineto.names import copy_kind
 from traceanalyzer.ingest.xplane.space import GRAPH, NODE, Columns, Line, Plane, joined_lines, operators, timed
@@ -114,8 +114,10 @@ class DeviceLines:
         ops, ranges, left_out = list[Placed](), list[Placed](), 0
         for plane in planes:
             match = DEVICE.match(plane.name)
-            for line in plane.lines if match else ():
-                kind, number = (match[1], int(match[2])) if match else ("", -1)
+            if match is None:
+                continue
+            kind, number = match[1], int(match[2])
+            for line in plane.lines:
                 if kind == "GPU" and line.name.startswith(STREAM):
                     ops.append((number, line))
                 elif kind == "TPU" and line.name == TPU_OPS:

@@ -4,12 +4,11 @@ import re
 
 import numpy as np
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.ingest.columns import Texts
 from traceanalyzer.ingest.xplane.device import operators_of
 from traceanalyzer.ingest.xplane.space import Columns, Line, joined_lines, operators, timed
-from traceanalyzer.trace import I64, ApiCalls, Bool, HostRanges, MemoryEvents, RangeKind
-from traceanalyzer.trace.distinct import ranked
+from traceanalyzer.trace import I64, ApiCalls, Bool, HostRanges, MemoryEvents, RangeKind, ranked
 
 UNNAMED_LAUNCH = "LaunchKernel (call not named)"
 """ROCm's recorder of old gives a launch the name of its kernel."""

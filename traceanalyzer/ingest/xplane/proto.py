@@ -1,5 +1,8 @@
 """`.xplane.pb`: an XSpace of XLA's profiler (xla/tsl/profiler/protobuf/xplane.proto), a plane at a time."""
 
+from collections import defaultdict
+from itertools import starmap
+
 import numpy as np
 
 from traceanalyzer.ingest.columns import Texts, joined, tight
@@ -60,12 +63,15 @@ class _Reader:
     def plane(self, start: int, end: int) -> Plane:
         """One plane. Its names come after its lines."""
         found = self.fields(start, end)
-        name = next((self.text(a, b) for number, _, a, b in found if number == PLANE_NAME), "")
-        stat_names = dict(self._name(a, b) for number, _, a, b in found if number == STAT_NAMES)
-        stats = dict(self._plane_stat(a, b, stat_names) for number, _, a, b in found if number == PLANE_STAT)
+        places = defaultdict[int, list[tuple[int, int]]](list)
+        for number, _, begin, stop in found:
+            places[number].append((begin, stop))
+        name = self.text(*places[PLANE_NAME][0]) if places[PLANE_NAME] else ""
+        stat_names = dict(starmap(self._name, places[STAT_NAMES]))
+        stats = dict(self._plane_stat(a, b, stat_names) for a, b in places[PLANE_STAT])
         lines: tuple[Line, ...] = ()
         if name.startswith(_KEPT):
-            names = dict(self._name(a, b) for number, _, a, b in found if number == EVENT_NAMES)
+            names = dict(starmap(self._name, places[EVENT_NAMES]))
             events = _Events(self._data, self._texts, names, stat_names)
             lines = tuple(self._line(a, b, events) for _, _, a, b in self.first(LINE, found))
             self.lost += events.lost

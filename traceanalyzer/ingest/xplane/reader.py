@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from traceanalyzer.base.errors import EmptyRecordingError, UnreadableInputError
+from traceanalyzer.base import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.ingest.abilities import Abilities
 from traceanalyzer.ingest.columns import Texts
 from traceanalyzer.ingest.foreign import is_converted
@@ -18,7 +18,19 @@ from traceanalyzer.ingest.xplane.device import DeviceLines, device_ops, device_r
 from traceanalyzer.ingest.xplane.host import Host
 from traceanalyzer.ingest.xplane.proto import PLANE, PLANE_NAME, PLANE_STAT, read_space
 from traceanalyzer.ingest.xplane.space import Line, Space
-from traceanalyzer.trace import Collected, Condition, Health, Process, RangeKind, Thread, Trace
+from traceanalyzer.trace import (
+    ApiCalls,
+    Collected,
+    Condition,
+    DeviceOps,
+    Health,
+    HostRanges,
+    MemoryEvents,
+    Process,
+    RangeKind,
+    Thread,
+    Trace,
+)
 
 MOST_EVENTS = 1_000_000
 """The profiler keeps no more of the host, nor of the devices."""
@@ -48,17 +60,17 @@ def make_trace(path: str, space: Space, texts: Texts) -> Trace:
         device_ranges=device_ranges(rows_of(lines.ranges), base),
         memory_events=memory,
         conditions=_conditions(space),
-        collected=Collected(
-            device=len(ops) > 0,
-            api=len(calls) > 0,
-            ops=bool((ranges.kind == RangeKind.OP).any()),
-            stacks=bool((ranges.kind == RangeKind.PYTHON).any()),
-            memory=len(memory) > 0,
-        ),
+        collected=_collected(ops, calls, ranges, memory),
         health=_health(space, host, lines),
         epoch_ns=start or 0,
         window=(0, stop - start) if start and stop and stop > start else None,
     )
+
+
+def _collected(ops: DeviceOps, calls: ApiCalls, ranges: HostRanges, memory: MemoryEvents) -> Collected:
+    """What is there was asked for."""
+    kinds = [bool((ranges.kind == kind).any()) for kind in (RangeKind.OP, RangeKind.PYTHON)]
+    return Collected(len(ops) > 0, len(calls) > 0, ops=kinds[0], stacks=kinds[1], memory=len(memory) > 0)
 
 
 def _base(space: Space, lines: list[Line]) -> int:

@@ -5,10 +5,9 @@ from dataclasses import field, replace
 
 import numpy as np
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.ingest.columns import Texts, joined
-from traceanalyzer.trace import I64, Bool
-from traceanalyzer.trace.distinct import ranked
+from traceanalyzer.trace import I64, Bool, ranked
 
 NUMBERS = ("correlation_id", "step_num", "bytes_allocated", "bytes_reserved", "allocation_bytes", "addr")
 GRAPH, NODE = "cuda_graph_id", "cuda_graph_node_id"

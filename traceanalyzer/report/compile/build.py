@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.diagnosis.compile.measured import UNTIMED, compiled_by
 from traceanalyzer.diagnosis.compile.verdict import diagnose_compile
 from traceanalyzer.diagnosis.measurements import Measurements, measure

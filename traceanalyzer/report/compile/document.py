@@ -133,14 +133,14 @@ def _recompiles(compiled: Compiled) -> list[Part]:
 def _caches(compiled: Compiled) -> list[Part]:
     lines: list[Part] = []
     cache, graphs = compiled.cache, compiled.cudagraphs
-    if cache is not None and (cache.hits or cache.misses or cache.bypasses or cache.off):
+    if cache is not None and any((cache.hits, cache.misses, cache.bypasses, cache.off)):
         lines.append(
             f"FX graph cache: {cache.hits} hits, {cache.misses} misses; {cache.bypasses} bypasses of both caches; "
             f"{cache.off} graphs compiled without it. Hits saved {cache.saved_s:.3g} s."
         )
         lines += [f"Bypassed: {reason}." for reason in cache.bypass_reasons]
         lines += [cache.warm_start] if cache.warm_start else []
-    if graphs is not None and (graphs.wanted or graphs.used or graphs.launches_per_step):
+    if graphs is not None and any((graphs.wanted, graphs.used, graphs.launches_per_step)):
         share = graphs.captured_share
         captured = "." if share is None else f", {share:.0%} of the step's GPU time in them."
         lines.append(f"CUDA graphs: {graphs.recorded} recorded, {graphs.rerecorded} of them again{captured}")

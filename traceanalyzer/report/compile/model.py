@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from traceanalyzer.analysis.algebra.intervals import IntervalSet
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.analysis.algebra import IntervalSet
+from traceanalyzer.base import dataclass
 from traceanalyzer.diagnosis.compile.pairs import CompileDiagnosis
 from traceanalyzer.replay.compile.model import Compiled
 

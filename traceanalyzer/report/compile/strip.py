@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import IntervalSet, union
+from traceanalyzer.analysis.algebra import IntervalSet, union
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import NS_PER_S
+from traceanalyzer.base import NS_PER_S
 from traceanalyzer.replay.compile.stages import STAGES, stage_of
 from traceanalyzer.report.compile.model import Strip
 from traceanalyzer.report.html.markup import Markup, join, tag

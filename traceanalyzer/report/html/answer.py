@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from traceanalyzer.analysis.tables.budget import Budget, Idle
-from traceanalyzer.base.figures import definitions
+from traceanalyzer.base import definitions
 from traceanalyzer.diagnosis.finding import Recommendation
 from traceanalyzer.report.document import Fact
 from traceanalyzer.report.format import figure, label, measured

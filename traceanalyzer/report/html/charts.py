@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.report.format import figure, measured, plain, shorten
 from traceanalyzer.report.html.pictures.plot import Axis, Box, Plot, Rects, Words
 from traceanalyzer.trace import F64

@@ -84,8 +84,7 @@ def _used(texts: list[T], codes: I32) -> tuple[list[T], I32]:
 
 def _columns(timeline: Timeline) -> dict[str, Any]:
     """Events by lane and start; starts count from the one before in the lane, codes from 1, and 0 is none."""
-    order = np.lexsort((timeline.events.start, timeline.events.lane))
-    events = timeline.events.take(order)
+    events = timeline.events.take(np.lexsort((timeline.events.start, timeline.events.lane)))
     first = np.append(True, events.lane[1:] != events.lane[:-1])[: len(events)]
     before = np.where(first, timeline.extent[0], np.append(0, events.start[:-1])[: len(events)])
     seldom = {

@@ -6,7 +6,7 @@ from dataclasses import field
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.tables.budget import Idle, each_idle
 from traceanalyzer.analysis.tables.gap_rows import idle_by_length
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.selection import Measured
 from traceanalyzer.report.halves import with_roofline
@@ -28,8 +28,8 @@ from traceanalyzer.report.timeline.icicle import Box, device_time, idle_time
 from traceanalyzer.report.timeline.lanes import Timeline
 from traceanalyzer.report.timeline.path_line import ShownPath
 from traceanalyzer.report.timeline.several import timelines
+from traceanalyzer.trace import distinct
 from traceanalyzer.trace.compile_log import CompileLog
-from traceanalyzer.trace.distinct import distinct
 
 TERA = 1e12
 ORDINARY = "fp32 on the ordinary cores"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from traceanalyzer.base.figures import NS_PER_MS
+from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.report.format import figure, measured, number
 from traceanalyzer.report.html.charts import Chart, Series, height_of, name_of, stacked
 from traceanalyzer.report.html.charts import rows as rows_of

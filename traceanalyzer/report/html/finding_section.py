@@ -8,7 +8,7 @@ Where there is no timeline there are no places.
 import numpy as np
 from markdown_it import MarkdownIt
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.diagnosis.finding import Evidence, Finding
 from traceanalyzer.report.explain import finding_page
 from traceanalyzer.report.html.charts import Chart

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import IntervalSet, intersect, union
-from traceanalyzer.base.figures import NS_PER_MS
+from traceanalyzer.analysis.algebra import IntervalSet, intersect, union
+from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.html.charts import Chart, name_of
 from traceanalyzer.report.html.details import Details

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.report.document import Bullets, Document, Drawing, Fact, Facts, Fold, Part, Section, Table, TextTable
 from traceanalyzer.report.format import NOT_AVAILABLE, figure
 from traceanalyzer.report.html import event_charts, rank_charts, step_charts, work_charts

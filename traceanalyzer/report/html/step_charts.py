@@ -61,11 +61,11 @@ def idle_causes(report: Report) -> Chart | None:
     idle = report.metrics.idle_ms
     if idle is None:
         return None
-    parts = [(cause, getattr(idle, cause)) for cause in CAUSES]
-    parts = sorted(((cause, value) for cause, value in parts if value), key=lambda pair: -pair[1])
+    parts = {cause: value for cause in CAUSES if (value := getattr(idle, cause))}
     if not parts:
         return None
-    names, values = [cause for cause, _ in parts], [value for _, value in parts]
+    names = sorted(parts, key=lambda cause: -parts[cause])
+    values = [parts[cause] for cause in names]
     ends = [f"{value / (recorded_ms(report) or value):.1%}" for value in values]
     hints = [f"{n}: {figure(v, 'ms')}, {end} of the step" for n, v, end in zip(names, values, ends, strict=True)]
     colours = [f"idle-{cause}" for cause in names]
@@ -108,13 +108,10 @@ def ranks(report: Report, details: Details) -> Chart | None:
     def cause(name: str) -> Callable[[Any], float | None]:
         return lambda row: getattr(details.idle_of_ranks.get(row.rank), name, None)
 
+    shared = [[bars("communication", "communication", lambda row: row.communication_ms)]]
     if any(row.transfer_ms is not None for row in every):
-        shared = [
-            [bars("waiting for other ranks", "idle-communication", lambda row: row.waiting_ms)],
-            [bars("transfer", "communication", lambda row: row.transfer_ms)],
-        ]
-    else:
-        shared = [[bars("communication", "communication", lambda row: row.communication_ms)]]
+        waiting = bars("waiting for other ranks", "idle-communication", lambda row: row.waiting_ms)
+        shared = [[waiting], [bars("transfer", "communication", lambda row: row.transfer_ms)]]
     whole = [bars("idle", "idle", lambda row: row.idle_ms)]
     causes = [bars(f"idle: {name}", f"idle-{name}", cause(name)) for name in CAUSES] if details.idle_of_ranks else whole
     compute = [bars("compute", "compute", lambda row: row.compute_ms)]
@@ -125,16 +122,19 @@ def ranks(report: Report, details: Details) -> Chart | None:
         for i, time in enumerate(times)
         if time is not None and measured(time)
     ]
+    plot = replace(plot, marks=[*plot.marks, Dots("mean step", "text", dots)])
+    return Chart("ranks", "Ranks side by side", _about_ranks(every, len(groups)), plot)
+
+
+def _about_ranks(every: Sequence[Any], shown: int) -> str:
     caption = (
         "A mean steady step of each rank on its busiest device; what overlaps is counted in each bar it is part of."
     )
     if any(row.straggler for row in every):
         caption += " ⚠ marks the rank that holds up the others."
-    if len(every) > len(groups):
+    if len(every) > shown:
         caption += f" First the {WORST} that hold up the run most; the others are put together, as their means."
-    return Chart(
-        "ranks", "Ranks side by side", caption, replace(plot, marks=[*plot.marks, Dots("mean step", "text", dots)])
-    )
+    return caption
 
 
 def _ranks_name(some: Sequence[Any]) -> str:

@@ -8,7 +8,7 @@ from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.pictures.standalone import strip
 from traceanalyzer.report.html.pictures.svg import drawn
 from traceanalyzer.report.timeline.lanes import Category, Timeline
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import distinct
 
 SCRIPTS = ("timeline_data.js", "timeline_canvas.js", "timeline_perfetto.js", "timeline.js")
 """What makes them move."""

@@ -69,8 +69,7 @@ def pie_chart(title: str, parts: Sequence[tuple[str, float]]) -> list[str]:
         sized = [*sized[: MOST_SLICES - 1], (_label("all others"), rest)]
     total = sum(size for _, size in sized)
     # Two decimals are all that Mermaid reads; a part that they make 0 would be an error.
-    slices = [(name, 100 * size / total) for name, size in sized]
-    lines = [f"    {name} : {share:.2f}" for name, share in slices if round(share, 2) > 0]
+    lines = [f"    {name} : {size:.2f}" for name, part in sized if round(size := 100 * part / total, 2) > 0]
     return _chart(PIE_LOOK, f"pie showData title {_bare(title)}", lines)
 
 

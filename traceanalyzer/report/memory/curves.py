@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from traceanalyzer.analysis.memory.consumers import Consumer
 from traceanalyzer.analysis.memory.measure import MemoryOfDevice
-from traceanalyzer.base.figures import MEMORY
+from traceanalyzer.base import MEMORY
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.html.charts import Chart, name_of
 from traceanalyzer.report.html.frame import chart_place

@@ -8,7 +8,7 @@ from typing import Any
 from traceanalyzer.analysis.memory.measure import MemoryOfDevice
 from traceanalyzer.analysis.memory.oom import Oom
 from traceanalyzer.analysis.memory.phases import PHASES
-from traceanalyzer.base.figures import MEMORY
+from traceanalyzer.base import MEMORY
 from traceanalyzer.diagnosis.memory import MemoryFinding, MemoryRecommendation
 from traceanalyzer.report.brief import first_screen, shown_path
 from traceanalyzer.report.document import Document, Drawing, Facts, Item, Items, Part, Section, Table, Verdict
@@ -30,7 +30,7 @@ def memory_document(report: MemoryReport, full: bool = True) -> Printed:
     """The report in order of interest; unless it is full a terminal gets one screen of it."""
     found = [_summary(report), Section("Memory over time", [Drawing(partial(drawn_curves, report.memory))])]
     for device in report.memory:
-        found += _of_device(device, f" on GPU {device.device}" if len(report.memory) > 1 else "")
+        found += _of_device(device, f" on GPU {device.device}" * (len(report.memory) > 1))
     if report.traced.operators:
         how = "A step of the trace, by the operator that allocates: what is held sums to the peak at that time."
         found.append(Section("Operators by memory", [how, _rows(report.traced.operators[:TOP_LINES])]))

@@ -8,8 +8,7 @@ from traceanalyzer import __version__
 from traceanalyzer.analysis.memory.measure import MemoryOfDevice
 from traceanalyzer.analysis.memory.site import Site
 from traceanalyzer.analysis.tables.op_memory import OpMemory
-from traceanalyzer.base.figures import MEMORY, SENTENCE, metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import MEMORY, SENTENCE, dataclass, metric
 from traceanalyzer.diagnosis.memory import MemoryFinding, MemoryRecommendation
 
 SCHEMA_VERSION = 2

@@ -4,10 +4,8 @@ import dataclasses
 from collections.abc import Iterable
 
 from traceanalyzer.analysis.tables.budget import Budget, Idle
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.report.format import (
-    label,
-)
+from traceanalyzer.base import dataclass
+from traceanalyzer.report.format import label
 from traceanalyzer.report.model import Report
 
 NO_STEPS = ("none", "recording")

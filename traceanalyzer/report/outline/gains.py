@@ -1,13 +1,8 @@
 """What a finding holds and what a recommendation would bring, in words."""
 
-from traceanalyzer.base.figures import MEMORY
+from traceanalyzer.base import MEMORY
 from traceanalyzer.diagnosis.finding import Evidence, Finding, Recommendation
-from traceanalyzer.report.format import (
-    figure,
-    number,
-    scale_for,
-    scaled,
-)
+from traceanalyzer.report.format import figure, number, scale_for, scaled
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline.breakdown import step_ms, whole
 from traceanalyzer.report.outline.opening import companion
@@ -99,7 +94,7 @@ def _arrow(report: Report, likely: tuple[float, float | None, float | None], wha
     arrow = " → ".join(number(scaled(ms, scale)) for ms in (before, after))
     known = [number(scaled(ms, scale)) for ms in ends if ms is not None]
     between = f" ({' to '.join(known)})" if len(known) == len(ends) else ""
-    limit = "up to " * bool(ends and ends[0] is not None and ends[0] >= after and after < before)
+    limit = "up to " * bool(ends and ends[0] is not None and before > after <= ends[0])
     faster = f", {limit}{figure(speedup, 'x')}" if speedup is not None else ""
     return f"{arrow} {scale.label}{between} {what}{faster}"
 

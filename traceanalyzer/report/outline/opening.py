@@ -2,13 +2,9 @@
 terminal, in Markdown and on the page.
 """
 
-from traceanalyzer.report.format import (
-    NOT_AVAILABLE,
-    figure,
-    measured,
-    plain,
-    shorten,
-)
+from typing import Any
+
+from traceanalyzer.report.format import NOT_AVAILABLE, figure, measured, plain, shorten
 from traceanalyzer.report.model import Input, Report
 from traceanalyzer.report.outline.breakdown import recorded_ms, whole
 from traceanalyzer.report.outline.step_facts import STEPS_FOR_P95
@@ -63,13 +59,13 @@ def companion(report: Report) -> str:
 
 def hardware(report: Report) -> str:
     """GPUs and steps, in a few words."""
-    known = [d.name for i in report.inputs for d in i.devices]
-    used = [d.name for d in report.devices] or known
-    names, count = sorted({plain(name) for name in used if name}), len(used)
+    known: list[Any] = [*report.devices] or [d for i in report.inputs for d in i.devices]
+    names = {plain(d.name).removeprefix("NVIDIA ").removeprefix("AMD ") for d in known if d.name}
     steps = report.metrics.step_time_ms if whole(report) == "step" else None
-    named = shorten(", ".join(name.removeprefix("NVIDIA ").removeprefix("AMD ") for name in names), LONGEST_NAME)
-    what = f"{count} x {named}" if count > 1 and names else named
-    return ", ".join(part for part in (what, f"{steps.count} step{'s' * (steps.count != 1)}" if steps else "") if part)
+    named = shorten(", ".join(sorted(names)), LONGEST_NAME)
+    what = f"{len(known)} x {named}" if len(known) > 1 and names else named
+    counted = f"{steps.count} step{'s' * (steps.count != 1)}" if steps else ""
+    return ", ".join(filter(None, (what, counted)))
 
 
 def caveats(report: Report) -> list[str]:

@@ -4,14 +4,9 @@ import dataclasses
 from typing import Any
 
 from traceanalyzer.analysis.tables.budget import StepTime
-from traceanalyzer.base.figures import definitions
+from traceanalyzer.base import definitions
 from traceanalyzer.report.document import Fact
-from traceanalyzer.report.format import (
-    NOT_AVAILABLE,
-    figure,
-    label,
-    measured,
-)
+from traceanalyzer.report.format import NOT_AVAILABLE, figure, label, measured
 from traceanalyzer.report.grid import FOR_PROGRAMS, TIMESTAMPS
 from traceanalyzer.report.model import Metrics, Report
 from traceanalyzer.report.table_entries import BY_NAME
@@ -90,7 +85,7 @@ def _group(f: dataclasses.Field[Any], value: Any) -> list[Fact]:
     if f.name in ONLY_KNOWN:
         return [fact for fact in facts_of(value) if not fact.value.startswith(NOT_AVAILABLE)]
     figures = [getattr(value, g.name) for g in dataclasses.fields(value)]
-    if not any(measured(number) and number for number in figures):
+    if not any(filter(measured, figures)):
         return [Fact(label(f.name), "none in the measured steps")]
     return facts_of(value)
 

@@ -5,7 +5,7 @@ and all of it, tables cut to their first rows.
 from rich.cells import cell_len
 from rich.text import Text
 
-from traceanalyzer.base.figures import ELLIPSIS
+from traceanalyzer.base import ELLIPSIS
 from traceanalyzer.report import whole
 from traceanalyzer.report.brief import LONGEST, LONGEST_HEADLINE, LONGEST_OF_MORE, brief
 from traceanalyzer.report.document import Bullets, Document, Line, Section

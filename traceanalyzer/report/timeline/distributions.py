@@ -11,15 +11,13 @@ from typing import TypeVar
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import measure
+from traceanalyzer.analysis.algebra import measure
 from traceanalyzer.analysis.names.collectives import KINDS
-from traceanalyzer.base.figures import NS_PER_MS, OWN
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import NS_PER_MS, OWN, dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.selection import Measured
 from traceanalyzer.report.timeline.lanes import representative
-from traceanalyzer.trace import F64, I64, MemoryEvents
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import F64, I64, MemoryEvents, distinct
 
 BINS_A_DECADE = 6
 MAX_QUEUE_POINTS = 500

@@ -9,8 +9,7 @@ from dataclasses import field
 import numpy as np
 
 from traceanalyzer.analysis.time.steps import Steps
-from traceanalyzer.base.figures import SENTENCE
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import SENTENCE, dataclass
 from traceanalyzer.replay.compile.stages import stage_of
 from traceanalyzer.trace import I32, I64, U8, Table, Trace, column
 from traceanalyzer.trace.compile_log import CompileLog
@@ -32,13 +31,13 @@ def compile_spans(logs: Sequence[CompileLog], trace: Trace) -> CompileSpans:
     """The compile work of the trace's rank; none where the two have no clock in common."""
     fitting = [log for log in logs if log.rank in (trace.rank, None)] if trace.epoch_ns else []
     spans = [span for log in fitting for span in log.spans]
-    epoch_ns = trace.epoch_ns or 0
+    numbers = np.array([(span.start_ns, span.end_ns, span.depth) for span in spans], np.int64).reshape(-1, 3)
+    (start, end, depth), epoch_ns = numbers.T, trace.epoch_ns or 0
     return CompileSpans(
-        np.array([span.start_ns - epoch_ns for span in spans], np.int64),
-        np.array([span.end_ns - epoch_ns for span in spans], np.int64),
-        np.array([span.depth for span in spans], np.int64),
+        *(start - epoch_ns, end - epoch_ns),
+        depth,
         [span.name for span in spans],
-        [", ".join(part for part in (span.compile_id, stage_of(span.name)) if part) for span in spans],
+        [", ".join(filter(None, (span.compile_id, stage_of(span.name)))) for span in spans],
     )
 
 

@@ -9,11 +9,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.blocks import blockwise_found
-from traceanalyzer.analysis.algebra.lookup import Column
+from traceanalyzer.analysis.algebra import Column, blockwise_found
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.names.kernel_names import short_name
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.report.timeline.lanes import Category, Events, Lane, Shown, Timeline
 from traceanalyzer.report.timeline.step_timeline import (
@@ -25,8 +24,7 @@ from traceanalyzer.report.timeline.step_timeline import (
     shown_name,
     thread_title,
 )
-from traceanalyzer.trace import I32, I64, Table, column
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import I32, I64, Table, column, distinct
 
 FINEST = 16_000
 """Parts of a stretch that are told apart at most: as many as eight screens have pixels."""

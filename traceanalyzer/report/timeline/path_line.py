@@ -8,11 +8,11 @@ from functools import cache
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import at
+from traceanalyzer.analysis.algebra import at
 from traceanalyzer.analysis.causes.critical_path import Part, joined, path_parts
 from traceanalyzer.analysis.joined.linked import owner_nodes
 from traceanalyzer.analysis.roofline.bounds import Bound
-from traceanalyzer.base.figures import cut
+from traceanalyzer.base import cut
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.timeline.lanes import extent_of, shown_steps

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
-from typing import Any
+from functools import reduce
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from traceanalyzer.report.timeline.lanes import (
 )
 from traceanalyzer.report.timeline.overview import Stretch, overview
 from traceanalyzer.report.timeline.step_timeline import step_timeline
-from traceanalyzer.trace import I32, I64
 from traceanalyzer.trace.compile_log import CompileLog
 
 MAX_RANKS = 16
@@ -84,69 +83,36 @@ def _of_ranks(of: Measured) -> Iterator[Timeline]:
     yield overview(parts, origin, f"{len(parts)} ranks{some}, {which}")
 
 
-def joined(parts: Sequence[tuple[str, Timeline, int]], title: str) -> Timeline:
-    """Timelines below each other: what their lanes' titles begin with, and the moment (ns) that their times count
-    from."""
-    whole = _Whole()
-    for prefix, one, at in parts:
-        whole.add(prefix, one, at)
-    first = parts[0][1]
-    window = (min(one.window[0] + at for _, one, at in parts), max(one.window[1] + at for _, one, at in parts))
-    return Timeline(
-        step=first.step,
-        origin_ns=first.origin_ns - parts[0][2],
-        extent=window,
-        window=window,
-        lanes=whole.lanes,
-        names=whole.names,
-        detail=whole.details,
-        events=Events.from_columns(
-            {f.name: np.concatenate([c[f.name] for c in whole.columns]) for f in fields(Events)}
-        ),
-        shown=[Shown(what, *counts) for what, counts in whole.shown.items()],
-        title=title,
-        facts=whole.facts,
-        path=whole.path,
+def joined(parts: Sequence[tuple[str, Timeline]], title: str) -> Timeline:
+    """Timelines below each other, each with what its lanes' titles begin with."""
+    named = [replace(one, lanes=[Lane(prefix + lane.title, lane.level) for lane in one.lanes]) for prefix, one in parts]
+    whole = reduce(_with_below, named)
+    return replace(whole, extent=whole.window, title=title)
+
+
+def _with_below(whole: Timeline, one: Timeline) -> Timeline:
+    """Both; the codes of the lower one's events count on from those of the upper one's."""
+    upper, lanes = whole.events, len(whole.lanes)
+    owned = int(max(upper.own.max(initial=-1), upper.link.max(initial=-1))) + 1
+    before = {"lane": lanes, "name": len(whole.names), "detail": len(whole.detail), "facts": len(whole.facts)}
+    before |= {"own": owned, "link": owned}
+    columns = {}
+    for f in fields(Events):
+        codes = getattr(one.events, f.name)
+        lower = np.where(codes >= 0, codes + before[f.name], -1) if f.name in before else codes
+        columns[f.name] = np.concatenate([getattr(upper, f.name), lower])
+    shown = {s.what: s for s in whole.shown}
+    for s in one.shown:
+        above = shown.get(s.what, Shown(s.what, 0, 0))
+        shown[s.what] = Shown(s.what, above.shown + s.shown, above.total + s.total)
+    return replace(
+        whole,
+        window=(min(whole.window[0], one.window[0]), max(whole.window[1], one.window[1])),
+        lanes=[*whole.lanes, *one.lanes],
+        names=[*whole.names, *one.names],
+        detail=[*whole.detail, *one.detail],
+        events=Events.from_columns(columns),
+        shown=list(shown.values()),
+        facts=[*whole.facts, *one.facts],
+        path=[*whole.path, *((start, end, lane + lanes) for start, end, lane in one.path)],
     )
-
-
-class _Whole:
-    """What has been put below each other so far; the codes of what follows count on from it."""
-
-    def __init__(self) -> None:
-        self.lanes: list[Lane] = []
-        self.names: list[str] = []
-        self.details: list[str] = []
-        self.facts: list[list[str]] = []
-        self.columns: list[dict[str, Any]] = []
-        self.path: list[tuple[int, int, int]] = []
-        self.shown: dict[str, tuple[int, int]] = {}
-        self.owned = 0
-
-    def add(self, prefix: str, one: Timeline, at: int) -> None:
-        """Another timeline below."""
-        events = one.events
-
-        def after(codes: I32 | I64, count: int) -> I32 | I64:
-            return np.where(codes >= 0, codes + count, -1)
-
-        changed = {
-            "lane": events.lane + len(self.lanes),
-            "start": events.start + at,
-            "end": events.end + at,
-            "name": after(events.name, len(self.names)),
-            "detail": after(events.detail, len(self.details)),
-            "facts": after(events.facts, len(self.facts)),
-            "own": after(events.own, self.owned),
-            "link": after(events.link, self.owned),
-        }
-        self.columns.append({f.name: changed.get(f.name, getattr(events, f.name)) for f in fields(events)})
-        self.owned += int(max(events.own.max(initial=-1), events.link.max(initial=-1))) + 1
-        self.path += [(start + at, end + at, lane + len(self.lanes)) for start, end, lane in one.path]
-        self.lanes += [Lane(prefix + lane.title, lane.level) for lane in one.lanes]
-        self.names += one.names
-        self.details += one.detail
-        self.facts += one.facts
-        for s in one.shown:
-            before = self.shown.get(s.what, (0, 0))
-            self.shown[s.what] = (before[0] + s.shown, before[1] + s.total)

@@ -9,15 +9,13 @@ from typing import TypeVar
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.blocks import blockwise_found
-from traceanalyzer.analysis.algebra.lookup import Column, at
+from traceanalyzer.analysis.algebra import Column, at, blockwise_found
 from traceanalyzer.analysis.causes.critical_path import PathKind
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.tables.gap_places import gap_details
 from traceanalyzer.analysis.tables.path_rows import segment_names
-from traceanalyzer.base.figures import cut
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import cut, dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.report.timeline.lanes import (
     Category,
@@ -30,8 +28,7 @@ from traceanalyzer.report.timeline.lanes import (
     representative,
 )
 from traceanalyzer.report.timeline.path_line import OnPath, device_facts, host_facts, path_line
-from traceanalyzer.trace import I64, Bool, RangeKind
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import I64, Bool, RangeKind, distinct
 
 Text = TypeVar("Text", str, tuple[str, ...])
 

@@ -10,7 +10,7 @@ import enum
 
 from traceanalyzer.analysis.roofline.op_models.call import Call, Model, UnmodelledError, Work, read
 from traceanalyzer.analysis.roofline.op_models.tensors import FLOAT, Tensor
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 
 
 class Mask(enum.IntEnum):

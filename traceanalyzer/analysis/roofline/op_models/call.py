@@ -15,7 +15,7 @@ from traceanalyzer.analysis.roofline.op_models.tensors import (
     Tensor,
     TensorList,
 )
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 
 
 def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:

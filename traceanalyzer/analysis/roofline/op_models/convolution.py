@@ -17,7 +17,7 @@ from traceanalyzer.analysis.roofline.op_models.call import (
     windows,
 )
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 
 
 @dataclass(frozen=True)

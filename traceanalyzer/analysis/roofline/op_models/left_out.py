@@ -8,12 +8,11 @@ operator have a block for each begun chunk of each tensor.
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import texts_where
+from traceanalyzer.analysis.algebra import texts_where
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.linked import owner_nodes
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, TensorList, parse_inputs
-from traceanalyzer.trace import I64, RangeKind, Trace
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import I64, RangeKind, Trace, distinct
 
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 ON_PARAMETERS = frozenset(

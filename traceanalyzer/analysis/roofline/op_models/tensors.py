@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 
 NAN = math.nan
 MAX_DIMS = 64

@@ -13,17 +13,15 @@ from functools import partial
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.lookup import at
+from traceanalyzer.analysis.algebra import Groups, at
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.serving import iteration
 from traceanalyzer.analysis.roofline.op_models.call import Call, Link, UnmodelledError, Work
 from traceanalyzer.analysis.roofline.op_models.left_out import ON_PARAMETERS, parameters_of
 from traceanalyzer.analysis.roofline.op_models.tensors import NAN, Tensor, element_type, parse_inputs, parse_values
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import F64, I32, I64, Bool, RangeKind, Trace, alike
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.base import dataclass
+from traceanalyzer.trace import F64, I32, I64, Bool, RangeKind, Trace, alike, distinct
 
 Model = Callable[[Call], Work]
 Found = dict[int, tuple[Model, bool]]

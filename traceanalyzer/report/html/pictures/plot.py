@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import field
 from typing import NamedTuple, TypeAlias
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.report.format import number
 
 Numbers: TypeAlias = "Sequence[float]"

@@ -8,15 +8,14 @@ from textwrap import wrap
 
 import numpy as np
 
-from traceanalyzer.base.figures import NS_PER_MS
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import NS_PER_MS, dataclass
 from traceanalyzer.report.format import plain, shorten
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.pictures.colours import light, of_category
 from traceanalyzer.report.html.pictures.plot import Axis, Box, Plot, Rects
 from traceanalyzer.report.html.pictures.svg import CHARACTER_PX, drawn
 from traceanalyzer.report.timeline.lanes import Category, Timeline
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import distinct
 
 BOXES = 400
 """Across a lane: less than a pixel of a wide screen each."""

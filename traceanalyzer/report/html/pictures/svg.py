@@ -50,18 +50,20 @@ def drawn(plot: Plot, height: int, label: str, width: int | None = None) -> Mark
     top = EDGE_PX + (TITLE_PX if plot.y.title and not plot.y.hidden else 0)
     inner = height - top - below
     area = _Area(across, along, inner, plot.down)
-    title = tag("text", plot.y.title, x=-left if width is None else 0, y=12, class_="axis") if top > EDGE_PX else None
-    alone = width is not None
-    body = tag(
-        "svg", _grid(area, plot), *(_mark(area, mark, alone) for mark in plot.marks), x=left if alone else 0, y=top,
-        width="100%" if width is None else width - left - RIGHT_PX, height=inner, overflow="visible",
-    )  # fmt: skip
     # In the page the room to the left is a margin: what is across is then a share of the rest, however wide that is.
-    place = "" if alone else f"margin-left:{left}px;width:calc(100% - {left + RIGHT_PX}px);"
+    begin, place = 0, f"margin-left:{left}px;width:calc(100% - {left + RIGHT_PX}px);"
+    across_px: int | str = "100%"
+    more: dict[str, Any] = {"tabindex": 0}
+    if width is not None:
+        begin, place, across_px, more = left, "", width - left - RIGHT_PX, {"xmlns": "http://www.w3.org/2000/svg"}
+    title = tag("text", plot.y.title, x=begin - left, y=12, class_="axis") if top > EDGE_PX else None
+    marks = (_mark(area, mark, width is not None) for mark in plot.marks)
+    body = tag(
+        "svg", _grid(area, plot), *marks, x=begin, y=top, width=across_px, height=inner, overflow="visible"
+    )  # fmt: skip
     return tag(
         "svg", title, body, width=width, height=height, role="img", aria_label=label, class_="picture", font_size=12,
-        font_family="system-ui, sans-serif", style=f"{place}fill:var(--text)", tabindex=None if alone else 0,
-        xmlns="http://www.w3.org/2000/svg" if alone else None,
+        font_family="system-ui, sans-serif", style=f"{place}fill:var(--text)", **more,
     )  # fmt: skip
 
 

@@ -5,11 +5,11 @@ from math import ceil
 
 import numpy as np
 
+from traceanalyzer.analysis.ranks.pipeline.operations import BACKWARD, FORWARD, KINDS, PEERS, Operations
+from traceanalyzer.analysis.ranks.pipeline.simulate import Pipeline, step_times
 from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.base.figures import MS_PER_S, metric
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.fleet.pipeline.operations import BACKWARD, FORWARD, KINDS, PEERS, Operations
-from traceanalyzer.fleet.pipeline.simulate import Pipeline, step_times
 from traceanalyzer.trace import F64, Bool
 
 WORST_SHARE = 0.03

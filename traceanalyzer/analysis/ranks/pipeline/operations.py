@@ -1,21 +1,13 @@
-"""Operations of a pipelined job: those of a step of one data-parallel rank, with their times on all ranks and steps.
-
-They are read from logs as ByteDance's StragglerAnalysis publishes them: Parquet, a row each time that one ran.
-"""
+"""Operations of a pipelined job: those of a step of one data-parallel rank, with their times on all ranks and steps."""
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.base.limits import limits
 from traceanalyzer.trace import F64, I64, Bool
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 FORWARD, BACKWARD = "forward-compute", "backward-compute"
 PEERS = ("forward-send", "forward-recv", "backward-send", "backward-recv")
@@ -32,8 +24,6 @@ USUAL_SHARE = 0.5
 """An operation that fewer steps have is no part of the pipeline."""
 MOST_HOLES = 8
 """Times that a regular log would hold, for each that it holds: more is no pipeline."""
-ROW_BYTES = 8
-"""Of the shortest row: `limits().size` has so many."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +45,8 @@ class Operations:
     worker: I64
     """[data-parallel rank, stage]: the worker's rank in the job."""
     step: I64
+    after: I64 | None = None
+    """[operation]: the computation of its stage that was launched last before it, -1 for none; None: not known."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -65,41 +57,6 @@ class Operations:
     def of(self, *kinds: str) -> Bool:
         """Which operations are of these types."""
         return np.isin(self.kind, [KINDS.index(kind) for kind in kinds])
-
-
-def opened(path: Path) -> Any:
-    """A Parquet file. Raises UnreadableInputError, TraceAnalyzerError where pyarrow is not installed."""
-    try:
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise TraceAnalyzerError("logs of operations need pyarrow: pip install 'traceanalyzer[fleet]'") from error
-    try:
-        return pq.ParquetFile(path)
-    except (OSError, ValueError) as error:
-        raise UnreadableInputError(f"no Parquet file ({str(error).splitlines()[0]})") from error
-
-
-def read_operations(path: Path) -> Operations:
-    """The operations that a log holds. Raises UnreadableInputError, TraceAnalyzerError."""
-    file = opened(path)
-    lacks = [name for name in COLUMNS if name not in file.schema_arrow.names]
-    if lacks:
-        raise UnreadableInputError(f"no log of operations, it lacks {', '.join(lacks)}")
-    if file.metadata.num_rows > limits().size // ROW_BYTES:
-        raise UnreadableInputError(f"{file.metadata.num_rows:,} operations are too many; raise it with --limit size=N")
-    try:
-        frame = file.read(list(COLUMNS)).to_pandas(ignore_metadata=True)
-        kind = frame["optype"].map({one: i for i, one in enumerate(KINDS)}).astype(float)
-        log = {name: _numbers(frame[name] if name != "optype" else kind, name) for name in COLUMNS}
-    except (OSError, ValueError, TypeError, LookupError) as error:  # those of pyarrow are among them
-        raise UnreadableInputError(f"damaged ({str(error).splitlines()[0]}); copy it again") from error
-    return operations(log)
-
-
-def _numbers(column: "pd.Series[Any]", name: str) -> I64 | F64:
-    """A column's values, s or whole numbers; -1 for a number that is missing."""
-    values: F64 = column.to_numpy(np.float64)
-    return values if name in ("start_ts", "duration") else np.nan_to_num(values, nan=-1).astype(np.int64)
 
 
 def operations(log: Mapping[str, Any]) -> Operations:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from traceanalyzer.analysis.ranks.pipeline.graph import Meeting, meetings
+from traceanalyzer.analysis.ranks.pipeline.operations import COMPUTE, KINDS, Operations
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.fleet.pipeline.graph import Meeting, meetings
-from traceanalyzer.fleet.pipeline.operations import COMPUTE, KINDS, Operations
 from traceanalyzer.trace import F64, Bool
 
 CLOCKS_APART_S = 0.01
@@ -48,16 +48,29 @@ def pipeline(ops: Operations) -> Pipeline:
 
 def step_times(of: Pipeline, recorded: Sequence[Bool]) -> F64:
     """[scenario, step]: how long each step takes, s, where the operations that a scenario marks ([operation,
-    data-parallel rank]) take what they took, and the others what is ideal."""
-    steps = of.took.shape[2]
-    width = max(AT_ONCE // (of.took[:, :, 0].size * len(recorded)), 1)
-    parts = [_simulated(of, np.stack(recorded), of.took[:, :, i : i + width]) for i in range(0, steps, width)]
-    return np.concatenate(parts, axis=1)
+    data-parallel rank]) take what they took, and the others what is ideal.
+
+    Data-parallel ranks of which a scenario marks nothing are alike: one stands for them.
+    """
+    marked = [np.flatnonzero(one.any(axis=0)) for one in recorded]
+    replicas, steps = of.took.shape[1:]
+    chosen = [np.append(some, np.setdiff1d(np.arange(replicas), some)[:1]) for some in marked]
+    result = np.zeros((len(recorded), steps))
+    for width in {len(one) for one in chosen}:
+        alike = [i for i, one in enumerate(chosen) if len(one) == width]
+        many = max(AT_ONCE // (len(of.took) * width), 1)
+        for i in range(0, len(alike), many):
+            some = alike[i : i + many]
+            which = np.stack([recorded[one][:, chosen[one]] for one in some])
+            took, at_once = of.took[:, [chosen[one] for one in some]], max(many // len(some), 1)
+            for step in range(0, steps, at_once):
+                result[some, step : step + at_once] = _simulated(of, which, took[..., step : step + at_once])
+    return result
 
 
 def _simulated(of: Pipeline, recorded: Bool, took: F64) -> F64:
-    """`recorded`: [scenario, operation, data-parallel rank]."""
-    end = np.zeros((len(took), len(recorded), *took.shape[1:]))
+    """`recorded`: [scenario, operation, replica]; `took`: [operation, scenario, replica, step]."""
+    end = np.zeros(took.shape)
     for meeting in of.meetings:
         start = end[list(meeting.waits_for)].max(axis=0, initial=0.0)
         if meeting.across:

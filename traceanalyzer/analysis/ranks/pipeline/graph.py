@@ -11,9 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from traceanalyzer.base.errors import TraceAnalyzerError
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.fleet.pipeline.operations import (
+from traceanalyzer.analysis.ranks.pipeline.operations import (
     BACKWARD,
     CLIP,
     COLLECT,
@@ -28,6 +26,8 @@ from traceanalyzer.fleet.pipeline.operations import (
     SEPARATE,
     Operations,
 )
+from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base.frozen import dataclass
 
 CLOCK_S = 5e-5
 """What the clocks of a worker's streams differ by."""
@@ -76,6 +76,8 @@ def meetings(ops: Operations) -> list[Meeting]:
         _around_gradients(before, stage)
         for kind in PEERS:
             partners[kind, stage.stage] = _around_computation(before, stage, kind)
+    for one, after in enumerate(() if ops.after is None else ops.after.tolist()):
+        before[one].update([after] if after >= 0 else ())
     return _in_order(ops, before, [*_pairs(partners, ops), *_on_all_stages(ops, CLIP), *_on_all_stages(ops, EMBEDDING)])
 
 

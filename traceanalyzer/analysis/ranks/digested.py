@@ -1,0 +1,122 @@
+"""From a recording to its digest."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.intervals import measure
+from traceanalyzer.analysis.algebra.lookup import one_of
+from traceanalyzer.analysis.names.phase_names import Role
+from traceanalyzer.analysis.phases.roles import find_phases
+from traceanalyzer.analysis.ranks.digest import (
+    NO_GROUP,
+    SENDS,
+    Claim,
+    DigestedCalls,
+    Pieces,
+    ProcessGroup,
+    RankDigest,
+)
+from traceanalyzer.analysis.time.step_evidence import extent
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.trace import Trace
+
+
+def claim_of(trace: Trace) -> Claim:
+    """What the recording says of itself."""
+    start, end = extent(trace.host_ranges, trace.api_calls, trace.device_ops)
+    return Claim(trace.rank, trace.process.world_size, start + trace.epoch_ns, end + trace.epoch_ns)
+
+
+def digest_of(timed: Timed) -> RankDigest:
+    """The digest of a recording; `timed.memo(digest_of)` makes it once."""
+    trace, steps = timed.trace, timed.steps
+    activity = None if timed.device is None else timed.activity[timed.device]
+    nothing = np.zeros(len(steps), np.int64)
+    compute, communication, busy = (
+        (measure(what, steps.start, steps.end) for what in (activity.compute, activity.communication, activity.busy))
+        if activity is not None
+        else (nothing, nothing, nothing)
+    )
+    calls, groups = _calls(timed)
+    calls, pieces = _pieces(timed, calls)
+    return RankDigest(
+        path=trace.path,
+        claim=claim_of(trace),
+        host=trace.process.host,
+        epoch_ns=trace.epoch_ns,
+        device=timed.device,
+        only_step_times=trace.only_step_times,
+        steps=replace(steps, of_op=np.empty(0, np.int32)),
+        compute=compute,
+        communication=communication,
+        busy=busy,
+        collectives=len(timed.collective_calls),
+        calls=calls,
+        groups=groups,
+        pieces=pieces,
+    )
+
+
+def _calls(timed: Timed) -> tuple[DigestedCalls, tuple[ProcessGroup, ...]]:
+    found, table, trace = timed.collective_calls, timed.trace.collectives, timed.trace
+    parts = found.parts
+    order = np.argsort(parts.entry, kind="stable")
+    order = order[((found.step >= 0) & (found.device == timed.device))[parts.entry[order]]]
+    rows, metadata = parts.entry[order], parts.metadata[order]
+    numbered = (table.sequence >= 0) & (table.communicator >= 0)
+    of_row = [
+        ProcessGroup(trace.text(g) or "", trace.text(r) or "", (trace.text(c) or "") if n else "", s)
+        for g, r, c, n, s in zip(
+            *(c.tolist() for c in (table.group, table.ranks, table.communicator, numbered, table.group_size)),
+            strict=True,
+        )
+    ]
+    code = {group: i for i, group in enumerate(dict.fromkeys([*of_row, NO_GROUP]))}
+    groups = np.array([code[group] for group in (*of_row, NO_GROUP)], np.int32)
+    columns = {name: getattr(found, name)[rows] for name in ("start", "end", "launched", "row", "step", "bytes")}
+    calls = DigestedCalls.from_columns(
+        {
+            **columns,
+            "kind": parts.kind[order],
+            "group": groups[metadata],
+            "sequence": np.append(np.where(numbered, table.sequence, -1), -1)[metadata],
+            "peer": np.append(table.peer, np.int32(-1))[metadata],
+        }
+    )
+    return calls, tuple(code)
+
+
+def _pieces(timed: Timed, calls: DigestedCalls) -> tuple[DigestedCalls, Pieces]:
+    """The calls with what was launched before them, and that: kernels in the order of their launches, cut where
+    something is sent or received. What has no role has that of what was launched before it, else after it, in the same
+    stretch."""
+    sends = one_of(calls.kind, SENDS)
+    if not sends.any():
+        return calls, Pieces.empty()
+    bounds = np.sort(calls.launched[sends])
+    ops, linked = timed.trace.device_ops, timed.linked
+    mine = (ops.device == timed.device) & linked.is_compute & (timed.steps.of_op >= 0) & (linked.launch_time >= 0)
+    rows = np.flatnonzero(mine)
+    rows = rows[np.argsort(linked.launch_time[rows], kind="stable")]
+    step = timed.steps.of_op[rows].astype(np.int64)
+    stretch = np.searchsorted(bounds, linked.launch_time[rows], side="right") * len(timed.steps) + step
+    role, at = find_phases(timed).of_op[rows], np.arange(len(rows))
+    known = one_of(role, (Role.FORWARD, Role.BACKWARD, Role.OPTIMIZER))
+    before = np.maximum.accumulate(np.where(known, at, 0))
+    after = np.minimum.accumulate(np.where(known, at, len(at) - 1)[::-1])[::-1]
+    other = np.where(known[before] & (stretch[before] == stretch), before, after)
+    role = np.where(known[other] & (stretch[other] == stretch), role[other], Role.NONE).astype(np.int32)
+    rows, stretch, step, role = (values[role != Role.NONE] for values in (rows, stretch, step, role))
+    if not len(rows):
+        return calls, Pieces.empty()
+    first = np.flatnonzero(np.append(True, (np.diff(stretch) != 0) | (np.diff(role) != 0)))
+    after = np.searchsorted(linked.launch_time[rows[first]], calls.launched).astype(np.int32)
+    return replace(calls, after=np.where(sends, after, np.int32(0))), Pieces.from_columns(
+        {
+            "start": np.minimum.reduceat(ops.start[rows], first),
+            "end": np.maximum.reduceat(ops.end[rows], first),
+            "step": step[first],
+            "role": role[first],
+        }
+    )

@@ -1,0 +1,184 @@
+"""Who holds up a pipeline, and what its steps would gain: ranks beyond those of their stage, stages beyond the mean.
+
+A rank's computations are compared with those of its stage in other replicas, so that a stage with more layers makes
+none of its ranks slow; stages are compared by their middle replica, so that a slow rank makes no stage heavy.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from traceanalyzer.analysis.ranks.digest import RankDigest
+from traceanalyzer.analysis.ranks.late import EXPLAINED, MIN_GAIN_SHARE, MIN_TIMES, LateRank
+from traceanalyzer.analysis.ranks.pipeline.operations import BACKWARD, FORWARD
+from traceanalyzer.analysis.ranks.pipeline.recorded import operations_of
+from traceanalyzer.analysis.ranks.pipeline.simulate import Pipeline, pipeline, step_times
+from traceanalyzer.analysis.ranks.pipeline.slowdown import Slowdown, slowdown
+from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base.figures import MS_PER_S
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import F64, I64, Bool
+
+FAITHFUL = 0.05
+"""Steps worked out from the operations differ by less from the recorded ones, or nothing is promised."""
+TRIED = 5
+"""Ranks, by what they take longer than others of their stage, without which the steps are worked out."""
+
+
+@dataclass(frozen=True, eq=False)
+class PipelineJob:
+    """A pipeline that was recorded, by its ranks' positions among the recordings."""
+
+    of: Pipeline
+    position: I64
+    """[replica, stage]"""
+    steps: tuple[str, ...]
+    """Names of its steps."""
+
+    @cached_property
+    def stage(self) -> Mapping[int, int]:
+        """Of each rank."""
+        return {int(rank): place[1] for place, rank in np.ndenumerate(self.position)}
+
+    @cached_property
+    def slowdown(self) -> Slowdown:
+        """S and its kin."""
+        return slowdown(self.of)[0]
+
+    @cached_property
+    def base_ms(self) -> F64:
+        """Each step's time, worked out from what its operations took."""
+        return self._times_ms(self.of.took)
+
+    def _times_ms(self, took: F64) -> F64:
+        everything = [np.ones(took.shape[:2], bool)]
+        times: F64 = step_times(replace(self.of, took=took), everything)[0] * MS_PER_S
+        return times
+
+    @property
+    def is_faithful(self) -> bool:
+        """Whether the steps come out as long as they were."""
+        recorded = self.of.ops.end.max(axis=(0, 1)) - self.of.ops.start.min(axis=(0, 1))
+        return bool(abs(self.base_ms.sum() / MS_PER_S - recorded.sum()) <= FAITHFUL * recorded.sum())
+
+    @cached_property
+    def usual(self) -> F64:
+        """[operation]: mean time of a stage's computations of a direction, on its middle replica; s."""
+        ops, found = self.of.ops, self.of.took.mean(axis=(1, 2))
+        for stage in range(ops.stages):
+            for kind in (FORWARD, BACKWARD):
+                here = ops.of(kind) & (ops.stage == stage)
+                means = np.sort(self.of.took[here].mean(axis=(0, 2)))
+                found[here] = means[(len(means) - 1) // 2]
+        return found
+
+    @cached_property
+    def excess_ms(self) -> F64:
+        """[replica, stage, step]: what a rank's computations take longer than those of its stage usually do."""
+        ops, compute = self.of.ops, self.of.ops.of(FORWARD, BACKWARD)
+        more = self.of.took - self.usual[:, None, None]
+        sums = [more[compute & (ops.stage == stage)].sum(axis=0) for stage in range(ops.stages)]
+        excess: F64 = np.maximum(np.stack(sums, axis=1), 0) * MS_PER_S
+        return excess
+
+    def without_ms(self, ranks: Sequence[int]) -> F64:
+        """What each step gains where these ranks (by position) compute no longer than their stage usually does."""
+        ops, took = self.of.ops, self.of.took.copy()
+        for dp, stage in np.argwhere(np.isin(self.position, ranks)).tolist():
+            for kind in (FORWARD, BACKWARD):
+                rows = ops.of(kind) & (ops.stage == stage)
+                own = np.maximum(took[rows, dp].mean(axis=0), 1e-12)
+                took[rows, dp] *= np.minimum(self.usual[rows][0] / own, 1.0)
+        return self.base_ms - self._times_ms(took)
+
+    @cached_property
+    def evened_ms(self) -> F64:
+        """What each step gains where all stages compute for as long as they do on average."""
+        share = self._mean / np.maximum(self.usual, 1e-12)
+        return self.base_ms - self._times_ms(self.of.took * share[:, None, None])
+
+    @cached_property
+    def alike_ms(self) -> F64:
+        """What each step gains where also all ranks do."""
+        compute = self.of.ops.of(FORWARD, BACKWARD)[:, None, None]
+        return self.base_ms - self._times_ms(np.where(compute, self._mean[:, None, None], self.of.took))
+
+    @cached_property
+    def _mean(self) -> F64:
+        """[operation]: the usual time of computations, as a mean of the stages."""
+        mean = self.usual.copy()
+        for kind in (FORWARD, BACKWARD):
+            mean[self.of.ops.of(kind)] = self.usual[self.of.ops.of(kind)].mean()
+        return mean
+
+    @cached_property
+    def heaviest(self) -> int:
+        """The stage that computes for longest."""
+        compute: Bool = self.of.ops.of(FORWARD, BACKWARD)
+        return int(np.bincount(self.of.ops.stage[compute], self.usual[compute]).argmax())
+
+    @cached_property
+    def gains_ms(self) -> dict[int, float]:
+        """By position what a step gains without what a rank takes longer, of those that take most longer."""
+        excess = self.excess_ms.mean(axis=2)
+        tried = self.position.ravel()[np.argsort(-excess.ravel(), kind="stable")[:TRIED]]
+        return {rank: float(self.without_ms([rank]).mean()) for rank in tried.tolist()}
+
+    @cached_property
+    def late(self) -> tuple[LateRank, ...]:
+        """Who holds up the job: ranks one by one or together, or all of a stage that is too heavy; none where the steps
+        do not come out as they were."""
+        least = MIN_GAIN_SHARE * float(self.base_ms.mean())
+        if not self.is_faithful:
+            return ()
+        alone = tuple(
+            LateRank(rank, gain)
+            for rank, gain in self.gains_ms.items()
+            if gain >= least and _repeats(self.without_ms([rank]))
+        )
+        several, whole = self._together
+        best = max([one.gain_ms for one in alone], default=0.0)
+        if whole >= least and whole > sum(one.gain_ms for one in alone):
+            alone, best = tuple(LateRank(rank, whole, True) for rank in several), whole
+        evened = float(self.evened_ms.mean())
+        if evened >= least and evened > best:
+            return tuple(
+                LateRank(rank, evened, True, self.heaviest) for rank in self.position[:, self.heaviest].tolist()
+            )
+        return tuple(sorted(alone, key=lambda one: -one.gain_ms))
+
+    @cached_property
+    def _together(self) -> tuple[list[int], float]:
+        """Ranks of several that take most longer, less than half of all, and what a step gains without them all."""
+        excess = self.excess_ms.mean(axis=2)
+        several: list[int] = self.position[excess >= EXPLAINED * excess.max()].tolist()
+        if not 2 <= len(several) < excess.size / 2 or not excess.max():
+            return [], 0.0
+        gain = self.without_ms(several)
+        return several, float(gain.mean()) if _repeats(gain) else 0.0
+
+
+def _repeats(gains: F64) -> bool:
+    """Whether it is not one step that gains it, of several."""
+    return len(gains) < 2 or bool(gains.sum() ** 2 >= MIN_TIMES * (gains**2).sum())
+
+
+def pipeline_job(digests: Sequence[RankDigest], offset: I64 | None) -> tuple[PipelineJob | None, str]:
+    """The pipeline that ranks make; None, with a note where they make one whose slowdown is not known. `offset` is what
+    to subtract from the times of each."""
+    try:
+        ops = operations_of(digests, offset)
+        if ops is None:
+            return None, ""
+        of = {one.rank: i for i, one in enumerate(digests)}
+        position = np.array([[of[rank] for rank in row] for row in ops.worker.tolist()])
+        names = digests[position[0, 0]].steps.names
+        found = PipelineJob(pipeline(ops), position, tuple(names[step] for step in ops.step.tolist()))
+    except TraceAnalyzerError as error:
+        return None, f"The pipeline is not worked out: {error}."
+    if found.is_faithful:
+        return found, ""
+    took = f"{found.base_ms.mean():.3g} ms, recorded are {found.slowdown.recorded_ms:.3g}"
+    return found, f"Steps worked out from the pipeline's operations take {took}: nobody is named by them."

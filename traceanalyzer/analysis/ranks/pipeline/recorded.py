@@ -1,0 +1,296 @@
+"""A pipeline's operations from the recordings of its ranks.
+
+A rank sends activations to the next stage and gradients to the one before: its first receive, before anything was sent,
+is of the first microbatch's activations, its first send hands them on. Between these calls it computes; the n-th piece
+of a direction is that of the n-th microbatch, whose data the n-th receive of that direction brought. A computation is
+taken to begin when it could have: when the one before it had ended and its data was sent and transferred, so that a
+host that is late counts with it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from traceanalyzer.analysis.names.collectives import KINDS as CALLS
+from traceanalyzer.analysis.names.phase_names import Role
+from traceanalyzer.analysis.ranks.digest import SENDS, DigestedCalls, Pieces, RankDigest
+from traceanalyzer.analysis.ranks.pipeline.operations import (
+    BACKWARD,
+    FORWARD,
+    GRADIENTS,
+    KINDS,
+    OPTIMIZER,
+    PEERS,
+    Operations,
+)
+from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base.figures import NS_PER_S
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.trace import I64, Bool
+
+_SEND, _RECEIVE = CALLS.index("send"), CALLS.index("recv")
+_FORWARD_SEND, _FORWARD_RECEIVE, _BACKWARD_SEND, _BACKWARD_RECEIVE = PEERS
+ROUNDING_NS = 1_000
+"""Times of kernels are rounded: one that follows another may seem to begin before that has ended."""
+INTERLEAVED = "its stages are interleaved, several model chunks a rank: the slowdown of such pipelines is not known"
+
+
+class Times(NamedTuple):
+    """[step, which]; ns."""
+
+    start: I64
+    end: I64
+
+
+@dataclass(frozen=True, eq=False)
+class _Worker:
+    """A rank, and which rows of its digest are of which type of operation."""
+
+    digest: RankDigest
+    steps: I64
+    """Its steps, by index, that all ranks have."""
+    rows: Mapping[str, tuple[DigestedCalls | Pieces, I64]]
+    clock: int = 0
+    """What to subtract from its times."""
+    times: dict[str, Times] = field(default_factory=dict)
+    free: dict[str, I64] = field(default_factory=dict)
+    """Of each type of call when what was launched before it had ended, [step, which]."""
+
+    @cached_property
+    def _ends(self) -> I64:
+        """When it had computed something, communicated with all of a group, or sent something alone."""
+        calls = self.digest.calls
+        alone = (calls.kind == _SEND) & ~np.isin(calls.row, calls.row[calls.kind == _RECEIVE])
+        ends = calls.end[alone | ~np.isin(calls.kind, SENDS)]
+        return np.sort(np.concatenate((self.digest.pieces.end, ends, self.digest.steps.start[self.steps]))) - self.clock
+
+    def free_at(self, times: I64) -> I64:
+        """The last of these moments before each time."""
+        return self._ends[np.maximum(np.searchsorted(self._ends, times + ROUNDING_NS) - 1, 0)]
+
+    def count(self, kind: str) -> I64:
+        """How many of this type each step has."""
+        table, rows = self.rows[kind]
+        counted: I64 = np.bincount(table.step[rows], minlength=len(self.digest.steps))[self.steps]
+        return counted
+
+    def rows_of(self, kind: str, whole: Bool) -> I64:
+        """Of this type in the steps that all have as many, [step, which]."""
+        table, rows = self.rows[kind]
+        return rows[np.isin(table.step[rows], self.steps[whole])].reshape(int(whole.sum()), -1)
+
+    def of_steps(self, kind: str, whole: Bool) -> Times:
+        """When they ran."""
+        table, rows = self.rows[kind][0], self.rows_of(kind, whole)
+        return Times(table.start[rows] - self.clock, table.end[rows] - self.clock)
+
+    def free_of(self, kind: str, whole: Bool) -> I64:
+        """When what was launched before these calls had ended; the step's begin, for the first."""
+        digest, rows = self.digest, self.rows_of(kind, whole)
+        ends = np.append(np.maximum.accumulate(digest.pieces.end), np.iinfo(np.int64).min)
+        begun = digest.steps.start[digest.calls.step[rows]]
+        return np.maximum(ends[digest.calls.after[rows] - 1], begun) - self.clock
+
+
+def operations_of(digests: Sequence[RankDigest], offset: I64 | None) -> Operations | None:
+    """The operations of the steps that all ranks have, None where ranks make no pipeline; `offset` is what to subtract
+    from the times of each as far as collectives tell. Raises TraceAnalyzerError where they make one of another form."""
+    chains = _chains(digests)
+    if not chains:
+        return None
+    names = _steps(digests, chains)
+    found = [[_worker(digests, chain, stage, names) for stage in range(len(chain))] for chain in chains]
+    whole = _whole([one for chain in found for one in chain])
+    workers = [
+        _on_one_clock(chain, whole, [0 if offset is None else int(offset[rank]) for rank in ranks])
+        for chain, ranks in zip(found, chains, strict=True)
+    ]
+    for chain in workers:
+        for one, following in pairwise(chain):
+            _exchange(one, _FORWARD_SEND, following, _FORWARD_RECEIVE)
+            _exchange(following, _BACKWARD_SEND, one, _BACKWARD_RECEIVE)
+        for one in chain:
+            _at_the_end(one, whole)
+            _begun(one)
+    return _laid_out(workers, whole)
+
+
+def _chains(digests: Sequence[RankDigest]) -> list[list[int]]:
+    """The ranks (by position) of each replica, by stage; none where their calls make no chains. Raises
+    TraceAnalyzerError for stages that are interleaved."""
+    first = {one.rank: _first_calls(one) for one in digests if len(one.pieces) and one.steps.steady_count}
+    position = {one.rank: i for i, one in enumerate(digests)}
+    found = []
+    for root, (receive, send) in first.items():
+        if send is None or (receive is not None and receive[0] < send[0]):
+            continue
+        chain: list[int | None] = [root]
+        at: int | None = send[1]
+        while at in first and at not in chain:
+            receive, send = first[at]
+            if receive is None or send is None or receive[1] != chain[-1]:
+                return []
+            chain.append(at)
+            at = send[1] if send[1] != receive[1] else None
+        if at == root:
+            raise TraceAnalyzerError(INTERLEAVED)
+        if at is None:
+            found.append([position[rank] for rank in chain])
+    longest = max(map(len, found), default=0)
+    return [chain for chain in found if len(chain) == longest > 1]
+
+
+def _first_calls(one: RankDigest) -> tuple[tuple[int, int] | None, ...]:
+    """When the rank first receives, and first sends, and the peer; in its first steady step."""
+    calls = one.calls
+    here = (calls.step == one.steps.warmup) & (calls.peer >= 0)
+    rows = [np.flatnonzero(here & (calls.kind == kind))[:1] for kind in (_RECEIVE, _SEND)]
+    return tuple((int(calls.start[row[0]]), int(calls.peer[row[0]])) if len(row) else None for row in rows)
+
+
+def _steps(digests: Sequence[RankDigest], chains: list[list[int]]) -> list[str]:
+    """Names of the steps that are steady on all ranks."""
+    some = [digests[i] for chain in chains for i in chain]
+    shared = set.intersection(*(set(one.steps.names[one.steps.warmup :]) for one in some))
+    return [name for name in some[0].steps.names if name in shared]
+
+
+def _worker(digests: Sequence[RankDigest], chain: Sequence[int], stage: int, names: Sequence[str]) -> _Worker:
+    one = digests[chain[stage]]
+    pieces, calls = one.pieces, one.calls
+    place = {name: i for i, name in enumerate(one.steps.names)}
+    rows: dict[str, tuple[DigestedCalls | Pieces, I64]] = {
+        kind: (pieces, np.flatnonzero(pieces.role == role))
+        for kind, role in ((FORWARD, Role.FORWARD), (BACKWARD, Role.BACKWARD))
+    }
+    peers = (stage + 1, _SEND), (stage - 1, _RECEIVE), (stage - 1, _SEND), (stage + 1, _RECEIVE)
+    for kind, (peer, call) in zip(PEERS, peers, strict=True):
+        if 0 <= peer < len(chain):
+            rank = digests[chain[peer]].rank
+            rows[kind] = calls, np.flatnonzero((calls.kind == call) & (calls.peer == rank))
+    return _Worker(one, np.array([place[name] for name in names], np.int64), rows)
+
+
+def _whole(workers: Sequence[_Worker]) -> Bool:
+    """Which steps have as many of everything, on all ranks. Raises TraceAnalyzerError where none has."""
+    counts = [(one, kind, one.count(kind)) for one in workers for kind in one.rows]
+    microbatches = counts[0][2]
+    whole: Bool = np.logical_and.reduce([count == microbatches for *_, count in counts]) & (microbatches > 0)
+    if not len(whole):
+        raise TraceAnalyzerError("its ranks recorded no step in common")
+    if not whole.any():
+        one, kind, count = next((found for found in counts if (found[2] != microbatches).all()), counts[0])
+        ranks, some = f"rank {one.digest.rank}", f"rank {workers[0].digest.rank}"
+        if (count > microbatches).all():
+            raise TraceAnalyzerError(f"{ranks} has {count[0]} {kind} a step, {some} {microbatches[0]} {FORWARD}")
+        raise TraceAnalyzerError(f"{some} has {microbatches[0]} {FORWARD} a step, {ranks} {count[0]} {kind}")
+    return whole
+
+
+def _on_one_clock(chain: Sequence[_Worker], whole: Bool, clocks: Sequence[int]) -> list[_Worker]:
+    """The times of all on one clock. Nothing arrives before it was sent, either way: clocks that say so are apart by as
+    much as what is sent one way seems to take longer, and what is sent back shorter."""
+    done: list[_Worker] = []
+    apart = 0
+    for worker, known in zip(chain, clocks, strict=True):
+        one = replace(worker, clock=known + apart, times={}, free={})
+        if done:
+            there = int((one.of_steps(_FORWARD_RECEIVE, whole).end - done[-1].times[_FORWARD_SEND].start).min())
+            back = int((done[-1].times[_BACKWARD_RECEIVE].end - one.of_steps(_BACKWARD_SEND, whole).start).min())
+            if there < 0 or back < 0:
+                apart += (there - back) // 2
+                one = replace(one, clock=known + apart)
+        one.times.update({kind: one.of_steps(kind, whole) for kind in one.rows})
+        one.free.update({kind: one.free_of(kind, whole) for kind in PEERS if kind in one.rows})
+        done.append(one)
+    return done
+
+
+def _exchange(sender: _Worker, send: str, receiver: _Worker, receive: str) -> None:
+    """Data travels for as long as both were there, from when it is sent and the receiver could have come: what that is
+    later its host is."""
+    sent, got = sender.times[send], receiver.times[receive]
+    took = np.minimum(sent.end, got.end) - np.maximum(sent.start, got.start)
+    start = np.maximum(sent.start, receiver.free[receive])
+    sender.times[send] = receiver.times[receive] = Times(start, start + np.maximum(took, 0))
+
+
+def _at_the_end(one: _Worker, whole: Bool) -> None:
+    """Collectives that end after the last backward computation, as one, and the optimizer."""
+    calls, pieces, steps = one.digest.calls, one.digest.pieces, one.steps[whole]
+    done = one.times[BACKWARD].end.max(axis=1)
+    optimizer = _first_to_last(pieces, np.flatnonzero(pieces.role == Role.OPTIMIZER), steps)
+    until = np.full(len(steps), np.iinfo(np.int64).max) if optimizer is None else optimizer.start
+    which = np.full(len(one.digest.steps), -1)
+    which[steps] = np.arange(len(steps))
+    rows = np.flatnonzero(~np.isin(calls.kind, SENDS) & (which[calls.step] >= 0))
+    of = which[calls.step[rows]]
+    rows = rows[(calls.end[rows] > done[of] + one.clock) & (calls.start[rows] < np.append(until, 0)[of])]
+    gradients = _first_to_last(calls, rows, steps)
+    for kind, found in ((GRADIENTS, gradients), (OPTIMIZER, optimizer)):
+        if found is not None:
+            start = np.maximum(found.start - one.clock, done)
+            one.times[kind] = Times(start[:, None], (found.end - one.clock)[:, None])
+
+
+def _first_to_last(table: DigestedCalls | Pieces, rows: I64, steps: I64) -> Times | None:
+    """From the first start to the last end of each step; None where a step has none."""
+    step = table.step[rows]
+    first, after = np.searchsorted(step, steps), np.searchsorted(step, steps, side="right")
+    if (first >= after).any():
+        return None
+    return Times(table.start[rows[first]], table.end[rows[after - 1]])
+
+
+def _begun(one: _Worker) -> None:
+    """Computations begin when they could have."""
+    times = one.times
+    for kind, receive in ((FORWARD, _FORWARD_RECEIVE), (BACKWARD, _BACKWARD_RECEIVE), (OPTIMIZER, "")):
+        if kind in times:
+            start, end = times[kind]
+            begun = one.free_at(start)
+            if receive in times:
+                begun = np.maximum(begun, times[receive].end)
+            times[kind] = Times(np.minimum(begun, start), end)
+
+
+def _laid_out(workers: Sequence[Sequence[_Worker]], whole: Bool) -> Operations:
+    """In the form of a log: what all replicas have."""
+    rows, start, end, after = [], [], [], []
+    for stage, of_stage in enumerate(zip(*workers, strict=True)):
+        for kind in [one for one in of_stage[0].times if all(one in other.times for other in of_stage)]:
+            each = [one.times[kind] for one in of_stage]
+            for seq in range(each[0].start.shape[1]):
+                rows.append((KINDS.index(kind), seq, stage))
+                start.append([times.start[:, seq] for times in each])
+                end.append([times.end[:, seq] for times in each])
+                after.append(_after(of_stage[0], kind, seq, whole))
+    kind, seq, of = np.array(rows, np.int64).T
+    place = {row: i for i, row in enumerate(rows)}
+    waits = [
+        -1 if one is None else place[KINDS.index(one[0]), one[1], row[2]] for one, row in zip(after, rows, strict=True)
+    ]
+    begin, first = np.array(start), workers[0][0]  # whose steps name those of all
+    base = begin.min()
+    note = f"{(~whole).sum():,} steps do not have the same operations on all ranks, and are left out."
+    return Operations(
+        kind, seq, of, np.zeros_like(of), of, seq, (begin - base) / NS_PER_S, (np.array(end) - base) / NS_PER_S,
+        np.array([[one.digest.rank for one in chain] for chain in workers], np.int64),
+        first.steps[whole], np.array(waits), () if whole.all() else (note,),
+    )  # fmt: skip
+
+
+def _after(one: _Worker, kind: str, seq: int, whole: Bool) -> tuple[str, int] | None:
+    """The computation, type and number, that was launched last before a call, in the first step."""
+    if kind not in one.free:
+        return None
+    piece = int(one.digest.calls.after[one.rows_of(kind, whole)[0, seq]]) - 1
+    for of in (FORWARD, BACKWARD):
+        found = np.flatnonzero(one.rows_of(of, whole)[0] == piece)
+        if len(found):
+            return of, int(found[0])
+    return None
