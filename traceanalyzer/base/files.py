@@ -109,7 +109,8 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             part.chmod(_mode(target))
             part.replace(target)
         except OSError as error:
-            error.filename = str(path)  # a full disk names none
+            if error.errno is not None:
+                error.filename = str(path)  # a full disk names none
             raise
         finally:
             part.unlink(missing_ok=True)
