@@ -60,7 +60,7 @@ def test_pauses_without_anything_on_the_host_are_not_explained(pause: int, found
 
 
 @pytest.mark.parametrize(
-    ("sample", "small"), [("wasteful_kernels", ["cuda_graph 2.1% (advised from 5%)"]), ("launch_bound", [])]
+    ("sample", "small"), [("wasteful_kernels", ["cuda_graph 2.3% (advised from 5%)"]), ("launch_bound", [])]
 )
 def test_what_gains_too_little_is_named_with_what_it_would_gain(sample: str, small: list[str]) -> None:
     notes = [note for note in predictions(ta.load(SAMPLES / sample)).notes if note.startswith("Looked at")]
