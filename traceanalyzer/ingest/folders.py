@@ -88,13 +88,13 @@ def nothing_in(folder: Path) -> str:
 
 
 def _with_recordings(folder: Path) -> Iterator[Path]:
-    """The folders below that hold recordings; neither links nor other file systems (`/proc`) are followed."""
+    """The folders below that hold recordings; links are not followed."""
     walk = ((Path(where), names, files) for where, names, files in os.walk(folder))
     left = MOST_OPENED
     for where, names, files in islice(walk, MOST_FOLDERS):
         if len(where.relative_to(folder).parts) >= DEEPEST:
             names.clear()
-        names[:] = sorted(name for name in names if not name.startswith(".") and not os.path.ismount(where / name))
+        names[:] = sorted(name for name in names if not name.startswith("."))
         with suppress(OSError):  # what has no size, as in /proc, may have no end
             paths = [where / name for name in sorted(files)[:MOST_PROBED]]
             sound = [file for file in paths if where != folder and file.is_file() and file.stat().st_size]
