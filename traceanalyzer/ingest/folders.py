@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeAlias
 from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.base.files import may_read, note_read
 from traceanalyzer.base.parallel import LEAST_BYTES
-from traceanalyzer.base.parallel.children import Child, Numbers, children, shared_numbers
+from traceanalyzer.base.parallel.children import Numbers, children, shared_numbers
 from traceanalyzer.base.parallel.memory import free_bytes, most_at_once
 from traceanalyzer.base.reading import reading, reading_as
 from traceanalyzer.ingest.cache.models import kept_traces
@@ -129,7 +129,8 @@ def read_files(
 ) -> list[Outcome]:
     """The traces of each file, or why it cannot be read, in the order of the files, given with their sizes. `read`
     reads one; `progress` is called with the bytes done and the bytes of all; `alone`: without help."""
-    found = _kept(sizes)
+    # nobody needs help with files of which there is a kept model
+    found: dict[Path, Outcome] = {path: kept for path in sizes if len(sizes) > 1 and (kept := kept_traces(path))}
     todo = sorted(sizes.keys() - found.keys(), key=lambda path: (-sizes[path], str(path)))
     total = sum(sizes.values())
 
@@ -140,14 +141,17 @@ def read_files(
             if progress is not None:
                 progress(total - left + int(share * sizes[path]), total)
 
-        found[path] = _outcome(path, read, done)
+        try:
+            found[path] = read(path, done)
+        except TraceAnalyzerError as error:
+            found[path] = error
 
     readers = 1 if alone else readers_of(todo)
     with reading_as(jobs=max(reading().jobs // readers, 1)), shared_numbers(len(todo)) as numbers:
         with children(partial(_read_apart, todo, numbers, read), readers - 1) as helpers:
             for number in numbers:
                 read_here(todo[number])
-            found |= _of_helpers(helpers, todo)
+            found |= {note_read(todo[number]): made for helper in helpers for number, made in helper.values()}
         for path in todo:
             if path not in found:
                 read_here(path)
@@ -156,28 +160,11 @@ def read_files(
     return [found[path] for path in sizes]
 
 
-def _kept(paths: Iterable[Path]) -> dict[Path, Outcome]:
-    """The files of which there is a kept model: nobody needs help with these."""
-    every = list(paths)
-    return {path: traces for path in every if len(every) > 1 and (traces := kept_traces(path)) is not None}
-
-
-def _outcome(path: Path, read: Read, progress: Callable[[float], None] | None) -> Outcome:
-    try:
-        return read(path, progress)
-    except TraceAnalyzerError as error:
-        return error
-
-
 def _read_apart(todo: Sequence[Path], numbers: Numbers, read: Read) -> Iterator[tuple[int, list[Trace]]]:
     """In another process: the files that this one is free for, by number."""
     for number in numbers:
         with suppress(TraceAnalyzerError):  # it is read again, for the error
             yield number, read(todo[number], None)
-
-
-def _of_helpers(helpers: list[Child[tuple[int, list[Trace]]]], todo: Sequence[Path]) -> dict[Path, Outcome]:
-    return {note_read(todo[number]): traces for helper in helpers for number, traces in helper.values()}
 
 
 def readers_of(paths: Iterable[Path]) -> int:

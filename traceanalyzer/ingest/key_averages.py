@@ -72,13 +72,13 @@ def _rows(lines: Iterator[str]) -> tuple[list[ProfilerRow], int, int]:
     for line in lines:
         if _HEADER.match(line):
             tables += 1
-            fields = [_field(title) for title in _split(line)] if tables == 1 else ()
+            fields = list(map(_field, _split(line))) if tables == 1 else ()
         elif fields and not line.strip(" -=`>"):
             fields = () if rows else fields
         elif fields and len(rows) < MOST_ROWS:
             row = _row(fields, _split(line))
             lost += row is None
-            rows += [row] if row is not None else []
+            rows += filter(None, [row])
     return rows, lost, tables
 
 
@@ -103,5 +103,5 @@ def _row(fields: Sequence[str | None], cells: list[str]) -> ProfilerRow | None:
 
 def _quantity(text: str) -> float | None:
     found = _QUANTITY.fullmatch(text.strip())
-    number = figure(found[1]) if found is not None else None
+    number = None if found is None else figure(found[1])
     return None if number is None or found is None else number * _UNITS.get(found[2] or "", 1.0)

@@ -51,11 +51,22 @@ def mappings(value: object) -> list[dict[str, Any]]:
     return [one for one in items(value) if isinstance(one, dict)]
 
 
+_ANY = msgspec.json.Decoder(Any)
+
+
+def decoded(text: bytes | str | msgspec.Raw, decoder: msgspec.json.Decoder[Any] = _ANY) -> Any:
+    """What the JSON says; None where it is none, or nothing that the decoder knows."""
+    try:
+        return decoder.decode(text)
+    except NOT_JSON:
+        return None
+
+
 def json_object(path: Path) -> dict[str, Any] | None:
     """The object in a file, None where there is none."""
     try:
-        values = msgspec.json.decode(read_whole(path))
-    except (OSError, UnreadableInputError, *NOT_JSON):
+        values = decoded(read_whole(path))
+    except (OSError, UnreadableInputError):
         return None
     return values if isinstance(values, dict) else None
 
@@ -66,15 +77,7 @@ def json_lines(path: Path) -> list[dict[str, Any]]:
         lines = read_whole(path).splitlines()
     except (OSError, UnreadableInputError):
         return []
-    return [value for line in lines if (value := _object(line)) is not None]
-
-
-def _object(line: bytes) -> dict[str, Any] | None:
-    try:
-        value = msgspec.json.decode(line)
-    except NOT_JSON:
-        return None
-    return value if isinstance(value, dict) else None
+    return mappings(list(map(decoded, lines)))
 
 
 def is_number(value: object) -> TypeGuard[float]:

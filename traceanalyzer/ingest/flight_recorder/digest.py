@@ -221,7 +221,6 @@ def _op(record: int, entry: Entry) -> Op:
         " to ".join(one[1:-1] if len(one) < MAX_SIZES else f"{one[1:MAX_SIZES]}…" for one in dict.fromkeys(sizes)),
         _signature(entry),
         entry.get("state") == "started",
-        _whole(entry.get("timeout_ms") or 0),
         _frame(entry.get("frames") or ()),
     )
 

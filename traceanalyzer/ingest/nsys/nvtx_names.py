@@ -87,12 +87,12 @@ class RangeNames:
         """What a text of any form says."""
         text = raw.decode("utf-8", "replace")
         match, called = _EMITTED.fullmatch(text), _CALLED.match(text)
-        name = f"{called['module']}.{called['op']}" if called else match["name"] if match else text
-        code = self._strings.code(name) if name else -1
-        if match and name != text and not called:
+        parts: dict[str, str | None] = match.groupdict() if match else {"name": text}
+        name = f"{called['module']}.{called['op']}" if called else parts["name"]
+        code, shapes = (self._strings.code(part) if part else -1 for part in (name, parts.get("sizes")))
+        if name != text and not called:
             self._numbered.add(code)
-        sequence = int(match["seq"] or -1) if match else -1
-        return Said(code, sequence, self._strings.code(match["sizes"]) if match and match["sizes"] else -1)
+        return Said(code, int(parts.get("seq") or -1), shapes)
 
 
 def bare_name(text: str) -> str:

@@ -7,19 +7,19 @@ from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.ingest.columns import recoded
+from traceanalyzer.ingest.durations import Tally
 from traceanalyzer.ingest.nsys.about import About, about
 from traceanalyzer.ingest.nsys.device import device_ops, memory_events
-from traceanalyzer.ingest.nsys.events import Events, Strings, Tally
+from traceanalyzer.ingest.nsys.events import Events, Strings
 from traceanalyzer.ingest.nsys.host import api_calls, call_ranges, overheads, waits
 from traceanalyzer.ingest.nsys.nccl import Payloads, payloads
 from traceanalyzer.ingest.nsys.nvtx import nvtx_ranges
 from traceanalyzer.ingest.nsys.processes import Owners
 from traceanalyzer.ingest.sqlite.database import Database
-from traceanalyzer.trace import I32, I64, Table, Trace, is_constant, narrowed
+from traceanalyzer.trace import I32, Table, Trace, narrowed, ordered
 
 AnyTable = TypeVar("AnyTable", bound=Table)
 
@@ -57,24 +57,11 @@ def _recoded(table: AnyTable, code: I32) -> AnyTable:
 
 
 def _ordered(table: AnyTable) -> AnyTable:
-    start = getattr(table, "start", None)
-    if start is None or len(table) < 2:
+    columns = {f.name: getattr(table, f.name) for f in fields(table)}
+    start = columns.pop("start", None)
+    if start is None or (start[1:] > start[:-1]).all():
         return table
-    same = start[1:] == start[:-1]
-    tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
-    if not len(tied):
-        return table
-    columns = {f.name: getattr(table, f.name) for f in fields(table) if f.name != "start"}
-    order = tied[np.lexsort((*(column[tied] for column in reversed(columns.values())), start[tied]))]
-    moved = {name: _moved(column, tied, order) for name, column in columns.items() if not is_constant(column)}
-    return replace(table, **moved)
-
-
-def _moved(column: NDArray[Any], to: I64, rows: I64) -> NDArray[Any]:
-    """The column with the values of these rows at other ones."""
-    result = column.copy()
-    result[to] = column[rows]
-    return result
+    return table.take(ordered(start, lambda rows: [column[rows] for column in reversed(columns.values())]))
 
 
 @dataclass(frozen=True)

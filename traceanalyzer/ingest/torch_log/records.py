@@ -8,7 +8,7 @@ line, and then several ranks may write into one file between each other's lines;
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -56,6 +56,11 @@ class Record:
         if frame is not None:
             parts += [str(frame), str(0 if number is None else number)]
         return "/".join(parts)
+
+    @property
+    def text(self) -> str:
+        """The payload as text."""
+        return self.payload.decode("utf-8", "replace")
 
     @property
     def attempt(self) -> int:
@@ -119,10 +124,7 @@ def _split(line: bytes) -> tuple[bytes, bytes]:
 
 def _record(prefix: bytes, header: re.Match[bytes], counts: Counts) -> Record | None:
     try:
-        try:
-            values = _decode(header[10])
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            values = _decode(header[10].decode("utf-8", "replace").encode())
+        values = _decode(header[10].decode("utf-8", "replace"))
     except (msgspec.DecodeError, ValueError, RecursionError):
         counts.unreadable += 1
         return None
@@ -167,7 +169,4 @@ def _closed(opened: _Open, counts: Counts) -> Record:
         return opened.record
     if opened.size > MAX_PAYLOAD_BYTES:
         counts.shortened += 1
-    record = opened.record
-    return Record(
-        record.kind, record.body, record.envelope, record.thread, record.time_ns, record.prefix, b"".join(opened.parts)
-    )
+    return replace(opened.record, payload=b"".join(opened.parts))
