@@ -6,7 +6,7 @@ from typing import Any
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.collect.host.cuda import timing_events
-from traceanalyzer.collect.steps.summary import summarize
+from traceanalyzer.collect.steps.step_clock import summarize
 
 WARMUP, REPEATS = 10, 100
 GRAPH_WARMUP = 3

@@ -118,7 +118,7 @@ def looked_up(keys: I64, values: NDArray[Any], wanted: NDArray[Any], missing: in
     """For each wanted key its value; `keys` ascend. One that is not among them has the value for missing ones."""
     if not len(keys):
         return np.full(len(wanted), missing, values.dtype)
-    if int(keys[-1]) - int(keys[0]) == len(keys) - 1:  # no gaps: the place follows from the key
+    if (keys[1:] == keys[:-1] + 1).all():  # the place follows from the key
         place = np.clip(wanted, keys[0], keys[-1]) - keys[0]
     else:
         place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)

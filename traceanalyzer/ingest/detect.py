@@ -5,12 +5,24 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol, cast
 
-from traceanalyzer.base import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError, dataclass
 from traceanalyzer.base.files import may_read
-from traceanalyzer.ingest.abilities import Abilities
 from traceanalyzer.ingest.foreign import what_it_is
 from traceanalyzer.ingest.stream import cannot_open, head_of
 from traceanalyzer.trace import Trace
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """What a format of recordings can and cannot tell, and how it is recorded: in words for a table; Markdown."""
+
+    name: str
+    """What the files are."""
+    tells: str
+    cannot: str
+    """What they never hold, so that it is `null` in every report on them."""
+    record: str
+    """How to make one."""
 
 
 class Format(Protocol):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from traceanalyzer.base import UnreadableInputError
-from traceanalyzer.ingest.abilities import Abilities
+from traceanalyzer.ingest.detect import Abilities
 from traceanalyzer.ingest.side_files import figure
 from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.ingest.timing.text import lines_of, pieces_of

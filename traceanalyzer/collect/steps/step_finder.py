@@ -7,10 +7,8 @@ outermost module: the one called while no other module runs.
 import time
 import warnings
 import weakref
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import Any, Protocol
 
 REPEATS = 3
 """Calls after which a module is taken for the outermost one of every step: set-up calls come once or twice."""
@@ -47,7 +45,7 @@ class Finder(Protocol):
 class OptimizerSteps:
     """Ends of the steps of one optimizer. Others (a GAN's second, one a parameter) step along with it."""
 
-    def __init__(self, on_step: "Callable[[], None]") -> None:
+    def __init__(self, on_step: Callable[[], None]) -> None:
         self._on_step = on_step
         self._leader: weakref.ref[Any] | None = None
         self._strangers = 0
@@ -94,7 +92,7 @@ class ModuleCalls:
     first module to meet it takes it away, and gets a hook of its own until its call has ended.
     """
 
-    def __init__(self, on_step: "Callable[[], None]", on_enter: "Callable[[], None]") -> None:
+    def __init__(self, on_step: Callable[[], None], on_enter: Callable[[], None]) -> None:
         self._on_step = on_step
         self._on_enter = on_enter
         self._handle: Any = None
@@ -171,9 +169,9 @@ class StepFinder:
 
     def __init__(
         self,
-        on_step: "Callable[[], None]",
-        on_training: "Callable[[], None]",
-        on_enter: "Callable[[], None]" = lambda: None,
+        on_step: Callable[[], None],
+        on_training: Callable[[], None],
+        on_enter: Callable[[], None] = lambda: None,
     ) -> None:
         self._on_step = on_step
         self._on_training = on_training

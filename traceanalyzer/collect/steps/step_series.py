@@ -4,19 +4,16 @@ import atexit
 import json
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, TextIO
+from pathlib import Path
+from typing import Any, TextIO
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.collect.host import cuda, environment
 from traceanalyzer.collect.host.ranks import own_file
+from traceanalyzer.collect.plan import Plan
 from traceanalyzer.collect.steps.units import Amounts, DataTime
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from traceanalyzer.collect.plan import Plan
 
 NS_PER_MS = 1e6
 NOTHING = Amounts()
@@ -117,7 +114,7 @@ class StepLog:
 
     finished = False
 
-    def __init__(self, plan: "Plan", on_phase: "Callable[[str], None]" = lambda phase: None) -> None:
+    def __init__(self, plan: Plan, on_phase: Callable[[str], None] = lambda phase: None) -> None:
         self._plan = plan
         self._on_phase = on_phase
         self._steps = 0

@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.collect.host.loader import samples_in
+from traceanalyzer.collect.host.program import samples_in
 
 
 class DataTime:

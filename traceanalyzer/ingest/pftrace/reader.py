@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from traceanalyzer.base import EmptyRecordingError, UnreadableInputError
-from traceanalyzer.ingest.abilities import Abilities
+from traceanalyzer.ingest.detect import Abilities
 from traceanalyzer.ingest.foreign import is_converted
 from traceanalyzer.ingest.kineto.chunks import KinetoFile
 from traceanalyzer.ingest.kineto.rows import Rows

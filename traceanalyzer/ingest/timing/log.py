@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from traceanalyzer.base import Aside, UnreadableInputError
-from traceanalyzer.ingest.abilities import Abilities
+from traceanalyzer.ingest.detect import Abilities
 from traceanalyzer.ingest.foreign import STEPS_WITHIN
 from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.ingest.timing.entry import Entry

@@ -9,8 +9,13 @@ import msgspec
 
 from traceanalyzer.ingest.side_files import items, mapping, mappings
 from traceanalyzer.ingest.torch_log.code import lines_of_stacks, node_lines, read_code, with_lines
-from traceanalyzer.ingest.torch_log.estimates import read_estimates
-from traceanalyzer.ingest.torch_log.explained import breaks_of_restarts, first_line, read_break, read_metrics
+from traceanalyzer.ingest.torch_log.explained import (
+    breaks_of_restarts,
+    first_line,
+    read_break,
+    read_estimates,
+    read_metrics,
+)
 from traceanalyzer.ingest.torch_log.records import Record, kind_of
 from traceanalyzer.ingest.torch_log.spans import SpanBuilder
 from traceanalyzer.trace.compile_log import (

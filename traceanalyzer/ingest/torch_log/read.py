@@ -9,8 +9,7 @@ from traceanalyzer.base import EmptyRecordingError, TraceAnalyzerError, Unreadab
 from traceanalyzer.ingest.side_files import COMPILED
 from traceanalyzer.ingest.stream import cannot_open, head_of, open_stream
 from traceanalyzer.ingest.torch_log.fold import WANTED, Fold
-from traceanalyzer.ingest.torch_log.lines import lines
-from traceanalyzer.ingest.torch_log.records import Record, records
+from traceanalyzer.ingest.torch_log.records import Record, lines, records
 from traceanalyzer.trace.compile_log import CompileLog, Counts, NotFused
 
 # What inductor left apart, and why, from the text that TORCH_LOGS=+fusion writes (the structured log has none of it).

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from traceanalyzer.ingest.stream import ByteStream
 from traceanalyzer.trace.compile_log import Counts
 
 MAX_LINE_BYTES = 32 << 20
@@ -81,11 +82,11 @@ class _Open:
     begun: bool = False
 
 
-def records(lines: Iterable[bytes], wanted: frozenset[str], counts: Counts) -> Iterator[Record]:
+def records(source: Iterable[bytes], wanted: frozenset[str], counts: Counts) -> Iterator[Record]:
     """The records in the order in which they end. Payloads are kept of the `wanted` kinds; an artifact's kind is
     its name."""
     open_: dict[bytes, _Open] = {}
-    for line in lines:
+    for line in source:
         counts.lines += 1
         prefix, text = _split(line)
         if text.startswith(b"\t"):
@@ -108,6 +109,27 @@ def records(lines: Iterable[bytes], wanted: frozenset[str], counts: Counts) -> I
             open_[prefix] = _Open(record, expected, hashlib.md5(usedforsecurity=False), keep)
     for opened in open_.values():
         yield _closed(opened, counts)
+
+
+def lines(stream: ByteStream, counts: Counts) -> Iterator[bytes]:
+    """The lines without their ends; of a longer one than `MAX_LINE_BYTES` its beginning."""
+    rest: list[bytes] = []
+    held = 0
+    while piece := stream.read():
+        first, *others = piece.split(b"\n")
+        held += len(first)
+        if held <= MAX_LINE_BYTES:
+            rest.append(first)
+        if not others:
+            continue
+        if held > MAX_LINE_BYTES:
+            counts.shortened += 1
+        yield b"".join(rest).removesuffix(b"\r")
+        for line in others[:-1]:
+            yield line.removesuffix(b"\r")
+        rest, held = [others[-1]], len(others[-1])
+    if held:
+        yield b"".join(rest).removesuffix(b"\r")
 
 
 def kind_of(record: Record) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.ingest.columns import Texts
+from traceanalyzer.ingest.columns import Texts, by_value
 from traceanalyzer.ingest.kineto.names import copy_kind
 from traceanalyzer.ingest.xplane.space import GRAPH, NODE, Columns, Line, Plane, joined_lines, operators, timed
 from traceanalyzer.trace import I64, Bool, CopyKind, Device, DeviceOpKind, DeviceOps, DeviceRanges, MemoryKind
@@ -41,9 +41,8 @@ def copy_columns(codes: I64, names: I64, strings: list[str]) -> dict[str, I64]:
     """Size and ends from `memcpy_details` or `memset_details` (codes); the direction from the names of the copies."""
     columns = _columns(codes, strings, _copy, ("bytes", "source_memory", "target_memory"), 0)
     columns["bytes"] = np.where(codes < 0, -1, columns["bytes"])
-    known, place = ranked(names)
-    kinds = [copy_kind(strings[code]) if code >= 0 else CopyKind.UNKNOWN for code in known.tolist()]
-    columns["copy_kind"] = np.where(codes < 0, 0, np.array(kinds, np.int64)[place])
+    kinds = by_value(names, lambda code: copy_kind(strings[code]) if code >= 0 else CopyKind.UNKNOWN)
+    columns["copy_kind"] = np.where(codes < 0, 0, kinds)
     return columns
 
 
@@ -91,7 +90,7 @@ def _product(text: str | None) -> int:
 
 DEVICE = re.compile(r"/device:(GPU|TPU):(\d{1,4})(?!\d)")
 STREAM = "Stream"
-TPU_OPS, TPU_RANGES = "XLA Ops", ("XLA Modules", "Steps")
+TPU_OPS, TPU_RANGES = "XLA Ops", (("TPU", "XLA Modules"), ("TPU", "Steps"))
 """Lines of a TPU; of a GPU such lines are XLA's own analysis of its streams, and no work beside it."""
 LARGEST_ID = 2**31 - 1
 
@@ -112,20 +111,17 @@ class DeviceLines:
     def of(cls, planes: tuple[Plane, ...]) -> "DeviceLines":
         """Those of the planes."""
         ops, ranges, left_out = list[Placed](), list[Placed](), 0
-        for plane in planes:
-            match = DEVICE.match(plane.name)
-            if match is None:
-                continue
+        of_devices = [(match, plane.lines) for plane in planes if (match := DEVICE.match(plane.name))]
+        for match, line in ((match, line) for match, lines in of_devices for line in lines):
             kind, number = match[1], int(match[2])
-            for line in plane.lines:
-                if kind == "GPU" and line.name.startswith(STREAM):
-                    ops.append((number, line))
-                elif kind == "TPU" and line.name == TPU_OPS:
-                    ops.append((number, line.take(_innermost(line.events["start"], line.events["end"]))))
-                elif kind == "TPU" and line.name in TPU_RANGES:
-                    ranges.append((number, line))
-                else:
-                    left_out += len(line)
+            if kind == "GPU" and line.name.startswith(STREAM):
+                ops.append((number, line))
+            elif (kind, line.name) == ("TPU", TPU_OPS):
+                ops.append((number, line.take(_innermost(line.events["start"], line.events["end"]))))
+            elif (kind, line.name) in TPU_RANGES:
+                ranges.append((number, line))
+            else:
+                left_out += len(line)
         return cls(ops, ranges, left_out)
 
 

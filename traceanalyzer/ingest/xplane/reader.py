@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 
 from traceanalyzer.base import EmptyRecordingError, UnreadableInputError
-from traceanalyzer.ingest.abilities import Abilities
 from traceanalyzer.ingest.columns import Texts
+from traceanalyzer.ingest.detect import Abilities
 from traceanalyzer.ingest.foreign import is_converted
 from traceanalyzer.ingest.protobuf.wire import BYTES, fields_before_damage
-from traceanalyzer.ingest.stream import ByteStream, open_stream
+from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.ingest.xplane.chrome import read_chrome
 from traceanalyzer.ingest.xplane.device import DeviceLines, device_ops, device_ranges, devices, rows_of
 from traceanalyzer.ingest.xplane.host import Host
@@ -150,11 +150,11 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     """The trace in the file. Raises UnreadableInputError, EmptyRecordingError."""
     texts = Texts()
     with open_stream(path, progress) as stream:
-        data = _whole(stream)
+        data = b"".join(iter(stream.read, b""))
         is_proto = data.startswith(HEAD)
         space = read_space(data, texts) if is_proto else _from_chrome(path, data, texts, stream.damage)
         if stream.damage:
-            space = space.cut()
+            space = replace(space, truncated=True)
     trace = make_trace(str(path), space, texts)
     if not is_proto:
         trace = replace(trace, health=replace(trace.health, notes=(*trace.health.notes, EXACT_NOTE)))
@@ -163,13 +163,6 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
             raise UnreadableInputError(f"{path}: too damaged or cut off: not one event could be read; record it again")
         raise EmptyRecordingError(f"{path}: the profile holds no events; record some steps with jax.profiler.trace")
     return [trace]
-
-
-def _whole(stream: ByteStream) -> bytes:
-    parts = []
-    while piece := stream.read():
-        parts.append(piece)
-    return b"".join(parts)
 
 
 def _from_chrome(path: Path, data: bytes, texts: Texts, damage: str) -> Space:

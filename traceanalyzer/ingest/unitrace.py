@@ -18,8 +18,8 @@ import numpy as np
 from msgspec import Raw, Struct
 
 from traceanalyzer.base import EmptyRecordingError
-from traceanalyzer.ingest.abilities import Abilities
 from traceanalyzer.ingest.columns import Codes, Texts
+from traceanalyzer.ingest.detect import Abilities
 from traceanalyzer.ingest.side_files import NOT_JSON
 from traceanalyzer.ingest.stream import lines_of, open_stream
 from traceanalyzer.trace import (

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from traceanalyzer.base import EmptyRecordingError, UnreadableInputError
-from traceanalyzer.ingest.abilities import Abilities
+from traceanalyzer.ingest.detect import Abilities
 from traceanalyzer.ingest.side_files import NOT_JSON, items, mapping, mappings
 from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.trace import Device, Health, ProfilerRow, Trace
