@@ -1,12 +1,12 @@
 """What the parts of the nsys reader share: rows before they are split by process, text codes, counts."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from traceanalyzer.base import dataclass
 from traceanalyzer.ingest.columns import by_value, joined, tight
 from traceanalyzer.ingest.durations import Tally, mend_times
 from traceanalyzer.ingest.nsys.enums import INVALID_ID
