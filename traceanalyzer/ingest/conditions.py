@@ -223,8 +223,8 @@ def stated_amounts(environment: Mapping[str, Any]) -> StepAmounts:
 
 
 def _amount(name: str, value: object) -> float | None:
-    if name == "flops" and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value) if LARGEST_FLOPS >= value > 0 else None
+    if name == "flops":
+        return float(value) if is_number(value, LARGEST_FLOPS) and value > 0 else None
     return float(value) if is_above_zero(value) else None
 
 

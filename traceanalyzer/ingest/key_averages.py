@@ -9,7 +9,7 @@ from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.ingest.detect import Abilities
 from traceanalyzer.ingest.side_files import figure
 from traceanalyzer.ingest.stream import open_stream
-from traceanalyzer.ingest.timing.text import lines_of, pieces_of
+from traceanalyzer.ingest.timing.text import lines_of
 from traceanalyzer.trace import Health, ProfilerRow, Trace
 
 ABILITIES = Abilities(
@@ -49,7 +49,7 @@ def recognise(head: bytes, path: Path) -> bool:
 def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
     """A `Trace` with nothing in it but the table's rows. Raises UnreadableInputError where it has none."""
     with open_stream(path, progress, log=True) as stream:
-        rows, lost, tables = _rows(lines_of(pieces_of(stream), lambda: None))
+        rows, lost, tables = _rows(lines_of(stream))
     if not rows:
         raise UnreadableInputError(f"{path}: a profiler's table without rows; print more of it, or export the trace")
     notes = ("The file holds several tables; the first is read.",) if tables > 1 else ()

@@ -101,10 +101,10 @@ def read_counters(path: Path) -> list[KernelCounters]:
 def _lines_of(path: Path) -> list[str]:
     data, most = bytearray(), limits().report
     with open_stream(path) as stream:
-        while len(data) <= most and (piece := stream.read()):
+        for piece in stream:
             data += piece
-    if len(data) > most:
-        raise UnreadableInputError(f"{path}: larger than {most // MIB} MiB; raise --limit report=BYTES")
+            if len(data) > most:
+                raise UnreadableInputError(f"{path}: larger than {most // MIB} MiB; raise --limit report=BYTES")
     return data.decode("utf-8-sig", "replace").splitlines()
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from traceanalyzer.base import EmptyRecordingError, UnreadableInputError
+from traceanalyzer.base import NS_PER_MS, EmptyRecordingError, UnreadableInputError
 from traceanalyzer.ingest.detect import Abilities
-from traceanalyzer.ingest.side_files import NOT_JSON, items, mapping, mappings
+from traceanalyzer.ingest.side_files import NOT_JSON, is_number, items, mapping, mappings
 from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.trace import Device, Health, ProfilerRow, Trace
 
@@ -33,7 +33,6 @@ _METRICS = re.compile(rb'"metrics"\s*:|\xa7metrics')
 _CYCLES = b"[measure in clock cycle"
 _FLOPS = re.compile(r"flops(8|16|32|64)?")
 _TIME = "time (ns)"
-_NS_PER_MS = 1e6
 _MOST = 1e27
 """Of a year of the fastest GPUs."""
 _RECORD = 'profile with proton.start(..., data="tree") and its default backend'
@@ -78,7 +77,7 @@ def recognise(head: bytes, path: Path) -> bool:
 def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
     """A `Trace` with nothing in it but sums. Raises UnreadableInputError, EmptyRecordingError."""
     with open_stream(path, progress) as stream:
-        parts = _parts(path, b"".join(iter(stream.read, b"")))
+        parts = _parts(path, b"".join(stream))
     nodes = list(chain.from_iterable(_nodes(part) for part in parts if "frame" in part))
     sums = _sums(nodes)
     if not sums:
@@ -87,7 +86,7 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
         ProfilerRow(
             name,
             calls=of.calls,
-            self_device_ms=of.time_ns / _NS_PER_MS,
+            self_device_ms=of.time_ns / NS_PER_MS,
             device=None if device < 0 else device,
             flops=of.flops,
             bytes=of.bytes or None,
@@ -157,7 +156,7 @@ def _sums(nodes: list[_Node]) -> dict[tuple[str, int], _Sums]:
 
 def _figure(value: object) -> float:
     """A figure above zero; 0 for anything else."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _MOST else 0.0
+    return float(value) if is_number(value, _MOST) and value > 0 else 0.0
 
 
 def _device(metrics: dict[str, Any]) -> int:

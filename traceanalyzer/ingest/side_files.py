@@ -80,9 +80,9 @@ def json_lines(path: Path) -> list[dict[str, Any]]:
     return mappings(list(map(decoded, lines)))
 
 
-def is_number(value: object) -> TypeGuard[float]:
+def is_number(value: object, most: float = LARGEST) -> TypeGuard[float]:
     """Whether the value is a figure that a side file may state."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= most
 
 
 def is_above_zero(value: object) -> TypeGuard[float]:

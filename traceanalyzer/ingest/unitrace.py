@@ -18,7 +18,7 @@ import numpy as np
 from msgspec import Raw, Struct
 
 from traceanalyzer.base import EmptyRecordingError
-from traceanalyzer.ingest.columns import Codes, Texts
+from traceanalyzer.ingest.columns import Codes, Texts, by_value
 from traceanalyzer.ingest.detect import Abilities
 from traceanalyzer.ingest.side_files import NOT_JSON
 from traceanalyzer.ingest.stream import lines_of, open_stream
@@ -256,25 +256,25 @@ class _Rows:
         ops["correlation"] = self._launches(ops.pop("id"), calls)
         devices = [_DEVICE.search(self._named.get(pid, "")) for pid in self._devices]
         host = next((found[1] for text in self._named.values() if (found := _HOST.search(text))), None)
-        truncated = bool(damage) or not self.closed
-        notes = (
-            damage and f"The file ends early: {damage}.",
-            truncated and not damage and "The list of events is not closed: the program, or unitrace, crashed.",
-            "Times are written as floating point, in steps of a quarter of a microsecond.",
-        )
-        told = tuple(note for note in notes if note)
+        notes = ["Times are written as floating point, in steps of a quarter of a microsecond."]
+        if damage:
+            notes.insert(0, f"The file ends early: {damage}.")
+        elif not self.closed:
+            notes.insert(0, "The list of events is not closed: the program, or unitrace, crashed.")
         return Trace(
             path=str(path),
             source="unitrace",
             strings=self.texts.all(),
             process=Process(self._pid, host=host),
-            threads=tuple(Thread(str(tid)) for tid in self._threads),
+            threads=tuple(map(Thread, map(str, self._threads))),
             devices=tuple(Device(i, found[2] if found else None) for i, found in enumerate(devices)),
             device_ops=DeviceOps.from_columns(ops, then="kind"),
             api_calls=ApiCalls.from_columns(calls),
             host_ranges=HostRanges.from_columns(ranges),
             collected=Collected(device=len(ops["start"]) > 0, api=len(calls["start"]) > 0),
-            health=Health(self.events, skipped=self.skipped, lost=self.lost, truncated=truncated, notes=told),
+            health=Health(
+                self.events, skipped=self.skipped, lost=self.lost, truncated=len(notes) > 1, notes=tuple(notes)
+            ),
         )
 
     def _launches(self, ids: I64, calls: dict[str, I64]) -> I64:
@@ -295,7 +295,7 @@ class _Rows:
             within[within] = calls["end"][mine[place[within]]] >= flows["start"][here[within]]
             found[here[within]] = calls["correlation"][mine[place[within]]]
         by_id = dict(zip(flows["id"].tolist(), found.tolist(), strict=True))
-        return np.array([by_id.get(i, -1) for i in ids.tolist()], np.int64)
+        return by_value(ids, lambda i: by_id.get(i, -1))
 
 
 def _ns(text: Raw) -> int:

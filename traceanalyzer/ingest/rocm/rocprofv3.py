@@ -118,7 +118,7 @@ def is_json(head: bytes) -> bool:
 def read_json(path: Path, progress: Callable[[float], None] | None) -> list[Trace]:
     """A trace for each process that used a GPU or called HIP. Raises UnreadableInputError."""
     with open_stream(path, progress) as stream:
-        text = b"".join(iter(stream.read, b""))
+        text = b"".join(stream)
     try:
         processes = _FILE.decode(text).processes
     except NOT_JSON as error:

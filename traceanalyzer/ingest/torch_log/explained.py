@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from traceanalyzer.base import NS_PER_MS
-from traceanalyzer.ingest.side_files import mapping, mappings
+from traceanalyzer.ingest.side_files import is_number, mapping, mappings
 from traceanalyzer.trace.compile_log import Break, Estimate, Metrics
 
 MAX_TEXT = 2000
@@ -55,17 +55,14 @@ def breaks_of_restarts(reasons: Iterable[str]) -> list[Break]:
 
 def read_metrics(kind: str, values: dict[str, Any]) -> Metrics | None:
     """Dynamo's metrics of a record; None for a kind that is not one of them."""
-    backward = kind.startswith("bwd_")
     if not kind.endswith(("compilation_metrics", "compilation_metrics_runtime")):
         return None
-    runtime = kind.endswith("_runtime")
-    cumulative = "backward" if backward else "dynamo"
-    whole = _seconds(values, "entire_frame_compile_time_s", "duration_us", f"{cumulative}_cumulative_compile_time_us")
+    side, cumulative = ("backward", "backward") if kind.startswith("bwd_") else ("forward", "dynamo")
+    cumulative = f"{cumulative}_cumulative_compile_time_us"
     skip = values.get("cudagraph_skip_reason")
-    side = "backward" if backward else "forward"
     return Metrics(
-        kind=f"{side}_runtime" if runtime else side,  # type: ignore[arg-type]
-        duration_s=whole,
+        kind=f"{side}_runtime" if kind.endswith("_runtime") else side,  # type: ignore[arg-type]
+        duration_s=_seconds(values, "entire_frame_compile_time_s", "duration_us", cumulative),
         backend_s=_seconds(values, "backend_compile_time_s", "aot_autograd_cumulative_compile_time_us"),
         inductor_s=_seconds(values, "inductor_compile_time_s", "inductor_cumulative_compile_time_us"),
         triton_s=_seconds(values, "", "triton_compile_time_us"),
@@ -83,15 +80,14 @@ def _wants_cudagraphs(config: object) -> bool | None:
     if isinstance(config, dict):
         config = msgspec.json.encode(config).decode()
     found = _CUDAGRAPHS.search(config) if isinstance(config, str) else None
-    return None if found is None else found[1] == "true"
+    return found and found[1] == "true"
 
 
 def _seconds(values: dict[str, Any], in_seconds: str, *in_microseconds: str) -> float | None:
-    names = [(in_seconds, 1.0), *((name, 1e-6) for name in in_microseconds)]
-    for name, unit in names:
+    for name, unit in ((in_seconds, 1.0), *((name, 1e-6) for name in in_microseconds)):
         value = values.get(name)
-        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e15:
-            return float(value) * unit
+        if is_number(value) and value >= 0:
+            return value * unit
     return None
 
 
@@ -122,8 +118,7 @@ def read_estimates(values: object) -> tuple[Estimate, ...]:
 
 
 def _time(value: object) -> float:
-    known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < MOST
-    return float(value) if known else 0.0  # type: ignore[arg-type]
+    return float(value) if is_number(value, MOST) and value >= 0 else 0.0
 
 
 def _bytes(operation: dict[str, Any]) -> float:

@@ -150,7 +150,7 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     """The trace in the file. Raises UnreadableInputError, EmptyRecordingError."""
     texts = Texts()
     with open_stream(path, progress) as stream:
-        data = b"".join(iter(stream.read, b""))
+        data = b"".join(stream)
         is_proto = data.startswith(HEAD)
         space = read_space(data, texts) if is_proto else _from_chrome(path, data, texts, stream.damage)
         if stream.damage:
