@@ -16,6 +16,7 @@ from importlib.machinery import ModuleSpec
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
+from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.collect.host import cuda, rescue
 from traceanalyzer.collect.plan import Plan
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from traceanalyzer.collect.steps.step_finder import Finder
 
 
-NS_PER_MS = 1e6
 FIRST_STEPS = 10
 """Steps of a process that are timed one by one, by the host's clock."""
 

@@ -54,7 +54,7 @@ def join(run: Run) -> Run:
         recordings, logs = logs, []
     environment_of = cache(_environment)
     made = [_with_neighbours(trace, environment_of(Path(trace.path).parent)) for trace in recordings]
-    made = [replace(one, step_timings=log.step_timings) if (log := _of_rank(one, logs)) else one for one in made]
+    made = _with("step_timings", logs, made)
     traces, more = with_companions(made, given) if given else (made, ())
     return replace(run, traces=tuple(traces), logs=(*logs, *more))
 
@@ -64,16 +64,19 @@ def with_companions(traces: list[Trace], given: list[Trace]) -> tuple[list[Trace
     traces the snapshots are, without these the logs."""
     every = tuple(chain.from_iterable(trace.compile_logs for trace in given))
     snapshots = [trace for trace in given if not trace.compile_logs]
-    found = [replace(one, memory=mine.memory) if (mine := _of_rank(one, snapshots)) else one for one in traces]
-    made = found or snapshots or given[:1]
+    made = _with("memory", snapshots, traces) or snapshots or given[:1]
     left = [trace for trace in given if trace not in made]
     return [replace(trace, compile_logs=every) for trace in made], tuple(left)
 
 
-def _of_rank(trace: Trace, others: list[Trace]) -> Trace | None:
-    """The one snapshot or timing log of a trace's rank; the only one of a run with one trace is its own."""
-    mine = [one for one in others if one.rank == trace.rank or None in (one.rank, trace.rank)]
-    return mine[0] if len(mine) == 1 else None
+def _with(name: str, others: list[Trace], traces: list[Trace]) -> list[Trace]:
+    """The traces with what the snapshot or timing log of their rank has; the only one of a run with one trace is its
+    own."""
+    made = []
+    for trace in traces:
+        mine = [one for one in others if one.rank == trace.rank or None in (one.rank, trace.rank)]
+        made.append(replace(trace, **{name: getattr(mine[0], name)}) if len(mine) == 1 else trace)
+    return made
 
 
 def _with_neighbours(trace: Trace, environment: Environment) -> Trace:

@@ -37,7 +37,7 @@ MOST_PROBED, MOST_OPENED = 20, 300
 """Files that are opened in each of them to find one recording, and in all."""
 NAMED = 6
 ITERATION = re.compile(r"(?:iteration|iter|step)[-_]?(\d{1,18})", re.IGNORECASE)
-_DIGITS = re.compile(r"\d+")
+_DIGITS, _SHOWN = re.compile(r"\d+"), re.compile(r"[^.]").match
 
 
 def recordings_in(
@@ -89,14 +89,14 @@ def nothing_in(folder: Path) -> str:
 
 def _with_recordings(folder: Path) -> Iterator[Path]:
     """The folders below that hold recordings; links are not followed."""
-    walk = ((Path(where), names, files) for where, names, files in os.walk(folder))
     left = MOST_OPENED
-    for where, names, files in islice(walk, MOST_FOLDERS):
+    for top, names, files in islice(os.walk(folder), MOST_FOLDERS):
+        where = Path(top)
         if len(where.relative_to(folder).parts) >= DEEPEST:
             names.clear()
-        names[:] = sorted(name for name in names if not name.startswith("."))
+        names[:] = sorted(filter(_SHOWN, names))
         with suppress(OSError):  # what has no size, as in /proc, may have no end
-            paths = [where / name for name in sorted(files)[:MOST_PROBED]]
+            paths = map(where.joinpath, sorted(files)[:MOST_PROBED])
             sound = [file for file in paths if where != folder and file.is_file() and file.stat().st_size]
             left -= len(sound)
             if left >= 0 and any(map(is_recording, sound)):
@@ -131,15 +131,15 @@ def read_files(
     reads one; `progress` is called with the bytes done and the bytes of all; `alone`: without help."""
     # nobody needs help with files of which there is a kept model
     found: dict[Path, Outcome] = {path: kept for path in sizes if len(sizes) > 1 and (kept := kept_traces(path))}
-    todo = sorted(sizes.keys() - found.keys(), key=lambda path: (-sizes[path], str(path)))
+    todo = sorted(sorted(sizes.keys() - found.keys(), key=str), key=sizes.__getitem__, reverse=True)
+    progress = progress or _silent
     total = sum(sizes.values())
 
     def read_here(path: Path) -> None:
         left = sum(sizes[other] for other in todo[todo.index(path) :])  # those before it are taken for read
 
         def done(share: float) -> None:
-            if progress is not None:
-                progress(total - left + int(share * sizes[path]), total)
+            progress(total - left + int(share * sizes[path]), total)
 
         try:
             found[path] = read(path, done)
@@ -155,9 +155,12 @@ def read_files(
         for path in todo:
             if path not in found:
                 read_here(path)
-    if progress is not None:
-        progress(total, total)
+    progress(total, total)
     return [found[path] for path in sizes]
+
+
+def _silent(_done: int, _total: int) -> None:
+    """Nobody asks how far reading has come."""
 
 
 def _read_apart(todo: Sequence[Path], numbers: Numbers, read: Read) -> Iterator[tuple[int, list[Trace]]]:

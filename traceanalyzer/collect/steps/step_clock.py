@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
+from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.collect.host import cuda
 
 AGREE_SHARE = 0.05
@@ -90,7 +91,6 @@ def steady_from(values: Sequence[float], least: int) -> int | None:
     return last if last > 0 and is_steady(values[last:]) else None
 
 
-NS_PER_MS = 1e6
 DIGITS = 4
 """Decimals of a millisecond: CUDA events resolve half a microsecond."""
 

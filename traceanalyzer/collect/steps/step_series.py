@@ -9,13 +9,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import NS_PER_MS, dataclass
 from traceanalyzer.collect.host import cuda, environment
 from traceanalyzer.collect.host.ranks import own_file
 from traceanalyzer.collect.plan import Plan
 from traceanalyzer.collect.steps.units import Amounts, DataTime
 
-NS_PER_MS = 1e6
 NOTHING = Amounts()
 DRAIN_SECONDS = 5.0
 """How long the end of a series waits for the device."""
@@ -76,7 +75,7 @@ class StepSeries:
         elif len(self._ends) <= PENDING:
             return []
         laps = []
-        while len(self._ends) > 1 and _done(self._ends[1]):
+        while len(self._ends) > 1 and (self._ends[1].event is None or self._ends[1].event.query()):
             begin = self._ends.popleft()
             end = self._ends[0]
             host_ms = (end.host_ns - begin.host_ns) / NS_PER_MS
@@ -95,10 +94,6 @@ class StepSeries:
         event = self._spare.pop()
         event.record()
         return event
-
-
-def _done(end: _End) -> bool:
-    return end.event is None or bool(end.event.query())
 
 
 # Writes one line a step (`collect timing`): `{"step": 12, "iter_ms": 41.2, "host_ms": 40.9, "data_ms": 3.1}`.

@@ -264,10 +264,8 @@ def _pages(path: Path) -> Iterator[PageFile | None]:
     except (OSError, OddPageError):
         yield None
         return
-    try:
+    with pages.file:
         yield pages
-    finally:
-        pages.close()
 
 
 def _text(raw: bytes) -> str:

@@ -111,9 +111,10 @@ class DeviceLines:
     def of(cls, planes: tuple[Plane, ...]) -> "DeviceLines":
         """Those of the planes."""
         ops, ranges, left_out = list[Placed](), list[Placed](), 0
-        of_devices = [(match, plane.lines) for plane in planes if (match := DEVICE.match(plane.name))]
-        for match, line in ((match, line) for match, lines in of_devices for line in lines):
-            kind, number = match[1], int(match[2])
+        devices = [(found, plane.lines) for plane in planes if (found := DEVICE.match(plane.name))]
+        for kind, number, line in [(found[1], int(found[2]), line) for found, lines in devices for line in lines]:
+        ]
+        for kind, number, line in placed:
             if kind == "GPU" and line.name.startswith(STREAM):
                 ops.append((number, line))
             elif (kind, line.name) == ("TPU", TPU_OPS):
