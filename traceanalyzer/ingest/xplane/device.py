@@ -111,8 +111,11 @@ class DeviceLines:
     def of(cls, planes: tuple[Plane, ...]) -> "DeviceLines":
         """Those of the planes."""
         ops, ranges, left_out = list[Placed](), list[Placed](), 0
-        devices = [(found, plane.lines) for plane in planes if (found := DEVICE.match(plane.name))]
-        for kind, number, line in [(found[1], int(found[2]), line) for found, lines in devices for line in lines]:
+        placed = [
+            (found[1], int(found[2]), line)
+            for plane in planes
+            if (found := DEVICE.match(plane.name))
+            for line in plane.lines
         ]
         for kind, number, line in placed:
             if kind == "GPU" and line.name.startswith(STREAM):
