@@ -4,13 +4,14 @@ On one stream an op ends before the next begins, save for small overlaps that ar
 launch a kernel starts while its predecessor drains, and clocks of ROCm devices are tens of ns apart.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.trace import I64, Bool
+from traceanalyzer.trace import I64, Bool, Health, Trace
 
 LATEST = 2**61
 """Neither a clock that counts from 1970 nor one that counts from boot goes beyond, and differences fit int64."""
@@ -39,6 +40,12 @@ class Tally:
         """Count what another one counted."""
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
+
+    def with_health(self, traces: list[Trace], events: int, notes: Iterable[str], *, truncated: bool) -> list[Trace]:
+        """The traces of the file: the first has the file's counts, of so many events, and its notes."""
+        counts = {name: getattr(self, name) for name in ("skipped", "lost", "clipped")}
+        first = replace(traces[0], health=Health(events, truncated=truncated, notes=tuple(notes), **counts))
+        return [first, *(replace(one, health=replace(one.health, truncated=truncated)) for one in traces[1:])]
 
 
 def mend_times(rows: dict[str, NDArray[Any]], known: Bool, tally: Tally) -> Bool:

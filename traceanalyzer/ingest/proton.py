@@ -16,7 +16,7 @@ import msgspec
 
 from traceanalyzer.base import NS_PER_MS, EmptyRecordingError, UnreadableInputError
 from traceanalyzer.ingest.detect import Abilities
-from traceanalyzer.ingest.side_files import NOT_JSON, is_number, items, mapping, mappings
+from traceanalyzer.ingest.side_files import NOT_JSON, is_number, items, mapping, mappings, whole
 from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.trace import Device, Health, ProfilerRow, Trace
 
@@ -138,7 +138,7 @@ def _sums(nodes: list[_Node]) -> dict[tuple[str, int], _Sums]:
         if not time:
             scopes.append(node)
             continue
-        key = node.name, _device(node.metrics)
+        key = node.name, whole(str(node.metrics.get("device_id", "")), 4)
         of = sums.setdefault(key, _Sums())
         of.time_ns += time
         of.calls += _figure(node.metrics.get("count"))
@@ -157,11 +157,6 @@ def _sums(nodes: list[_Node]) -> dict[tuple[str, int], _Sums]:
 def _figure(value: object) -> float:
     """A figure above zero; 0 for anything else."""
     return float(value) if is_number(value, _MOST) and value > 0 else 0.0
-
-
-def _device(metrics: dict[str, Any]) -> int:
-    told = str(metrics.get("device_id", ""))
-    return int(told) if told.isdecimal() and len(told) < 5 else -1
 
 
 def _devices(kinds: dict[str, Any]) -> Iterator[Device]:

@@ -90,6 +90,11 @@ def is_above_zero(value: object) -> TypeGuard[float]:
     return is_number(value) and value >= LEAST
 
 
+def whole(text: object, digits: int = 18) -> int:
+    """The whole number that a text of at most so many digits is (18 fit 64 bits); -1 for all else."""
+    return int(text) if isinstance(text, str) and text.isdecimal() and len(text) <= digits else -1
+
+
 def figure(text: str) -> float | None:
     """The number that a text is, without thousands separators; None where it is none, or out of all reason."""
     try:

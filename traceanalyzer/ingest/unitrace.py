@@ -20,7 +20,7 @@ from msgspec import Raw, Struct
 from traceanalyzer.base import EmptyRecordingError
 from traceanalyzer.ingest.columns import Codes, Texts, by_value
 from traceanalyzer.ingest.detect import Abilities
-from traceanalyzer.ingest.side_files import NOT_JSON
+from traceanalyzer.ingest.side_files import NOT_JSON, whole
 from traceanalyzer.ingest.stream import lines_of, open_stream
 from traceanalyzer.trace import (
     I64,
@@ -234,8 +234,7 @@ class _Rows:
         if command is None:
             self.skipped += 1
             return
-        told = str(event.args.get("id", ""))
-        number = int(told) if told.isdecimal() and len(told) <= _DIGITS else -1
+        number = whole(str(event.args.get("id", "")))
         self._ops.append((*command, start, end, self._devices[event.pid], self._streams[event.pid, event.tid], number))
 
     def _on_host(self, name: str, thread: int, start: int, end: int) -> None:

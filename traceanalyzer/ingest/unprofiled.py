@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from traceanalyzer.base import NS_PER_MS, TraceAnalyzerError, digits
+from traceanalyzer.ingest.columns import looked_up
 from traceanalyzer.ingest.detect import detect
 from traceanalyzer.ingest.side_files import is_number, items, mapping
 from traceanalyzer.ingest.stream import head_of
@@ -160,13 +161,10 @@ def _windows(trace: Trace, ends: I64) -> list[tuple[int, int]]:
     """From each step's first device op to the next step's: an op belongs to the step in which it was launched."""
     ops, calls = trace.device_ops, trace.api_calls
     ops = ops.take((ops.device == _busiest(ops)) & (ops.correlation >= 0))
-    if not len(ops) or not len(calls):
-        return []
     order = np.argsort(calls.correlation, kind="stable")
-    at = np.minimum(np.searchsorted(calls.correlation, ops.correlation, sorter=order), len(calls) - 1)
-    launched = calls.correlation[order[at]] == ops.correlation
-    step = np.searchsorted(ends, calls.start[order[at]], side="right") - 1
-    first = [ops.start[launched & (step == number)] for number in range(len(ends) - 1)]
+    launched = looked_up(calls.correlation[order], calls.start[order], ops.correlation, np.iinfo(np.int64).min)
+    step = np.searchsorted(ends, launched, side="right") - 1
+    first = [ops.start[step == number] for number in range(len(ends) - 1)]
     return [(int(a[0]), int(b[0])) for a, b in pairwise(first) if len(a) and len(b) and a[0] < b[0]]
 
 

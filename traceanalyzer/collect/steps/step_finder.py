@@ -8,7 +8,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 REPEATS = 3
 """Calls after which a module is taken for the outermost one of every step: set-up calls come once or twice."""
@@ -23,23 +23,6 @@ STRANGERS = 50
 """Steps of other optimizers, none of the first one's, after which the first one is taken to be gone."""
 
 COMPILE_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks"
-
-
-class Finder(Protocol):
-    """Calls back at the end of every step while installed."""
-
-    @property
-    def unit(self) -> str:
-        """What ends a step, as last seen."""
-
-    def install(self) -> None:
-        """Start looking."""
-
-    def rest(self) -> None:
-        """Nothing more is to be recorded of these steps: cost nothing for as long as they go on."""
-
-    def remove(self) -> None:
-        """Stop looking; the script then runs as if nothing had been there."""
 
 
 class OptimizerSteps:
@@ -190,14 +173,15 @@ class StepFinder:
             self._modules.install()
 
     def rest(self) -> None:
-        """Stop looking, but notice a training that begins after what was taken for inference."""
+        """Nothing more is to be recorded of these steps: cost nothing for as long as they go on, but notice a training
+        that begins after what was taken for inference."""
         if self._modules is not None:
             self._modules.remove()
         else:
             self._optimizer.remove()
 
     def remove(self) -> None:
-        """Stop looking."""
+        """Stop looking; the script then runs as if nothing had been there."""
         self._optimizer.remove()
         if self._modules is not None:
             self._modules.remove()

@@ -33,16 +33,14 @@ class FunctionCalls:
         sys.setprofile(self._watch)
         threading.setprofile(self._watch)
 
-    def rest(self) -> None:
-        """Stop counting."""
-        self.remove()
-
     def remove(self) -> None:
         """Stop watching, and give the function its code back."""
         self._stop_watching()
         for function, code in self._replaced:
             function.__code__ = code
         self._replaced.clear()
+
+    rest = remove
 
     def _stop_watching(self) -> None:
         sys.setprofile(None)

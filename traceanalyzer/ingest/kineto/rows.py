@@ -48,9 +48,8 @@ _DEVICE_KINDS = {
 }
 _HOST_KINDS = {Group.OP: RangeKind.OP, Group.ANNOTATION: RangeKind.ANNOTATION, Group.PYTHON: RangeKind.PYTHON}
 _COUNTED = (Group.SKIP, Group.RANGE_COUNTERS, Group.MTIA)
-_REPLAY = b'"Dispatch Task"'
-_UNNUMBERED_GRAPH = 0
-"""`DeviceOps.graph` of the node of a graph whose id is not recorded."""
+_OF_KIND = {b'"Dispatch Task"': 0}
+"""`DeviceOps.graph` of the node of a graph whose id is not recorded, by the kind of its kernel."""
 _CPU_DEVICE_TYPE = 0
 """c10::DeviceType::CPU in `Device Type` of allocator events."""
 
@@ -221,7 +220,7 @@ class Rows:
             | {
                 "kind": np.full(len(spans), _DEVICE_KINDS[group], np.uint8),
                 "external_id": _external_ids(args),
-                "graph": [a.graph or -1 if not a.kind or a.graph > 0 else _replayed(a.kind) for a in args],
+                "graph": [a.graph if a.graph > 0 else _OF_KIND.get(bytes(a.kind), -1) for a in args],
                 "graph_node": [a.graph_node if a.graph_node > 0 else -1 for a in args],
                 "collective": self._collective_codes(args),
             }
@@ -292,7 +291,8 @@ class Rows:
     def _add_instants(self, instants: list[Instant[Any]]) -> None:
         found = [event for event in instants if event.args is not None and event.name == "[memory]"]
         self.skipped += len(instants) - len(found)
-        self.window_end = max([self.window_end, *(_marked(event) for event in instants if event.name == _WINDOW_END)])
+        ends = [event.ts for event in instants if event.name == _WINDOW_END and _is_time(event.ts)]
+        self.window_end = max([self.window_end, *(int(times_ns([time])[0]) for time in ends)])
         if found:
             found = self._with_time(found)
             self.memory_events += len(found)
@@ -332,16 +332,8 @@ def _device(spans: Spans, args: list[Args]) -> dict[str, list[int]]:
     }
 
 
-def _replayed(kind: Raw) -> int:
-    return _UNNUMBERED_GRAPH if bytes(kind) == _REPLAY else -1
-
-
 def _external_ids(args: list[Args]) -> list[int]:
     return [a.external_id if a.external_id >= 0 else a.old_external_id for a in args]
-
-
-def _marked(event: Instant[Any]) -> int:
-    return int(times_ns([event.ts])[0]) if _is_time(event.ts) else 0
 
 
 def _is_time(text: Any) -> bool:

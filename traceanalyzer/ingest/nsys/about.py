@@ -187,14 +187,9 @@ def gpus(database: Database) -> Gpus:
         if ordinal >= 0:
             by_ordinal[ordinal] = device
         buses[_bus_of(bus)] = device
-    by_process = _process_map(database, by_id) or _old_process_map(database, buses)
-    return Gpus(by_id, by_ordinal, by_process)
-
-
-def _process_map(database: Database, by_id: Mapping[int, Device]) -> dict[tuple[int, int], Device]:
-    """From schema 3.17 on."""
-    rows = database.rows("TARGET_INFO_CUDA_DEVICE", {"gpuId": -1, "cudaId": -1, "pid": -1})
-    return {(pid, ordinal): by_id[gpu] for gpu, ordinal, pid in rows if gpu in by_id}
+    rows = database.rows("TARGET_INFO_CUDA_DEVICE", {"gpuId": -1, "cudaId": -1, "pid": -1})  # from schema 3.17 on
+    by_process = {(pid, ordinal): by_id[gpu] for gpu, ordinal, pid in rows if gpu in by_id}
+    return Gpus(by_id, by_ordinal, by_process or _old_process_map(database, buses))
 
 
 def _old_process_map(database: Database, buses: Mapping[int, Device]) -> dict[tuple[int, int], Device]:

@@ -4,7 +4,7 @@ have: SQLite promises none.
 
 from collections.abc import Callable
 from dataclasses import fields, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +21,6 @@ from traceanalyzer.ingest.nsys.processes import Owners
 from traceanalyzer.ingest.sqlite.database import Database
 from traceanalyzer.trace import I32, Table, Trace, narrowed, ordered
 
-AnyTable = TypeVar("AnyTable", bound=Table)
-
 
 def canonical(traces: list[Trace]) -> list[Trace]:
     """The traces of one export with their common strings in alphabetical order, and rows that start at the same time in
@@ -35,33 +33,21 @@ def canonical(traces: list[Trace]) -> list[Trace]:
     code = np.full(len(strings) + 1, -1, np.int32)
     code[order] = np.arange(len(strings))
     texts = [strings[i] for i in order]
-    return [_canonical(trace, texts, code) for trace in traces]
+    made = []
+    for trace in traces:
+        tables: dict[str, Any] = {n: _canonical(t, code) for n, t in vars(trace).items() if isinstance(t, Table)}
+        made.append(replace(trace, strings=texts, **tables))
+    return made
 
 
-def _canonical(trace: Trace, strings: list[str], code: I32) -> Trace:
-    tables: dict[str, Any] = {
-        f.name: _ordered(_recoded(value, code))
-        for f in fields(trace)
-        if isinstance(value := getattr(trace, f.name), Table)
-    }
-    return replace(trace, strings=strings, **tables)
-
-
-def _recoded(table: AnyTable, code: I32) -> AnyTable:
-    texts = {
-        f.name: recoded(getattr(table, f.name), narrowed(code) if f.metadata["narrow"] else code)
-        for f in fields(table)
-        if f.metadata["text"]
-    }
-    return replace(table, **texts)
-
-
-def _ordered(table: AnyTable) -> AnyTable:
-    columns = {f.name: getattr(table, f.name) for f in fields(table)}
-    start = columns.pop("start", None)
+def _canonical(table: Table, code: I32) -> Table:
+    columns = dict(vars(table))
+    for f in (f for f in fields(table) if f.metadata["text"]):
+        columns[f.name] = recoded(columns[f.name], narrowed(code) if f.metadata["narrow"] else code)
+    made, start = type(table)(**columns), columns.pop("start", None)
     if start is None or (start[1:] > start[:-1]).all():
-        return table
-    return table.take(ordered(start, lambda rows: [column[rows] for column in reversed(columns.values())]))
+        return made
+    return made.take(ordered(start, lambda rows: [column[rows] for column in reversed(columns.values())]))
 
 
 @dataclass(frozen=True)

@@ -114,16 +114,8 @@ def _finished(made: list[Trace], tally: Tally, *, truncated: bool) -> list[Trace
     if len(made) > 1:
         tally.notes.append(f"The ranks of its {len(made)} processes are not recorded; they are numbered by process id.")
         made = [replace(t, process=replace(t.process, rank=i, numbered=True)) for i, t in enumerate(made)]
-    health = Health(
-        events=made[0].health.events + tally.lost + tally.skipped,
-        lost=tally.lost,
-        clipped=tally.clipped,
-        skipped=tally.skipped,
-        truncated=truncated,
-        notes=tuple(dict.fromkeys(tally.notes)),
-    )
-    rest = [replace(trace, health=replace(trace.health, truncated=truncated)) for trace in made[1:]]
-    return [replace(made[0], health=health), *rest]
+    events = made[0].health.events + tally.lost + tally.skipped
+    return tally.with_health(made, events, dict.fromkeys(tally.notes), truncated=truncated)
 
 
 def _timed(columns: Columns, tally: Tally) -> Columns:

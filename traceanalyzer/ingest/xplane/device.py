@@ -10,6 +10,7 @@ import numpy as np
 from traceanalyzer.base import dataclass
 from traceanalyzer.ingest.columns import Texts, by_value
 from traceanalyzer.ingest.kineto.names import copy_kind
+from traceanalyzer.ingest.side_files import whole
 from traceanalyzer.ingest.xplane.space import GRAPH, NODE, Columns, Line, Plane, joined_lines, operators, timed
 from traceanalyzer.trace import I64, Bool, CopyKind, Device, DeviceOpKind, DeviceOps, DeviceRanges, MemoryKind
 from traceanalyzer.trace.distinct import distinct, ranked
@@ -19,8 +20,6 @@ _DETAIL = re.compile(r"\b(\w{1,40}):([\w,.]{1,60})")
 MOST_REGISTERS = 512
 """Of a thread: AMD's have as many, NVIDIA's half. ROCm's recorder has written addresses in their place."""
 MOST_BLOCKS = 2**62
-_LONGEST = 19
-"""Digits of a number that 64 bits hold, and one more."""
 _MEMORY = {
     "pageable": MemoryKind.PAGEABLE,
     "pinned": MemoryKind.PINNED,
@@ -54,36 +53,30 @@ def _columns(codes: I64, strings: list[str], read: _Read, names: tuple[str, ...]
 
 
 def _kernel(details: dict[str, str]) -> dict[str, int]:
-    registers = _whole(details.get("regs"))
+    registers = whole(details.get("regs"))
     found = {"blocks": _product(details.get("grid")), "threads": _product(details.get("block"))}
     if registers > MOST_REGISTERS:  # the sizes of shared memory beside it are of the same damaged record
         return found
-    shared = [
-        size for name in ("static_shared", "dynamic_shared", "group_mem") if (size := _whole(details.get(name))) >= 0
-    ]
-    occupancy = details.get("occ_pct", "").partition(".")[0]
+    shared = [whole(details.get(name)) for name in ("static_shared", "dynamic_shared", "group_mem")]
+    known = [size for size in shared if size >= 0]
     return {
         **found,
         "registers": registers or -1,
-        "shared_bytes": sum(shared) if shared else -1,
-        "occupancy": _whole(occupancy) or -1,
+        "shared_bytes": sum(known) if known else -1,
+        "occupancy": whole(details.get("occ_pct", "").partition(".")[0]) or -1,
     }
 
 
 def _copy(details: dict[str, str]) -> dict[str, int]:
     return {
-        "bytes": _whole(details.get("size")),
+        "bytes": whole(details.get("size")),
         "source_memory": _MEMORY.get(details.get("kind_src", "").lower(), MemoryKind.UNKNOWN),
         "target_memory": _MEMORY.get(details.get("kind_dst", "").lower(), MemoryKind.UNKNOWN),
     }
 
 
-def _whole(text: str | None) -> int:
-    return int(text) if text and text.isdecimal() and len(text) < _LONGEST else -1
-
-
 def _product(text: str | None) -> int:
-    sizes = [_whole(part) for part in (text or "").split(",")]
+    sizes = list(map(whole, (text or "").split(",")))
     size = math.prod(sizes)
     return size if min(sizes) >= 0 and size <= MOST_BLOCKS else -1
 

@@ -19,13 +19,9 @@ from traceanalyzer.ingest.xplane.host import Host
 from traceanalyzer.ingest.xplane.proto import PLANE, PLANE_NAME, PLANE_STAT, read_space
 from traceanalyzer.ingest.xplane.space import Line, Space
 from traceanalyzer.trace import (
-    ApiCalls,
     Collected,
     Condition,
-    DeviceOps,
     Health,
-    HostRanges,
-    MemoryEvents,
     Process,
     RangeKind,
     Thread,
@@ -46,6 +42,7 @@ def make_trace(path: str, space: Space, texts: Texts) -> Trace:
     host = Host.of(host_lines, rows, texts)
     ops, memory = device_ops(rows, texts, base), host.memory(texts, base)
     calls, ranges = host.calls(base), host.ranges(base)
+    has_ops, has_stacks = (bool((ranges.kind == kind).any()) for kind in (RangeKind.OP, RangeKind.PYTHON))
     start, stop = space.stat("profile_start_time"), space.stat("profile_stop_time")
     return Trace(
         path=path,
@@ -60,17 +57,11 @@ def make_trace(path: str, space: Space, texts: Texts) -> Trace:
         device_ranges=device_ranges(rows_of(lines.ranges), base),
         memory_events=memory,
         conditions=_conditions(space),
-        collected=_collected(ops, calls, ranges, memory),
+        collected=Collected(len(ops) > 0, len(calls) > 0, ops=has_ops, stacks=has_stacks, memory=len(memory) > 0),
         health=_health(space, host, lines),
         epoch_ns=start or 0,
         window=(0, stop - start) if start and stop and stop > start else None,
     )
-
-
-def _collected(ops: DeviceOps, calls: ApiCalls, ranges: HostRanges, memory: MemoryEvents) -> Collected:
-    """What is there was asked for."""
-    kinds = [bool((ranges.kind == kind).any()) for kind in (RangeKind.OP, RangeKind.PYTHON)]
-    return Collected(len(ops) > 0, len(calls) > 0, ops=kinds[0], stacks=kinds[1], memory=len(memory) > 0)
 
 
 def _base(space: Space, lines: list[Line]) -> int:
