@@ -5,15 +5,16 @@ and host rows have in `thread` the thread's own id.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.ingest.columns import Texts, looked_up
+from traceanalyzer.base import dataclass
+from traceanalyzer.ingest.columns import Texts, by_value, looked_up
 from traceanalyzer.ingest.durations import LATEST, Tally, mend_times
 from traceanalyzer.ingest.side_files import mappings
 from traceanalyzer.trace import (
@@ -176,15 +177,13 @@ def copy_of(name: str) -> tuple[CopyKind, str]:
     return _COPIES.get(words, (CopyKind.UNKNOWN, "Memcpy"))
 
 
-def copies(
-    meant: Sequence[tuple[CopyKind, str]], place: NDArray[Any], source: I64, target: I64, texts: Texts
-) -> Columns:
-    """Columns of copies of which each is one of those meant, from and to these devices (-1: the host)."""
-    kinds = np.array([kind for kind, _ in meant], np.int64)[place]
+def copies(names: I64, spelt: Callable[[int], str], source: I64, target: I64, texts: Texts) -> Columns:
+    """Columns of copies with these names, by number, from and to these devices (-1: the host)."""
+    kinds = by_value(names, lambda name: copy_of(spelt(name))[0])
     peers = (kinds == CopyKind.DEVICE_TO_DEVICE) & (target >= 0) & (source >= 0) & (target != source)
     return {
-        "kind": np.full(len(place), MEMCPY),
-        "name": np.array(texts.codes([name for _, name in meant]), np.int64)[place],
+        "kind": np.full(len(names), MEMCPY),
+        "name": by_value(names, lambda name: texts.code(copy_of(spelt(name))[1])),
         "device": np.where(target >= 0, target, source),
         "copy_kind": np.where(peers, CopyKind.PEER_TO_PEER, kinds),
     }

@@ -19,7 +19,6 @@ from traceanalyzer.ingest.rocm.recorded import (
     Columns,
     Recorded,
     copies,
-    copy_of,
     device_of,
     launch_shape,
     of_process,
@@ -99,10 +98,9 @@ def _processes(part: _Part, texts: Texts, tally: Tally) -> list[Recorded]:
     numbers, devices = _agents(part)
     columns = {**_TIMES, "name_id": -1, "event_id": -1, "size": -1, "dst_agent_id": -1, "src_agent_id": -1}
     rows = part.integers(_COPY, columns)
-    name, place = ranked(rows["name_id"])
-    known = part.texts(name.tolist())
+    known = part.texts(distinct(rows["name_id"]).tolist())
     source, target = (looked_up(*numbers, rows[end]) for end in ("src_agent_id", "dst_agent_id"))
-    made = copies([copy_of(known.get(i, "")) for i in name.tolist()], place, source, target, texts)
+    made = copies(rows["name_id"], lambda i: known.get(i, ""), source, target, texts)
     ops = together([_kernels(part, events, numbers, texts), (_common(rows, events) | made | {"bytes": rows["size"]})])
     calls, ranges, parents = _regions(part, events, texts, tally)
     if ops:
@@ -128,7 +126,6 @@ def _kernels(part: _Part, events: Columns, numbers: tuple[I64, I64], texts: Text
         "kind": np.full(len(place), KERNEL),
         "name": np.array(texts.codes(names), np.int64)[place],
         "device": looked_up(*numbers, rows["agent_id"]),
-        "copy_kind": np.zeros(len(place), np.int64),
         "shared_bytes": rows["group_segment_size"],
         "graph": np.where(rows["graph_exec_id"] > 0, rows["graph_exec_id"], -1),
         "graph_node": np.where(rows["graph_node_id"] > 0, rows["graph_node_id"], -1),

@@ -21,7 +21,6 @@ from traceanalyzer.ingest.rocm.recorded import (
     Columns,
     Recorded,
     copies,
-    copy_of,
     device_of,
     launch_shape,
     outermost,
@@ -143,7 +142,7 @@ def _recorded(process: _Process, texts: Texts, tally: Tally) -> Recorded:
     kept = {name: rows[name] for name in ("start", "end", "correlation", "stream", "bytes")}
     ops = together([
         _kernels(arrays.get("kernel_dispatch", []), process.kernel_symbols, numbers, texts, tally),
-        (kept | copies([copy_of(name) for name in names], place, source, target, texts)),
+        (kept | copies(place, names.__getitem__, source, target, texts)),
     ])  # fmt: skip
     inside = np.flatnonzero((ranges["parent"] > 0) & (ranges["correlation"] > 0))
     inside = inside[np.argsort(ranges["correlation"][inside], kind="stable")]
@@ -231,7 +230,6 @@ def _kernels(
         "kind": np.full(len(rows["start"]), KERNEL),
         "name": by_value(rows["kernel"], lambda i: texts.code(spelt.get(i) or "unnamed kernel")),
         "device": by_value(rows["agent"], lambda agent: numbers.get(agent, -1)),
-        "copy_kind": np.zeros(len(rows["start"]), np.int64),
     }
 
 

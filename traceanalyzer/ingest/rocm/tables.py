@@ -23,14 +23,13 @@ from traceanalyzer.ingest.rocm.recorded import (
     Columns,
     Recorded,
     copies,
-    copy_of,
     device_of,
     launch_shape,
     together,
     traces_of,
 )
 from traceanalyzer.ingest.stream import ByteStream, lines_of, open_stream
-from traceanalyzer.trace import I64, Device, Process, RangeKind, Trace, ranked
+from traceanalyzer.trace import I64, Device, Process, RangeKind, Trace
 
 _KERNELS = {"kernel_name", "start_timestamp", "end_timestamp", "agent_id"}
 """What the head of a table of kernels has, whatever the version."""
@@ -160,18 +159,15 @@ def _kernels(rows: Columns, numbers: Mapping[int, int]) -> Columns:
         "queue": rows["queue_id"],
         "stream": rows["stream_id"] if (rows["stream_id"] >= 0).any() else rows["queue_id"],
         "shared_bytes": rows["lds_block_size"],
-        "copy_kind": np.zeros(len(rows["name"]), np.int64),
     }
 
 
 def _copies(rows: Columns | None, numbers: Mapping[int, int], texts: Texts) -> Columns:
     if rows is None:
         return {}
-    known, place = ranked(rows["name"])
-    spelt = texts.in_order()
     source, target = (_numbered(rows[name], numbers) for name in _OF_COPIES[:2])
-    meant = [copy_of(spelt[code]) for code in known.tolist()]
-    return _times(rows) | copies(meant, place, source, target, texts) | {"stream": rows["stream_id"]}
+    made = copies(rows["name"], texts.in_order().__getitem__, source, target, texts)
+    return _times(rows) | made | {"stream": rows["stream_id"]}
 
 
 def _host(rows: Columns | None, kind: int = 0) -> Columns:
