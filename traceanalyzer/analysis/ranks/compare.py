@@ -11,15 +11,13 @@ from itertools import islice, pairwise
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import measure, union
+from traceanalyzer.analysis.algebra import measure, union
 from traceanalyzer.analysis.ranks.digest import Claim, RankDigest
 from traceanalyzer.analysis.ranks.late import LateRank, gains_ms, late_ranks
 from traceanalyzer.analysis.ranks.matches import Matches, match_collectives
 from traceanalyzer.analysis.ranks.pipeline.job import PipelineJob, pipeline_job
 from traceanalyzer.analysis.ranks.skew import Arrivals, CollectiveSkew, arrivals, skew_rows
-from traceanalyzer.base.figures import NS_PER_US, metric, ms
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.base.notes import Aside
+from traceanalyzer.base import NS_PER_US, Aside, dataclass, metric, ms
 from traceanalyzer.trace import F64, I64
 
 STEP_NOISE_SHARE = 0.02

@@ -11,9 +11,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import EMPTY, IntervalSet, complement, contains, join, subtract, union
-from traceanalyzer.analysis.algebra.lookup import texts_where
-from traceanalyzer.analysis.algebra.ordering import where_changed
+from traceanalyzer.analysis.algebra import (
+    EMPTY,
+    IntervalSet,
+    complement,
+    contains,
+    join,
+    subtract,
+    texts_where,
+    union,
+    where_changed,
+)
 from traceanalyzer.analysis.joined.captures import building_time
 from traceanalyzer.analysis.joined.host_tree import HostTree
 from traceanalyzer.analysis.joined.joined import Joined

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.fleet.hang.model import Hang, ranks_text
 from traceanalyzer.fleet.hang.words import headline, more_next_time, next_steps, notes
 from traceanalyzer.report.document import Bullets, Document, Drawing, Facts, Line, Part, Section, Table, Verdict

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.base.errors import EmptyRecordingError
-from traceanalyzer.base.figures import NS_PER_MS, ms
+from traceanalyzer.base import NS_PER_MS, EmptyRecordingError, ms
 from traceanalyzer.fleet.digests.columns import Rank
 from traceanalyzer.fleet.job.causes import cause_of
 from traceanalyzer.fleet.job.changes import changes_of, slowdown_of

@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.base.reading import reading
 from traceanalyzer.fleet.digests.columns import Rank
 from traceanalyzer.fleet.digests.files import SUFFIX, name_of, read_digests

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from traceanalyzer.analysis.ranks.digest import RankDigest
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.fleet.digests.columns import Rank
 
 _PIPELINE = re.compile(r"(?<![a-z])(pp|pipe|pipeline)(?![a-z])|pipeline_model_parallel", re.IGNORECASE)

@@ -11,8 +11,7 @@ from traceanalyzer.analysis.ranks.digest import RankDigest
 from traceanalyzer.analysis.ranks.late import late_together
 from traceanalyzer.analysis.ranks.matches import Matches, match_collectives
 from traceanalyzer.analysis.ranks.skew import Arrivals, arrivals
-from traceanalyzer.base.figures import NS_PER_MS
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import NS_PER_MS, dataclass
 from traceanalyzer.fleet.digests.columns import Rank
 from traceanalyzer.fleet.job.select import Chosen
 from traceanalyzer.fleet.job.simulate import Plan, plan_of

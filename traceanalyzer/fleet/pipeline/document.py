@@ -7,8 +7,7 @@ from typing import Any
 from traceanalyzer.analysis.ranks.pipeline.operations import COLUMNS, Operations
 from traceanalyzer.analysis.ranks.pipeline.simulate import pipeline
 from traceanalyzer.analysis.ranks.pipeline.slowdown import Slowdown, StepRow, WorkerRow, slowdown
-from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
-from traceanalyzer.base.figures import definitions
+from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError, definitions
 from traceanalyzer.fleet.pipeline.log import opened, read_operations
 from traceanalyzer.report.document import Bullets, Document, Fact, Facts, Section, Table, TextTable, Verdict
 from traceanalyzer.report.format import figure, number

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from traceanalyzer.analysis.ranks.pipeline.operations import COLUMNS, KINDS, Operations, operations
-from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.base.limits import limits
 from traceanalyzer.trace import F64, I64
 

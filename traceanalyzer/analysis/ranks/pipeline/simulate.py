@@ -6,7 +6,7 @@ import numpy as np
 
 from traceanalyzer.analysis.ranks.pipeline.graph import Meeting, meetings
 from traceanalyzer.analysis.ranks.pipeline.operations import COMPUTE, KINDS, Operations
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace import F64, Bool
 
 CLOCKS_APART_S = 0.01

@@ -7,9 +7,7 @@ import numpy as np
 
 from traceanalyzer.analysis.ranks.pipeline.operations import BACKWARD, FORWARD, KINDS, PEERS, Operations
 from traceanalyzer.analysis.ranks.pipeline.simulate import Pipeline, step_times
-from traceanalyzer.base.errors import TraceAnalyzerError
-from traceanalyzer.base.figures import MS_PER_S, metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import MS_PER_S, TraceAnalyzerError, dataclass, metric
 from traceanalyzer.trace import F64, Bool
 
 WORST_SHARE = 0.03
