@@ -1,7 +1,9 @@
 """A hang as a document: one screen for a terminal, all of it as Markdown and as a page."""
 
 import math
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,6 +16,9 @@ from traceanalyzer.report.html.frame import chart_place
 from traceanalyzer.report.html.markup import Markup
 from traceanalyzer.report.html.pictures.plot import Axis, Box, Plot, Rects
 from traceanalyzer.report.printed import Printed, Result
+from traceanalyzer.report.privacy.redact import redact_rows
+from traceanalyzer.report.privacy.secrets import HOST
+from traceanalyzer.trace import Run
 
 TITLE = "Hang"
 SHOWN_CULPRITS, SHOWN_GROUPS, SHOWN_NOTES, SHOWN_STEPS = 3, 3, 2, 3
@@ -147,3 +152,25 @@ def _rects(hang: Hang, purposes: Sequence[str], state: str, wide: int) -> Rects:
         return f"rank {x * wide}{last}, {purposes[y]}: {name}"
 
     return Rects(name, colour, [Box(x - 0.48, x + 0.48, y - 0.46, y + 0.46, hint(x, y)) for x, y in places])
+
+
+NODE = re.compile(r"on node \S+")
+
+
+def redacted(hang: Hang, patterns: Sequence[re.Pattern[str]] = ()) -> Hang:
+    """The report without paths, hosts and users; names that match a pattern become `name-1`, `name-2`, ..."""
+    inputs = replace(
+        hang.inputs,
+        path="dumps",
+        unreadable=[replace(one, path=f"dump-{i}") for i, one in enumerate(hang.inputs.unreadable, 1)],
+        repeated=[replace(one, path=f"repeated-{i}") for i, one in enumerate(hang.inputs.repeated, 1)],
+        logs=[f"log-{i}" for i, _ in enumerate(hang.inputs.logs, 1)],
+    )
+    hidden = replace(
+        hang,
+        culprits=[replace(one, host=HOST if one.host else None) for one in hang.culprits],
+        dead=[NODE.sub(f"on node {HOST}", text) for text in hang.dead],
+        inputs=inputs,
+    )
+    cleaned: Hang = redact_rows(hidden, Run(()), patterns)
+    return cleaned
