@@ -332,7 +332,7 @@ TABLES = (
         ),
     ),
     Table(
-        "memory", "GPU memory at its peak, by line", "analysis.memory.site.Site",
+        "memory", "GPU memory at its peak, by line", "analysis.memory.measure.Site",
         lambda _, m, __: [site for device in m.memory_of_devices for site in device.sites],
         "No memory snapshot in this recording.",
         long=True,
