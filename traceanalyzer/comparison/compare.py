@@ -1,10 +1,9 @@
 """Compares two reports."""
 
 from traceanalyzer.analysis.memory.measure import Site
-from traceanalyzer.analysis.serving.batches import batch_changes
 from traceanalyzer.analysis.tables.step_parts import BUDGET, StepPart
 from traceanalyzer.base import MEMORY, EmptyRecordingError
-from traceanalyzer.comparison.by_row import rows_between
+from traceanalyzer.comparison.by_row import batch_changes, rows_between
 from traceanalyzer.comparison.changes import changes_between
 from traceanalyzer.comparison.conditions import INPUT_SHAPES, RANK, conditions_between
 from traceanalyzer.comparison.evidence import evidence_of, of_one, unit_of

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from traceanalyzer.analysis.ranks.pipeline.operations import COLUMNS, KINDS, Operations, operations
-from traceanalyzer.analysis.ranks.pipeline.simulate import pipeline
-from traceanalyzer.analysis.ranks.pipeline.slowdown import Slowdown, StepRow, WorkerRow, slowdown
+from traceanalyzer.analysis.ranks.pipeline.slowdown import Slowdown, StepRow, WorkerRow, pipeline, slowdown
 from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError, definitions
 from traceanalyzer.base.limits import limits
 from traceanalyzer.report.document import Bullets, Document, Fact, Facts, Section, Table, TextTable, Verdict
