@@ -75,6 +75,10 @@ def course_of(memory: DeviceMemory, lives: Lives, timeline: Timeline) -> Course:
     highest = int(level.bytes.argmax())
     moment, peak = int(level.elements[highest]), int(level.bytes[highest])
     by_phase, moments = _peaks(level, timeline, starts), moments_of(level, edges)
+    steps: dict[int, dict[str, int]] = {}
+    for step, phase, value in by_phase:
+        steps.setdefault(step, {})[PHASES[phase]] = value
+    ends = np.array(timeline.steps.ends, np.int64)
     return Course(
         peak_moment=moment,
         peak_bytes=peak,
@@ -83,7 +87,10 @@ def course_of(memory: DeviceMemory, lives: Lives, timeline: Timeline) -> Course:
         end_bytes=int(level.bytes[-1]),
         reserved_bytes=reserved.highest(),
         phase_peaks=_phase_peaks(by_phase, timeline),
-        steps=_steps(by_phase, timeline, level, reserved),
+        steps=tuple(
+            StepMemory(k, allocated, held, max(steps.get(k, {"": 0}).values()), steps.get(k, {}))
+            for k, (allocated, held) in enumerate(zip(level.at(ends).tolist(), reserved.at(ends).tolist(), strict=True))
+        ),
         moments=moments,
         points=_points(memory.events, moments, level, reserved),
     )
@@ -110,19 +117,6 @@ def _phase_peaks(by_phase: Sequence[tuple[int, int, int]], timeline: Timeline) -
     for _, phase, value in by_phase:
         result[PHASES[phase]] = max(result.get(PHASES[phase], 0), value)
     return result
-
-
-def _steps(
-    by_phase: Sequence[tuple[int, int, int]], timeline: Timeline, level: Level, reserved: Reserved
-) -> tuple[StepMemory, ...]:
-    steps: dict[int, dict[str, int]] = {}
-    for step, phase, value in by_phase:
-        steps.setdefault(step, {})[PHASES[phase]] = value
-    ends = np.array(timeline.steps.ends, np.int64)
-    return tuple(
-        StepMemory(k, allocated, held, max(steps.get(k, {"": 0}).values()), steps.get(k, {}))
-        for k, (allocated, held) in enumerate(zip(level.at(ends).tolist(), reserved.at(ends).tolist(), strict=True))
-    )
 
 
 def _level(lives: Lives, wanted: Sequence[ArrayLike]) -> Level:

@@ -106,19 +106,16 @@ def _each(hang: Hang) -> list[str]:
 
 
 def _sections(hang: Hang) -> list[Section]:
+    texts = more_next_time(hang)
+    next_time: list[Part | None] = ["To know more next time:", Bullets(texts)] if texts else []
     found = [
         Section(TITLE, [*_answer(hang), *notes(hang)]),
         Section("Culprits", [Table(hang.culprits)] if hang.culprits else []),
-        Section("Next", [Bullets(next_steps(hang)), *_next_time(hang)]),
+        Section("Next", [Bullets(next_steps(hang)), *next_time]),
         Section("Operations that differ", [Table(hang.mismatches)] if hang.mismatches else []),
         Section("Groups", [Drawing(partial(_matrix, hang)), Table(hang.groups)] if hang.groups else []),
     ]
     return [section for section in found if section.parts]
-
-
-def _next_time(hang: Hang) -> list[Part | None]:
-    texts = more_next_time(hang)
-    return ["To know more next time:", Bullets(texts)] if texts else []
 
 
 def _matrix(hang: Hang) -> Markup | None:
