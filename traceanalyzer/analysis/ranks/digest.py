@@ -7,7 +7,7 @@ import numpy as np
 
 from traceanalyzer.analysis.names.collectives import KINDS, POINT_TO_POINT
 from traceanalyzer.analysis.time.steps import Steps
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, Table, column
 from traceanalyzer.trace.table import MOST_IDS, MOST_RANKS
 

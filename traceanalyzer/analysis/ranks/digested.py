@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import measure
-from traceanalyzer.analysis.algebra.lookup import one_of
+from traceanalyzer.analysis.algebra import measure, one_of
 from traceanalyzer.analysis.names.phase_names import Role
 from traceanalyzer.analysis.phases.roles import find_phases
 from traceanalyzer.analysis.ranks.digest import (

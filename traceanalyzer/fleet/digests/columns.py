@@ -21,7 +21,7 @@ from traceanalyzer.analysis.ranks.digest import (
     Why,
 )
 from traceanalyzer.analysis.time.steps import Steps
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I64, Table
 
 SCHEMA = 3

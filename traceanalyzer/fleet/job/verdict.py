@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
-from traceanalyzer.base.figures import digits, ms
+from traceanalyzer.base import digits, ms
 from traceanalyzer.diagnosis.finding import BASE_CONFIDENCE, MAX_CONFIDENCE, BottleneckClass, Summary
 from traceanalyzer.fleet.digests.columns import Rank
 from traceanalyzer.fleet.job.causes import WORDS

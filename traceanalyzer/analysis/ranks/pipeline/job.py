@@ -15,11 +15,8 @@ from traceanalyzer.analysis.ranks.digest import RankDigest
 from traceanalyzer.analysis.ranks.late import EXPLAINED, MIN_GAIN_SHARE, MIN_TIMES, LateRank
 from traceanalyzer.analysis.ranks.pipeline.operations import BACKWARD, FORWARD
 from traceanalyzer.analysis.ranks.pipeline.recorded import operations_of
-from traceanalyzer.analysis.ranks.pipeline.simulate import Pipeline, pipeline, step_times
-from traceanalyzer.analysis.ranks.pipeline.slowdown import Slowdown, slowdown
-from traceanalyzer.base.errors import TraceAnalyzerError
-from traceanalyzer.base.figures import MS_PER_S
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.analysis.ranks.pipeline.slowdown import Pipeline, Slowdown, pipeline, slowdown, step_times
+from traceanalyzer.base import MS_PER_S, TraceAnalyzerError, dataclass
 from traceanalyzer.trace import F64, I64, Bool
 
 FAITHFUL = 0.05

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from traceanalyzer.base.errors import TraceAnalyzerError
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import TraceAnalyzerError, dataclass
 from traceanalyzer.trace import F64, I64, Bool
 
 FORWARD, BACKWARD = "forward-compute", "backward-compute"

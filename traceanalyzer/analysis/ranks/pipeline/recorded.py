@@ -27,9 +27,7 @@ from traceanalyzer.analysis.ranks.pipeline.operations import (
     PEERS,
     Operations,
 )
-from traceanalyzer.base.errors import TraceAnalyzerError
-from traceanalyzer.base.figures import NS_PER_S
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import NS_PER_S, TraceAnalyzerError, dataclass
 from traceanalyzer.trace import I64, Bool
 
 _SEND, _RECEIVE = CALLS.index("send"), CALLS.index("recv")
