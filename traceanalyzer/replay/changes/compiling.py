@@ -11,7 +11,7 @@ import re
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.ordering import where_changed
+from traceanalyzer.analysis.algebra.lookup import where_changed
 from traceanalyzer.analysis.groups.passes import FUSIBLE
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.base.frozen import dataclass

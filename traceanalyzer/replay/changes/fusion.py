@@ -10,7 +10,7 @@ from enum import Enum
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.ordering import where_changed
+from traceanalyzer.analysis.algebra.lookup import where_changed
 from traceanalyzer.analysis.groups.passes import ASIDE, crossing, largest_operands, split_by_size, written
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.base.figures import NS_PER_S

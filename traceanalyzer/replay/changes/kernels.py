@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.ordering import where_changed
+from traceanalyzer.analysis.algebra.lookup import where_changed
 from traceanalyzer.analysis.groups import layout, products
 from traceanalyzer.analysis.groups.ops import Group
 from traceanalyzer.analysis.time.launch_queue import UNEXPLAINED_NS

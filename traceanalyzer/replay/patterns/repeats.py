@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.analysis.algebra.ordering import where_changed
+from traceanalyzer.analysis.algebra.lookup import where_changed
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.replay.on_tape import in_backward, of_launches, of_operators
 from traceanalyzer.replay.patterns.operators import Operator, operators

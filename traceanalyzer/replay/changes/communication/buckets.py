@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.ordering import where_changed
+from traceanalyzer.analysis.algebra.lookup import where_changed
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.names.collectives import SYNCHRONISING
 from traceanalyzer.base.frozen import dataclass

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.ordering import where_changed
+from traceanalyzer.analysis.algebra.lookup import where_changed
 from traceanalyzer.replay.changes.edits import with_dispatch, without_dispatch, without_work
 from traceanalyzer.replay.changes.loops.batch_size import enlarged, grown, mostly_small
 from traceanalyzer.replay.changes.syncs.syncs import read_at_once

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.ordering import where_changed
+from traceanalyzer.analysis.algebra.lookup import where_changed
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.replay.changes.edits import retimed, with_dispatch, without_launches, without_work

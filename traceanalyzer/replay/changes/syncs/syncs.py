@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.ordering import where_changed
+from traceanalyzer.analysis.algebra.lookup import where_changed
 from traceanalyzer.replay.changes.edits import parametric, without_launches, without_reads
 from traceanalyzer.replay.changes.fusion import Reading
 from traceanalyzer.replay.changes.syncs.values import kept_as_tensors, masks_spread, read_at_the_end, scalars_reuploaded

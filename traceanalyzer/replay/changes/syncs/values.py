@@ -11,7 +11,7 @@ from collections import Counter
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.ordering import where_changed
+from traceanalyzer.analysis.algebra.lookup import where_changed
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor
 from traceanalyzer.base.figures import NS_PER_S
