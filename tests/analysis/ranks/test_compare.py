@@ -14,6 +14,7 @@ from traceanalyzer.analysis.ranks.digested import digest_of
 from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.analysis.ranks.rank_clocks import align_clocks
 from traceanalyzer.diagnosis.measurements import measure
+from traceanalyzer.ingest import load
 
 if TYPE_CHECKING:
     from traceanalyzer.trace import Trace
@@ -334,3 +335,49 @@ def test_a_rank_costs_what_it_comes_later_than_the_last_but_one() -> None:
     assert compare(by_turns(0, slow), by_turns(1, slow), by_turns(2, (0,) * 4)).late == ()
     (late,) = compare(by_turns(0, (600,) * 4), by_turns(1, slow), by_turns(2, (0,) * 4)).late
     assert (late.position, late.gain_ms) == (0, pytest.approx(0.2, rel=0.01))
+
+
+def overlapped(rank: int, late: float, gemm: float = 100.0) -> Trace:
+    """Steps of four products, each with an all-reduce that overlaps with the next ones, and a product that waits for
+    them all; the first product begins `late` us after the step. Rank 1 comes last to each."""
+    builder, step = Ranked(), 2000
+    for i in range(4):
+        at = step * i
+        builder.annotation(f"ProfilerStep#{i}", at, at + step)
+        free = at + 20.0 + late
+        ended = 0.0
+        for n in range(4):
+            builder.launched(GEMM, free, free + gemm, at + 5 + 4 * n)
+            free += gemm
+            start, ended = max(free + 2, ended), max(at + 20 + 400 + 100 * (n + 1), ended) + 30
+            builder.collective(start, ended, at + 7 + 4 * n, ranks=2)
+        builder.launched(GEMM, ended + 5, ended + 50, at + 40)
+    return builder.trace(rank, 2, epoch_ns=EPOCH)
+
+
+def test_lateness_at_overlapped_collectives_counts_one_time() -> None:
+    """Rank 1 begins 400 us late, and is so at each of four collectives: it costs 0.4 ms, and not 1.6."""
+    result = compare(overlapped(0, 0), overlapped(1, 400))
+    (late,) = result.late
+    assert (late.position, late.gain_ms) == (1, pytest.approx(0.4, rel=0.02))
+
+
+def test_compute_that_waiting_slows_is_no_work_of_its_own() -> None:
+    """The products of rank 0 take 1.4 times as long beside a collective that waits for rank 1."""
+    (late,) = compare(overlapped(0, 0, gemm=140), overlapped(1, 400)).late
+    assert (late.position, late.gain_ms) == (1, pytest.approx(0.36, rel=0.02))
+
+
+@pytest.mark.parametrize(
+    ("run", "named"),
+    [
+        ("straggler_input.base", {1: (3.36, 0.05)}),  # recorded 12.97 ms a step, 9.62 without
+        ("straggler_input.without", {}),
+        ("ddp_overlapped.base", {}),
+        ("straggler_batch.without", {}),
+        ("tensor_parallel_layers.without", {}),
+    ],
+)
+def test_two_ranks_of_a_real_job(run: str, named: dict[int, tuple[float, float]]) -> None:
+    found = {one.position: one.gain_ms for one in compare(*load(ranks(f"two_ranks/{run}")).traces).late}
+    assert found == {rank: pytest.approx(gain, rel=rel) for rank, (gain, rel) in named.items()}

@@ -67,6 +67,10 @@ class DigestedCalls(Table):
     sequence: I64 = column(np.int64)
     """Number of the operation in its communicator."""
     peer: I32 = column(np.int32)
+    queued: I64 = column(np.int64, fill=0)
+    """What it starts later than it could have: it was launched, and what was launched before it had ended, ns."""
+    held: I32 = column(np.int32, fill=1)
+    """Whether compute waited for its end; as it does not for gradients that are reduced during the backward pass."""
     after: I32 = column(np.int32, fill=0)
     """How many of the rank's pieces were launched before it; 0 of what is not sent or received."""
 

@@ -18,7 +18,10 @@ from traceanalyzer.analysis.ranks.digest import (
 )
 from traceanalyzer.analysis.time.step_evidence import extent
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.trace import Trace
+from traceanalyzer.trace import I32, I64, Trace
+
+FREE_NS, AT_ONCE_NS = 5_000, 20_000
+"""Kernels of one stream follow each other within the first; what waits for another stream begins within the second."""
 
 
 def claim_of(trace: Trace) -> Claim:
@@ -83,7 +86,31 @@ def _calls(timed: Timed) -> tuple[DigestedCalls, tuple[ProcessGroup, ...]]:
             "peer": np.append(table.peer, np.int32(-1))[metadata],
         }
     )
-    return calls, tuple(code)
+    return replace(calls, queued=_queued(timed, calls), held=_held(timed, calls)), tuple(code)
+
+
+def _queued(timed: Timed, calls: DigestedCalls) -> I64:
+    """What each starts later than what was launched before it had ended; 0 in a graph, where that is not known."""
+    ops, linked = timed.trace.device_ops, timed.linked
+    rows = np.flatnonzero((ops.device == timed.device) & linked.is_compute & (linked.launch_time >= 0))
+    rows = rows[np.argsort(linked.launch_time[rows], kind="stable")]
+    launched, ended = linked.launch_time[rows], np.maximum.accumulate(ops.end[rows])
+    before, until = (np.searchsorted(launched, calls.launched, side=side) for side in ("left", "right"))
+    ready = np.maximum(np.append(ended, calls.launched.min(initial=0))[before - 1], calls.launched)
+    return np.where((calls.launched >= 0) & (before == until), np.maximum(calls.start - ready, 0), 0)
+
+
+def _held(timed: Timed, calls: DigestedCalls) -> I32:
+    """Whether the device computed nothing at its end, and began at once what had been launched before."""
+    ops, linked = timed.trace.device_ops, timed.linked
+    rows = np.flatnonzero((ops.device == timed.device) & linked.is_compute)
+    rows = rows[np.argsort(ops.start[rows], kind="stable")]
+    after = np.searchsorted(ops.start[rows], calls.end)
+    never = np.iinfo(np.int64).max // 2
+    start, launched = (np.append(of[rows], never)[after] for of in (ops.start, linked.launch_time))
+    ended = np.append(np.maximum.accumulate(ops.end[rows]), -never)[after - 1]
+    free = (ended <= calls.end - FREE_NS) & (start <= calls.end + AT_ONCE_NS) & (launched < calls.end)
+    return free.astype(np.int32)
 
 
 def _pieces(timed: Timed, calls: DigestedCalls) -> tuple[DigestedCalls, Pieces]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.algebra import Groups
-from traceanalyzer.analysis.ranks.matches import Matches
+from traceanalyzer.analysis.ranks.matches import Matches, largest_of
 from traceanalyzer.analysis.ranks.skew import Arrivals
 from traceanalyzer.base import NS_PER_MS, dataclass
 from traceanalyzer.trace import F64, I64, Bool
@@ -77,10 +77,10 @@ def late_together(matches: Matches) -> Together | None:
     """The same few ranks, less than half of those that take part, that most often come much later than all others:
     collectives are divided at the widest gap between arrivals. None where that is one rank alone."""
     size, first = np.diff(matches.first), matches.first
-    order = np.lexsort((matches.start, matches.collective))
-    start, of, rank = matches.start[order], matches.collective[order], matches.rank[order]
+    order = np.lexsort((matches.undisturbed, matches.collective))
+    ready, of, rank = matches.undisturbed[order], matches.collective[order], matches.rank[order]
     left = first[of + 1] - np.arange(len(of))
-    gap = np.diff(start, prepend=start[:1])
+    gap = np.diff(ready, prepend=ready[:1])
     gap[(2 * left >= size[of]) | ~(matches.steady & _from_one(matches))[of]] = 0
     widest = matches.most(gap)
     rows = np.flatnonzero((gap == widest[of]) & (gap > 0))
@@ -96,8 +96,8 @@ def late_together(matches: Matches) -> Together | None:
     if left[least] < 2:
         return None
     gain = np.zeros(len(size), np.int64)
-    gain[one[best]] = start[first[one[best] + 1] - 1] - start[begin[best] - 1]
-    return Together(np.sort(rank[least : least + int(left[least])]).astype(np.int64), gain)
+    gain[one[best]] = ready[first[one[best] + 1] - 1] - ready[begin[best] - 1]
+    return Together(np.sort(rank[least : least + int(left[least])]).astype(np.int64), largest_of(gain, matches.series))
 
 
 def _from_one(matches: Matches) -> Bool:

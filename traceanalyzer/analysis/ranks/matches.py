@@ -37,6 +37,10 @@ class Matches:
     start: I64
     end: I64
     """Times on the first recording's clock, ns."""
+    held: Bool
+    """Whether compute waited for its end on its rank."""
+    ready: I64
+    """When it could have started on its rank: later than that it was held by a call before it."""
     row: I64
     """Row of its first kernel in its rank's `Trace.device_ops`."""
     kind: I32
@@ -82,11 +86,67 @@ class Matches:
         return before
 
     @cached_property
+    def holds(self) -> Bool:
+        """Of each part whether compute waited for the end of its collective, on any rank; of the last of a step true,
+        as a step ends with what it reduced."""
+        holds = (self.most(self.held.astype(np.int64)) > 0)[self.collective]
+        step = self.step[self.collective]
+        after = np.flatnonzero(self.before >= 0)
+        holds[self.before[after]] |= step[self.before[after]] != step[after]
+        return holds
+
+    @cached_property
+    def follows(self) -> Bool:
+        """Of each part whether it began after the one of its rank before it had ended."""
+        return (self.before >= 0) & (self.end[self.before] <= self.start)
+
+    @cached_property
+    def held_by(self) -> I64:
+        """Of each part that of its rank's last collective that held its compute; -1: of none."""
+        held_by = np.full(len(self.rank), -1, np.int64)
+        for mine in self.of_rank:
+            last = np.maximum.accumulate(np.where(self.holds[mine], np.arange(len(mine)), -1))[:-1]
+            held_by[mine[1:]] = np.where(last < 0, -1, mine[last])
+        return held_by
+
+    @cached_property
     def stretch(self) -> I64:
-        """Time from the end of the rank's collective before each part to its start, ns; 0 where they overlap. For its
-        first one from when the first rank came to that."""
-        free = np.where(self.before >= 0, self.end[self.before], self.least(self.start)[self.collective])
-        return np.maximum(self.start - free, 0)
+        """For how long each rank worked until it was ready, ns: since the end of the collective that held its compute,
+        at first since the first rank came to its first one; 0 where collectives overlap."""
+        first, came = np.zeros(len(self.of_rank), np.int64), self.least(self.start)
+        for rank, mine in enumerate(self.of_rank):
+            first[rank] = came[self.collective[mine[0]]] if len(mine) else 0
+        free = np.where(self.held_by < 0, first[self.rank], self.end[self.held_by])
+        return np.maximum(self.undisturbed - free, 0)
+
+    @cached_property
+    def series(self) -> I64:
+        """Of each collective the first of its series: those that follow each other while all ranks compute, as when
+        gradients are reduced during the backward pass."""
+        parts = np.flatnonzero((self.before >= 0) & ~self.holds[self.before])
+        found = np.arange(len(self))
+        np.minimum.at(found, self.collective[parts], self.collective[self.before[parts]])
+        while (found[found] != found).any():
+            found = found[found]
+        return found
+
+    @cached_property
+    def undisturbed(self) -> I64:
+        """When each rank would have been ready had no compute run beside a call that waits. From one of a series to
+        the next no rank that waited takes longer than the one that it waited for, but for what waiting may cost."""
+        chained = np.flatnonzero((self.before >= 0) & (self.series != np.arange(len(self)))[self.collective])
+        took, waited = np.zeros(len(self.rank), np.int64), (self.most(self.start)[self.collective] - self.start)
+        took[chained] = self.ready[chained] - self.ready[self.before[chained]]
+        late = np.zeros(len(self), np.int64)
+        last = chained[waited[self.before[chained]] <= 0]
+        late[self.collective[last]] = took[last]
+        saved = np.minimum(took - late[self.collective], WAITING_COSTS * waited[self.before])[chained]
+        lost = np.zeros(len(self.rank), np.int64)
+        lost[chained] = np.maximum(saved, 0)
+        for mine in self.of_rank:
+            total, of = np.cumsum(lost[mine]), self.series[self.collective[mine]]
+            lost[mine] = total - total[np.searchsorted(of, of)]
+        return self.ready - lost
 
     @cached_property
     def members(self) -> I64:
@@ -102,6 +162,20 @@ class Matches:
         return np.maximum.reduceat(values, self.first[:-1]) if len(self) else values[:0]
 
 
+WAITING_COSTS = 0.5
+"""Of the time that a rank waits in a collective while it computes: what the compute may take longer. Kernels of H100s
+took up to 1.6 times as long beside one that waited."""
+
+
+def largest_of(values: I64, *keys: I64 | I32) -> I64:
+    """The values, but 0 for all but the largest of those with the same keys."""
+    order = np.lexsort((-values, *keys))
+    differs = np.logical_or.reduce([np.diff(key[order]) != 0 for key in keys])
+    largest, result = order[np.append(True, differs)[: len(order)]], np.zeros_like(values)
+    result[largest] = values[largest]
+    return result
+
+
 Group = tuple[str, str, str]
 """Process group: its name, its ranks, and the communicator's id where its operations are numbered."""
 
@@ -112,6 +186,8 @@ class _Calls(NamedTuple):
     rank: I32
     start: I64
     end: I64
+    queued: I64
+    held: I32
     row: I64
     kind: I32
     bytes: I64
@@ -164,19 +240,16 @@ def _calls_of(recordings: Sequence[RankDigest]) -> tuple[_Calls, list[Group], li
     parts = []
     for rank, digest in enumerate(recordings):
         calls, warmup = digest.calls, digest.steps.warmup
-        rows: slice | I64 = slice(None)
-        if one_of(calls.kind, SENDS).any():
-            rows = np.flatnonzero(~one_of(calls.kind, SENDS))
+        rows = np.flatnonzero(~one_of(calls.kind, SENDS))
         group = np.array([groups.setdefault(one.key, len(groups)) for one in digest.groups], np.int32)
         size = np.array([one.size for one in digest.groups], np.int32)
         step = np.array([names.setdefault(name, len(names)) for name in digest.steps.names], np.int32)
-        of_group, of_step = calls.group[rows], calls.step[rows]
         parts.append(
             _Calls(
-                np.full(len(of_step), rank, np.int32), calls.start[rows], calls.end[rows], calls.row[rows],
-                calls.kind[rows], calls.bytes[rows], group[of_group], size[of_group], step[of_step],
-                of_step >= warmup, calls.sequence[rows],
-            )
+                np.full(len(calls), rank, np.int32), calls.start, calls.end, calls.queued,
+                calls.held, calls.row, calls.kind, calls.bytes, group[calls.group], size[calls.group], step[calls.step],
+                calls.step >= warmup, calls.sequence,
+            ).take(rows)
         )  # fmt: skip
     return _Calls(*map(np.concatenate, zip(*parts, strict=True))), list(groups), list(names)
 
@@ -298,6 +371,8 @@ def _on_one_clock(
         rank=calls.rank[parts],
         start=start[parts],
         end=(calls.end - offset)[parts],
+        held=calls.held[parts] > 0,
+        ready=(start - calls.queued)[parts],
         row=calls.row[parts],
         kind=calls.kind[one],
         bytes=calls.bytes[one],

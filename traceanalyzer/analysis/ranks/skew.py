@@ -7,7 +7,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra import Groups
 from traceanalyzer.analysis.names.collectives import KINDS
-from traceanalyzer.analysis.ranks.matches import Matches
+from traceanalyzer.analysis.ranks.matches import Matches, largest_of
 from traceanalyzer.base import NS_PER_MS, NS_PER_US, dataclass, metric
 from traceanalyzer.trace import I64, Bool, ranked
 
@@ -44,28 +44,30 @@ class Arrivals(NamedTuple):
     """Who came when to each matched collective, ns on the common clock."""
 
     first: I64
-    second: I64
-    """When the last but one came; where one rank takes part that one."""
     last: I64
     late: I64
-    """Position of the rank that came last, the first of several."""
+    """Position of the rank that was ready last, the first of several."""
     own: I64
-    """How much later than the last but one it came by itself: without what the collective before it ended later."""
+    """How much later than the last but one it was ready by itself: without what the collective before it ended later.
+    While ranks compute beside a series of collectives, one that is late at the first is so at all: the most counts."""
 
 
 def arrivals(matches: Matches) -> Arrivals:
     """Of all collectives, in one pass."""
-    least = np.iinfo(np.int64).min
-    first, last, came = matches.least(matches.start), matches.most(matches.start), matches.start.copy()
-    late = _first_of(matches, came == last[matches.collective])
-    came[late] = least
-    second = matches.most(came)
-    alone = second == least
-    near = np.where(alone, late, _first_of(matches, came == second[matches.collective]))
-    second = np.where(alone, last, second)
-    return Arrivals(
-        first, second, last, matches.rank[late].astype(np.int64), last - second - _inherited(matches, late, near)
-    )
+    late, near = _last_two(matches)
+    own = matches.undisturbed[late] - matches.undisturbed[near] - _inherited(matches, late, near)
+    rank = matches.rank[late].astype(np.int64)
+    own = largest_of(own, rank, matches.series)
+    return Arrivals(matches.least(matches.start), matches.most(matches.start), rank, own)
+
+
+def _last_two(matches: Matches) -> tuple[I64, I64]:
+    """The part of each collective that was ready last, and last but one; twice the same where one rank takes part."""
+    least, left = np.iinfo(np.int64).min, matches.undisturbed.copy()
+    late = _first_of(matches, left == matches.most(left)[matches.collective])
+    left[late] = least
+    second = matches.most(left)
+    return late, np.where(second == least, late, _first_of(matches, left == second[matches.collective]))
 
 
 def _first_of(matches: Matches, which: Bool) -> I64:
@@ -81,10 +83,10 @@ def _inherited(matches: Matches, late: I64, near: I64) -> I64:
     begun, other = matches.before[late], matches.before[near]
     apart = (begun >= 0) & (other >= 0) & (matches.collective[begun] != matches.collective[other])
     free, free_too = (
-        np.minimum(matches.end[begun], matches.start[late]),
-        np.minimum(matches.end[other], matches.start[near]),
+        np.minimum(matches.end[begun], matches.undisturbed[late]),
+        np.minimum(matches.end[other], matches.undisturbed[near]),
     )
-    return np.where(apart, np.clip(free - free_too, 0, matches.start[late] - matches.start[near]), 0)
+    return np.where(apart, np.clip(free - free_too, 0, matches.undisturbed[late] - matches.undisturbed[near]), 0)
 
 
 def skew_rows(matches: Matches, came: Arrivals, labels: Sequence[int], steps: int) -> list[CollectiveSkew]:

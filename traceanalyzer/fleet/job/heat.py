@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from traceanalyzer.analysis.ranks.matches import largest_of
 from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.fleet.job.model import Heat
 from traceanalyzer.fleet.job.simulate import middle_of_alike
@@ -32,6 +33,7 @@ def _excess(whole: Whole) -> F64:
         return whole.own_ns.T
     matches = plan.matches
     excess = np.maximum(matches.stretch - middle_of_alike(plan), 0)
+    excess = largest_of(excess, matches.rank, matches.series[matches.collective])
     key = matches.rank.astype(np.int64) * count + matches.step[matches.collective]
     return np.bincount(key, excess, minlength=size * count).reshape(size, count).astype(np.float64)
 

@@ -1,7 +1,8 @@
 """The job's collectives in the order of what they wait for: what a step takes where ranks work for other times.
 
-Between two of its collectives a rank works for a stretch; a collective begins when its last rank has come, and then
-transfers for as long as it did. All collectives that wait for the same number of others are reckoned together.
+Between two collectives that hold its compute a rank works for a stretch; a collective begins when its last rank is
+ready and what it follows has ended, and then transfers for as long as it did. All collectives that wait for the same
+number of others are reckoned together.
 """
 
 import numpy as np
@@ -24,7 +25,7 @@ class Plan:
     bounds: I64
     """Where each wave begins in them, and their number."""
     transfer: I64
-    """Of each collective from its last rank's arrival on, ns."""
+    """Of each collective from when it could begin, ns."""
     begun: I64
     """When the first rank came to each rank's first collective."""
 
@@ -33,13 +34,14 @@ def plan_of(matches: Matches) -> Plan:
     """The plan of collectives; at least one."""
     wave = _waves(matches)
     parts = np.argsort(wave[matches.collective], kind="stable")
-    last = matches.most(matches.start)
+    came = np.where(matches.follows, np.maximum(matches.ready, matches.end[matches.before]), matches.ready)
+    transfer = np.maximum(matches.most(matches.end) - matches.most(came), 0)
     begun, came = np.zeros(len(matches.clocks.offset), np.int64), matches.least(matches.start)
     for rank, mine in enumerate(matches.of_rank):
         if len(mine):
             begun[rank] = came[matches.collective[mine[0]]]
     bounds = np.searchsorted(wave[matches.collective][parts], np.arange(int(wave.max()) + 2))
-    return Plan(matches, wave, parts, bounds, np.maximum(matches.most(matches.end) - last, 0), begun)
+    return Plan(matches, wave, parts, bounds, transfer, begun)
 
 
 def _waves(matches: Matches) -> I32:
@@ -65,14 +67,17 @@ def step_times(plan: Plan, stretch: I64 | F64) -> F64:
     ns, one for each of `Matches.steps`."""
     matches = plan.matches
     clock, end = plan.begun.astype(np.float64), np.zeros(len(matches))
+    before = np.full(len(clock), -np.inf)
     size = np.diff(matches.first)
     for a, b in zip(plan.bounds[:-1].tolist(), plan.bounds[1:].tolist(), strict=True):
         parts = plan.parts[a:b]
         rank, collective = matches.rank[parts], matches.collective[parts]
         begins = np.flatnonzero(np.append(True, collective[1:] != collective[:-1]))
         here = collective[begins]
-        ended = np.maximum.reduceat(clock[rank] + stretch[parts], begins) + plan.transfer[here]
-        end[here], clock[rank] = ended, np.repeat(ended, size[here])
+        came = np.where(matches.follows[parts], before[rank], -np.inf)
+        ended = np.maximum.reduceat(np.maximum(clock[rank] + stretch[parts], came), begins) + plan.transfer[here]
+        end[here], before[rank] = ended, np.repeat(ended, size[here])
+        clock[rank] = np.where(matches.holds[parts], before[rank], clock[rank])
     return _between(matches, end, float(plan.begun.min()))
 
 
