@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 from traceanalyzer.analysis.tables.step_parts import StepPart
 from traceanalyzer.base import dataclass
 from traceanalyzer.comparison.metrics import figures_by_path
-from traceanalyzer.replay.on_tape import HostPart
+from traceanalyzer.replay.host_parts import HostPart
 from traceanalyzer.report.model import Report
 
 T = TypeVar("T")

@@ -4,9 +4,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.blocks import scatter
-from traceanalyzer.analysis.algebra.intervals import IntervalSet, contains, intersect, join, measure, union
-from traceanalyzer.analysis.algebra.lookup import look_up, texts_where
+from traceanalyzer.analysis.algebra import (
+    IntervalSet,
+    contains,
+    intersect,
+    join,
+    look_up,
+    measure,
+    scatter,
+    texts_where,
+    union,
+)
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.causes.start import waited_for
@@ -22,8 +30,7 @@ from traceanalyzer.analysis.time.launch_queue import blocked_time
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.replay.tape import Tail, Tape
 from traceanalyzer.replay.typical_steps import typical_steps
-from traceanalyzer.trace import I32, I64, Bool
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import I32, I64, Bool, distinct
 
 LONG_HELD_NS = 100_000
 """An op that is queued starts within this, unless it waits for something on another stream."""

@@ -7,29 +7,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import contains
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.analysis.algebra import contains
+from traceanalyzer.base import dataclass
 from traceanalyzer.replay.changes.communication.buckets import MB, BucketSize, rebucketed
 from traceanalyzer.replay.changes.communication.collectives import MOST_OVERLAP_COST, OVERLAP_COST, on_own_stream_each
 from traceanalyzer.replay.changes.compiling import chains_compiled, functions_compiled
-from traceanalyzer.replay.changes.edits import (
-    Change,
-    parametric,
-    with_dispatch,
-    without,
-    without_dispatch,
-    without_launches,
-    without_reads,
-)
 from traceanalyzer.replay.changes.fusion import ELEMENTWISE, LEAST_KERNEL_NS, PAIR, Reading, fusing
 from traceanalyzer.replay.changes.kernels import in_graph
 from traceanalyzer.replay.changes.optimizer import optimizer_by_lists, optimizer_fused
 from traceanalyzer.replay.changes.warmup import programs_own
 from traceanalyzer.replay.limits import GAIN_SPREAD, OF_KERNELS, Chosen
-from traceanalyzer.replay.on_tape import events_of, nodes
 from traceanalyzer.replay.patterns.named import nodes_named, ops_named
 from traceanalyzer.replay.recorded import calling
-from traceanalyzer.replay.tape import Tape
+from traceanalyzer.replay.tape import Change, Tape, parametric
 from traceanalyzer.replay.together import apart
 from traceanalyzer.trace import Bool
 
@@ -77,8 +67,8 @@ class Scenario:
 
 def no_host_syncs(tape: Tape) -> Tape:
     """No wait for the device, and no operator whose only purpose is to read a value, or that has to: `nonzero`."""
-    counting = tape.source.linked.tree.innermost(nodes_named(tape.source.linked, COUNTS))[nodes(tape)] >= 0
-    left = without_dispatch(without_reads(without(tape, counting[tape.event])), counting)
+    counting = tape.source.linked.tree.innermost(nodes_named(tape.source.linked, COUNTS))[tape.nodes] >= 0
+    left = tape.without(counting[tape.event]).without_reads().without_dispatch(counting)
     return replace(left, waits=np.zeros_like(tape.waits))
 
 
@@ -87,7 +77,7 @@ def launches_free(tape: Tape) -> Tape:
     program's work stay."""
     own, at_end = programs_own(tape)
     return replace(
-        with_dispatch(tape, np.zeros_like(tape.dispatch)),
+        tape.with_dispatch(np.zeros_like(tape.dispatch)),
         work=np.where(own, tape.work, 0),
         tail=tape.tail._replace(dispatch=0, work=tape.tail.work if at_end else 0),
         latency=np.zeros_like(tape.latency),
@@ -107,7 +97,7 @@ def no_host_work(tape: Tape) -> Tape:
 
 def copies_hidden(tape: Tape) -> Tape:
     """Copies run beside the compute and nobody waits for them."""
-    return replace(without(tape, tape.copy), waits=tape.waits & ~events_of(tape, tape.copy))
+    return replace(tape.without(tape.copy), waits=tape.waits & ~tape.events_of(tape.copy))
 
 
 def all_copies(tape: Tape) -> Bool:
@@ -118,9 +108,9 @@ def all_copies(tape: Tape) -> Bool:
 def communication_free(tape: Tape) -> Tape:
     """The program without its collectives: nobody waits for another rank, compute that ran beside one is no longer
     slowed, and the host neither calls them nor waits in them."""
-    free = without_launches(replace(apart(tape), duration=tape.alone), tape.communication)
+    free = replace(apart(tape), duration=tape.alone).without_launches(tape.communication)
     inside = contains(calling(tape.source.linked), tape.source.trace.api_calls.start[tape.call])
-    return with_dispatch(replace(free, waits=free.waits & ~inside), np.maximum(free.dispatch - tape.sending, 0))
+    return replace(free, waits=free.waits & ~inside).with_dispatch(np.maximum(free.dispatch - tape.sending, 0))
 
 
 def at_roofline(tape: Tape) -> Tape | None:

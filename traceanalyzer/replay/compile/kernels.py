@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.base.figures import NS_PER_MS
+from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.replay.compile.model import KernelRow
 from traceanalyzer.replay.compile.regions import Traced
 from traceanalyzer.trace.compile_log import CompileLog, GraphCode

@@ -8,10 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import IntervalSet, subtract, union
-from traceanalyzer.analysis.algebra.lookup import texts_where
+from traceanalyzer.analysis.algebra import IntervalSet, subtract, texts_where, union
 from traceanalyzer.analysis.roofline.rated import Rated
-from traceanalyzer.base.figures import NS_PER_MS
+from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.replay.changes.fusion import ELEMENTWISE, Reading, fusing
 from traceanalyzer.replay.compile.kernels import measured_kernels
 from traceanalyzer.replay.compile.model import BreakRow, Compiled, EagerRow, TraceUse

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import at
+from traceanalyzer.analysis.algebra import at
 from traceanalyzer.analysis.groups.ops import (
     Group,
     duration,
@@ -30,7 +30,7 @@ from traceanalyzer.analysis.groups.ops import (
 from traceanalyzer.analysis.groups.products import TENSOR_EFFICIENCY
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.roofline.rated import Rated
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.replay.patterns.named import operators_named
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.trace import I32, I64, Bool
