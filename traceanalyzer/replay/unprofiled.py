@@ -124,9 +124,8 @@ class _Run:
         for other in distinct(waits.rank).tolist():
             mine = waits.rank == other
             since = waits.since[mine]
-            own, theirs = (
-                self._spent(one, union(since, times[mine])) for one, times in ((rank, waits.start), (other, waits.end))
-            )
+            own = self._spent(rank, union(since, waits.start[mine]))
+            theirs = self._spent(other, union(since, waits.end[mine]))
             more = {part: max(time - own[part], 0.0) for part, time in theirs.items()}
             waited = more.pop(WAITING)
             if waited and other not in trail and len(trail) < DEEPEST:

@@ -115,20 +115,25 @@ CAPTURED = "replayed without the profiler: each compiled graph is one launch tha
 def cudagraph_use(log: CompileLog) -> CudaGraphUse:
     """CUDA graphs recorded and left out."""
     recorded = Counter(s.compile_id for s in log.spans if s.name == "CUDAGraphNode.record")
-    skipped = [m.cudagraph_skip for c in log.compilations for m in c.metrics if m.cudagraph_skip]
-    asked = [e.cudagraphs for c in log.compilations for e in c.caches if e.cudagraphs is not None]
-    asked += [m.wants_cudagraphs for c in log.compilations for m in c.metrics if m.wants_cudagraphs]
-    used, wanted = bool(recorded), bool(skipped) or any(asked)
-    if wanted and not used and not skipped:
+    skipped = list(filter(None, (m.cudagraph_skip for c in log.compilations for m in c.metrics)))
+    wanted = True if recorded or skipped else _asked_for(log)
+    if wanted and not recorded and not skipped:
         skipped = [_why_not_recorded(log)]
     return CudaGraphUse(
-        used=used,
-        wanted=True if used or wanted else False if asked else None,
-        recorded=sum(recorded.values()),
-        rerecorded=sum(n - 1 for n in recorded.values()),
+        used=bool(recorded),
+        wanted=wanted,
+        recorded=recorded.total(),
+        rerecorded=recorded.total() - len(recorded),
         skipped=list(dict.fromkeys(skipped)),
         skipped_graphs=len(skipped),
     )
+
+
+def _asked_for(log: CompileLog) -> bool | None:
+    """Whether inductor was to use CUDA graphs; None where the log does not say."""
+    asked = {e.cudagraphs for c in log.compilations for e in c.caches}
+    asked |= {m.wants_cudagraphs or None for c in log.compilations for m in c.metrics}
+    return max((one for one in asked if one is not None), default=None)
 
 
 def _why_not_recorded(log: CompileLog) -> str:
