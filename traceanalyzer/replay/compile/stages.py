@@ -191,7 +191,7 @@ def _not_asked(compilation: Compilation) -> int:
 def _cold_s(compilation: Compilation, stages: dict[str, float]) -> float:
     """Seconds that a warm start saves of a compilation, none where this one was warm."""
     warm = not compilation.codes or cache_states(compilation).keys() == {"hit"}
-    return 0.0 if warm else sum(stages.get(stage, 0.0) for stage in CACHED_STAGES)
+    return 0 if warm else sum(stages.get(stage, 0.0) for stage in CACHED_STAGES)
 
 
 def cache_states(*compilations: Compilation) -> Counter[str]:
