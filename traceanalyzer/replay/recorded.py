@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.algebra import (
+    Groups,
     IntervalSet,
     contains,
     intersect,
@@ -183,18 +184,19 @@ def _latency_from(rated: Rated, chosen: I64, begin: int | None) -> I64:
 
 
 def _alone(linked: Linked, chosen: I64) -> I64:
-    """Duration of each op, for compute beside a collective that of its like (same name) without one, ns."""
-    ops = linked.trace.device_ops
-    duration = (ops.end - ops.start)[chosen]
-    collective = union(ops.start[linked.is_communication], ops.end[linked.is_communication])
-    beside = measure(collective, ops.start[chosen], ops.end[chosen]) * 2 > duration
+    """Duration of each op, for compute beside a collective that of its like (same name, blocks and bytes) that no
+    collective touched, ns: one that shares some of its time with a collective has fewer multiprocessors for all of it,
+    as its blocks come in waves."""
+    all_ops = linked.trace.device_ops
+    collective = union(all_ops.start[linked.is_communication], all_ops.end[linked.is_communication])
+    ops = all_ops.take(chosen)
+    beside, duration = measure(collective, ops.start, ops.end) > 0, ops.end - ops.start
     slowed = beside & ~linked.is_communication[chosen]
     result = duration.copy()
-    for name in distinct(ops.name[chosen[slowed]]).tolist():
-        like = ops.name[chosen] == name
-        free = like & ~beside
-        if free.any():
-            result[like & slowed] = np.minimum(duration[like & slowed], int(np.median(duration[free])))
+    for rows in Groups.of(ops.name, ops.blocks, ops.bytes).rows if slowed.any() else ():
+        mine, free = rows[slowed[rows]], rows[~beside[rows]]
+        if len(mine) and len(free):
+            result[mine] = np.minimum(duration[mine], int(np.median(duration[free])))
     return result
 
 

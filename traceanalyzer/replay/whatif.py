@@ -301,9 +301,9 @@ class Replay:
         return None if changed is None else self._changed_ms(scenario, changed, tapes, limited)
 
     def _changed_ms(self, scenario: Scenario, changed: Sequence[Tape], tapes: Sequence[Tape], limited: float) -> float:
-        times = step_times_ns(changed)
+        times = step_times_ns(changed, scenario.begin)
         lower = slowed(changed, self.duty, duties(changed, times), limited, scenario.most_slowed)
-        times = times if lower is None else step_times_ns(lower)
+        times = times if lower is None else step_times_ns(lower, scenario.begin)
         if scenario.hides is not None:
             least = least_times_ns(tapes, changed, scenario.hides, rest=not scenario.parts)
             times = [max(pair) for pair in zip(times, least, strict=True)]
