@@ -1,19 +1,19 @@
 """Records pairs of runs that differ in one thing, each also timed without a profiler.
 
     python -m benchmarks.ablations_record OUT                                      one GPU
-    torchrun --standalone --nproc-per-node=2 -m benchmarks.ablations_record OUT    two
+    torchrun --standalone --nproc-per-node=2 -m benchmarks.ablations_record OUT    two (--set ranks_scenarios: others)
 
 `OUT/NAME.base`, `NAME.base.syncevents` (CUDA sync events), `NAME.base.stacks` (Python stacks, where that is asked
 for) and `NAME.without`, each `.json.gz` or `.rank{N}.json.gz`, and `OUT/manifest.json` with the step times: base
 and without are timed in turn, in rounds, so that a host that slows down slows both.
 """
 
+import argparse
 import gc
 import gzip
 import json
 import re
 import statistics
-import sys
 import time
 import traceback
 from pathlib import Path
@@ -121,7 +121,12 @@ def record(pair: Pair, out: Path) -> dict[str, dict[str, Any]]:
 
 def main() -> None:
     """Record the pairs that need as many GPUs as there are ranks (or those named)."""
-    out = Path(sys.argv[1])
+    parser = argparse.ArgumentParser()
+    parser.add_argument("out", type=Path)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--set", default="ranks_ablations" if WORLD > 1 else "ablations")
+    options = parser.parse_intermixed_args()
+    out = options.out
     out.mkdir(parents=True, exist_ok=True)
     if DEVICE == "cuda":
         torch.cuda.set_device(RANK)
@@ -131,8 +136,8 @@ def main() -> None:
     manifest = out / "manifest.json"
     cases = json.loads(manifest.read_text())["cases"] if manifest.exists() else {}
     about = {"gpu": torch.cuda.get_device_name() if DEVICE == "cuda" else "none", "torch": torch.__version__}
-    for pair in programs("ranks_ablations" if WORLD > 1 else "ablations"):
-        if sys.argv[2:] and pair.name not in sys.argv[2:]:
+    for pair in programs(options.set):
+        if options.names and pair.name not in options.names:
             continue
         began = time.perf_counter()
         try:

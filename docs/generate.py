@@ -153,7 +153,7 @@ def tables() -> str:
 
     parts = []
     for table in TABLES:
-        command = f"; all rows: `traceanalyzer {table.command.name}`" if table.command else ""
+        command = f"; all rows: `traceanalyzer {table.command}`" if table.command else ""
         rows = [(f"`{d.name}`", d.unit, d.definition) for d in definitions(table.row)]
         about = f"`tables.{table.name}`{command}. {_first_sentence(table.row)}"
         parts.append(f"### {table.title}\n{about}\n\n{_table(('column', 'unit', 'what it is'), rows)}")

@@ -50,15 +50,23 @@ PACKAGE = generate.ROOT / "traceanalyzer"
 
 
 def texts_of_program(path: Path) -> Iterator[tuple[int, str]]:
-    """Texts with a blank in them, by line, and the docstrings of commands: nobody but us reads other docstrings."""
+    """Texts with a blank in them, by line: nobody but us reads docstrings. Of a resource all of its lines."""
+    if path.suffix != ".py":
+        yield from enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        return
     tree = ast.parse(path.read_text(encoding="utf-8"))
     docstrings = {
         id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     }
     for node in ast.walk(tree):
         text = node.value if isinstance(node, ast.Constant) else None
-        if isinstance(text, str) and " " in text and (path.parent.name == "cli" or id(node) not in docstrings):
+        if isinstance(text, str) and " " in text and id(node) not in docstrings:
             yield node.lineno, text
+
+
+def written(folder: Path) -> list[Path]:
+    """The files of a folder of the package that hold texts of its own."""
+    return [path for path in sorted(folder.rglob("*")) if path.suffix in (".py", ".txt")]
 
 
 def unwanted(texts: Iterator[tuple[int, str]]) -> list[str]:
@@ -68,7 +76,7 @@ def unwanted(texts: Iterator[tuple[int, str]]) -> list[str]:
 
 
 def test_there_are_texts_of_every_kind() -> None:
-    texts = [text for path in PACKAGE.rglob("*.py") for _, text in texts_of_program(path)]
+    texts = [text for path in written(PACKAGE) for _, text in texts_of_program(path)]
     for part in ("Check a run against limits", "The CPU blocks on the GPU", "Remove the sync: ", "cannot be opened"):
         assert any(part in text for text in texts), part
 
@@ -84,7 +92,7 @@ def test_what_is_unwanted_is_found() -> None:
 def test_the_program_speaks_plain_english(room: str) -> None:
     found = {
         str(path.relative_to(PACKAGE)): words
-        for path in (PACKAGE / room).rglob("*.py")
+        for path in written(PACKAGE / room)
         if (words := unwanted(texts_of_program(path)))
     }
     assert found == {}

@@ -11,6 +11,7 @@ import click
 import pytest
 
 from tests.kineto_builder import KinetoTrace
+from tests.recorded import ROOT
 from tests.report.reports import known
 from traceanalyzer.base.errors import EmptyRecordingError
 from traceanalyzer.cli import COMMANDS, cli
@@ -253,6 +254,8 @@ def test_help_says_what_a_command_does_shows_an_example_and_what_comes_out(run, 
 def test_the_list_of_commands_is_complete(run):
     out = run("--help")[1]
     assert [line.split()[0] for line in out.partition("Commands:\n")[2].splitlines()] == list(COMMANDS)
+    helped = {path.stem for path in (ROOT / "traceanalyzer/cli/help").iterdir()}
+    assert helped == {*COMMANDS, *(f"collect_{name}" for name in cli.get_command(None, "collect").commands)}
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -1,8 +1,8 @@
 """The command line: the list of commands, and the one place that turns an error into an exit status.
 
 Each command is a small module of the same name that parses, calls and prints: `answers/` about recordings, `tools/`
-around them; `io/` is what they share. Modules are imported when their command is used, and import what they need inside
-it, so that `--help` answers at once.
+around them; `io/` is what they share, `help/NAME.txt` what `--help` says. Modules are imported when their command is
+used, and import what they need inside it, so that `--help` answers at once.
 """
 
 import atexit

@@ -4,20 +4,30 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from functools import reduce, wraps
+from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import click
 
 from traceanalyzer.cli.io.invocation import QUIET, arguments_of
 
-if TYPE_CHECKING:
-    pass
-
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
 LEAST_CHARS = 4_000
 """A report's answer alone needs so many, with the longest of names in it."""
+
+
+def about(name: str) -> dict[str, Any]:
+    """What `help/NAME.txt` says of a command: the line that lists it, then its `--help`, examples line by line."""
+    text = (files("traceanalyzer.cli") / "help" / f"{name}.txt").read_text(encoding="utf-8")
+    short, _, rest = text.partition("\n\n")
+    return {"short_help": short, "help": rest.replace("\nExamples:\n", "\n\b\nExamples:\n")}
+
+
+def command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
+    """A command with what is said `about` it."""
+    return click.command(name, cls=click.Command, **about(name))
 
 
 class Number(click.FloatRange):

@@ -10,7 +10,6 @@ from traceanalyzer.analysis.causes.started import Started
 from traceanalyzer.analysis.groups.first_steps import first_steps
 from traceanalyzer.analysis.groups.input_loading import loading
 from traceanalyzer.analysis.groups.seen_conditions import seen_conditions
-from traceanalyzer.analysis.groups.step_times import latency, recorded_regularity
 from traceanalyzer.analysis.joined.graph_names import with_operators
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.linked import Knowledge, Linked
@@ -61,6 +60,8 @@ from traceanalyzer.analysis.tables.timing import (
     UnprofiledTime,
     contradicted,
     kinds_of_steps,
+    latency,
+    recorded_regularity,
     timing_stats,
     unprofiled_time,
 )

@@ -3,6 +3,8 @@
 import ast
 import json
 import re
+from importlib.resources import files
+from string import Template
 from typing import Any
 
 import numpy as np
@@ -22,80 +24,6 @@ TORCH_TYPES = {
 LISTS = ("TensorList", "GenericList")
 _QUALIFIED = re.compile(r"\w{1,80}+::\w{1,200}+")
 _BARE = re.compile(r"\b(?!inf\b|nan\b|True\b|False\b|None\b)[A-Za-z_][\w:.]{0,200}+")
-_SCRIPT = '''"""{name} as recorded: {calls:g} calls per step{took}.
-
-{shapes}
-Values are random, those of integers and booleans 0: what an operator does with them may depend on it.
-"""
-
-import statistics
-import time
-
-import torch
-
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-CODES = {{0: torch.uint8, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4: torch.int64, 5: torch.float16,
-         6: torch.float32, 7: torch.float64, 9: torch.complex64, 10: torch.complex128, 11: torch.bool,
-         15: torch.bfloat16}}
-WARMUP, TIMES = 10, 50
-
-
-def tensor(shape, stride, dtype):
-    extent = 1 + sum((size - 1) * step for size, step in zip(shape, stride)) if all(shape) else 0
-    values = torch.zeros(extent, dtype=dtype, device=DEVICE)
-    if dtype.is_floating_point and dtype.itemsize > 1:
-        values.normal_()
-    return values.as_strided(shape, stride)
-
-
-INPUTS = [
-{inputs}
-]
-
-
-def call():
-    """The operator's first overload that takes these inputs, with them."""
-    packet = getattr(torch.ops.{namespace}, "{operator}")
-    for overload in map(packet.__getattr__, packet.overloads()):
-        arguments = overload._schema.arguments
-        if len(arguments) < len(INPUTS):
-            continue
-        values = [
-            CODES.get(value, value) if "ScalarType" in str(argument.real_type) and isinstance(value, int) else value
-            for argument, value in zip(arguments, INPUTS)
-        ]
-        given = zip(arguments[1:], values[1:])
-        args = values[:1]
-        named = {{a.name: value for a, value in given if value is not None or not a.has_default_value()}}
-        try:
-            overload(*args, **named)
-        except (RuntimeError, TypeError, NotImplementedError):
-            continue
-        return lambda: overload(*args, **named)
-    raise SystemExit("no overload of {name} takes the recorded inputs here: another PyTorch, or one without CUDA?")
-
-
-def timed_us(run):
-    for _ in range(WARMUP):
-        run()
-    times = []
-    for _ in range(TIMES):
-        if DEVICE == "cuda":
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
-            run()
-            end.record()
-            end.synchronize()
-            times.append(begin.elapsed_time(end) * 1e3)
-        else:
-            begin = time.perf_counter()
-            run()
-            times.append((time.perf_counter() - begin) * 1e6)
-    return statistics.median(times)
-
-
-print(f"{name}: {{timed_us(call()):.1f}} us per call on {{DEVICE}}", end={recorded!r} + "\\n")
-'''
 
 
 def reproduction(m: Measurements, operator: str) -> str:
@@ -114,11 +42,12 @@ def reproduction(m: Measurements, operator: str) -> str:
     namespace, _, name = operator.partition("::")
     each_us = _device_ms(chosen) / chosen.calls * 1e3 if chosen.calls else 0.0
     gpu = next((device.name for device in m.trace.devices if device.name), None) or "the GPU"
-    return _SCRIPT.format(
+    script = (files("traceanalyzer.export") / "reproduce.py.txt").read_text(encoding="utf-8")
+    return Template(script).substitute(
         name=operator,
-        calls=chosen.calls,
+        calls=f"{chosen.calls:g}",
         took=f", {each_us:.1f} us of device time each" if each_us else "",
-        recorded=f"; recorded {each_us:.1f} us on {gpu}" if each_us else "",
+        recorded=repr(f"; recorded {each_us:.1f} us on {gpu}" if each_us else ""),
         shapes=f"Inputs {_told(str(chosen.shapes))}.",
         inputs="\n".join(f"    {one}," for one in _inputs(m, operator, str(chosen.shapes))),
         namespace=namespace,

@@ -12,6 +12,7 @@ from traceanalyzer.cli.io.formats import PICTURED, REPORT_FORMATS, Output
 from traceanalyzer.cli.io.invocation import is_quiet
 from traceanalyzer.cli.options import (
     Hidden,
+    command,
     max_chars_option,
     output_options,
     quiet_option,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from traceanalyzer.trace.compile_log import CompileLog
 
 
-@click.command(short_help="Say where the time went, why, and what to change.")
+@command("analyze")
 @prints_again
 @recordings
 @selection_options
@@ -69,29 +70,7 @@ def analyze(
     top: int | None,
     scope: Scope,
 ) -> None:
-    """Say where the step's wall-clock time went, why, and what is worth changing.
-
-    PATH is a trace of torch.profiler (.json, .pftrace) or JAX (.xplane.pb), an nsys export (.sqlite), a recording of
-    AMD's profilers (.db), a log of step times, a capture folder, or several ranks of one run: their files, or the
-    folder they are in. A CUDA memory snapshot and a log of torch.compile are taken alone, or with the trace that they
-    go with. The kind is found from the content.
-
-    \b
-    Examples:
-      traceanalyzer analyze trace.json.gz
-      traceanalyzer analyze rank*.json.gz -o report.md
-      traceanalyzer analyze trace.json.gz -o report.html
-      traceanalyzer analyze trace.json.gz snapshot.pickle
-      traceanalyzer analyze trace.json --redact --redact-name 'acme_.*'
-      traceanalyzer analyze trace.json --store runs.db --tag branch=main
-
-    The report begins with the answer: the bottleneck (one of compute, memory, launch, communication, sync,
-    input, host, transfer, or inconclusive), how sure that is, and the step's time as a budget of compute,
-    exposed communication, exposed copies and idle time, which sum to the step. Findings follow by headroom,
-    the time a step that removing the cause would save at most; then recommendations by predicted step time, what
-    the reader met in the recording, and the definition of every figure. Figures of a step are means over the
-    steady state (warm-up left out) of the rank that the others wait for.
-    """
+    """Say where the step's wall-clock time went, why, and what is worth changing."""
     from traceanalyzer.cli.io.output import emitted
     from traceanalyzer.cli.io.progress import working
     from traceanalyzer.cli.io.read import opened
@@ -162,8 +141,7 @@ def _with_logs(run: "Run", recordings: list[str], *, leave_out: bool) -> "tuple[
 
 
 def _store(file: Path, report: "Report", tags: dict[str, str], recordings: list[str], part: str) -> None:
-    from traceanalyzer.history.fingerprint import fingerprint
-    from traceanalyzer.history.store import store_report
+    from traceanalyzer.history.store import fingerprint, store_report
 
     number = store_report(file, report, tags=tags, fingerprint=fingerprint(recordings), selection=part or None)
     click.echo(f"traceanalyzer: stored as {file}#{number}", err=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.options import Hidden, limit_option, max_chars_option, redact_options
+from traceanalyzer.cli.options import Hidden, command, limit_option, max_chars_option, redact_options
 
 if TYPE_CHECKING:
     from traceanalyzer.cli.io.github import Issue
@@ -36,7 +36,7 @@ def _address(_: click.Context, __: click.Parameter, text: str | None) -> str | N
     return text
 
 
-@click.command(short_help="Attach a report to a GitHub issue.")
+@command("attach")
 @click.argument("report", metavar="REPORT")
 @click.option(
     "--issue",
@@ -72,22 +72,7 @@ def attach(
     hidden: Hidden,
     max_chars: int | None,
 ) -> None:
-    """Make a report a comment on a GitHub issue or pull request, by an installed `gh`; edit the one made before.
-
-    REPORT is a recording or a capture folder, a report saved by `analyze --format json`, or a stored run
-    (runs.db#42, runs.db#latest).
-
-    \b
-    Examples:
-      traceanalyzer attach trace.json.gz --issue OWNER/REPO#12
-      traceanalyzer attach trace.json.gz --compare main.json --issue OWNER/REPO#12
-      traceanalyzer attach runs.db#latest --issue OWNER/REPO#12 --redact-name 'acme_.*' --publish
-
-    Without --publish nothing is sent: standard output has the comment exactly as it would be published, standard
-    error says where it would go and by which command. File paths, hosts and user names are removed unless
-    --no-redact is given; look at the names of your kernels and modules, which stay. The comment fits GitHub's limit
-    of 65,536 characters.
-    """
+    """Make a report a comment on a GitHub issue or pull request, by an installed `gh`; edit the one made before."""
     from traceanalyzer.cli.io import github
     from traceanalyzer.cli.io.output import check_writable, write
     from traceanalyzer.cli.io.reports import cleaned_with, report_named

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from traceanalyzer.cli.io.formats import Output
-from traceanalyzer.cli.options import Hidden, limit_option, output_options, reading_options, redact_options
+from traceanalyzer.cli.options import Hidden, command, limit_option, output_options, reading_options, redact_options
 from traceanalyzer.cli.scope import Scope, amount_options, selection_options
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ BREACHED = 3
 """Exit status where a limit does not hold: told apart from input that cannot be analysed and from usage."""
 
 
-@click.command(short_help="Check a run against limits, for CI.")
+@command("check")
 @click.argument("report", metavar="REPORT|PATH")
 @selection_options
 @amount_options
@@ -51,25 +51,7 @@ def check(
     hidden: Hidden,
     output: Output,
 ) -> None:
-    """Hold the figures of a run against limits. Exit status 3 where one is breached, 0 where all hold.
-
-    REPORT|PATH and the baseline are anything that `compare` takes: a recording, a report saved by
-    `analyze --format json`, or a stored run (runs.db#42). Figures go by their names in that JSON.
-
-    \b
-    Examples:
-      traceanalyzer check trace.json.gz --max gpu_idle_share=0.10
-      traceanalyzer check trace.json.gz --baseline main.json --max 'step_time_ms.median=+3%'
-      traceanalyzer check run.json --policy policy.toml --format junit -o check.xml
-      traceanalyzer check run.json --policy policy.toml --format github
-
-    Figures are those of the step without the profiler, as the report shows them; --recorded takes those of the
-    recording. A limit on the step time against the baseline is breached only where `compare` finds a change, on a part
-    of it only by more than steps vary; --strict drops that. A figure that the recording cannot support breaches its
-    limit, unless --allow-missing. `headroom_ms.sync` (and the other classes) is what findings of that class could
-    save; `kernels.gemm.device_ms`, `ops.aten::mm.calls` and `modules.NAME.host_ms` are of a class of kernels or a
-    kernel, an operator and a module; `memory.peak` takes 24 GB or 24 GiB.
-    """
+    """Hold the figures of a run against limits."""
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.comparison.limits import LimitError, Policy
 

@@ -6,14 +6,22 @@ import click
 
 from traceanalyzer.cli.io.again import prints_again
 from traceanalyzer.cli.io.formats import PICTURED, TABLE_FORMATS, Output
-from traceanalyzer.cli.options import Hidden, Pair, limit_option, output_options, reading_options, redact_options
+from traceanalyzer.cli.options import (
+    Hidden,
+    Pair,
+    command,
+    limit_option,
+    output_options,
+    reading_options,
+    redact_options,
+)
 from traceanalyzer.cli.scope import Scope, selection_options
 
 if TYPE_CHECKING:
     from traceanalyzer.comparison.several import Several
 
 
-@click.command(short_help="Say what changed between two runs, and where it came from.")
+@command("compare")
 @prints_again
 @click.argument("runs", nargs=-1, required=True, metavar="A B...")
 @selection_options
@@ -35,32 +43,7 @@ def compare(
     hidden: Hidden,
     output: Output,
 ) -> None:
-    """Say what changed in the step time from A to B, and where it came from.
-
-    A and B may also be two memory snapshots, or two logs of torch.compile (or folders of them): then it says what
-    changed in memory or compilation. Two folders of digests (see `digest`) are two jobs of many ranks.
-
-    A and B are anything that `analyze` reads (a trace, a capture or the folder of several ranks; a quoted pattern
-    such as 'base.rank*.json.gz' too), a report saved by `analyze --format json`, or a stored run (runs.db#42,
-    runs.db#latest). They may come from different recorders.
-
-    \b
-    Examples:
-      traceanalyzer compare base.json.gz fix.json.gz
-      traceanalyzer compare main.json trace.json.gz --format markdown -o change.md
-      traceanalyzer compare base.json.gz fix.json.gz -o change.html
-      traceanalyzer compare small.json.gz large.json.gz --samples 2,64
-      traceanalyzer compare base try1 try2 try3
-
-    The verdict is of the step without the profiler where both sides have it, with the speed of both hosts and GPUs
-    taken out: what both call tells by which factor they differ, what changed in certain places is the program's. The
-    difference is taken apart by what the time was spent on: operators and kernels (matched by operator, shapes and
-    position in the step), exposed communication and copies, idle time by cause. The parts sum to the whole
-    difference, each with a 95 % interval over the steps (Welch). Other GPUs, shapes and numbers of ranks are named
-    first. A page (.html) and a picture (.svg) show the parts as a waterfall, the page also a step of both on one time
-    axis. Where the samples (or tokens) of a step are known of both and differ, the answer is the time for each. Of
-    more than two runs, or a folder of captures, each is compared with the first: a table with the best marked.
-    """
+    """Say what changed in the step time from A to B, and where it came from."""
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.cli.io.reports import cleaned, cleaned_with
     from traceanalyzer.cli.io.sides import runs_in, sides_of

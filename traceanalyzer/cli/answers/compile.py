@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 import click
 
 from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
-from traceanalyzer.cli.options import Hidden, limit_option, output_options, redact_options
+from traceanalyzer.cli.options import Hidden, command, limit_option, output_options, redact_options
 
 if TYPE_CHECKING:
     from traceanalyzer.trace import Run
     from traceanalyzer.trace.compile_log import CompileLog
 
 
-@click.command("compile", short_help="Say what torch.compile cost and where it broke.")
+@command("compile")
 @click.argument("log", metavar="LOG_OR_DIR", type=click.Path())
 @click.argument("trace", metavar="[TRACE]", required=False, type=click.Path())
 @output_options(REPORT_FORMATS)
@@ -48,21 +48,7 @@ def compile(  # noqa: A001 (the command's name)
     full: bool,
     hidden: Hidden,
 ) -> None:
-    """Say what torch.compile cost, where it broke and what it left eager.
-
-    LOG_OR_DIR is what TORCH_TRACE=FOLDER wrote: a log, or the folder (one log a rank). TRACE is a recording of the
-    same program: it adds what each graph break costs the GPU, the compiled share of the step, the time and source
-    lines of kernels. Given a trace alone, the command says what that can tell.
-
-    \b
-    Examples:
-      traceanalyzer compile compile_logs/
-      traceanalyzer compile compile_logs/ trace.json.gz
-      traceanalyzer compile log.txt trace.json.gz --format json
-      traceanalyzer compile compile_logs/ trace.json.gz -o compile.html
-      traceanalyzer compile compile_logs/ --step-ms 29.1 --eager-step-ms 41.5
-      traceanalyzer compile compile_logs/ trace.json.gz --overlay compile.json
-    """
+    """Say what torch.compile cost, where it broke and what it left eager."""
     from traceanalyzer.cli.io.output import check_writable, emit, write
     from traceanalyzer.cli.io.reports import cleaned
     from traceanalyzer.replay.compile.steps import Stopwatch

@@ -3,28 +3,16 @@
 import click
 
 from traceanalyzer.base import TraceAnalyzerError
-from traceanalyzer.cli.options import cluster_options, quiet_option, recordings
+from traceanalyzer.cli.options import cluster_options, command, quiet_option, recordings
 
 
-@click.command(short_help="Write what comparing ranks needs, a small file a rank.")
+@command("digest")
 @click.option("-o", "--output", "folder", metavar="DIR", required=True, help="Folder or address of the digests.")
 @cluster_options
 @quiet_option()
 @recordings
 def digest(paths: tuple[str, ...], folder: str, scheduler: str | None, workers: int | None) -> None:
-    """Write what the comparison of ranks needs of each rank, a small file a rank (Parquet, about 10 kB).
-
-    PATH is a recording of a rank, a folder of them, or an address of either (s3://, gs://, hf://, https://). A rank
-    whose digest is in DIR, and whose recording has the same size and time (of an object its ETag), is not read again.
-    Jobs of a cluster may write to one DIR at the same time; `fleet DIR` answers from what is there.
-
-    \b
-    Examples:
-      traceanalyzer digest traces/ -o digests/
-      traceanalyzer digest s3://bucket/run7/ -o s3://bucket/run7-digests/
-      traceanalyzer digest traces/ -o digests/ --workers 8
-      traceanalyzer digest traces/rank$SLURM_ARRAY_TASK_ID.json.gz -o digests/
-    """
+    """Write what the comparison of ranks needs of each rank, a small file a rank (Parquet, about 10 kB)."""
     from traceanalyzer.cli.io.output import warn
     from traceanalyzer.cli.io.progress import counting
     from traceanalyzer.fleet.digests.cluster import cluster

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import click
 
-from traceanalyzer.cli.options import Hidden, recordings, redact_options
+from traceanalyzer.cli.options import Hidden, command, recordings, redact_options
 from traceanalyzer.cli.scope import Scope, selection_options
 
 SUFFIXES = {".sqlite": "sqlite", ".db": "sqlite", ".parquet": "parquet"}
 
 
-@click.command(short_help="Write every table to SQLite or Parquet.")
+@command("export")
 @recordings
 @selection_options
 @click.option(
@@ -19,18 +19,7 @@ SUFFIXES = {".sqlite": "sqlite", ".db": "sqlite", ".parquet": "parquet"}
 )  # fmt: skip
 @redact_options()
 def export(paths: tuple[str, ...], file: Path, scope: Scope, hidden: Hidden) -> None:
-    """Write all tables of a recording, events and measurements, to a SQLite database or a folder of Parquet files.
-
-    \b
-    Examples:
-      traceanalyzer export trace.json.gz -o events.sqlite
-      traceanalyzer export rank*.json.gz -o events.parquet
-
-    Tables have the same names and columns whatever recorded the run: device_ops, api_calls, host_ranges and
-    memory_events are its events (ns on the recording's clock), the others what the commands of that name print. Views:
-    kernel_events, copy_events, wait_events, gaps_by_cause. Names and paths stand in it as they were recorded, unless
-    --redact is given.
-    """
+    """Write all tables of a recording, events and measurements, to a SQLite database or a folder of Parquet files."""
     from traceanalyzer.cli.io.output import check_writable
     from traceanalyzer.cli.io.progress import working
     from traceanalyzer.cli.io.read import opened

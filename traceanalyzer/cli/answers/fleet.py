@@ -9,6 +9,7 @@ from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
 from traceanalyzer.cli.options import (
     Hidden,
     cluster_options,
+    command,
     iteration_option,
     limit_option,
     output_options,
@@ -18,7 +19,7 @@ from traceanalyzer.cli.options import (
 )
 
 
-@click.command(short_help="Say which of many ranks holds up the job, and the cost.")
+@command("fleet")
 @click.argument("paths", metavar="PATH...", nargs=-1, type=click.Path())
 @click.option(
     "--digests", "folder", metavar="DIR",
@@ -51,22 +52,7 @@ def fleet(
     hidden: Hidden,
     output: Output,
 ) -> None:
-    """Say which rank, host, link or stage holds up a job of many ranks, since when, and what it gains without.
-
-    PATH is a folder of digests (see `digest`), or recordings of ranks, their folder or address; these are digested
-    first. 10,000 ranks are answered from digests in about a minute.
-
-    \b
-    Examples:
-      traceanalyzer fleet digests/
-      traceanalyzer fleet digests/ --format json
-      traceanalyzer fleet traces/ -o fleet.html
-      traceanalyzer fleet s3://bucket/run7/ --digests s3://bucket/run7-digests/ --scheduler tcp://head:8786
-
-    What a rank costs is what the job gains without what it comes later than the last but one to its collectives (leave
-    one out), with a 90 % range over the steps; what it inherits from ranks that it waited for itself is theirs. PATH
-    may also be a log of a pipeline's operations (Parquet), or a folder of runs as `--timing` writes it.
-    """
+    """Say which rank, host, link or stage holds up a job of many ranks, since when, and what it gains without."""
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.cli.io.progress import counting, working
     from traceanalyzer.cli.io.reports import cleaned

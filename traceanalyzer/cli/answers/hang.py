@@ -5,10 +5,10 @@ from pathlib import Path
 import click
 
 from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
-from traceanalyzer.cli.options import Hidden, output_options, reading_options, redact_options
+from traceanalyzer.cli.options import Hidden, command, output_options, reading_options, redact_options
 
 
-@click.command(short_help="Say which rank a hung job waits for, at which collective.")
+@command("hang")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option(
     "--world-size", type=click.IntRange(min=1), metavar="N",
@@ -18,18 +18,7 @@ from traceanalyzer.cli.options import Hidden, output_options, reading_options, r
 @redact_options()
 @output_options(REPORT_FORMATS)
 def hang(folder: Path, world_size: int | None, hidden: Hidden, output: Output) -> None:
-    """Say which rank a hung job waits for, at which collective, and why.
-
-    \b
-    Examples:
-      traceanalyzer hang dumps/
-      traceanalyzer hang dumps/ --format json
-      traceanalyzer hang dumps/ -o hang.html
-
-    DIR holds what PyTorch's Flight Recorder dumped, one file a rank, pickles or JSON under any names; they are
-    interpreted, nothing in them can run. What NCCL's RAS client printed and what its Inspector wrote may lie beside
-    them. Blame follows groups: a rank that waits for another is its victim.
-    """
+    """Say which rank a hung job waits for, at which collective, and why."""
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.cli.io.progress import progress
     from traceanalyzer.fleet.hang.document import HangPage
@@ -39,7 +28,7 @@ def hang(folder: Path, world_size: int | None, hidden: Hidden, output: Output) -
     with progress("Reading") as report_progress:
         found = hang_of(read_flight(folder, report_progress, world_size))
     if hidden is not None:
-        from traceanalyzer.fleet.hang.redact import redacted
+        from traceanalyzer.fleet.hang.document import redacted
 
         found = redacted(found, hidden)
     emit(HangPage(found), output)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from traceanalyzer.cli.io.formats import TABLE_FORMATS, Output
-from traceanalyzer.cli.options import Hidden, output_options, redact_options, tag_option
+from traceanalyzer.cli.options import Hidden, command, output_options, redact_options, tag_option
 from traceanalyzer.diagnosis.finding import BottleneckClass
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def _moment(_: click.Context, __: click.Parameter, text: str | None) -> str | No
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-@click.command(short_help="List stored runs, and plot a metric over them.")
+@command("history")
 @click.argument("database", metavar="FILE", type=click.Path(path_type=Path))
 @tag_option("Only runs stored with this tag; may be repeated, then all must match.")
 @click.option("--bottleneck", type=click.Choice(get_args(BottleneckClass)), help="Only runs with this bottleneck.")
@@ -53,21 +53,7 @@ def _moment(_: click.Context, __: click.Parameter, text: str | None) -> str | No
 @redact_options()
 @output_options(FORMATS)
 def history(database: Path, name: str | None, listed: bool, hidden: Hidden, output: Output, **filters: Any) -> None:
-    """List the runs that `analyze --store FILE` kept, or plot a metric over them.
-
-    \b
-    Examples:
-      traceanalyzer history runs.db --tag branch=main --last 20
-      traceanalyzer history runs.db --metric step_time_ms.median
-      traceanalyzer history runs.db --last 50 -o runs.html
-      traceanalyzer history runs.db --metric budget_ms.idle -o idle.html
-
-    A row is a run, oldest first. Run 12 of runs.db is called runs.db#12 where a report is asked for, the last one
-    runs.db#latest, the last one with a tag runs.db#branch=main. With --metric a row is the metric's value in a run,
-    drawn as a bar from zero, and its change against the run before. A page (.html) draws the step's budget in every
-    run, or the metric, with what runs vary by and where it changed for good. The file is an ordinary SQLite database,
-    which docs/history.md describes.
-    """
+    """List the runs that `analyze --store FILE` kept, or plot a metric over them."""
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.cli.io.reports import cleaned
     from traceanalyzer.history.database import reading

@@ -7,7 +7,7 @@ import click
 
 from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
-from traceanalyzer.cli.options import Hidden, output_options, reading_options, redact_options
+from traceanalyzer.cli.options import Hidden, command, output_options, reading_options, redact_options
 
 if TYPE_CHECKING:
     from traceanalyzer.report.memory.model import MemoryReport, Traced
@@ -17,7 +17,7 @@ RANKS = 8
 PERMILLE = 1000
 
 
-@click.command(short_help="Say what fills GPU memory, and why it ran out.")
+@command("memory")
 @click.argument("snapshot", type=click.Path(path_type=Path))
 @click.argument("trace", required=False, type=click.Path())
 @click.option(
@@ -40,19 +40,7 @@ def memory(
     hidden: Hidden,
     output: Output,
 ) -> None:
-    """Say what fills GPU memory at the peak, what grows, and why memory ran out.
-
-    \b
-    Examples:
-      traceanalyzer memory snapshot.pickle
-      traceanalyzer memory snapshot.pickle trace.json.gz --format json
-      traceanalyzer memory before.pickle --other after.pickle
-
-    SNAPSHOT is what torch.cuda.memory._dump_snapshot wrote, or the folder of a capture with one. It is interpreted,
-    never unpickled: nothing in it can run. The ledger at the peak adds up to the byte, by phase, category and line of
-    the program. Each predicted peak replays every allocation with one thing changed. TRACE adds what a change costs in
-    time.
-    """
+    """Say what fills GPU memory at the peak, what grows, and why memory ran out."""
     from traceanalyzer.cli.io.output import emit
 
     report = _report(snapshot, trace, other, ranks)

@@ -5,26 +5,15 @@ from pathlib import Path
 
 import click
 
-from traceanalyzer.cli.options import recordings
+from traceanalyzer.cli.options import command, recordings
 from traceanalyzer.cli.scope import Scope, selection_options
 
 
-@click.command("open", short_help="Show the recording with the findings in Perfetto.")
+@command("open")
 @recordings
 @selection_options
 def open_(paths: tuple[str, ...], scope: Scope) -> None:
-    """Serve the recording, with what the analysis found as tracks above it, to ui.perfetto.dev, and print the link.
-
-    \b
-    Examples:
-      traceanalyzer open trace.json.gz
-      traceanalyzer open rank0.json.gz rank1.json.gz --rank 1
-
-    The file is made as `overlay --merge` makes it (of an nsys export, which Perfetto does not open, the overlay alone).
-    It is served on 127.0.0.1:9001, the one address that Perfetto's page reads from, to that page and to nothing else,
-    and stays on this machine: the page reads it within the browser. The command ends when the page has it, after 15
-    minutes in which it does not, or on Ctrl-C. On a machine without a browser: ssh -L 9001:127.0.0.1:9001 HOST.
-    """
+    """Serve the recording, with what the analysis found as tracks above it, to ui.perfetto.dev, and print the link."""
     from traceanalyzer.cli.answers.overlay import merged_pieces
     from traceanalyzer.cli.io.output import write_pieces
     from traceanalyzer.cli.io.progress import working

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.options import Hidden, output_option, recordings, redact_options
+from traceanalyzer.cli.options import Hidden, command, output_option, recordings, redact_options
 from traceanalyzer.cli.scope import Scope, selection_options
 
 if TYPE_CHECKING:
@@ -16,25 +16,14 @@ GZIP = 31
 """zlib's number for the largest window with a gzip head."""
 
 
-@click.command(short_help="Write the findings as tracks to be opened beside the trace.")
+@command("overlay")
 @recordings
 @selection_options
 @click.option("--merge", is_flag=True, help="Put the recording's own events into the same file (Kineto traces).")
 @redact_options()
 @output_option("; one that ends in .gz is compressed")
 def overlay(paths: tuple[str, ...], merge: bool, hidden: Hidden, file: Path | None, scope: Scope) -> None:
-    """Write what the analysis found as a Chrome trace for Perfetto, on the recording's own clock.
-
-    \b
-    Examples:
-      traceanalyzer overlay trace.json.gz --merge -o both.json.gz
-      traceanalyzer overlay rank0.json.gz rank1.json.gz --step 3 -o overlay.json
-
-    Tracks: the steps, the critical path, each GPU's idle gaps with their causes, the findings where the path has most
-    of them, and for each stream how many ops were launched and not finished. Its events have the times of the
-    recording's: open one file made with --merge in Perfetto, or both files at once ("Open multiple trace files").
-    Perfetto does not open nsys exports; their overlay has the device's work, too.
-    """
+    """Write what the analysis found as a Chrome trace for Perfetto, on the recording's own clock."""
     from traceanalyzer.cli.io.output import checked
     from traceanalyzer.cli.io.read import opened
     from traceanalyzer.cli.io.reports import cleaned

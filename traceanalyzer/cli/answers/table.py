@@ -11,6 +11,7 @@ from traceanalyzer.cli.io.formats import TABLE_FORMATS, Output
 from traceanalyzer.cli.options import (
     Hidden,
     Number,
+    command,
     output_options,
     quiet_option,
     recordings,
@@ -80,19 +81,18 @@ def table_command(name: str) -> click.Command:
         decorated = decorate(decorated)
     for option in ONLY.get(name, ()):
         decorated = option(decorated)
-    about = named(name).command
-    return click.command(name, short_help=about and about.short, help=about and about.help)(decorated)
+    return command(name)(decorated)
 
 
-def _row_options(command: Callable[..., None]) -> Callable[..., None]:
+def _row_options(made: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.option("--sort", metavar="COLUMN", help="Largest in this column first (names as in --format json)."),
         click.option("--columns", metavar="A,B,...", help="Only these columns (names as in --format json)."),
         click.option("--all", "everything", is_flag=True, help="All rows; a terminal shows those that fit."),
         top_option,
     ):
-        command = option(command)
-    return command
+        made = option(made)
+    return made
 
 
 def _print(

@@ -6,7 +6,7 @@ import click
 
 from traceanalyzer.cli.io.again import prints_again
 from traceanalyzer.cli.io.formats import TABLE_FORMATS, Output
-from traceanalyzer.cli.options import Hidden, Number, output_options, recordings, redact_options
+from traceanalyzer.cli.options import Hidden, Number, command, output_options, recordings, redact_options
 from traceanalyzer.cli.scope import Scope, selection_options
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ LEAST_BUCKET_MB, LARGEST_BUCKET_MB = 0.01, 1e6
 """Smaller than one parameter's gradient, larger than a GPU."""
 
 
-@click.command(short_help="Predict the step time if something were different.")
+@command("whatif")
 @prints_again
 @recordings
 @selection_options
@@ -42,19 +42,7 @@ def whatif(
     hidden: Hidden,
     output: Output,
 ) -> None:
-    """Predict the step time under each of several scenarios, by replaying the recording.
-
-    \b
-    Examples:
-      traceanalyzer whatif trace.json.gz
-      traceanalyzer whatif trace.json.gz --speedup 'aten::bmm=2' --format json
-
-    The steady steps are replayed event by event with their causes: what the host did before each launch, what it
-    waited for, streams and what they wait for. How far the replay of the unchanged recording is off is said as
-    fidelity. The profiler's cost is taken out (or fitted to a measured step time), then each scenario changes one
-    thing. The range comes from how much the profiler's cost varies. The ranks of a run are replayed together: what
-    one of them is spared shows on those that waited for it.
-    """
+    """Predict the step time under each of several scenarios, by replaying the recording."""
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.cli.io.progress import working
     from traceanalyzer.cli.io.read import opened

@@ -2,25 +2,15 @@
 
 import click
 
+from traceanalyzer.cli.options import command
+
 MB = 1_000_000
 
 
-@click.command(short_help="Show or clear what was kept of recordings read before.")
+@command("cache")
 @click.argument("action", type=click.Choice(("show", "clear")))
 def cache(action: str) -> None:
-    """Show or clear what is kept of recordings, so that the next question does not read again, nor work out again.
-
-    \b
-    Examples:
-      traceanalyzer cache show
-      traceanalyzer cache clear
-
-    A model holds what the analysis needs of a recording: times, ids, sizes and names of operators, kernels, ranges
-    and, where they were recorded, lines of the program. An answer is a report or a table that was worked out from one.
-    Only large recordings leave them, in a folder that only you can read; together they take at most 2 GiB, and what was
-    used longest ago goes first. TRACEANALYZER_CACHE=DIR has it in DIR/traceanalyzer, TRACEANALYZER_CACHE= switches
-    the cache off, --no-cache does so for one command.
-    """
+    """Show or clear what is kept of recordings, so that the next question does not read again, nor work out again."""
     from traceanalyzer.ingest.cache.store import ANSWER, VARIABLE, clear, entries, place, why_not_trusted
 
     folder = place()

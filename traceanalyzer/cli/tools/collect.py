@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from traceanalyzer.cli.options import Number
+from traceanalyzer.cli.options import Number, about
 from traceanalyzer.collect.plan import ACTIVE, LIGHT_STEPS, UNPROFILED_STEPS, WAIT, WARMUP
 
 if TYPE_CHECKING:
@@ -25,27 +25,17 @@ COMMAND = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 """Everything after the first word that is no option of ours belongs to the command."""
 
 
-@click.group("collect", short_help="Record a command on the GPU host.")
+@click.group("collect", **about("collect"))
 def collect() -> None:
-    """Record a command on the GPU host, without a change to its script.
-
-    \b
-    Examples:
-      traceanalyzer collect torch -- python train.py --epochs 1
-      traceanalyzer collect torch -o run1 --stacks -- torchrun --nproc-per-node 8 train.py
-      traceanalyzer collect timing --step-on 'Engine.step$' -- -m serve
-      traceanalyzer collect nsys -- python train.py
-      traceanalyzer collect rocprofv3 -- python train.py
-      traceanalyzer collect jax -- python train.py
-      traceanalyzer collect ncu --trace run1 -- python train.py
-
-    Steps are found by themselves: the optimizer's, or for inference the calls of the outermost module. The
-    command's output and exit status are its own.
-    """
+    """Record a command on the GPU host, without a change to its script."""
 
 
 def _count(name: str, default: int, text: str, *, least: int) -> Callable[[F], F]:
     return click.option(name, type=click.IntRange(min=least), default=default, show_default=True, help=text)
+
+
+def _recorder(name: str) -> Callable[[Callable[..., None]], click.Command]:
+    return collect.command(name, cls=click.Command, context_settings=COMMAND, **about(f"collect_{name}"))
 
 
 def _common(command: F) -> F:
@@ -60,7 +50,7 @@ def _common(command: F) -> F:
     return functools.reduce(lambda made, option: option(made), reversed(options), command)
 
 
-@collect.command("torch", short_help="Record some steps with torch.profiler.", context_settings=COMMAND)
+@_recorder("torch")
 @_common
 @_count("--unprofiled-steps", UNPROFILED_STEPS, "Least steps timed without profiler; more until steady.", least=0)
 @_count("--light-steps", LIGHT_STEPS, "Steps recorded with device activities only.", least=0)
@@ -85,29 +75,19 @@ def _common(command: F) -> F:
 @click.option("--time-limit", type=SECONDS, metavar="SECONDS", help="End a recording at the next step after this.")
 @click.option("--on-signal", is_flag=True, help="Record only when SIGUSR2 is sent to this process.")
 def collect_torch(words: tuple[str, ...], output: str | None, compile_log: bool, **options: Any) -> None:
-    """Record torch.profiler: collect torch -- python train.py.
-
-    Some steps are timed without the profiler first, until they are steady (20 by each of several ranks, which so record
-    the same steps), and some recorded lightly (the device alone, which slows the host less), so every capture has a
-    step time without the profiler. A profiler of the script's own comes first: while it is on, nothing is recorded.
-    Every rank writes its own file. SIGUSR2 sent to this process records (again) at the next step.
-    """
+    """Record torch.profiler."""
     from_first = {"warmup": 0, "light_steps": 0} if options["first"] else {}
     _record("torch", words, output, {**options, **from_first, "compile_log": compile_log})
 
 
-@collect.command("timing", short_help="Time every step, without a profiler.", context_settings=COMMAND)
+@_recorder("timing")
 @_common
 def collect_timing(words: tuple[str, ...], output: str | None, **options: Any) -> None:
-    """Time every step, without a profiler: collect timing -- python train.py.
-
-    Writes a JSON line a step: the step's time on the device (on the host without CUDA), the host's own, and how long
-    it waited for a DataLoader. The device is never waited for.
-    """
+    """Time every step, without a profiler."""
     _record("timing", words, output, options)
 
 
-@collect.command("nsys", short_help="Record some steps with Nsight Systems.", context_settings=COMMAND)
+@_recorder("nsys")
 @_common
 @_count("--unprofiled-steps", UNPROFILED_STEPS, "Least steps timed without capture; more until steady.", least=0)
 @_count("--warmup", WARMUP, "Steps captured before those that count.", least=0)
@@ -128,18 +108,14 @@ def collect_nsys(
     keep_report: bool,
     **options: Any,
 ) -> None:
-    """Record Nsight Systems: collect nsys -- python train.py.
-
-    Captures the chosen steps, exports SQLite, and removes from it the environment, the arguments, the output and the
-    paths that nsys stores.
-    """
+    """Record Nsight Systems."""
     from traceanalyzer.collect.profilers import nsys
 
     chosen = nsys.NsysOptions(whole_run, sample_cpu, options["memory"], keep_report, gpu_metrics, os_calls)
     _record("nsys", words, output, options, chosen)
 
 
-@collect.command("ncu", short_help="Measure the kernels of a step with Nsight Compute.", context_settings=COMMAND)
+@_recorder("ncu")
 @_common
 @click.option(
     "--trace", metavar="FILE", type=click.Path(), help="Measure the kernels that took most time in this recording."
@@ -160,11 +136,7 @@ def collect_ncu(
     whole_run: bool,
     **options: Any,
 ) -> None:
-    """Measure kernels by Nsight Compute: collect ncu --trace run.json -- python train.py.
-
-    Measures the kernels of one step that took most time in a recording of the same program (collectives never: they
-    cannot be run again alone), each many times over, and writes ncu.csv for `analyze --ncu`.
-    """
+    """Measure kernels by Nsight Compute."""
     from traceanalyzer.collect.profilers import ncu
 
     if (trace is None) == (kernel is None):
@@ -194,32 +166,23 @@ def _top_functions(recording: str, top: int) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(function_name, longest)))
 
 
-@collect.command("rocprofv3", short_help="Record a run on AMD GPUs with rocprofv3.", context_settings=COMMAND)
+@_recorder("rocprofv3")
 @_common
 def collect_rocprofv3(words: tuple[str, ...], output: str | None, **options: Any) -> None:
-    """Record AMD's rocprofv3: collect rocprofv3 -- python train.py.
-
-    Records the whole run: kernels, copies, HIP's calls, RCCL and ROCTx; each step is marked by a range. Environment,
-    arguments, host and paths that rocprofv3 stores are removed from its databases, one a process.
-    """
+    """Record AMD's rocprofv3."""
     from traceanalyzer.collect.profilers.rocprofv3 import EVERY_STEP
 
     marked = {"unprofiled_steps": 0, "warmup": 0, "active": EVERY_STEP}
     _record("rocprofv3", words, output, options | marked)
 
 
-@collect.command("jax", short_help="Record some steps of a JAX program.", context_settings=COMMAND)
+@_recorder("jax")
 @_common
 @_count("--unprofiled-steps", UNPROFILED_STEPS, "Least steps timed without profiler; more until steady.", least=0)
 @_count("--warmup", WARMUP, "Steps recorded before those that count.", least=0)
 @_count("--active", ACTIVE, "Steps recorded.", least=1)
 def collect_jax(words: tuple[str, ...], output: str | None, **options: Any) -> None:
-    """Record JAX's profiler: collect jax -- python train.py.
-
-    Steps are the program's own jax.profiler.StepTraceAnnotation, or the calls of --step-on; some are timed without
-    the profiler first. A program without either is recorded for 1 s, 5 s after it last compiled. The recording names
-    the host, functions and source files.
-    """
+    """Record JAX's profiler."""
     _record("jax", words, output, options)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from traceanalyzer.base import TraceAnalyzerError
+from traceanalyzer.cli.options import command
 
 if TYPE_CHECKING:
     from traceanalyzer.collect.host.capabilities import Check
@@ -19,19 +20,10 @@ SELF_TEST_SECONDS = 120
 """The self-test takes about ten; a cold file system many more."""
 
 
-@click.command(short_help="Say what is installed and can be recorded here; test it.")
+@command("doctor")
 @click.option("--self-test/--no-self-test", default=True, show_default=True, help="Record and analyse a small run.")
 def doctor(self_test: bool) -> None:
-    """Say what is installed and what can be recorded here, and test it.
-
-    \b
-    Examples:
-      traceanalyzer doctor
-      traceanalyzer doctor --no-self-test
-
-    The self-test trains a small network for a second, records it with `collect torch`, and analyses the capture.
-    What is missing is no failure: the status is 1 only if the self-test fails.
-    """
+    """Say what is installed and what can be recorded here, and test it."""
     from traceanalyzer.collect.host.capabilities import checks
 
     for check in checks():

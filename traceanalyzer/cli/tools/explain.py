@@ -2,23 +2,13 @@
 
 import click
 
+from traceanalyzer.cli.options import command
 
-@click.command(short_help="Say what a finding, a word, a metric or a column means.")
+
+@command("explain")
 @click.argument("words", metavar="[NAME]", nargs=-1)
 def explain(words: tuple[str, ...]) -> None:
-    """Say what a finding, a word of the report, a metric or a column means.
-
-    \b
-    Examples:
-      traceanalyzer explain
-      traceanalyzer explain launch-bound
-      traceanalyzer explain speed of light
-      traceanalyzer explain gpu_busy_share
-
-    NAME is the id of a finding, a word that the report uses, a change that `whatif` predicts, or the name of a
-    figure as `--format json` has it (`budget_ms.idle`, `bound_by`). Of a finding it says how it is decided and what
-    to do about it. Without a name all findings are listed.
-    """
+    """Say what a finding, a word of the report, a metric or a column means."""
     from traceanalyzer.cli.io.output import write
     from traceanalyzer.report.explain import finding_page, finding_pages
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import click
 
 from traceanalyzer.base import TraceAnalyzerError
-from traceanalyzer.cli.options import Hidden, redact_options
+from traceanalyzer.cli.options import Hidden, command, redact_options
 
 
-@click.command(short_help="Answer agents over MCP, on standard input and output.")
+@command("mcp")
 @click.option(
     "--root",
     "roots",
@@ -20,18 +20,7 @@ from traceanalyzer.cli.options import Hidden, redact_options
 )
 @redact_options()
 def mcp(roots: tuple[Path, ...], hidden: Hidden) -> None:
-    """Answer an agent's questions over the Model Context Protocol.
-
-    There are nine: diagnose, explain, table, evidence, whatif, compare, verify, limits, hang.
-
-    \b
-    Examples:
-      traceanalyzer mcp --root captures
-      claude mcp add traceanalyzer -- traceanalyzer mcp
-
-    It speaks on standard input and output, reads recordings and writes nothing. Answers are JSON of under 2,000
-    tokens. It needs the extra: pip install 'traceanalyzer[mcp]'.
-    """
+    """Answer an agent's questions over the Model Context Protocol."""
     if importlib.util.find_spec("mcp") is None:
         raise TraceAnalyzerError("the MCP SDK is not installed: pip install 'traceanalyzer[mcp]'")
     from traceanalyzer.agent.server import make_server

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from traceanalyzer.cli.options import output_option
+from traceanalyzer.cli.options import command, output_option
 from traceanalyzer.report.table_entries import BY_COMMAND, named
 
 DOCUMENTS = ("report", *BY_COMMAND, "whatif", "compare", "runs", "metric")
@@ -13,20 +13,11 @@ DOCUMENTS = ("report", *BY_COMMAND, "whatif", "compare", "runs", "metric")
 and a metric over them."""
 
 
-@click.command(short_help="Print the JSON Schema of a command's JSON.")
+@command("schema")
 @click.argument("document", type=click.Choice(DOCUMENTS), default="report")
 @output_option()
 def schema(document: str, file: Path | None) -> None:
-    """Print the JSON Schema (draft 2020-12) of what a command prints with --format json.
-
-    \b
-    Examples:
-      traceanalyzer schema > report.schema.json
-      traceanalyzer schema gaps
-
-    Without an argument that of `analyze`. Each name has its definition and unit. Names and meanings do not change
-    within a schema_version; names may be added, so a schema forbids none.
-    """
+    """Print the JSON Schema (draft 2020-12) of what a command prints with --format json."""
     from traceanalyzer.cli.io.output import check_writable, write
     from traceanalyzer.report.json import dump
 

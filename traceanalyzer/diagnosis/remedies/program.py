@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 from traceanalyzer.analysis.algebra import texts_where
-from traceanalyzer.analysis.causes.inputs import LOADERS
+from traceanalyzer.analysis.causes.started import LOADERS
 from traceanalyzer.analysis.names.frameworks import Framework
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.replay.recorded import make_tape

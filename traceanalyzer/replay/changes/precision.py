@@ -14,9 +14,9 @@ import numpy as np
 from traceanalyzer.analysis.algebra import one_of
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.joined.joined import Joined
+from traceanalyzer.analysis.roofline.bounds import NO
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
-from traceanalyzer.analysis.roofline.precision import NO
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.base import NS_PER_S
 from traceanalyzer.replay.patterns.flow import is_shared

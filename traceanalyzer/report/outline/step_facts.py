@@ -133,8 +133,7 @@ def table_title(name: str) -> str:
 
 def table_command(name: str) -> str | None:
     """The command that prints all of a table."""
-    command = BY_NAME[name].command if name in BY_NAME else None
-    return None if command is None else command.name
+    return BY_NAME[name].command if name in BY_NAME else None
 
 
 def definition_groups(report: Report) -> list[tuple[str, list[tuple[str, str]]]]:

@@ -1,0 +1,164 @@
+"""More loops of two ranks that differ in one thing: pipelines, tensor parallelism, late input, ranks that take turns.
+
+Recorded by `benchmarks.ablations_record OUT --set ranks_scenarios` under torchrun; written blind.
+"""
+
+import itertools
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from benchmarks.pairs.program import DEVICE, n, pair, train
+from benchmarks.pairs.sets.ablations import mlp, think
+from benchmarks.pairs.sets.ranks import RANK, parallel
+
+MICROBATCHES = 8
+WORLD = 2
+
+
+def random(*shape):
+    return torch.randn(shape, device=DEVICE)
+
+
+@pair("overlap_communication", ablation=("communication: two all-reduces a layer", "communication_free"))
+def tensor_parallel_layers(fixed):
+    """Twenty layers cut over two ranks, each with two all-reduces, against the same without them."""
+    model, x = mlp(n(40, 2), n(1536, 64)), random(n(1024, 4), n(1536, 64))
+
+    @torch.no_grad()
+    def step():
+        h = x
+        for layer in model:
+            h = layer(h)
+            if not fixed and isinstance(layer, nn.Linear):
+                dist.all_reduce(h)
+
+    return step
+
+
+@pair("overlap_communication", ablation=("communication: DDP that overlaps", "communication_free"))
+def ddp_overlapped(fixed):
+    """DDP with its own buckets, against no communication at all."""
+    model, x = mlp(n(12, 2), n(3072, 64)), random(n(512, 4), n(3072, 64))
+    called = model if fixed else parallel(model)
+    return train(torch.optim.SGD(model.parameters(), lr=1e-9), lambda: called(x).square().mean())
+
+
+@pair("larger_buckets", ablation=("buckets: one for every tensor of two widths, then 25 MB", "buckets=25MB"))
+def buckets_two_widths(fixed):
+    """DDP with a bucket for every tensor, of layers of two widths, against buckets of 25 MB."""
+    with torch.device(DEVICE):
+        widths = [n(768, 32), n(256, 16)] * n(24, 2)
+        model = nn.Sequential(*(nn.Linear(a, b) for a, b in itertools.pairwise(widths)))
+    ddp, x = parallel(model, bucket_cap_mb=25 if fixed else 0.01), random(n(2048, 4), widths[0])
+    return train(torch.optim.SGD(model.parameters(), lr=1e-9), lambda: ddp(x).square().mean())
+
+
+def in_step(fixed, late, *, batch=1.0):
+    """DDP whose loss is read each step; `late` runs on rank 1 before the step, its batch is `batch` times as large."""
+    model = mlp(n(8, 2), n(2048, 64))
+    ddp, rows = parallel(model), int(n(2048, 4) * (1.0 if fixed or RANK == 0 else batch))
+    x, optimizer = random(rows, n(2048, 64)), torch.optim.SGD(model.parameters(), lr=1e-9)
+
+    def step():
+        if not fixed and RANK == 1:
+            late()
+        loss = ddp(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.item()
+
+    return step
+
+
+@pair("fix_straggler", ablation=("straggler: 3 ms of input on rank 1", "no_straggler"))
+def straggler_input(fixed):
+    """Rank 1 waits 3 ms for its batch, and the loss is read each step."""
+    rows = iter(torch.utils.data.DataLoader(_Late(), batch_size=None))
+    return in_step(fixed, lambda: next(rows))
+
+
+class _Late(torch.utils.data.IterableDataset):  # Rows that come after 3 ms
+    def __iter__(self):
+        while True:
+            time.sleep(0.003)
+            yield torch.zeros(8)
+
+
+@pair("fix_straggler", ablation=("straggler: a batch 1.6 times as large on rank 1", "no_straggler"))
+def straggler_batch(fixed):
+    """Rank 1 has 1.6 times the rows."""
+    return in_step(fixed, lambda: None, batch=1.6)
+
+
+@pair("fix_straggler", ablation=("straggler: 1.5 ms of Python, the ranks by turns", "no_straggler"))
+def stragglers_by_turns(fixed):
+    """Four stretches a step; in each one of the two ranks spends 1.5 ms in Python, by turns."""
+    weight, x = (torch.randn(n(4096, 64), n(4096, 64), device=DEVICE, dtype=torch.bfloat16) for _ in range(2))
+
+    def step():
+        h = x
+        for turn in range(4):
+            h = (h @ weight) @ weight
+            if not fixed and turn % 2 == RANK:
+                think(0.0015)
+            dist.all_reduce(h)
+
+    return step
+
+
+def pipeline(schedule, layers, extra=0):
+    """A step of a pipeline of two stages; this rank's has `layers` layers and `extra` products more in each call."""
+    from torch.distributed import pipelining
+
+    width, rows = n(2048, 32), n(512, 4)
+
+    class Stage(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = mlp(layers, width)
+            self.spare = nn.Parameter(random(width, width), requires_grad=False)
+
+        def forward(self, x):
+            for _ in range(extra):
+                torch.mm(x, self.spare)
+            return self.layers(x)
+
+    module = Stage()
+    stage = pipelining.PipelineStage(
+        module, RANK, WORLD, torch.device(DEVICE, RANK) if DEVICE == "cuda" else torch.device("cpu")
+    )
+    run = getattr(pipelining, schedule)(stage, MICROBATCHES, loss_fn=lambda y, wanted: (y - wanted).square().mean())
+    optimizer = torch.optim.SGD((p for p in module.parameters() if p.requires_grad), lr=1e-9)
+    x = random(rows * MICROBATCHES, width)
+
+    def step():
+        if RANK == 0:
+            run.step(x)
+        else:
+            run.step(target=x, losses=[])
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+@pair("fix_straggler", ablation=("pipeline: rank 1 has products of its own", ""))
+def pipeline_1f1b_slow_rank(fixed):
+    """1F1B; rank 1 has four products more in each forward."""
+    return pipeline("Schedule1F1B", n(8, 1), 0 if fixed or RANK == 0 else 4)
+
+
+@pair("fix_straggler", ablation=("pipeline: stage 1 has the larger part", ""))
+def pipeline_1f1b_heavy_stage(fixed):
+    """1F1B; stage 1 has 11 layers and stage 0 has 5, then 8 and 8."""
+    return pipeline("Schedule1F1B", n(8, 1) if fixed else (n(5, 1), n(11, 2))[RANK])
+
+
+@pair("fix_straggler", ablation=("pipeline: stage 1 has the larger part, GPipe", ""))
+def pipeline_gpipe_heavy_stage(fixed):
+    """GPipe; stage 1 has 11 layers and stage 0 has 5, then 8 and 8."""
+    return pipeline("ScheduleGPipe", n(8, 1) if fixed else (n(5, 1), n(11, 2))[RANK])
