@@ -14,7 +14,7 @@ import numpy as np
 from traceanalyzer.base import NS_PER_MS, TraceAnalyzerError, digits
 from traceanalyzer.ingest.columns import looked_up
 from traceanalyzer.ingest.detect import detect
-from traceanalyzer.ingest.side_files import is_number, items, mapping
+from traceanalyzer.ingest.side_files import decoded, is_number, items, mapping
 from traceanalyzer.ingest.stream import head_of
 from traceanalyzer.trace import I64, DeviceOps, LightRecording, Stopwatch, Trace
 
@@ -142,10 +142,8 @@ def _step_ends(head: bytes) -> I64 | None:
 
 def _unit(head: bytes) -> str | None:
     found = _UNIT.search(head)
-    try:
-        return msgspec.json.decode(found[1], type=str) if found else None
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
+    unit = decoded(found[1]) if found else None
+    return unit if isinstance(unit, str) else None
 
 
 def _busiest(ops: DeviceOps) -> int:
