@@ -119,7 +119,7 @@ def test_what_rules_propose_has_a_name_of_the_contract() -> None:
 @pytest.mark.parametrize("name", here(traceanalyzer.diagnosis.remedies, Remedy))
 def test_a_remedy_is_listed_and_has_a_page_and_a_test(name: str) -> None:
     remedy = here(traceanalyzer.diagnosis.remedies, Remedy)[name]
-    assert remedy in REMEDIES, f"{name} is not in REMEDIES (diagnosis/remedies/__init__.py)"
+    assert remedy in REMEDIES, f"{name} has no entry in diagnosis/remedies/remedies.toml"
     assert remedy.offer.__doc__, f"{name} does not say where it is offered"
     assert finding_page(remedy.finding), f"{name} is against a finding without a page"
     assert name.rpartition(".")[2] in (remedy.id, f"{remedy.id}_model")

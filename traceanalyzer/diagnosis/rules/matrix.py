@@ -7,7 +7,7 @@ from traceanalyzer.analysis.groups.products import TENSOR_EFFICIENCY
 from traceanalyzer.diagnosis.draft import Draft, Proposal, share, times
 from traceanalyzer.diagnosis.finding import Evidence, Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.remedies.kernels import FILL_WAVES
+from traceanalyzer.diagnosis.remedies.remedy import words
 from traceanalyzer.replay.patterns import small_products as patterns
 from traceanalyzer.trace import Bool
 
@@ -94,9 +94,10 @@ def wave_quantisation(m: Measurements, free: Bool) -> Iterator[Draft]:
         *times(found.kernels.top),
     ]
     basis = "the part of the last wave without blocks, as far as the roofline leaves room"
-    remedy = Proposal(FILL_WAVES, basis, name="pad_shapes")
+    fill = words("pad_shapes", "fill_waves")
+    remedy = Proposal(fill, basis, name="pad_shapes")
     title, rows = "The last wave of matrix kernels leaves SMs idle", found.kernels.rows
-    yield Draft("wave-quantisation", "compute", title, "compute", found.lost_ms, evidence, [remedy], rows, FILL_WAVES)
+    yield Draft("wave-quantisation", "compute", title, "compute", found.lost_ms, evidence, [remedy], rows, fill)
 
 
 def small_products(m: Measurements, free: Bool) -> Iterator[Draft]:

@@ -6,7 +6,8 @@ from traceanalyzer.analysis.tables.syncs import SyncRow
 from traceanalyzer.diagnosis.draft import Draft, Proposal, share
 from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Words
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.remedies.host import COALESCE, instead_of_waits
+from traceanalyzer.diagnosis.remedies.host import instead_of_waits
+from traceanalyzer.diagnosis.remedies.remedy import text
 from traceanalyzer.replay.scenarios import NO_HOST_SYNCS_LAUNCHES_FREE
 from traceanalyzer.trace import Bool
 
@@ -46,7 +47,9 @@ def host_waits(m: Measurements, _free: Bool) -> Iterator[Draft]:
         for r in costly[:PLACES]
     ]
     larger: BottleneckClass = "launch" if idle.launch > idle.sync else "sync"
-    waits = Words(COALESCE, DO_NOT_WAIT.cuda, DO_NOT_WAIT.jax) if instead_of_waits(m) == COALESCE else DO_NOT_WAIT
+    waits, how = DO_NOT_WAIT, instead_of_waits(m)
+    if how == "coalesce":
+        waits = Words(text("remove_syncs", how), DO_NOT_WAIT.cuda, DO_NOT_WAIT.jax)
     proposals = [
         Proposal(waits, BASIS, name="remove_syncs"),
         Proposal(AND_THEN, BASIS, NO_HOST_SYNCS_LAUNCHES_FREE, suffix="-and-launches", cls=larger, name="cuda_graph"),
