@@ -19,11 +19,11 @@ import traceanalyzer.analysis.tables
 import traceanalyzer.diagnosis.remedies
 import traceanalyzer.diagnosis.rules
 from tests.recorded import ROOT
+from traceanalyzer.diagnosis.pages import finding_page
 from traceanalyzer.diagnosis.remedies import NAMES, REMEDIES
 from traceanalyzer.diagnosis.remedies.remedy import Remedy
 from traceanalyzer.diagnosis.rules import RULES
 from traceanalyzer.replay.scenarios import Scenario
-from traceanalyzer.report.explain import finding_page
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.table_entries import TABLES, Table
 
@@ -89,7 +89,7 @@ def test_a_table_has_a_test(table: Table) -> None:
 
 def ids_of(rule: Any) -> set[str]:
     """The findings that a rule makes: by its own text, else by that of its file."""
-    made = re.compile(r'(?:Draft|_Cause|_regularity)\(\s*f?"([a-z][a-z0-9-]*[a-z0-9])')
+    made = re.compile(r'(?:Draft|finding|_Cause|_regularity)\(\s*f?"([a-z][a-z0-9-]*[a-z0-9])')
     own = set(made.findall(inspect.getsource(rule)))
     return own or set(made.findall(inspect.getsource(inspect.getmodule(rule) or rule)))
 
@@ -97,7 +97,7 @@ def ids_of(rule: Any) -> set[str]:
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_a_rule_has_a_page_and_a_test(rule: Any) -> None:
     for made in ids_of(rule):
-        assert finding_page(made), f"no report/findings/{made}.md"
+        assert finding_page(made), f"no diagnosis/findings/{made}.md"
     known = [*(f'"{made}"' for made in ids_of(rule)), *(f'"{made}-' for made in ids_of(rule))]
     texts = texts_in(".")
     found = any(one in texts for one in known) or re.search(rf"import .*\b{rule.__name__}\b", texts)

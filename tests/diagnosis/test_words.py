@@ -17,6 +17,7 @@ from traceanalyzer.analysis.names.frameworks import Framework
 from traceanalyzer.analysis.names.pytorch import FRAMEWORK
 from traceanalyzer.diagnosis import remedies, rules
 from traceanalyzer.diagnosis.finding import Words, everywhere
+from traceanalyzer.diagnosis.pages import finding_pages
 from traceanalyzer.diagnosis.remedies.remedy import entries
 from traceanalyzer.ingest import load
 from traceanalyzer.report.build import build_report
@@ -58,9 +59,10 @@ def test_without_pytorchs_names_there_is_no_advice_for_pytorch(path: Path) -> No
 def test_words_for_others_have_none_of_pytorchs() -> None:
     found = [one for module in MODULES for one in vars(module).values() if isinstance(one, Words)]
     texts = [text for one in found for text in (one.cuda, one.jax) if text]
-    of_remedies = [text for entry in entries().values() for text in entry.values()]
+    advice = [*entries().values(), *(page.words for page in finding_pages().values())]
+    of_remedies = [text for entry in advice for text in entry.values()]
     texts += [text for of in of_remedies if isinstance(of, dict) for name, text in of.items() if name != "pytorch"]
-    texts += [entry["words"] for entry in entries().values() if isinstance(entry.get("words"), str)]
+    texts += [entry["words"] for entry in advice if isinstance(entry.get("words"), str)]
     assert len(texts) > 40
     assert [text for text in texts if PYTORCH_WORDS.search(text)] == []
 

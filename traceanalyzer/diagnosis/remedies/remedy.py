@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import Any
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.diagnosis.finding import BottleneckClass, Words
+from traceanalyzer.diagnosis.finding import BottleneckClass, Words, written
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.replay.changes.edits import Change
 from traceanalyzer.replay.scenarios import Scenario
@@ -88,9 +88,7 @@ def text(id_: str, which: str) -> str:
 
 def words(id_: str, which: str = "words", **figures: object) -> Words:
     """What a remedy's entry says to do, with these figures in it."""
-    found = entries()[id_][which]
-    texts = {"pytorch": found, "cuda": found} if isinstance(found, str) else found
-    return Words(**{name: " ".join(one.split()).format(**figures) for name, one in texts.items()})
+    return written(entries()[id_][which], **figures)
 
 
 def assuming(
