@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceanalyzer.analysis.memory.site import Site
+from traceanalyzer.analysis.memory.measure import Site
 from traceanalyzer.comparison.compare import _memory
 from traceanalyzer.report.model import TOP_ROWS
 

@@ -50,4 +50,4 @@ def test_idle_time_with_launches_whose_kernels_are_missing_has_no_cause():
     b.call("cudaLaunchKernel", 400, 404, 3).kernel("k", 406, 450, 3)
     (draft,) = lost_kernels(measure(b.build()), np.ones(2, bool))
     assert (draft.id, draft.cls, draft.part) == ("lost-kernels", "inconclusive", "idle.other")
-    assert draft.claim_ms == pytest.approx(0.356)  # 50 to 406 us
+    assert draft.evidence[1].value == pytest.approx(0.356)  # from 50 to 406 us

@@ -18,7 +18,7 @@ from traceanalyzer.fleet.job.heat import MOST_ROWS
 from traceanalyzer.fleet.job.ranges import range_ms
 from traceanalyzer.fleet.job.select import chosen
 from traceanalyzer.fleet.job.simulate import middle_of_alike, plan_of, recorded_times, step_times
-from traceanalyzer.fleet.job.topology import hosts_of, racks_in, stages_of
+from traceanalyzer.fleet.job.whole import hosts_of, racks_in, stages_of
 
 MS = 1_000_000
 

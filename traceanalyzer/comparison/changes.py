@@ -10,6 +10,13 @@ from traceanalyzer.comparison.model import Change, Detail
 from traceanalyzer.comparison.work import WHOLE, Whole, Work, figures
 from traceanalyzer.report.format import shorten
 
+KINDS = {
+    How.POSITION: "replaced",
+    How.OPERATOR: "other_shapes",
+    How.SHAPES: "other_types",
+    How.INPUTS: "other_kernels",
+}
+"""What happened to parts that are linked so."""
 NAMED = 3
 """Names of a group that are written out; the rest is a number."""
 KERNEL_LENGTH = 60
@@ -69,26 +76,19 @@ def _change(group: Group, whole: Whole) -> Change:
 def _kind(group: Group) -> str:
     """What happened, by the links with the largest part of the difference."""
     difference = sum(link.difference_ms for link in group.links)
+    grows = (difference > 0) - (difference < 0)
     if group.part == "idle":
-        return "more_idle" if difference > 0 else "less_idle" if difference < 0 else "unchanged"
+        return ("unchanged", "more_idle", "less_idle")[grows]
     if not group.b or not group.a:
         return "added" if group.b else "gone"
     of_how: dict[How, float] = {}
     for link in group.links:
         of_how[link.how] = of_how.get(link.how, 0.0) + link.difference_ms
     how = max(of_how, key=lambda how: abs(of_how[how]))
-    if how is How.POSITION:
-        return "replaced"
-    if how is How.OPERATOR:
-        return "other_shapes"
-    if how is How.SHAPES:
-        return "other_types"
-    if how is How.INPUTS:
-        return "other_kernels"
-    calls_a, calls_b = (sum(p.calls for p in side) for side in (group.a, group.b))
-    if abs(calls_b - calls_a) > SAME_CALLS * max(calls_a, calls_b):
-        return "more_calls" if calls_b > calls_a else "fewer_calls"
-    return "slower" if difference > 0 else "faster" if difference < 0 else "unchanged"
+    a, b = (sum(p.calls for p in side) for side in (group.a, group.b))
+    if how not in KINDS and abs(b - a) > SAME_CALLS * max(a, b):
+        return "more_calls" if b > a else "fewer_calls"
+    return KINDS.get(how) or ("unchanged", "slower", "faster")[grows]
 
 
 def _title(group: Group, kind: str, whole: Whole) -> str:
@@ -115,7 +115,7 @@ def _launches(whole: Whole) -> str:
 
 def _place(group: Group) -> str:
     """The call that most of a change of waiting goes back to, in brackets."""
-    largest = max(group.links, key=lambda link: abs(link.difference_ms))
+    largest = group.largest
     call = (largest.a or largest.b)[0].kernel
     mostly = abs(largest.difference_ms) >= MOSTLY * abs(sum(link.difference_ms for link in group.links))
     return f" ({_what(group, largest)})" if call and mostly else ""
@@ -123,16 +123,15 @@ def _place(group: Group) -> str:
 
 def _from_to(group: Group, kind: str, each: str) -> str:
     """What most of a change goes from and to, in brackets."""
-    largest = max(group.links, key=lambda link: abs(link.difference_ms))
+    largest = group.largest
     if kind in ("more_calls", "fewer_calls"):
         # An operator may launch several kernels; this is how often the one runs that matters.
-        calls_a, calls_b = sum(p.calls for p in largest.a), sum(p.calls for p in largest.b)
-        return f" ({calls_a:.4g} → {calls_b:.4g}{each})"
+        return f" ({Work.of(largest.a).calls:.4g} → {Work.of(largest.b).calls:.4g}{each})"
     if kind == "other_types":
         return f" ({_sides(largest, 'dtypes')})"
     if kind == "other_kernels" and largest.a and largest.b:
-        longest = [max(side, key=lambda p: p.ms).kernel or "?" for side in (largest.a, largest.b)]
-        return f" ({' → '.join(shorten(name, KERNEL_LENGTH) for name in longest)})"
+        longest = [max(side, key=lambda p: p.ms).kernel for side in (largest.a, largest.b)]
+        return f" ({' → '.join(shorten(name or '?', KERNEL_LENGTH) for name in longest)})"
     return ""
 
 

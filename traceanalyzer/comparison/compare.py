@@ -1,13 +1,12 @@
 """Compares two reports."""
 
-from traceanalyzer.analysis.memory.site import Site
-from traceanalyzer.analysis.serving.batches import batch_changes
+from traceanalyzer.analysis.memory.measure import Site
 from traceanalyzer.analysis.tables.step_parts import BUDGET, StepPart
 from traceanalyzer.base import MEMORY, EmptyRecordingError
-from traceanalyzer.comparison.by_row import rows_between
+from traceanalyzer.comparison.by_row import batch_changes, rows_between
 from traceanalyzer.comparison.changes import changes_between
 from traceanalyzer.comparison.conditions import INPUT_SHAPES, RANK, conditions_between
-from traceanalyzer.comparison.evidence import evidence_of
+from traceanalyzer.comparison.evidence import evidence_of, of_one, unit_of
 from traceanalyzer.comparison.judge import reason, resolution, sentence, times_of, word_of
 from traceanalyzer.comparison.metrics import figures_by_path, metrics_between, per_unit
 from traceanalyzer.comparison.model import (
@@ -20,7 +19,6 @@ from traceanalyzer.comparison.model import (
     Side,
     Word,
 )
-from traceanalyzer.comparison.units import of_one, unit_of
 from traceanalyzer.comparison.work import WHOLE, Whole, Work, figures, parts_of_both
 from traceanalyzer.diagnosis.finding import Recommendation
 from traceanalyzer.report.format import figure

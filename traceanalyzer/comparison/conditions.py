@@ -1,10 +1,11 @@
 """In what two recordings differ other than in time, and what that does to a comparison of their times."""
 
 import re
+from collections.abc import Callable, Iterator
 
-from traceanalyzer.analysis.tables.step_parts import StepPart
-from traceanalyzer.comparison.matching import MOSTLY, How, Link, match_parts
+from traceanalyzer.comparison.matching import MOSTLY, How, match_parts
 from traceanalyzer.comparison.model import Condition
+from traceanalyzer.comparison.work import of_part
 from traceanalyzer.report.format import shorten
 from traceanalyzer.report.model import Report
 
@@ -28,45 +29,16 @@ EXPECTED = ("command", "git revision")
 def conditions_between(a: Report, b: Report) -> list[Condition]:
     """All differences, those that make the two incomparable first."""
     found = [
-        _differ("GPU", _gpus(a), _gpus(b), OTHER_GPU, incomparable=True),
-        _differ("number of processes", _processes(a), _processes(b), OTHER_WORLD, incomparable=True),
-        _differ("steps", _steps(a), _steps(b), NO_STEPS, incomparable=True),
-        _differ("mode (training or inference)", _mode(a), _mode(b), OTHER_WORK, incomparable=True),
-        _shapes(a, b),
-        _differ("recorder", _kinds(a), _kinds(b), OTHER_TOOL),
-        _differ("recorder's options", _options(a), _options(b), OTHER_OPTIONS),
-        _differ(RANK, _rank(a), _rank(b), "each side's figures are of the rank that the others wait for"),
-        _differ("damage", _damage(a), _damage(b), "times of a damaged recording may miss work"),
-        *_stated(a, b),
+        Condition(name, sides[0], sides[1], effect, incomparable)
+        for name, of, effect, incomparable in CONDITIONS
+        if all(sides := (of(a), of(b))) and sides[0] != sides[1]
     ]
-    return sorted((c for c in found if c is not None), key=lambda c: not c.incomparable)
-
-
-def _differ(name: str, a: str, b: str, effect: str, *, incomparable: bool = False) -> Condition | None:
-    """A condition that is known of both sides and differs, else None."""
-    return Condition(name, a, b, effect, incomparable) if a and b and a != b else None
-
-
-def _gpus(report: Report) -> str:
-    return ", ".join(sorted({d.name for d in report.devices if d.name}))
+    return sorted([*found, *_shapes(a, b), *_stated(a, b)], key=lambda c: (not c.incomparable, c.name == INPUT_SHAPES))
 
 
 def _processes(report: Report) -> str:
     stated = max((i.world_size or 0 for i in report.inputs), default=0)
     return str(stated) if stated else "1" if len(report.inputs) == 1 else ""
-
-
-def _steps(report: Report) -> str:
-    return "none" if report.metrics.step_source in ("none", "recording") else "found"
-
-
-def _mode(report: Report) -> str:
-    program = report.metrics.program
-    return (program.mode if program is not None else None) or ""
-
-
-def _kinds(report: Report) -> str:
-    return "+".join(sorted({i.kind for i in report.inputs}))
 
 
 def _options(report: Report) -> str:
@@ -82,45 +54,50 @@ def _rank(report: Report) -> str:
     return f"rank {awaited[0]}, for which the others wait" if awaited else f"rank {rows[0].rank}" if rows else ""
 
 
-def _damage(report: Report) -> str:
-    damaged = [i for i in report.inputs if i.health.lost or i.health.truncated]
-    return "incomplete" if damaged else "complete"
+CONDITIONS: tuple[tuple[str, Callable[[Report], str], str, bool], ...] = (
+    ("GPU", lambda r: ", ".join(sorted({d.name for d in r.devices if d.name})), OTHER_GPU, True),
+    ("number of processes", _processes, OTHER_WORLD, True),
+    ("steps", lambda r: "none" if r.metrics.step_source in ("none", "recording") else "found", NO_STEPS, True),
+    ("mode (training or inference)", lambda r: getattr(r.metrics.program, "mode", None) or "", OTHER_WORK, True),
+    ("recorder", lambda r: "+".join(sorted({i.kind for i in r.inputs})), OTHER_TOOL, False),
+    ("recorder's options", _options, OTHER_OPTIONS, False),
+    (RANK, _rank, "each side's figures are of the rank that the others wait for", False),
+    (
+        "damage",
+        lambda r: "incomplete" if any(i.health.lost or i.health.truncated for i in r.inputs) else "complete",
+        "times of a damaged recording may miss work",
+        False,
+    ),
+)
+"""Name, what a report says of it (empty where it does not), what a difference does to a comparison, and whether
+times then cannot be compared."""
 
 
-def _stated(a: Report, b: Report) -> list[Condition | None]:
+def _stated(a: Report, b: Report) -> Iterator[Condition]:
     """What captures state by name on both sides; what only one states counts if it spoils figures."""
     of_a, of_b = ({c.name: c for c in report.tables.get("conditions", [])} for report in (a, b))
-    found: list[Condition | None] = []
     for name in dict.fromkeys((*of_a, *of_b)):
-        known = [side[name] for side in (of_a, of_b) if name in side]
-        spoils = next((c.spoils for c in known if c.spoils), "")
-        if len(known) == 2 and name not in EXPECTED:
-            found.append(_differ(name, known[0].value, known[1].value, spoils))
+        known = [side.get(name) for side in (of_a, of_b)]
+        spoils = next((c.spoils for c in known if c is not None and c.spoils), "")
+        values = ["not stated" if c is None else c.value for c in known]
+        if all(known) and name not in EXPECTED:
+            if all(values) and values[0] != values[1]:
+                yield Condition(name, values[0], values[1], spoils, False)
         elif of_a and of_b and spoils:
-            value_a, value_b = (side[name].value if name in side else "not stated" for side in (of_a, of_b))
-            found.append(Condition(name, value_a, value_b, spoils, incomparable=False))
-    return found
+            yield Condition(name, values[0], values[1], spoils, False)
 
 
-def _shapes(a: Report, b: Report) -> Condition | None:
+def _shapes(a: Report, b: Report) -> Iterator[Condition]:
     """Whether most of the computation runs on other shapes, with the largest operator as the example."""
-    links = [link for g in match_parts(_compute(a), _compute(b)) for link in g.links if link.a and link.b]
+    groups = match_parts(*(of_part(report.step_parts, "compute") for report in (a, b)))
+    links = [link for group in groups for link in group.links if link.a and link.b]
     other = [link for link in links if link.how is How.OPERATOR and link.a[0].shapes and link.b[0].shapes]
-    if not other or sum(map(_time, other)) <= MOSTLY * sum(map(_time, links)):
-        return None
-    largest = max(other, key=_time)
-    factor = _factor(largest.a[0].shapes or "", largest.b[0].shapes or "")
-    times = f"; sizes that differ are {factor:.4g} times A's" if factor else ""
-    shown_a, shown_b = (shorten(f"{side[0].op} {side[0].shapes}", SHOWN_LENGTH) for side in (largest.a, largest.b))
-    return Condition(INPUT_SHAPES, shown_a, shown_b, OTHER_WORK + times, True)
-
-
-def _compute(report: Report) -> list[StepPart]:
-    return [p for p in report.step_parts if p.part == "compute"]
-
-
-def _time(link: Link) -> float:
-    return max(sum(p.ms for p in link.a), sum(p.ms for p in link.b))
+    if sum(link.ms for link in other) > MOSTLY * sum(link.ms for link in links):
+        largest = max(other, key=lambda link: link.ms)
+        factor = _factor(largest.a[0].shapes or "", largest.b[0].shapes or "")
+        times = f"; sizes that differ are {factor:.4g} times A's" if factor else ""
+        of_a, of_b = (shorten(f"{side[0].op} {side[0].shapes}", SHOWN_LENGTH) for side in (largest.a, largest.b))
+        yield Condition(INPUT_SHAPES, of_a, of_b, OTHER_WORK + times, True)
 
 
 def _factor(a: str, b: str) -> float | None:

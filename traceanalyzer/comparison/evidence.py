@@ -5,17 +5,20 @@ alike: the median over what both sides call tells by which factor. A change of t
 another number of calls or waits, other kernels, a stretch of other work that is gone.
 """
 
+import dataclasses
 import math
-from collections.abc import Callable, Hashable, Iterable
-from typing import NamedTuple, TypeVar
+from itertools import compress
+from typing import NamedTuple
+
+import numpy as np
 
 from traceanalyzer.analysis.tables.step_parts import StepPart
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, ratio
 from traceanalyzer.comparison.metrics import figures_by_path
-from traceanalyzer.replay.on_tape import HostPart
+from traceanalyzer.comparison.work import of_part, paired, paired_work
+from traceanalyzer.replay.host_parts import HostPart
 from traceanalyzer.report.model import Report
-
-T = TypeVar("T")
+from traceanalyzer.report.outline.breakdown import recorded_ms
 
 US_TO_MS = 1e-3
 
@@ -80,8 +83,8 @@ def evidence_of(a: Report, b: Report, parts: tuple[list[StepPart], list[StepPart
     host, on_host = _host(a, b, step_ms) if known else (None, _idle(*parts, step_ms))
     alike = not on_gpu and not on_host and (known or bool(a.step_parts and b.step_parts and _counts_alike(a, b)))
     dispatch, other = (sum(getattr(p, name) for p in b.host_parts) for name in ("dispatch_ms", "stretch_ms"))
-    share = dispatch / (dispatch + other) if dispatch else 0.0
-    on_host_share, on_gpu_share = (sum(ms) / step_ms if step_ms else 0.0 for ms in (on_host, on_gpu))
+    share = ratio(dispatch, dispatch + other) or 0.0
+    on_host_share, on_gpu_share = (ratio(sum(ms), step_ms) or 0.0 for ms in (on_host, on_gpu))
     return Evidence(host, gpu, on_host_share, on_gpu_share, common_ms, share, known, alike)
 
 
@@ -104,14 +107,14 @@ def same_calls(a: float, b: float) -> bool:
 
 def _device(a: list[StepPart], b: list[StepPart]) -> tuple[Speed | None, float, list[float]]:
     """The GPU's factor, B's time in what both run alike, and the other differences, ms."""
-    pairs = paired(a, b, lambda p: (p.part, p.op, p.shapes, p.dtypes, p.kernel) if p.part != "idle" else None)
-    sums = [[(sum(p.calls for p in side), sum(p.ms for p in side)) for side in pair] for pair in pairs]
-    alike = [(x[1], y[1]) for x, y in sums if same_calls(x[0], y[0]) and x[1] and y[1]]
+    sums = paired_work(a, b, lambda p: (p.part, p.op, p.shapes, p.dtypes, p.kernel) if p.part != "idle" else None)
+    changed = [y.ms - x.ms for x, y in sums if not same_calls(x.calls, y.calls)]
+    alike = [(x.ms, y.ms) for x, y in sums if same_calls(x.calls, y.calls) and x.ms and y.ms]
     speed = speed_of([(y / x, min(x, y)) for x, y in alike])
     usual = usual_gpu(speed)
-    odd = [y - x for x, y in alike if _is_apart(x * usual, y)]
-    changed = [y[1] - x[1] for x, y in sums if not same_calls(x[0], y[0])]
-    return speed, sum(y for x, y in alike if not _is_apart(x * usual, y)), [*changed, *odd]
+    apart = [_is_apart(x * usual, y) for x, y in alike]
+    common_ms = sum(y for (_, y), odd in zip(alike, apart, strict=True) if not odd)
+    return speed, common_ms, [*changed, *(y - x for x, y in compress(alike, apart))]
 
 
 def _host(a: Report, b: Report, step_ms: float) -> tuple[Speed | None, list[float]]:
@@ -136,9 +139,9 @@ def _host(a: Report, b: Report, step_ms: float) -> tuple[Speed | None, list[floa
 
 def _idle(a: list[StepPart], b: list[StepPart], step_ms: float) -> list[float]:
     """Idle time by cause that differs by more than hosts do, ms: all that is known of hosts without their parts."""
-    pairs = paired(a, b, lambda p: p.cls if p.part == "idle" else None)
-    sums = [[sum(p.ms for p in side) for side in pair] for pair in pairs]
-    return [y - x for x, y in sums if abs(y - x) > LEAST_STRETCH * step_ms + APART * min(x, y)]
+    sums = paired_work(a, b, lambda p: p.cls if p.part == "idle" else None)
+    least = LEAST_STRETCH * step_ms
+    return [y.ms - x.ms for x, y in sums if abs(y.ms - x.ms) > least + APART * min(x.ms, y.ms)]
 
 
 def _python(a: Report, b: Report, alike: list[tuple[HostPart, HostPart]], least: float) -> list[float]:
@@ -173,25 +176,75 @@ def _is_apart(a: float, b: float) -> bool:
     return abs(b - a) > APART * max(a, b)
 
 
-def paired(a: Iterable[T], b: Iterable[T], key: Callable[[T], Hashable]) -> list[tuple[list[T], list[T]]]:
-    """Those of both sides with equal keys; without a key in none."""
-    found: dict[Hashable, tuple[list[T], list[T]]] = {}
-    for index, side in enumerate((a, b)):
-        for one in side:
-            if (named := key(one)) is not None:
-                found.setdefault(named, ([], []))[index].append(one)
-    return list(found.values())
-
-
 def speed_of(ratios: list[tuple[float, float]]) -> Speed | None:
     """The quartiles of ratios, each with its weight; None without any."""
     ratios, whole = sorted(ratios), sum(weight for _, weight in ratios)
     if not whole:
         return None
-    found: list[float] = []
-    below = 0.0
-    for ratio, weight in ratios:
-        below += weight / whole
-        found += [ratio] * (sum(below >= q for q in (0.25, 0.5, 0.75)) - len(found))
-    low, middle, high = (found + [ratios[-1][0]] * 3)[:3]
+    up_to = np.cumsum([weight / whole for _, weight in ratios])
+    places = np.minimum(np.searchsorted(up_to, (0.25, 0.5, 0.75)), len(ratios) - 1)
+    low, middle, high = (ratios[i][0] for i in places.tolist())
     return Speed(middle, low, high)
+
+
+WITHOUT_STEPS = ("none", "recording")
+"""Sources of steps that are none."""
+EVENLY = 0.05
+"""Counts whose quartiles differ by more are of different work, not of more of it."""
+SAME_WORK = 0.005
+"""Counts that differ by less are of as much work."""
+
+
+class Unit(NamedTuple):
+    """What times are of; the text is empty where they are of a step on one side alone."""
+
+    per: str = "per step"
+    of_a: float = 1.0
+    """How many of it A's recording holds."""
+    of_b: float = 1.0
+
+    @property
+    def each(self) -> str:
+        """What counts are of, after them."""
+        return {"per step": " a step", "per repeat": " a repeat"}.get(self.per, "")
+
+
+def unit_of(a: Report, b: Report) -> Unit:
+    """What both can be compared by; steps where either has them."""
+    without = [report.metrics.step_source in WITHOUT_STEPS for report in (a, b)]
+    if not all(without):
+        return Unit("") if any(without) else Unit()
+    return _by_repeats(a, b) or _by_counts(a, b) or Unit("for the recording")
+
+
+def _by_repeats(a: Report, b: Report) -> Unit | None:
+    x, y = a.metrics.repeats, b.metrics.repeats
+    whole = recorded_ms(a), recorded_ms(b)
+    if x and y and whole[0] and whole[1] and (x.name, x.ops) == (y.name, y.ops):
+        return Unit("per repeat", whole[0] / x.mean_ms, whole[1] / y.mean_ms)
+    return None
+
+
+def _by_counts(a: Report, b: Report) -> Unit | None:
+    of_a, of_b = (of_part(report.step_parts, "compute") for report in (a, b))
+    sums = paired_work(of_a, of_b, lambda p: (p.op, p.shapes, p.kernel))
+    counts = speed_of([(y.calls / x.calls, min(x.ms, y.ms)) for x, y in sums if x.calls and y.calls])
+    if counts is None or counts.high - counts.low > EVENLY * counts.factor or abs(counts.factor - 1.0) < SAME_WORK:
+        return None
+    return Unit("for as much work", 1.0, counts.factor)
+
+
+def of_one(report: Report, units: float) -> Report:
+    """The report with the times and counts of one unit, where it holds so many."""
+    if units == 1.0:
+        return report
+    metrics = report.metrics
+    known = {name: getattr(metrics, name) for name in ("budget_ms", "idle_ms")}
+    scaled = {name: type(of)(*(ms / units for ms in dataclasses.astuple(of))) for name, of in known.items() if of}
+    single = ("unprofiled_step_time_ms", "launches_per_step", "kernels_per_step")
+    scaled |= {name: getattr(metrics, name) / units for name in single if getattr(metrics, name) is not None}
+    parts = [
+        dataclasses.replace(p, calls=p.calls / units, ms=p.ms / units, batch_ms=[ms / units for ms in p.batch_ms])
+        for p in report.step_parts
+    ]
+    return dataclasses.replace(report, metrics=dataclasses.replace(metrics, **scaled), step_parts=parts)

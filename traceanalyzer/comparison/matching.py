@@ -13,6 +13,7 @@ from difflib import SequenceMatcher
 
 from traceanalyzer.analysis.names.collectives import OTHER, collective_kind
 from traceanalyzer.analysis.tables.step_parts import StepPart
+from traceanalyzer.comparison.work import of_part, paired
 
 MOSTLY = 0.5
 """If more than this share of the computation runs on other shapes, that is one change: other work was done."""
@@ -45,7 +46,12 @@ class Link:
     @property
     def difference_ms(self) -> float:
         """B less A."""
-        return sum(p.ms for p in self.b) - sum(p.ms for p in self.a)
+        return _time(self.b) - _time(self.a)
+
+    @property
+    def ms(self) -> float:
+        """Time of the longer side."""
+        return max(_time(self.a), _time(self.b))
 
 
 @dataclass
@@ -66,12 +72,22 @@ class Group:
         """Its parts on side B."""
         return [p for link in self.links for p in link.b]
 
+    @property
+    def ms(self) -> float:
+        """Time of the longer side."""
+        return max(_time(self.a), _time(self.b))
+
+    @property
+    def largest(self) -> Link:
+        """The link with the largest difference."""
+        return max(self.links, key=lambda link: abs(link.difference_ms))
+
 
 def match_parts(a: list[StepPart], b: list[StepPart]) -> list[Group]:
     """The changes: every part of both sides is in exactly one of them."""
     groups: list[Group] = []
     for part in dict.fromkeys(p.part for p in (*a, *b)):
-        mine, theirs = [p for p in a if p.part == part], [p for p in b if p.part == part]
+        mine, theirs = of_part(a, part), of_part(b, part)
         groups += _idle(part, mine, theirs) if part == "idle" else _running(part, mine, theirs)
     return groups
 
@@ -91,7 +107,7 @@ def _idle(part: str, a: list[StepPart], b: list[StepPart]) -> list[Group]:
     groups = []
     for cause in dict.fromkeys(p.cls for p in (*a, *b)):
         of_a, of_b = ([p for p in side if p.cls == cause] for side in (a, b))
-        places = _buckets(of_a, of_b, lambda p: (p.op, p.kernel))
+        places = paired(of_a, of_b, lambda p: (p.op, p.kernel))
         groups.append(Group(part, cause, [_link(How.SAME, *place) for place in places]))
     return groups
 
@@ -127,7 +143,7 @@ def _by_name(a: list[StepPart], b: list[StepPart]) -> tuple[list[Link], list[Ste
     )
     links: list[Link] = []
     for how, key in keys:
-        found = [(mine, theirs) for mine, theirs in _buckets(a, b, key) if mine and theirs]
+        found = [(mine, theirs) for mine, theirs in paired(a, b, key) if mine and theirs]
         links += [link for mine, theirs in found for link in _one_by_one(how, mine, theirs)]
         linked = {id(p) for pair in found for side in pair for p in side}
         a, b = [p for p in a if id(p) not in linked], [p for p in b if id(p) not in linked]
@@ -159,12 +175,12 @@ def _blocks(
 
 def _other_work(part: str, groups: list[Group]) -> list[Group]:
     """The groups, with everything that runs on other shapes as one of them where that is most of the time."""
-    reshaped = [link for group in groups for link in group.links if link.how is How.OPERATOR]
-    whole = max(_time(p for g in groups for p in g.a), _time(p for g in groups for p in g.b))
-    if max(_time(p for k in reshaped for p in k.a), _time(p for k in reshaped for p in k.b)) <= MOSTLY * whole:
+    every = Group(part, "", [link for group in groups for link in group.links])
+    reshaped = Group(part, "", [link for link in every.links if link.how is How.OPERATOR])
+    if reshaped.ms <= MOSTLY * every.ms:
         return groups
     rest = [Group(part, g.label, [link for link in g.links if link.how is not How.OPERATOR]) for g in groups]
-    return [Group(part, "", reshaped), *(g for g in rest if g.links)]
+    return [reshaped, *(g for g in rest if g.links)]
 
 
 def _time(parts: Iterable[StepPart]) -> float:
@@ -173,13 +189,3 @@ def _time(parts: Iterable[StepPart]) -> float:
 
 def _link(how: How, a: Iterable[StepPart], b: Iterable[StepPart]) -> Link:
     return Link(how, tuple(a), tuple(b))
-
-
-def _buckets(
-    a: list[StepPart], b: list[StepPart], key: Callable[[StepPart], Hashable]
-) -> list[tuple[list[StepPart], list[StepPart]]]:
-    found: dict[Hashable, tuple[list[StepPart], list[StepPart]]] = {}
-    for index, side in enumerate((a, b)):
-        for p in side:
-            found.setdefault(key(p), ([], []))[index].append(p)
-    return list(found.values())

@@ -3,9 +3,8 @@
 from dataclasses import field
 from typing import Literal
 
-from traceanalyzer.analysis.serving.batches import BatchChange
 from traceanalyzer.base import dataclass, metric
-from traceanalyzer.comparison.by_row import RowChange
+from traceanalyzer.comparison.by_row import BatchChange, RowChange
 from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
 from traceanalyzer.report.memory.model import LineChange
 

@@ -1,16 +1,18 @@
 """What a step's time is spent on, put together for a comparison: parts of both sides under the same names."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from itertools import pairwise
 from statistics import fmean
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple, TypedDict, TypeVar
 
 from traceanalyzer.analysis.tables.step_parts import MAX_BATCHES, StepPart
 from traceanalyzer.base import dataclass
 from traceanalyzer.comparison.noise import difference_interval, is_significant
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline.breakdown import recorded_ms
+
+T = TypeVar("T")
 
 WHOLE = "step"
 """The only part where neither side's recording can divide the step."""
@@ -31,6 +33,28 @@ class Work:
         parts = list(parts)
         batches = zip(*(p.batch_ms for p in parts), strict=True) if parts else ()
         return cls(sum(p.ms for p in parts), sum(p.calls for p in parts), tuple(sum(values) for values in batches))
+
+
+def of_part(parts: Iterable[StepPart], part: str) -> list[StepPart]:
+    """Those of this part of the budget."""
+    return [p for p in parts if p.part == part]
+
+
+def paired(a: Iterable[T], b: Iterable[T], key: Callable[[T], Hashable]) -> list[tuple[list[T], list[T]]]:
+    """Those of both sides with equal keys; without a key in none."""
+    found: dict[Hashable, tuple[list[T], list[T]]] = {}
+    for index, side in enumerate((a, b)):
+        for one in side:
+            if (named := key(one)) is not None:
+                found.setdefault(named, ([], []))[index].append(one)
+    return list(found.values())
+
+
+def paired_work(
+    a: Iterable[StepPart], b: Iterable[StepPart], key: Callable[[StepPart], Hashable]
+) -> list[tuple[Work, Work]]:
+    """The sums of parts of both sides with equal keys."""
+    return [(Work.of(mine), Work.of(theirs)) for mine, theirs in paired(a, b, key)]
 
 
 class Whole(NamedTuple):

@@ -10,7 +10,6 @@ from traceanalyzer.analysis.causes.started import Started
 from traceanalyzer.analysis.groups.first_steps import first_steps
 from traceanalyzer.analysis.groups.input_loading import loading
 from traceanalyzer.analysis.groups.seen_conditions import seen_conditions
-from traceanalyzer.analysis.groups.step_times import latency, recorded_regularity
 from traceanalyzer.analysis.joined.graph_names import with_operators
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.linked import Knowledge, Linked
@@ -61,6 +60,8 @@ from traceanalyzer.analysis.tables.timing import (
     UnprofiledTime,
     contradicted,
     kinds_of_steps,
+    latency,
+    recorded_regularity,
     timing_stats,
     unprofiled_time,
 )
@@ -68,8 +69,8 @@ from traceanalyzer.analysis.time.coverage import concurrent_kernel_share, covera
 from traceanalyzer.analysis.time.repeats import repeats
 from traceanalyzer.analysis.time.timed import OfTimed, Timed
 from traceanalyzer.base import NS_PER_MS, dataclass
+from traceanalyzer.replay.host_parts import HostPart, host_parts
 from traceanalyzer.replay.iterations import Served
-from traceanalyzer.replay.on_tape import HostPart, host_parts
 from traceanalyzer.replay.replayed_path import replayed_path_time
 from traceanalyzer.replay.unprofiled import partition, with_recorded_causes
 from traceanalyzer.replay.whatif import MEASURED_SPREAD, Replay

@@ -4,9 +4,8 @@ import math
 from collections.abc import Iterator, Sequence
 
 from traceanalyzer.analysis.memory.growth import Growth
-from traceanalyzer.analysis.memory.measure import MemoryOfDevice
+from traceanalyzer.analysis.memory.measure import MemoryOfDevice, Site
 from traceanalyzer.analysis.memory.oom import Oom
-from traceanalyzer.analysis.memory.site import Site
 from traceanalyzer.analysis.memory.traced import TracedMemory
 from traceanalyzer.analysis.memory.whatif import Scenario
 from traceanalyzer.base import MEMORY, dataclass, digits, metric

@@ -2,9 +2,8 @@
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.history.html import metric_page, runs_page
-from traceanalyzer.history.plot import bars
 from traceanalyzer.history.runs import MetricSeries, MetricValue, StoredRun
-from traceanalyzer.report.format import DEFAULT_WIDTH
+from traceanalyzer.report.format import DEFAULT_WIDTH, number, scale_for, scaled, shorten
 from traceanalyzer.report.json import dump
 from traceanalyzer.report.markdown.mermaid import bar_chart
 from traceanalyzer.report.printed import Result, Rows
@@ -61,3 +60,25 @@ class RunsPage(Result):
     def html(self) -> str:
         """Budgets and metrics over the runs, then the table."""
         return runs_page(self.runs, self.series)
+
+
+LEAST_BAR = 10
+"""Columns: in fewer, bars cannot be told apart."""
+TAGS_WIDTH = 30
+BAR, NEGATIVE = "█", "░"
+
+
+def bars(series: MetricSeries, width: int) -> str:
+    """Lines of at most `width` columns: run, tags, bar, figure. Empty where there are no values."""
+    if not series.values:
+        return ""
+    largest = max(abs(v.value) for v in series.values)
+    scale = scale_for(largest, series.unit)
+    names = [shorten(f"#{v.run} {v.tags}".strip(), TAGS_WIDTH) for v in series.values]
+    figures = [number(scaled(v.value, scale)) for v in series.values]
+    room = max(width - max(map(len, names)) - max(map(len, figures)) - 2, LEAST_BAR)
+    lines = [f"{series.metric} ({scale.label})" if scale.label else series.metric]
+    for name, text, value in zip(names, figures, series.values, strict=True):
+        bar = (BAR if value.value >= 0 else NEGATIVE) * round(room * abs(value.value) / (largest or 1))
+        lines.append(f"{name:<{max(map(len, names))}} {bar:<{room}} {text:>{max(map(len, figures))}}".rstrip())
+    return "\n".join(lines) + "\n"

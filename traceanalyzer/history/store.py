@@ -1,7 +1,8 @@
-"""Storing a report: one transaction that adds a run and everything the report says of it."""
+"""Storing a report: one transaction that adds a run and everything the report says of it, and what it was made from."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -68,3 +69,20 @@ def _metrics(measurement: Any, within: str = "") -> Iterator[dict[str, Any]]:
             yield from _metrics(value, f"{name}.")
         elif isinstance(value, int | float) and (plain := as_plain(value)) is not None:
             yield {"name": name, "value": plain, "unit": f.metadata.get("unit", "")}
+
+
+def fingerprint(paths: Iterable[str]) -> str | None:
+    """SHA-256 over the files' contents, in hexadecimal; their order and names do not count.
+
+    None where there are no files, or one cannot be read any more.
+    """
+    try:
+        contents = sorted(_digest(path) for path in set(paths))
+    except OSError:
+        return None
+    return hashlib.sha256(b"".join(contents)).hexdigest() if contents else None
+
+
+def _digest(path: str) -> bytes:
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from traceanalyzer.base import UnreadableInputError
-from traceanalyzer.ingest.abilities import Abilities
+from traceanalyzer.ingest.detect import Abilities
 from traceanalyzer.ingest.side_files import figure
 from traceanalyzer.ingest.stream import open_stream
-from traceanalyzer.ingest.timing.text import lines_of, pieces_of
+from traceanalyzer.ingest.timing.text import lines_of
 from traceanalyzer.trace import Health, ProfilerRow, Trace
 
 ABILITIES = Abilities(
@@ -49,7 +49,7 @@ def recognise(head: bytes, path: Path) -> bool:
 def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
     """A `Trace` with nothing in it but the table's rows. Raises UnreadableInputError where it has none."""
     with open_stream(path, progress, log=True) as stream:
-        rows, lost, tables = _rows(lines_of(pieces_of(stream), lambda: None))
+        rows, lost, tables = _rows(lines_of(stream))
     if not rows:
         raise UnreadableInputError(f"{path}: a profiler's table without rows; print more of it, or export the trace")
     notes = ("The file holds several tables; the first is read.",) if tables > 1 else ()
@@ -72,13 +72,13 @@ def _rows(lines: Iterator[str]) -> tuple[list[ProfilerRow], int, int]:
     for line in lines:
         if _HEADER.match(line):
             tables += 1
-            fields = [_field(title) for title in _split(line)] if tables == 1 else ()
+            fields = list(map(_field, _split(line))) if tables == 1 else ()
         elif fields and not line.strip(" -=`>"):
             fields = () if rows else fields
         elif fields and len(rows) < MOST_ROWS:
             row = _row(fields, _split(line))
             lost += row is None
-            rows += [row] if row is not None else []
+            rows += filter(None, [row])
     return rows, lost, tables
 
 
@@ -103,5 +103,5 @@ def _row(fields: Sequence[str | None], cells: list[str]) -> ProfilerRow | None:
 
 def _quantity(text: str) -> float | None:
     found = _QUANTITY.fullmatch(text.strip())
-    number = figure(found[1]) if found is not None else None
+    number = None if found is None else figure(found[1])
     return None if number is None or found is None else number * _UNITS.get(found[2] or "", 1.0)

@@ -65,6 +65,10 @@ class ByteStream:
         self._last = b"".join(parts)
         return self._last
 
+    def __iter__(self) -> Iterator[bytes]:
+        """The pieces to the end."""
+        return iter(self.read, b"")
+
     def _read(self, size: int) -> bytes:
         if self.damage:
             return b""

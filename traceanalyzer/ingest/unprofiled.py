@@ -11,13 +11,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from traceanalyzer.base import TraceAnalyzerError, digits
+from traceanalyzer.base import NS_PER_MS, TraceAnalyzerError, digits
+from traceanalyzer.ingest.columns import looked_up
 from traceanalyzer.ingest.detect import detect
 from traceanalyzer.ingest.side_files import is_number, items, mapping
 from traceanalyzer.ingest.stream import head_of
 from traceanalyzer.trace import I64, DeviceOps, LightRecording, Stopwatch, Trace
-
-NS_PER_MS = 1e6
 
 SHORTEST_MS, LONGEST_MS = 1e-3, 7 * 86_400e3
 """No step takes less than a microsecond or more than a week."""
@@ -52,15 +51,15 @@ def stopwatch_of(values: dict[str, Any]) -> Stopwatch | None:
     if step_ns is None:
         return None
     low, high = _ns(values.get("low_ms")), _ns(values.get("high_ms"))
-    known = low is not None and high is not None and low <= step_ns <= high
+    if low is None or high is None or not low <= step_ns <= high:
+        low = high = None
     unit, steady = values.get("unit"), _steady(values)
-    roughly = None if steady or not known else _range_of_steps(values, step_ns, (high or 0) - (low or 0))
-    if roughly is not None:
-        low, high = roughly
+    roughly = None if steady else _range_of_steps(values, step_ns, low, high)
+    low, high = roughly or (low, high)
     return Stopwatch(
         step_ns=step_ns,
-        low_ns=low if known else None,
-        high_ns=high if known else None,
+        low_ns=low,
+        high_ns=high,
         steady=steady,
         roughly=roughly is not None,
         after_profiler=values.get("after_profiler") is True and values.get("clock") == "cuda_events",
@@ -87,10 +86,14 @@ def _series(values: Any) -> tuple[int, ...]:
     return tuple(one for one in times if one is not None) if None not in times else ()
 
 
-def _range_of_steps(values: dict[str, Any], step_ns: int, width_ns: int) -> tuple[int, int] | None:
-    """Between which times most of the timed steps were, ns; None where their median says nothing of a step."""
+def _range_of_steps(
+    values: dict[str, Any], step_ns: int, low_ns: int | None, high_ns: int | None
+) -> tuple[int, int] | None:
+    """Between which times most of the timed steps were, ns; None where their median, of which the interval is given,
+    says nothing of a step."""
     times = [ns for one in items(values.get("series_ms")) if (ns := _ns(one)) is not None]
-    if len(times) < LEAST_SERIES or width_ns > ROUGHLY_SHARE * step_ns:
+    known = low_ns is not None and high_ns is not None and high_ns - low_ns <= ROUGHLY_SHARE * step_ns
+    if len(times) < LEAST_SERIES or not known:
         return None
     low, high = (round(float(one)) for one in np.quantile(times, OF_STEPS))
     return (low, high) if low <= step_ns <= high else None
@@ -158,13 +161,10 @@ def _windows(trace: Trace, ends: I64) -> list[tuple[int, int]]:
     """From each step's first device op to the next step's: an op belongs to the step in which it was launched."""
     ops, calls = trace.device_ops, trace.api_calls
     ops = ops.take((ops.device == _busiest(ops)) & (ops.correlation >= 0))
-    if not len(ops) or not len(calls):
-        return []
     order = np.argsort(calls.correlation, kind="stable")
-    at = np.minimum(np.searchsorted(calls.correlation, ops.correlation, sorter=order), len(calls) - 1)
-    launched = calls.correlation[order[at]] == ops.correlation
-    step = np.searchsorted(ends, calls.start[order[at]], side="right") - 1
-    first = [ops.start[launched & (step == number)] for number in range(len(ends) - 1)]
+    launched = looked_up(calls.correlation[order], calls.start[order], ops.correlation, np.iinfo(np.int64).min)
+    step = np.searchsorted(ends, launched, side="right") - 1
+    first = [ops.start[step == number] for number in range(len(ends) - 1)]
     return [(int(a[0]), int(b[0])) for a, b in pairwise(first) if len(a) and len(b) and a[0] < b[0]]
 
 

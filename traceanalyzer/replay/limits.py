@@ -19,9 +19,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.intervals import measure, subtract, union
-from traceanalyzer.analysis.roofline.precision import YES
+from traceanalyzer.analysis.algebra import Groups, measure, subtract, union
+from traceanalyzer.analysis.roofline.bounds import YES
 from traceanalyzer.replay.simulate import repetitions, run
 from traceanalyzer.replay.stretches import Pass
 from traceanalyzer.replay.tape import Tape

@@ -9,7 +9,6 @@ recording cannot support is None, and a finding or a health note says why.
 from typing import Any
 
 from traceanalyzer.analysis.groups.first_steps import FirstSteps
-from traceanalyzer.analysis.groups.step_times import Latency
 from traceanalyzer.analysis.memory.stats import MemoryStats
 from traceanalyzer.analysis.phases.roles import PhaseTimes
 from traceanalyzer.analysis.phases.training import ProgramStats
@@ -21,14 +20,14 @@ from traceanalyzer.analysis.tables.path_rows import PathTime
 from traceanalyzer.analysis.tables.roofline_rows import RooflineStep
 from traceanalyzer.analysis.tables.step_parts import StepPart
 from traceanalyzer.analysis.tables.throughput import Throughput, Utilisation
-from traceanalyzer.analysis.tables.timing import TimingStats
+from traceanalyzer.analysis.tables.timing import Latency, TimingStats
 from traceanalyzer.analysis.time.coverage import Coverage
 from traceanalyzer.analysis.time.regularity import Regularity
 from traceanalyzer.analysis.time.repeats import Repeats
 from traceanalyzer.base import dataclass, metric
 from traceanalyzer.diagnosis.finding import Finding, Recommendation, Summary
 from traceanalyzer.replay.compile.model import CompileStats
-from traceanalyzer.replay.on_tape import HostPart
+from traceanalyzer.replay.host_parts import HostPart
 
 TOP_ROWS = 30
 """Rows of the long tables (kernels, operators, gaps, ...) that go into a report; the commands give all."""

@@ -218,7 +218,7 @@ TABLES = (
         command="copies",
     ),
     Table(
-        "memory", "GPU memory at its peak, by line", "analysis.memory.site.Site",
+        "memory", "GPU memory at its peak, by line", "analysis.memory.measure.Site",
         lambda _, m, __: [site for device in m.memory_of_devices for site in device.sites],
         "No memory snapshot in this recording.",
         long=True,

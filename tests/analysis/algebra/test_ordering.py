@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceanalyzer.analysis.algebra.columns import lean
-from traceanalyzer.analysis.algebra.ordering import largest, sorted_values, where_changed
+from traceanalyzer.analysis.algebra.lookup import largest, sorted_values, where_changed
 from traceanalyzer.trace import is_constant, is_sorted, ordered
 
 small = st.integers(0, 4)

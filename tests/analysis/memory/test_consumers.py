@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceanalyzer.analysis.memory.consumers import TOP_LINES
-from traceanalyzer.analysis.memory.course import CURVE_POINTS, Level, edges_of, moments_of
+from traceanalyzer.analysis.memory.course import CURVE_POINTS, TOP_LINES, Level, edges_of, moments_of
 from traceanalyzer.analysis.memory.measure import measured
 from traceanalyzer.ingest.memory.snapshot import read_snapshot
 

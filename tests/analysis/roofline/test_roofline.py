@@ -11,9 +11,8 @@ import pytest
 
 from tests.analysis.build import TraceBuilder
 from traceanalyzer.analysis.joined.linked import Knowledge
-from traceanalyzer.analysis.roofline.bounds import Bound
+from traceanalyzer.analysis.roofline.bounds import NO, UNKNOWN, YES, Bound, tensor_cores
 from traceanalyzer.analysis.roofline.op_models import Precision
-from traceanalyzer.analysis.roofline.precision import NO, UNKNOWN, YES, tensor_cores
 from traceanalyzer.analysis.tables.kernels import kernel_stats
 from traceanalyzer.analysis.tables.ops import op_stats
 from traceanalyzer.analysis.tables.roofline_rows import roofline_step

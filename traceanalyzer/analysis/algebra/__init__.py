@@ -23,15 +23,19 @@ from traceanalyzer.analysis.algebra.lookup import (
     LookedUp,
     at,
     first_with,
+    largest,
     look_up,
     one_of,
     places,
+    robust_sigma,
+    sorted_values,
+    stable_order,
     stretch,
     texts_where,
     where,
+    where_changed,
 )
 from traceanalyzer.analysis.algebra.nesting import Nesting, from_below, levels, nest, still_open
-from traceanalyzer.analysis.algebra.ordering import largest, robust_sigma, sorted_values, stable_order, where_changed
 
 __all__ = [
     "EMPTY", "Coded", "Column", "Groups", "IntervalSet", "LookedUp", "Nesting", "RowNumbers", "Rows", "at",

@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 
 from traceanalyzer.analysis.algebra.blocks import blocks, scatter
 from traceanalyzer.analysis.algebra.columns import Coded
-from traceanalyzer.analysis.algebra.lookup import stretch
-from traceanalyzer.analysis.algebra.ordering import stable_order
+from traceanalyzer.analysis.algebra.lookup import stable_order, stretch
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import F64, I32, I64, U8, Bool, near, ranked
 

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traceanalyzer.analysis.algebra.blocks import AT_ONCE, blocks
-from traceanalyzer.analysis.algebra.lookup import Column, where
-from traceanalyzer.analysis.algebra.ordering import sorted_values
+from traceanalyzer.analysis.algebra.lookup import Column, sorted_values, where
 from traceanalyzer.base.parallel import parallel_map
 from traceanalyzer.trace import I32, I64, Bool, distinct
 

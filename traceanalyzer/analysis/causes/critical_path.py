@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.analysis.algebra import IntervalSet, at, overlaps, places, where
-from traceanalyzer.analysis.algebra.blocks import RowNumbers, blocks, blockwise
+from traceanalyzer.analysis.algebra import IntervalSet, RowNumbers, at, blockwise, overlaps, places, where
+from traceanalyzer.analysis.algebra.blocks import blocks
 from traceanalyzer.analysis.causes.driving import NO_STATE, PROFILER_STATE, driving
 from traceanalyzer.analysis.causes.start import Bindings, Bound, HostWaits
 from traceanalyzer.analysis.causes.started import Started

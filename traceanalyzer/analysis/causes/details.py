@@ -9,9 +9,8 @@ import re
 import numpy as np
 
 from traceanalyzer.analysis.algebra import IntervalSet, at, measure, one_of, texts_where, union
-from traceanalyzer.analysis.joined.captures import building_time
-from traceanalyzer.analysis.time.first_use import loading_calls
-from traceanalyzer.analysis.time.host_timeline import HostState
+from traceanalyzer.analysis.joined.launched import building_time
+from traceanalyzer.analysis.time.host_timeline import HostState, loading_calls
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.trace import I64, U8, Bool, CopyKind, OverheadKind, RangeKind, distinct
 

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.analysis.algebra import at, complement, measure, one_of, places, stretch, union
-from traceanalyzer.analysis.algebra.blocks import blocks, blockwise, in_blocks
+from traceanalyzer.analysis.algebra import at, blockwise, complement, measure, one_of, places, stretch, union
+from traceanalyzer.analysis.algebra.blocks import blocks, in_blocks
 from traceanalyzer.analysis.causes.details import LOOP_NS, IdleDetail, host_details, migrates
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.causes.started import Started

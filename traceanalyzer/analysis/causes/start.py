@@ -12,12 +12,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.analysis.algebra.blocks import Rows, blockwise
-from traceanalyzer.analysis.algebra.columns import lean, run_lengths
-from traceanalyzer.analysis.algebra.grouping import Groups, first_rows
-from traceanalyzer.analysis.algebra.intervals import measure
-from traceanalyzer.analysis.algebra.lookup import Column, at, first_with, one_of, places, stretch
-from traceanalyzer.analysis.algebra.ordering import where_changed
+from traceanalyzer.analysis.algebra import (
+    Column,
+    Groups,
+    Rows,
+    at,
+    blockwise,
+    first_with,
+    lean,
+    measure,
+    one_of,
+    places,
+    run_lengths,
+    stretch,
+    where_changed,
+)
+from traceanalyzer.analysis.algebra.grouping import first_rows
 from traceanalyzer.analysis.causes.dependencies import NEVER, Dependencies, inferred_dependencies, with_graph_edges
 from traceanalyzer.analysis.causes.recorded_waits import recorded_dependencies
 from traceanalyzer.analysis.joined.launched import stream_numbers

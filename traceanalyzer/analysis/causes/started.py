@@ -1,15 +1,16 @@
 """A timed trace that knows what let each device op start, and which calls held the host."""
 
+import re
 from functools import cached_property
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import flat
-from traceanalyzer.analysis.causes.inputs import input_copies
+from traceanalyzer.analysis.algebra import Groups, flat, measure, texts_where, union
 from traceanalyzer.analysis.causes.start import Bindings, HostWaits, Starts, find_bindings, find_starts, host_waits
+from traceanalyzer.analysis.joined.joined import INPUT_BYTES
 from traceanalyzer.analysis.time.timed import OfTimed, Timed
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace import Bool
+from traceanalyzer.trace import I64, Bool, CopyKind, RangeKind
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,3 +45,67 @@ class Started(OfTimed):
     def host_waits(self) -> HostWaits:
         """The calls that held the host until the device was done or had room."""
         return host_waits(self.timed)
+
+
+LOADERS = re.compile(
+    r"(?<!un)(pre_?process|collate|data_?load|dataset|tokeni[sz]|__getitem__|load_?(image|video|audio|batch|data|sample)"
+    r"|(read|decode)_?(image|video|audio|frame|batch|sample)|augment|(get|fetch|next)_?(batch|data))",
+    re.IGNORECASE,
+)
+"""Names of Python functions that prepare input."""
+EVERY_STEP = 0.8
+"""Share of the steps with the copy from which it is made in every step; the first may bring more."""
+MIN_STEPS = 2
+LOADING_SHARE = 0.5
+"""A loader's functions fill at least this share of a gap that is theirs."""
+
+
+def input_copies(timed: Timed) -> Bool:
+    """Which device ops bring input data: the host work before them prepared it.
+
+    A copy after host work is no evidence by itself: where results came back before it, the host computed its half of
+    the iteration. It is where the same copy is made in (nearly) every step, or in functions named like loading.
+    """
+    result = np.zeros(len(timed.trace.device_ops), bool)
+    copies = np.flatnonzero(timed.joined.brings_input)
+    if not timed.steps.found or not len(copies):
+        return result
+    ops = timed.trace.device_ops
+    index = np.arange(len(ops))
+    back = (ops.copy_kind == CopyKind.DEVICE_TO_HOST) & (ops.bytes >= INPUT_BYTES)
+    last_back = np.maximum.accumulate(np.where(back, index, -1))
+    last_kernel = np.maximum.accumulate(np.where(timed.linked.is_kernel, index, -1))
+    before = copies - 1
+    copies = copies[~((before >= 0) & (last_back[before] > last_kernel[before]))]
+    reach = np.maximum.accumulate(timed.trace.device_ops.end)
+    idle_since = np.where(copies > 0, reach[copies - 1], timed.steps.start[0])
+    result[copies] = _every_step(timed)[copies] | _in_loader(timed, idle_since, copies)
+    return result
+
+
+def _every_step(timed: Timed) -> Bool:
+    """Which device ops are copies of a name and size that nearly every steady step makes."""
+    ops, steps = timed.trace.device_ops, timed.steps
+    result = np.zeros(len(ops), bool)
+    rows = np.flatnonzero(timed.joined.brings_input & (steps.of_op >= steps.warmup))
+    if not len(rows) or steps.steady_count < MIN_STEPS:
+        return result
+    sort = Groups.of(ops.name[rows])
+    pairs = np.unique(np.stack((sort.index, steps.of_op[rows].astype(np.int64))), axis=1)
+    in_steps = np.bincount(pairs[0], minlength=len(sort))
+    result[rows] = (in_steps >= EVERY_STEP * steps.steady_count)[sort.index]
+    return result
+
+
+def _in_loader(timed: Timed, start: I64, copy: I64) -> Bool:
+    """Between which of these times and the start of the copy Python was mostly in functions named like loading."""
+    end = timed.trace.device_ops.start[copy]
+    ranges = timed.trace.host_ranges
+    rows = (ranges.kind == RangeKind.PYTHON) & texts_where(timed.trace.strings, _loads)[ranges.name]
+    loading = union(ranges.start[rows], ranges.end[rows])
+    return measure(loading, start, end) >= LOADING_SHARE * np.maximum(end - start, 1)
+
+
+def _loads(name: str) -> bool:
+    """Whether a frame, as `file.py(12): function`, is of such a function."""
+    return bool(LOADERS.search(name.rpartition(": ")[2]))

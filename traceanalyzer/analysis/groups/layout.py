@@ -12,13 +12,23 @@ from itertools import combinations
 import numpy as np
 
 from traceanalyzer.analysis.algebra import Groups, at, texts_where
-from traceanalyzer.analysis.groups.ops import Group, duration, group, named, of_class, operators, per_step, steady
+from traceanalyzer.analysis.groups.ops import (
+    Group,
+    duration,
+    group,
+    judged,
+    named,
+    of_class,
+    operators,
+    per_step,
+    steady,
+)
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace import I32, I64, Bool
+from traceanalyzer.trace import I32, Bool
 
 CHANNELS = re.compile(r"nchwToNhwc|nhwcToNchw|nchw_?to_?nhwc|nhwc_?to_?nchw|tensorTransformGeneric", re.IGNORECASE)
 """cuDNN's and MIOpen's kernels between channels first and channels last."""
@@ -115,30 +125,21 @@ def strided_work(rated: Rated) -> StridedWork | None:
     code = operators(rated)
     names = np.array([bool(ELEMENTWISE.match(text)) for text in (*rated.trace.strings, "")])
     rows = steady(rated.timed) & names[code] & of_class(rated.joined, "elementwise", "layout", "other")
-    found, examples = _across(rated, rated.roofline.row[rows])
-    rows[rows] = found
+    rows[rows], _, examples = judged(
+        rated, rated.roofline.row[rows], ("name", "shapes", "dtypes", "strides"), _two_orders
+    )
     kernels = group(rated.timed, rows)
-    return StridedWork(kernels, examples) if kernels.total_ms > 0 else None
+    return StridedWork(kernels, sorted({*filter(None, examples)})) if kernels.total_ms > 0 else None
 
 
-def _across(rated: Rated, rows: I64) -> tuple[Bool, list[str]]:
-    """Which of these host ranges have two operands in different orders, and how, sorted."""
-    ranges = rated.trace.host_ranges
-    codes = [column[rows] for column in (ranges.name, ranges.shapes, ranges.dtypes, ranges.strides)]
-    kinds = Groups.of(*codes)
-    texts = [_example(rated, *one) for one in zip(*(column[kinds.first].tolist() for column in codes), strict=True)]
-    found = np.array([text is not None for text in texts], bool)
-    return found[kinds.index], sorted({text for text in texts if text is not None})
-
-
-def _example(rated: Rated, name: int, shapes: int, dtypes: int, strides: int) -> str | None:
-    trace = rated.trace
-    inputs = parse_inputs(trace.text(shapes) or "", trace.text(dtypes), trace.text(strides)) or ()
+def _two_orders(name: str | None, shapes: str | None, dtypes: str | None, strides: str | None) -> str | None:
+    """Two operands of an operator that are in different orders, and how; None without."""
+    inputs = parse_inputs(shapes or "", dtypes, strides) or ()
     tensors = [(one, list(one.strides)) for one in inputs if isinstance(one, Tensor) and one.strides]
     large = [(one, strides) for one, strides in tensors if one.bytes >= LARGE_BYTES]
     for (a, of_a), (b, of_b) in combinations(large, 2):
         if crosses(a, b):
-            return f"{trace.strings[name]} of {list(a.shape)}: strides {of_a}, {of_b}"
+            return f"{name} of {list(a.shape)}: strides {of_a}, {of_b}"
     return None
 
 

@@ -1,6 +1,7 @@
 """What the groups share: which device ops, their time, their names, and runs of neighbours."""
 
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -86,6 +87,19 @@ def operators(rated: Rated) -> I64:
     """Name code of the modelled operator that each device op is part of, -1 without one."""
     row = rated.roofline.row
     return at(rated.trace.host_ranges.name, row, -1).astype(np.int64)
+
+
+def judged(
+    rated: Rated, rows: I32 | I64, columns: tuple[str, ...], judge: Callable[..., str | None]
+) -> tuple[Bool, Groups, list[str | None]]:
+    """Which of these host ranges the judge says something of; the kinds that there are by the texts of these columns,
+    and what it says of each: it is given the texts (None where one was not recorded)."""
+    ranges, trace = rated.trace.host_ranges, rated.trace
+    codes = [getattr(ranges, name)[rows] for name in columns]
+    kinds = Groups.of(*codes)
+    each = zip(*(column[kinds.first].tolist() for column in codes), strict=True)
+    found = [judge(*map(trace.text, kind)) for kind in each]
+    return np.array([one is not None for one in found], bool)[kinds.index], kinds, found
 
 
 def duration(linked: Linked) -> I64:

@@ -4,15 +4,25 @@ import re
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import Groups
-from traceanalyzer.analysis.groups.ops import Group, duration, group, named, of_class, per_step, steady
+from traceanalyzer.analysis.algebra import one_of
+from traceanalyzer.analysis.groups.ops import (
+    Group,
+    duration,
+    group,
+    judged,
+    named,
+    of_class,
+    operators,
+    per_step,
+    steady,
+)
+from traceanalyzer.analysis.roofline.bounds import NO
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
-from traceanalyzer.analysis.roofline.precision import NO
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.roofline.roofline import SHORT_NS
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace import F64, I32, I64, Bool
+from traceanalyzer.trace import F64, Bool
 
 TENSOR_EFFICIENCY = 0.75
 """Share of the tensor cores' dense peak that large products reach in practice (0.71 to 0.79 measured on an H200 for
@@ -112,40 +122,30 @@ def odd_products(rated: Rated, free: Bool) -> OddProducts | None:
     rows = steady(rated.timed) & of_class(rated.joined, "gemm") & free & (rated.roofline.row >= 0)
     # few blocks may still have much to calculate: a product over many rows
     rows &= rated.roofline.rated & ~(rated.roofline.small & (rated.roofline.attainable[:] < SHORT_NS))
-    odd, shapes = _odd_sizes(rated, rated.roofline.row[rows], duration(rated.linked)[rows])
-    rows[rows] = odd
+    time = duration(rated.linked)[rows]
+    columns = ("shapes", "dtypes", "strides", "name")
+    rows[rows], kinds, shapes = judged(rated, rated.roofline.row[rows], columns, _odd_shape)
+    spent: dict[str, int] = {}
+    for shape, ns in zip(shapes, np.bincount(kinds.index, time, len(shapes)).tolist(), strict=True):
+        if shape is not None:
+            spent[shape] = spent.get(shape, 0) + ns
     found = group(rated.timed, rows)
     if found.total_ms <= 0:
         return None
     time, attainable = duration(rated.linked)[rows], rated.roofline.attainable[rows]
     saved = per_step(rated.timed, np.maximum(time - attainable / TENSOR_EFFICIENCY, 0))
-    return OddProducts(found, saved, shapes)
+    return OddProducts(found, saved, sorted(spent, key=lambda shape: -spent[shape]))
 
 
-def _odd_sizes(rated: Rated, rows: I32 | I64, time: I64) -> tuple[Bool, list[str]]:
-    """Which of these host ranges have a matrix with a row length that is no multiple of 16 bytes; the shapes of such
-    operands, those with most of the time first."""
-    ranges = rated.trace.host_ranges
-    codes = [column[rows] for column in (ranges.shapes, ranges.dtypes, ranges.strides, ranges.name)]
-    kinds = Groups.of(*codes)
-    shapes = [_odd_shape(rated, *one) for one in zip(*(column[kinds.first].tolist() for column in codes), strict=True)]
-    spent: dict[str, int] = {}
-    for shape, ns in zip(shapes, np.bincount(kinds.index, time, len(shapes)).tolist(), strict=True):
-        if shape is not None:
-            spent[shape] = spent.get(shape, 0) + ns
-    odd = np.array([shape is not None for shape in shapes], bool)
-    return odd[kinds.index], sorted(spent, key=lambda shape: -spent[shape])
-
-
-def _odd_shape(rated: Rated, shapes: int, dtypes: int, strides: int, name: int) -> str | None:
-    """The shape of such an operand among inputs with these texts; None without one, or where one is narrow anyway."""
-    trace = rated.trace
-    inputs = parse_inputs(trace.text(shapes) or "", trace.text(dtypes), trace.text(strides))
-    operands = [t for t in inputs or () if isinstance(t, Tensor) and len(t.shape) >= 2]
-    if not operands or min(size for t in operands for size in t.shape[-2:]) <= SMALL_DIMENSION:
+def _odd_shape(shapes: str | None, dtypes: str | None, strides: str | None, name: str | None) -> str | None:
+    """The shape of a matrix among such inputs with a row length that is no multiple of 16 bytes; None without one, or
+    where one is narrow anyway."""
+    inputs = parse_inputs(shapes or "", dtypes, strides) or ()
+    operands = [t for t in inputs if isinstance(t, Tensor) and len(t.shape) >= 2]
+    if min((size for t in operands for size in t.shape[-2:]), default=0) <= SMALL_DIMENSION:
         return None
     last = operands[-1]
-    columns = last.shape[-2 if (trace.text(name) or "").endswith("linear") else -1]
+    columns = last.shape[-2 if (name or "").endswith("linear") else -1]
     odd = [t for t in operands if _is_odd(_row_length(t), t.dtype.bytes)]
     if not odd and _is_odd(columns, last.dtype.bytes):
         odd = [last]  # the rows of what it writes
@@ -177,3 +177,47 @@ def last_waves(rated: Rated, free: Bool) -> LastWaves | None:
     time = duration(rated.linked)
     lost = np.minimum(loss * time, np.maximum(time - np.nan_to_num(roofline.attainable), 0))
     return LastWaves(found, float(waves[rows].mean()), per_step(rated.timed, lost[rows]))
+
+
+CONVOLUTION = re.compile(r"^aten::\w*conv")
+BACKWARD = re.compile(r"backward")
+ON_TENSOR_CORES = (Precision.TF32, Precision.FP16, Precision.BF16)
+FEW_CHANNELS = 4
+"""Images have one to four, and the layer that reads them is made for it."""
+
+
+@dataclass(frozen=True, eq=False)
+class OddConvolutions:
+    """Convolutions with channel counts that are not multiples of 16 bytes."""
+
+    kernels: Group
+    shapes: list[str]
+    """Of their weights: result channels, input channels of a group, window."""
+
+
+def odd_convolutions(rated: Rated, free: Bool) -> OddConvolutions | None:
+    """Convolutions in number formats of tensor cores with odd channel counts, of ops that are `free`; those that read
+    images and those with groups are left out."""
+    roofline, code = rated.roofline, operators(rated)
+    rows = (
+        steady(rated.timed) & rated.linked.is_matrix & free & (code >= 0) & one_of(roofline.precision, ON_TENSOR_CORES)
+    )
+    names = np.array([bool(CONVOLUTION.match(text)) for text in (*rated.trace.strings, "")])
+    rows &= names[code]
+    rows[rows], _, shapes = judged(rated, roofline.row[rows], ("name", "shapes", "dtypes"), _odd_weight)
+    found = group(rated.timed, rows)
+    return OddConvolutions(found, sorted({*filter(None, shapes)})) if found.total_ms > 0 else None
+
+
+def _odd_weight(name: str, shapes: str | None, dtypes: str | None) -> str | None:
+    """The shape of the weight, where one of its channel counts is odd; None where none is, or it cannot be told."""
+    inputs, at = parse_inputs(shapes or "", dtypes, None) or (), 1 if BACKWARD.search(name) else 0
+    pair = [one for one in inputs[at : at + 2] if isinstance(one, Tensor) and len(one.shape) >= 3]
+    if len(pair) < 2:
+        return None
+    x, weight = pair
+    channels = weight.shape[:2]
+    whole = channels[0 if "transpose" in name else 1]
+    odd = any(_is_odd(n, weight.dtype.bytes) for n in channels)
+    fits = x.shape[1] == whole and min(channels) > FEW_CHANNELS
+    return "x".join(map(str, weight.shape)) if fits and odd else None

@@ -14,7 +14,7 @@ from operator import attrgetter
 import numpy as np
 
 from traceanalyzer.analysis.algebra import at, one_of
-from traceanalyzer.analysis.joined.captures import capture_intervals
+from traceanalyzer.analysis.joined.launched import capture_intervals
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.names.serving import iteration

@@ -1,5 +1,6 @@
 """The joined rows of a trace: who launched what, which calls block, which copies bring input."""
 
+import re
 from functools import cached_property
 
 import numpy as np
@@ -7,14 +8,13 @@ import numpy as np
 from traceanalyzer.analysis.algebra import at, flat, texts_where
 from traceanalyzer.analysis.joined.backward import in_backward, run_again
 from traceanalyzer.analysis.joined.blocking import blocking_calls
-from traceanalyzer.analysis.joined.framework import framework
 from traceanalyzer.analysis.joined.linked import Linked, Memo, launch_nodes
 from traceanalyzer.analysis.joined.origins import Origins
 from traceanalyzer.analysis.joined.python_stacks import PythonStacks
 from traceanalyzer.analysis.names.frameworks import Framework
-from traceanalyzer.analysis.names.pytorch import COPYING
+from traceanalyzer.analysis.names.pytorch import COPYING, FRAMEWORK
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace import I32, Bool, CopyKind, RangeKind, Trace
+from traceanalyzer.trace import I32, Bool, CopyKind, RangeKind, Trace, distinct
 
 INPUT_BYTES = 4096
 """A host-to-device copy of at least this many bytes carries data; smaller ones carry scalars and pointers."""
@@ -88,3 +88,20 @@ class Joined(Memo):
     def origins(self) -> Origins:
         """The calls of modules and the lines of Python that device work comes from."""
         return Origins(self.linked, self.launch_node, self.in_backward, self.python)
+
+
+_JAX = re.compile(r"^(Xla(Module|Launch)|Thunk:|TSL:|PjRt|PjitFunction|jit_|command_buffer::)|hlo_(op|module)|\bjit\(")
+
+
+def framework(trace: Trace) -> Framework:
+    """The framework; names of kernels, ranges and calls are the only evidence, save where XLA itself recorded."""
+    names = names_used(trace)
+    if any(map(FRAMEWORK.search, names)):
+        return Framework.PYTORCH
+    return Framework.JAX if trace.source == "xplane" or any(map(_JAX.search, names)) else Framework.CUDA
+
+
+def names_used(trace: Trace) -> list[str]:
+    """The names of what was recorded: kernels, host ranges, projected ranges. An export's strings hold others, too."""
+    codes = [distinct(table.name) for table in (trace.device_ops, trace.host_ranges, trace.device_ranges)]
+    return [trace.strings[code] for code in distinct(np.concatenate(codes)).tolist() if code >= 0]

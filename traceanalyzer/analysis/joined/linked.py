@@ -24,10 +24,10 @@ from traceanalyzer.trace import (
     RangeKind,
     StepAmounts,
     Trace,
+    distinct,
     is_sorted,
     narrowed,
 )
-from traceanalyzer.trace.distinct import distinct
 from traceanalyzer.trace.hardware import Hardware, HardwareTable
 from traceanalyzer.trace.kernel_counters import KernelCounters
 

@@ -7,7 +7,7 @@ became of earlier allocations of the same line.
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from traceanalyzer.analysis.memory.phases import (
     Timeline,
 )
 from traceanalyzer.trace import distinct
-from traceanalyzer.trace.snapshot import I8, Stack
+from traceanalyzer.trace.snapshot import I8, Frame, Stack
 
 CATEGORIES = ("parameters", "gradients", "optimizer_state", "activations", "temporaries", "other", "before_recording")
 PARAMETERS, GRADIENTS, STATE, ACTIVATIONS, TEMPORARIES, OTHER, BEFORE = range(7)
@@ -34,7 +34,8 @@ MAKES_PARAMETERS = re.compile(
     r"^(_apply|convert|reset_parameters|to_empty|load_state_dict|from_pretrained|_init_weights|register_parameter|"
     r"_load_state_dict_into_meta_model|set_module_tensor_to_device|materialize_meta_module|_init_flat_param\w*)$"
 )
-SHARDS = re.compile(r"torch/distributed/(fsdp|_composable|tensor)/")
+OF_MODULES = re.compile(r"torch/nn/|torch/distributed/(fsdp|_composable|tensor)/")
+"""Files of modules, and of what shards them."""
 BUCKETS = re.compile(r"torch/nn/parallel/distributed\.py$")
 
 
@@ -96,23 +97,20 @@ def _by_lifetime(lives: Lives, timeline: Timeline, kind: I8) -> tuple[I8, NDArra
     return result, setup & ~same_step
 
 
+SPEAKS: tuple[tuple[int, Callable[[Frame], object]], ...] = (
+    (STATE, lambda frame: frame.name == "_init_group"),
+    (ACTIVATIONS, lambda frame: CHECKPOINT_FILE.search(frame.file)),
+    (STATE, lambda frame: OPTIMIZER_FILE.search(frame.file) and "torch/nn/" not in frame.file),
+    (GRADIENTS, lambda frame: BUCKETS.search(frame.file) and frame.name in ("__init__", "_ddp_init_helper")),
+    (PARAMETERS, lambda frame: MAKES_PARAMETERS.search(frame.name)),
+    (PARAMETERS, lambda frame: frame.name == "__init__" and OF_MODULES.search(frame.file)),
+)
+"""Which frames of a stack speak for a category; the first that any does counts."""
+
+
 def _kind_of(stack: Stack) -> int:
     """The category that a stack alone speaks for, if its allocation lasts."""
-    files = [frame.file for frame in stack]
-    if any(frame.name == "_init_group" for frame in stack):
-        return STATE
-    if any(CHECKPOINT_FILE.search(file) for file in files):
-        return ACTIVATIONS
-    if any(OPTIMIZER_FILE.search(file) and "torch/nn/" not in file for file in files):
-        return STATE
-    if any(BUCKETS.search(frame.file) and frame.name in ("__init__", "_ddp_init_helper") for frame in stack):
-        return GRADIENTS
-    for frame in stack:
-        if MAKES_PARAMETERS.search(frame.name) or (frame.name == "__init__" and "torch/nn/" in frame.file):
-            return PARAMETERS
-        if frame.name == "__init__" and SHARDS.search(frame.file):
-            return PARAMETERS
-    return UNKNOWN
+    return next((kind for kind, speaks in SPEAKS if any(map(speaks, stack))), UNKNOWN)
 
 
 def _resolve_by_line(result: I8, lives: Lives, phase: I8) -> None:

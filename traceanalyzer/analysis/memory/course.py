@@ -1,15 +1,17 @@
 """The bytes allocated and reserved over the history: the peak, the peaks of phases and steps, and the curve to draw."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from traceanalyzer.analysis.memory.categories import CATEGORIES
 from traceanalyzer.analysis.memory.lives import Lives, at_moments
-from traceanalyzer.analysis.memory.phases import PHASES, Timeline
+from traceanalyzer.analysis.memory.phases import PHASES, Timeline, site_of
 from traceanalyzer.analysis.memory.segments import Reserved, reserved_of
-from traceanalyzer.base import dataclass
-from traceanalyzer.trace.snapshot import I64, DeviceMemory, Events
+from traceanalyzer.base import MEMORY, dataclass, metric
+from traceanalyzer.trace.snapshot import I8, I64, DeviceMemory, Events, Stack
 
 CONTRACT_PHASES = {"forward": "forward", "backward": "backward", "optimizer": "optimizer"}
 """Names of `peak_phase`; the rest is other."""
@@ -73,6 +75,10 @@ def course_of(memory: DeviceMemory, lives: Lives, timeline: Timeline) -> Course:
     highest = int(level.bytes.argmax())
     moment, peak = int(level.elements[highest]), int(level.bytes[highest])
     by_phase, moments = _peaks(level, timeline, starts), moments_of(level, edges)
+    steps: dict[int, dict[str, int]] = {}
+    for step, phase, value in by_phase:
+        steps.setdefault(step, {})[PHASES[phase]] = value
+    ends = np.array(timeline.steps.ends, np.int64)
     return Course(
         peak_moment=moment,
         peak_bytes=peak,
@@ -81,7 +87,10 @@ def course_of(memory: DeviceMemory, lives: Lives, timeline: Timeline) -> Course:
         end_bytes=int(level.bytes[-1]),
         reserved_bytes=reserved.highest(),
         phase_peaks=_phase_peaks(by_phase, timeline),
-        steps=_steps(by_phase, timeline, level, reserved),
+        steps=tuple(
+            StepMemory(k, allocated, held, max(steps.get(k, {"": 0}).values()), steps.get(k, {}))
+            for k, (allocated, held) in enumerate(zip(level.at(ends).tolist(), reserved.at(ends).tolist(), strict=True))
+        ),
         moments=moments,
         points=_points(memory.events, moments, level, reserved),
     )
@@ -108,19 +117,6 @@ def _phase_peaks(by_phase: Sequence[tuple[int, int, int]], timeline: Timeline) -
     for _, phase, value in by_phase:
         result[PHASES[phase]] = max(result.get(PHASES[phase], 0), value)
     return result
-
-
-def _steps(
-    by_phase: Sequence[tuple[int, int, int]], timeline: Timeline, level: Level, reserved: Reserved
-) -> tuple[StepMemory, ...]:
-    steps: dict[int, dict[str, int]] = {}
-    for step, phase, value in by_phase:
-        steps.setdefault(step, {})[PHASES[phase]] = value
-    ends = np.array(timeline.steps.ends, np.int64)
-    return tuple(
-        StepMemory(k, allocated, held, max(steps.get(k, {"": 0}).values()), steps.get(k, {}))
-        for k, (allocated, held) in enumerate(zip(level.at(ends).tolist(), reserved.at(ends).tolist(), strict=True))
-    )
 
 
 def _level(lives: Lives, wanted: Sequence[ArrayLike]) -> Level:
@@ -163,3 +159,48 @@ def _peaks(level: Level, timeline: Timeline, starts: I64) -> Sequence[tuple[int,
         at = int(timeline.steps.of(np.array(row - 1))), phase
         best[at] = max(best.get(at, 0), int(level.at(np.array(row))))
     return [(step, phase, value) for (step, phase), value in best.items()]
+
+
+TOP_LINES = 8
+NO_STACK = "(no Python stack)"
+OTHER_LINES = "(all other lines)"
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """A category, or a line of the program, over time."""
+
+    name: str = metric("the category, or the innermost line of the program on the stack")
+    kind: Literal["category", "line"] = metric("`category` or `line`; either kind sums to the curve", text="own")
+    bytes: tuple[int, ...] = metric("bytes allocated at each point of the curve", MEMORY)
+
+
+def consumers_of(lives: Lives, categories: I8, stacks: Sequence[Stack], moments: I64) -> tuple[Consumer, ...]:
+    """The categories and the lines with the most bytes, each over time; what is left in a row of its own."""
+    if not len(moments):
+        return ()
+    named = [Consumer(name, "category", row) for name, row in _over_time(lives, categories, CATEGORIES, moments)]
+    names = [site_of(stack) or NO_STACK for stack in stacks]
+    texts = sorted(set(names))
+    number = {text: i for i, text in enumerate(texts)}
+    of_stack = np.array([number[name] for name in names], np.int32)
+    weight = np.zeros(len(texts))
+    for _, part in lives.parts():
+        lasted = np.minimum(part.freed, part.n_events) - part.born
+        weight += np.bincount(of_stack[part.stack], part.size * lasted, len(texts))
+    top = np.argsort(-weight, kind="stable")[:TOP_LINES]
+    place = np.full(len(texts), len(top), np.int8)
+    place[top] = np.arange(len(top))
+    labels = [*(texts[i] for i in top.tolist()), OTHER_LINES]
+    group = place[of_stack][lives.stack]
+    return (*named, *(Consumer(name, "line", row) for name, row in _over_time(lives, group, labels, moments)))
+
+
+def _over_time(lives: Lives, group: I8, names: Sequence[str], moments: I64) -> list[tuple[str, tuple[int, ...]]]:
+    result = []
+    for index, name in enumerate(names):
+        mine = np.flatnonzero(group == index)
+        if len(mine):
+            level = at_moments(moments, (lives.born[mine], lives.freed[mine], lives.size[mine]))
+            result.append((name, tuple(level.tolist())))
+    return result

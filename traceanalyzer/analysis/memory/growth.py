@@ -74,7 +74,9 @@ def growth_of(lives: Lives, timeline: Timeline, stacks: Sequence[Stack]) -> Grow
     if slope < LEAST_BYTES or low <= 0 or not goes_on(whole):
         return Growth(slope, low, high, "steady", len(timeline.steps.ends), ())
     sites = _sites(lives, ends, stacks, slope, stride)
-    leaking = sum(site.bytes_per_step for site in sites if site.allocations_per_step > 0 and not _is_cache(site.site))
+    leaking = sum(
+        site.bytes_per_step for site in sites if site.allocations_per_step > 0 and "cache" not in site.site.lower()
+    )
     return Growth(
         slope, low, high, "leak" if leaking >= EXPLAINS * slope else "growth", len(timeline.steps.ends), sites
     )
@@ -131,7 +133,3 @@ def growth_site(born: Rows, freed: Rows, sizes: I64, ends: I64, name: str, strid
     slope, low, high = (value / stride for value in slope_of(size))
     more = round(slope_of(count)[0] / stride, 6) + 0.0
     return GrowthSite(name, slope, low, high, more, int(size[-1]), int(count[-1]))
-
-
-def _is_cache(site: str) -> bool:
-    return "cache" in site.lower()

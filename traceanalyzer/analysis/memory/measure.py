@@ -6,15 +6,13 @@ from dataclasses import field, replace
 import numpy as np
 
 from traceanalyzer.analysis.memory.categories import BEFORE, CATEGORIES, categories_of
-from traceanalyzer.analysis.memory.consumers import Consumer, consumers_of
-from traceanalyzer.analysis.memory.course import StepMemory, course_of
+from traceanalyzer.analysis.memory.course import Consumer, StepMemory, consumers_of, course_of
 from traceanalyzer.analysis.memory.growth import Growth, growth_of
 from traceanalyzer.analysis.memory.lives import Lives, lives_of
 from traceanalyzer.analysis.memory.oom import Oom, oom_of
 from traceanalyzer.analysis.memory.phases import PHASES, Timeline, site_of, timeline_of
 from traceanalyzer.analysis.memory.room import LargerBatch, larger_batch
 from traceanalyzer.analysis.memory.segments import held_at
-from traceanalyzer.analysis.memory.site import Site
 from traceanalyzer.analysis.memory.whatif import Scenario, Subject, scaling_with_batch, scenarios_of, unmade_state
 from traceanalyzer.base import MEMORY, OWN, SENTENCE, dataclass, metric
 from traceanalyzer.trace.snapshot import CODE, I8, I64, DeviceMemory, Snapshot, Stack
@@ -22,6 +20,17 @@ from traceanalyzer.trace.snapshot import CODE, I8, I64, DeviceMemory, Snapshot, 
 INFERRED = ("parameters", "gradients", "optimizer_state", "activations", "temporaries", "other")
 BEFORE_RECORDING = "(before recording)"
 MAX_PINS = 10
+
+
+@dataclass(frozen=True)
+class Site:
+    """A line of the program at the peak."""
+
+    site: str = metric("innermost line of the program on the stack of the allocation")
+    category: str = metric("what it is of; inferred")
+    phase: str | None = metric("the phase that allocated it; null where no stacks were recorded")
+    bytes: int = metric("bytes allocated at the peak", MEMORY)
+    allocations: int = metric("how many allocations they are")
 
 
 @dataclass(frozen=True)

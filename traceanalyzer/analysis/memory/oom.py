@@ -1,6 +1,6 @@
 """Why an allocation failed: what was asked, what was there, what would have fitted, and who held the rest."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -10,7 +10,7 @@ from traceanalyzer.analysis.memory.growth import Growth
 from traceanalyzer.analysis.memory.lives import Lives
 from traceanalyzer.analysis.memory.phases import OPTIMIZER, PHASES, Timeline, site_of
 from traceanalyzer.analysis.memory.segments import Held, held_at, reserved_of
-from traceanalyzer.base import MEMORY, dataclass, metric
+from traceanalyzer.base import MEMORY, dataclass, metric, ratio
 from traceanalyzer.trace.snapshot import CODE, I8, I64, DeviceMemory, Stack
 
 OomVerdict = Literal[
@@ -99,7 +99,7 @@ def oom_of(
     usable = reserved_of(memory).highest(row) if is_limited else held.reserved + free
     missing = max(held.active + _paged(asked) - usable, 0)
     alive = lives.alive(row)
-    culprits = _culprits(lives, alive, categories, stacks)
+    culprits = _by_line(lives, zip(alive.tolist(), lives.size[alive].tolist(), strict=True), categories, stacks)
     site = site_of(stacks[int(events.stack[row])])
     variable = int(lives.size[np.intersect1d(alive, scaling)].sum())
     variable += asked if timeline.phase[row] != OPTIMIZER else 0
@@ -183,8 +183,8 @@ def _leaked(growth: Growth) -> int:
 
 
 def _steps_left(room: int, growth: Growth) -> int | None:
-    grows = growth.verdict in ("leak", "growth") and growth.bytes_per_step
-    return int(room / growth.bytes_per_step) if grows and room >= 0 and growth.bytes_per_step else None
+    left = ratio(room, growth.bytes_per_step) if growth.verdict in ("leak", "growth") and room >= 0 else None
+    return None if left is None else int(left)
 
 
 def _is_first_optimizer(row: int, timeline: Timeline, categories: I8, lives: Lives) -> bool:
@@ -195,12 +195,13 @@ def _is_first_optimizer(row: int, timeline: Timeline, categories: I8, lives: Liv
     return not earlier.any()
 
 
-def _culprits(lives: Lives, alive: I64, categories: I8, stacks: Sequence[Stack]) -> list[Culprit]:
+def _by_line(lives: Lives, rows: Iterable[tuple[int, int]], categories: I8, stacks: Sequence[Stack]) -> list[Culprit]:
+    """Lives with the bytes that they hold, or pin, by line of the program and category, the most bytes first."""
     groups: dict[tuple[str, int], list[int]] = {}
-    for life in alive.tolist():
+    for life, size in rows:
         key = site_of(stacks[int(lives.stack[life])]), int(categories[life])
         total = groups.setdefault(key, [0, 0])
-        total[0] += int(lives.size[life])
+        total[0] += size
         total[1] += 1
     found = [Culprit(site, CATEGORIES[category], *total) for (site, category), total in groups.items()]
     return sorted(found, key=lambda culprit: -culprit.bytes)
@@ -221,21 +222,9 @@ def _named(
     if verdict == "leak":
         named = [Culprit(s.site, "other", s.live_bytes, s.live_allocations) for s in growth.sites]
     elif verdict == "fragmentation":
-        named = _pinning(held, lives, categories, stacks)
+        named = _by_line(lives, ((p.life, p.inactive) for p in held.pinned), categories, stacks)
     elif verdict == "large_allocation" and asked >= max((c.bytes for c in culprits), default=0) // 2:
         named = [Culprit(site, "requested", asked, 1), *culprits]
     else:
         named = culprits
     return tuple(named[:MAX_CULPRITS])
-
-
-def _pinning(held: Held, lives: Lives, categories: I8, stacks: Sequence[Stack]) -> list[Culprit]:
-    """Lines whose allocations keep segments with holes, with the bytes of those holes."""
-    groups: dict[tuple[str, int], list[int]] = {}
-    for segment in held.pinned:
-        key = site_of(stacks[int(lives.stack[segment.life])]), int(categories[segment.life])
-        total = groups.setdefault(key, [0, 0])
-        total[0] += segment.inactive
-        total[1] += 1
-    found = [Culprit(site, CATEGORIES[category], *total) for (site, category), total in groups.items()]
-    return sorted(found, key=lambda culprit: -culprit.bytes)

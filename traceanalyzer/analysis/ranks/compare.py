@@ -5,21 +5,19 @@ what a rank spent in it before that is waiting for the others (arrival skew), no
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from itertools import islice, pairwise
+from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import measure, union
+from traceanalyzer.analysis.algebra import measure, union
 from traceanalyzer.analysis.ranks.digest import Claim, RankDigest
 from traceanalyzer.analysis.ranks.late import LateRank, gains_ms, late_ranks
 from traceanalyzer.analysis.ranks.matches import Matches, match_collectives
 from traceanalyzer.analysis.ranks.pipeline.job import PipelineJob, pipeline_job
 from traceanalyzer.analysis.ranks.skew import Arrivals, CollectiveSkew, arrivals, skew_rows
-from traceanalyzer.base.figures import NS_PER_US, metric, ms
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.base.notes import Aside
+from traceanalyzer.base import NS_PER_US, Aside, dataclass, metric, ms
 from traceanalyzer.trace import F64, I64
 
 STEP_NOISE_SHARE = 0.02
@@ -122,54 +120,70 @@ def compare_ranks(
     """
     doubt = why_not_one_run([digest.claim for digest in recordings])
     if doubt:
-        rows = [_row(digest, digest.rank, None, None, False) for digest in recordings]
+        rows = [_row(digest, digest.rank, None, (None, None), False) for digest in recordings]
         slowest = _slowest(recordings)
         chosen = _first_with_work(recordings) if slowest is None else slowest
         return RankComparison(tuple(rows), chosen, (), (NOT_ONE_RUN.format(doubt=doubt),))
     labels = [i if digest.rank is None else digest.rank for i, digest in enumerate(recordings)]
     if matches is None and len(recordings) > 1:
         matches = match_collectives(recordings)
-    by_step: list[tuple[I64, I64] | None] = [None] * len(recordings)
-    skew: list[CollectiveSkew] = []
-    late: tuple[LateRank, ...] = ()
-    gains: F64 | None = None
-    if matches is not None and len(matches):
-        came, steps = arrivals(matches), max(digest.steps.steady_count for digest in recordings)
-        by_step = [_waiting_and_transfer(digest, matches, came, i) for i, digest in enumerate(recordings)]
-        skew = skew_rows(matches, came, labels, steps)
-        gains = gains_ms(matches, came, steps)
-        late = late_ranks(matches, came, gains, steps, max(_mean_step_ms(digest) for digest in recordings))
+    found = _matched(recordings, matches, labels)
     job, unknown = pipeline_job(recordings, None if matches is None else matches.clocks.offset)
-    if job is not None or unknown:
-        # A rank that is late delays all stages of its replica: collectives alone would name them all.
-        late = job.late if job is not None else ()
-    spent = [_in_a_steady_step(digest, spent) for digest, spent in zip(recordings, by_step, strict=True)]
-    if not any(by_step):
+    # A rank that is late delays all stages of its replica: collectives alone would name them all.
+    late, gains = (() if unknown else found.late, found.gains_ms) if job is None else (job.late, job.gains_ms)
+    spent = [_in_a_steady_step(digest, spent) for digest, spent in zip(recordings, found.by_step, strict=True)]
+    if not any(found.by_step):
         spent = _of_different_steps(recordings) or spent
-    waiting = [waiting for waiting, _ in spent]
-    # With collectives matched the longest step is often that of who began early and waited.
-    critical = _awaited(recordings, waiting) if any(waiting) else _slowest(recordings)
-    if critical is None and not any(waiting):
-        critical = _busiest(recordings)
-    critical = late[0].position if late else critical
-    holding = {one.position for one in late} if any(by_step) or job is not None else {critical}
-    rows = [_row(digest, labels[i], *spent[i], i in holding) for i, digest in enumerate(recordings)]
-    if job is not None:
-        rows = [replace(row, gain_ms=job.gains_ms.get(i)) for i, row in enumerate(rows)]
-    elif gains is not None:
-        rows = [replace(row, gain_ms=gain) for row, gain in zip(rows, gains.tolist(), strict=True)]
-    notes = [*filter(None, [unknown]), *_missing(recordings, labels, unread)]
-    notes += _clock_notes(matches, labels) if matches is not None else []
+    critical = _critical(recordings, [waiting for waiting, _ in spent], late)
+    holding = {one.position for one in late} if any(found.by_step) or job is not None else {critical}
+    rows = [_row(one, labels[i], gains.get(i), spent[i], i in holding) for i, one in enumerate(recordings)]
     return RankComparison(
         tuple(rows),
         _first_with_work(recordings) if critical is None else critical,
-        tuple(skew),
-        tuple(notes),
+        tuple(found.skew),
+        (*filter(None, [unknown]), *_missing(recordings, labels, unread), *_clock_notes(matches, labels)),
         _offsets(recordings, matches),
         late,
-        tuple(None if one is None else tuple(one[0].tolist()) for one in by_step),
+        tuple(one and tuple(one[0].tolist()) for one in found.by_step),
         job,
     )
+
+
+class _Matched(NamedTuple):
+    """What matched collectives tell; nothing where there are none."""
+
+    by_step: Sequence[tuple[I64, I64] | None]
+    """Of each recording what it waited in each step, and what was transferred, ns."""
+    skew: Sequence[CollectiveSkew] = ()
+    gains_ms: Mapping[int, float] = {}
+    """By position."""
+    late: tuple[LateRank, ...] = ()
+
+
+def _matched(recordings: Sequence[RankDigest], matches: Matches | None, labels: Sequence[int]) -> _Matched:
+    if matches is None or not len(matches):
+        return _Matched([None] * len(recordings))
+    came, steps = arrivals(matches), max(digest.steps.steady_count for digest in recordings)
+    gains = gains_ms(matches, came, steps)
+    return _Matched(
+        [_waiting_and_transfer(digest, matches, came, i) for i, digest in enumerate(recordings)],
+        skew_rows(matches, came, labels, steps),
+        dict(enumerate(gains.tolist())),
+        late_ranks(matches, came, gains, steps, max(_mean_step_ms(digest) for digest in recordings)),
+    )
+
+
+def _critical(
+    recordings: Sequence[RankDigest], waiting: Sequence[float | None], late: Sequence[LateRank]
+) -> int | None:
+    """The rank that the report speaks of; None where nothing tells. With collectives matched the longest step is often
+    that of who began early and waited."""
+    if late:
+        return late[0].position
+    if any(waiting):
+        return _awaited(recordings, waiting)
+    slowest = _slowest(recordings)
+    return _busiest(recordings) if slowest is None else slowest
 
 
 def _offsets(recordings: Sequence[RankDigest], matches: Matches | None) -> tuple[int, ...] | None:
@@ -183,29 +197,31 @@ def why_not_one_run(claims: Sequence[Claim]) -> str:
     """What tells that the recordings are not ranks of one run; empty if nothing does."""
     if len(claims) < 2:
         return ""
-    ranks = [claim.rank for claim in claims]
-    if len({rank is None for rank in ranks}) > 1:
+    ranks, sizes, starts, ends = (set(values) for values in zip(*claims, strict=True))
+    if None in ranks and len(ranks) > 1:
         return "only some of them have a rank"
-    if None not in ranks and len(set(ranks)) < len(ranks):
+    if None not in ranks and len(ranks) < len(claims):
         return "several say they are the same rank"
-    if len({claim.world_size for claim in claims} - {None}) > 1:
+    if len(sizes - {None}) > 1:
         return "they state different numbers of ranks"
-    begin, end = max(claim.start_ns for claim in claims), min(claim.end_ns for claim in claims)
-    return "they were recorded at different times" if begin > end + CLOCK_TOLERANCE_NS else ""
+    return "they were recorded at different times" if max(starts) > min(ends) + CLOCK_TOLERANCE_NS else ""
 
 
-def _row(digest: RankDigest, label: int | None, waiting: float | None, transfer: float | None, late: bool) -> RankRow:
+def _row(
+    digest: RankDigest, label: int | None, gain_ms: float | None, spent: tuple[float | None, float | None], late: bool
+) -> RankRow:
     steps = digest.steps
     duration = steps.duration
     return RankRow(
         rank=label,
         device=digest.device,
+        gain_ms=gain_ms,
         step_mean_ms=ms(digest.mean_step_ns) if steps.found else None,
         step_median_ms=ms(float(np.median(duration[steps.steady]))) if steps.found else None,
         compute_ms=ms(digest.per_step(digest.compute)),
         communication_ms=ms(digest.per_step(digest.communication)),
-        waiting_ms=waiting,
-        transfer_ms=transfer,
+        waiting_ms=spent[0],
+        transfer_ms=spent[1],
         idle_ms=ms(digest.per_step(duration - digest.busy)) if digest.device is not None else None,
         straggler=late,
     )
@@ -312,13 +328,12 @@ def _missing(recordings: Sequence[RankDigest], labels: list[int], unread: Sequen
     if twice:
         notes.append(f"More than one recording says it is rank {_listed(twice)}; they may not be of one run.")
     world = max(digest.claim.world_size or 0 for digest in recordings)
-    known = {label for label in labels if 0 <= label < world}
-    broken = sorted({rank for rank in unread if 0 <= rank < world} - known)
+    known = set(labels).intersection(range(world))
+    broken = sorted(set(unread).intersection(range(world)) - known)
     count = world - len(known) - len(broken)
-    if (count or broken) and len(recordings) > 1:
-        first = _first_missing(world, {*known, *broken}, count)
-        gone = [f"{count} of {world} ranks are missing ({first})"] if count else []
-        gone += [f"the files of {len(broken)} of {world} ranks could not be read ({_listed(broken)})"] if broken else []
+    gone = [f"{count} of {world} ranks are missing ({_first_missing(world, known, broken, count)})"] if count else []
+    gone += [f"the files of {len(broken)} of {world} ranks could not be read ({_listed(broken)})"] if broken else []
+    if gone and len(recordings) > 1:
         text = ", and ".join(gone)
         notes.append(
             f"{text[0].upper()}{text[1:]}: who is waited for, and for how long, is known among the others only."
@@ -334,8 +349,9 @@ def _missing(recordings: Sequence[RankDigest], labels: list[int], unread: Sequen
     return notes
 
 
-def _first_missing(world: int, present: set[int], count: int) -> str:
+def _first_missing(world: int, known: set[int], broken: Sequence[int], count: int) -> str:
     """The first of the missing ranks; a run may claim to have millions."""
+    present = known.union(broken)
     first = list(islice((rank for rank in range(world) if rank not in present), LISTED_RANKS))
     return ", ".join(map(str, first)) + (f" and {count - len(first)} more" if count > len(first) else "")
 
@@ -345,7 +361,9 @@ def _listed(ranks: list[int]) -> str:
     return f"{names} and {len(ranks) - LISTED_RANKS} more" if len(ranks) > LISTED_RANKS else names
 
 
-def _clock_notes(matches: Matches, labels: list[int]) -> list[str]:
+def _clock_notes(matches: Matches | None, labels: list[int]) -> list[str]:
+    if matches is None:
+        return []
     corrected = [
         f"rank {label} by {offset / NS_PER_US:+.1f} us"
         for label, offset in zip(labels, matches.clocks.corrected.tolist(), strict=True)

@@ -7,7 +7,7 @@ import numpy as np
 
 from traceanalyzer.analysis.names.collectives import KINDS, POINT_TO_POINT
 from traceanalyzer.analysis.time.steps import Steps
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, Table, column
 from traceanalyzer.trace.table import MOST_IDS, MOST_RANKS
 
@@ -77,6 +77,8 @@ class Pieces(Table):
 
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
+    busy: I64 = column(np.int64)
+    """Time of it in which the device computed."""
     step: I32 = column(np.int32)
     role: I32 = column(np.int32)
     """A `Role`: forward, backward or optimizer."""

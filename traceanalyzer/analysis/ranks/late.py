@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra import Groups
 from traceanalyzer.analysis.ranks.matches import Matches
 from traceanalyzer.analysis.ranks.skew import Arrivals
-from traceanalyzer.base.figures import NS_PER_MS
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import NS_PER_MS, dataclass
 from traceanalyzer.trace import F64, I64, Bool
 
 MIN_GAIN_SHARE = 0.05

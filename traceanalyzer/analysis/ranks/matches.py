@@ -12,13 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.analysis.algebra.grouping import Groups, counts
-from traceanalyzer.analysis.algebra.lookup import one_of
-from traceanalyzer.analysis.algebra.ordering import stable_order
+from traceanalyzer.analysis.algebra import Groups, counts, one_of, stable_order
 from traceanalyzer.analysis.names.collectives import KINDS, SYNCHRONISING
 from traceanalyzer.analysis.ranks.digest import SENDS, RankDigest
 from traceanalyzer.analysis.ranks.rank_clocks import Clocks, align_clocks, members
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, Bool
 
 _SYNCHRONISING = [KINDS.index(kind) for kind in SYNCHRONISING]

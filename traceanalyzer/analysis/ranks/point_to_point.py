@@ -6,10 +6,8 @@ import numpy as np
 
 from traceanalyzer.analysis.names.collectives import collective_kind, element_bytes, message_bytes
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import metric
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I64, Trace
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.base import dataclass, metric
+from traceanalyzer.trace import I64, Trace, distinct
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.grouping import Groups, counts
-from traceanalyzer.analysis.algebra.ordering import robust_sigma, stable_order
+from traceanalyzer.analysis.algebra import Groups, counts, robust_sigma, stable_order
 from traceanalyzer.trace import I32, I64
 
 ERROR_OF_MEDIAN = 1.2533

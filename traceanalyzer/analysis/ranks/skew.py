@@ -5,13 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra import Groups
 from traceanalyzer.analysis.names.collectives import KINDS
 from traceanalyzer.analysis.ranks.matches import Matches
-from traceanalyzer.base.figures import NS_PER_MS, NS_PER_US, metric
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I64, Bool
-from traceanalyzer.trace.distinct import ranked
+from traceanalyzer.base import NS_PER_MS, NS_PER_US, dataclass, metric
+from traceanalyzer.trace import I64, Bool, ranked
 
 DOMINANT = 0.6
 """Share of its time, from the first arrival to the end, that makes a collective one or the other."""

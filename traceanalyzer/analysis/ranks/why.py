@@ -2,14 +2,13 @@
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.intervals import measure, union
+from traceanalyzer.analysis.algebra import Groups, measure, union
 from traceanalyzer.analysis.causes.causes import Causes
 from traceanalyzer.analysis.causes.gaps import idle_by_cause
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.ranks.digest import DigestedCalls, Family, Why
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import cut
+from traceanalyzer.base import cut
 from traceanalyzer.trace import I64
 
 MOST_FAMILIES = 12

@@ -1,11 +1,15 @@
 """What limits a kernel: the ceiling of the GPU that it runs nearest to, or none of them."""
 
 import enum
+import re
 
 import numpy as np
+from numpy.typing import NDArray
 
+from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace import F64, U8, Bool
+from traceanalyzer.trace import F64, U8, Bool, ranked
 
 NEAR = 0.6
 """Share of a ceiling from which it limits a kernel: below 60 % of both compute and memory Nsight Compute's own rule
@@ -70,3 +74,39 @@ def measured_bound(compute_share: float, memory_share: float, *, matrix: bool) -
     if memory_share >= compute_share:
         return Bound.MEMORY
     return Bound.COMPUTE if matrix else Bound.INSTRUCTIONS
+
+
+ORDINARY_CORES = re.compile(
+    r"simt|ffma|(?<![a-z])sgemm|(?<![a-z])dgemm(?!.*tensorop)|_f32f32_f32f32_|gemv|gemmSN|dot_kernel|implicit_convolve_sgemm"
+    r"|winograd(?!.*(?:tensorop|hmma|mma))",
+    re.IGNORECASE,
+)
+TENSOR_CORES = re.compile(
+    r"tensorop|wgmma|gmma|hmma|imma|[_-]mma|xmma|tcgen05|umma|utcmma|nvjet|1688|16816|16832|s884|h884|flash|fmha"
+    r"|mfma|_MI\d+x\d+|sdpa_sm\d+|tf32",
+    re.IGNORECASE,
+)
+
+YES, NO, UNKNOWN = 1, 0, -1
+
+
+def tensor_cores(name: str) -> int:
+    """Whether a matrix kernel of this name uses tensor (matrix) cores: YES, NO or UNKNOWN."""
+    if ORDINARY_CORES.search(name):
+        return NO
+    return YES if TENSOR_CORES.search(name) else UNKNOWN
+
+
+def tensor_cores_of_ops(linked: Linked) -> NDArray[np.int8]:
+    """For each device op whether it uses tensor cores; UNKNOWN for all but matrix kernels."""
+    ops, matrix = linked.trace.device_ops, linked.is_matrix
+    result = np.full(len(ops), UNKNOWN, np.int8)
+    codes, inverse = ranked(ops.name[matrix])
+    use = [tensor_cores(linked.trace.text(int(code)) or "") for code in codes]
+    result[matrix] = np.array(use, np.int8)[inverse] if len(codes) else UNKNOWN
+    return result
+
+
+def effective_precision(declared: NDArray[np.int8], tensor: NDArray[np.int8]) -> NDArray[np.int8]:
+    """Format in which a matrix kernel multiplies: fp32 operands on tensor cores are rounded to TF32."""
+    return np.where((declared == Precision.FP32) & (tensor == YES), Precision.TF32, declared).astype(np.int8)

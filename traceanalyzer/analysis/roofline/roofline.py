@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from traceanalyzer.analysis.algebra import Coded, Rows, blockwise, coded, flat, lean, one_of
 from traceanalyzer.analysis.joined.linked import Linked
-from traceanalyzer.analysis.roofline.bounds import Bound, Reached, bounds
+from traceanalyzer.analysis.roofline.bounds import NO, Bound, Reached, bounds, effective_precision, tensor_cores_of_ops
 from traceanalyzer.analysis.roofline.link_limits import collective_traffic, copy_traffic, share_of_group
 from traceanalyzer.analysis.roofline.op_models import Figure, OpWork, Precision, model_ops
-from traceanalyzer.analysis.roofline.precision import NO, effective_precision, tensor_cores_of_ops
 from traceanalyzer.analysis.roofline.traffic import PREPARING, expected_traffic, issue_time, passes_of
 from traceanalyzer.analysis.roofline.waves import resident_blocks, waves_of
 from traceanalyzer.analysis.time.timed import Timed

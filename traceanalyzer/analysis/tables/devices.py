@@ -4,9 +4,8 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra import clip, covered_before
 from traceanalyzer.analysis.joined.linked import Linked
-from traceanalyzer.analysis.time.devices import DeviceActivity
 from traceanalyzer.analysis.time.sampled import samples_of
-from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.analysis.time.timed import DeviceActivity, Timed
 from traceanalyzer.base import NS_PER_US, dataclass, metric, ms
 from traceanalyzer.trace import F64, DeviceOpKind
 

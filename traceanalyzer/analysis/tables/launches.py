@@ -5,8 +5,7 @@ busy its threads are: the step can be no shorter than their own work.
 import numpy as np
 
 from traceanalyzer.analysis.algebra import clip, measure
-from traceanalyzer.analysis.joined.captures import captured_calls
-from traceanalyzer.analysis.joined.launched import bore_work, is_launch, is_nested
+from traceanalyzer.analysis.joined.launched import bore_work, captured_calls, is_launch, is_nested
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import blocked_time, recorded_back_pressure

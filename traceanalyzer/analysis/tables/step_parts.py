@@ -12,11 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.analysis.algebra.blocks import blockwise, in_blocks
-from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.intervals import IntervalSet, shared_time
-from traceanalyzer.analysis.algebra.lookup import at, places
-from traceanalyzer.analysis.algebra.ordering import where_changed
+from traceanalyzer.analysis.algebra import Groups, IntervalSet, at, blockwise, places, shared_time, where_changed
+from traceanalyzer.analysis.algebra.blocks import in_blocks
 from traceanalyzer.analysis.causes.gaps import Gaps
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.joined.linked import Linked, owner_nodes

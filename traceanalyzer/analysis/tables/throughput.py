@@ -140,7 +140,7 @@ def utilisation(rated: Rated, step: Step, roofline: RooflineStep | None, recorde
     not given."""
     if not rated.timed.steps.found or step.step_ms <= 0:
         return None
-    mfu = _known_mfu(rated, step)
+    mfu = ratio(ratio(step_amounts(rated.timed)[0].flops, step.step_ms / MS_PER_S), peak_flops_per_s(rated))
     if rated.timed.device is None and mfu is None:
         return None
     modelled = ideal_ms = traffic_gb = bandwidth_share = None
@@ -202,11 +202,6 @@ def _flops(
     if roofline is None or roofline.tflop is None or roofline.modelled_share < ENOUGH_SHARE:
         return None, None
     return roofline.tflop * TERA, "modelled"
-
-
-def _known_mfu(rated: Rated, step: Step) -> float | None:
-    """MFU from operations that were given; None where they, or the peak, are not known."""
-    return ratio(ratio(step_amounts(rated.timed)[0].flops, step.step_ms / MS_PER_S), peak_flops_per_s(rated))
 
 
 def peak_flops_per_s(rated: Rated) -> float | None:

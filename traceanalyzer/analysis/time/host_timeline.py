@@ -11,21 +11,29 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import EMPTY, IntervalSet, complement, contains, join, subtract, union
-from traceanalyzer.analysis.algebra.lookup import texts_where
-from traceanalyzer.analysis.algebra.ordering import where_changed
-from traceanalyzer.analysis.joined.captures import building_time
+from traceanalyzer.analysis.algebra import (
+    EMPTY,
+    Groups,
+    IntervalSet,
+    complement,
+    contains,
+    join,
+    subtract,
+    texts_where,
+    union,
+    where_changed,
+)
 from traceanalyzer.analysis.joined.host_tree import HostTree
 from traceanalyzer.analysis.joined.joined import Joined
+from traceanalyzer.analysis.joined.launched import building_time
 from traceanalyzer.analysis.joined.linked import Linked
-from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.analysis.names.api import FULL_QUEUE, ApiKind
 from traceanalyzer.analysis.names.phase_names import INPUT_NAMES
 from traceanalyzer.analysis.names.pytorch import OPTIMIZER_NAMES
-from traceanalyzer.analysis.time.first_use import loading_calls
 from traceanalyzer.analysis.time.host_pieces import Cut, HostPieces
 from traceanalyzer.analysis.time.steps import Steps
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace import I64, U8, OverheadKind, RangeKind, Trace, distinct
+from traceanalyzer.trace import I64, U8, Bool, OverheadKind, RangeKind, Trace, distinct
 
 
 class HostState(enum.IntEnum):
@@ -186,3 +194,40 @@ def _profiler_time(trace: Trace, steps: Steps) -> IntervalSet:
         return covered
     extent = (int(steps.host_start[0]), int(steps.host_end[-1]))
     return join(covered, complement(extent, union(steps.host_start, steps.host_end)))
+
+
+SLOW_LAUNCH_NS = 200_000
+"""The first launch of a kernel that takes this long loads it: a launch takes 5 to 10 us, with a profiler 30."""
+SLOW_SETUP_NS = 1_000_000
+"""Creating an event or asking for a property takes microseconds, except when the library behind it is set up."""
+
+_LOADS = re.compile(
+    r"Module(Load|GetFunction)|Library(Load|GetKernel)|KernelGetFunction|FuncLoad|Link(Complete|AddData)"
+)
+_SETS_UP = re.compile(
+    r"(Event|Stream|Ctx|Context)Create|PrimaryCtx|^cuInit|^hipInit|SetDevice|DeviceReset|GetDeviceProp|FuncSet|FuncGet"
+    r"|Occupancy|DeviceSetLimit|DeviceGet"
+)
+
+
+def loading_calls(linked: Linked) -> Bool:
+    """Which API calls load modules, are slow first launches, or set something up slowly."""
+    calls, strings = linked.trace.api_calls, linked.trace.strings
+    result: Bool = texts_where(strings, _LOADS.search)[calls.name]
+    result |= texts_where(strings, _SETS_UP.search)[calls.name] & (calls.end - calls.start >= SLOW_SETUP_NS)
+    result[_first_launches(linked)] = True
+    return result
+
+
+def _first_launches(linked: Linked) -> I64:
+    """Rows of launch calls that were the first of their kernel in the recording and took long, the queue not full."""
+    calls, ops = linked.trace.api_calls, linked.trace.device_ops
+    launched: I64 = np.flatnonzero(linked.is_kernel & (linked.launch >= 0))
+    launched = launched[linked.api_kind[linked.launch[launched]] == ApiKind.LAUNCH]
+    if not len(launched):
+        return np.empty(0, np.int64)
+    order = launched[np.argsort(linked.launch_time[launched], kind="stable")]
+    slow = distinct(linked.launch[order[Groups.of(ops.name[order]).first]])
+    slow = slow[(calls.end - calls.start)[slow] >= SLOW_LAUNCH_NS]
+    finished = np.searchsorted(np.sort(ops.end), calls.start[slow], side="right")
+    return slow[linked.launched_before(calls.start[slow]) - finished < FULL_QUEUE]

@@ -6,8 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from traceanalyzer.analysis.algebra import contains, texts_where
-from traceanalyzer.analysis.joined.captures import capture_intervals
-from traceanalyzer.analysis.joined.launched import is_cut
+from traceanalyzer.analysis.joined.launched import capture_intervals, is_cut
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.phase_names import Role, role_of
 from traceanalyzer.analysis.names.pytorch import LAYER_LIKE, LIBRARY_MARK, MODULE_PREFIX, PROFILER_STEP

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 
 from traceanalyzer.analysis.algebra import one_of, texts_where, union
-from traceanalyzer.analysis.joined.framework import names_used
+from traceanalyzer.analysis.joined.joined import names_used
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.pytorch import FRAMEWORK, LAYER_LIKE, TRAINING
 from traceanalyzer.analysis.names.serving import iteration

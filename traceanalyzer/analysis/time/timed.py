@@ -5,15 +5,79 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import Column, blockwise, flat, places
+from traceanalyzer.analysis.algebra import (
+    Column,
+    IntervalSet,
+    blockwise,
+    complement,
+    flat,
+    join,
+    places,
+    subtract,
+    union,
+)
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.linked import Linked, Memo
 from traceanalyzer.analysis.time.collective_calls import CollectiveCalls, collective_calls
-from traceanalyzer.analysis.time.devices import DeviceActivity, device_activity
 from traceanalyzer.analysis.time.host_timeline import HostTimeline
 from traceanalyzer.analysis.time.steps import Steps, find_steps
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I64, Bool, Trace, distinct
+
+
+@dataclass(frozen=True)
+class DeviceActivity:
+    """When a device was busy with what. `exposed_*` is time in which nothing further up the list ran."""
+
+    device: int
+    start: I64
+    end: I64
+    """Of all device ops, as in the trace."""
+    computes: Bool
+    """Which of them are this device's and compute."""
+    span: tuple[int, int]
+    """First device op's start to the last one's end, ns."""
+    communication: IntervalSet
+    exposed_communication: IntervalSet
+    copy: IntervalSet
+    exposed_copy: IntervalSet
+    busy: IntervalSet
+
+    @property
+    def compute(self) -> IntervalSet:
+        """When it computed. Made anew each time: it is nearly as long as all work, and few ask."""
+        return union(self.start[self.computes], self.end[self.computes])
+
+    @property
+    def gaps(self) -> IntervalSet:
+        """Stretches of the span without any device op."""
+        return complement(self.span, self.busy)
+
+
+def device_activity(linked: Linked, device: int) -> DeviceActivity:
+    """The activity of one device (CUDA ordinal); it must have at least one op."""
+    ops = linked.trace.device_ops
+    here = ops.device == device
+    alone = bool(here.all())
+
+    def of_device(which: Bool) -> Bool:
+        return which if alone else which & here
+
+    def covered(rows: Bool) -> IntervalSet:
+        return union(ops.start[rows], ops.end[rows])
+
+    computes = of_device(linked.is_compute)
+    compute = covered(computes)
+    communication, copy = covered(of_device(linked.is_communication)), covered(of_device(linked.is_copy))
+    exposed_communication = subtract(communication, compute)
+    exposed_copy = subtract(copy, join(compute, communication))
+    if exposed_copy.total == copy.total:
+        exposed_copy = copy  # held once
+    start, end = (ops.start, ops.end) if alone else (ops.start[here], ops.end[here])
+    span, busy = (int(start.min()), int(end.max())), union(start, end)
+    return DeviceActivity(
+        device, ops.start, ops.end, computes, span, communication, exposed_communication, copy, exposed_copy, busy
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,7 +28,7 @@ def hang(folder: Path, world_size: int | None, hidden: Hidden, output: Output) -
     with progress("Reading") as report_progress:
         found = hang_of(read_flight(folder, report_progress, world_size))
     if hidden is not None:
-        from traceanalyzer.fleet.hang.redact import redacted
+        from traceanalyzer.fleet.hang.document import redacted
 
         found = redacted(found, hidden)
     emit(HangPage(found), output)

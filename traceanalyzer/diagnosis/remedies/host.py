@@ -6,8 +6,8 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra import one_of, texts_where
 from traceanalyzer.analysis.causes.gaps import only_searches
-from traceanalyzer.analysis.groups.new_shapes import new_shapes
 from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.analysis.tables.shape_rows import new_shapes
 from traceanalyzer.diagnosis.finding import Words
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import may_load, tape_of

@@ -15,7 +15,6 @@ from traceanalyzer.replay.changes.loops.batch_size import GREATER_BATCH, enlarge
 from traceanalyzer.replay.changes.recompute import recomputed
 from traceanalyzer.replay.changes.syncs.syncs import follows_pageable_copy, is_read
 from traceanalyzer.replay.limits import OF_KERNELS, OF_MOVES
-from traceanalyzer.replay.on_tape import events_of, step_of_event
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import Bool, distinct
 
@@ -55,8 +54,8 @@ def waits_within(tape: Tape) -> bool:
 
 def _kernels_before(tape: Tape) -> Bool:
     """Which events have a kernel of their step before them."""
-    kernels = np.cumsum(events_of(tape, tape.compute))
-    first = np.flatnonzero(where_changed(step_of_event(tape)))
+    kernels = np.cumsum(tape.events_of(tape.compute))
+    first = np.flatnonzero(where_changed(tape.step_of_event))
     earlier = np.append(0, kernels)[first]
     return kernels > np.repeat(earlier, np.diff(first, append=len(kernels)))
 

@@ -9,8 +9,8 @@ from typing import Any
 from traceanalyzer.base import dataclass
 from traceanalyzer.diagnosis.finding import BottleneckClass, Words, written
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.replay.changes.edits import Change
 from traceanalyzer.replay.scenarios import Scenario
+from traceanalyzer.replay.tape import Change
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import tapes_of_others
 from traceanalyzer.diagnosis.remedies.remedy import Offer, remedy, words
 from traceanalyzer.replay.changes.data.loading import not_faster_than
-from traceanalyzer.replay.changes.edits import retimed
 from traceanalyzer.replay.changes.syncs.syncs import is_read
 from traceanalyzer.replay.host_speed import SAME_PROGRAM, evenly_fast, host_scaled
 from traceanalyzer.replay.scenarios import Scenario, lower_median
@@ -226,7 +225,7 @@ def _of_its_stage(m: Measurements, rows: Sequence[RankRow]) -> Offer | None:
 
 def _with_kernels(tape: Tape, share: float) -> Tape:
     """Kernels take this share of their time."""
-    return retimed(tape, np.where(tape.compute, tape.duration * share, tape.duration))
+    return tape.retimed(np.where(tape.compute, tape.duration * share, tape.duration))
 
 
 def _of_its_host(m: Measurements, slow: RankRow) -> Offer | None:

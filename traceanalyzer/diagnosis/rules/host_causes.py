@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from traceanalyzer.analysis.causes.details import IdleDetail
 from traceanalyzer.analysis.groups.idle import detail_ms, longest_gaps
-from traceanalyzer.analysis.groups.new_shapes import new_shapes as find_new_shapes
+from traceanalyzer.analysis.tables.shape_rows import new_shapes as find_new_shapes
 from traceanalyzer.diagnosis.draft import Draft, Proposal, finding, share
 from traceanalyzer.diagnosis.finding import Evidence
 from traceanalyzer.diagnosis.measurements import Measurements

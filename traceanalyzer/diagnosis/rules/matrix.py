@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from traceanalyzer.analysis.groups import channels, products
+from traceanalyzer.analysis.groups import products
 from traceanalyzer.analysis.groups.products import TENSOR_EFFICIENCY
 from traceanalyzer.diagnosis.draft import Draft, Proposal, finding, share, times
 from traceanalyzer.diagnosis.finding import Evidence
@@ -50,7 +50,7 @@ def misaligned(m: Measurements, free: Bool) -> Iterator[Draft]:
 def odd_channels(m: Measurements, free: Bool) -> Iterator[Draft]:
     """Convolutions whose channel counts are not multiples of 16 bytes. What aligned ones would take is not known: the
     library may pad them itself."""
-    found = channels.odd_convolutions(m.rated, free)
+    found = products.odd_convolutions(m.rated, free)
     if found is None:
         return
     evidence = [share(m, found.kernels.total_ms, "convolutions with channels that are not multiples of 16 bytes")]

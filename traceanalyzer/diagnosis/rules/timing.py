@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from traceanalyzer.analysis.groups.step_times import slow_steps
-from traceanalyzer.analysis.tables.timing import TimingStats
+from traceanalyzer.analysis.tables.timing import TimingStats, slow_steps
 from traceanalyzer.analysis.time.regularity import MIN_STEPS, Regularity
 from traceanalyzer.diagnosis import loader_advice
 from traceanalyzer.diagnosis.draft import Draft, Part, Proposal, finding

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace import F64
 
 MAD_SIGMA = 1.4826

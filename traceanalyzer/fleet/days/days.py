@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from traceanalyzer.base.figures import MS_PER_S, metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import MS_PER_S, dataclass, metric
 from traceanalyzer.fleet.days.changes import Drift, changes
 from traceanalyzer.fleet.days.store import Asked, Steps, moment_of
 from traceanalyzer.trace import Bool

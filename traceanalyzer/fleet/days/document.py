@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
-from traceanalyzer.base.figures import definitions
+from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError, definitions
 from traceanalyzer.fleet.days.days import Days, Goodput, days_of
 from traceanalyzer.fleet.days.store import OWN, Asked, append, runs
 from traceanalyzer.report.document import Bullets, Document, Fact, Facts, Section, Table, Verdict

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
-from traceanalyzer.base.figures import MS_PER_S
+from traceanalyzer.base import MS_PER_S, TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.base.files import replacing
 from traceanalyzer.ingest.run import rank_in_name
 from traceanalyzer.ingest.timing.entry import Entry

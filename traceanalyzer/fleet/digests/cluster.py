@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
-from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.fleet.digests.files import Made
 from traceanalyzer.fleet.digests.make import make
 from traceanalyzer.fleet.digests.map import Cluster

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import orjson
 
-from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.base.files import note_read
 from traceanalyzer.fleet.digests.columns import COLUMNS, SCHEMA, TO_COMPARE, Rank, rank_of, row_of
 from traceanalyzer.ingest.places import Place, contents

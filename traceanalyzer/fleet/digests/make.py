@@ -4,7 +4,7 @@ from pathlib import Path
 
 from traceanalyzer.analysis.ranks.digested import digest_of
 from traceanalyzer.analysis.ranks.why import why_of
-from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.base.reading import reading_as
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.fleet.digests.columns import Rank

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.fleet.hang.waits import Wait
 from traceanalyzer.trace.flight import Flight, Op, RankDump
 

@@ -1,11 +1,13 @@
 """A hang as a document: one screen for a terminal, all of it as Markdown and as a page."""
 
 import math
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.fleet.hang.model import Hang, ranks_text
 from traceanalyzer.fleet.hang.words import headline, more_next_time, next_steps, notes
 from traceanalyzer.report.document import Bullets, Document, Drawing, Facts, Line, Part, Section, Table, Verdict
@@ -14,6 +16,9 @@ from traceanalyzer.report.html.frame import chart_place
 from traceanalyzer.report.html.markup import Markup
 from traceanalyzer.report.html.pictures.plot import Axis, Box, Plot, Rects
 from traceanalyzer.report.printed import Printed, Result
+from traceanalyzer.report.privacy.redact import redact_rows
+from traceanalyzer.report.privacy.secrets import HOST
+from traceanalyzer.trace import Run
 
 TITLE = "Hang"
 SHOWN_CULPRITS, SHOWN_GROUPS, SHOWN_NOTES, SHOWN_STEPS = 3, 3, 2, 3
@@ -101,19 +106,16 @@ def _each(hang: Hang) -> list[str]:
 
 
 def _sections(hang: Hang) -> list[Section]:
+    texts = more_next_time(hang)
+    next_time: list[Part | None] = ["To know more next time:", Bullets(texts)] if texts else []
     found = [
         Section(TITLE, [*_answer(hang), *notes(hang)]),
         Section("Culprits", [Table(hang.culprits)] if hang.culprits else []),
-        Section("Next", [Bullets(next_steps(hang)), *_next_time(hang)]),
+        Section("Next", [Bullets(next_steps(hang)), *next_time]),
         Section("Operations that differ", [Table(hang.mismatches)] if hang.mismatches else []),
         Section("Groups", [Drawing(partial(_matrix, hang)), Table(hang.groups)] if hang.groups else []),
     ]
     return [section for section in found if section.parts]
-
-
-def _next_time(hang: Hang) -> list[Part | None]:
-    texts = more_next_time(hang)
-    return ["To know more next time:", Bullets(texts)] if texts else []
 
 
 def _matrix(hang: Hang) -> Markup | None:
@@ -147,3 +149,25 @@ def _rects(hang: Hang, purposes: Sequence[str], state: str, wide: int) -> Rects:
         return f"rank {x * wide}{last}, {purposes[y]}: {name}"
 
     return Rects(name, colour, [Box(x - 0.48, x + 0.48, y - 0.46, y + 0.46, hint(x, y)) for x, y in places])
+
+
+NODE = re.compile(r"on node \S+")
+
+
+def redacted(hang: Hang, patterns: Sequence[re.Pattern[str]] = ()) -> Hang:
+    """The report without paths, hosts and users; names that match a pattern become `name-1`, `name-2`, ..."""
+    inputs = replace(
+        hang.inputs,
+        path="dumps",
+        unreadable=[replace(one, path=f"dump-{i}") for i, one in enumerate(hang.inputs.unreadable, 1)],
+        repeated=[replace(one, path=f"repeated-{i}") for i, one in enumerate(hang.inputs.repeated, 1)],
+        logs=[f"log-{i}" for i, _ in enumerate(hang.inputs.logs, 1)],
+    )
+    hidden = replace(
+        hang,
+        culprits=[replace(one, host=HOST if one.host else None) for one in hang.culprits],
+        dead=[NODE.sub(f"on node {HOST}", text) for text in hang.dead],
+        inputs=inputs,
+    )
+    cleaned: Hang = redact_rows(hidden, Run(()), patterns)
+    return cleaned

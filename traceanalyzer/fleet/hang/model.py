@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from pathlib import PurePath
 
-from traceanalyzer.base.figures import NS_PER_S, OWN, metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import NS_PER_S, OWN, dataclass, metric
 from traceanalyzer.fleet.hang.blame import MOST_SHARE, Blame, culprits_of, odd_ones
 from traceanalyzer.fleet.hang.waits import Wait, waits_of
 from traceanalyzer.trace.flight import Flight, Repeated, Signature, Unreadable

@@ -7,7 +7,7 @@ by ranks that have not issued it, and by ranks whose GPU has not come to it.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace.flight import Flight, Group, InGroup, Op, Signature
 
 OPPOSITE = {"send": "recv", "recv": "send"}

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.base.errors import EmptyRecordingError
-from traceanalyzer.base.figures import NS_PER_MS, ms
+from traceanalyzer.base import NS_PER_MS, EmptyRecordingError, ms
 from traceanalyzer.fleet.digests.columns import Rank
 from traceanalyzer.fleet.job.causes import cause_of
 from traceanalyzer.fleet.job.changes import changes_of, slowdown_of
@@ -43,8 +42,15 @@ def answer(chosen: Chosen, explained: Explain | None = None, racks: Mapping[str,
         raise EmptyRecordingError("no rank could be read" + (f": {first.path}: {first.why}" if first else ""))
     culprits = _culprits(whole, explained)
     if not culprits and whole.matches is not None:
-        culprits = slow_links(whole.matches, whole.ranks, whole.hosts[0], _step_ms(whole))
+        culprits = slow_links(
+            whole.matches, whole.ranks, whole.hosts[0], max(ms(one.mean_step_ns) for one in whole.digests)
+        )
     changes = changes_of(whole, culprits)
+    notes = [*whole.chosen.notes, *whole.compared.notes]
+    hosts, assumed = whole.hosts
+    if assumed:
+        size = max(Counter(hosts).values())
+        notes.append(f"No recording says its host: ranks are taken {size} a host, as many as GPUs were listed.")
     return Job(
         ranks=_ranks(whole),
         summary=summary_of(whole, culprits),
@@ -55,12 +61,8 @@ def answer(chosen: Chosen, explained: Explain | None = None, racks: Mapping[str,
         steps=_steps(whole),
         worst=_worst(whole, culprits),
         heat=heat_of(whole),
-        notes=[*_notes(whole)],
+        notes=[*notes],
     )
-
-
-def _step_ms(whole: Whole) -> float:
-    return max(ms(one.mean_step_ns) for one in whole.digests)
 
 
 def _culprits(whole: Whole, explained: Explain | None) -> list[Culprit]:
@@ -160,12 +162,3 @@ def _steps(whole: Whole) -> list[JobStep]:
         waiting = ms(float(np.median(waits[i]))) if waits[i] else 0.0
         rows.append(JobStep(name, i in steady, median, waiting, rank, ms(float(own[i][worst]))))
     return rows
-
-
-def _notes(whole: Whole) -> list[str]:
-    notes = [*whole.chosen.notes, *whole.compared.notes]
-    hosts, assumed = whole.hosts
-    if assumed:
-        size = max(Counter(hosts).values())
-        notes.append(f"No recording says its host: ranks are taken {size} a host, as many as GPUs were listed.")
-    return notes

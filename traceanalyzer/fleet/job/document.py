@@ -5,7 +5,7 @@ from dataclasses import fields
 from functools import partial
 from typing import Any
 
-from traceanalyzer.base.figures import digits
+from traceanalyzer.base import digits
 from traceanalyzer.fleet.job.model import Culprit, Heat, Job
 from traceanalyzer.fleet.job.ranges import ends_of
 from traceanalyzer.fleet.pipeline.document import slowdown_facts

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from traceanalyzer.base.figures import NS_PER_MS
+from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.fleet.job.model import Heat
 from traceanalyzer.fleet.job.simulate import middle_of_alike
 from traceanalyzer.fleet.job.whole import Whole

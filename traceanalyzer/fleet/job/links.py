@@ -4,15 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra import Groups
 from traceanalyzer.analysis.ranks.late import MIN_GAIN_SHARE
 from traceanalyzer.analysis.ranks.matches import Matches
-from traceanalyzer.base.figures import ms
+from traceanalyzer.base import ms
 from traceanalyzer.fleet.digests.columns import Rank
 from traceanalyzer.fleet.job.model import Culprit
 from traceanalyzer.fleet.job.ranges import range_ms
-from traceanalyzer.trace import I64
-from traceanalyzer.trace.distinct import ranked
+from traceanalyzer.trace import I64, ranked
 
 LEAST_GROUPS = 3
 """Of two nobody knows which is the usual one."""

@@ -1,8 +1,7 @@
 """What a job of many ranks comes to."""
 
 from traceanalyzer.analysis.ranks.pipeline import slowdown as pipeline
-from traceanalyzer.base.figures import metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass, metric
 from traceanalyzer.diagnosis.finding import Summary
 from traceanalyzer.fleet.job.causes import Cause
 from traceanalyzer.fleet.job.select import LeftOut

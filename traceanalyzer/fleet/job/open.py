@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.base.reading import reading
 from traceanalyzer.fleet.digests.columns import Rank
 from traceanalyzer.fleet.digests.files import SUFFIX, name_of, read_digests
@@ -16,7 +16,7 @@ from traceanalyzer.fleet.digests.map import Cluster, Done, make_all, stems_in
 from traceanalyzer.fleet.job.answer import answer
 from traceanalyzer.fleet.job.model import Job
 from traceanalyzer.fleet.job.select import chosen
-from traceanalyzer.fleet.job.topology import racks_in
+from traceanalyzer.fleet.job.whole import racks_in
 from traceanalyzer.ingest.cache.store import trusted_place
 from traceanalyzer.ingest.places import Place, is_remote, iterations_in, places_in
 from traceanalyzer.trace import Failure, Run

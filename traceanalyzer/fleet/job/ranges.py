@@ -4,7 +4,7 @@ from typing import Protocol
 
 import numpy as np
 
-from traceanalyzer.base.figures import NS_PER_MS, digits
+from traceanalyzer.base import NS_PER_MS, digits
 from traceanalyzer.trace import F64
 
 DRAWS = 400

@@ -8,8 +8,7 @@ from pathlib import PurePath
 from traceanalyzer.analysis.ranks.compare import CLOCK_TOLERANCE_NS
 from traceanalyzer.analysis.ranks.digest import RankDigest
 from traceanalyzer.analysis.ranks.matches import match_collectives
-from traceanalyzer.base.figures import NS_PER_S, digits
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import NS_PER_S, dataclass, digits
 from traceanalyzer.fleet.digests.columns import Rank
 
 

@@ -6,9 +6,9 @@ transfers for as long as it did. All collectives that wait for the same number o
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra import Groups
 from traceanalyzer.analysis.ranks.matches import Matches
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace import F64, I32, I64
 
 

@@ -4,8 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from traceanalyzer.base.figures import digits, metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass, digits, metric
 from traceanalyzer.fleet.digests.files import SUFFIX
 from traceanalyzer.fleet.job.model import Culprit, Job
 from traceanalyzer.fleet.job.open import job_of

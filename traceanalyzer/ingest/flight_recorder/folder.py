@@ -121,8 +121,8 @@ def _read(path: Path, digests: Digests) -> Read:
             if head[:1] not in (b"\x80", b"{"):  # any other file is not spoken of; an empty one was to be a dump
                 return Read(str(path), log=head if is_ras(head[:4096]) else b"", why="" if head else "an empty file")
             if is_inspector(head[:4096]):
-                return Read(str(path), log=_tail(head, stream.read))
-            data = b"".join([head, *_limited(stream.read)])
+                return Read(str(path), log=_tail(head, stream))
+            data = b"".join([head, *_limited(stream)])
             if stream.damage:
                 return Read(str(path), why=stream.damage)
         dump = digests.digest(_values(data), str(path), path.stat().st_mtime_ns)
@@ -131,17 +131,17 @@ def _read(path: Path, digests: Digests) -> Read:
         return Read(str(path), why=str(error))
 
 
-def _limited(read: Callable[[], bytes]) -> Iterator[bytes]:
+def _limited(pieces: Iterable[bytes]) -> Iterator[bytes]:
     size = 0
-    while piece := read():
+    for piece in pieces:
         size += len(piece)
         if size > MAX_BYTES:
             raise UnreadableInputError("larger than any dump")
         yield piece
 
 
-def _tail(data: bytes, read: Callable[[], bytes]) -> bytes:
-    while piece := read():
+def _tail(data: bytes, pieces: Iterable[bytes]) -> bytes:
+    for piece in pieces:
         data = (data + piece)[-LOG_TAIL:]
     return data[-LOG_TAIL:]
 

@@ -194,7 +194,8 @@ class Events:
         if found.value(9) == _BEGIN:
             members = [self._members[raw[start:end]] for number, _, start, end in fields(raw) if number == 4]
             category = self._category(found.value(3), track, members)
-            self._begin(track, (time, self._name(found.value(10)), category, b",".join(members)))
+            name = self.tables[NAMES].get(found.value(10), b"unnamed")
+            self._begin(track, (time, name, category, b",".join(members)))
         elif found.value(9) == _END:
             self._end(track, time)
 
@@ -211,11 +212,7 @@ class Events:
             self.rows.lost += 1
             return
         start, name, category, members = self._open[track].popleft()
-        pid, tid, _ = self._tracks.get(track, (-1, -1, 0))
-        self._span(category, name, (pid, tid), (start, time), members)
-
-    def _name(self, iid: int) -> bytes:
-        return self.tables[NAMES].get(iid, b"unnamed")
+        self._span(category, name, self._tracks.get(track, (-1, -1, 0))[:2], (start, time), members)
 
     def _category(self, iid: int, track: int, members: list[bytes]) -> bytes:
         """The category; syncs and overheads have none, and are told by what they carry and by their track."""

@@ -56,8 +56,8 @@ def pattern_format(pattern: str) -> LineFormat:
     except re.error as error:
         raise TraceAnalyzerError(f"--pattern is not a regular expression ({error}); mend it: {pattern}") from error
     names = compiled.groupindex
-    unknown = [name for name in names if meaning(name) is None]
-    if unknown or not {(meaning(name) or ("",))[0] for name in names} & _TIMES:
+    unknown = [name for name in names if not _field(name)]
+    if unknown or not _TIMES.intersection(map(_field, names)):
         what = f"does not know the group {unknown[0]}" if unknown else "names no time and no rate"
         raise TraceAnalyzerError(
             f"--pattern {what}; give named groups such as (?P<step>..), (?P<iter_ms>..), (?P<iter_s>..), "
@@ -66,12 +66,17 @@ def pattern_format(pattern: str) -> LineFormat:
     return LineFormat("pattern", "", _searching(compiled), 1, whole=True)
 
 
+def _field(name: str) -> str:
+    """The field of an entry that a name stands for; empty where it is none."""
+    return (meaning(name) or ("", 1.0))[0]
+
+
 def csv_format(header: str) -> LineFormat | None:
     """The format of a table whose first line is `header`; None if that names no time or rate of a step."""
     delimiter = next((d for d in (",", "\t", ";") if d in header), ",")
     names = [name.strip() for name in _cells(header.lstrip("# "), delimiter)]
-    fields = [(meaning(name) or ("", 1.0))[0] for name in names]
-    if not {*_TIMES, "its_per_s"} & set(fields) and not {"step", "bare_s"} <= set(fields):
+    fields = set(map(_field, names))
+    if not {*_TIMES, "its_per_s"} & fields and not {"step", "bare_s"} <= fields:
         missing = unitless(names) if len(names) > 1 else None
         return None if missing is None else LineFormat("CSV", delimiter, _refusing(missing, delimiter), 1, whole=True)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from traceanalyzer.analysis.memory.consumers import Consumer
+from traceanalyzer.analysis.memory.course import Consumer
 from traceanalyzer.analysis.memory.measure import MemoryOfDevice
 from traceanalyzer.base import MEMORY
 from traceanalyzer.report.format import figure

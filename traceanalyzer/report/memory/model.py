@@ -5,8 +5,7 @@ from dataclasses import field
 from typing import Any
 
 from traceanalyzer import __version__
-from traceanalyzer.analysis.memory.measure import MemoryOfDevice
-from traceanalyzer.analysis.memory.site import Site
+from traceanalyzer.analysis.memory.measure import MemoryOfDevice, Site
 from traceanalyzer.analysis.tables.op_memory import OpMemory
 from traceanalyzer.base import MEMORY, SENTENCE, dataclass, metric
 from traceanalyzer.diagnosis.memory import MemoryFinding, MemoryRecommendation

@@ -26,8 +26,7 @@ from traceanalyzer.analysis.ranks.pipeline.operations import (
     SEPARATE,
     Operations,
 )
-from traceanalyzer.base.errors import TraceAnalyzerError
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import TraceAnalyzerError, dataclass
 
 CLOCK_S = 5e-5
 """What the clocks of a worker's streams differ by."""

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from traceanalyzer.base.errors import TraceAnalyzerError
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import TraceAnalyzerError, dataclass
 from traceanalyzer.trace import F64, I64, Bool
 
 FORWARD, BACKWARD = "forward-compute", "backward-compute"
@@ -47,6 +46,8 @@ class Operations:
     step: I64
     after: I64 | None = None
     """[operation]: the computation of its stage that was launched last before it, -1 for none; None: not known."""
+    busy: F64 | None = None
+    """As `start`: how long the device computes in it, s; the rest its host is late. None: not known."""
     notes: tuple[str, ...] = ()
 
     @property
