@@ -205,18 +205,12 @@ class Replay:
         step = self.step_under_ms(scenario)
         return 0.0 if step is None else max(self.base_ms - step, 0.0)
 
-    def pessimistic_gain_ms(self, scenario: Scenario) -> float:
-        """What a scenario saves by its pessimistic reading, ms; 0 where that is not predicted."""
-        if scenario.pessimistic is None:
-            return self.gain_ms(scenario)
-        step = self._step_ms(scenario, scenario.pessimistic, self.typical, LIMITED_DUTY)
-        return 0.0 if step is None else max(self.base_ms - step, 0.0)
-
-    def gain_of_fast_host_ms(self, scenario: Scenario) -> float:
-        """What a scenario saves by its pessimistic reading where the host is as fast as it may be, ms; 0 where that is
-        not predicted."""
-        step = self._step_ms(scenario, scenario.pessimistic, self.fast_host, LIMITED_DUTY)
-        return 0.0 if step is None else max(self.fast_host_ms - step, 0.0)
+    def pessimistic_gain_ms(self, scenario: Scenario, *, fast_host: bool = False) -> float:
+        """What a scenario saves by its pessimistic reading, ms, also where the host is as fast as it may be; 0 where
+        that is not predicted."""
+        tapes, now = (self.fast_host, self.fast_host_ms) if fast_host else (self.typical, self.base_ms)
+        step = self._step_ms(scenario, scenario.pessimistic, tapes, LIMITED_DUTY)
+        return 0.0 if step is None else max(now - step, 0.0)
 
     @cached_property
     def fast_host_ms(self) -> float:
