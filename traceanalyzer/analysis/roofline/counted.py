@@ -14,7 +14,7 @@ from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.roofline.bounds import measured_bound
 from traceanalyzer.analysis.roofline.roofline import Roofline
 from traceanalyzer.trace import I64
-from traceanalyzer.trace.kernel_counters import KernelCounters
+from traceanalyzer.trace.circumstances import KernelCounters
 
 TENSOR_SHARE = 0.01
 """Tensor cores active for less than this are not what the kernel calculates with."""

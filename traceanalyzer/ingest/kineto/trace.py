@@ -46,7 +46,7 @@ from traceanalyzer.trace import (
     Trace,
     Waits,
 )
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace.table import distinct
 
 
 def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
