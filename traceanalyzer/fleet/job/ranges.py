@@ -1,10 +1,9 @@
 """How sure a mean over steps is: drawn again from the steps that there are."""
 
-from typing import Protocol
-
 import numpy as np
 
 from traceanalyzer.base import NS_PER_MS, digits
+from traceanalyzer.fleet.job.model import Change, Culprit
 from traceanalyzer.trace import F64
 
 DRAWS = 400
@@ -32,18 +31,6 @@ def range_ms(per_step: F64, mean_ms: float | None = None) -> tuple[float | None,
     return (low, high) if mean_ms is None else (min(low, mean_ms), max(high, mean_ms))
 
 
-class Ranged(Protocol):
-    """What has a range, ms."""
-
-    @property
-    def low_ms(self) -> float | None:
-        """Its lower end."""
-
-    @property
-    def high_ms(self) -> float | None:
-        """Its upper end."""
-
-
-def ends_of(one: Ranged) -> str:
+def ends_of(one: Culprit | Change) -> str:
     """The range as text, empty where there is none."""
     return "" if one.low_ms is None or one.high_ms is None else f"{digits(one.low_ms)} to {digits(one.high_ms)}"
