@@ -12,8 +12,7 @@ from traceanalyzer.fleet.job.causes import cause_of
 from traceanalyzer.fleet.job.changes import changes_of, slowdown_of
 from traceanalyzer.fleet.job.heat import heat_of
 from traceanalyzer.fleet.job.links import slow_links
-from traceanalyzer.fleet.job.model import Culprit, Job, JobStep, Ranks
-from traceanalyzer.fleet.job.ranges import range_ms
+from traceanalyzer.fleet.job.model import Culprit, Job, JobStep, Ranks, range_ms
 from traceanalyzer.fleet.job.select import Chosen
 from traceanalyzer.fleet.job.verdict import summary_of
 from traceanalyzer.fleet.job.whole import Whole

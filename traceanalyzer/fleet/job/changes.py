@@ -8,8 +8,7 @@ import numpy as np
 
 from traceanalyzer.analysis.ranks.pipeline.job import PipelineJob
 from traceanalyzer.base import NS_PER_MS, ms
-from traceanalyzer.fleet.job.model import Change, Culprit, Slowdown
-from traceanalyzer.fleet.job.ranges import range_ms
+from traceanalyzer.fleet.job.model import Change, Culprit, Slowdown, range_ms
 from traceanalyzer.fleet.job.simulate import middle_of_alike, recorded_times, step_times
 from traceanalyzer.fleet.job.whole import Whole
 from traceanalyzer.trace import F64, I64
