@@ -89,20 +89,20 @@ def _stated(a: Report, b: Report) -> Iterator[Condition]:
 
 def _shapes(a: Report, b: Report) -> Iterator[Condition]:
     """Whether most of the computation runs on other shapes, with the largest operator as the example."""
-    groups = match_parts(*(of_part(report.step_parts, "compute") for report in (a, b)))
+    groups = match_parts(of_part(a.step_parts, "compute"), of_part(b.step_parts, "compute"))
     links = [link for group in groups for link in group.links if link.a and link.b]
     other = [link for link in links if link.how is How.OPERATOR and link.a[0].shapes and link.b[0].shapes]
     if sum(link.ms for link in other) > MOSTLY * sum(link.ms for link in links):
         largest = max(other, key=lambda link: link.ms)
-        factor = _factor(largest.a[0].shapes or "", largest.b[0].shapes or "")
+        factor = _factor(largest.a[0].shapes, largest.b[0].shapes)
         times = f"; sizes that differ are {factor:.4g} times A's" if factor else ""
         of_a, of_b = (shorten(f"{side[0].op} {side[0].shapes}", SHOWN_LENGTH) for side in (largest.a, largest.b))
         yield Condition(INPUT_SHAPES, of_a, of_b, OTHER_WORK + times, True)
 
 
-def _factor(a: str, b: str) -> float | None:
-    """The one factor between the sizes that differ; None where there are several."""
-    left, right = ([int(n) for n in re.findall(r"\d+", text)] for text in (a, b))
+def _factor(*shapes: str | None) -> float | None:
+    """The one factor between the sizes of two that differ; None where there are several."""
+    left, right = ([int(n) for n in re.findall(r"\d+", text or "")] for text in shapes)
     if len(left) != len(right):
         return None
     factors = {y / x for x, y in zip(left, right, strict=True) if x != y and x}

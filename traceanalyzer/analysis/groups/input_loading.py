@@ -1,5 +1,5 @@
-"""How input is loaded, as far as the recording shows: by whom, from what memory, what the time goes into; and many small
-copies to the GPU, each of which costs the host a call and the operators around it."""
+"""How input is loaded, as far as the recording shows: by whom, from what memory, what the time goes into; and many
+small copies to the GPU, each of which costs the host a call and the operators around it."""
 
 import re
 
