@@ -164,10 +164,11 @@ def test_since_when():
 
 
 def test_hosts_and_stages():
-    ranks = [replace(one, devices=2) for one in all_reduces({})]
-    assert hosts_of(ranks) == (["node0", "node0", "node1", "node1"], True)
-    named = [digest(i, [], host=f"h{i}") for i in range(2)]
-    assert hosts_of(named) == (["h0", "h1"], False)
+    ranks = [one.digest for one in all_reduces({})]
+    assert hosts_of(ranks, [2] * 4) == (["node0", "node0", "node1", "node1"], True)
+    assert hosts_of(ranks, [1] * 4) == ([None] * 4, False)
+    named = [digest(i, [], host=f"h{i}").digest for i in range(2)]
+    assert hosts_of(named, [2] * 2) == (["h0", "h1"], False)
     stages = [digest(i, [(0, 1, 2, f"pp[{i % 2}, {i % 2 + 2}]")]) for i in range(4)]
     assert stages_of([one.digest for one in stages]) == [0, 0, 1, 1]
     assert stages_of([digest(0, [(0, 1, 2, "pp[0, 1, ..., 99]")]).digest]) == [None]

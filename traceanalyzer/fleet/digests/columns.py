@@ -97,18 +97,18 @@ def row_of(one: Rank) -> dict[str, Any]:
     steps, calls = digest.steps, digest.calls
     about |= _of(digest, *_OF_DIGEST) | _of(steps, *_OF_STEPS)
     about |= {"claim": list(digest.claim), "groups": [list(group) for group in digest.groups]}
-    numbers = [*(getattr(steps, name) for name in _TIMES), *(getattr(digest, name) for name in _SPENT)]
-    more = [getattr(calls, name) for name in _LATER]
+    numbers = [*_of(steps, *_TIMES).values(), *_of(digest, *_SPENT).values()]
+    more = [*_of(calls, *_LATER).values()]
     if why is not None:
         about |= {"families": [list(family) for family in why.families], "clock_mhz": why.clock_mhz}
-        numbers += [*(getattr(why, name) for name in _EXPOSED), *why.idle]
+        numbers += [*_of(why, *_EXPOSED).values(), *why.idle]
         more += [why.compute_before, *why.idle_before]
     return row | {
         ABOUT: orjson.dumps(about, option=orjson.OPT_SERIALIZE_NUMPY).decode(),
         NAMES: list(steps.names),
         STEPS: _joined(numbers),
-        CALLS: _joined([getattr(calls, name) for name in _FIRST]),
-        PIECES: _joined([getattr(digest.pieces, name) for name in _OF_PIECES]),
+        CALLS: _joined([*_of(calls, *_FIRST).values()]),
+        PIECES: _joined([*_of(digest.pieces, *_OF_PIECES).values()]),
         MORE: _joined(more),
     }
 
