@@ -8,6 +8,7 @@ from traceanalyzer.comparison.model import Condition
 from traceanalyzer.comparison.work import of_part
 from traceanalyzer.report.format import shorten
 from traceanalyzer.report.model import Report
+from traceanalyzer.trace import Condition as Stated
 
 INPUT_SHAPES = "input shapes"
 RANK = "rank"
@@ -76,15 +77,12 @@ times then cannot be compared."""
 def _stated(a: Report, b: Report) -> Iterator[Condition]:
     """What captures state by name on both sides; what only one states counts if it spoils figures."""
     of_a, of_b = ({c.name: c for c in report.tables.get("conditions", [])} for report in (a, b))
-    for name in dict.fromkeys((*of_a, *of_b)):
-        known = [side.get(name) for side in (of_a, of_b)]
-        spoils = next((c.spoils for c in known if c is not None and c.spoils), "")
-        values = ["not stated" if c is None else c.value for c in known]
-        if all(known) and name not in EXPECTED:
-            if all(values) and values[0] != values[1]:
-                yield Condition(name, values[0], values[1], spoils, False)
-        elif of_a and of_b and spoils:
-            yield Condition(name, values[0], values[1], spoils, False)
+    for name in dict.fromkeys((*of_a, *of_b)) if all((of_a, of_b)) else ():
+        one, other = (side.get(name, Stated(name, "not stated")) for side in (of_a, of_b))
+        spoils, values = one.spoils or other.spoils, {one.value, other.value} - {""}
+        is_compared = name not in EXPECTED and {name} <= of_a.keys() & of_b.keys()
+        if len(values) > 1 if is_compared else spoils:
+            yield Condition(name, one.value, other.value, spoils, False)
 
 
 def _shapes(a: Report, b: Report) -> Iterator[Condition]:

@@ -79,7 +79,7 @@ class Evidence:
 def evidence_of(a: Report, b: Report, parts: tuple[list[StepPart], list[StepPart]], step_ms: float) -> Evidence:
     """What is known of both, the device work by `parts`; `step_ms` is A's."""
     gpu, common_ms, on_gpu = _device(*parts)
-    known = bool(a.host_parts and b.host_parts)
+    known = all((a.host_parts, b.host_parts))
     host, on_host = _host(a, b, step_ms) if known else (None, _idle(*parts, step_ms))
     alike = not on_gpu and not on_host and (known or _counts_alike(a, b))
     dispatch, other = (sum(getattr(p, name) for p in b.host_parts) for name in ("dispatch_ms", "stretch_ms"))

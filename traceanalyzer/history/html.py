@@ -119,8 +119,8 @@ def _budgets(runs: Sequence[StoredRun], by_name: dict[str, MetricSeries]) -> Cha
     """The step's budget in each run, idle time by cause."""
     shown = runs[-MAX_RUNS:]
     parts = []
-    for name in (*BUDGET, *IDLE):
-        values = {v.run: v.value for v in by_name[name].values} if name in by_name else {}
+    for name in filter(by_name.__contains__, (*BUDGET, *IDLE)):
+        values = {v.run: v.value for v in by_name[name].values}
         drawn = [values.get(run.run) for run in shown]
         if not any(drawn):
             continue

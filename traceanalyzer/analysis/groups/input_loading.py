@@ -2,6 +2,7 @@
 small copies to the GPU, each of which costs the host a call and the operators around it."""
 
 import re
+from operator import itemgetter
 
 import numpy as np
 
@@ -84,7 +85,7 @@ def loading(timed: Timed, budgets: StepBudgets | None) -> Loading | None:
         pinned=bool((kinds == MemoryKind.PINNED).all()) if len(kinds) and (kinds != MemoryKind.UNKNOWN).all() else None,
         waiting_steps=int(waited.sum()),
         steps=steps.steady_count,
-        stages=tuple(sorted((one for one in shares if one[1] > 0), key=lambda one: -one[1])),
+        stages=tuple(sorted(filter(itemgetter(1), shares), key=itemgetter(1), reverse=True)),
         os_share=_share(timed, of_os & named(OS_READS), inside) if not workers and of_os.any() else None,
     )
 

@@ -93,7 +93,11 @@ def _assemble(data: dict[str, Any], base: KernelClasses) -> KernelClasses:
     for c in added:
         if c["bound"] not in _BOUNDS:
             raise ValueError(f"class {c['name']}: bound is {c['bound']!r}, not one of {', '.join(_BOUNDS)}")
-    names = (*base.names, *(c["name"] for c in added))
+    rows = [
+        *zip(base.names, base.titles, base.is_communication, base.bound, strict=True),
+        *((c["name"], c["title"], bool(c.get("communication", False)), c["bound"]) for c in added),
+    ]
+    names, titles, is_communication, bound = zip(*rows, strict=True)
     rules = []
     for rule in data.get("rule", []):
         if rule["class"] not in names:
@@ -102,10 +106,4 @@ def _assemble(data: dict[str, Any], base: KernelClasses) -> KernelClasses:
         if base is not NO_CLASSES:
             re.compile(pattern)
         rules.append((pattern, names.index(rule["class"])))
-    return KernelClasses(
-        names,
-        (*base.titles, *(c["title"] for c in added)),
-        (*base.is_communication, *(bool(c.get("communication", False)) for c in added)),
-        (*base.bound, *(c["bound"] for c in added)),
-        (*rules, *base.rules),
-    )
+    return KernelClasses(names, titles, is_communication, bound, (*rules, *base.rules))
