@@ -37,6 +37,8 @@ from traceanalyzer.trace import WaitKind
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared" / "traces"
 ABLATIONS = ROOT / "benchmarks" / "ablations"
+RANKS = ROOT / "benchmarks" / "ablations_ranks"
+"""Two ranks, recorded blind; `ranks_scenarios` has the programs."""
 SAMPLES = ROOT / "sample_traces"
 PAGE = ROOT / "docs" / "accuracy.md"
 TABLES_BELOW = "\n---\n"

@@ -10,7 +10,7 @@ import statistics
 import sys
 from pathlib import Path
 
-from benchmarks.accuracy import ABLATIONS, SHARED, Recording, Rows, Table, as_text, error, labelled, scenario_of
+from benchmarks.accuracy import ABLATIONS, RANKS, SHARED, Recording, Rows, Table, as_text, error, labelled, scenario_of
 from traceanalyzer.analysis.tables.timing import UnprofiledTime
 from traceanalyzer.replay.whatif import Replay
 
@@ -60,7 +60,7 @@ def scenarios_table(recordings: list[Recording]) -> Table:
 
 def main() -> None:
     """Print the table."""
-    folders = [Path(a) for a in sys.argv[1:] if not a.startswith("-")] or [SHARED, ABLATIONS]
+    folders = [Path(a) for a in sys.argv[1:] if not a.startswith("-")] or [SHARED, ABLATIONS, RANKS]
     found = [r for folder in folders if folder.exists() for r in labelled(folder)]
     plain = [r for r in found if r.name.endswith(".base")]
     print(as_text(scenarios_table(found if "--kinds" in sys.argv else plain)))

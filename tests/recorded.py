@@ -11,6 +11,8 @@ RECORDINGS = ROOT / "tests" / "recordings"
 """One program before and after one change, by kind of recording; `recordings/make.py` says what was cut."""
 PAIRS = ROOT / "benchmarks" / "ablations"
 """More programs with and without one thing, recorded for `docs/accuracy.md`."""
+RANKS = ROOT / "benchmarks" / "ablations_ranks"
+"""The same of two ranks, with pipelines; recorded blind."""
 GPU = sorted((ROOT / "tests" / "data" / "gpu").glob("*.json.gz"))
 """One deliberate bottleneck each."""
 EVERY_FILE = sorted(RECORDINGS.glob("*/*.gz"))
@@ -28,9 +30,9 @@ def recording(name: str) -> Path:
 
 
 def ranks(name: str) -> list[Path]:
-    """The recordings of a program: one, or one a rank."""
+    """The recordings of a program: one, or one a rank; `pairs` and `two_ranks` are folders of `benchmarks`."""
     folder, _, stem = name.rpartition("/")
-    where = PAIRS if folder == "pairs" else RECORDINGS / folder
+    where = {"pairs": PAIRS, "two_ranks": RANKS}.get(folder, RECORDINGS / folder)
     found = sorted([*where.glob(f"{stem}.json.gz"), *where.glob(f"{stem}.rank*.json.gz")])
     assert found, name
     return found

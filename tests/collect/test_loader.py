@@ -7,14 +7,14 @@ import sys
 import pytest
 
 from tests.collect.running import SCRIPTS, collect
-from traceanalyzer.collect.host import loader
+from traceanalyzer.collect.host import program as loader
 
 torch = pytest.importorskip("torch")
 
 
 def test_the_batch_size_of_the_loader_that_is_iterated() -> None:
     batches = iter(torch.utils.data.DataLoader(torch.zeros(10, 3), batch_size=4))
-    assert loader.describe(gc.get_objects()) == {"batch_size": 4}
+    assert loader.describe_loader(gc.get_objects()) == {"batch_size": 4}
     assert [loader.samples_in(batches, batch) for batch in batches] == [4, 4, 2]
 
 
@@ -25,7 +25,7 @@ def test_batches_in_tuples_and_dicts() -> None:
 
 def test_two_loaders_of_other_sizes_are_not_told_apart() -> None:
     kept = [iter(torch.utils.data.DataLoader(torch.zeros(10), batch_size=size)) for size in (2, 5)]
-    assert loader.describe(gc.get_objects()) is None
+    assert loader.describe_loader(gc.get_objects()) is None
     assert len(kept) == 2
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.collect.running import SCRIPTS, collect
 from traceanalyzer.collect.benchmark import benchmark
 from traceanalyzer.collect.step_timer import StepTimer
-from traceanalyzer.collect.steps.summary import summarize
+from traceanalyzer.collect.steps.step_clock import summarize
 from traceanalyzer.collect.steps.units import Amounts, rates
 
 pytest.importorskip("torch")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.compile.log_builder import LogBuilder
 from traceanalyzer.ingest.torch_log import read_logs
-from traceanalyzer.ingest.torch_log.estimates import read_estimates
+from traceanalyzer.ingest.torch_log.explained import read_estimates
 from traceanalyzer.ingest.torch_log.read import read_fusion
 from traceanalyzer.replay.compile.measure import measure_logs
 

@@ -263,7 +263,7 @@ def test_lists_within_lists_without_an_end(tmp_path):
 
 
 def test_a_packet_without_an_end_is_not_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr("traceanalyzer.ingest.pftrace.packets._MOST_BYTES", 100_000)
+    monkeypatch.setattr("traceanalyzer.ingest.pftrace.reader._MOST_BYTES", 100_000)
     trace = read(tmp_path, bytes(small()) + b"\x0a" + b"\xff" * 6 + b"\x01" + bytes(3_000_000))
     assert any("longer than packets are" in note for note in trace.health.notes)
 

@@ -146,7 +146,7 @@ def test_an_interruption_ends_all(folder: Path, monkeypatch: pytest.MonkeyPatch)
         raise KeyboardInterrupt
 
     made = noted_processes(monkeypatch)
-    monkeypatch.setattr(folders, "_of_helpers", interrupted)
+    monkeypatch.setattr(folders, "note_read", interrupted)
     with pytest.raises(KeyboardInterrupt):
         outcome([folder], 3)
     assert [process.exitcode is None for process in made] == [False, False]

@@ -8,7 +8,7 @@ import pytest
 from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.ingest.detect import detect
 from traceanalyzer.ingest.timing.formats import BINARY_MEANS
-from traceanalyzer.ingest.timing.log import read_timing_log
+from traceanalyzer.ingest.timing.log import read
 
 DATA = Path(__file__).parents[1] / "data" / "timing"
 UNKNOWN = -1e-6
@@ -40,7 +40,7 @@ FORMATS = {
 
 
 def steps_of(path, **options):
-    (trace,) = read_timing_log(path, **options)
+    (trace,) = read(path, **options)
     return trace.step_timings
 
 
@@ -95,7 +95,7 @@ def test_lines_of_other_things_are_counted(tmp_path):
         "Loading model\n\niter 0: loss 4.2, time 10.00ms\nsaving checkpoint\n"
         + "".join(f"iter {i}: loss 3.9, time 11.00ms\n" for i in (1, 2)),
     )
-    (trace,) = read_timing_log(path)
+    (trace,) = read(path)
     assert (trace.health.events, trace.health.skipped) == (3, 2)
 
 
@@ -149,7 +149,7 @@ def test_evaluation_bars_are_not_steps(tmp_path):
 
 def test_interleaved_ranks_are_told_apart(tmp_path):
     lines = [f"[rank{r}]: iter {i}: loss 3.0, time {10 + r}.00ms, mfu 40.00%" for i in range(4) for r in (1, 0)]
-    traces = read_timing_log(log(tmp_path, "\n".join(lines)))
+    traces = read(log(tmp_path, "\n".join(lines)))
     assert [t.rank for t in traces] == [0, 1]
     assert [set(t.step_timings.duration.tolist()) for t in traces] == [{10_000_000}, {11_000_000}]
 
@@ -157,7 +157,7 @@ def test_interleaved_ranks_are_told_apart(tmp_path):
 def test_ranks_that_do_not_name_themselves_count_once(tmp_path):
     line = "[titan] 2026-02-24 19:46:{:02d},508 - root - INFO - step:  {}  loss:  7.6  tps: 10,050  mfu: 13.99%"
     text = "\n".join(line.format(i * 2, i) for i in range(1, 5) for _ in range(8))
-    (trace,) = read_timing_log(log(tmp_path, text))
+    (trace,) = read(log(tmp_path, text))
     assert trace.step_timings.duration.tolist()[1:] == [2_000_000_000] * 3
     assert trace.health.skipped == 28
 
@@ -169,20 +169,20 @@ def test_a_counter_that_starts_again_is_another_epoch(tmp_path):
 
 def test_a_cut_last_line_is_told(tmp_path):
     whole = (DATA / "own.jsonl").read_text()
-    (trace,) = read_timing_log(log(tmp_path, whole + '{"step": 3, "iter_'))
+    (trace,) = read(log(tmp_path, whole + '{"step": 3, "iter_'))
     assert len(trace.step_timings) == 3
     assert trace.health.truncated
     assert trace.health.lost == 1
 
 
 def test_a_cut_line_of_text_is_told(tmp_path):
-    (trace,) = read_timing_log(log(tmp_path, (DATA / "nanogpt_old.log").read_text() + "iter 1634: loss 3.9, ti"))
+    (trace,) = read(log(tmp_path, (DATA / "nanogpt_old.log").read_text() + "iter 1634: loss 3.9, ti"))
     assert trace.health.truncated
     assert len(trace.step_timings) == 3
 
 
 def test_a_last_line_without_its_newline_is_whole(tmp_path):
-    (trace,) = read_timing_log(log(tmp_path, (DATA / "own.jsonl").read_text().rstrip()))
+    (trace,) = read(log(tmp_path, (DATA / "own.jsonl").read_text().rstrip()))
     assert not trace.health.truncated
     assert len(trace.step_timings) == 3
 
@@ -195,14 +195,14 @@ def test_damaged_lines_are_counted(tmp_path):
         '{"step": 2, "iter_ms": NaN}',
         '{"step": 3, "iter_ms": 2}',
     )
-    (trace,) = read_timing_log(log(tmp_path, "\n".join(lines)))
+    (trace,) = read(log(tmp_path, "\n".join(lines)))
     assert trace.step_timings.step.tolist() == [0, 3]
     assert trace.health.lost == 2
 
 
 def test_impossible_times_are_not_steps(tmp_path):
     text = "".join(f'{{"step": {i}, "iter_ms": {t}}}\n' for i, t in enumerate((10, -5, 1e300, 0, "true", 12)))
-    (trace,) = read_timing_log(log(tmp_path, text))
+    (trace,) = read(log(tmp_path, text))
     assert [d for d in trace.step_timings.duration.tolist() if d > 0] == [10_000_000, 12_000_000]
 
 
@@ -220,7 +220,7 @@ def test_gzip_utf16_and_bytes_that_are_no_text(tmp_path):
 
 def test_a_damaged_gzip_gives_what_it_holds(tmp_path):
     text = "".join(f"iter {i}: loss 3.0, time {10 + i % 7}.{i % 100:02d}ms\n" for i in range(20000))
-    (trace,) = read_timing_log(log(tmp_path, gzip.compress(text.encode())[:-5000]))
+    (trace,) = read(log(tmp_path, gzip.compress(text.encode())[:-5000]))
     assert len(trace.step_timings) > 1000
     assert trace.health.truncated
 
@@ -245,7 +245,7 @@ def test_other_files_are_refused(tmp_path, text):
     with pytest.raises(UnreadableInputError):
         detect(log(tmp_path, text))
     with pytest.raises(UnreadableInputError, match="--pattern"):
-        read_timing_log(tmp_path / "train.log")
+        read(tmp_path / "train.log")
 
 
 def test_samples_of_a_gpu_monitor_are_not_steps(tmp_path):
@@ -267,12 +267,12 @@ def test_a_pattern_for_the_rest(tmp_path):
 )
 def test_a_pattern_that_cannot_work_is_refused(tmp_path, pattern):
     with pytest.raises(TraceAnalyzerError, match="--pattern"):
-        read_timing_log(DATA / "own.jsonl", pattern)
+        read(DATA / "own.jsonl", pattern=pattern)
 
 
 def test_a_pattern_that_matches_nothing(tmp_path):
     with pytest.raises(UnreadableInputError, match="none of its 3 lines matches --pattern"):
-        read_timing_log(DATA / "own.jsonl", r"x(?P<iter_ms>\d+)")
+        read(DATA / "own.jsonl", pattern=r"x(?P<iter_ms>\d+)")
 
 
 def test_data_time_beside_the_iteration_is_added_to_it(tmp_path):
@@ -295,7 +295,7 @@ def test_data_time_beside_the_iteration_is_added_to_it(tmp_path):
 def test_nonsense_among_good_lines_does_no_harm(tmp_path, line):
     for good in ("own.jsonl", "nanogpt_old.log", "steps.csv"):
         text = (DATA / good).read_text()
-        (trace,) = read_timing_log(log(tmp_path, text + line + "\n" + text.splitlines()[-1] + "\n"))
+        (trace,) = read(log(tmp_path, text + line + "\n" + text.splitlines()[-1] + "\n"))
         assert (trace.step_timings.duration > 0).sum() >= 3
 
 
@@ -309,7 +309,7 @@ def stamped(step_ms, *, clock=True, form="{when} [{i:04d}]: iter 50.0 ms, data 1
 
 
 def notes_of(path, **options):
-    (trace,) = read_timing_log(path, **options)
+    (trace,) = read(path, **options)
     return trace.health.notes
 
 
@@ -390,16 +390,16 @@ def test_printed_memory_alone_and_beside_steps(tmp_path):
     lines = "After forward - Allocated: 1.50 GB, Reserved: 2.00 GB\nAfter backward - Allocated: 512.0 MB\n"
     path = tmp_path / "memory.log"
     path.write_text(lines * 2)
-    (trace,) = read_timing_log(path)
+    (trace,) = read(path)
     assert trace.printed_memory[:2] == (("forward", 3 << 29, 2 << 30), ("backward", 512 << 20, None))
     assert not (trace.step_timings.duration > 0).any()
     assert BINARY_MEANS in trace.health.notes
     path.write_text(lines.replace("GB", "GiB").replace("MB", "MiB") * 2)
-    (exact,) = read_timing_log(path)
+    (exact,) = read(path)
     assert exact.printed_memory == trace.printed_memory
     assert BINARY_MEANS not in exact.health.notes
     path.write_text("".join(f"iter {i}0.0 ms\n{lines}" for i in range(1, 5)))
-    (trace,) = read_timing_log(path)
+    (trace,) = read(path)
     assert len(trace.printed_memory) == 8
     assert trace.step_timings.duration.tolist() == [i * 10_000_000 for i in range(1, 5)]
 

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import traceanalyzer as ta
 from tests.pipeline.recordings import Job, gpipe, interleaved, one_f_one_b
+from tests.recorded import ranks
 from traceanalyzer.analysis.ranks.compare import compare_ranks
 from traceanalyzer.analysis.ranks.digested import digest_of
 from traceanalyzer.cli import cli
@@ -82,6 +84,34 @@ def test_a_host_that_is_late(tmp_path, schedule):
     (late,) = compared(job, tmp_path).late
     assert late.position == 5
     assert late.gain_ms == pytest.approx(gain_ms(job, us, schedule), rel=0.08)
+
+
+@SCHEDULES
+def test_a_host_that_is_late_makes_no_stage_heavy(tmp_path, schedule):
+    """Its device computes for as long as those of the other stages."""
+    job = Job(schedule=schedule, late_us=lambda way, replica, stage, m, step: 1500.0 if stage == 3 else 0.0)
+    found = compared(job, tmp_path)
+    assert found.late == ()
+    assert found.pipeline.usual.max() == pytest.approx(2e-3, rel=0.01)
+
+
+def test_one_replica_has_no_other_to_compare_with(tmp_path):
+    job = Job(replicas=1, steps=4, took=slower(1.4, lambda replica, stage, step: step == 1))
+    found = compared(job, tmp_path)
+    assert found.late == ()
+    assert not found.pipeline.excess_ms.any()
+
+
+def test_real_stages_of_five_and_eleven_layers():
+    """1F1B of two ranks on NCCL: a stopwatch read 33.7 ms, and 26.2 to 34.0 with eight layers in both stages."""
+    report = ta.analyze(ta.load(*ranks("two_ranks/pipeline_1f1b_heavy_stage.base")))
+    (found,) = [one for one in report.recommendations if one.remedy == "fix_straggler"]
+    assert found.action.startswith("Cut the stages evenly: stage 1 computes longer")
+    assert 23.0 < found.predicted_step_ms < 28.0
+    evened = compare_ranks([measure(t).timed.memo(digest_of) for t in
+                            load(ranks("two_ranks/pipeline_1f1b_heavy_stage.without")).traces])  # fmt: skip
+    assert evened.pipeline.is_faithful
+    assert evened.late == ()
 
 
 @SCHEDULES

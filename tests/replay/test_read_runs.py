@@ -7,7 +7,8 @@ import pytest
 from tests.analysis.causes.test_gaps import Program
 from tests.diagnosis.test_remedies import ADD, GEMM, copy, program, step_us, within
 from tests.replay.test_stretches import tape_of
-from traceanalyzer.diagnosis.remedies.host import KEEP_VALUES, READ_TOGETHER, remove_syncs
+from traceanalyzer.diagnosis.remedies.host import remove_syncs
+from traceanalyzer.diagnosis.remedies.remedy import text
 from traceanalyzer.replay.changes.syncs.syncs import read_at_once
 from traceanalyzer.replay.changes.syncs.values import FEWEST_READS_OF_LOOP, read_at_the_end
 from traceanalyzer.replay.recorded import make_tape
@@ -37,7 +38,7 @@ def test_what_a_loop_reads_item_by_item_is_read_once() -> None:
     tape, offer = make_tape(m.rated), remove_syncs.offer(m)
     assert tape is not None
     assert read_at_the_end(tape) is not None
-    assert offer.action.pytorch == READ_TOGETHER
+    assert offer.action.pytorch == text("remove_syncs", "read_together")
     found = step_us(m, "remove_syncs")
     assert found is not None
     assert found == pytest.approx(301, rel=0.2), "neither reads nor tests of single values are left"
@@ -58,7 +59,7 @@ def test_other_reads_stay_single(between: str) -> None:
     tape = make_tape(m.rated)
     assert tape is not None
     assert read_at_the_end(tape) is None
-    assert remove_syncs.offer(m).action.pytorch == KEEP_VALUES
+    assert remove_syncs.offer(m).action.pytorch == text("remove_syncs", "keep_values")
 
 
 def test_what_the_host_waits_for_at_once() -> None:

@@ -16,6 +16,7 @@ from traceanalyzer.base.figures import (
     NS_PER_US,
     OWN,
     SENTENCE,
+    Aside,
     cut,
     definitions,
     digits,
@@ -26,7 +27,6 @@ from traceanalyzer.base.figures import (
     text_of,
 )
 from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.base.notes import Aside
 
 __all__ = [
     "ELLIPSIS", "MEMORY", "MS_PER_S", "NS_PER_MS", "NS_PER_S", "NS_PER_US", "OWN", "SENTENCE", "Aside",

@@ -85,3 +85,7 @@ ELLIPSIS = "…"
 def cut(text: str, limit: int) -> str:
     """At most `limit` characters, the end left out."""
     return text if len(text) <= limit else text[: limit - 1] + ELLIPSIS
+
+
+class Aside(str):
+    """A note that changes nothing one would do: it stands in the whole report, not on the first screen."""

@@ -14,45 +14,25 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.collect.host import cuda, rescue
 from traceanalyzer.collect.plan import Plan
 
 if TYPE_CHECKING:
-    from traceanalyzer.collect.steps.step_finder import Finder
+    from traceanalyzer.collect.profilers.jax_trace import JaxSteps
+    from traceanalyzer.collect.profilers.profiler_range import ProfilerRange
+    from traceanalyzer.collect.steps.step_finder import StepFinder
+    from traceanalyzer.collect.steps.step_function import FunctionCalls
+    from traceanalyzer.collect.steps.step_series import StepLog
+    from traceanalyzer.collect.torch_recording import TorchRecording
 
+    Finder = FunctionCalls | JaxSteps | StepFinder
+    Recorder = ProfilerRange | StepLog | TorchRecording
 
-NS_PER_MS = 1e6
 FIRST_STEPS = 10
 """Steps of a process that are timed one by one, by the host's clock."""
-
-
-class Recorder(Protocol):
-    """What is told of every step's end."""
-
-    @property
-    def finished(self) -> bool:
-        """Whether nothing more will be recorded."""
-
-    @property
-    def waiting(self) -> bool:
-        """Whether the end of the next step is only counted."""
-
-    def step(self) -> None:
-        """A step has ended."""
-
-    def record_now(self) -> None:
-        """Record at the next step."""
-
-    def close(self) -> None:
-        """Keep what there is."""
-
-    def discard(self) -> None:
-        """Take back what there is."""
-
-    def abandon(self) -> None:
-        """Forget everything: this process is a fork of the recorded one."""
 
 
 class Attached:
@@ -137,7 +117,7 @@ class Attached:
         self._recorder.record_now()
         self._step()
 
-    def _new_recorder(self) -> Recorder:
+    def _new_recorder(self) -> "Recorder":
         return _recorder(self._plan, self._enter, self._note, lambda: self._finder.unit, self._first_steps_ms)
 
     def _note(self, note: str) -> None:
@@ -175,7 +155,7 @@ def _recorder(
     on_note: Callable[[str], None],
     unit: Callable[[], str],
     first_steps_ms: Callable[[], list[float]],
-) -> Recorder:
+) -> "Recorder":
     if plan.recorder == "timing":
         from traceanalyzer.collect.steps.step_series import StepLog
 

@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import NS_PER_MS, dataclass
 from traceanalyzer.collect.host.cuda import timing_events
-from traceanalyzer.collect.steps.summary import summarize
+from traceanalyzer.collect.steps.step_clock import summarize
 
 WARMUP, REPEATS = 10, 100
 GRAPH_WARMUP = 3
@@ -14,8 +14,6 @@ GRAPH_WARMUP = 3
 
 L2_FACTOR = 2
 """The buffer that flushes the L2 cache is this many times its size: replacement is not strictly by age."""
-
-NS_PER_MS = 1e6
 
 
 @dataclass(frozen=True)

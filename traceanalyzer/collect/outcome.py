@@ -3,6 +3,7 @@
 import json
 import subprocess
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 
 from traceanalyzer.collect.host import rescue
@@ -14,6 +15,7 @@ MADE_BY = {
 }  # fmt: skip
 KIB = 1024
 MISSING, PATIENCE_S = 77, 30
+NO_STEP = "no step was found (no optimizer step, no module called repeatedly); name the step: --step-on REGEX"
 NO_STEP_OF_JAX = (
     "it has no jax.profiler.StepTraceAnnotation and ended within seconds of compiling; mark its steps, name the "
     "function that is one (--step-on REGEX), or run longer"
@@ -26,28 +28,17 @@ def describe(plan: Plan, returned: int, command: Sequence[str] = ()) -> list[str
     seen = rescue.read(plan.path)
     rescue.forget(plan.path)
     made = sorted(plan.path.glob(MADE_BY[plan.recorder]))
-    lines = [*_ending(returned), *_failures(seen), *_notes(seen)]
-    if made:
-        lines += [*(f"{_file(file)}{_unprofiled(file)}" for file in made)]
-        return [*lines, f"next: traceanalyzer analyze {_next(plan)}"]
-    return [*lines, f"nothing was recorded: {_reason(plan, seen, command)}"]
-
-
-def _next(plan: Plan) -> str:
-    return f"TRACE --ncu {plan.path / MADE_BY['ncu']}" if plan.recorder == "ncu" else plan.folder
-
-
-def _ending(returned: int) -> Iterator[str]:
-    if returned < 0:
-        yield f"the command was ended by signal {-returned}"
-    elif returned:
-        yield f"the command ended with status {returned}"
-
-
-def _failures(seen: list[rescue.Progress]) -> Iterator[str]:
-    for process in seen:
-        if process.phase.startswith("failed"):
-            yield f"rank {process.rank}: recording {process.phase}"
+    lines = []
+    if returned:
+        how = f"was ended by signal {-returned}" if returned < 0 else f"ended with status {returned}"
+        lines.append(f"the command {how}")
+    lines += [f"rank {one.rank}: recording {one.phase}" for one in seen if one.phase.startswith("failed")]
+    lines += _notes(seen)
+    if not made:
+        return [*lines, f"nothing was recorded: {_reason(plan, seen, command)}"]
+    lines += [f"{file} ({max(file.stat().st_size // KIB, 1):,} KiB){_unprofiled(file)}" for file in made]
+    what = f"TRACE --ncu {plan.path / MADE_BY['ncu']}" if plan.recorder == "ncu" else plan.folder
+    return [*lines, f"next: traceanalyzer analyze {what}"]
 
 
 def _notes(seen: list[rescue.Progress]) -> Iterator[str]:
@@ -57,10 +48,6 @@ def _notes(seen: list[rescue.Progress]) -> Iterator[str]:
             ranks.setdefault(note, []).append(process.rank)
     for note, those in ranks.items():
         yield f"rank {', '.join(map(str, sorted(set(those))))}: {note}"
-
-
-def _file(file: Path) -> str:
-    return f"{file} ({max(file.stat().st_size // KIB, 1):,} KiB)"
 
 
 def _unprofiled(trace: Path) -> str:
@@ -78,15 +65,13 @@ def _reason(plan: Plan, seen: list[rescue.Progress], command: Sequence[str]) -> 
         return f"`import {plan.library}` fails in {command[0]}: install it there, or name the Python that has it"
     if not seen:
         return f"no process of the command imported {plan.library} (or Python ran with -I, -E or -S)"
-    furthest = max(seen, key=lambda p: p.steps)
-    if furthest.steps == 0 and plan.on_signal:
-        return "no SIGUSR2 came, or no step after it"
+    furthest = max(seen, key=attrgetter("steps"))
     if furthest.steps == 0:
+        if plan.on_signal:
+            return "no SIGUSR2 came, or no step after it"
         if plan.step_on:
             return f"no function that matches --step-on {plan.step_on!r} was called"
-        if plan.recorder == "jax":
-            return NO_STEP_OF_JAX
-        return "no step was found (no optimizer step, no module called repeatedly); name the step: --step-on REGEX"
+        return NO_STEP_OF_JAX if plan.recorder == "jax" else NO_STEP
     if furthest.notes:
         return "the script's own profiler, or its threads, left no room for it"
     if furthest.phase.startswith("failed"):

@@ -61,7 +61,8 @@ def injected_environment(plan: Plan) -> dict[str, str]:
 def run(command: Sequence[str], plan: Plan) -> int:
     """Run the command attached; its return code, negative for a signal as `subprocess` has it."""
     prepare(plan)
-    sampler = _sampler(plan)
+    interval = plan.nvml_interval  # sampled from here, so that the script is not slowed
+    sampler = None if interval is None else nvml.Sampler(own_file(plan.path, "nvml", ".jsonl"), interval)
     child = subprocess.Popen(command, env=injected_environment(plan))  # noqa: S603
     before = {number: signal.signal(number, handler) for number, handler in _handlers(child, plan)}
     try:
@@ -74,13 +75,6 @@ def run(command: Sequence[str], plan: Plan) -> int:
     if not (plan.path / environment.FILE).exists():
         environment.write(plan)
     return returned
-
-
-def _sampler(plan: Plan) -> nvml.Sampler | None:
-    """Samples the GPUs from here, so that the script is not slowed."""
-    if plan.nvml_interval is None:
-        return None
-    return nvml.Sampler(own_file(plan.path, "nvml", ".jsonl"), plan.nvml_interval)
 
 
 def _handlers(child: subprocess.Popen[bytes], plan: Plan) -> Iterator[tuple[signal.Signals, Any]]:

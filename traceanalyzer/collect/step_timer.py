@@ -18,8 +18,8 @@ from typing import TypeVar
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.collect.plan import WAIT
+from traceanalyzer.collect.steps.step_clock import summarize
 from traceanalyzer.collect.steps.step_series import Lap, StepSeries
-from traceanalyzer.collect.steps.summary import summarize
 from traceanalyzer.collect.steps.units import Amounts, Rates, rates
 
 T = TypeVar("T")

@@ -4,25 +4,21 @@ import json
 import threading
 import time
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from traceanalyzer.collect.eager import EAGER_WARMUP, Eager
 from traceanalyzer.collect.host import cuda, environment
 from traceanalyzer.collect.host.ranks import own_file, several_ranks
 from traceanalyzer.collect.host.rescue import Rescue, write_json, write_trace
 from traceanalyzer.collect.module_names import ModuleNames
-from traceanalyzer.collect.plan import LIGHT_WARMUP
+from traceanalyzer.collect.plan import LIGHT_WARMUP, Plan
 from traceanalyzer.collect.profilers.kineto import full_profiler, light_profiler
 from traceanalyzer.collect.profilers.memory_history import MemoryHistory
 from traceanalyzer.collect.profilers.other_profilers import WATCH, ScriptProfilesError
 from traceanalyzer.collect.profilers.session import Session, teardown_is_safe
 from traceanalyzer.collect.steps.step_clock import StepClock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from traceanalyzer.collect.plan import Plan
 
 LIGHT = "traceanalyzer_light"
 """Key of a light recording's head: the times at which its steps ended, ns since the epoch."""
@@ -49,11 +45,11 @@ class TorchRecording:
 
     def __init__(
         self,
-        plan: "Plan",
-        on_phase: "Callable[[str], None]" = lambda phase: None,
-        on_note: "Callable[[str], None]" = _warn,
-        unit: "Callable[[], str]" = lambda: "call of step()",
-        first_steps_ms: "Callable[[], list[float]]" = list,
+        plan: Plan,
+        on_phase: Callable[[str], None] = lambda phase: None,
+        on_note: Callable[[str], None] = _warn,
+        unit: Callable[[], str] = lambda: "call of step()",
+        first_steps_ms: Callable[[], list[float]] = list,
     ) -> None:
         self._plan = plan
         self._on_phase = on_phase
@@ -219,7 +215,7 @@ class TorchRecording:
         if not self._cut_short:
             write_trace(profiler, self._own("light", ".json.gz"))
 
-    def _own(self, stem: str, suffix: str) -> "Path":
+    def _own(self, stem: str, suffix: str) -> Path:
         file = own_file(self._plan.path, stem, suffix, max(self._part, 1))
         self._files.append(file)
         return file
@@ -326,7 +322,7 @@ class TorchRecording:
         if self._plan.modules and not self._plan.stacks and self._session is not None:
             self._modules.install()
 
-    def _start(self, profiler: Any, phase: "Callable[[], None]") -> None:
+    def _start(self, profiler: Any, phase: Callable[[], None]) -> None:
         self._kept = len(self._files)
         try:
             self._session = Session(profiler, self._give_way, self.close)

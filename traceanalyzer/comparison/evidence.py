@@ -16,7 +16,7 @@ from traceanalyzer.analysis.tables.step_parts import StepPart
 from traceanalyzer.base import dataclass, ratio
 from traceanalyzer.comparison.metrics import figures_by_path
 from traceanalyzer.comparison.work import Work, of_part, paired, paired_work
-from traceanalyzer.replay.on_tape import HostPart
+from traceanalyzer.replay.host_parts import HostPart
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline.breakdown import recorded_ms
 

@@ -28,6 +28,12 @@ def everywhere(text: str) -> Words:
     return Words(text, text)
 
 
+def written(entry: str | dict[str, str], **figures: object) -> Words:
+    """Words as an entry in TOML has them, with these figures in them: a text for every framework, or one for each."""
+    texts = {"pytorch": entry, "cuda": entry} if isinstance(entry, str) else entry
+    return Words(**{name: " ".join(text.split()).format(**figures) for name, text in texts.items()})
+
+
 BottleneckClass = Literal[
     "compute", "memory", "launch", "communication", "sync", "input", "host", "transfer", "inconclusive"
 ]

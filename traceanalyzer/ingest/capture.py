@@ -7,9 +7,10 @@ may be missing.
 
 import re
 from dataclasses import replace
+from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.base.files import note_read
@@ -48,14 +49,14 @@ def join(run: Run) -> Run:
     alone stays as it is, and so does one of snapshots; logs of torch.compile alone are one."""
     given = [trace for trace in run.traces if trace.is_companion]
     logs = [trace for trace in run.traces if trace.only_step_times]
-    recordings = with_captures([one for one in run.traces if not (one.only_step_times or one.is_companion)])
-    environments: dict[Path, Environment] = {}
+    recordings = with_captures([trace for trace in run.traces if trace not in (*given, *logs)])
     if not recordings:
-        made = [_with_neighbours(log, environments) for log in logs]
-    else:
-        made = [_with_log(_with_neighbours(trace, environments), logs) for trace in recordings]
+        recordings, logs = logs, []
+    environment_of = cache(_environment)
+    made = [_with_neighbours(trace, environment_of(Path(trace.path).parent)) for trace in recordings]
+    made = _with("step_timings", logs, made)
     traces, more = with_companions(made, given) if given else (made, ())
-    return replace(run, traces=tuple(traces), logs=(*(logs if recordings else ()), *more))
+    return replace(run, traces=tuple(traces), logs=(*logs, *more))
 
 
 def with_companions(traces: list[Trace], given: list[Trace]) -> tuple[list[Trace], tuple[Trace, ...]]:
@@ -63,31 +64,24 @@ def with_companions(traces: list[Trace], given: list[Trace]) -> tuple[list[Trace
     traces the snapshots are, without these the logs."""
     every = tuple(chain.from_iterable(trace.compile_logs for trace in given))
     snapshots = [trace for trace in given if not trace.compile_logs]
-    made = [_with_snapshot(trace, snapshots) for trace in traces] or snapshots or given[:1]
+    made = _with("memory", snapshots, traces) or snapshots or given[:1]
     left = [trace for trace in given if trace not in made]
     return [replace(trace, compile_logs=every) for trace in made], tuple(left)
 
 
-def _with_snapshot(trace: Trace, snapshots: list[Trace]) -> Trace:
-    """The trace with the snapshot of its rank; the only one of a run with one trace is its own."""
-    mine = [one for one in snapshots if one.rank == trace.rank or None in (one.rank, trace.rank)]
-    return replace(trace, memory=mine[0].memory) if len(mine) == 1 else trace
+def _with(name: str, others: list[Trace], traces: list[Trace]) -> list[Trace]:
+    """The traces with what the snapshot or timing log of their rank has; the only one of a run with one trace is its
+    own."""
+    made = []
+    for trace in traces:
+        mine = [one for one in others if one.rank == trace.rank or None in (one.rank, trace.rank)]
+        made.append(replace(trace, **{name: getattr(mine[0], name)}) if len(mine) == 1 else trace)
+    return made
 
 
-def _with_log(trace: Trace, logs: list[Trace]) -> Trace:
-    """The trace with the timing log of its rank; the only log of a run with one trace is its own."""
-    mine = [log for log in logs if log.rank == trace.rank or None in (log.rank, trace.rank)]
-    if len(mine) != 1:
-        return trace
-    return replace(trace, step_timings=mine[0].step_timings)
-
-
-def _with_neighbours(trace: Trace, environments: dict[Path, Environment]) -> Trace:
+def _with_neighbours(trace: Trace, environment: Environment) -> Trace:
     path = Path(trace.path)
-    folder = path.parent
-    if folder not in environments:
-        environments[folder] = _environment(folder)
-    conditions, ceilings, amounts, batch_size, notes = environments[folder]
+    conditions, ceilings, amounts, batch_size, notes = environment
     if not trace.only_step_times:
         trace, more = _with_unprofiled(trace, path)
         notes = (*notes, *more)
@@ -101,8 +95,13 @@ def _with_neighbours(trace: Trace, environments: dict[Path, Environment]) -> Tra
         memory, more = _snapshot(note_read(snapshot))
         trace, notes = replace(trace, memory=memory), (*notes, *more)
     health = replace(trace.health, notes=(*trace.health.notes, *notes))
-    trace = replace(trace, amounts=amounts, batch_size=batch_size)
-    return replace(trace, conditions=conditions, ceilings=ceilings, health=health)
+    stated: dict[str, Any] = {
+        "conditions": conditions,
+        "ceilings": ceilings,
+        "amounts": amounts,
+        "batch_size": batch_size,
+    }
+    return replace(trace, health=health, **stated)
 
 
 def _snapshot(path: Path) -> tuple[Snapshot | None, tuple[str, ...]]:

@@ -1,7 +1,7 @@
 """Growing columns: rows arrive in chunks and are packed at once, so that no Python object outlives its chunk."""
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from traceanalyzer.base.limits import limits
 from traceanalyzer.base.parallel import parallel_map
-from traceanalyzer.trace import I64, alike, is_constant, order_of, reordered
+from traceanalyzer.trace import I64, alike, is_constant, order_of, ranked, reordered
 
 Recoded = NDArray[np.integer[Any]] | None
 """New codes by old ones; None: they stay."""
@@ -20,13 +20,10 @@ Key = TypeVar("Key")
 
 _SAMPLES = 16
 """Most columns are seen not to be of one value from so many."""
-_LIMITS = {"B": (0, 2**8 - 1), "h": (-(2**15), 2**15 - 1), "i": (-(2**31), 2**31 - 1), "q": (-(2**63), 2**63 - 1)}
-_UNKNOWN = {"B": 0, "h": -1, "i": -1, "q": -1}
-_DTYPE: dict[str, type[np.generic]] = {"B": np.uint8, "h": np.int16, "i": np.int32, "q": np.int64}
 
 
 class Columns:
-    """Columns of equal length. `layout`: the `struct` format of each (`B`, `h`, `i` or `q`) by name."""
+    """Columns of equal length. `layout`: the `struct` format of each (`B`, `h`, `i`, `l` or `q`) by name."""
 
     def __init__(self, layout: Mapping[str, str]) -> None:
         self._layout = dict(layout)
@@ -41,7 +38,7 @@ class Columns:
         for name, code in self._layout.items():
             column = values[name]
             if isinstance(column, np.ndarray):
-                self._buffers[name] += column.astype(_DTYPE[code], copy=False).tobytes()
+                self._buffers[name] += column.astype(code, copy=False).tobytes()
             else:
                 self._buffers[name] += self._pack(code, column)
 
@@ -49,8 +46,8 @@ class Columns:
         try:
             return struct.pack(f"{len(values)}{code}", *values)
         except struct.error:
-            low, high = _LIMITS[code]
-            fitting = [v if isinstance(v, int) and low <= v <= high else _UNKNOWN[code] for v in values]
+            limits, unknown = np.iinfo(code), 0 if code == "B" else -1
+            fitting = [v if isinstance(v, int) and limits.min <= v <= limits.max else unknown for v in values]
             self.mended += sum(a is not b for a, b in zip(fitting, values, strict=True))
             return struct.pack(f"{len(values)}{code}", *fitting)
 
@@ -75,7 +72,7 @@ class Columns:
         finds the order."""
         columns: dict[str, NDArray[Any]] = {}
         orders: list[I64 | None] = []
-        rows = self._rows(first)
+        rows = sum(len(values) for values, _ in self._whole[first]) + len(self._from_buffer(first))
 
         def join(names: Sequence[str]) -> None:
             columns.update({name: self._taken(name) for name in names})
@@ -93,16 +90,10 @@ class Columns:
         parts = [recoded(values, codes) for values, codes in self._whole.pop(name)]
         parts.append(self._from_buffer(name))
         del self._buffers[name]
-        return tight(joined(parts, self._dtype(name)))
-
-    def _rows(self, name: str) -> int:
-        return sum(len(values) for values, _ in self._whole[name]) + len(self._from_buffer(name))
+        return tight(joined(parts, np.dtype(self._layout[name])))
 
     def _from_buffer(self, name: str) -> NDArray[Any]:
-        return np.frombuffer(self._buffers[name], dtype=self._dtype(name))
-
-    def _dtype(self, name: str) -> type[np.generic]:
-        return _DTYPE[self._layout[name]]
+        return np.frombuffer(self._buffers[name], self._layout[name])
 
 
 def tight(values: NDArray[Any]) -> NDArray[Any]:
@@ -114,13 +105,30 @@ def tight(values: NDArray[Any]) -> NDArray[Any]:
     return alike(values[0], len(values), values.dtype)
 
 
-def joined(parts: Sequence[NDArray[Any]], dtype: type[np.generic] | None = None) -> NDArray[Any]:
+def joined(parts: Sequence[NDArray[Any]], dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
     """One column from one or more, of this type (None: of one that holds all); of one value where all parts are."""
     filled = [part for part in parts if len(part)] or parts[:1]
     first, kind = filled[0], dtype or np.result_type(*filled)
     if all(is_constant(part) and part[0] == first[0] for part in filled):
         return alike(first[0], sum(map(len, filled)), kind)
     return np.concatenate(filled, dtype=kind) if len(filled) > 1 else first.astype(kind, copy=False)
+
+
+def looked_up(keys: I64, values: NDArray[Any], wanted: NDArray[Any], missing: int = -1) -> NDArray[Any]:
+    """For each wanted key its value; `keys` ascend. One that is not among them has the value for missing ones."""
+    if not len(keys):
+        return np.full(len(wanted), missing, values.dtype)
+    if (keys[1:] == keys[:-1] + 1).all():  # the place follows from the key
+        place = np.clip(wanted, keys[0], keys[-1]) - keys[0]
+    else:
+        place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[place] == wanted, values[place], missing)
+
+
+def by_value(column: NDArray[Any], make: Callable[[int], int], dtype: type[np.generic] = np.int64) -> NDArray[Any]:
+    """What `make` makes of each distinct value of a column of integers, in the places of the values."""
+    known, place = ranked(column)
+    return np.array([make(value) for value in known.tolist()], dtype)[place]
 
 
 def recoded(column: NDArray[Any], codes: Recoded) -> NDArray[Any]:

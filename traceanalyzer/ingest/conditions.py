@@ -72,17 +72,21 @@ _SETTINGS: tuple[tuple[str, str, str], ...] = (
     ("deterministic", "deterministic algorithms", ""),
 )
 """Switches of PyTorch that are off in a sound measurement: key, name, what being on does."""
+_SPOILS = {
+    "CUDA_LAUNCH_BLOCKING": "every launch waits for the GPU: nothing overlaps",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING": "every allocation goes to the driver, which waits for the GPU",
+}
+"""The same of environment variables."""
 
 
 def environment_conditions(environment: Mapping[str, Any]) -> tuple[Condition, ...]:
     """The conditions that `environment.json` states; parts that are missing or malformed are left out."""
     found = [*_software(environment), *_settings(mapping(environment.get("torch")))]
-    variables = mapping(environment.get("variables"))
     blocking = any(condition.name == "CUDA_LAUNCH_BLOCKING" for condition in found)
-    for name, value in sorted(variables.items()):
+    for name, value in sorted(mapping(environment.get("variables")).items()):
         if name not in ALLOWED_VARIABLES or (name == "CUDA_LAUNCH_BLOCKING" and blocking):
             continue
-        found.append(Condition(name, str(value), _variable_spoils(name, str(value))))
+        found.append(Condition(name, str(value), "" if str(value) in ("", "0") else _SPOILS.get(name, "")))
     found += program_conditions(environment.get("program"))
     for gpu in mappings(environment.get("gpus")):
         found += _gpu(gpu)
@@ -157,16 +161,6 @@ def _settings(torch: Mapping[str, Any]) -> Iterable[Condition]:
         yield Condition("float32 matmul precision", str(precision))
 
 
-def _variable_spoils(name: str, value: str) -> str:
-    if value in ("", "0"):
-        return ""
-    if name == "CUDA_LAUNCH_BLOCKING":
-        return "every launch waits for the GPU: nothing overlaps"
-    if name == "PYTORCH_NO_CUDA_MEMORY_CACHING":
-        return "every allocation goes to the driver, which waits for the GPU"
-    return ""
-
-
 def _gpu(gpu: Mapping[str, Any]) -> Iterable[Condition]:
     label = f"GPU {gpu.get('index', '?')}"
     about = [gpu.get("name"), gpu.get("driver") and f"driver {gpu['driver']}"]
@@ -229,8 +223,8 @@ def stated_amounts(environment: Mapping[str, Any]) -> StepAmounts:
 
 
 def _amount(name: str, value: object) -> float | None:
-    if name == "flops" and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value) if LARGEST_FLOPS >= value > 0 else None
+    if name == "flops":
+        return float(value) if is_number(value, LARGEST_FLOPS) and value > 0 else None
     return float(value) if is_above_zero(value) else None
 
 

@@ -5,12 +5,24 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol, cast
 
-from traceanalyzer.base import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError, dataclass
 from traceanalyzer.base.files import may_read
-from traceanalyzer.ingest.abilities import Abilities
 from traceanalyzer.ingest.foreign import what_it_is
 from traceanalyzer.ingest.stream import cannot_open, head_of
 from traceanalyzer.trace import Trace
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """What a format of recordings can and cannot tell, and how it is recorded: in words for a table; Markdown."""
+
+    name: str
+    """What the files are."""
+    tells: str
+    cannot: str
+    """What they never hold, so that it is `null` in every report on them."""
+    record: str
+    """How to make one."""
 
 
 class Format(Protocol):
@@ -33,6 +45,7 @@ FORMATS = (
 """Packages and modules of this one, each imported when those before it did not recognise a file, and not sooner."""
 COMPANIONS = ("memory", "torch_log")
 """Looked for in a folder that holds nothing else: in a capture they lie beside the recording that they go with."""
+_MAGIC_BYTES = 64
 NAMED_ALONE = ("key_averages", *COMPANIONS)
 """Read where the file itself is named: in a folder it lies beside the recording that it was printed from."""
 
@@ -58,35 +71,25 @@ def detect(path: Path, pattern: str | None = None) -> Format:
     for candidate in formats(pattern):
         if candidate.recognise(head, path):
             return candidate
-    raise UnreadableInputError(f"{path}: {what_it_is(path, head, _first_bytes(path))}")
+    with path.open("rb") as file:
+        raise UnreadableInputError(f"{path}: {what_it_is(path, head, file.read(_MAGIC_BYTES))}")
 
 
 def is_recording(path: Path, pattern: str | None = None) -> bool:
     """Whether the file is of a format that is looked for in folders."""
-    try:
-        found = detect(path, pattern)
-    except UnreadableInputError:
-        return False
-    repeats = getattr(found, "repeats", None)
-    return _name_of(found) not in NAMED_ALONE and not (repeats and repeats(path))
+    return _name_of(path, pattern) not in ("", *NAMED_ALONE)
 
 
 def is_companion(path: Path) -> bool:
     """Whether the file is a memory snapshot or a log of torch.compile."""
+    return _name_of(path) in COMPANIONS
+
+
+def _name_of(path: Path, pattern: str | None = None) -> str:
+    """What reads the file; empty where nothing does, or another file in its folder holds the same."""
     try:
-        return _name_of(detect(path)) in COMPANIONS
+        found = detect(path, pattern)
     except UnreadableInputError:
-        return False
-
-
-def _name_of(found: Format) -> str:
-    return str(getattr(found, "__name__", "")).rpartition(".")[2]
-
-
-def _first_bytes(path: Path) -> bytes:
-    """As they lie in the file."""
-    with path.open("rb") as file:
-        return file.read(_MAGIC_BYTES)
-
-
-_MAGIC_BYTES = 64
+        return ""
+    repeats = getattr(found, "repeats", None)
+    return "" if repeats and repeats(path) else getattr(found, "__name__", "pattern").rpartition(".")[2]

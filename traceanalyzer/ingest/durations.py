@@ -4,16 +4,60 @@ On one stream an op ends before the next begins, save for small overlaps that ar
 launch a kernel starts while its predecessor drains, and clocks of ROCm devices are tens of ns apart.
 """
 
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
-from traceanalyzer.trace import I64, Bool
+from traceanalyzer.trace import I64, Bool, Health, Trace
 
+LATEST = 2**61
+"""Neither a clock that counts from 1970 nor one that counts from boot goes beyond, and differences fit int64."""
+LONGEST = 2**52
+"""50 days: what claims to last longer is damaged."""
 OUTLIVES_NS = 10_000
 """An op that runs this much longer than its whole successor cannot be real: a dependent kernel may start early,
 but not end early. The largest real overlap seen with a successor is 3.2 us (split-K reductions on H100/H200)."""
 
 OVERLAP_NS = 100_000
 """No early start is this early: a predecessor drains for as long as its last wave of blocks runs."""
+
+
+@dataclass
+class Tally:
+    """Counts and remarks of a whole file, collected while it is read."""
+
+    skipped: int = 0
+    lost: int = 0
+    clipped: int = 0
+    unclosed: int = 0
+    """Of the lost ones ranges without an end."""
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, other: "Tally") -> None:
+        """Count what another one counted."""
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
+    def with_health(self, traces: list[Trace], events: int, notes: Iterable[str], *, truncated: bool) -> list[Trace]:
+        """The traces of the file: the first has the file's counts, of so many events, and its notes."""
+        counts = {name: getattr(self, name) for name in ("skipped", "lost", "clipped")}
+        first = replace(traces[0], health=Health(events, truncated=truncated, notes=tuple(notes), **counts))
+        return [first, *(replace(one, health=replace(one.health, truncated=truncated)) for one in traces[1:])]
+
+
+def mend_times(rows: dict[str, NDArray[Any]], known: Bool, tally: Tally) -> Bool:
+    """Which rows, of those whose times are known, have possible ones; a time span that ends before it starts is cut to
+    nothing."""
+    start, end = rows["start"], rows["end"]
+    timed = known & (start <= LATEST) & (end <= LATEST)
+    backwards = timed & ((end < start) | (end - start > LONGEST))
+    tally.lost += int((~timed).sum())
+    tally.clipped += int(backwards.sum())
+    rows["end"] = np.where(backwards, start, end)
+    return timed
 
 
 def clip_impossible(columns: dict[str, I64], window_end: int | None) -> tuple[I64, Bool]:
@@ -54,9 +98,7 @@ def _follower(columns: dict[str, I64]) -> I64:
     start, correlation = columns["start"], columns["correlation"]
     order = np.lexsort((start, columns["stream"], columns["context"], columns["device"]))
     one, other = order[:-1], order[1:]
-    same_stream = columns["stream"][one] >= 0
-    for name in ("device", "context", "stream"):
-        same_stream &= columns[name][one] == columns[name][other]
+    same_stream = _same(columns, one, other)
     same_launch = (correlation[one] == correlation[other]) & (correlation[one] > 0)
     follows = same_stream & ~same_launch & (start[other] > start[one])
     # Position of the next op that follows, carried back over those of the same launch or start.

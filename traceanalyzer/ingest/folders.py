@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeAlias
 from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.base.files import may_read, note_read
 from traceanalyzer.base.parallel import LEAST_BYTES
-from traceanalyzer.base.parallel.children import Child, Numbers, children, shared_numbers
+from traceanalyzer.base.parallel.children import Numbers, children, shared_numbers
 from traceanalyzer.base.parallel.memory import free_bytes, most_at_once
 from traceanalyzer.base.reading import reading, reading_as
 from traceanalyzer.ingest.cache.models import kept_traces
@@ -37,7 +37,7 @@ MOST_PROBED, MOST_OPENED = 20, 300
 """Files that are opened in each of them to find one recording, and in all."""
 NAMED = 6
 ITERATION = re.compile(r"(?:iteration|iter|step)[-_]?(\d{1,18})", re.IGNORECASE)
-_DIGITS = re.compile(r"\d+")
+_DIGITS, _SHOWN = re.compile(r"\d+"), re.compile(r"[^.]").match
 
 
 def recordings_in(
@@ -89,14 +89,14 @@ def nothing_in(folder: Path) -> str:
 
 def _with_recordings(folder: Path) -> Iterator[Path]:
     """The folders below that hold recordings; links are not followed."""
-    walk = ((Path(where), names, files) for where, names, files in os.walk(folder))
     left = MOST_OPENED
-    for where, names, files in islice(walk, MOST_FOLDERS):
+    for top, names, files in islice(os.walk(folder), MOST_FOLDERS):
+        where = Path(top)
         if len(where.relative_to(folder).parts) >= DEEPEST:
             names.clear()
-        names[:] = sorted(name for name in names if not name.startswith("."))
+        names[:] = sorted(filter(_SHOWN, names))
         with suppress(OSError):  # what has no size, as in /proc, may have no end
-            paths = [where / name for name in sorted(files)[:MOST_PROBED]]
+            paths = map(where.joinpath, sorted(files)[:MOST_PROBED])
             sound = [file for file in paths if where != folder and file.is_file() and file.stat().st_size]
             left -= len(sound)
             if left >= 0 and any(map(is_recording, sound)):
@@ -129,44 +129,38 @@ def read_files(
 ) -> list[Outcome]:
     """The traces of each file, or why it cannot be read, in the order of the files, given with their sizes. `read`
     reads one; `progress` is called with the bytes done and the bytes of all; `alone`: without help."""
-    found = _kept(sizes)
-    todo = sorted(sizes.keys() - found.keys(), key=lambda path: (-sizes[path], str(path)))
+    # nobody needs help with files of which there is a kept model
+    found: dict[Path, Outcome] = {path: kept for path in sizes if len(sizes) > 1 and (kept := kept_traces(path))}
+    todo = sorted(sorted(sizes.keys() - found.keys(), key=str), key=sizes.__getitem__, reverse=True)
+    progress = progress or _silent
     total = sum(sizes.values())
 
     def read_here(path: Path) -> None:
         left = sum(sizes[other] for other in todo[todo.index(path) :])  # those before it are taken for read
 
         def done(share: float) -> None:
-            if progress is not None:
-                progress(total - left + int(share * sizes[path]), total)
+            progress(total - left + int(share * sizes[path]), total)
 
-        found[path] = _outcome(path, read, done)
+        try:
+            found[path] = read(path, done)
+        except TraceAnalyzerError as error:
+            found[path] = error
 
     readers = 1 if alone else readers_of(todo)
     with reading_as(jobs=max(reading().jobs // readers, 1)), shared_numbers(len(todo)) as numbers:
         with children(partial(_read_apart, todo, numbers, read), readers - 1) as helpers:
             for number in numbers:
                 read_here(todo[number])
-            found |= _of_helpers(helpers, todo)
+            found |= {note_read(todo[number]): made for helper in helpers for number, made in helper.values()}
         for path in todo:
             if path not in found:
                 read_here(path)
-    if progress is not None:
-        progress(total, total)
+    progress(total, total)
     return [found[path] for path in sizes]
 
 
-def _kept(paths: Iterable[Path]) -> dict[Path, Outcome]:
-    """The files of which there is a kept model: nobody needs help with these."""
-    every = list(paths)
-    return {path: traces for path in every if len(every) > 1 and (traces := kept_traces(path)) is not None}
-
-
-def _outcome(path: Path, read: Read, progress: Callable[[float], None] | None) -> Outcome:
-    try:
-        return read(path, progress)
-    except TraceAnalyzerError as error:
-        return error
+def _silent(_done: int, _total: int) -> None:
+    """Nobody asks how far reading has come."""
 
 
 def _read_apart(todo: Sequence[Path], numbers: Numbers, read: Read) -> Iterator[tuple[int, list[Trace]]]:
@@ -174,10 +168,6 @@ def _read_apart(todo: Sequence[Path], numbers: Numbers, read: Read) -> Iterator[
     for number in numbers:
         with suppress(TraceAnalyzerError):  # it is read again, for the error
             yield number, read(todo[number], None)
-
-
-def _of_helpers(helpers: list[Child[tuple[int, list[Trace]]]], todo: Sequence[Path]) -> dict[Path, Outcome]:
-    return {note_read(todo[number]): traces for helper in helpers for number, traces in helper.values()}
 
 
 def readers_of(paths: Iterable[Path]) -> int:

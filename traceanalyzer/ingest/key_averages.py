@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from traceanalyzer.base import UnreadableInputError
-from traceanalyzer.ingest.abilities import Abilities
+from traceanalyzer.ingest.detect import Abilities
 from traceanalyzer.ingest.side_files import figure
 from traceanalyzer.ingest.stream import open_stream
-from traceanalyzer.ingest.timing.text import lines_of, pieces_of
+from traceanalyzer.ingest.timing.text import lines_of
 from traceanalyzer.trace import Health, ProfilerRow, Trace
 
 ABILITIES = Abilities(
@@ -22,19 +22,15 @@ MOST_ROWS = 100_000
 """A program has some hundred names; with shapes some thousand."""
 _HEADER = re.compile(r"^\W*Name  .*\bSelf CPU( total)?  .*(# of Calls|Number of Calls)")
 _CELLS = re.compile(r"\s{2,}")
-_QUANTITY = re.compile(r"(-?[\d,]+(?:\.\d+)?) ?(us|ms|s|b|Kb|Mb|Gb|B|KB|MB|GB)?")
-_UNITS = {
-    "us": 1e-3, "ms": 1.0, "s": 1e3,
-    "b": 1.0, "Kb": 2.0**10, "Mb": 2.0**20, "Gb": 2.0**30, "B": 1.0, "KB": 2.0**10, "MB": 2.0**20, "GB": 2.0**30,
-}  # fmt: skip
-"""Times in ms, sizes in bytes; `Kb` is what older versions wrote for KB."""
+_QUANTITY = re.compile(r"(-?[\d,]+(?:\.\d+)?) ?(us|ms|s)?")
+_UNITS = {"us": 1e-3, "ms": 1.0, "s": 1e3}
+"""Times in ms."""
 _COLUMNS = (
     (re.compile(r"Name"), "name"),
     (re.compile(r"Self CPU( total)?"), "self_cpu_ms"),
     (re.compile(r"CPU total"), "cpu_total_ms"),
     (re.compile(r"Self (CUDA|XPU|HIP|MTIA|PRIVATEUSE\w*)( total)?"), "self_device_ms"),
     (re.compile(r"(CUDA|XPU|HIP|MTIA|PRIVATEUSE\w*) total"), "device_total_ms"),
-    (re.compile(r"Self (CUDA|XPU|HIP|MTIA|PRIVATEUSE\w*) Mem"), "self_device_bytes"),
     (re.compile(r"# of Calls|Number of Calls"), "calls"),
     (re.compile(r"Input Shapes"), "shapes"),
 )
@@ -49,7 +45,7 @@ def recognise(head: bytes, path: Path) -> bool:
 def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
     """A `Trace` with nothing in it but the table's rows. Raises UnreadableInputError where it has none."""
     with open_stream(path, progress, log=True) as stream:
-        rows, lost, tables = _rows(lines_of(pieces_of(stream), lambda: None))
+        rows, lost, tables = _rows(lines_of(stream))
     if not rows:
         raise UnreadableInputError(f"{path}: a profiler's table without rows; print more of it, or export the trace")
     notes = ("The file holds several tables; the first is read.",) if tables > 1 else ()
@@ -72,13 +68,13 @@ def _rows(lines: Iterator[str]) -> tuple[list[ProfilerRow], int, int]:
     for line in lines:
         if _HEADER.match(line):
             tables += 1
-            fields = [_field(title) for title in _split(line)] if tables == 1 else ()
+            fields = list(map(_field, _split(line))) if tables == 1 else ()
         elif fields and not line.strip(" -=`>"):
             fields = () if rows else fields
         elif fields and len(rows) < MOST_ROWS:
             row = _row(fields, _split(line))
             lost += row is None
-            rows += [row] if row is not None else []
+            rows += filter(None, [row])
     return rows, lost, tables
 
 
@@ -103,5 +99,5 @@ def _row(fields: Sequence[str | None], cells: list[str]) -> ProfilerRow | None:
 
 def _quantity(text: str) -> float | None:
     found = _QUANTITY.fullmatch(text.strip())
-    number = figure(found[1]) if found is not None else None
+    number = None if found is None else figure(found[1])
     return None if number is None or found is None else number * _UNITS.get(found[2] or "", 1.0)

@@ -9,7 +9,10 @@ import math
 import re
 import shutil
 import subprocess
+from collections import defaultdict
 from collections.abc import Iterator
+from itertools import dropwhile
+from operator import itemgetter
 from pathlib import Path
 
 from traceanalyzer.base import UnreadableInputError
@@ -26,7 +29,8 @@ ROUNDED = 1.02
 """Reasons that add up to more than this much of their sum were measured in other runs of the kernel than it."""
 
 Metrics = dict[str, float]
-_NAME = "Kernel Name"
+_NAME, _METRIC = "Kernel Name", ("Metric Name", "Metric Unit", "Metric Value")
+_HEAD = re.compile(r'\s*"ID".*"Kernel Name"')
 
 _NAMES = {
     "duration": ("gpu__time_duration.sum", "gpu__time_duration.avg", "duration"),
@@ -97,10 +101,10 @@ def read_counters(path: Path) -> list[KernelCounters]:
 def _lines_of(path: Path) -> list[str]:
     data, most = bytearray(), limits().report
     with open_stream(path) as stream:
-        while len(data) <= most and (piece := stream.read()):
+        for piece in stream:
             data += piece
-    if len(data) > most:
-        raise UnreadableInputError(f"{path}: larger than {most // MIB} MiB; raise --limit report=BYTES")
+            if len(data) > most:
+                raise UnreadableInputError(f"{path}: larger than {most // MIB} MiB; raise --limit report=BYTES")
     return data.decode("utf-8-sig", "replace").splitlines()
 
 
@@ -121,33 +125,27 @@ def _exported(path: Path) -> list[str]:
 
 def _kernels(lines: list[str]) -> Iterator[tuple[dict[str, str], Metrics]]:
     """Columns and metrics of each kernel. What a program printed before the table is passed over."""
-    start = next((i for i, line in enumerate(lines) if f'"{_NAME}"' in line and line.lstrip().startswith('"ID"')), None)
-    if start is None:
+    table = dropwhile(lambda line: not _HEAD.match(line), lines)
+    rows = csv.reader(line for line in table if not line.startswith("=="))
+    header = next(rows, [])
+    if not {"ID", _NAME} <= set(header):
         return
-    rows = csv.reader(line for line in lines[start:] if not line.startswith("=="))
-    header = next(rows)
-    if "ID" not in header or _NAME not in header:
+    units = [] if set(_METRIC) <= set(header) else next(rows, [])
+    kernels = (dict(zip(header, row, strict=True)) for row in rows if len(row) == len(header))
+    if set(_METRIC) <= set(header):
+        yield from _details(kernels)
         return
-    if {"Metric Name", "Metric Unit", "Metric Value"} <= set(header):
-        yield from _details(header, rows)
-        return
-    units = next(rows, [])
-    for row in rows:
-        if len(row) == len(header):
-            columns = dict(zip(header, row, strict=True))
-            yield columns, _metrics((n, u, columns[n]) for n, u in zip(header, units, strict=False))
+    for columns in kernels:
+        yield columns, _metrics((n, u, columns[n]) for n, u in zip(header, units, strict=False))
 
 
-def _details(header: list[str], rows: Iterator[list[str]]) -> Iterator[tuple[dict[str, str], Metrics]]:
+def _details(rows: Iterator[dict[str, str]]) -> Iterator[tuple[dict[str, str], Metrics]]:
     """The page `details`: rows of one kernel share its ID."""
-    found: dict[str, tuple[dict[str, str], list[tuple[str, str, str]]]] = {}
-    for row in rows:
-        if len(row) == len(header):
-            columns = dict(zip(header, row, strict=True))
-            kernel = found.setdefault(columns["ID"], (columns, []))
-            kernel[1].append((columns["Metric Name"], columns["Metric Unit"], columns["Metric Value"]))
-    for columns, metrics in found.values():
-        yield columns, _metrics(iter(metrics))
+    found: dict[str, list[dict[str, str]]] = defaultdict(list)
+    for columns in rows:
+        found[columns["ID"]].append(columns)
+    for metrics in found.values():
+        yield metrics[0], _metrics(map(itemgetter(*_METRIC), metrics))
 
 
 def _metrics(values: Iterator[tuple[str, str, str]]) -> Metrics:

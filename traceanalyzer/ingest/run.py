@@ -48,7 +48,8 @@ def load(
             traces += [_ranked(trace, path) for trace in found] if len(files) > 1 and len(found) == 1 else found
     if not traces:
         raise _nothing_read(paths, failures, errors)
-    first, *others = _with_rank_notes(sorted(_numbered(traces), key=_order))
+    ordered = sorted(_numbered(traces), key=lambda one: (_UNRANKED if one.rank is None else one.rank, one.path))
+    first, *others = _with_rank_notes(ordered)
     nearby = captures_nearby(traces, partial(_read, progress=None, pattern=None))
     return join(Run((reduce(_noted, notes, first), *others, *nearby), tuple(failures)))
 
@@ -133,10 +134,6 @@ def _with_rank_notes(traces: list[Trace]) -> list[Trace]:
 
 def _noted(trace: Trace, note: str) -> Trace:
     return replace(trace, health=replace(trace.health, notes=(*trace.health.notes, note)))
-
-
-def _order(trace: Trace) -> tuple[int, str]:
-    return (_UNRANKED if trace.rank is None else trace.rank, trace.path)
 
 
 def _size(path: Path) -> int:

@@ -51,11 +51,22 @@ def mappings(value: object) -> list[dict[str, Any]]:
     return [one for one in items(value) if isinstance(one, dict)]
 
 
+_ANY = msgspec.json.Decoder(Any)
+
+
+def decoded(text: bytes | str | msgspec.Raw, decoder: msgspec.json.Decoder[Any] = _ANY) -> Any:
+    """What the JSON says; None where it is none, or nothing that the decoder knows."""
+    try:
+        return decoder.decode(text)
+    except NOT_JSON:
+        return None
+
+
 def json_object(path: Path) -> dict[str, Any] | None:
     """The object in a file, None where there is none."""
     try:
-        values = msgspec.json.decode(read_whole(path))
-    except (OSError, UnreadableInputError, *NOT_JSON):
+        values = decoded(read_whole(path))
+    except (OSError, UnreadableInputError):
         return None
     return values if isinstance(values, dict) else None
 
@@ -66,25 +77,22 @@ def json_lines(path: Path) -> list[dict[str, Any]]:
         lines = read_whole(path).splitlines()
     except (OSError, UnreadableInputError):
         return []
-    return [value for line in lines if (value := _object(line)) is not None]
+    return mappings(list(map(decoded, lines)))
 
 
-def _object(line: bytes) -> dict[str, Any] | None:
-    try:
-        value = msgspec.json.decode(line)
-    except NOT_JSON:
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def is_number(value: object) -> TypeGuard[float]:
+def is_number(value: object, most: float = LARGEST) -> TypeGuard[float]:
     """Whether the value is a figure that a side file may state."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= most
 
 
 def is_above_zero(value: object) -> TypeGuard[float]:
     """The same, of a figure that has to be above zero."""
     return is_number(value) and value >= LEAST
+
+
+def whole(text: object, digits: int = 18) -> int:
+    """The whole number that a text of at most so many digits is (18 fit 64 bits); -1 for all else."""
+    return int(text) if isinstance(text, str) and text.isdecimal() and len(text) <= digits else -1
 
 
 def figure(text: str) -> float | None:

@@ -11,13 +11,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from traceanalyzer.base import TraceAnalyzerError, digits
+from traceanalyzer.base import NS_PER_MS, TraceAnalyzerError, digits
+from traceanalyzer.ingest.columns import looked_up
 from traceanalyzer.ingest.detect import detect
-from traceanalyzer.ingest.side_files import is_number, items, mapping
+from traceanalyzer.ingest.side_files import decoded, is_number, items, mapping
 from traceanalyzer.ingest.stream import head_of
 from traceanalyzer.trace import I64, DeviceOps, LightRecording, Stopwatch, Trace
-
-NS_PER_MS = 1e6
 
 SHORTEST_MS, LONGEST_MS = 1e-3, 7 * 86_400e3
 """No step takes less than a microsecond or more than a week."""
@@ -52,15 +51,15 @@ def stopwatch_of(values: dict[str, Any]) -> Stopwatch | None:
     if step_ns is None:
         return None
     low, high = _ns(values.get("low_ms")), _ns(values.get("high_ms"))
-    known = low is not None and high is not None and low <= step_ns <= high
+    if low is None or high is None or not low <= step_ns <= high:
+        low = high = None
     unit, steady = values.get("unit"), _steady(values)
-    roughly = None if steady or not known else _range_of_steps(values, step_ns, (high or 0) - (low or 0))
-    if roughly is not None:
-        low, high = roughly
+    roughly = None if steady else _range_of_steps(values, step_ns, low, high)
+    low, high = roughly or (low, high)
     return Stopwatch(
         step_ns=step_ns,
-        low_ns=low if known else None,
-        high_ns=high if known else None,
+        low_ns=low,
+        high_ns=high,
         steady=steady,
         roughly=roughly is not None,
         after_profiler=values.get("after_profiler") is True and values.get("clock") == "cuda_events",
@@ -87,10 +86,14 @@ def _series(values: Any) -> tuple[int, ...]:
     return tuple(one for one in times if one is not None) if None not in times else ()
 
 
-def _range_of_steps(values: dict[str, Any], step_ns: int, width_ns: int) -> tuple[int, int] | None:
-    """Between which times most of the timed steps were, ns; None where their median says nothing of a step."""
+def _range_of_steps(
+    values: dict[str, Any], step_ns: int, low_ns: int | None, high_ns: int | None
+) -> tuple[int, int] | None:
+    """Between which times most of the timed steps were, ns; None where their median, of which the interval is given,
+    says nothing of a step."""
     times = [ns for one in items(values.get("series_ms")) if (ns := _ns(one)) is not None]
-    if len(times) < LEAST_SERIES or width_ns > ROUGHLY_SHARE * step_ns:
+    known = low_ns is not None and high_ns is not None and high_ns - low_ns <= ROUGHLY_SHARE * step_ns
+    if len(times) < LEAST_SERIES or not known:
         return None
     low, high = (round(float(one)) for one in np.quantile(times, OF_STEPS))
     return (low, high) if low <= step_ns <= high else None
@@ -120,14 +123,10 @@ def light_of(path: Path) -> LightRecording | None:
     trace = traces[0]
     if ends is None or len(traces) > 1 or not len(trace.device_ops):
         return None
-    windows = _windows(trace, ends - trace.epoch_ns)
-    if not windows:
+    steps = _steps_ns(trace, ends - trace.epoch_ns)
+    if not steps:
         return None
-    ops = trace.device_ops.take(trace.device_ops.device == _busiest(trace.device_ops))
-    step = np.array([end - begin for begin, end in windows])
-    busy = np.array([_busy_ns(ops, begin, end) for begin, end in windows])
-    step_ns, busy_ns, idle_ns = (round(float(np.median(values))) for values in (step, busy, step - busy))
-    return LightRecording(len(windows), step_ns, busy_ns, idle_ns, unit=_unit(head))
+    return LightRecording(round(float(np.median(steps))), _unit(head))
 
 
 def _step_ends(head: bytes) -> I64 | None:
@@ -143,10 +142,8 @@ def _step_ends(head: bytes) -> I64 | None:
 
 def _unit(head: bytes) -> str | None:
     found = _UNIT.search(head)
-    try:
-        return msgspec.json.decode(found[1], type=str) if found else None
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
+    unit = decoded(found[1]) if found else None
+    return unit if isinstance(unit, str) else None
 
 
 def _busiest(ops: DeviceOps) -> int:
@@ -154,26 +151,15 @@ def _busiest(ops: DeviceOps) -> int:
     return int(devices[np.argmax(np.bincount(first, weights=ops.end - ops.start))])
 
 
-def _windows(trace: Trace, ends: I64) -> list[tuple[int, int]]:
+def _steps_ns(trace: Trace, ends: I64) -> list[int]:
     """From each step's first device op to the next step's: an op belongs to the step in which it was launched."""
     ops, calls = trace.device_ops, trace.api_calls
     ops = ops.take((ops.device == _busiest(ops)) & (ops.correlation >= 0))
-    if not len(ops) or not len(calls):
-        return []
     order = np.argsort(calls.correlation, kind="stable")
-    at = np.minimum(np.searchsorted(calls.correlation, ops.correlation, sorter=order), len(calls) - 1)
-    launched = calls.correlation[order[at]] == ops.correlation
-    step = np.searchsorted(ends, calls.start[order[at]], side="right") - 1
-    first = [ops.start[launched & (step == number)] for number in range(len(ends) - 1)]
-    return [(int(a[0]), int(b[0])) for a, b in pairwise(first) if len(a) and len(b) and a[0] < b[0]]
-
-
-def _busy_ns(ops: DeviceOps, begin: int, end: int) -> int:
-    """Union of the ops inside the window, ns."""
-    start, stop = np.clip(ops.start, begin, end), np.clip(ops.end, begin, end)
-    reached = np.maximum.accumulate(np.concatenate(([begin], stop)))
-    idle = np.maximum(np.concatenate((start, [end])) - reached, 0).sum()
-    return end - begin - int(idle)
+    launched = looked_up(calls.correlation[order], calls.start[order], ops.correlation, np.iinfo(np.int64).min)
+    step = np.searchsorted(ends, launched, side="right") - 1
+    first = [ops.start[step == number] for number in range(len(ends) - 1)]
+    return [int(b[0] - a[0]) for a, b in pairwise(first) if len(a) and len(b) and a[0] < b[0]]
 
 
 def unsettled(stopwatch: Stopwatch) -> str | None:

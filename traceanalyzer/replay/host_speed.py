@@ -7,7 +7,7 @@ from statistics import NormalDist
 import numpy as np
 
 from traceanalyzer.analysis.tables.timing import UnprofiledTime
-from traceanalyzer.base.figures import NS_PER_MS
+from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.replay.simulate import step_times_ns
 from traceanalyzer.replay.tape import Tail, Tape
 from traceanalyzer.replay.together import beside_transfers

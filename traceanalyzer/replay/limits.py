@@ -19,8 +19,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.intervals import measure, subtract, union
+from traceanalyzer.analysis.algebra import Groups, measure, subtract, union
 from traceanalyzer.analysis.roofline.bounds import YES
 from traceanalyzer.replay.simulate import repetitions, run
 from traceanalyzer.replay.stretches import Pass

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import IntervalSet, clip, complement, intersect, measure, subtract, union
+from traceanalyzer.analysis.algebra import IntervalSet, clip, complement, intersect, measure, subtract, union
 from traceanalyzer.analysis.causes.gaps import REFILL_LAUNCHES, could_be_ahead, keeps_waiting, only_searches
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.tables.budget import Budget, Idle, Waiting
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
-from traceanalyzer.base.figures import ms
+from traceanalyzer.base import ms
 from traceanalyzer.replay.replayed_path import HostClock
 from traceanalyzer.replay.scenarios import INPUT_READY, LAUNCHES_FREE, NO_HOST_SYNCS, NO_HOST_WORK
 from traceanalyzer.replay.simulate import repetitions, run
@@ -24,8 +24,7 @@ from traceanalyzer.replay.stretches import Pass
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.waiting import in_last_repetition, waits_of, work_of
 from traceanalyzer.replay.whatif import Replay
-from traceanalyzer.trace import F64, I64, Bool
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import F64, I64, Bool, distinct
 
 REMOVED = {
     IdleCause.INPUT: INPUT_READY,
@@ -125,9 +124,8 @@ class _Run:
         for other in distinct(waits.rank).tolist():
             mine = waits.rank == other
             since = waits.since[mine]
-            own, theirs = (
-                self._spent(one, union(since, times[mine])) for one, times in ((rank, waits.start), (other, waits.end))
-            )
+            own = self._spent(rank, union(since, waits.start[mine]))
+            theirs = self._spent(other, union(since, waits.end[mine]))
             more = {part: max(time - own[part], 0.0) for part, time in theirs.items()}
             waited = more.pop(WAITING)
             if waited and other not in trail and len(trail) < DEEPEST:

@@ -12,14 +12,12 @@ from typing import NamedTuple
 
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.tables.timing import UnprofiledTime
-from traceanalyzer.base.figures import NS_PER_MS, metric
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.replay.changes.edits import Change
+from traceanalyzer.base import NS_PER_MS, dataclass, metric
 from traceanalyzer.replay.host_speed import step_ms, without_profiler
 from traceanalyzer.replay.limits import GAIN_SPREAD, LIMITED_DUTY, PESSIMISTIC_DUTY, duties, least_times_ns, slowed
 from traceanalyzer.replay.scenarios import COMBINED, SCENARIOS, Scenario, combined
 from traceanalyzer.replay.simulate import step_times_ns
-from traceanalyzer.replay.tape import Tape
+from traceanalyzer.replay.tape import Change, Tape
 from traceanalyzer.replay.together import make_tapes
 from traceanalyzer.replay.typical_steps import hiccups, typical_steps
 
@@ -303,9 +301,9 @@ class Replay:
         return None if changed is None else self._changed_ms(scenario, changed, tapes, limited)
 
     def _changed_ms(self, scenario: Scenario, changed: Sequence[Tape], tapes: Sequence[Tape], limited: float) -> float:
-        times = step_times_ns(changed)
+        times = step_times_ns(changed, scenario.begin)
         lower = slowed(changed, self.duty, duties(changed, times), limited, scenario.most_slowed)
-        times = times if lower is None else step_times_ns(lower)
+        times = times if lower is None else step_times_ns(lower, scenario.begin)
         if scenario.hides is not None:
             least = least_times_ns(tapes, changed, scenario.hides, rest=not scenario.parts)
             times = [max(pair) for pair in zip(times, least, strict=True)]

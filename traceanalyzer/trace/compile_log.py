@@ -107,8 +107,6 @@ class GraphCode:
     """Its key in the FX graph cache: the name of its range in a trace. Empty where the log does not say."""
     direction: str
     kernels: tuple[KernelCode, ...]
-    extern_calls: tuple[str, ...]
-    """Library calls (`extern_kernels.mm`, `torch.ops.aten.x`), one entry a call."""
     launches: tuple[str, ...] = ()
     """Names of the Triton kernels in the order in which a call launches them, one entry a launch."""
     estimates: tuple[Estimate, ...] = ()
@@ -133,11 +131,9 @@ class Metrics:
     duration_s: float | None
     backend_s: float | None
     inductor_s: float | None
-    codegen_s: float | None
     triton_s: float | None
     autotune_s: float | None
     cudagraph_s: float | None
-    before_restart_s: float | None
     logging_s: float | None
     """What writing the log took."""
     fail_type: str
@@ -164,7 +160,6 @@ class Compilation:
     """Graphs of the last attempt: what was traced before dynamo began again is thrown away."""
     attempt: int = 0
     operators: int = 0
-    guards: int = 0
     cache_size: int = 0
     """Compilations of the same code that were there before it."""
     started: bool = False

@@ -38,7 +38,6 @@ class Op:
     sizes: str = ""
     signature: Signature = ("", 0, 0, "")
     started: bool = False
-    timeout_ms: int = 0
     frame: str = ""
 
 

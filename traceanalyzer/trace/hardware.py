@@ -33,6 +33,8 @@ _NUMBERS = (
     *("threads_per_sm", "shared_kb_per_sm", "fp32_lanes_per_sm"),
 )
 _KEYS = frozenset({*_NUMBERS, "name", "match", "match_with_sms", "source", "memory_gb", "tensor", "vector"})
+_INVALID = (LookupError, ValueError, TypeError, AttributeError, OverflowError, RecursionError, re.error)
+"""What a file of another form makes of the parser; text that is no TOML, or not UTF-8, is a ValueError."""
 
 
 @dataclass(frozen=True)
@@ -145,17 +147,7 @@ class HardwareTable:
             raise UnreadableInputError(f"{extra}: the hardware table cannot be opened ({what})") from error
         try:
             added = _parse(text.decode())
-        except (
-            UnicodeDecodeError,
-            tomllib.TOMLDecodeError,
-            KeyError,
-            ValueError,
-            TypeError,
-            AttributeError,
-            OverflowError,
-            RecursionError,
-            re.error,
-        ) as error:
+        except _INVALID as error:
             raise UnreadableInputError(f"{extra}: not a valid hardware table: {error}") from error
         return cls(added)
 

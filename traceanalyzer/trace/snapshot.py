@@ -10,11 +10,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-I8 = NDArray[np.int8]
-I16 = NDArray[np.int16]
-I32 = NDArray[np.int32]
-I64 = NDArray[np.int64]
+from traceanalyzer.trace.table import I16 as I16
+from traceanalyzer.trace.table import I32 as I32
+from traceanalyzer.trace.table import I64 as I64
 
+I8 = NDArray[np.int8]
 ACTIONS = (
     "other",
     "alloc",

@@ -143,22 +143,25 @@ def reordered(values: NDArray[Any], rows: NDArray[Any] | slice) -> NDArray[Any]:
 def _fitting(values: Any, what: Mapping[str, Any]) -> NDArray[Any]:
     """The values as the column's type; what it does not hold, or is out of all reason, becomes its fill value."""
     dtype, most, fill = what["dtype"], what["most"], what["fill"]
-    if isinstance(values, np.ndarray) and is_constant(values):
-        one = _fitting(values[:1].copy(), what)
-        return alike(one[0], len(values), one.dtype)
-    if isinstance(values, np.ndarray) and values.dtype == dtype and most is None:
-        return narrowed(values) if what["narrow"] else np.ascontiguousarray(values)
-    if dtype.kind not in "iu":
-        return np.ascontiguousarray(values, dtype=dtype)
     given = np.asarray(values)
-    if given.dtype.kind == "f":  # integers of which one is beyond 64 bits, beside negative ones
-        given = np.where((given >= -(2.0**63)) & (given < 2.0**63), given, fill).astype(np.int64)
-    elif given.dtype.kind == "O" or given.dtype == np.uint64:  # Python's integers may have any size
-        given = np.array([v if -(2**63) <= v < 2**63 else fill for v in given.tolist()], np.int64)
-    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max if most is None else min(most, np.iinfo(dtype).max)
-    if len(given) and given.dtype.kind in "iu" and (given.min() < low or given.max() > high):
-        given = np.where((given >= low) & (given <= high), given, fill)
+    if is_constant(given):
+        one = _fitting(given[:1].copy(), what)
+        return alike(one[0], len(given), one.dtype)
+    if dtype.kind in "iu" and (given.dtype != dtype or most is not None):
+        given = _int64(given, fill)
+        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max if most is None else min(most, np.iinfo(dtype).max)
+        if len(given) and (given.min() < low or given.max() > high):
+            given = np.where((given >= low) & (given <= high), given, fill)
     return narrowed(given) if what["narrow"] else np.ascontiguousarray(given, dtype=dtype)
+
+
+def _int64(given: NDArray[Any], fill: int) -> NDArray[Any]:
+    """The numbers as integers; those that 64 bits do not hold become the fill value."""
+    if given.dtype.kind == "f":  # integers of which one is beyond 64 bits, beside negative ones
+        return np.where((given >= -(2.0**63)) & (given < 2.0**63), given, fill).astype(np.int64)
+    if given.dtype.kind == "O" or given.dtype == np.uint64:  # Python's integers may have any size
+        return np.array([v if -(2**63) <= v < 2**63 else fill for v in given.tolist()], np.int64)
+    return given
 
 
 _NARROW = np.int16, np.int32

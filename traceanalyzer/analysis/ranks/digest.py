@@ -77,6 +77,8 @@ class Pieces(Table):
 
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
+    busy: I64 = column(np.int64)
+    """Time of it in which the device computed."""
     step: I32 = column(np.int32)
     role: I32 = column(np.int32)
     """A `Role`: forward, backward or optimizer."""

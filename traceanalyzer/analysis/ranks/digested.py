@@ -97,7 +97,7 @@ def _pieces(timed: Timed, calls: DigestedCalls) -> tuple[DigestedCalls, Pieces]:
     something is sent or received. What has no role has that of what was launched before it, else after it, in the same
     stretch."""
     sends = one_of(calls.kind, SENDS)
-    if not sends.any():
+    if timed.device is None or not sends.any():
         return calls, Pieces.empty()
     bounds = np.sort(calls.launched[sends])
     ops, linked = timed.trace.device_ops, timed.linked
@@ -117,10 +117,12 @@ def _pieces(timed: Timed, calls: DigestedCalls) -> tuple[DigestedCalls, Pieces]:
         return calls, Pieces.empty()
     first = np.flatnonzero(np.append(True, (np.diff(stretch) != 0) | (np.diff(role) != 0)))
     after = np.searchsorted(linked.launch_time[rows[first]], calls.launched).astype(np.int32)
+    start, end = np.minimum.reduceat(ops.start[rows], first), np.maximum.reduceat(ops.end[rows], first)
     return replace(calls, after=np.where(sends, after, np.int32(0))), Pieces.from_columns(
         {
-            "start": np.minimum.reduceat(ops.start[rows], first),
-            "end": np.maximum.reduceat(ops.end[rows], first),
+            "start": start,
+            "end": end,
+            "busy": measure(timed.activity[timed.device].compute, start, end),
             "step": step[first],
             "role": role[first],
         }

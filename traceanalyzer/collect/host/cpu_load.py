@@ -59,20 +59,13 @@ def _descendants(root: int, proc: Path) -> list[int]:
     found: list[int] = []
     waiting = [root]
     while waiting and len(found) < MOST_PROCESSES:
-        pid = waiting.pop()
-        for task in _listed(proc / str(pid) / "task"):
+        tasks = (proc / str(waiting.pop()) / "task").glob("*")
+        for task in tasks:
             with contextlib.suppress(OSError, ValueError):
                 children = [int(word) for word in (task / "children").read_text().split()]
                 found += children
                 waiting += children
     return found
-
-
-def _listed(folder: Path) -> list[Path]:
-    try:
-        return list(folder.iterdir())
-    except OSError:
-        return []
 
 
 def _cpu_s(process: Path) -> float:

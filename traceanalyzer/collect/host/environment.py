@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from traceanalyzer.collect.host import nvml, program
-from traceanalyzer.collect.host.loader import describe as describe_loader
 from traceanalyzer.collect.host.ranks import current_rank
 from traceanalyzer.collect.host.rescue import write_json
 from traceanalyzer.collect.plan import Plan
@@ -38,7 +37,7 @@ def describe(plan: Plan) -> dict[str, Any]:
         "packages": _versions(),
         "torch": _torch() if "torch" in sys.modules else None,
         "program": program.describe(objects),
-        "loader": describe_loader(objects),
+        "loader": program.describe_loader(objects),
         "gpus": nvml.describe(),
         "ceilings": plan.ceilings,
         "variables": {name: os.environ[name] for name in ALLOWED_VARIABLES if name in os.environ},

@@ -117,12 +117,8 @@ class JaxSteps:
         monitoring.register_event_duration_secs_listener(self._compiled)
         threading.Thread(target=self._await_quiet, daemon=True).start()
 
-    def rest(self) -> None:
-        """Stop looking."""
-        self.remove()
-
     def remove(self) -> None:
-        """Give the annotation its own method back."""
+        """Stop looking: give the annotation its own method back."""
         if self._exit is not None:
             (annotation, own), self._exit = self._exit, None
             if own is None:
@@ -130,6 +126,8 @@ class JaxSteps:
             else:
                 annotation.__exit__ = own
         self._stepped.set()
+
+    rest = remove
 
     def _compiled(self, event: str, *_: Any, **__: Any) -> None:
         if event == COMPILED:

@@ -9,8 +9,8 @@ dropped, also those that versions to come invent.
 import re
 import sqlite3
 import subprocess
-from collections.abc import Iterable, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +49,7 @@ WINDOWS_PATH = re.compile(r"\b[A-Za-z]:\\[^\s\"'<>|]+")
 
 def scrub(path: Path) -> None:
     """Rewrite the export in place without environment, arguments, output, processes and paths."""
-    with closing(sqlite3.connect(path)) as database:
-        database.create_function("without_paths", 1, without_paths, deterministic=True)
+    with rewritten(path) as database:
         for table in tables(database):
             if not KEPT_TABLES.fullmatch(table):
                 database.execute(f'DROP TABLE "{table}"')
@@ -61,6 +60,14 @@ def scrub(path: Path) -> None:
         _drop_strings_without_a_name(database)
         for table, texts in FREE_TEXT.items():
             _shorten_paths(database, table, texts)
+
+
+@contextmanager
+def rewritten(path: Path) -> Iterator[sqlite3.Connection]:
+    """A database that is changed in place, with `without_paths` as a function of its SQL."""
+    with closing(sqlite3.connect(path)) as database:
+        database.create_function("without_paths", 1, without_paths, deterministic=True)
+        yield database
         database.commit()
         # deleted rows stay readable in the file until it is rewritten
         database.execute("VACUUM")

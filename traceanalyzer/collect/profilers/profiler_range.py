@@ -3,29 +3,13 @@ AMD's (`collect rocprofv3`) and JAX's (`collect jax`)."""
 
 import atexit
 from collections.abc import Callable
-from typing import Protocol
 
 from traceanalyzer.collect.host import cuda, environment
 from traceanalyzer.collect.host.ranks import own_file
 from traceanalyzer.collect.host.rescue import write_json
 from traceanalyzer.collect.plan import Plan
+from traceanalyzer.collect.profilers.jax_trace import JaxProfiler
 from traceanalyzer.collect.steps.step_clock import StepClock
-
-
-class Switch(Protocol):
-    """A profiler that is switched from within the program."""
-
-    def start(self) -> None:
-        """Switch on. Raises RuntimeError where there is nothing to record."""
-
-    def stop(self) -> None:
-        """Switch off, and keep what there is."""
-
-    def push(self, number: int) -> None:
-        """A step begins."""
-
-    def pop(self) -> None:
-        """It has ended."""
 
 
 class CudaProfiler:
@@ -68,11 +52,11 @@ class ProfilerRange:
         plan: Plan,
         on_phase: Callable[[str], None] = lambda phase: None,
         unit: Callable[[], str] = lambda: "call of step()",
-        switch: Switch | None = None,
+        switch: JaxProfiler | None = None,
         drain: Callable[[], None] | None = None,
     ) -> None:
         self._plan = plan
-        self._switch = switch or CudaProfiler()
+        self._switch: CudaProfiler | JaxProfiler = switch or CudaProfiler()
         self._on_phase = on_phase
         self._unit = unit
         clock = StepClock(plan.unprofiled_steps, plan.unprofiled_most, drain=drain)

@@ -7,10 +7,9 @@ databases alone stay.
 
 import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 
-from traceanalyzer.collect.profilers.nsys import columns, tables, without_paths
+from traceanalyzer.collect.profilers.nsys import columns, rewritten, tables
 
 TRACED = ("--hip-trace", "--kernel-trace", "--memory-copy-trace", "--marker-trace", "--rccl-trace")
 MISSING = (
@@ -49,8 +48,7 @@ def finish(_program: str, work: Path, _: None, folder: Path) -> str | None:
 
 def scrub(path: Path) -> bool:
     """Rewrite the database in place without environment, arguments, host and paths. Whether it holds kernels."""
-    with closing(sqlite3.connect(path)) as database:
-        database.create_function("without_paths", 1, without_paths, deterministic=True)
+    with rewritten(path) as database:
         database.create_function("program", 1, lambda text: str(text or "").split(" ")[0].rsplit("/", 1)[-1])
         kernels = 0
         for table in tables(database):
@@ -59,9 +57,6 @@ def scrub(path: Path) -> bool:
             if table.startswith("rocpd_kernel_dispatch"):
                 kernels += database.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0]  # noqa: S608
             _empty(database, table)
-        database.commit()
-        # deleted rows stay readable in the file until it is rewritten
-        database.execute("VACUUM")
     return kernels > 0
 
 

@@ -4,16 +4,14 @@ The device is waited for at the beginning and at the end, never between.
 """
 
 import math
+import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.collect.host import cuda
-from traceanalyzer.collect.steps.summary import percentile, summarize
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 AGREE_SHARE = 0.05
 """How far the medians of the two halves may be apart: a series that still falls or rises is not settled."""
@@ -28,12 +26,36 @@ OUTSIDE = 0.10
 """Share of medians that may lie outside of their interval."""
 
 
-def median(values: "Sequence[float]") -> float:
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """Linear interpolation between the closest ranks of sorted values (numpy's default)."""
+    place = share * (len(ordered) - 1)
+    low, high = math.floor(place), math.ceil(place)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def summarize(values: Sequence[float]) -> dict[str, float]:
+    """Count, mean, median, standard deviation, extremes, p95 and p99; empty for no values."""
+    if not values:
+        return {}
+    ordered = sorted(values)
+    return {
+        "count": len(ordered),
+        "mean": statistics.fmean(ordered),
+        "median": percentile(ordered, 0.5),
+        "std": statistics.stdev(ordered) if len(ordered) > 1 else 0.0,
+        "min": ordered[0],
+        "max": ordered[-1],
+        "p95": percentile(ordered, 0.95),
+        "p99": percentile(ordered, 0.99),
+    }
+
+
+def median(values: Sequence[float]) -> float:
     """The middle of at least one value."""
     return percentile(sorted(values), 0.5)
 
 
-def median_interval(values: "Sequence[float]") -> tuple[float, float]:
+def median_interval(values: Sequence[float]) -> tuple[float, float]:
     """The 90 % interval of the median between order statistics: it assumes nothing about the distribution.
 
     Fewer than 5 values cannot promise that much: their extremes. Source: David and Nagaraja, Order Statistics,
@@ -49,7 +71,7 @@ def median_interval(values: "Sequence[float]") -> tuple[float, float]:
     return ordered[below], ordered[count - 1 - below]
 
 
-def is_steady(values: "Sequence[float]") -> bool:
+def is_steady(values: Sequence[float]) -> bool:
     """Whether both halves agree on the median and the median is known to `TIGHT_SHARE`."""
     if len(values) < 2:
         return False
@@ -60,7 +82,7 @@ def is_steady(values: "Sequence[float]") -> bool:
     return high - low <= 2 * TIGHT_SHARE * middle
 
 
-def steady_from(values: "Sequence[float]", least: int) -> int | None:
+def steady_from(values: Sequence[float], least: int) -> int | None:
     """Where the longest steady end of the series begins that has at least `least` values; None without one."""
     for first in range(0, len(values) - least + 1, STRIDE):
         if is_steady(values[first:]):
@@ -69,7 +91,6 @@ def steady_from(values: "Sequence[float]", least: int) -> int | None:
     return last if last > 0 and is_steady(values[last:]) else None
 
 
-NS_PER_MS = 1e6
 DIGITS = 4
 """Decimals of a millisecond: CUDA events resolve half a microsecond."""
 

@@ -7,10 +7,8 @@ outermost module: the one called while no other module runs.
 import time
 import warnings
 import weakref
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import Any
 
 REPEATS = 3
 """Calls after which a module is taken for the outermost one of every step: set-up calls come once or twice."""
@@ -27,27 +25,10 @@ STRANGERS = 50
 COMPILE_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks"
 
 
-class Finder(Protocol):
-    """Calls back at the end of every step while installed."""
-
-    @property
-    def unit(self) -> str:
-        """What ends a step, as last seen."""
-
-    def install(self) -> None:
-        """Start looking."""
-
-    def rest(self) -> None:
-        """Nothing more is to be recorded of these steps: cost nothing for as long as they go on."""
-
-    def remove(self) -> None:
-        """Stop looking; the script then runs as if nothing had been there."""
-
-
 class OptimizerSteps:
     """Ends of the steps of one optimizer. Others (a GAN's second, one a parameter) step along with it."""
 
-    def __init__(self, on_step: "Callable[[], None]") -> None:
+    def __init__(self, on_step: Callable[[], None]) -> None:
         self._on_step = on_step
         self._leader: weakref.ref[Any] | None = None
         self._strangers = 0
@@ -94,7 +75,7 @@ class ModuleCalls:
     first module to meet it takes it away, and gets a hook of its own until its call has ended.
     """
 
-    def __init__(self, on_step: "Callable[[], None]", on_enter: "Callable[[], None]") -> None:
+    def __init__(self, on_step: Callable[[], None], on_enter: Callable[[], None]) -> None:
         self._on_step = on_step
         self._on_enter = on_enter
         self._handle: Any = None
@@ -171,9 +152,9 @@ class StepFinder:
 
     def __init__(
         self,
-        on_step: "Callable[[], None]",
-        on_training: "Callable[[], None]",
-        on_enter: "Callable[[], None]" = lambda: None,
+        on_step: Callable[[], None],
+        on_training: Callable[[], None],
+        on_enter: Callable[[], None] = lambda: None,
     ) -> None:
         self._on_step = on_step
         self._on_training = on_training
@@ -192,14 +173,15 @@ class StepFinder:
             self._modules.install()
 
     def rest(self) -> None:
-        """Stop looking, but notice a training that begins after what was taken for inference."""
+        """Nothing more is to be recorded of these steps: cost nothing for as long as they go on, but notice a training
+        that begins after what was taken for inference."""
         if self._modules is not None:
             self._modules.remove()
         else:
             self._optimizer.remove()
 
     def remove(self) -> None:
-        """Stop looking."""
+        """Stop looking; the script then runs as if nothing had been there."""
         self._optimizer.remove()
         if self._modules is not None:
             self._modules.remove()

@@ -9,12 +9,9 @@ import gc
 import re
 import sys
 import threading
-from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import FrameType
+from collections.abc import Callable
+from types import CodeType, FrameType, FunctionType
+from typing import Any
 
 ORIGINAL, ENDED = "__traceanalyzer_original_{}__", "__traceanalyzer_ended_{}__"
 
@@ -22,9 +19,7 @@ ORIGINAL, ENDED = "__traceanalyzer_original_{}__", "__traceanalyzer_ended_{}__"
 class FunctionCalls:
     """Ends of the calls of the first function called whose `module.qualified.name` the pattern is found in."""
 
-    def __init__(
-        self, pattern: str, on_step: "Callable[[], None]", on_enter: "Callable[[], None]" = lambda: None
-    ) -> None:
+    def __init__(self, pattern: str, on_step: Callable[[], None], on_enter: Callable[[], None] = lambda: None) -> None:
         self._pattern = re.compile(pattern)
         self._on_step = on_step
         self._on_enter = on_enter
@@ -38,10 +33,6 @@ class FunctionCalls:
         sys.setprofile(self._watch)
         threading.setprofile(self._watch)
 
-    def rest(self) -> None:
-        """Stop counting."""
-        self.remove()
-
     def remove(self) -> None:
         """Stop watching, and give the function its code back."""
         self._stop_watching()
@@ -49,12 +40,14 @@ class FunctionCalls:
             function.__code__ = code
         self._replaced.clear()
 
+    rest = remove
+
     def _stop_watching(self) -> None:
         sys.setprofile(None)
         threading.setprofile(None)
         self._seen.clear()
 
-    def _watch(self, frame: "FrameType", event: str, argument: Any) -> None:
+    def _watch(self, frame: FrameType, event: str, argument: Any) -> None:
         if event != "call" or id(frame.f_code) in self._seen:
             return
         # by id, because a code object's hash covers all of its content; kept, because ids are reused
@@ -80,7 +73,7 @@ def _template(*args: Any, **kwargs: Any) -> Any:
         _ended()  # type: ignore[name-defined] # noqa: F821
 
 
-def _counting(function: FunctionType, ended: "Callable[[], None]") -> CodeType:
+def _counting(function: FunctionType, ended: Callable[[], None]) -> CodeType:
     """Code that calls the function as it was, then `ended`. Both are reached by names of their own in its module."""
     original = FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__

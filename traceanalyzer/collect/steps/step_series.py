@@ -4,21 +4,17 @@ import atexit
 import json
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, TextIO
+from pathlib import Path
+from typing import Any, TextIO
 
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import NS_PER_MS, dataclass
 from traceanalyzer.collect.host import cuda, environment
 from traceanalyzer.collect.host.ranks import own_file
+from traceanalyzer.collect.plan import Plan
 from traceanalyzer.collect.steps.units import Amounts, DataTime
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from traceanalyzer.collect.plan import Plan
-
-NS_PER_MS = 1e6
 NOTHING = Amounts()
 DRAIN_SECONDS = 5.0
 """How long the end of a series waits for the device."""
@@ -79,7 +75,7 @@ class StepSeries:
         elif len(self._ends) <= PENDING:
             return []
         laps = []
-        while len(self._ends) > 1 and _done(self._ends[1]):
+        while len(self._ends) > 1 and (self._ends[1].event is None or self._ends[1].event.query()):
             begin = self._ends.popleft()
             end = self._ends[0]
             host_ms = (end.host_ns - begin.host_ns) / NS_PER_MS
@@ -100,10 +96,6 @@ class StepSeries:
         return event
 
 
-def _done(end: _End) -> bool:
-    return end.event is None or bool(end.event.query())
-
-
 # Writes one line a step (`collect timing`): `{"step": 12, "iter_ms": 41.2, "host_ms": 40.9, "data_ms": 3.1}`.
 #
 # Where the batches come from a DataLoader, `"samples": 64` too.
@@ -117,7 +109,7 @@ class StepLog:
 
     finished = False
 
-    def __init__(self, plan: "Plan", on_phase: "Callable[[str], None]" = lambda phase: None) -> None:
+    def __init__(self, plan: Plan, on_phase: Callable[[str], None] = lambda phase: None) -> None:
         self._plan = plan
         self._on_phase = on_phase
         self._steps = 0

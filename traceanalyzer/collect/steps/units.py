@@ -7,8 +7,8 @@ import time
 from dataclasses import fields
 from typing import Any
 
-from traceanalyzer.base import dataclass
-from traceanalyzer.collect.host.loader import samples_in
+from traceanalyzer.base import MS_PER_S, dataclass
+from traceanalyzer.collect.host.program import samples_in
 
 
 class DataTime:
@@ -32,7 +32,8 @@ class DataTime:
                 batch = original(iterator)
             finally:
                 self._waited_ns += time.perf_counter_ns() - begin
-            self._count(samples_in(iterator, batch))
+            samples = samples_in(iterator, batch)
+            self._samples = None if samples is None or self._samples is None else self._samples + samples
             return batch
 
         _BaseDataLoaderIter.__next__ = timed
@@ -51,11 +52,7 @@ class DataTime:
         self._waited_ns, self._samples = 0, 0
         return waited, samples or None
 
-    def _count(self, samples: int | None) -> None:
-        self._samples = None if samples is None or self._samples is None else self._samples + samples
 
-
-MS_PER_S = 1e3
 FLOP_PER_TFLOP = 1e12
 
 

@@ -55,10 +55,8 @@ def _headline(whole: Whole, culprits: Sequence[Culprit], parts: dict[str, float]
     worst = culprits[0]
     if worst.cause == "heavy_stage":
         mine = [str(one.rank) for one, stage in zip(whole.digests, whole.stages, strict=True) if stage == worst.stage]
-        ranks = ", ".join(mine[:SHOWN]) + (", ..." if len(mine) > SHOWN else "")
-        return (
-            f"Stage {worst.stage} (ranks {ranks}) is too heavy. Evening out the stages gains {_cost(worst, step_ms)}."
-        )
+        ranks = f"rank{'s' * (len(mine) > 1)} {', '.join(mine[:SHOWN])}" + (", ..." if len(mine) > SHOWN else "")
+        return f"Stage {worst.stage} ({ranks}) is too heavy. Evening out the stages gains {_cost(worst, step_ms)}."
     if worst.cause == "slow_link":
         where = f"host {worst.host}" if worst.host else f"the group of rank {worst.rank}"
         gain = f"{digits(worst.gain_ms)} ms of each {digits(step_ms)} ms step"

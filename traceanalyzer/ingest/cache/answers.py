@@ -55,13 +55,11 @@ def is_answered(run: Run, question: tuple[object, ...]) -> bool:
 def _key(run: Run, question: tuple[object, ...]) -> str | None:
     """Digest of all that the answer depends on; None where that cannot be said, or nothing is kept."""
     traces = (*run.traces, *run.logs)
-    if not reading().cache or place() is None or not traces:
+    kept = all(trace.kept_as and trace.memory is None and not trace.compile_logs for trace in traces)
+    if not (traces and kept and reading().cache and place()):
         return None
-    if any(trace.kept_as is None or trace.memory is not None or trace.compile_logs for trace in traces):
-        return None
-    depends_on = (program("."), question, run.failures, len(run.traces), [_facts(trace) for trace in traces])
-    timings = [trace.step_timings for trace in traces]
-    return digest_of(depends_on, [getattr(timing, f.name).tobytes() for timing in timings for f in fields(timing)])
+    depends_on = (program("."), question, run.failures, len(run.traces), list(map(_facts, traces)))
+    return digest_of(depends_on, [times.tobytes() for trace in traces for times in vars(trace.step_timings).values()])
 
 
 def _facts(trace: Trace) -> dict[str, object]:

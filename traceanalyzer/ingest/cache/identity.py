@@ -65,7 +65,10 @@ def as_it_is(path: Path) -> list[bytes] | None:
     if any(path.with_name(path.name + ending).exists() for ending in _JOURNALS):
         return None
     times = about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
-    return [repr(times).encode(), *_samples(path, about.st_size)]
+    last = max(about.st_size - _SAMPLE_BYTES, 0)  # evenly over its length, the first and the last among them
+    with path.open("rb", buffering=0) as file:
+        samples = [os.pread(file.fileno(), _SAMPLE_BYTES, last * i // (_SAMPLES - 1)) for i in range(_SAMPLES)]
+    return [repr(times).encode(), *samples]
 
 
 def digest_of(facts: tuple[object, ...], pieces: list[bytes]) -> str:
@@ -76,23 +79,12 @@ def digest_of(facts: tuple[object, ...], pieces: list[bytes]) -> str:
     return digest.hexdigest()
 
 
-def _samples(path: Path, size: int) -> list[bytes]:
-    """Pieces of the file, evenly over its length, the first and the last among them."""
-    last = max(size - _SAMPLE_BYTES, 0)
-    with path.open("rb", buffering=0) as file:
-        return [_at(file.seek(last * i // (_SAMPLES - 1)), file.read(_SAMPLE_BYTES)) for i in range(_SAMPLES)]
-
-
-def _at(_: int, piece: bytes | None) -> bytes:
-    return piece or b""
-
-
 @cache
 def program(*parts: str) -> str:
     """Parts of the package (files, folders) as they are: its version, and where it is being worked on, their files."""
     package = os.path.dirname(version.__file__)
     files = sorted(file for part in parts for file in _files_of(os.path.join(package, part)))
-    about = [(file[len(package) :], *_written(file)) for file in files]
+    about = [(file[len(package) :], (at := os.stat(file)).st_size, at.st_mtime_ns) for file in files]
     return repr((version.__version__, about))
 
 
@@ -103,8 +95,3 @@ def _files_of(part: str) -> Iterator[str]:
     for folder, inside, files in os.walk(part):
         inside[:] = [name for name in inside if name != "__pycache__"]
         yield from (os.path.join(folder, file) for file in files)
-
-
-def _written(file: str) -> tuple[int, int]:
-    about = os.stat(file)
-    return about.st_size, about.st_mtime_ns

@@ -1,8 +1,9 @@
 """The traces of a recording, kept where it was read: a header in JSON says what follows, columns are raw numbers."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -117,8 +118,7 @@ def read_once(path: Path, read: Callable[[], list[Trace]]) -> list[Trace]:
     identity = _identity(path)
     if identity is None:
         return read()
-    kept = _kept(identity, path)
-    if kept is not None:
+    if (kept := _kept(identity, path)) is not None:
         return kept
     traces = read()
     if _identity(path) != identity:  # it was written to meanwhile
@@ -181,13 +181,17 @@ def model_of(traces: Sequence[Trace]) -> list[bytes]:
     kept, parts = [], []
     for trace in traces:
         texts = msgspec.json.encode(trace.strings)
-        columns = {name: [pack(*column) for column in _columns(getattr(trace, name))] for name in _TABLES}
+        tables = dict(zip(_TABLES, attrgetter(*_TABLES)(trace), strict=True))
+        columns = {
+            name: [pack(getattr(table, f.name), f.metadata["dtype"]) for f in fields(table)]
+            for name, table in tables.items()
+        }
         parts += [texts, *(data for table in columns.values() for _, data in table)]
         kept.append(
             Kept(
                 **{name: getattr(trace, name) for name in _FACTS},
                 text_bytes=len(texts),
-                rows={name: len(getattr(trace, name)) for name in _TABLES},
+                rows={name: len(table) for name, table in tables.items()},
                 columns={name: [form for form, _ in table] for name, table in columns.items()},
             )
         )
@@ -243,7 +247,3 @@ def _check_codes(table: Table, texts: int, bounds: dict[str, int]) -> None:
     start, end = getattr(table, "start", None), getattr(table, "end", None)
     if start is not None and (np.any(start[1:] < start[:-1]) or (end is not None and np.any(end < start))):
         raise DamagedError("times out of order")
-
-
-def _columns(table: Table) -> Iterator[tuple[Any, np.dtype[Any]]]:
-    return ((getattr(table, f.name), f.metadata["dtype"]) for f in fields(table))

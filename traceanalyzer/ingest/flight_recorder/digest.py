@@ -138,9 +138,9 @@ def _in_group(entries: Sequence[tuple[int, Entry]], counters: Entry | None, wrap
 def _ended_batches(entries: Sequence[Entry], completed: int) -> set[tuple[bool, int]]:
     """The numbers of batches that are completed. Only what ends a batch has a state; where dumps leave out what is
     completed, its operations stay, and the counter of the group says it."""
-    ends = {_number(e): _completed(e) for e in entries if _is_end(e)}
+    ends = {_number(e): _completed(e) for e in filter(_is_end, entries)}
     open_ = Counter(_number(e) for e in entries if not (_completed(e) or _is_end(e)))
-    alone = {one for one, count in open_.items() if count > 1 and one not in ends and one[1] <= completed}
+    alone = {one for one, count in open_.items() if count > 1 and one[1] <= completed} - ends.keys()
     return alone | {one for one, done in ends.items() if done}
 
 
@@ -221,7 +221,6 @@ def _op(record: int, entry: Entry) -> Op:
         " to ".join(one[1:-1] if len(one) < MAX_SIZES else f"{one[1:MAX_SIZES]}…" for one in dict.fromkeys(sizes)),
         _signature(entry),
         entry.get("state") == "started",
-        _whole(entry.get("timeout_ms") or 0),
         _frame(entry.get("frames") or ()),
     )
 

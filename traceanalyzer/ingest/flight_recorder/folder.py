@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
@@ -121,38 +121,32 @@ def _read(path: Path, digests: Digests) -> Read:
             if head[:1] not in (b"\x80", b"{"):  # any other file is not spoken of; an empty one was to be a dump
                 return Read(str(path), log=head if is_ras(head[:4096]) else b"", why="" if head else "an empty file")
             if is_inspector(head[:4096]):
-                return Read(str(path), log=_tail(head, stream.read))
-            data = b"".join([head, *_limited(stream.read)])
+                return Read(str(path), log=_tail(head, stream))
+            data = b"".join([head, *_limited(stream)])
             if stream.damage:
                 return Read(str(path), why=stream.damage)
-        dump = digests.digest(_values(data), str(path), path.stat().st_mtime_ns)
+        values = plain_values(data) if head[:1] == b"\x80" else orjson.loads(data)
+        dump = digests.digest(values, str(path), path.stat().st_mtime_ns)
         return Read(str(path), dump, digests.candidates(dump))
+    except orjson.JSONDecodeError as error:
+        return Read(str(path), why=f"damaged ({error})")
     except (UnreadableInputError, OSError) as error:
         return Read(str(path), why=str(error))
 
 
-def _limited(read: Callable[[], bytes]) -> Iterator[bytes]:
+def _limited(pieces: Iterable[bytes]) -> Iterator[bytes]:
     size = 0
-    while piece := read():
+    for piece in pieces:
         size += len(piece)
         if size > MAX_BYTES:
             raise UnreadableInputError("larger than any dump")
         yield piece
 
 
-def _tail(data: bytes, read: Callable[[], bytes]) -> bytes:
-    while piece := read():
+def _tail(data: bytes, pieces: Iterable[bytes]) -> bytes:
+    for piece in pieces:
         data = (data + piece)[-LOG_TAIL:]
     return data[-LOG_TAIL:]
-
-
-def _values(data: bytes) -> Any:
-    if data[:1] == b"\x80":
-        return plain_values(data)
-    try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError as error:
-        raise UnreadableInputError(f"damaged ({error})") from error
 
 
 def _flight(folder: Path, groups: Sequence[Group], found: Sequence[Read], world: int | None) -> Flight:

@@ -68,7 +68,8 @@ def _ras(clues: Clues, text: str, world: int) -> Clues:
         if what in GONE:
             dead_ranks |= counts.keys()
         elif what == "MISMATCH":
-            most = max([*counts.values(), *_counts(lines)], default=0)
+            launched = [int(found[1] or 0) for line in lines if (found := RAS_COUNT.search(line))]
+            most = max([*counts.values(), *launched], default=0)
             behind |= {rank for rank, count in counts.items() if count < most}
     return replace(clues, dead=tuple(dead), dead_ranks=tuple(sorted(dead_ranks)), behind=tuple(sorted(behind)))
 
@@ -84,10 +85,6 @@ def _launched(lines: Iterable[str], hosts: dict[int, str]) -> dict[int, int]:
             found[int(rank[1])] = int(rank[2] or current)
             hosts[int(rank[1])] = rank[3]
     return found
-
-
-def _counts(lines: Iterable[str]) -> list[int]:
-    return [int(found[1] or 0) for line in lines if (found := RAS_COUNT.search(line))]
 
 
 def _fewer(last: dict[tuple[str, int], int]) -> set[int]:

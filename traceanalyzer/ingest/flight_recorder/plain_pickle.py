@@ -11,6 +11,7 @@ import re
 from typing import Any
 
 from traceanalyzer.base import UnreadableInputError
+from traceanalyzer.ingest.memory.opcodes import FAULTS, OPCODES
 
 RUN = re.compile(
     rb"(?>(?:h.)++|[\](eu}N\x88\x89\x86\x94a]++|(?:K.)++|M..|q.|J.{4}|j.{4}|\x8a\x08.{8}|r..[\x00-\x0f]\x00"
@@ -22,7 +23,6 @@ MAX_TUPLES = 50_000
 """Tuples inside tuples are hashed by recursion, one frame of C (100 bytes) each; a dump has one an entry."""
 MAX_BYTES = 64 << 20
 """Of a dump: 2,000 entries take 350 kB, and nobody keeps more than some 20,000."""
-OPCODES = {value[0]: name for name, value in vars(pickle).items() if name.isupper() and isinstance(value, bytes)}
 TEXT_SIZES = {0x58: 4, 0x8C: 1, 0x8D: 8}
 """Bytes of the length of BINUNICODE, SHORT_BINUNICODE and BINUNICODE8."""
 
@@ -37,15 +37,7 @@ def plain_values(data: bytes) -> Any:
     _check(data)
     try:
         return _Plain(io.BytesIO(data)).load()
-    except (
-        pickle.UnpicklingError,
-        ValueError,
-        TypeError,
-        LookupError,
-        AttributeError,
-        EOFError,
-        OverflowError,
-    ) as error:
+    except (pickle.UnpicklingError, *FAULTS) as error:
         raise UnreadableInputError(f"damaged ({error})") from error
 
 

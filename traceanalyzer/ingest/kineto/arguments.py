@@ -56,13 +56,9 @@ class Operands:
         self._codes = np.concatenate((self._codes, codes), axis=1)
 
     def _one_by_one(self, args: list[Args]) -> dict[str, list[int]]:
-        codes = self._texts.raw_codes
-        return {
-            "shapes": codes([a.shapes or a.old_shapes for a in args]),
-            "dtypes": codes([a.dtypes for a in args]),
-            "strides": codes([a.strides for a in args]),
-            "concrete": codes([a.concrete for a in args]),
-        }
+        shapes = [a.shapes or a.old_shapes for a in args]
+        others = ([getattr(a, name) for a in args] for name in COLUMNS[1:])
+        return dict(zip(COLUMNS, map(self._texts.raw_codes, (shapes, *others)), strict=True))
 
 
 FACTORS = {

@@ -2,10 +2,9 @@
 
 import re
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol
 
 from traceanalyzer.ingest.kineto.events import Event
 from traceanalyzer.ingest.kineto.repair import BOUNDARY, Decoded, decode, decode_quickly, decode_strictly
@@ -73,19 +72,12 @@ class NotWholeError(ValueError):
     """A stretch of an array that is damaged, or in which the array ends."""
 
 
-class Pieces(Protocol):
-    """What is read in pieces."""
-
-    def read(self) -> bytes:
-        """The next piece, b"" at the end."""
-
-
-def whole_chunks(stream: Pieces, buffer: bytes) -> Iterator[Decoded]:
+def whole_chunks(pieces: Iterable[bytes], buffer: bytes) -> Iterator[Decoded]:
     """The chunks of a stretch from within an array: those that `KinetoFile.rest` makes of it, up to the last boundary.
 
     Raises NotWholeError where that would have to mend anything.
     """
-    while piece := stream.read():
+    for piece in pieces:
         whole = _whole(buffer, piece) or _whole(b"", buffer + piece)
         if whole is None:
             raise NotWholeError
@@ -97,7 +89,7 @@ def boundary_before(text: bytes) -> int | None:
     """Where in a text, of which more came before, the chunk after its last boundary begins; None where the text alone
     does not tell."""
     found = _boundary_in_tail(text)
-    return None if found is None else found.end()
+    return found and found.end()
 
 
 def _whole(left: bytes, piece: bytes) -> tuple[list[Event], bytes] | None:
@@ -136,12 +128,11 @@ def _array(stream: ByteStream, buffer: bytes) -> Generator[Decoded, None, bytes 
             continue
         buffer += piece
         cut = _last_boundary(buffer, max(0, searched - _OVERLAP_BYTES))
-        if cut is None and len(buffer) < _MAX_EVENT_BYTES:
-            searched = len(buffer)
-            continue
         if cut is None:
-            yield Decoded(decode_strictly(buffer) or [], lost=1)
-            buffer, searched = b"", 0
+            searched = len(buffer)
+            if searched >= _MAX_EVENT_BYTES:
+                yield Decoded(decode_strictly(buffer) or [], lost=1)
+                buffer, searched = b"", 0
             continue
         chunk = buffer[: cut.start() + 1]
         events = decode_strictly(chunk)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from traceanalyzer.ingest.columns import looked_up
 from traceanalyzer.ingest.kineto.chunks import KinetoFile
 from traceanalyzer.ingest.kineto.events import Group
 from traceanalyzer.ingest.kineto.rows import Rows
@@ -31,19 +32,17 @@ def make_health(
     """Counts and notes for the report."""
     mended = sum(columns.mended for columns in rows.tables.values())
     repaired, lost = rows.repaired + mended, rows.lost
-    notes = (
-        damage and f"The file ends early, after {rows.events:,} events: {damage}.",
-        file.truncated and not damage and f"The file is cut off after {rows.events:,} events: its list is not closed.",
-        file.arrays > 1
-        and f"The file holds {file.arrays} recordings written one after the other; they are read as one.",
-        len(pids) > 1 and _several(pids),
-        repaired and f"{repaired:,} events or values were damaged and could be mended.",
-        lost and f"{lost:,} events were damaged and are missing from all figures.",
-        clipped and f"{clipped:,} device operations had impossible durations and were cut at the next one's start.",
-        _clock_note(ops, api),
-        remark,
-        *unread(rows),
-    )
+    cut_off = file.truncated and not damage
+    notes = {
+        f"The file ends early, after {rows.events:,} events: {damage}.": damage,
+        f"The file is cut off after {rows.events:,} events: its list is not closed.": cut_off,
+        f"The file holds {file.arrays} recordings written one after the other; they are read as one.": file.arrays > 1,
+        _several(pids): len(pids) > 1,
+        f"{repaired:,} events or values were damaged and could be mended.": repaired,
+        f"{lost:,} events were damaged and are missing from all figures.": lost,
+        f"{clipped:,} device operations had impossible durations and were cut at the next one's start.": clipped,
+    }
+    told = [note for note, there in notes.items() if there]
     return Health(
         events=rows.events,
         skipped=rows.skipped,
@@ -51,20 +50,19 @@ def make_health(
         lost=lost,
         clipped=clipped,
         truncated=file.truncated or bool(damage),
-        notes=tuple(note for note in notes if note),
+        notes=tuple(filter(None, [*told, _clock_note(ops, api), remark, *unread(rows)])),
     )
 
 
 def unread(rows: Rows) -> list[str]:
     """What rows that are only counted hold."""
     ranges, insight = rows.counts[Group.RANGE_COUNTERS], rows.counts[Group.MTIA]
-    said = (
-        ranges
-        and f"{ranges:,} rows are counters of CUPTI's range profiler (cuda_profiler_range): their times are made up by "
-        "the recorder, so they are on no timeline; `traceanalyzer collect ncu` measures kernels.",
-        insight and f"{insight:,} rows are MTIA's own counters and insights, which are not read.",
-    )
-    return [text for text in said if text]
+    said = {
+        f"{ranges:,} rows are counters of CUPTI's range profiler (cuda_profiler_range): their times are made up by "
+        "the recorder, so they are on no timeline; `traceanalyzer collect ncu` measures kernels.": ranges,
+        f"{insight:,} rows are MTIA's own counters and insights, which are not read.": insight,
+    }
+    return [text for text, there in said.items() if there]
 
 
 def _several(pids: list[int]) -> str:
@@ -79,13 +77,9 @@ def _clock_note(ops: DeviceOps, api: ApiCalls) -> str:
     """Whether device work begins before its launch so often that the clocks must disagree."""
     calls = np.flatnonzero(api.correlation > 0)
     launched = np.flatnonzero(ops.correlation > 0)
-    if not len(calls) or not len(launched):
-        return ""
     order = calls[np.argsort(api.correlation[calls], kind="stable")]
-    ids = api.correlation[order]
-    position = np.minimum(np.searchsorted(ids, ops.correlation[launched]), len(ids) - 1)
-    found = ids[position] == ops.correlation[launched]
-    early = api.start[order[position[found]]] - ops.start[launched[found]]
+    call = looked_up(api.correlation[order], order, ops.correlation[launched])
+    early = api.start[call[call >= 0]] - ops.start[launched[call >= 0]]
     count = int(np.count_nonzero(early > _CLOCK_ERROR_NS))
     if count <= _SYSTEMATIC_SHARE * max(len(early), 1):
         return ""

@@ -17,7 +17,7 @@ import numpy as np
 from traceanalyzer.base.limits import limits
 from traceanalyzer.ingest.kineto.chunks import BYTE_ORDER_MARK
 from traceanalyzer.ingest.kineto.repair import mend
-from traceanalyzer.ingest.side_files import mapping, mappings
+from traceanalyzer.ingest.side_files import items, mapping, mappings
 from traceanalyzer.trace import I32, Device, MemoryEvents, distinct
 
 _VERSIONS = ("roctracer_version", "hip_runtime_version", "hip_driver_version")
@@ -88,11 +88,9 @@ def distributed(metadata: dict[str, Any], name: str) -> int | None:
 
 def groups_of(metadata: dict[str, Any]) -> dict[str, str]:
     """For each process group of `pg_config`, by name, what is the same wherever its ranks are."""
-    info = metadata.get("distributedInfo")
-    rows = info.get("pg_config") if isinstance(info, dict) else None
     found = {}
-    for row in rows if isinstance(rows, list) else ():
-        if isinstance(row, dict) and isinstance(ranks := row.get("ranks"), list) and ranks:
+    for row in mappings(mapping(metadata.get("distributedInfo")).get("pg_config")):
+        if ranks := items(row.get("ranks")):
             mark = hashlib.blake2b(str(ranks).encode(), digest_size=4).hexdigest()
             found[str(row.get("pg_name"))] = f"({len(ranks)} ranks, {mark})"
     return found

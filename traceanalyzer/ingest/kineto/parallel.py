@@ -67,16 +67,13 @@ def part_of(rows: Rows) -> Part:
         window=rows.window,
         window_end=rows.window_end,
         mended=[columns.mended for columns in rows.tables.values()],
-        tables=[_lean(columns.take()) for columns in rows.tables.values()],
+        tables=[{name: _lean(one) for name, one in columns.take().items()} for columns in rows.tables.values()],
     )
 
 
-def _lean(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """The columns in as few bytes as their values need: half of what there was to hand over."""
-    return {
-        name: values if is_constant(values) or values.itemsize == 1 else narrowed(values)
-        for name, values in columns.items()
-    }
+def _lean(values: NDArray[Any]) -> NDArray[Any]:
+    """A column in as few bytes as its values need: half of what there was to hand over."""
+    return values if is_constant(values) or values.itemsize == 1 else narrowed(values)
 
 
 class Recoding:
@@ -132,15 +129,10 @@ class Stretch(NamedTuple):
     """Where its last piece ends."""
 
 
-class _UpTo:
-    """A stream that ends early."""
-
-    def __init__(self, stream: ByteStream, end: int) -> None:
-        self._stream, self._end = stream, end
-
-    def read(self) -> bytes:
-        """The next piece."""
-        return self._stream.read() if self._stream.place < self._end else b""
+def _pieces(stream: ByteStream, end: int) -> Iterator[bytes]:
+    """The pieces of a stream up to this place."""
+    while stream.place < end and (piece := stream.read()):
+        yield piece
 
 
 def read_in_parallel(path: Path, progress: Callable[[float], None] | None) -> tuple[KinetoFile, Rows] | None:
@@ -191,7 +183,8 @@ def _read_stretches(stream: ByteStream, stretches: list[Stretch], numbers: Itera
     rows = None
     for number in numbers:
         stretch, rows = stretches[number], Rows(rows)
-        for chunk in whole_chunks(_UpTo(stream, stretch.end), _left_over(stream, stretch)):
+        left_over = _left_over(stream, stretch)
+        for chunk in whole_chunks(_pieces(stream, stretch.end), left_over):
             rows.add(chunk)
         if stream.damage or stream.place != stretch.end:
             raise NotWholeError

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from traceanalyzer.base import EmptyRecordingError, UnreadableInputError
-from traceanalyzer.ingest.abilities import Abilities
+from traceanalyzer.ingest.detect import Abilities
 from traceanalyzer.ingest.kineto.chunks import BYTE_ORDER_MARK, KinetoFile
 from traceanalyzer.ingest.kineto.health import unread
 from traceanalyzer.ingest.kineto.parallel import read_in_parallel
@@ -23,12 +23,11 @@ ABILITIES = Abilities(
 _EVENT_KEYS = (b'"ph"', b'"ts"', b'"traceEvents"')
 _OBJECT_KEYS = (b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"', b'"baseTimeNanoseconds"', *_EVENT_KEYS)
 
-_OF_JAX = (b'"/host:CPU', b'"/device:GPU:', b'"/device:TPU:')
-"""Processes of JAX's JSON, which has another reader."""
-
-
-_OF_OTHERS = (b'"gpu_op"', b"HOST<", b"Flow_H2D_", b"[measure in clock cycle")
-"""In the Chrome traces of unitrace, and in those of Proton that count cycles."""
+_OF_OTHERS = (
+    *(b'"/host:CPU', b'"/device:GPU:', b'"/device:TPU:'),
+    *(b'"gpu_op"', b"HOST<", b"Flow_H2D_", b"[measure in clock cycle"),
+)
+"""Processes of JAX's JSON; and in the Chrome traces of unitrace, and in those of Proton that count cycles."""
 
 
 def recognise(head: bytes, path: Path) -> bool:
@@ -37,8 +36,6 @@ def recognise(head: bytes, path: Path) -> bool:
     if any(mark in start for mark in _OF_OTHERS) or (start.startswith(b"[") and b'"children"' in start):
         return False
     keys = {b"{": _OBJECT_KEYS, b"[": _EVENT_KEYS}.get(start[:1], ())
-    if any(name in start for name in _OF_JAX):
-        return False
     return any(key in start for key in keys) or start.rstrip() == b"[]"
 
 

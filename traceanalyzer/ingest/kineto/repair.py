@@ -61,9 +61,8 @@ def decode(text: bytes) -> Decoded:
 def decode_quickly(*parts: bytes | memoryview) -> list[Event] | None:
     """The events of an undamaged chunk that comes in parts, None if it is not one. Their times are all numbers, or all
     text."""
-    text = b"".join((b"[", *parts, b"]"))
-    events = _decoded(NEAR, text)
-    return _decoded(STRICT, text) if events is None else events
+    events = _typed(NEAR, *parts)
+    return _typed(STRICT, *parts) if events is None else events
 
 
 def decode_strictly(text: bytes) -> list[Event] | None:
@@ -71,13 +70,9 @@ def decode_strictly(text: bytes) -> list[Event] | None:
     return _typed(STRICT, text)
 
 
-def _typed(decoder: msgspec.json.Decoder[list[Event]], text: bytes) -> list[Event] | None:
-    return _decoded(decoder, b"[" + text + b"]")
-
-
-def _decoded(decoder: msgspec.json.Decoder[list[Event]], array: bytes) -> list[Event] | None:
+def _typed(decoder: msgspec.json.Decoder[list[Event]], *parts: bytes | memoryview) -> list[Event] | None:
     try:
-        return decoder.decode(array)
+        return decoder.decode(b"".join((b"[", *parts, b"]")))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

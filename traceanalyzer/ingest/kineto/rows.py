@@ -2,7 +2,9 @@
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -39,7 +41,6 @@ from traceanalyzer.trace import (
     Waits,
 )
 
-_TIMED = {"name": "i", "start": "q", "end": "q"}
 _DEVICE_KINDS = {
     Group.KERNEL: DeviceOpKind.KERNEL,
     Group.MEMCPY: DeviceOpKind.MEMCPY,
@@ -47,36 +48,26 @@ _DEVICE_KINDS = {
 }
 _HOST_KINDS = {Group.OP: RangeKind.OP, Group.ANNOTATION: RangeKind.ANNOTATION, Group.PYTHON: RangeKind.PYTHON}
 _COUNTED = (Group.SKIP, Group.RANGE_COUNTERS, Group.MTIA)
-_REPLAY = b'"Dispatch Task"'
-_UNNUMBERED_GRAPH = 0
-"""`DeviceOps.graph` of the node of a graph whose id is not recorded."""
+_OF_KIND = {b'"Dispatch Task"': 0}
+"""`DeviceOps.graph` of the node of a graph whose id is not recorded, by the kind of its kernel."""
 _CPU_DEVICE_TYPE = 0
 """c10::DeviceType::CPU in `Device Type` of allocator events."""
 
 _HANDLE = 2**31 - 1
 """Of streams that are numbered by their addresses (ROCm) so much tells them apart."""
 
-_LAYOUTS: dict[type[Table], dict[str, str]] = {
-    DeviceOps: {"kind": "B", **_TIMED, "device": "i", "context": "i", "stream": "i", "correlation": "q"}
-    | {"external_id": "q", "graph": "q", "bytes": "q", "collective": "i"}
-    | {"blocks": "q", "threads": "i", "registers": "i", "shared_bytes": "i", "occupancy": "h"}
-    | {"graph_node": "q", "resident_blocks": "i", "limits": "B"},
-    ApiCalls: {**_TIMED, "thread": "i", "correlation": "q"},
-    HostRanges: {"kind": "B", **_TIMED, "thread": "i", "external_id": "q", "sequence": "q", "forward_thread": "i"}
-    | {"shapes": "i", "dtypes": "i", "strides": "i", "concrete": "i", "launch": "i", "collective": "i"},
-    Waits: {"kind": "B", "start": "q", "end": "q", "device": "i", "context": "i", "stream": "i"}
-    | {"correlation": "q", "event": "q", "source_stream": "i", "record": "q"},
-    Overheads: {"kind": "B", **_TIMED, "thread": "i"},
-    DeviceRanges: {**_TIMED, "device": "i", "stream": "i"},
-    MemoryEvents: {"start": "q", "device": "i", "bytes": "q", "allocated": "q", "reserved": "q", "address": "q"},
-    GpuMetrics: {"name": "i", "start": "q", "device": "i", "value": "q"},
+_TABLES: tuple[type[Table], ...] = (
+    *(DeviceOps, ApiCalls, HostRanges, Waits),
+    *(Overheads, DeviceRanges, MemoryEvents, GpuMetrics),
+)
+_NOT_RECORDED = ("copy_kind", "source_memory", "target_memory", "error")
+"""Columns that no event states: the names of copies tell the first three."""
+_LAYOUTS = {
+    table: {f.name: f.metadata["dtype"].char for f in fields(table) if f.name not in _NOT_RECORDED} for table in _TABLES
 }
-_ARGS_OF_WAITS = {"context": "context", "stream": "stream", "correlation": "correlation"} | {
-    "event": "wait_event",
-    "source_stream": "wait_stream",
-    "record": "wait_record",
-}
-"""Column and argument."""
+_OF_WAITS = ("context", "stream", "correlation", "event", "source_stream", "record")
+_OF_OPS = ("context", "correlation", "bytes", "registers", "shared_bytes")
+"""Columns that are arguments as they stand."""
 
 _WINDOW_END = "Record Window End"
 _DIMENSIONS: msgspec.json.Decoder[tuple[int, int, int]] = msgspec.json.Decoder(tuple[int, int, int])
@@ -219,14 +210,12 @@ class Rows:
         self.tables[DeviceOps].append(
             self._named_times(spans)
             | _device(spans, args)
+            | _as_they_stand(args, _OF_OPS)
             | {
                 "kind": np.full(len(spans), _DEVICE_KINDS[group], np.uint8),
-                "context": [a.context for a in args],
-                "correlation": [a.correlation for a in args],
                 "external_id": _external_ids(args),
-                "graph": [a.graph or -1 if not a.kind or a.graph > 0 else _replayed(a.kind) for a in args],
+                "graph": [a.graph if a.graph > 0 else _OF_KIND.get(bytes(a.kind), -1) for a in args],
                 "graph_node": [a.graph_node if a.graph_node > 0 else -1 for a in args],
-                "bytes": [a.bytes for a in args],
                 "collective": self._collective_codes(args),
             }
             | self._launch_columns(args)
@@ -237,8 +226,6 @@ class Rows:
         return {
             "blocks": self._sizes.of([a.grid for a in args]),
             "threads": self._sizes.of([a.block for a in args]),
-            "registers": [a.registers for a in args],
-            "shared_bytes": [a.shared_bytes for a in args],
             "occupancy": [int(a.occupancy) for a in args],
             "resident_blocks": [one.blocks for one in occupancy],
             "limits": [one.limits for one in occupancy],
@@ -254,13 +241,12 @@ class Rows:
         self.tables[HostRanges].append(
             self._named_times(spans)
             | self._operands.codes(args)
+            | _as_they_stand(args, ("sequence", "forward_thread"))
             | {
                 "kind": np.full(len(spans), _HOST_KINDS[group], np.uint8),
                 "thread": self._thread_codes(spans),
                 "external_id": _external_ids(args),
-                "sequence": [a.sequence for a in args],
-                "forward_thread": [a.forward_thread for a in args],
-                "launch": self._launch_codes(args),
+                "launch": [self._launch_code(a) if a.warps or a.kernel_options else -1 for a in args],
                 "collective": self._collective_codes(args),
             }
         )
@@ -271,7 +257,7 @@ class Rows:
         self.tables[Waits].append(
             self._times(spans)
             | {"kind": kinds, "device": _device(spans, args)["device"]}
-            | {column: [getattr(a, name) for a in args] for column, name in _ARGS_OF_WAITS.items()}
+            | _as_they_stand(args, _OF_WAITS)
         )
 
     def _add_overheads(self, spans: Spans, _: Group) -> None:
@@ -299,7 +285,8 @@ class Rows:
     def _add_instants(self, instants: list[Instant[Any]]) -> None:
         found = [event for event in instants if event.args is not None and event.name == "[memory]"]
         self.skipped += len(instants) - len(found)
-        self.window_end = max([self.window_end, *(_marked(event) for event in instants if event.name == _WINDOW_END)])
+        ends = [event.ts for event in instants if event.name == _WINDOW_END and _is_time(event.ts)]
+        self.window_end = max([self.window_end, *(int(times_ns([time])[0]) for time in ends)])
         if found:
             found = self._with_time(found)
             self.memory_events += len(found)
@@ -307,11 +294,8 @@ class Rows:
                 _memory([event.args for event in found if event.args is not None]) | {"start": self._starts}
             )
 
-    def _launch_codes(self, args: list[Args]) -> list[int]:
-        """Codes of the options of the kernels that operators launch, -1 for nearly all."""
-        return [self._launch_code(a) if a.warps or a.kernel_options else -1 for a in args]
-
     def _launch_code(self, a: Args) -> int:
+        """Code of the options of the kernel that an operator launches, -1 for nearly all."""
         text = launch_options(a)
         return self.texts.code(text) if text else -1
 
@@ -319,12 +303,14 @@ class Rows:
         return [self.collectives[collective_of(a, self.texts)] if a.collective else -1 for a in args]
 
 
+def _as_they_stand(args: list[Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: list(map(attrgetter(name), args)) for name in names}
+
+
 def _memory(args: list[MemoryArgs]) -> dict[str, Any]:
     return {
+        **_as_they_stand(args, ("bytes", "allocated", "reserved")),
         "device": [-1 if a.device_type == _CPU_DEVICE_TYPE else a.device for a in args],
-        "bytes": [a.bytes for a in args],
-        "allocated": [a.allocated for a in args],
-        "reserved": [a.reserved for a in args],
         "address": [a.address if isinstance(a.address, int) and 0 <= a.address <= sys.maxsize else -1 for a in args],
     }
 
@@ -340,16 +326,8 @@ def _device(spans: Spans, args: list[Args]) -> dict[str, list[int]]:
     }
 
 
-def _replayed(kind: Raw) -> int:
-    return _UNNUMBERED_GRAPH if bytes(kind) == _REPLAY else -1
-
-
 def _external_ids(args: list[Args]) -> list[int]:
     return [a.external_id if a.external_id >= 0 else a.old_external_id for a in args]
-
-
-def _marked(event: Instant[Any]) -> int:
-    return int(times_ns([event.ts])[0]) if _is_time(event.ts) else 0
 
 
 def _is_time(text: Any) -> bool:

@@ -54,22 +54,26 @@ def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
     metadata = parse_metadata(file.metadata)
     (api, host), device = both_threaded(partial(_host, rows), partial(_device, rows), rows.kept)
     pids = _pids(rows, np.bincount(api.thread, minlength=len(rows.threads)) + _op_counts(rows, host))
-    ops, clipped = _device_ops(*device, one_process=len(pids) < 2)
+    (columns, end, cut), clipped = device, 0
+    if len(pids) < 2:  # the streams of two processes carry the same numbers
+        columns, clipped = columns | {"end": end}, int(np.count_nonzero(cut))
+    ops = DeviceOps.from_columns(columns, then="kind")
     devices, remark = _devices(metadata, ops)
     health = make_health(path, file, rows, damage, clipped=clipped, ops=ops, api=api, pids=pids, remark=remark)
     memory = MemoryEvents.from_columns(rows.tables[MemoryEvents].take())
+    waits = Waits.from_columns(rows.tables[Waits].take())
     collectives = _collectives(rows, groups_of(metadata))
     return Trace(
         path=str(path),
         source="kineto",
         strings=rows.texts.all(),
         process=_process(metadata, rows, pids),
-        threads=_threads(rows),
+        threads=tuple(Thread(str(tid), rows.names.get(("thread_name", pid, tid), "")) for pid, tid in rows.threads),
         devices=devices,
         device_ops=ops,
         api_calls=api,
         host_ranges=host,
-        waits=_waits(rows),
+        waits=waits.take(waits.kind > 0),
         overheads=Overheads.from_columns(rows.tables[Overheads].take()),
         device_ranges=DeviceRanges.from_columns(rows.tables[DeviceRanges].take()),
         memory_events=on_the_gpu_in_use(memory, [d.id for d in devices]) if is_rocm(metadata) else memory,
@@ -104,13 +108,6 @@ def _device(rows: Rows) -> tuple[dict[str, NDArray[Any]], I64, Bool]:
     return columns | _copies(columns, rows.texts.all()), *clip_impossible(columns, window_end)
 
 
-def _device_ops(columns: dict[str, NDArray[Any]], end: I64, cut: Bool, *, one_process: bool) -> tuple[DeviceOps, int]:
-    """The device ops and how many of them had to be clipped."""
-    if not one_process:  # the streams of two processes carry the same numbers
-        return DeviceOps.from_columns(columns, then="kind"), 0
-    return DeviceOps.from_columns(columns | {"end": end}, then="kind"), int(np.count_nonzero(cut))
-
-
 def _copies(columns: dict[str, NDArray[Any]], strings: list[str]) -> dict[str, NDArray[np.uint8]]:
     """Direction and memory kinds of the copies; each distinct name is looked at once."""
     names = ("copy_kind", "source_memory", "target_memory")
@@ -122,11 +119,6 @@ def _copies(columns: dict[str, NDArray[Any]], strings: list[str]) -> dict[str, N
         for i, name in enumerate(names):
             made[name][copies] = meaning[inverse, i]
     return made
-
-
-def _waits(rows: Rows) -> Waits:
-    waits = Waits.from_columns(rows.tables[Waits].take())
-    return waits.take(waits.kind > 0)
 
 
 def _collectives(rows: Rows, groups: dict[str, str]) -> Collectives:
@@ -166,11 +158,6 @@ def _process(metadata: dict[str, Any], rows: Rows, pids: list[int]) -> Process:
         world_size=distributed(metadata, "world_size"),
         host=host if isinstance(host, str) else None,
     )
-
-
-def _threads(rows: Rows) -> tuple[Thread, ...]:
-    names = {(p, t): text for (kind, p, t), text in rows.names.items() if kind == "thread_name"}
-    return tuple(Thread(str(tid), names.get((pid, tid), "")) for pid, tid in rows.threads)
 
 
 def _devices(metadata: dict[str, Any], ops: DeviceOps) -> tuple[tuple[Device, ...], str]:

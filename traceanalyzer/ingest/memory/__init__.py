@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from traceanalyzer.ingest.abilities import Abilities
+from traceanalyzer.ingest.detect import Abilities
 from traceanalyzer.ingest.memory.snapshot import PROTO, read_snapshot
 from traceanalyzer.trace import Trace
 

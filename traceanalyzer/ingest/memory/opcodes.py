@@ -102,13 +102,13 @@ class _Interpreter:
             0x28: self._mark,  # MARK, "("
             0x7D: self._empty_dict,  # EMPTY_DICT, "}"
             0x75: self._set_items,  # SETITEMS, "u"
-            0x8C: self._short_text,  # SHORT_BINUNICODE
+            0x8C: lambda at: self._push_text(at + 1, at + 1 + self._data[at]),  # SHORT_BINUNICODE
             0x5D: self._empty_list,  # EMPTY_LIST, "]"
             0x65: self._appends,  # APPENDS, "e"
-            0x71: self._put,  # BINPUT, "q"
-            0x72: self._long_put,  # LONG_BINPUT, "r"
-            0x58: self._text,  # BINUNICODE, "X"
-            0x8D: self._long_text,  # BINUNICODE8
+            0x71: lambda at: self._keep(self._data[at], at + 1),  # BINPUT, "q"
+            0x72: lambda at: self._keep(_U4(self._data, at)[0], at + 4),  # LONG_BINPUT, "r"
+            0x58: lambda at: self._read_text(at + 4, _U4(self._data, at)[0]),  # BINUNICODE, "X"
+            0x8D: lambda at: self._read_text(at + 8, _U8(self._data, at)[0]),  # BINUNICODE8
             0x61: self._append,  # APPEND, "a"
             0x73: self._set_item,  # SETITEM, "s"
             0x29: lambda at: self._tuple(at, 0),  # EMPTY_TUPLE, ")"
@@ -237,16 +237,6 @@ class _Interpreter:
         self._open(values)
         return at
 
-    def _short_text(self, at: int) -> int:
-        begin = at + 1
-        return self._push_text(begin, begin + self._data[at])
-
-    def _text(self, at: int) -> int:
-        return self._read_text(at + 4, _U4(self._data, at)[0])
-
-    def _long_text(self, at: int) -> int:
-        return self._read_text(at + 8, _U8(self._data, at)[0])
-
     def _read_text(self, at: int, size: int) -> int:
         if size > MAX_TEXT:
             refuse(f"a text of {size:,} bytes")
@@ -256,21 +246,12 @@ class _Interpreter:
         return self._push_text(at, at + size)
 
     def _push_text(self, begin: int, end: int) -> int:
-        text = self._shapes.text(str(self._data[begin:end], "utf-8"))
         if len(self._data) < end:
             raise EOFError("the file is cut off")
-        self._stack.append(text)
+        self._stack.append(self._shapes.text(str(self._data[begin:end], "utf-8")))
         return end
 
-    def _put(self, at: int) -> int:
-        self._keep(self._data[at])
-        return at + 1
-
-    def _long_put(self, at: int) -> int:
-        self._keep(_U4(self._data, at)[0])
-        return at + 4
-
-    def _keep(self, index: int) -> None:
+    def _keep(self, index: int, after: int) -> int:
         if index < len(self._memo):
             self._memo[index] = self._stack[-1]
             self._pushed.clear()
@@ -279,6 +260,7 @@ class _Interpreter:
             self._memo.append(self._stack[-1])
         else:
             refuse(f"the memo index {index}, which nothing before leads up to")
+        return after
 
     def _float(self, at: int) -> int:
         self._stack.append(_FLOAT(self._data, at)[0])

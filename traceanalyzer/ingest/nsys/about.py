@@ -26,7 +26,7 @@ _EXPORT_KEYS = (
 )
 
 _CAPTURE_KEYS = ("CAPTURE_EVENT_TYPE", "DEVICE_DISPLAY_NAME")
-_CAPTURE_OPTIONS = ("CUDA_GRAPH_TRACE_OPTIONS:MODE", "COLLECT_GPU_MEMORY_USAGE")
+_CAPTURE_OPTIONS = ("COLLECT_GPU_MEMORY_USAGE",)
 """Options that are prefixed with the process (`PROCESS_0:`) by some versions."""
 
 _PROCESS_PREFIX = re.compile(r"PROCESS_\d+:")
@@ -42,8 +42,6 @@ class About:
     """Major and minor version, (0, 0) where the file has none."""
     collected: frozenset[str] | None
     """Kinds of event that were asked for (`Cuda`, `NvtxEvents`, ...); None where the file does not say."""
-    graph_mode: str | None
-    """`Graph` or `Node`; None where the file does not say."""
     memory_usage: bool
     has_payloads: bool
     """False where the export was made without the binary payloads of NVTX ranges."""
@@ -67,7 +65,6 @@ def about(database: Database) -> About:
     return About(
         schema=((int(match[1]), int(match[2])) if match else (0, 0)),
         collected=frozenset(kinds) if kinds else None,
-        graph_mode=options.get("CUDA_GRAPH_TRACE_OPTIONS:MODE"),
         has_payloads=export.get("EXPORT_PARAM_INCLUDE_BLOBS") != "false",
         memory_usage=options.get("COLLECT_GPU_MEMORY_USAGE") == "true",
         host=options.get("DEVICE_DISPLAY_NAME") or None,
@@ -165,13 +162,9 @@ class Gpus:
     def ordinal(self, pid: int, gpu: int) -> int:
         """The ordinal by which a process calls the GPU with this id; the id where not recorded."""
         uid = self.by_id[gpu].uid if gpu in self.by_id else None
-        for (owner, ordinal), device in self.by_process.items():
-            if owner == pid and uid is not None and device.uid == uid:
-                return ordinal
-        for ordinal, device in self.by_ordinal.items():
-            if uid is not None and device.uid == uid:
-                return ordinal
-        return gpu
+        known = [(ordinal, device) for (owner, ordinal), device in self.by_process.items() if owner == pid]
+        known += self.by_ordinal.items()
+        return next((ordinal for ordinal, device in known if uid is not None and device.uid == uid), gpu)
 
 
 def gpus(database: Database) -> Gpus:
@@ -193,16 +186,10 @@ def gpus(database: Database) -> Gpus:
         by_id[key] = device
         if ordinal >= 0:
             by_ordinal[ordinal] = device
-        if (bus_number := _bus_number(bus)) is not None:
-            buses[bus_number] = device
-    by_process = _process_map(database, by_id) or _old_process_map(database, buses)
-    return Gpus(by_id, by_ordinal, by_process)
-
-
-def _process_map(database: Database, by_id: Mapping[int, Device]) -> dict[tuple[int, int], Device]:
-    """From schema 3.17 on."""
-    rows = database.rows("TARGET_INFO_CUDA_DEVICE", {"gpuId": -1, "cudaId": -1, "pid": -1})
-    return {(pid, ordinal): by_id[gpu] for gpu, ordinal, pid in rows if gpu in by_id}
+        buses[_bus_of(bus)] = device
+    rows = database.rows("TARGET_INFO_CUDA_DEVICE", {"gpuId": -1, "cudaId": -1, "pid": -1})  # from schema 3.17 on
+    by_process = {(pid, ordinal): by_id[gpu] for gpu, ordinal, pid in rows if gpu in by_id}
+    return Gpus(by_id, by_ordinal, by_process or _old_process_map(database, buses))
 
 
 def _old_process_map(database: Database, buses: Mapping[int, Device]) -> dict[tuple[int, int], Device]:
@@ -222,7 +209,8 @@ def _old_process_map(database: Database, buses: Mapping[int, Device]) -> dict[tu
     found: dict[tuple[int, int], Device] = {}
     for row in database.rows("TARGET_INFO_CUDA_GPU", columns):
         ordinal, pid, sms, memory, bandwidth, clock, major, minor, bus, name = row
-        gpu = buses.get(_bus_of(bus), Device(ordinal))
+        place = _bus_of(bus)
+        gpu = buses[place] if place in buses and place >= 0 else Device(ordinal)
         found[pid, ordinal] = replace(
             gpu,
             id=ordinal,
@@ -238,11 +226,11 @@ def _old_process_map(database: Database, buses: Mapping[int, Device]) -> dict[tu
 
 
 def _bus_of(value: object) -> int:
-    """The bus from a number or a location such as `0000:02:00.0`; -1 for neither."""
+    """The bus from a number or a location such as `0000:c1:00.0`; -1 for neither."""
     if isinstance(value, int):
         return value
-    number = _bus_number(value)
-    return -1 if number is None else number
+    match = re.fullmatch(r"(?:[0-9a-fA-F]+:)?([0-9a-fA-F]+):[0-9a-fA-F]+\.\d", str(value or ""))
+    return int(match[1], 16) if match else -1
 
 
 def _known(text: object) -> str | None:
@@ -258,9 +246,3 @@ def _uid(uuid: object, bus: object) -> str | None:
     if uuid and str(uuid).strip("0-"):
         return str(uuid)
     return _known(bus)
-
-
-def _bus_number(location: object) -> int | None:
-    """The bus in a location such as `0000:c1:00.0`."""
-    match = re.fullmatch(r"(?:[0-9a-fA-F]+:)?([0-9a-fA-F]+):[0-9a-fA-F]+\.\d", str(location or ""))
-    return int(match[1], 16) if match else None

@@ -4,18 +4,19 @@ from collections.abc import Callable
 
 import numpy as np
 
+from traceanalyzer.ingest.columns import by_value
+from traceanalyzer.ingest.durations import Tally
 from traceanalyzer.ingest.nsys.enums import COPY_KINDS, COPY_NAMES, MEMORY_KINDS
 from traceanalyzer.ingest.nsys.events import (
     TIMES,
     Columns,
     Events,
     Strings,
-    Tally,
     ids,
-    mend_times,
     process_of,
     read_events,
     small,
+    timed_rows,
 )
 from traceanalyzer.ingest.sqlite.database import MISSING, Database
 from traceanalyzer.ingest.sqlite.pages import Part
@@ -114,14 +115,12 @@ def _copies(database: Database, strings: Strings, tally: Tally) -> list[Events]:
         unified = rows["copy_kind"] >= CopyKind.UNIFIED_HOST_TO_DEVICE
         rows["correlationId"] = np.where(unified, -1, rows["correlationId"])
         packed = rows["copy_kind"] << 16 | rows["source_memory"] << 8 | rows["target_memory"]
-        distinct, inverse = np.unique(packed, return_inverse=True)
-        codes = []
-        for value in distinct.tolist():
-            name = COPY_NAMES[CopyKind(value >> 16)]
-            ends = [MemoryKind(value >> 8 & 0xFF).name.capitalize(), MemoryKind(value & 0xFF).name.capitalize()]
-            known = value & 0xFFFF
-            codes.append(strings.code(f"{name} ({ends[0]} -> {ends[1]})" if known else name))
-        return _events(rows, DeviceOpKind.MEMCPY, np.array(codes, np.int32)[inverse])
+        return _events(rows, DeviceOpKind.MEMCPY, by_value(packed, name_of, np.int32))
+
+    def name_of(packed: int) -> int:
+        name = COPY_NAMES[CopyKind(packed >> 16)]
+        ends = " -> ".join(MemoryKind(end).name.capitalize() for end in (packed >> 8 & 0xFF, packed & 0xFF))
+        return strings.code(f"{name} ({ends})" if packed & 0xFFFF else name)
 
     return _read(database, MEMCPY, extra, tally, copies)
 
@@ -129,18 +128,20 @@ def _copies(database: Database, strings: Strings, tally: Tally) -> list[Events]:
 def _memsets(database: Database, strings: Strings, tally: Tally) -> list[Events]:
     def memsets(rows: dict[str, I64]) -> Events:
         rows["target_memory"] = _mapped(rows["memKind"], MEMORY_KINDS)
-        kinds, inverse = np.unique(rows["target_memory"], return_inverse=True)
-        names = [strings.code(f"Memset ({MemoryKind(int(kind)).name.capitalize()})") for kind in kinds]
-        return _events(rows, DeviceOpKind.MEMSET, np.array(names, np.int32)[inverse])
+        return _events(rows, DeviceOpKind.MEMSET, by_value(rows["target_memory"], name_of, np.int32))
+
+    def name_of(kind: int) -> int:
+        return strings.code(f"Memset ({MemoryKind(kind).name.capitalize()})")
 
     return _read(database, MEMSET, {"bytes": -1, "memKind": -1, "graphNodeId": -1}, tally, memsets)
 
 
 def _graphs(database: Database, strings: Strings, tally: Tally) -> list[Events]:
     def graphs(rows: dict[str, I64]) -> Events:
-        distinct, inverse = np.unique(rows["graphId"], return_inverse=True)
-        names = [strings.code(f"CUDA graph {graph}" if graph >= 0 else "CUDA graph") for graph in distinct]
-        return _events(rows, DeviceOpKind.GRAPH, np.array(names, np.int32)[inverse])
+        return _events(rows, DeviceOpKind.GRAPH, by_value(rows["graphId"], name_of, np.int32))
+
+    def name_of(graph: int) -> int:
+        return strings.code(f"CUDA graph {graph}" if graph >= 0 else "CUDA graph")
 
     return _read(database, GRAPH_TRACE, {"graphId": -1}, tally, graphs)
 
@@ -150,28 +151,27 @@ def _read(
 ) -> list[Events]:
     """What `make` makes of the timed rows of a table of device work."""
 
-    def timed_rows(part: Part, own: Tally) -> Events:
-        timed = mend_times(part.integers, own, zero_is_missing=True)
+    def made(part: Part, own: Tally) -> Events:
+        timed = timed_rows(part.integers, own, zero_is_missing=True)
         return make({name: column[timed] for name, column in part.integers.items()})
 
-    return read_events(database, table, {**_COMMON, **extra}, timed_rows, tally)
+    return read_events(database, table, {**_COMMON, **extra}, made, tally)
 
 
 def _events(rows: dict[str, I64], kind: DeviceOpKind, name: I32 | I64) -> Events:
     """Rows under the column names of `DeviceOps`."""
-    count = len(rows["start"])
-    correlation = rows["correlationId"]
-    nothing = np.zeros(count, np.int64)
+    correlation, nothing = rows["correlationId"], np.zeros(len(rows["start"]), np.int64)
+    node, graph = rows.get("graphNodeId", nothing), rows.get("graphId", nothing)
     columns: Columns = {
-        "kind": np.full(count, kind, np.uint8),
+        "kind": np.full(len(nothing), kind, np.uint8),
         "start": rows["start"],
         "end": rows["end"],
         "device": ids(rows["deviceId"]),
         "context": ids(rows["contextId"]),
         "stream": ids(rows["streamId"]),
         "correlation": np.where(correlation > 0, correlation, -1),
-        "graph": _graph_of(rows),
-        "graph_node": np.where((node := rows.get("graphNodeId", nothing)) > 0, node, -1),
+        "graph": np.where(graph > 0, graph, np.where(node > 0, _UNNUMBERED_GRAPH, -1)),
+        "graph_node": np.where(node > 0, node, -1),
         "bytes": rows.get("bytes", nothing - 1),
         "copy_kind": rows.get("copy_kind", nothing),
         "source_memory": rows.get("source_memory", nothing),
@@ -181,15 +181,6 @@ def _events(rows: dict[str, I64], kind: DeviceOpKind, name: I32 | I64) -> Events
     return Events(process_of(rows["globalPid"]), {**DeviceOps.fitting(columns), "name": name})
 
 
-def _graph_of(rows: dict[str, I64]) -> I64:
-    """The graph of each row: its id, `_UNNUMBERED_GRAPH` for a node of an unknown one, -1 outside graphs."""
-    missing = np.full(len(rows["start"]), -1, np.int64)
-    node = rows.get("graphNodeId", missing) > 0
-    graph = rows.get("graphId", missing)
-    return np.where(graph > 0, graph, np.where(node, _UNNUMBERED_GRAPH, -1))
-
-
 def _mapped(column: I64, mapping: dict[int, CopyKind] | dict[int, MemoryKind]) -> I64:
     """The column through the mapping; 0 (unknown) for other values."""
-    values, inverse = np.unique(column, return_inverse=True)
-    return np.array([mapping.get(int(value), 0) for value in values], np.int64)[inverse]
+    return by_value(column, lambda value: mapping.get(value, 0))

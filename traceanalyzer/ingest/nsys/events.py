@@ -1,13 +1,14 @@
 """What the parts of the nsys reader share: rows before they are split by process, text codes, counts."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.ingest.columns import joined, tight
+from traceanalyzer.base import dataclass
+from traceanalyzer.ingest.columns import by_value, joined, tight
+from traceanalyzer.ingest.durations import Tally, mend_times
 from traceanalyzer.ingest.nsys.enums import INVALID_ID
 from traceanalyzer.ingest.sqlite.database import MISSING, Database
 from traceanalyzer.ingest.sqlite.pages import Part
@@ -18,17 +19,13 @@ Columns = dict[str, NDArray[Any]]
 UNKNOWN = -1
 """Process key or thread id of a row that does not say."""
 
-LATEST = 2**61
-"""Neither a clock that counts from 1970 nor one that counts from boot goes beyond, and differences fit int64."""
-LONGEST = 2**52
-"""50 days; see `kineto_times.MAX_DURATION_US`."""
 TIMES = {"start": MISSING, "end": MISSING}
 
 _TID_BITS = 24
 
 
-def process_of(global_id: I64) -> I64:
-    """The key of the process (hardware, VM and process id) in a serialized GlobalId; UNKNOWN stays."""
+def process_of(global_id: I64 | int) -> I64:
+    """The key of the process (hardware, VM and process id) in each serialized GlobalId; UNKNOWN stays."""
     return np.where(global_id == UNKNOWN, UNKNOWN, (global_id >> _TID_BITS) & ((1 << 40) - 1))
 
 
@@ -42,8 +39,8 @@ def process_key(hardware: I64, vm: I64, pid: I64) -> I64:
     return (hardware << 32) | (vm << 24) | pid
 
 
-def thread_of(global_id: I64) -> I64:
-    """The thread id in a serialized GlobalId; UNKNOWN stays."""
+def thread_of(global_id: I64 | int) -> I64:
+    """The thread id in each serialized GlobalId; UNKNOWN stays."""
     return np.where(global_id == UNKNOWN, UNKNOWN, global_id & ((1 << _TID_BITS) - 1))
 
 
@@ -66,26 +63,6 @@ def distinct_rows(*columns: I64) -> list[tuple[int, ...]]:
     return list(zip(*(column.tolist() for column in reversed(digits)), strict=True))
 
 
-@dataclass
-class Tally:
-    """Counts and remarks of a whole file, collected while it is read."""
-
-    skipped: int = 0
-    lost: int = 0
-    clipped: int = 0
-    unclosed: int = 0
-    """Of the lost ones ranges without an end."""
-    notes: list[str] = field(default_factory=list)
-
-    def add(self, other: "Tally") -> None:
-        """Count what another one counted."""
-        self.skipped += other.skipped
-        self.lost += other.lost
-        self.clipped += other.clipped
-        self.unclosed += other.unclosed
-        self.notes += other.notes
-
-
 @dataclass(frozen=True)
 class Events:
     """Rows of one kind, of all processes: aligned columns, named as in the trace's table."""
@@ -99,7 +76,7 @@ class Events:
     def __len__(self) -> int:
         return len(self.process)
 
-    def take(self, rows: I64 | Bool) -> "Events":
+    def take(self, rows: I64 | Bool | slice) -> "Events":
         """The given rows."""
         thread = None if self.thread is None else self.thread[rows]
         return Events(self.process[rows], {k: v[rows] for k, v in self.columns.items()}, thread)
@@ -107,12 +84,9 @@ class Events:
     def of_process(self, process: int) -> "Events":
         """The rows of one process. Where all are, it gets these very columns, and only empty ones are left here."""
         mine = self.process == process
-        if mine.any() and not mine.all():
-            return self.take(mine)
+        if not mine.all() or not len(mine):
+            return self.take(mine if mine.any() else slice(0))
         columns = dict(self.columns)
-        if not mine.any():
-            thread = None if self.thread is None else self.thread[:0]
-            return Events(self.process[:0], {name: column[:0] for name, column in columns.items()}, thread)
         self.columns.update({name: np.empty(0, column.dtype) for name, column in columns.items()})
         return Events(self.process, columns, self.thread)
 
@@ -166,10 +140,6 @@ def read_events(
     return [events for events, _ in found]
 
 
-WIDEST_TABLE = 1 << 20
-"""Ids over so wide a range are searched for."""
-
-
 class Strings:
     """Text codes shared by the traces of one export; holds only text that their tables refer to."""
 
@@ -196,52 +166,22 @@ class Strings:
         self, columns: Sequence[I64 | I32], unnamed: str, rewrite: Callable[[str], str] = str
     ) -> list[NDArray[Any]]:
         """The same of several columns."""
-        every = distinct_of_all(columns)
-        texts = self._database.texts(int(i) for i in every if i >= 0)
-        found = [self.code(rewrite(texts[i]) if i in texts else unnamed) for i in every.tolist()]
-        codes = _Codes.of(every, np.array(found, np.int32))
+        every = distinct_of_all(columns).tolist()
+        texts = self._database.texts(i for i in every if i >= 0)
+        codes = {i: self.code(rewrite(texts[i]) if i in texts else unnamed) for i in every}
         return [
-            alike(codes.at(column[:1])[0], len(column), np.int32) if is_constant(column) else codes.at(column)
+            alike(codes[int(column[0])], len(column), np.int32)
+            if is_constant(column)
+            else by_value(column, codes.__getitem__, np.int32)
             for column in columns
         ]
 
 
-@dataclass(frozen=True)
-class _Codes:
-    """The codes of ids, ascending."""
-
-    ids: I64
-    codes: I32
-    table: I32 | None
-    """The code at each distance from the first id, where ids lie near each other, as those of `StringIds` do."""
-
-    @classmethod
-    def of(cls, ids: I64, codes: I32) -> "_Codes":
-        if not len(ids) or int(ids[-1]) - int(ids[0]) >= WIDEST_TABLE:
-            return cls(ids, codes, None)
-        table = np.zeros(int(ids[-1] - ids[0]) + 1, np.int32)
-        table[ids - ids[0]] = codes
-        return cls(ids, codes, table)
-
-    def at(self, column: I64 | I32) -> I32:
-        """The codes of a column of ids, all of which are known."""
-        if self.table is None:
-            return self.codes[np.searchsorted(self.ids, column)]
-        return self.table[column - self.ids[0]]
-
-
-def mend_times(rows: dict[str, I64], tally: Tally, *, zero_is_missing: bool) -> Bool:
-    """Which rows have times; a time span that ends before it starts is cut to nothing.
+def timed_rows(rows: dict[str, I64], tally: Tally, *, zero_is_missing: bool) -> Bool:
+    """Which rows have times, as `mend_times` has it.
 
     `zero_is_missing`: nsys writes a start of 0 where the device's timestamps were not collected, and its
     own reports leave such rows out.
     """
-    start, end = rows["start"], rows["end"]
-    timed: Bool = (start > MISSING // 2) & (end > MISSING // 2) & (start <= LATEST) & (end <= LATEST)
-    if zero_is_missing:
-        timed &= start != 0
-    backwards = timed & ((end < start) | (end - start > LONGEST))
-    tally.lost += int((~timed).sum())
-    tally.clipped += int(backwards.sum())
-    rows["end"] = np.where(backwards, start, end)
-    return timed
+    known = (rows["start"] > MISSING // 2) & (rows["end"] > MISSING // 2)
+    return mend_times(rows, known & (rows["start"] != 0) if zero_is_missing else known, tally)

@@ -108,30 +108,27 @@ def _no_device_rows(database: Database) -> str:
 def diagnostics(database: Database, processes: Collection[int] = ()) -> list[str]:
     """nsys's own warnings and errors, each distinct one once; of other processes than `processes` errors alone."""
     columns: dict[str, int | bytes | None] = {"severity": 0, "globalPid": 0, "text": None}
-    where, texts = f"severity >= {_WARNING}", dict[str, None]()
-    rows = [(int(s), int(o), str(t)) for s, o, t in database.rows("DIAGNOSTIC_EVENT", columns, where=where)]
-    for severity, owner, text in sorted(rows, key=lambda row: (-row[0], row[2], row[1])):
-        pid = pid_of(process_key_of(owner))
-        of_other = bool(processes) and pid > 0 and process_key_of(owner) not in processes
-        # Programs beside the one that was recorded have "no CUDA events": that says nothing of it. A driver that is
-        # too new or too old says something of all.
-        if not of_other or severity >= _ERROR or _OF_THE_MACHINE.search(text):
-            texts[f"(process {pid}) {text}" if of_other else text] = None
-    if not texts:
-        return []
-    secrets = _secret_values(database)
-    read = list(texts)[:_MAX_READ]
-    quoted = list(dict.fromkeys(_safe(text, secrets) for text in read))
+    rows = database.rows("DIAGNOSTIC_EVENT", columns, where=f"severity >= {_WARNING}")
+    ordered = sorted((-int(severity), str(text), int(owner)) for severity, owner, text in rows)
+    said = (_said(-severity, text, int(process_of(owner)), processes) for severity, text, owner in ordered)
+    texts = list(dict.fromkeys(text for text in said if text is not None))
+    secrets = _secret_values(database) if texts else None
+    quoted = list(dict.fromkeys(_safe(text, secrets) for text in texts[:_MAX_READ]))
     notes = [f"nsys reports: {text}" for text in quoted[:_MAX_QUOTED]]
-    more = len(quoted) + len(texts) - len(read) - _MAX_QUOTED
-    if more > 0:
-        notes.append(f"nsys reports {more} more warnings")
-    return notes
+    more = len(quoted) + len(texts[_MAX_READ:]) - _MAX_QUOTED
+    return [*notes, f"nsys reports {more} more warnings"] if more > 0 else notes
 
 
-def process_key_of(owner: int) -> int:
-    """The process key of one global id."""
-    return int(process_of(np.array([owner], np.int64))[0])
+def _said(severity: int, text: str, key: int, processes: Collection[int]) -> str | None:
+    """A message with the process that it is of, where that is another one.
+
+    Programs beside the one that was recorded have "no CUDA events": that says nothing of it. A driver that is too new
+    or too old says something of all.
+    """
+    if not processes or not pid_of(key) or key in processes:
+        return text
+    of_all = severity >= _ERROR or _OF_THE_MACHINE.search(text)
+    return f"(process {pid_of(key)}) {text}" if of_all else None
 
 
 def _safe(text: str, secrets: re.Pattern[str] | None) -> str:

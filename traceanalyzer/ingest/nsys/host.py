@@ -1,27 +1,29 @@
 """The host's side of an nsys export: CUDA calls, waits, overheads, library and operating-system calls."""
 
 import re
+from collections.abc import Callable
 
 import numpy as np
 
-from traceanalyzer.ingest.nsys.enums import EVENT_SYNC_TYPES, INVALID_ID, OVERHEAD_KINDS, OVERHEAD_NAMES
+from traceanalyzer.ingest.columns import by_value
+from traceanalyzer.ingest.durations import Tally
+from traceanalyzer.ingest.nsys.enums import EVENT_SYNC_TYPES, INVALID_ID, OTHER_OVERHEAD, OVERHEADS
 from traceanalyzer.ingest.nsys.events import (
     TIMES,
     Columns,
     Events,
     Strings,
-    Tally,
     ids,
-    mend_times,
     process_of,
     read_events,
     small,
     thread_of,
+    timed_rows,
 )
 from traceanalyzer.ingest.nsys.processes import Owners
 from traceanalyzer.ingest.sqlite.database import Database
 from traceanalyzer.ingest.sqlite.pages import Part
-from traceanalyzer.trace import I32, I64, ApiCalls, Bool, OverheadKind, RangeKind, WaitKind, alike, distinct
+from traceanalyzer.trace import I32, I64, ApiCalls, Bool, RangeKind, WaitKind, alike, distinct
 
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 SYNCHRONIZATION = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
@@ -46,43 +48,44 @@ _LIBRARY_TABLES = ("CUBLAS_EVENTS", "CUDNN_EVENTS")
 def api_calls(database: Database, strings: Strings, tally: Tally) -> Events:
     """Runtime and driver calls, with the columns of `ApiCalls`."""
 
-    def calls(part: Part, own: Tally) -> Events:
-        rows = part.integers
-        timed = mend_times(rows, own, zero_is_missing=False)
+    def more(rows: dict[str, I64]) -> Columns:
         correlation = np.where(rows["correlationId"] > 0, rows["correlationId"], -1)
-        columns: Columns = ApiCalls.fitting(
-            {"start": rows["start"], "end": rows["end"], "correlation": correlation, "error": rows["returnValue"]}
-        )
-        columns["name"] = small(rows["nameId"])
-        tid = rows["globalTid"]
-        return Events(process_of(tid), columns, thread_of(tid)).take(timed)
+        return ApiCalls.fitting({"correlation": correlation, "error": rows["returnValue"]})
 
-    columns = {**TIMES, "globalTid": -1, "correlationId": -1, "nameId": -1, "returnValue": 0}
-    events = Events.concatenate(read_events(database, RUNTIME, columns, calls, tally))
-    events.columns["name"] = strings.of_ids(events.columns["name"], "unnamed call", lambda name: _VERSION.sub("", name))
-    return events
+    return _calls(database, strings, tally, RUNTIME, {"correlationId": -1, "returnValue": 0}, more)
 
 
 def call_ranges(database: Database, strings: Strings, tally: Tally) -> tuple[Events, Events]:
     """Library calls (cuBLAS, cuDNN) and operating-system calls, with columns of `HostRanges`."""
-    library = [_call_ranges(database, strings, tally, table, RangeKind.LIBRARY) for table in _LIBRARY_TABLES]
-    return Events.concatenate(library), _call_ranges(database, strings, tally, "OSRT_API", RangeKind.OS)
+
+    def ranges(table: str, kind: RangeKind) -> Events:
+        def more(rows: dict[str, I64]) -> Columns:
+            return {"kind": alike(kind, len(rows["start"]), np.uint8)}
+
+        return _calls(database, strings, tally, table, {}, more)
+
+    library = [ranges(table, RangeKind.LIBRARY) for table in _LIBRARY_TABLES]
+    return Events.concatenate(library), ranges("OSRT_API", RangeKind.OS)
 
 
-def _call_ranges(database: Database, strings: Strings, tally: Tally, table: str, kind: RangeKind) -> Events:
-    def ranges(part: Part, own: Tally) -> Events:
+def _calls(
+    database: Database,
+    strings: Strings,
+    tally: Tally,
+    table: str,
+    wanted: dict[str, int],
+    more: Callable[[dict[str, I64]], Columns],
+) -> Events:
+    """Names and times of a table of calls, and the columns that `more` makes of what else is wanted."""
+
+    def calls(part: Part, own: Tally) -> Events:
         rows = part.integers
-        timed = mend_times(rows, own, zero_is_missing=False)
-        columns: Columns = {
-            "kind": alike(kind, len(timed), np.uint8),
-            "name": small(rows["nameId"]),
-            "start": rows["start"],
-            "end": rows["end"],
-        }
+        timed = timed_rows(rows, own, zero_is_missing=False)
+        columns = {"name": small(rows["nameId"]), "start": rows["start"], "end": rows["end"], **more(rows)}
         return Events(process_of(rows["globalTid"]), columns, thread_of(rows["globalTid"])).take(timed)
 
-    columns = {**TIMES, "globalTid": -1, "nameId": -1}
-    events = Events.concatenate(read_events(database, table, columns, ranges, tally))
+    columns = {**TIMES, "globalTid": -1, "nameId": -1, **wanted}
+    events = Events.concatenate(read_events(database, table, columns, calls, tally))
     events.columns["name"] = strings.of_ids(events.columns["name"], "unnamed call", lambda name: _VERSION.sub("", name))
     return events
 
@@ -95,14 +98,12 @@ def overheads(database: Database, strings: Strings, tally: Tally) -> Events:
 
 def _overheads(database: Database, strings: Strings, tally: Tally, table: str) -> Events:
     rows = database.integers(table, {**TIMES, "globalTid": -1, "nameId": -1, "overheadType": -1})
-    timed = mend_times(rows, tally, zero_is_missing=False)
-    types, inverse = np.unique(rows["overheadType"], return_inverse=True)
-    kinds = [OVERHEAD_KINDS.get(int(number), OverheadKind.PROFILER) for number in types]
-    by_type = [strings.code(OVERHEAD_NAMES.get(int(number), "Profiler overhead")) for number in types]
-    named = strings.of_ids(rows["nameId"], "Profiler overhead", lambda name: _PATH.sub("", name))
+    timed, types = timed_rows(rows, tally, zero_is_missing=False), rows["overheadType"]
+    by_type = by_value(types, lambda kind: strings.code(OVERHEADS.get(kind, OTHER_OVERHEAD)[0]), np.int32)
+    named = strings.of_ids(rows["nameId"], OTHER_OVERHEAD[0], lambda name: _PATH.sub("", name))
     columns = {
-        "kind": np.array(kinds, np.uint8)[inverse],
-        "name": np.where(rows["nameId"] >= 0, named, np.array(by_type, np.int32)[inverse]),
+        "kind": by_value(types, lambda kind: OVERHEADS.get(kind, OTHER_OVERHEAD)[1], np.uint8),
+        "name": np.where(rows["nameId"] >= 0, named, by_type),
         "start": rows["start"],
         "end": rows["end"],
     }
@@ -125,7 +126,7 @@ def waits(
             **dict.fromkeys(("globalPid", "syncType", "eventId"), -1),
         },
     )
-    timed = mend_times(rows, tally, zero_is_missing=True)
+    timed = timed_rows(rows, tally, zero_is_missing=True)
     process = owners.fill(process_of(rows["globalPid"]), rows["contextId"], rows["streamId"])
     by_name = _wait_kinds_by_name(strings)[_call_names(process, rows["correlationId"], calls)]
     kind = np.where(by_name == _NO_CALL, _wait_kinds_by_shape(rows, schema), by_name)
@@ -184,8 +185,7 @@ def _call_names(process: I64, correlation: I64, calls: Events) -> I32:
 def _wait_kinds_by_shape(rows: dict[str, I64], schema: tuple[int, int]) -> I64:
     """`WaitKind` from which ids a row has, and from `syncType` where it has an event, else 0."""
     types = next(meanings for since, meanings in EVENT_SYNC_TYPES if schema >= since)
-    values, inverse = np.unique(rows["syncType"], return_inverse=True)
-    by_type = np.array([types.get(int(value), 0) for value in values], np.int64)[inverse]
+    by_type = by_value(rows["syncType"], lambda value: types.get(value, 0))
     no_event = (rows["eventId"] == INVALID_ID) | (rows["eventId"] < 0)
     whole = rows["streamId"] == INVALID_ID
     kind = np.where(no_event & ~whole, WaitKind.STREAM_SYNC, by_type)

@@ -47,11 +47,8 @@ class Payloads:
 
     def rank(self, process: int) -> tuple[int, int] | None:
         """Rank and world size of a process, from its largest communicator."""
-        of_process = [(size, rank) for (key, _), (rank, size) in self.ranks.items() if key == process]
-        if not of_process:
-            return None
-        size, rank = max(of_process, key=lambda pair: pair[0])
-        return rank, size
+        mine = [known for (key, _), known in self.ranks.items() if key == process]
+        return max(mine, key=lambda pair: pair[1], default=None)
 
 
 def payloads(database: Database) -> Payloads:
@@ -69,8 +66,7 @@ def payloads(database: Database) -> Payloads:
         if values.get(_BYTES, _TOO_MANY_BYTES) < _TOO_MANY_BYTES:
             found.messages[row] = (communicator, values[_BYTES])
         if _RANK in values and _RANKS in values:
-            process = int(process_of(np.array([tid], np.int64))[0])
-            found.ranks[process, communicator] = (values[_RANK], values[_RANKS])
+            found.ranks[int(process_of(tid)), communicator] = (values[_RANK], values[_RANKS])
     return found
 
 

@@ -1,10 +1,12 @@
 """NVTX ranges of an nsys export: the user's phases and steps, PyTorch's operators, NCCL's calls."""
 
 from itertools import compress
+from typing import Any
 
 import numpy as np
 
 from traceanalyzer.ingest.columns import tight
+from traceanalyzer.ingest.durations import Tally
 from traceanalyzer.ingest.nsys.enums import NVTX_RANGES, NvtxEvent
 from traceanalyzer.ingest.nsys.events import (
     TIMES,
@@ -12,12 +14,11 @@ from traceanalyzer.ingest.nsys.events import (
     Columns,
     Events,
     Strings,
-    Tally,
-    mend_times,
     process_of,
     read_events,
     small,
     thread_of,
+    timed_rows,
 )
 from traceanalyzer.ingest.nsys.nvtx_names import RangeNames, bare_name
 from traceanalyzer.ingest.sqlite.database import MISSING, Database
@@ -109,17 +110,18 @@ def _kept(rows: dict[str, I64], tally: Tally) -> Bool:
     tally.skipped += int((closed & crosses).sum())
     kept = closed & ~crosses
     rows["end"] = np.where(kept, rows["end"], rows["start"])
-    return kept & mend_times(rows, tally, zero_is_missing=False)
+    return kept & timed_rows(rows, tally, zero_is_missing=False)
 
 
 def nvtx_thread_names(database: Database) -> dict[tuple[int, int], str]:
     """Names that the program gave its threads, by (process key, thread id)."""
-    rows = list(
-        database.rows(
-            NVTX, {"globalTid": UNKNOWN, "textId": -1, "text": None}, where=of_kind(database, NvtxEvent.THREAD_NAME)
-        )
-    )
-    registered = database.texts({row[1] for row in rows if row[1] >= 0})
-    tids = np.array([row[0] for row in rows], np.int64)
-    keys = zip(process_of(tids).tolist(), thread_of(tids).tolist(), strict=True)
-    return {key: str(text or registered.get(i, "")) for key, (_, i, text) in zip(keys, rows, strict=True)}
+    rows = named(database, NvtxEvent.THREAD_NAME)
+    return {(int(process_of(tid)), int(thread_of(tid))): name for tid, name in rows}
+
+
+def named(database: Database, kind: NvtxEvent, *columns: str) -> list[tuple[Any, ...]]:
+    """Of each event of a kind that names something the thread, these columns (0 where they are missing), the name."""
+    wanted: dict[str, int | bytes | None] = {"globalTid": UNKNOWN, **dict.fromkeys(columns, 0), "textId": -1}
+    rows = list(database.rows(NVTX, {**wanted, "text": None}, where=of_kind(database, kind)))
+    registered = database.texts({row[-2] for row in rows if row[-2] >= 0})
+    return [(*row[:-2], str(row[-1] or registered.get(row[-2], ""))) for row in rows]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from traceanalyzer.ingest.nsys.enums import NVTX_RANGES, NvtxEvent
 from traceanalyzer.ingest.nsys.events import UNKNOWN, Strings, process_of
-from traceanalyzer.ingest.nsys.nvtx import NVTX, of_kind
+from traceanalyzer.ingest.nsys.nvtx import NVTX, named
 from traceanalyzer.ingest.nsys.nvtx_names import bare_name
 from traceanalyzer.ingest.sqlite.database import MISSING, Database
 from traceanalyzer.trace import RangeDetails, alike, distinct
@@ -80,15 +80,10 @@ def _by_process(database: Database, strings: Strings, rows: list[tuple[Any, ...]
 
 def _names(database: Database, event: NvtxEvent) -> Names:
     """Names of domains or categories, by process key, domain and (of categories) number."""
-    rows = list(
-        database.rows(NVTX, {"globalTid": UNKNOWN, **_KIND, "textId": -1, "text": None}, where=of_kind(database, event))
-    )
-    registered = database.texts({row[3] for row in rows if row[3] >= 0})
-    keys = process_of(np.array([row[0] for row in rows], np.int64)).tolist()
     is_category = event is NvtxEvent.CATEGORY
     return {
-        (key, domain, category if is_category else 0): str(text if text is not None else registered.get(text_id, ""))
-        for key, (_, domain, category, text_id, text) in zip(keys, rows, strict=True)
+        (int(process_of(tid)), domain, category if is_category else 0): name
+        for tid, domain, category, name in named(database, event, *_KIND)
     }
 
 

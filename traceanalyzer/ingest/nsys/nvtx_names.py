@@ -5,7 +5,7 @@ is left is looked at once.
 """
 
 import re
-from typing import NamedTuple
+from functools import cache
 
 import numpy as np
 
@@ -33,17 +33,6 @@ _MOST_DIGITS = 18
 """Longer numbers are left where they are: they may not fit 64 bits."""
 
 
-class Said(NamedTuple):
-    """What one text says."""
-
-    name: int
-    """Code of the name, -1 where the range has no text of its own."""
-    sequence: int
-    """Autograd sequence number, -1 without."""
-    shapes: int
-    """Code of the input shapes, -1 without."""
-
-
 class RangeNames:
     """Names, autograd sequence numbers and input shapes from the texts of ranges."""
 
@@ -53,20 +42,18 @@ class RangeNames:
         self._numbered: set[int] = set()
 
     def of(self, texts: list[bytes]) -> tuple[I32, I64, I32]:
-        """Of each text what `Said` holds."""
+        """Of each text the code of its name (-1: the range has no text of its own), the autograd sequence number and
+        the code of the input shapes (-1 without)."""
         bare, sequence, numbered = without_numbers(texts)
         place = {text: i for i, text in enumerate(dict.fromkeys(bare))}
         of_text = np.fromiter(map(place.__getitem__, bare), np.int64, len(bare))
         odd = np.array([b"," in text or b"\n" in text for text in place], bool)
-        codes = np.array([-1 if b"," in text or b"\n" in text else self._code(text) for text in place], np.int32)
+        codes = np.array([-1 if no else self._code(text) for no, text in zip(odd, place, strict=True)], np.int32)
         name, shapes = codes[of_text], np.full(len(texts), -1, np.int32)
         self._numbered.update(distinct(name[numbered & ~odd[of_text]]).tolist())
-        said: dict[bytes, Said] = {}
+        said = cache(self._said)
         for i in np.flatnonzero(odd[of_text]).tolist():
-            text = texts[i]
-            if text not in said:
-                said[text] = self._said(text)
-            name[i], sequence[i], shapes[i] = said[text]
+            name[i], sequence[i], shapes[i] = said(texts[i])
         return name, sequence, shapes
 
     def operators(self, name: I32, sequence: I64) -> Bool:
@@ -83,16 +70,16 @@ class RangeNames:
             self._codes[name] = self._strings.code(name.decode("utf-8", "replace"))
         return self._codes[name]
 
-    def _said(self, raw: bytes) -> Said:
-        """What a text of any form says."""
+    def _said(self, raw: bytes) -> tuple[int, int, int]:
+        """What a text of any form says: name, sequence number, shapes."""
         text = raw.decode("utf-8", "replace")
         match, called = _EMITTED.fullmatch(text), _CALLED.match(text)
-        name = f"{called['module']}.{called['op']}" if called else match["name"] if match else text
-        code = self._strings.code(name) if name else -1
-        if match and name != text and not called:
+        parts: dict[str, str | None] = match.groupdict() if match else {"name": text}
+        name = f"{called['module']}.{called['op']}" if called else parts["name"]
+        code, shapes = (self._strings.code(part) if part else -1 for part in (name, parts.get("sizes")))
+        if name != text and not called:
             self._numbered.add(code)
-        sequence = int(match["seq"] or -1) if match else -1
-        return Said(code, sequence, self._strings.code(match["sizes"]) if match and match["sizes"] else -1)
+        return code, int(parts.get("seq") or -1), shapes
 
 
 def bare_name(text: str) -> str:

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from traceanalyzer.ingest.nsys.events import UNKNOWN, Events, Tally, distinct_rows, process_key
+from traceanalyzer.ingest.durations import Tally
+from traceanalyzer.ingest.nsys.events import UNKNOWN, Events, distinct_rows, process_key
 from traceanalyzer.ingest.sqlite.database import Database
 from traceanalyzer.trace import I64
 
@@ -10,17 +11,12 @@ NOBODY = 0
 """Key of the only process of an export that names none."""
 
 
-def _keys(*parts: Events) -> set[int]:
-    """The processes that rows name."""
-    return {key for events in parts for key in events.processes} - {UNKNOWN}
-
-
 class Owners:
     """The processes of an export and the CUDA contexts and streams that are known to be theirs."""
 
     def __init__(self, database: Database, ops: Events, calls: Events, nvtx: Events) -> None:
         """From device work, CUDA calls and ranges, of which a part names its process."""
-        known = _keys(ops, calls) or _keys(nvtx)
+        known = {*ops.processes, *calls.processes} - {UNKNOWN} or {*nvtx.processes} - {UNKNOWN}
         self._ops = ops
         self._only = next(iter(known), NOBODY) if len(known) <= 1 else None
         self._of: dict[tuple[int, ...], set[int]] = {}

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from traceanalyzer.base import EmptyRecordingError, UnreadableInputError
-from traceanalyzer.ingest.abilities import Abilities
+from traceanalyzer.ingest.detect import Abilities
 from traceanalyzer.ingest.foreign import GZIP_MAGIC, SQLITE_MAGIC
 from traceanalyzer.ingest.nsys.about import About
 from traceanalyzer.ingest.nsys.health import diagnostics

@@ -4,24 +4,22 @@ have: SQLite promises none.
 
 from collections.abc import Callable
 from dataclasses import fields, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.ingest.columns import recoded
+from traceanalyzer.ingest.durations import Tally
 from traceanalyzer.ingest.nsys.about import About, about
 from traceanalyzer.ingest.nsys.device import device_ops, memory_events
-from traceanalyzer.ingest.nsys.events import Events, Strings, Tally
+from traceanalyzer.ingest.nsys.events import Events, Strings
 from traceanalyzer.ingest.nsys.host import api_calls, call_ranges, overheads, waits
 from traceanalyzer.ingest.nsys.nccl import Payloads, payloads
 from traceanalyzer.ingest.nsys.nvtx import nvtx_ranges
 from traceanalyzer.ingest.nsys.processes import Owners
 from traceanalyzer.ingest.sqlite.database import Database
-from traceanalyzer.trace import I32, I64, Table, Trace, is_constant, narrowed
-
-AnyTable = TypeVar("AnyTable", bound=Table)
+from traceanalyzer.trace import I32, Table, Trace, narrowed, ordered
 
 
 def canonical(traces: list[Trace]) -> list[Trace]:
@@ -35,46 +33,21 @@ def canonical(traces: list[Trace]) -> list[Trace]:
     code = np.full(len(strings) + 1, -1, np.int32)
     code[order] = np.arange(len(strings))
     texts = [strings[i] for i in order]
-    return [_canonical(trace, texts, code) for trace in traces]
+    made = []
+    for trace in traces:
+        tables: dict[str, Any] = {n: _canonical(t, code) for n, t in vars(trace).items() if isinstance(t, Table)}
+        made.append(replace(trace, strings=texts, **tables))
+    return made
 
 
-def _canonical(trace: Trace, strings: list[str], code: I32) -> Trace:
-    tables: dict[str, Any] = {
-        f.name: _ordered(_recoded(value, code))
-        for f in fields(trace)
-        if isinstance(value := getattr(trace, f.name), Table)
-    }
-    return replace(trace, strings=strings, **tables)
-
-
-def _recoded(table: AnyTable, code: I32) -> AnyTable:
-    texts = {
-        f.name: recoded(getattr(table, f.name), narrowed(code) if f.metadata["narrow"] else code)
-        for f in fields(table)
-        if f.metadata["text"]
-    }
-    return replace(table, **texts)
-
-
-def _ordered(table: AnyTable) -> AnyTable:
-    start = getattr(table, "start", None)
-    if start is None or len(table) < 2:
-        return table
-    same = start[1:] == start[:-1]
-    tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
-    if not len(tied):
-        return table
-    columns = {f.name: getattr(table, f.name) for f in fields(table) if f.name != "start"}
-    order = tied[np.lexsort((*(column[tied] for column in reversed(columns.values())), start[tied]))]
-    moved = {name: _moved(column, tied, order) for name, column in columns.items() if not is_constant(column)}
-    return replace(table, **moved)
-
-
-def _moved(column: NDArray[Any], to: I64, rows: I64) -> NDArray[Any]:
-    """The column with the values of these rows at other ones."""
-    result = column.copy()
-    result[to] = column[rows]
-    return result
+def _canonical(table: Table, code: I32) -> Table:
+    columns = dict(vars(table))
+    for f in (f for f in fields(table) if f.metadata["text"]):
+        columns[f.name] = recoded(columns[f.name], narrowed(code) if f.metadata["narrow"] else code)
+    made, start = type(table)(**columns), columns.pop("start", None)
+    if start is None or (start[1:] > start[:-1]).all():
+        return made
+    return made.take(ordered(start, lambda rows: [column[rows] for column in reversed(columns.values())]))
 
 
 @dataclass(frozen=True)

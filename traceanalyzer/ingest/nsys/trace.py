@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.ingest.columns import joined
+from traceanalyzer.ingest.columns import by_value, joined
 from traceanalyzer.ingest.nsys.about import Gpus, gpus, mpi_ranks, process_names, thread_names
 from traceanalyzer.ingest.nsys.events import UNKNOWN, Columns, Events, Strings, distinct_of_all, pid_of
 from traceanalyzer.ingest.nsys.health import remarks
@@ -23,7 +23,6 @@ from traceanalyzer.trace import (
     I64,
     ApiCalls,
     Collected,
-    Device,
     DeviceOps,
     GpuMetrics,
     Health,
@@ -84,15 +83,8 @@ def gpu_metrics(database: Database, strings: Strings) -> GpuMetrics:
 
 def of_process(samples: GpuMetrics, pid: int, devices: I64, known: Gpus) -> GpuMetrics:
     """The samples of the devices that a process worked on, under its own ordinals."""
-    if not len(samples):
-        return samples
-    gpus = distinct(samples.device)
-    ordinals = np.array([known.ordinal(pid, int(gpu)) for gpu in gpus], np.int32)
-    device = ordinals[np.searchsorted(gpus, samples.device)]
-    mine = np.isin(device, devices)
-    return GpuMetrics.from_columns(
-        {"name": samples.name[mine], "start": samples.start[mine], "device": device[mine], "value": samples.value[mine]}
-    )
+    device = by_value(samples.device, lambda gpu: known.ordinal(pid, gpu), np.int32)
+    return replace(samples, device=device).take(np.isin(device, devices))
 
 
 ThreadNames = dict[tuple[int, int], str]
@@ -114,20 +106,8 @@ def make_traces(path: Path, database: Database, tables: Tables, *, there: float)
         traces[i] = replace(trace, gpu_metrics=mine, range_details=details.get(key, RangeDetails.empty()))
     traces.sort(key=lambda trace: (trace.rank or 0, trace.process.pid or 0))
     truncated = there < 1 or bool(database.damaged)
-    for i, trace in enumerate(traces):
-        traces[i] = replace(trace, health=Health(events=trace.health.events, truncated=truncated))
-    tally = tables.tally
-    traces[0] = replace(
-        traces[0],
-        health=replace(
-            traces[0].health,
-            skipped=tally.skipped,
-            lost=tally.lost,
-            clipped=tally.clipped,
-            notes=(*remarks(database, tables.about, there=there, processes=list(processes)), *notes, *tally.notes),
-        ),
-    )
-    return canonical(traces)
+    said = (*remarks(database, tables.about, there=there, processes=list(processes)), *notes, *tables.tally.notes)
+    return canonical(tables.tally.with_health(traces, traces[0].health.events, said, truncated=truncated))
 
 
 def _processes(database: Database, tables: Tables, threads: ThreadNames) -> tuple[dict[int, Process], list[str]]:
@@ -170,7 +150,8 @@ def _ranks(
 
 def _trace(path: Path, rows: Tables, key: int, process: Process, known: Gpus, names: ThreadNames) -> Trace:
     lanes = _Threads(rows, key, names)
-    devices, collected = _devices(rows, key, known), _collected(rows)
+    used = [int(ordinal) for ordinal in distinct(rows.ops.columns["device"]) if ordinal >= 0]
+    collected = _collected(rows)
     messages, rows.nvtx.columns["collective"] = collectives(rows.nvtx, rows.payloads, key, rows.strings)
     rows.nvtx.columns.pop("row", None)
     ranges = (rows.nvtx, rows.library_calls, rows.system_calls)
@@ -181,7 +162,7 @@ def _trace(path: Path, rows: Tables, key: int, process: Process, known: Gpus, na
         strings=rows.strings.values,
         process=process,
         threads=lanes.threads,
-        devices=devices,
+        devices=tuple(known.device(pid_of(key), ordinal) for ordinal in used),
         device_ops=DeviceOps.from_columns(_emptied(rows.ops.columns)),
         api_calls=ApiCalls.from_columns(_emptied(rows.calls.columns) | {"thread": lanes.of(rows.calls)}),
         host_ranges=HostRanges.from_columns(
@@ -209,11 +190,6 @@ def _collected(rows: Tables) -> Collected:
         memory=rows.about.memory_usage or len(rows.memory) > 0,
         sync_events=len(rows.waits) > 0 or bool(cuda),
     )
-
-
-def _devices(rows: Tables, key: int, known: Gpus) -> tuple[Device, ...]:
-    used = distinct(rows.ops.columns["device"])
-    return tuple(known.device(pid_of(key), int(ordinal)) for ordinal in used if ordinal >= 0)
 
 
 def _joined(parts: list[Columns], threads: list[I32]) -> Columns:

@@ -1,21 +1,21 @@
 """A `.pftrace` as a trace."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from traceanalyzer.base import EmptyRecordingError, UnreadableInputError
-from traceanalyzer.ingest.abilities import Abilities
+from traceanalyzer.base.limits import MIB
+from traceanalyzer.ingest.detect import Abilities
 from traceanalyzer.ingest.foreign import is_converted
 from traceanalyzer.ingest.kineto.chunks import KinetoFile
 from traceanalyzer.ingest.kineto.rows import Rows
 from traceanalyzer.ingest.kineto.trace import make_trace
 from traceanalyzer.ingest.pftrace.events import TIME, Events
-from traceanalyzer.ingest.pftrace.packets import HEAD, PACKET, Packets
-from traceanalyzer.ingest.protobuf.wire import DamagedMessageError, fields_before_damage
-from traceanalyzer.ingest.stream import open_stream
+from traceanalyzer.ingest.protobuf.wire import BYTES, DamagedMessageError, fields_before_damage
+from traceanalyzer.ingest.stream import ByteStream, open_stream
 from traceanalyzer.trace import I64, DeviceOpKind, GraphEdges, Trace, alike
 
 ABILITIES = Abilities(
@@ -36,6 +36,12 @@ OF_ROCPROF = (
     "same run: rocprofv3 --output-format rocpd (or json)"
 )
 COPIES_NOTE = "The format does not record the direction of copies; a .json.gz trace of the same run does."
+PACKET = 1
+HEAD = bytes((PACKET << 3 | BYTES,))
+_LONGEST_HEAD = 12
+"""Bytes of the number and length before a packet, at most."""
+_MOST_BYTES = 64 * MIB
+"""No packet is longer: the longest are the names of all events, some 50 bytes each."""
 
 
 def recognise(head: bytes, path: Path) -> bool:
@@ -47,6 +53,37 @@ def recognise(head: bytes, path: Path) -> bool:
         return False
     inner = [fields_before_damage(head, start, end) for _, _, start, end in packets]
     return any(not damage and any(field[0] in (TIME, SEQUENCE) for field in found) for found, damage in inner)
+
+
+class Packets:
+    """The packets of a file; `damage` says why they end early, once they have."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
+        self.damage = ""
+
+    def __iter__(self) -> Iterator[bytes]:
+        rest = b""
+        for piece in self._stream:
+            rest = yield from self._of(rest + piece)
+            if self.damage:
+                return
+        self.damage = self._stream.damage or ("the last packet is cut off" if rest else "")
+
+    def _of(self, text: bytes) -> Generator[bytes, None, bytes]:
+        """The whole packets of a text; returns what follows them."""
+        done, cut = 0, False
+        for number, size, start, end in fields_before_damage(text)[0]:
+            cut = number == PACKET and start < end < start + size
+            if number != PACKET or end != start + size:
+                break
+            done = end
+            yield text[start:end]
+        if not cut and len(text) - done > _LONGEST_HEAD:
+            self.damage = "what follows is no packet"
+        if len(text) - done > _MOST_BYTES:
+            self.damage = f"what follows is longer than packets are ({_MOST_BYTES // MIB} MiB)"
+        return text[done:]
 
 
 def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:

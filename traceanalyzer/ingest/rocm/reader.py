@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from traceanalyzer.base import EmptyRecordingError, UnreadableInputError
-from traceanalyzer.ingest.abilities import Abilities
+from traceanalyzer.ingest.detect import Abilities
 from traceanalyzer.ingest.foreign import SQLITE_MAGIC
 from traceanalyzer.ingest.rocm import rpd, tables
 from traceanalyzer.ingest.rocm.rocpd import is_rocpd, read_rocpd

@@ -5,15 +5,18 @@ and host rows have in `thread` the thread's own id.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.ingest.columns import Texts
+from traceanalyzer.base import dataclass
+from traceanalyzer.ingest.columns import Texts, by_value, looked_up
+from traceanalyzer.ingest.durations import LATEST, Tally, mend_times
+from traceanalyzer.ingest.side_files import mappings
 from traceanalyzer.trace import (
     I64,
     ApiCalls,
@@ -35,10 +38,6 @@ Columns = dict[str, NDArray[Any]]
 KERNEL, MEMCPY, MEMSET = (int(kind) for kind in (DeviceOpKind.KERNEL, DeviceOpKind.MEMCPY, DeviceOpKind.MEMSET))
 
 _NONE = np.empty(0, np.int64)
-_LATEST = 2**61
-"""No clock goes beyond, and differences fit int64."""
-_LONGEST = 2**52
-"""50 days: what claims to last longer is damaged."""
 _MANY_HANDLES = 16
 """Programs have fewer streams, as a rule. Where there are more, and most carry one op, the runtime has numbered
 something else, and the hardware's queues say more (a run of RCCL's: 555 of 563 handles)."""
@@ -51,16 +50,6 @@ _COPIES = {
     "HOSTTOHOST": (CopyKind.HOST_TO_HOST, "Memcpy HtoH"),
 }
 _COPY = re.compile(r"(?:MEMORY)?COPY")
-
-
-@dataclass
-class Tally:
-    """Counts and remarks of a whole file, collected while it is read."""
-
-    lost: int = 0
-    clipped: int = 0
-    skipped: int = 0
-    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -95,7 +84,7 @@ def _trace_of(path: Path, source: str, rows: Recorded, strings: list[str], tally
     """The trace of one process. Rows without times are lost, and counted as such; times that end before they begin are
     cut to nothing."""
     parts = (rows.ops, rows.calls, rows.ranges, rows.overheads)
-    ops, calls, ranges, overheads = (timed(columns, tally) for columns in parts)
+    ops, calls, ranges, overheads = (_timed(columns, tally) for columns in parts)
     queues = ops.pop("queue", None)
     if ops:
         ops["stream"] = _short(ops["stream"] if queues is None else _streams(ops["stream"], queues, tally))
@@ -126,29 +115,17 @@ def _finished(made: list[Trace], tally: Tally, *, truncated: bool) -> list[Trace
     if len(made) > 1:
         tally.notes.append(f"The ranks of its {len(made)} processes are not recorded; they are numbered by process id.")
         made = [replace(t, process=replace(t.process, rank=i, numbered=True)) for i, t in enumerate(made)]
-    health = Health(
-        events=made[0].health.events + tally.lost + tally.skipped,
-        lost=tally.lost,
-        clipped=tally.clipped,
-        skipped=tally.skipped,
-        truncated=truncated,
-        notes=tuple(dict.fromkeys(tally.notes)),
-    )
-    rest = [replace(trace, health=replace(trace.health, truncated=truncated)) for trace in made[1:]]
-    return [replace(made[0], health=health), *rest]
+    events = made[0].health.events + tally.lost + tally.skipped
+    return tally.with_health(made, events, dict.fromkeys(tally.notes), truncated=truncated)
 
 
-def timed(columns: Columns, tally: Tally) -> Columns:
+def _timed(columns: Columns, tally: Tally) -> Columns:
     """The rows that have times; a start of 0 is none."""
     if not columns:
         return {}
-    start, end = columns["start"], columns["end"]
-    there = (start > 0) & (end > 0) & (start <= _LATEST) & (end <= _LATEST)
-    backwards = there & ((end < start) | (end - start > _LONGEST))
-    tally.lost += int(len(start) - np.count_nonzero(there))
-    tally.clipped += int(np.count_nonzero(backwards))
-    whole = {**columns, "end": np.where(backwards, start, end)}
-    return whole if there.all() else {name: column[there] for name, column in whole.items()}
+    whole = dict(columns)
+    there = mend_times(whole, (columns["start"] > 0) & (columns["end"] > 0), tally)
+    return whole if there.all() else of_rows(whole, there)
 
 
 def together(parts: Sequence[Columns]) -> Columns:
@@ -163,15 +140,11 @@ def of_rows(columns: Columns, rows: NDArray[Any]) -> Columns:
     return {name: column[rows] for name, column in columns.items()}
 
 
-def looked_up(keys: I64, values: NDArray[Any], wanted: NDArray[Any], missing: int = -1) -> NDArray[Any]:
-    """For each wanted key its value; `keys` ascend. One that is not among them has the value for missing ones."""
-    if not len(keys):
-        return np.full(len(wanted), missing, values.dtype)
-    if int(keys[-1]) - int(keys[0]) == len(keys) - 1:  # no gaps: the place follows from the key
-        place = np.clip(wanted, keys[0], keys[-1]) - keys[0]
-    else:
-        place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where(keys[place] == wanted, values[place], missing)
+def of_process(rows: Columns, pid: int) -> Columns:
+    """The rows of a process, without its id; nothing where there are none."""
+    if not rows or not (mine := rows["pid"] == pid).any():
+        return {}
+    return {name: column for name, column in of_rows(rows, mine).items() if name != "pid"}
 
 
 def outermost(correlation: I64, calls: Columns, parents: tuple[I64, I64]) -> I64:
@@ -204,34 +177,21 @@ def copy_of(name: str) -> tuple[CopyKind, str]:
     return _COPIES.get(words, (CopyKind.UNKNOWN, "Memcpy"))
 
 
-def copies(
-    meant: Sequence[tuple[CopyKind, str]], place: NDArray[Any], source: I64, target: I64, texts: Texts
-) -> Columns:
-    """Columns of copies of which each is one of those meant, from and to these devices (-1: the host)."""
-    kinds = np.array([kind for kind, _ in meant], np.int64)[place]
+def copies(names: I64, spelt: Callable[[int], str], source: I64, target: I64, texts: Texts) -> Columns:
+    """Columns of copies with these names, by number, from and to these devices (-1: the host)."""
+    kinds = by_value(names, lambda name: copy_of(spelt(name))[0])
     peers = (kinds == CopyKind.DEVICE_TO_DEVICE) & (target >= 0) & (source >= 0) & (target != source)
     return {
-        "kind": np.full(len(place), MEMCPY),
-        "name": np.array(texts.codes([name for _, name in meant]), np.int64)[place],
+        "kind": np.full(len(names), MEMCPY),
+        "name": by_value(names, lambda name: texts.code(copy_of(spelt(name))[1])),
         "device": np.where(target >= 0, target, source),
         "copy_kind": np.where(peers, CopyKind.PEER_TO_PEER, kinds),
     }
 
 
-def numbered(agents: NDArray[Any], numbers: Mapping[int, int]) -> I64:
-    """The numbers of agents' GPUs, -1 for agents that are none."""
-    known, place = ranked(agents)
-    return np.array([numbers.get(agent, -1) for agent in known.tolist()], np.int64)[place]
-
-
 def device_of(number: int, agent: Mapping[str, Any]) -> Device:
     """A GPU as rocprofv3 describes an agent; what is missing or malformed is left out."""
-    banks = agent.get("mem_banks")
-    sizes = (
-        [_count(bank.get("size_in_bytes")) or 0 for bank in banks if isinstance(bank, dict)]
-        if isinstance(banks, list)
-        else []
-    )
+    sizes = [_count(bank.get("size_in_bytes")) or 0 for bank in mappings(agent.get("mem_banks"))]
     target = _count(agent.get("gfx_target_version"))
     name = agent.get("product_name")
     return Device(
@@ -244,7 +204,7 @@ def device_of(number: int, agent: Mapping[str, Any]) -> Device:
 
 
 def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and 0 < value < _LATEST else None
+    return value if isinstance(value, int) and 0 < value < LATEST else None
 
 
 def _streams(handles: I64, queues: I64, tally: Tally) -> I64:

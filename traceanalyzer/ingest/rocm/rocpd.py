@@ -9,27 +9,25 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.ingest.columns import Texts
+from traceanalyzer.ingest.columns import Texts, by_value, looked_up
+from traceanalyzer.ingest.durations import Tally
 from traceanalyzer.ingest.rocm.recorded import (
     KERNEL,
     Columns,
     Recorded,
-    Tally,
     copies,
-    copy_of,
     device_of,
     launch_shape,
-    looked_up,
+    of_process,
     of_rows,
     outermost,
     together,
     traces_of,
 )
-from traceanalyzer.ingest.side_files import NOT_JSON, mapping
+from traceanalyzer.ingest.side_files import decoded, mapping
 from traceanalyzer.ingest.sqlite.database import Database
 from traceanalyzer.trace import I64, Device, Process, RangeKind, Trace, distinct, ranked
 
@@ -100,10 +98,9 @@ def _processes(part: _Part, texts: Texts, tally: Tally) -> list[Recorded]:
     numbers, devices = _agents(part)
     columns = {**_TIMES, "name_id": -1, "event_id": -1, "size": -1, "dst_agent_id": -1, "src_agent_id": -1}
     rows = part.integers(_COPY, columns)
-    name, place = ranked(rows["name_id"])
-    known = part.texts(name.tolist())
+    known = part.texts(distinct(rows["name_id"]).tolist())
     source, target = (looked_up(*numbers, rows[end]) for end in ("src_agent_id", "dst_agent_id"))
-    made = copies([copy_of(known.get(i, "")) for i in name.tolist()], place, source, target, texts)
+    made = copies(rows["name_id"], lambda i: known.get(i, ""), source, target, texts)
     ops = together([_kernels(part, events, numbers, texts), (_common(rows, events) | made | {"bytes": rows["size"]})])
     calls, ranges, parents = _regions(part, events, texts, tally)
     if ops:
@@ -111,16 +108,9 @@ def _processes(part: _Part, texts: Texts, tally: Tally) -> list[Recorded]:
     processes = _known_processes(part)
     pids = distinct(np.concatenate([rows["pid"] for rows in (ops, calls, ranges) if rows] or [np.empty(0, np.int64)]))
     return [
-        Recorded(processes.get(pid, Process(pid)), devices, *(_of(rows, pid) for rows in (ops, calls, ranges)))
+        Recorded(processes.get(pid, Process(pid)), devices, *(of_process(rows, pid) for rows in (ops, calls, ranges)))
         for pid in pids.tolist()
     ]
-
-
-def _of(rows: Columns, pid: int) -> Columns:
-    """The rows of a process, without its id; nothing where there are none."""
-    if not rows or not (mine := rows["pid"] == pid).any():
-        return {}
-    return {name: column for name, column in of_rows(rows, mine).items() if name != "pid"}
 
 
 def _kernels(part: _Part, events: Columns, numbers: tuple[I64, I64], texts: Texts) -> Columns:
@@ -130,20 +120,16 @@ def _kernels(part: _Part, events: Columns, numbers: tuple[I64, I64], texts: Text
     display = part.texts(kernel.tolist(), "rocpd_info_kernel_symbol", "display_name")
     plain = part.texts(kernel.tolist(), "rocpd_info_kernel_symbol", "kernel_name")
     names = [display.get(i) or plain.get(i) or "unnamed kernel" for i in kernel.tolist()]
-    shape = launch_shape([rows[name] for name in _GRID], [rows[name] for name in _GROUP])
-    return (
-        _common(rows, events)
-        | shape
-        | {
-            "kind": np.full(len(place), KERNEL),
-            "name": np.array(texts.codes(names), np.int64)[place],
-            "device": looked_up(*numbers, rows["agent_id"]),
-            "copy_kind": np.zeros(len(place), np.int64),
-            "shared_bytes": rows["group_segment_size"],
-            "graph": np.where(rows["graph_exec_id"] > 0, rows["graph_exec_id"], -1),
-            "graph_node": np.where(rows["graph_node_id"] > 0, rows["graph_node_id"], -1),
-        }
-    )
+    return {
+        **_common(rows, events),
+        **launch_shape([rows[name] for name in _GRID], [rows[name] for name in _GROUP]),
+        "kind": np.full(len(place), KERNEL),
+        "name": np.array(texts.codes(names), np.int64)[place],
+        "device": looked_up(*numbers, rows["agent_id"]),
+        "shared_bytes": rows["group_segment_size"],
+        "graph": np.where(rows["graph_exec_id"] > 0, rows["graph_exec_id"], -1),
+        "graph_node": np.where(rows["graph_node_id"] > 0, rows["graph_node_id"], -1),
+    }
 
 
 def _common(rows: Columns, events: Columns) -> Columns:
@@ -162,12 +148,11 @@ def _regions(part: _Part, events: Columns, texts: Texts, tally: Tally) -> tuple[
     for name in ("category_id", "stack_id", "parent_stack_id"):
         rows[name] = looked_up(events["id"], events[name], rows["event_id"])
     threads = part.database.integers(f"rocpd_info_thread{part.suffix}", {"id": -1, "tid": -1})
-    named, place = ranked(rows["name_id"])
+    named = distinct(rows["name_id"])
     spelt = part.texts(named.tolist())
     kinds = _kinds(part, rows, named, spelt)
-    codes = np.array(texts.codes([spelt.get(i, "unnamed call") for i in named.tolist()]), np.int64)[place]
     columns = {
-        "name": codes,
+        "name": by_value(rows["name_id"], lambda i: texts.code(spelt.get(i, "unnamed call"))),
         **{column: rows[column] for column in ("start", "end", "pid")},
         "thread": np.where((tid := looked_up(threads["id"], threads["tid"], rows["tid"])) >= 0, tid, rows["tid"]),
     }
@@ -190,9 +175,8 @@ def _regions(part: _Part, events: Columns, texts: Texts, tally: Tally) -> tuple[
 def _kinds(part: _Part, rows: Columns, named: I64, spelt: dict[int, str]) -> I64:
     """What each region is, by its category; by its name where that is not known."""
     table, text = ("rocpd_info_category", "name") if part.has("rocpd_info_category") else ("rocpd_string", "string")
-    categories, category = ranked(rows["category_id"])
-    texts = part.texts(categories.tolist(), table, text)
-    kinds = np.array([_kind_of(texts.get(i, "")) for i in categories.tolist()], np.int64)[category]
+    texts = part.texts(distinct(rows["category_id"]).tolist(), table, text)
+    kinds = by_value(rows["category_id"], lambda i: _kind_of(texts.get(i, "")))
     by_name = np.array([_CALL if spelt.get(i, "").startswith("hip") else RangeKind.ANNOTATION for i in named.tolist()])
     unknown = kinds == _UNKNOWN
     kinds[unknown] = looked_up(named, by_name, rows["name_id"][unknown])
@@ -213,15 +197,11 @@ def _kind_of(category: str) -> int:
 def _messages(part: _Part, events: I64, names: I64, texts: Texts) -> I64:
     """Names of markers: the message that the program gave, else what the recorder calls them."""
     found = part.texts(events.tolist(), "rocpd_event", "extdata")
-    codes = [_message(found.get(event, "")) for event in events.tolist()]
-    return np.array(
-        [name if code is None else texts.code(code) for code, name in zip(codes, names.tolist(), strict=True)], np.int64
-    )
-
-
-def _message(text: str) -> str | None:
-    message = _object(text).get("message")
-    return message if isinstance(message, str) and message else None
+    said = [mapping(decoded(found.get(event, ""))).get("message") for event in events.tolist()]
+    given = [i for i, text in enumerate(said) if isinstance(text, str) and text]
+    codes = names.copy()
+    codes[given] = texts.codes([str(said[i]) for i in given])
+    return codes
 
 
 def _agents(part: _Part) -> tuple[tuple[I64, I64], dict[int, Device]]:
@@ -233,18 +213,10 @@ def _agents(part: _Part) -> tuple[tuple[I64, I64], dict[int, Device]]:
     devices: dict[int, Device] = {}
     for place, (agent, _, index, _, name, extra) in enumerate(rows):
         numbers[agent] = index if isinstance(index, int) and index >= 0 else place
-        about = _object(extra)
+        about = mapping(decoded(extra)) if isinstance(extra, str) else {}
         devices[numbers[agent]] = device_of(numbers[agent], {**about, "product_name": name})
     keys = sorted(numbers)
     return (np.array(keys, np.int64), np.array([numbers[key] for key in keys], np.int64)), devices
-
-
-def _object(text: object) -> dict[str, Any]:
-    try:
-        value = msgspec.json.decode(text) if isinstance(text, str) else None
-    except NOT_JSON:
-        return {}
-    return mapping(value)
 
 
 def _known_processes(part: _Part) -> dict[int, Process]:

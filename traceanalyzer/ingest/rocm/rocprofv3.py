@@ -14,24 +14,22 @@ import numpy as np
 from msgspec import Raw, Struct
 
 from traceanalyzer.base import UnreadableInputError
-from traceanalyzer.ingest.columns import Texts
+from traceanalyzer.ingest.columns import Texts, by_value
+from traceanalyzer.ingest.durations import Tally
 from traceanalyzer.ingest.rocm.recorded import (
     KERNEL,
     Columns,
     Recorded,
-    Tally,
     copies,
-    copy_of,
     device_of,
     launch_shape,
-    numbered,
     outermost,
     together,
     traces_of,
 )
-from traceanalyzer.ingest.side_files import NOT_JSON
+from traceanalyzer.ingest.side_files import NOT_JSON, decoded
 from traceanalyzer.ingest.stream import open_stream
-from traceanalyzer.trace import I64, Device, Process, RangeKind, Trace, ranked
+from traceanalyzer.trace import I64, Device, Process, RangeKind, Trace
 from traceanalyzer.trace.table import MOST_DEVICES
 
 _KEY = b'"rocprofiler-sdk-tool"'
@@ -119,7 +117,7 @@ def is_json(head: bytes) -> bool:
 def read_json(path: Path, progress: Callable[[float], None] | None) -> list[Trace]:
     """A trace for each process that used a GPU or called HIP. Raises UnreadableInputError."""
     with open_stream(path, progress) as stream:
-        text = b"".join(iter(stream.read, b""))
+        text = b"".join(stream)
     try:
         processes = _FILE.decode(text).processes
     except NOT_JSON as error:
@@ -137,16 +135,14 @@ def _recorded(process: _Process, texts: Texts, tally: Tally) -> Recorded:
     numbers, devices = _agents(process.agents)
     spelt = _Operations(process.strings)
     calls = _host(arrays.get("hip_api", []), spelt, texts, tally)
-    ranges = together([
-        _host(arrays.get(name, []), spelt, texts, tally, kind) for name, kind in _RANGES.items()
-    ])  # fmt: skip
+    ranges = together([_host(arrays.get(name, []), spelt, texts, tally, kind) for name, kind in _RANGES.items()])
     rows = _columns(arrays.get("memory_copy", []), _COPY, tally)
     names, place = spelt.of_rows(rows)
-    source, target = numbered(rows["source"], numbers), numbered(rows["target"], numbers)
+    source, target = (by_value(rows[end], lambda agent: numbers.get(agent, -1)) for end in ("source", "target"))
     kept = {name: rows[name] for name in ("start", "end", "correlation", "stream", "bytes")}
     ops = together([
         _kernels(arrays.get("kernel_dispatch", []), process.kernel_symbols, numbers, texts, tally),
-        (kept | copies([copy_of(name) for name in names], place, source, target, texts)),
+        (kept | copies(place, names.__getitem__, source, target, texts)),
     ])  # fmt: skip
     inside = np.flatnonzero((ranges["parent"] > 0) & (ranges["correlation"] > 0))
     inside = inside[np.argsort(ranges["correlation"][inside], kind="stable")]
@@ -173,7 +169,7 @@ def _columns(records: Sequence[Raw], wanted: Mapping[str, str], tally: Tally) ->
         try:
             found = whole.decode(b"[" + b",".join(chunk) + b"]")
         except NOT_JSON:
-            found = [record for raw in chunk if (record := _sound(one, raw)) is not None]
+            found = list(filter(None, (decoded(raw, one) for raw in chunk)))
         rows = [row for row in map(take, found) if -_LARGEST <= min(row) <= max(row) < _LARGEST]
         tally.lost += len(chunk) - len(rows)
         parts.append(np.array(rows, np.int64).reshape(-1, len(wanted)))
@@ -190,13 +186,6 @@ def _record(places: Iterable[str]) -> type[Struct]:
     made = {name: _record(rest) for name, rest in inner.items() if rest}
     fields = [(name, made[name], made[name]()) if name in made else (name, int, -1) for name in inner]
     return msgspec.defstruct("Record", fields, frozen=True, gc=False)
-
-
-def _sound(decoder: msgspec.json.Decoder[Any], raw: Raw) -> Any:
-    try:
-        return decoder.decode(raw)
-    except NOT_JSON:
-        return None
 
 
 class _Operations:
@@ -235,20 +224,13 @@ def _kernels(
 ) -> Columns:
     rows = _columns(records, _KERNEL, tally)
     spelt = {symbol.kernel_id: symbol.formatted_kernel_name or symbol.kernel_name for symbol in symbols}
-    known, place = ranked(rows["kernel"])
-    codes = np.array(texts.codes([spelt.get(i) or "unnamed kernel" for i in known.tolist()]), np.int64)
-    shape = launch_shape([rows[f"grid_{axis}"] for axis in "xyz"], [rows[f"workgroup_{axis}"] for axis in "xyz"])
-    kept = {name: rows[name] for name in ("start", "end", "correlation", "queue", "stream", "shared_bytes")}
-    return (
-        kept
-        | shape
-        | {
-            "kind": np.full(len(place), KERNEL),
-            "name": codes[place],
-            "device": numbered(rows["agent"], numbers),
-            "copy_kind": np.zeros(len(place), np.int64),
-        }
-    )
+    return {
+        **{name: rows[name] for name in ("start", "end", "correlation", "queue", "stream", "shared_bytes")},
+        **launch_shape([rows[f"grid_{axis}"] for axis in "xyz"], [rows[f"workgroup_{axis}"] for axis in "xyz"]),
+        "kind": np.full(len(rows["start"]), KERNEL),
+        "name": by_value(rows["kernel"], lambda i: texts.code(spelt.get(i) or "unnamed kernel")),
+        "device": by_value(rows["agent"], lambda agent: numbers.get(agent, -1)),
+    }
 
 
 def _agents(agents: Sequence[dict[str, Any]]) -> tuple[dict[int, int], dict[int, Device]]:

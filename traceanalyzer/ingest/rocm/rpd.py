@@ -10,17 +10,17 @@ from pathlib import Path
 
 import numpy as np
 
-from traceanalyzer.ingest.columns import Texts
+from traceanalyzer.ingest.columns import Texts, by_value, looked_up
+from traceanalyzer.ingest.durations import Tally
 from traceanalyzer.ingest.rocm.recorded import (
     KERNEL,
     MEMCPY,
     MEMSET,
     Columns,
     Recorded,
-    Tally,
     copy_of,
     launch_shape,
-    looked_up,
+    of_process,
     of_rows,
     traces_of,
 )
@@ -55,17 +55,9 @@ def read_rpd(path: Path, database: Database, progress: Callable[[float], None], 
         ops["pid"] = np.full(len(ops["pid"]), pids[0])
     tally.lost += int(np.count_nonzero(ops["pid"] < 0))
     host = _calls(database, calls, texts)
-    found = [Recorded(Process(pid), {}, *(_of(rows, pid) for rows in (ops, *host))) for pid in pids.tolist()]
+    found = [Recorded(Process(pid), {}, *(of_process(rows, pid) for rows in (ops, *host))) for pid in pids.tolist()]
     progress(1.0)
     return traces_of(path, "rpd", found, texts, tally, truncated=there < 1 or bool(database.damaged))
-
-
-def _of(rows: Columns, pid: int) -> Columns:
-    mine = of_rows(rows, rows["pid"] == pid)
-    if not len(mine["pid"]):
-        return {}
-    del mine["pid"]
-    return mine
 
 
 def _calls(database: Database, calls: Columns, texts: Texts) -> tuple[Columns, Columns, Columns]:
@@ -81,10 +73,9 @@ def _calls(database: Database, calls: Columns, texts: Texts) -> tuple[Columns, C
         "name": np.array(texts.codes(names), np.int64)[name],
         "thread": calls["tid"],
     }
-    said, place = ranked(calls["args_id"][marker])
-    messages = database.texts(said.tolist(), "rocpd_string", "string")
-    codes = np.array(texts.codes([messages.get(i) or _MARKER for i in said.tolist()]), np.int64)
-    columns["name"][marker] = codes[place]
+    said = calls["args_id"][marker]
+    messages = database.texts(distinct(said).tolist(), "rocpd_string", "string")
+    columns["name"][marker] = by_value(said, lambda i: texts.code(messages.get(i) or _MARKER))
     return (
         of_rows({**columns, "correlation": calls["id"]}, ~marker & ~recorder),
         of_rows({**columns, "kind": np.full(len(name), int(RangeKind.ANNOTATION))}, marker),
@@ -142,16 +133,11 @@ def _shape(database: Database, calls: Columns, launched: Columns, call: I64) -> 
 
 def _kinds(database: Database, types: I64, texts: Texts) -> tuple[I64, I64, I64]:
     """Kind (0: no work), name and direction of each op by its type."""
-    known, place = ranked(types)
-    found = database.texts(known.tolist(), "rocpd_string", "string")
-    spelt = [found.get(i, "") for i in known.tolist()]
-    kinds = [_kind_of(text) for text in spelt]
-    copies = [
-        copy_of(text) if kind == MEMCPY else (0, "Memset (Device)") for text, kind in zip(spelt, kinds, strict=True)
-    ]
-    columns = kinds, texts.codes([title for _, title in copies]), [int(direction) for direction, _ in copies]
-    kind, title, direction = (np.array(column, np.int64)[place] for column in columns)
-    return kind, title, direction
+    spelt = database.texts(distinct(types).tolist(), "rocpd_string", "string")
+    kinds = {i: _kind_of(spelt.get(i, "")) for i in distinct(types).tolist()}
+    copies = {i: copy_of(spelt[i]) if kind == MEMCPY else (0, "Memset (Device)") for i, kind in kinds.items()}
+    title = by_value(types, lambda i: texts.code(copies[i][1]))
+    return by_value(types, kinds.__getitem__), title, by_value(types, lambda i: int(copies[i][0]))
 
 
 def _kind_of(name: str) -> int:

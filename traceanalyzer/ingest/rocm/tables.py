@@ -16,22 +16,20 @@ import numpy as np
 
 from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.ingest.columns import Columns as Growing
-from traceanalyzer.ingest.columns import Texts
+from traceanalyzer.ingest.columns import Texts, by_value
+from traceanalyzer.ingest.durations import Tally
 from traceanalyzer.ingest.rocm.recorded import (
     KERNEL,
     Columns,
     Recorded,
-    Tally,
     copies,
-    copy_of,
     device_of,
     launch_shape,
-    numbered,
     together,
     traces_of,
 )
 from traceanalyzer.ingest.stream import ByteStream, lines_of, open_stream
-from traceanalyzer.trace import I64, Device, Process, RangeKind, Trace, ranked
+from traceanalyzer.trace import I64, Device, Process, RangeKind, Trace
 
 _KERNELS = {"kernel_name", "start_timestamp", "end_timestamp", "agent_id"}
 """What the head of a table of kernels has, whatever the version."""
@@ -73,7 +71,9 @@ def read_tables(path: Path, progress: Callable[[float], None] | None) -> list[Tr
     for guid, rows in kernels.items():
         ops = together([_kernels(rows, numbers), _copies(copied.get(guid), numbers, texts)])
         on_host = together([_host(found.get(guid), _RANGES[name]) for name, found in ranges.items()])
-        recorded.append(Recorded(_process(calls.get(guid)), devices, ops, _host(calls.get(guid)), on_host))
+        called = calls.get(guid)
+        process = Process(int(called["process_id"][0]) if called else None)
+        recorded.append(Recorded(process, devices, ops, _host(called), on_host))
     return traces_of(path, "rocprofv3_csv", recorded, texts, tally)
 
 
@@ -107,8 +107,10 @@ def _read(
         guid = header.index("guid") if "guid" in header else None
         whole = _whole(rows, len(header), tally)
         while chunk := list(islice(whole, _AT_ONCE)):
-            for key in dict.fromkeys("" if guid is None else row[guid] for row in chunk):
-                mine = chunk if guid is None else [row for row in chunk if row[guid] == key]
+            by_guid: dict[str, list[list[str]]] = defaultdict(list)
+            for row in chunk:
+                by_guid["" if guid is None else row[guid]].append(row)
+            for key, mine in by_guid.items():
                 columns = dict(zip(header, zip(*mine, strict=True), strict=False))
                 none = ("",) * len(mine)
                 taken = {name: _numbers(columns.get(name, none)) for name in (*_TIMES, *numbers)}
@@ -120,7 +122,7 @@ def _numbers(texts: Sequence[str]) -> list[int]:
     try:
         return list(map(int, texts))
     except ValueError:
-        return [_number(text) for text in texts]
+        return list(map(_number, texts))
 
 
 def _whole(rows: Iterator[list[str]], length: int, tally: Tally) -> Iterator[list[str]]:
@@ -148,31 +150,24 @@ def _number(text: str) -> int:
 
 
 def _kernels(rows: Columns, numbers: Mapping[int, int]) -> Columns:
-    count = len(rows["name"])
-    grid, group = [rows[name] for name in _SHAPE[:3]], [rows[name] for name in _SHAPE[3:]]
-    return (
-        _times(rows)
-        | launch_shape(grid, group)
-        | {
-            "kind": np.full(count, KERNEL),
-            "name": rows["name"],
-            "device": _numbered(rows["agent_id"], numbers),
-            "queue": rows["queue_id"],
-            "stream": rows["stream_id"] if (rows["stream_id"] >= 0).any() else rows["queue_id"],
-            "shared_bytes": rows["lds_block_size"],
-            "copy_kind": np.zeros(count, np.int64),
-        }
-    )
+    return {
+        **_times(rows),
+        **launch_shape([rows[name] for name in _SHAPE[:3]], [rows[name] for name in _SHAPE[3:]]),
+        "kind": np.full(len(rows["name"]), KERNEL),
+        "name": rows["name"],
+        "device": _numbered(rows["agent_id"], numbers),
+        "queue": rows["queue_id"],
+        "stream": rows["stream_id"] if (rows["stream_id"] >= 0).any() else rows["queue_id"],
+        "shared_bytes": rows["lds_block_size"],
+    }
 
 
 def _copies(rows: Columns | None, numbers: Mapping[int, int], texts: Texts) -> Columns:
     if rows is None:
         return {}
-    known, place = ranked(rows["name"])
-    spelt = texts.in_order()
     source, target = (_numbered(rows[name], numbers) for name in _OF_COPIES[:2])
-    meant = [copy_of(spelt[code]) for code in known.tolist()]
-    return _times(rows) | copies(meant, place, source, target, texts) | {"stream": rows["stream_id"]}
+    made = copies(rows["name"], texts.in_order().__getitem__, source, target, texts)
+    return _times(rows) | made | {"stream": rows["stream_id"]}
 
 
 def _host(rows: Columns | None, kind: int = 0) -> Columns:
@@ -189,12 +184,8 @@ def _times(rows: Columns) -> Columns:
     return {"start": rows["start_timestamp"], "end": rows["end_timestamp"], "correlation": rows["correlation_id"]}
 
 
-def _process(calls: Columns | None) -> Process:
-    return Process(int(calls["process_id"][0]) if calls else None)
-
-
 def _numbered(agents: I64, numbers: Mapping[int, int]) -> I64:
-    return numbered(agents, numbers) if numbers else agents
+    return by_value(agents, lambda agent: numbers.get(agent, -1)) if numbers else agents
 
 
 def _agents(path: Path) -> tuple[dict[int, int], dict[int, Device]]:

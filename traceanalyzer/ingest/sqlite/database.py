@@ -161,16 +161,14 @@ class Database:
 
     def texts(self, ids: Iterable[int], table: str = "StringIds", text: str = "value") -> dict[int, str]:
         """The text of each id in a table of texts; ids without one are left out. No other text is read."""
-        found: dict[int, str] = {}
         wanted, columns = list(ids), {"id": 0, text: None}
         if len(wanted) > _QUERIES * _IDS_A_QUERY:
             chosen = set(wanted)
             return {key: _as_text(value) for key, value in self.rows(table, columns) if key in chosen}
-        for i in range(0, len(wanted), _IDS_A_QUERY):
-            listed = ",".join(map(str, wanted[i : i + _IDS_A_QUERY]))
-            for key, value in self.rows(table, columns, where=f"id IN ({listed})"):
-                found[key] = _as_text(value)
-        return found
+        queries = (wanted[i : i + _IDS_A_QUERY] for i in range(0, len(wanted), _IDS_A_QUERY))
+        conditions = (f"id IN ({','.join(map(str, listed))})" for listed in queries)
+        rows = chain.from_iterable(self.rows(table, columns, where=where) for where in conditions)
+        return {key: _as_text(value) for key, value in rows}
 
     def _term(self, table: str, column: str, null: int | bytes | None, cast: bool) -> str:
         """SQL for one column of the result."""
@@ -264,10 +262,8 @@ def _pages(path: Path) -> Iterator[PageFile | None]:
     except (OSError, OddPageError):
         yield None
         return
-    try:
+    with pages.file:
         yield pages
-    finally:
-        pages.close()
 
 
 def _text(raw: bytes) -> str:

@@ -95,10 +95,6 @@ class PageFile:
             raise OddPageError
         return cls(file, size, size - head[20], path.stat().st_size // size)
 
-    def close(self) -> None:
-        """Close the file."""
-        self.file.close()
-
     def parts(self, layout: Layout, columns: Mapping[str, int], text: str | None = None) -> Iterator[Part]:
         """The rows of a table in its order: columns of integers (name: value for NULL; `rowid` is the row's number; a
         column that the table lacks has that value throughout), and a column of text. Raises OddPageError, OSError."""
@@ -172,7 +168,7 @@ class PageFile:
             end > cell // self.page_bytes * self.page_bytes + self.usable_bytes
         ).any():
             raise OddPageError
-        wanted = {*columns, text} & set(layout.columns)
+        wanted = set(layout.columns) & {*columns, text}
         values = _values(data, place, end, layout.columns, wanted)
         integers = {
             name: _integers(data, *values[name], null) if name in values else np.full(len(cell), null, np.int64)
@@ -209,16 +205,15 @@ def _number(data: U8, place: I64) -> tuple[I64, I64]:
 Value = tuple["I64", "I64"]
 
 
-def _values(data: U8, place: I64, end: I64, names: tuple[str, ...], wanted: Collection[str | None]) -> dict[str, Value]:
+def _values(data: U8, place: I64, end: I64, names: tuple[str, ...], wanted: Collection[str]) -> dict[str, Value]:
     """The type and the place of each wanted value of rows that lie from `place` to `end`."""
     head = data[place].astype(np.int64)
     if (head >= _TWO_BYTES).any():
         raise OddPageError
     found: dict[str, Value] = {}
     at, body = place + 1, place + head
-    last = max((i for i, name in enumerate(names) if name in wanted), default=-1)
     stop = body.copy()
-    for name in names[: last + 1]:
+    for name in names[: 1 + max(map(names.index, wanted), default=-1)]:
         byte = data[at]
         at += 1
         equal = byte.min() == byte.max() < _TWO_BYTES  # as nearly always

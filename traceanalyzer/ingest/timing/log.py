@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from traceanalyzer.base import Aside, UnreadableInputError
-from traceanalyzer.ingest.abilities import Abilities
+from traceanalyzer.ingest.detect import Abilities
 from traceanalyzer.ingest.foreign import STEPS_WITHIN
 from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.ingest.timing.entry import Entry
@@ -26,7 +26,7 @@ from traceanalyzer.ingest.timing.formats import (
     read_line,
 )
 from traceanalyzer.ingest.timing.steps import step_timings
-from traceanalyzer.ingest.timing.text import MAX_LINE, lines_of, pieces_of
+from traceanalyzer.ingest.timing.text import MAX_LINE, lines_of
 from traceanalyzer.trace import Health, PrintedMemory, Process, Trace
 
 ABILITIES = Abilities(
@@ -47,15 +47,20 @@ def recognise(head: bytes, path: Path) -> bool:
     """Whether the file holds enough lines of a known format. `head`: its first bytes, decompressed."""
     if any(mark.encode() in head for mark in _NO_LOG):
         return False
-    if _binary(head):
-        return _enough(_parse(lines_of([head])))
+    if b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return _Found().read(lines_of([head])).enough
     with open_stream(path, probing=True) as stream:
-        return _enough(_parse(islice(lines_of(islice(pieces_of(stream), _PIECES)), STEPS_WITHIN), first=True))
+        lines = islice(lines_of(islice(stream, _PIECES)), STEPS_WITHIN)
+        return _Found().read(lines, first=True).enough
 
 
-def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
-    """A `Trace` for each rank that wrote to the log. Raises UnreadableInputError."""
-    return read_timing_log(path, progress=progress)
+def read(path: Path, progress: Callable[[float], None] | None = None, pattern: str | None = None) -> list[Trace]:
+    """A `Trace` for each rank that wrote to the log; `pattern` is a regular expression with named groups that replaces
+    the known formats.
+
+    Raises UnreadableInputError where no line says anything about steps, TraceAnalyzerError for a bad pattern.
+    """
+    return _traces(path, *_read(path, pattern, progress))
 
 
 @dataclass(frozen=True)
@@ -69,18 +74,8 @@ class PatternLog:
         return b"\0" not in head
 
     def read(self, path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
-        """As `read_timing_log`."""
-        return read_timing_log(path, self.pattern, progress)
-
-
-def read_timing_log(
-    path: Path, pattern: str | None = None, progress: Callable[[float], None] | None = None
-) -> list[Trace]:
-    """The same; `pattern` is a regular expression with named groups that replaces the known formats.
-
-    Raises UnreadableInputError where no line says anything about steps, TraceAnalyzerError for a bad pattern.
-    """
-    return _traces(path, *_read(path, pattern, progress))
+        """As `read` of the module."""
+        return read(path, progress, self.pattern)
 
 
 def logged_entries(path: Path) -> dict[int | None, list[Entry]]:
@@ -93,25 +88,15 @@ def _read(
     path: Path, pattern: str | None, progress: Callable[[float], None] | None
 ) -> "tuple[_Found, LineFormat, str]":
     """All lines, the format to read them as, and what is damaged."""
-    forms = FORMATS if pattern is None else (pattern_format(pattern),)
+    forms, found = FORMATS if pattern is None else (pattern_format(pattern),), _Found()
     with open_stream(path, progress, log=True) as stream:
-        found = _parse(lines_of(pieces_of(stream), cut := _Cut()), forms, cut=cut)
+        found.read(lines_of(stream, found.cut_off), forms)
         found.truncated |= bool(stream.damage)
         damage = stream.damage
     chosen = found.chosen()
     if chosen is None:
         raise _nothing(path, pattern, found)
     return found, chosen, damage
-
-
-@dataclass
-class _Cut:
-    """Whether the last line read had no end."""
-
-    seen: bool = False
-
-    def __call__(self) -> None:
-        self.seen = True
 
 
 @dataclass
@@ -123,6 +108,17 @@ class _Found:
     lines: int = 0
     truncated: bool = False
     unitless: str = ""
+    ended: bool = True
+    """Whether the last line that was read has an end."""
+
+    @property
+    def enough(self) -> bool:
+        """Whether it is a log."""
+        return self.chosen() is not None or bool(self.unitless)
+
+    def cut_off(self) -> None:
+        """The next line has no end."""
+        self.ended = False
 
     def chosen(self) -> LineFormat | None:
         """The preferred format of which there are enough lines: the first of the list."""
@@ -144,30 +140,22 @@ class _Found:
             self.entries.setdefault(form, []).append(entry)
         return entry is not None
 
-
-def _parse(
-    lines: Iterable[str], forms: tuple[LineFormat, ...] = FORMATS, *, first: bool = False, cut: _Cut | None = None
-) -> _Found:
-    """Try every format on every line, up to the `first` that has enough of them if so asked; a table's header, in the
-    first line with text, adds its own format."""
-    found = _Found()
-    for line in lines:
-        if not line.strip():
-            continue
-        found.lines += 1
-        if found.lines == 1 and forms is FORMATS and len(line) <= MAX_LINE:
-            table = csv_format(line)
-            forms = forms if table is None else (table,)
-            if table is not None:
+    def read(self, lines: Iterable[str], forms: tuple[LineFormat, ...] = FORMATS, *, first: bool = False) -> "_Found":
+        """Try every format on every line, up to the `first` that has enough of them if so asked; a table's header, in
+        the first line with text, adds its own format."""
+        for line in filter(str.strip, lines):
+            self.lines += 1
+            fits = len(line) <= MAX_LINE
+            if self.lines == 1 and forms is FORMATS and fits and (table := csv_format(line)):
+                forms = (table,)
                 continue
-        read = [found.add(form, line) for form in forms] if len(line) <= MAX_LINE and _DIGIT.search(line) else []
-        if any(read):
-            forms = _still_open(forms, found)
-            if first and found.chosen():
-                break
-        if cut is not None and cut.seen:
-            found.truncated = not any(read) and _began(forms, found, line)
-    return found
+            if fits and _DIGIT.search(line) and sum(self.add(form, line) for form in forms):
+                forms = _still_open(forms, self)
+                if first and self.chosen():
+                    break
+            elif not self.ended:  # does it begin like those that could be read?
+                self.truncated = any(form.hint and form.hint in line for form in forms if form in self.entries)
+        return self
 
 
 def _still_open(forms: tuple[LineFormat, ...], found: _Found) -> tuple[LineFormat, ...]:
@@ -177,19 +165,6 @@ def _still_open(forms: tuple[LineFormat, ...], found: _Found) -> tuple[LineForma
         if len(found.entries.get(form, ())) >= form.minimum:
             return forms[: i + 1] if PRINTED_MEMORY in forms[: i + 1] else (*forms[: i + 1], PRINTED_MEMORY)
     return forms
-
-
-def _began(forms: Iterable[LineFormat], found: _Found, line: str) -> bool:
-    """Whether a line that could not be read begins like those that could."""
-    return any(form.hint and form.hint in line for form in forms if form in found.entries)
-
-
-def _enough(found: _Found) -> bool:
-    return found.chosen() is not None or bool(found.unitless)
-
-
-def _binary(head: bytes) -> bool:
-    return b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff"))
 
 
 def _traces(path: Path, found: _Found, form: LineFormat, damage: str) -> list[Trace]:

@@ -70,19 +70,15 @@ def steps_of_phases(entries: Iterable[Entry]) -> Iterator[Entry]:
         if not one.parts:
             yield one
             continue
-        if step is not None and _fits(step, one):
-            step = replace(step, **{name: getattr(one, name) for name in (*_PHASES, "iter_s") if getattr(one, name)})
+        times = {name: value for name in (*_PHASES, "iter_s") if (value := getattr(one, name))}
+        if step is not None and not any(getattr(step, name) for name in times):
+            step = replace(step, **times)
             continue
         if step is not None:
             yield _summed(step)
         step = one
     if step is not None:
         yield _summed(step)
-
-
-def _fits(step: Entry, more: Entry) -> bool:
-    """Whether nothing of an entry is known of the step already."""
-    return not any(getattr(step, name) and getattr(more, name) for name in (*_PHASES, "iter_s"))
 
 
 def _summed(step: Entry) -> Entry:

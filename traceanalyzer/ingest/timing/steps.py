@@ -66,8 +66,8 @@ def _table(kept: Sequence[Entry], time: I64, data: I64) -> StepTimings:
             "duration": time,
             "data": data,
             **{name: _ns(_column([getattr(e, f"{name}_s") for e in kept])) for name in PHASES},
-            **{name: _count([getattr(e, name) for e in kept]) for name in (*AMOUNTS, *BATCH)},
-            **{name: _rate([getattr(e, name) for e in kept]) for name in RATES},
+            **{name: _count(_column([getattr(e, name) for e in kept])) for name in (*AMOUNTS, *BATCH)},
+            **{name: np.nan_to_num(_column([getattr(e, name) for e in kept]), nan=-1.0) for name in RATES},
         }
     )
 
@@ -150,12 +150,8 @@ def _stride_note(entries: Sequence[Entry], *, between: bool) -> str:
     numbers = [e.step for e in entries if e.step is not None]
     stride = float(np.median(np.diff(numbers))) if len(numbers) > 1 else 1.0
     every = f"Only every {stride:.0f}th step is logged. " if stride > 1 else ""
-    how = (
-        "The log holds no step times: they are the time between its lines, divided by the steps between."
-        if between
-        else ""
-    )
-    return (every + how).strip()
+    how = "The log holds no step times: they are the time between its lines, divided by the steps between."
+    return (every + how * between).strip()
 
 
 def _column(values: Sequence[float | None]) -> F64:
@@ -167,10 +163,5 @@ def _ns(seconds: F64) -> I64:
     return np.where(known, np.rint(np.where(known, seconds, 0.0) * NS_PER_S), -1).astype(np.int64)
 
 
-def _count(values: Sequence[float | None]) -> I64:
-    known = [v if v is not None and v < 2**62 else -1 for v in values]
-    return np.array(known, np.float64).astype(np.int64)
-
-
-def _rate(values: Sequence[float | None]) -> F64:
-    return np.array([-1.0 if v is None else v for v in values], np.float64)
+def _count(counts: F64) -> I64:
+    return np.where(counts < 2**62, counts, -1).astype(np.int64)

@@ -4,8 +4,6 @@ import codecs
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from traceanalyzer.ingest.stream import ByteStream
-
 _ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 """Terminal control sequences: colours, cursor movements, titles."""
 _BREAK = re.compile(r"\r\n|[\n\r]")
@@ -14,25 +12,13 @@ MAX_LINE = 4096
 """No step line is longer (Megatron's have 500 characters): longer ones are not searched, nor held in memory whole."""
 
 
-def encoding_of(head: bytes) -> str:
-    """The text encoding by its byte-order mark; Windows shells redirect to UTF-16."""
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
-    return "utf-8-sig"
-
-
-def pieces_of(stream: ByteStream) -> Iterator[bytes]:
-    """The pieces of an open file."""
-    while piece := stream.read():
-        yield piece
-
-
 def lines_of(pieces: Iterable[bytes], cut: Callable[[], None] | None = None) -> Iterator[str]:
     """The lines, without terminal control sequences. `cut` is called before a last line that has no end."""
-    decoder = None
-    rest = ""
+    decoder, rest = None, ""
     for piece in pieces:
-        decoder = decoder or codecs.getincrementaldecoder(encoding_of(piece))("replace")
+        # Windows shells redirect to UTF-16
+        utf16 = piece.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        decoder = decoder or codecs.getincrementaldecoder("utf-16" if utf16 else "utf-8-sig")("replace")
         rest += decoder.decode(piece)
         *lines, rest = _BREAK.split(rest)
         yield from map(_plain, lines)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from traceanalyzer.ingest.abilities import Abilities
+from traceanalyzer.ingest.detect import Abilities
 from traceanalyzer.ingest.torch_log.read import is_log, is_torch_log, logs_beside, read_logs
 from traceanalyzer.trace import Trace
 

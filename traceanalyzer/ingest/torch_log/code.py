@@ -22,7 +22,6 @@ _COMMENT = re.compile(
 _FRAGMENT_NODE = re.compile(r"^#\s+%(\w+)\b[^\n]{0,2000}?= call_", re.MULTILINE)
 _PATH = re.compile(r"# kernel path: (\S+)")
 _KERNEL = re.compile(r"^(?P<name>[A-Za-z_]\w*) = async_compile\.\w+\((?:'(?P<inner>\w+)')?", re.MULTILINE)
-_EXTERN = re.compile(r"^[ \t]+(?:\w+ = )?((?:extern_kernels|torch\.ops|aten|fallback)\.[\w.]+)\(", re.MULTILINE)
 _LAUNCH = re.compile(r"^[ \t]+(\w+)\.run\(", re.MULTILINE)
 _DIRECTION = re.compile(r"# AOT ID: \['\d+_(\w+)'\]")
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+)(?:, in [^\n]*\n\s*([^\n]*))?')
@@ -61,7 +60,7 @@ def read_code(code: str, lines: Iterable[Mapping[str, str]]) -> GraphCode:
     kernels = tuple(_kernel(code, found, known, calls) for found in _KERNEL.finditer(code))
     names = {found["name"]: found["inner"] or found["name"] for found in _KERNEL.finditer(code)}
     launches = tuple(names[name] for name in _LAUNCH.findall(body) if name in names)
-    return GraphCode("", direction[1] if direction else "", kernels, tuple(_EXTERN.findall(body)), launches)
+    return GraphCode("", direction[1] if direction else "", kernels, launches)
 
 
 def _kernel(

@@ -1,12 +1,15 @@
-"""Dynamo's prose as facts: graph breaks and the metrics of a compilation."""
+"""Dynamo's prose as facts: graph breaks, the metrics of a compilation, inductor's estimates."""
 
+import math
 import re
 from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
-from traceanalyzer.trace.compile_log import Break, Metrics
+from traceanalyzer.base import NS_PER_MS
+from traceanalyzer.ingest.side_files import is_number, mapping, mappings
+from traceanalyzer.trace.compile_log import Break, Estimate, Metrics
 
 MAX_TEXT = 2000
 """Characters kept of a reason."""
@@ -52,24 +55,19 @@ def breaks_of_restarts(reasons: Iterable[str]) -> list[Break]:
 
 def read_metrics(kind: str, values: dict[str, Any]) -> Metrics | None:
     """Dynamo's metrics of a record; None for a kind that is not one of them."""
-    backward = kind.startswith("bwd_")
     if not kind.endswith(("compilation_metrics", "compilation_metrics_runtime")):
         return None
-    runtime = kind.endswith("_runtime")
-    cumulative = "backward" if backward else "dynamo"
-    whole = _seconds(values, "entire_frame_compile_time_s", "duration_us", f"{cumulative}_cumulative_compile_time_us")
+    side, cumulative = ("backward", "backward") if kind.startswith("bwd_") else ("forward", "dynamo")
+    cumulative = f"{cumulative}_cumulative_compile_time_us"
     skip = values.get("cudagraph_skip_reason")
-    side = "backward" if backward else "forward"
     return Metrics(
-        kind=f"{side}_runtime" if runtime else side,  # type: ignore[arg-type]
-        duration_s=whole,
+        kind=f"{side}_runtime" if kind.endswith("_runtime") else side,  # type: ignore[arg-type]
+        duration_s=_seconds(values, "entire_frame_compile_time_s", "duration_us", cumulative),
         backend_s=_seconds(values, "backend_compile_time_s", "aot_autograd_cumulative_compile_time_us"),
         inductor_s=_seconds(values, "inductor_compile_time_s", "inductor_cumulative_compile_time_us"),
-        codegen_s=_seconds(values, "code_gen_time_s", "inductor_code_gen_cumulative_compile_time_us"),
         triton_s=_seconds(values, "", "triton_compile_time_us"),
         autotune_s=_seconds(values, "", "runtime_triton_autotune_time_us"),
         cudagraph_s=_seconds(values, "", "runtime_cudagraphify_time_us"),
-        before_restart_s=_seconds(values, "dynamo_time_before_restart_s", "dynamo_compile_time_before_restart_us"),
         logging_s=_seconds(values, "structured_logging_overhead_s", "structured_logging_overhead_us"),
         fail_type=str(values.get("fail_type") or ""),
         fail_reason=str(values.get("fail_reason") or "")[:MAX_TEXT],
@@ -82,13 +80,57 @@ def _wants_cudagraphs(config: object) -> bool | None:
     if isinstance(config, dict):
         config = msgspec.json.encode(config).decode()
     found = _CUDAGRAPHS.search(config) if isinstance(config, str) else None
-    return None if found is None else found[1] == "true"
+    return found and found[1] == "true"
 
 
 def _seconds(values: dict[str, Any], in_seconds: str, *in_microseconds: str) -> float | None:
-    names = [(in_seconds, 1.0), *((name, 1e-6) for name in in_microseconds)]
-    for name, unit in names:
+    for name, unit in ((in_seconds, 1.0), *((name, 1e-6) for name in in_microseconds)):
         value = values.get(name)
-        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e15:
-            return float(value) * unit
+        if is_number(value) and value >= 0:
+            return value * unit
     return None
+
+
+# Inductor's own guess of the time of each kernel, which it logs where LOG_TLPARSE=1 is set.
+#
+# The record calls it `estimated_runtime_ns`; inductor counted in nanoseconds once and counts in milliseconds now, under
+# the same name. The record has the outputs of each operation, too: what writes more than any GPU could in so many
+# nanoseconds is in milliseconds.
+
+MOST_BYTES_PER_NS = 20_000
+"""More than twice of what the memory of any GPU takes (8,000 on a B200)."""
+MOST = 1e15
+"""A larger time is damage."""
+_BITS = {"bool": 8, "complex64": 64, "complex128": 128}
+
+
+def read_estimates(values: object) -> tuple[Estimate, ...]:
+    """The estimates of a graph's operations in the order in which they run; None for what it does not estimate (it
+    says 0, and does so for all on a CPU)."""
+    known = mappings(mapping(values).get("ops"))
+    times = [_time(one.get("estimated_runtime_ns")) for one in known]
+    pairs = [(_bytes(one), time) for one, time in zip(known, times, strict=True) if time]
+    scale = NS_PER_MS if any(written > time * MOST_BYTES_PER_NS for written, time in pairs) else 1.0
+    return tuple(
+        Estimate(str(one.get("name") or ""), time * scale if time else None)
+        for one, time in zip(known, times, strict=True)
+    )
+
+
+def _time(value: object) -> float:
+    return float(value) if is_number(value, MOST) and value >= 0 else 0.0
+
+
+def _bytes(operation: dict[str, Any]) -> float:
+    """Bytes of an operation's outputs; what is not said counts as none."""
+    return sum(map(_bytes_of, mappings(operation.get("outputs"))))
+
+
+def _bytes_of(output: dict[str, Any]) -> float:
+    shape, dtype = output.get("shape"), output.get("dtype")
+    if not isinstance(shape, list) or not isinstance(dtype, str):
+        return 0.0
+    sizes = [size for size in shape if isinstance(size, int) and 0 <= size < 1 << 48]
+    digits = "".join(filter(str.isdigit, dtype.partition("_")[0]))
+    bits = _BITS.get(dtype, int(digits) if digits and len(digits) < 4 else 0)
+    return math.prod(map(float, sizes)) * bits / 8 if len(sizes) == len(shape) else 0.0

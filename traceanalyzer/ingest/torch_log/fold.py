@@ -9,8 +9,13 @@ import msgspec
 
 from traceanalyzer.ingest.side_files import items, mapping, mappings
 from traceanalyzer.ingest.torch_log.code import lines_of_stacks, node_lines, read_code, with_lines
-from traceanalyzer.ingest.torch_log.estimates import read_estimates
-from traceanalyzer.ingest.torch_log.explained import breaks_of_restarts, first_line, read_break, read_metrics
+from traceanalyzer.ingest.torch_log.explained import (
+    breaks_of_restarts,
+    first_line,
+    read_break,
+    read_estimates,
+    read_metrics,
+)
 from traceanalyzer.ingest.torch_log.records import Record, kind_of
 from traceanalyzer.ingest.torch_log.spans import SpanBuilder
 from traceanalyzer.trace.compile_log import (
@@ -95,16 +100,8 @@ class Fold:
         if not any(compilation.breaks for compilation in self._done) and _is_old(self._versions.get("torch", "")):
             for compilation in self._done:
                 compilation.breaks += breaks_of_restarts(compilation.restarts)
-        return CompileLog(
-            self._path,
-            self._rank,
-            tuple(self._done),
-            spans,
-            counts,
-            self._versions,
-            self._spans.unfinished,
-            tuple(notes),
-        )
+        done, unfinished = tuple(self._done), self._spans.unfinished
+        return CompileLog(self._path, self._rank, done, spans, counts, self._versions, unfinished, tuple(notes))
 
     def _compilation(self, record: Record, *, new: bool = False) -> Compilation:
         compile_id = record.compile_id
@@ -119,7 +116,7 @@ class Fold:
 
     def _json(self, record: Record) -> Any:
         try:
-            return msgspec.json.decode(record.payload.decode("utf-8", "replace"))
+            return msgspec.json.decode(record.text)
         except (msgspec.DecodeError, RecursionError):
             self._broken_texts += 1
             return None
@@ -149,7 +146,6 @@ class Fold:
         return f"{file}:{frame.get('line', 0)} in {frame.get('name', '')}"
 
     def _graph(self, record: Record, kind: str) -> None:
-        text = record.payload.decode("utf-8", "replace")
         what = _GRAPHS[kind]
         place = (record.compile_id, what)
         if what == "program":
@@ -159,14 +155,13 @@ class Fold:
             compilation.graphs += 1
             shapes = mapping(mapping(record.body).get("sizes")).values()
             compilation.dynamic |= any(isinstance(size, str) for shape in shapes for size in items(shape))
-        lines = node_lines(text)
+        lines = node_lines(record.text)
         if kind in ("after_post_grad_graph", "inductor_post_grad_graph"):
             lines = {**self._lines.get(place, {}), **lines}
         self._lines[place] = lines
 
     def _code(self, record: Record) -> None:
-        compilation, compile_id = self._compilation(record), record.compile_id
-        text = record.payload.decode("utf-8", "replace")
+        compilation, compile_id, text = self._compilation(record), record.compile_id, record.text
         first = read_code(text[:2000], ()).direction
         places = [(compile_id, "post_grad"), (compile_id, first), (compile_id, "program")]
         code = read_code(text, [self._lines[place] for place in places if place in self._lines])
@@ -190,13 +185,13 @@ class Fold:
             self._key_before_code[record.compile_id] = key
 
     def _break(self, record: Record) -> None:
-        self._compilation(record).breaks.append(read_break(record.payload.decode("utf-8", "replace")))
+        self._compilation(record).breaks.append(read_break(record.text))
 
     def _error(self, record: Record) -> None:
-        self._compilation(record).error = _last_line(record.payload.decode("utf-8", "replace"))
+        self._compilation(record).error = _last_line(record.text)
 
     def _recompiled(self, record: Record) -> None:
-        text = record.payload.decode("utf-8", "replace").strip()
+        text = record.text.strip()
         values = self._json(record) if text.startswith(("[", '"')) else text
         reasons = values if isinstance(values, list) else [values]
         self._compilation(record).recompile_reasons += [first_line(str(reason)) for reason in reasons if reason]
@@ -204,12 +199,9 @@ class Fold:
     def _triton(self, record: Record) -> None:
         for name, about in mapping(self._json(record)).items():
             if isinstance(about, dict):
-                state = str(about.get("autotune_cache_state") or "")
-                self._compilation(record).triton.append(
-                    TritonKernel(
-                        name, _whole(about.get("compile_time_us")), _whole(about.get("num_configs")) or 1, state
-                    )
-                )
+                took, state = _whole(about.get("compile_time_us")), str(about.get("autotune_cache_state") or "")
+                made = TritonKernel(name, took, _whole(about.get("num_configs")) or 1, state)
+                self._compilation(record).triton.append(made)
 
     def _metrics(self, record: Record) -> None:
         values = mapping(record.body)
@@ -227,7 +219,6 @@ class Fold:
             compilation.location = f"{values['co_filename']}:{values.get('co_firstlineno') or 0}"
             compilation.name = str(values.get("co_name") or "")
         compilation.operators = _whole(values.get("graph_op_count"))
-        compilation.guards = _whole(values.get("guard_count"))
         compilation.cache_size = _whole(values.get("cache_size"))
         compilation.restarts = list(map(str, items(values.get("restart_reasons"))))
 
@@ -265,7 +256,7 @@ class Fold:
         compilation.codes[:] = [with_lines(code, lines) for code in compilation.codes]
 
     def _version(self, record: Record) -> None:
-        text = first_line(record.payload.decode("utf-8", "replace")).strip('"')
+        text = first_line(record.text).strip('"')
         if text and len(text) < 100:
             self._versions.setdefault("torch", text)
 

@@ -9,8 +9,7 @@ from traceanalyzer.base import EmptyRecordingError, TraceAnalyzerError, Unreadab
 from traceanalyzer.ingest.side_files import COMPILED
 from traceanalyzer.ingest.stream import cannot_open, head_of, open_stream
 from traceanalyzer.ingest.torch_log.fold import WANTED, Fold
-from traceanalyzer.ingest.torch_log.lines import lines
-from traceanalyzer.ingest.torch_log.records import Record, records
+from traceanalyzer.ingest.torch_log.records import Record, lines, records
 from traceanalyzer.trace.compile_log import CompileLog, Counts, NotFused
 
 # What inductor left apart, and why, from the text that TORCH_LOGS=+fusion writes (the structured log has none of it).
@@ -72,8 +71,7 @@ class _Graph:
             self.left = self._round
         elif "SchedulerNode(name=" in said and len(self._operators) < MAX_NODES:
             for node in _NODE.finditer(said):
-                origins = _ORIGINS.search(node["about"])
-                self._operators.setdefault(node["name"], origins[1] if origins else "")
+                self._operators.setdefault(node["name"], next(iter(_ORIGINS.findall(node["about"])), ""))
 
     def _pair(self, pair: re.Match[str]) -> NotFused:
         first, second = (self._with_operators(name) for name in (pair["first"], pair["second"]))
@@ -119,32 +117,29 @@ def read_logs(path: Path, progress: Callable[[float], None] | None = None) -> li
 def _with_fusion(logs: list[CompileLog], folder: Path) -> list[CompileLog]:
     """The logs with what text beside them (TORCH_LOGS=+fusion, TORCH_LOGS_OUT) says of fusion: of the rank in the name
     of its file, or of the only one that there is."""
-    texts = [file for file in sorted(folder.iterdir())[:MAX_FILES] if file.is_file() and MARK in _head(file)]
     ranks = {log.rank for log in logs}
-    for file in texts:
-        rank = _rank_of_name(file)
+    for file in filter(_is_fusion, sorted(folder.iterdir())[:MAX_FILES]):
+        rank = _rank_in(file.name)
         if rank is None and len(ranks) > 1:
             continue
+        mine = ranks if rank is None else {rank, None}
         with open_stream(file) as stream:
-            pairs = tuple(read_fusion(lines(stream, Counts())))
-        logs = [
-            replace(log, not_fused=(*(log.not_fused or ()), *pairs))
-            if rank is None or log.rank in (rank, None)
-            else log
-            for log in logs
-        ]
+            pairs = read_fusion(lines(stream, Counts()))
+        for i, log in enumerate(logs):
+            if log.rank in mine:
+                logs[i] = replace(log, not_fused=(*(log.not_fused or ()), *pairs))
     return logs
 
 
-def _head(file: Path) -> bytes:
+def _is_fusion(file: Path) -> bool:
     try:
-        return head_of(file)
+        return file.is_file() and MARK in head_of(file)
     except UnreadableInputError:
-        return b""
+        return False
 
 
-def _rank_of_name(file: Path) -> int | None:
-    named = _RANK.search(file.name)
+def _rank_in(text: str, pattern: re.Pattern[str] = _RANK) -> int | None:
+    named = pattern.search(text)
     return int(named[1]) if named else None
 
 
@@ -216,7 +211,7 @@ class _Processes:
             known = [key for key in self.folds if key[0] == record.prefix]
             key = self._of_thread.get(thread, known[0] if len(known) == 1 else (record.prefix, None))
         if key not in self.folds:
-            said = _rank_of(record.prefix) if record.prefix else self._rank
+            said = _rank_in(record.prefix, _RANK_OF_PREFIX) if record.prefix else self._rank
             self.folds[key] = Fold(self._path, said if key[1] is None else key[1])
         return self.folds[key]
 
@@ -228,7 +223,7 @@ class _Processes:
 
 def _read(path: Path, progress: Callable[[float], None] | None) -> list[CompileLog]:
     """The processes of a file: one, or one for each rank that writes into it."""
-    processes = _Processes(str(path), _rank_of_name(path))
+    processes = _Processes(str(path), _rank_in(path.name))
     counts = Counts()
     with open_stream(path, progress) as stream:
         for record in records(lines(stream, counts), WANTED, counts):
@@ -239,8 +234,3 @@ def _read(path: Path, progress: Callable[[float], None] | None) -> list[CompileL
         log = logs[0]
         logs[0] = replace(log, notes=(*log.notes, (f"{damage[0].upper()}{damage[1:]}.")))
     return logs
-
-
-def _rank_of(prefix: str) -> int | None:
-    found = _RANK_OF_PREFIX.search(prefix)
-    return int(found[1]) if found else None

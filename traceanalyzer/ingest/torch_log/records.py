@@ -8,12 +8,13 @@ line, and then several ranks may write into one file between each other's lines;
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
+from traceanalyzer.ingest.stream import ByteStream
 from traceanalyzer.trace.compile_log import Counts
 
 MAX_LINE_BYTES = 32 << 20
@@ -58,6 +59,11 @@ class Record:
         return "/".join(parts)
 
     @property
+    def text(self) -> str:
+        """The payload as text."""
+        return self.payload.decode("utf-8", "replace")
+
+    @property
     def attempt(self) -> int:
         """How often dynamo had begun again when it was written."""
         value = self.envelope.get("attempt")
@@ -76,11 +82,11 @@ class _Open:
     begun: bool = False
 
 
-def records(lines: Iterable[bytes], wanted: frozenset[str], counts: Counts) -> Iterator[Record]:
+def records(source: Iterable[bytes], wanted: frozenset[str], counts: Counts) -> Iterator[Record]:
     """The records in the order in which they end. Payloads are kept of the `wanted` kinds; an artifact's kind is
     its name."""
     open_: dict[bytes, _Open] = {}
-    for line in lines:
+    for line in source:
         counts.lines += 1
         prefix, text = _split(line)
         if text.startswith(b"\t"):
@@ -105,6 +111,27 @@ def records(lines: Iterable[bytes], wanted: frozenset[str], counts: Counts) -> I
         yield _closed(opened, counts)
 
 
+def lines(stream: ByteStream, counts: Counts) -> Iterator[bytes]:
+    """The lines without their ends; of a longer one than `MAX_LINE_BYTES` its beginning."""
+    rest: list[bytes] = []
+    held = 0
+    while piece := stream.read():
+        first, *others = piece.split(b"\n")
+        held += len(first)
+        if held <= MAX_LINE_BYTES:
+            rest.append(first)
+        if not others:
+            continue
+        if held > MAX_LINE_BYTES:
+            counts.shortened += 1
+        yield b"".join(rest).removesuffix(b"\r")
+        for line in others[:-1]:
+            yield line.removesuffix(b"\r")
+        rest, held = [others[-1]], len(others[-1])
+    if held:
+        yield b"".join(rest).removesuffix(b"\r")
+
+
 def kind_of(record: Record) -> str:
     """What a record is: an artifact's or a dumped graph's own name, else its key."""
     if record.kind in ("artifact", "graph_dump") and isinstance(record.body, dict):
@@ -119,10 +146,7 @@ def _split(line: bytes) -> tuple[bytes, bytes]:
 
 def _record(prefix: bytes, header: re.Match[bytes], counts: Counts) -> Record | None:
     try:
-        try:
-            values = _decode(header[10])
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            values = _decode(header[10].decode("utf-8", "replace").encode())
+        values = _decode(header[10].decode("utf-8", "replace"))
     except (msgspec.DecodeError, ValueError, RecursionError):
         counts.unreadable += 1
         return None
@@ -167,7 +191,4 @@ def _closed(opened: _Open, counts: Counts) -> Record:
         return opened.record
     if opened.size > MAX_PAYLOAD_BYTES:
         counts.shortened += 1
-    record = opened.record
-    return Record(
-        record.kind, record.body, record.envelope, record.thread, record.time_ns, record.prefix, b"".join(opened.parts)
-    )
+    return replace(opened.record, payload=b"".join(opened.parts))

@@ -1,9 +1,10 @@
 """Begin and end events of compile work as nested spans."""
 
 from collections import defaultdict
+from operator import itemgetter
 from typing import Any
 
-from traceanalyzer.ingest.side_files import mapping
+from traceanalyzer.ingest.side_files import is_number, mapping
 from traceanalyzer.trace.compile_log import Span
 
 MAX_SPANS = 1_000_000
@@ -28,32 +29,26 @@ class SpanBuilder:
     def add(self, event: dict[str, Any], key: _Key, compile_id: str) -> None:
         """Take an event of the `chromium_event` records; of a thread by `key`."""
         time, name = event.get("ts"), str(event.get("name", ""))
-        if not isinstance(time, int | float) or isinstance(time, bool) or not 0 <= time < 1e16:
+        if not is_number(time, 1e16) or time < 0:
             return
         # Whole microseconds apart: a float cannot hold nanoseconds since 1970.
         time_ns = int(time) * _NS_PER_US + round(time % 1 * _NS_PER_US)
         arguments = mapping(event.get("args"))
         own_id = arguments.get("compile_id")
         compile_id = own_id if isinstance(own_id, str) and own_id not in ("", "None") else compile_id
-        kernel = str(arguments.get("kernel_name") or "")
-        stack = self._open[key]
-        phase = event.get("ph")
+        kernel, stack, phase = str(arguments.get("kernel_name") or ""), self._open[key], event.get("ph")
         if phase in ("B", "E"):
             self._last_ns[key] = max(self._last_ns.get(key, time_ns), time_ns)
-        if phase == "B":
-            if len(stack) < MAX_DEPTH:
-                stack.append((name, time_ns, compile_id, kernel))
-        elif phase == "E" and any(opened[0] == name for opened in stack):
+        if phase == "B" and len(stack) < MAX_DEPTH:
+            stack.append((name, time_ns, compile_id, kernel))
+        elif phase == "E" and name in map(itemgetter(0), stack):
             while stack[-1][0] != name:
                 self.unfinished += 1
                 self._close(key, time_ns)
             self._close(key, time_ns)
         elif phase == "X" and isinstance(event.get("dur"), int | float):
-            self._keep(
-                Span(
-                    name, time_ns, time_ns + round(event["dur"] * _NS_PER_US), compile_id, hash(key), len(stack), kernel
-                )
-            )
+            end_ns = time_ns + round(event["dur"] * _NS_PER_US)
+            self._keep(Span(name, time_ns, end_ns, compile_id, hash(key), len(stack), kernel))
 
     def finish(self) -> tuple[Span, ...]:
         """All spans in the order of their starts."""

@@ -33,17 +33,13 @@ _DECODER = msgspec.json.Decoder(_File, strict=False)
 
 def read_chrome(text: bytes, texts: Texts) -> Space:
     """The recording in the text. Raises msgspec.DecodeError, UnicodeDecodeError and RecursionError."""
-    planes: dict[int, str] = {}
-    threads: dict[tuple[int, int], str] = {}
+    names: dict[tuple[object, ...], str] = {}
     spans: dict[tuple[int, int], list[_Event]] = defaultdict(list)
     lost = skipped = 0
     for event in _DECODER.decode(text).events:
         if event.ph == "M":
             name = str((event.args or {}).get("name", ""))
-            if event.name == "process_name":
-                planes[event.pid] = name
-            elif event.name == "thread_name":
-                threads[event.pid, event.tid] = name
+            names[event.name, event.pid] = names[event.name, event.pid, event.tid] = name
         elif event.ph != "X":
             skipped += event.ph != ""
         elif abs(event.ts) < MAX_DURATION_US and 0 <= event.dur < MAX_DURATION_US:
@@ -52,8 +48,8 @@ def read_chrome(text: bytes, texts: Texts) -> Space:
             lost += 1
     lines: dict[int, list[Line]] = defaultdict(list)
     for (pid, tid), events in spans.items():
-        lines[pid].append(Line(tid, threads.get((pid, tid), ""), _columns(events, texts)))
-    found = tuple(Plane(planes.get(pid, ""), tuple(some)) for pid, some in lines.items())
+        lines[pid].append(Line(tid, names.get(("thread_name", pid, tid), ""), _columns(events, texts)))
+    found = tuple(Plane(names.get(("process_name", pid), ""), tuple(some)) for pid, some in lines.items())
     return Space(found, lost=lost, skipped=skipped)
 
 

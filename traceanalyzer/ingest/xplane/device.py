@@ -8,10 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.ingest.columns import Texts
-from traceanalyzer.ingest.kineto.names import copy_kind
+from traceanalyzer.ingest.columns import Texts, by_value
+from traceanalyzer.ingest.kineto.names import copy_kind, memory_kind
+from traceanalyzer.ingest.side_files import whole
 from traceanalyzer.ingest.xplane.space import GRAPH, NODE, Columns, Line, Plane, joined_lines, operators, timed
-from traceanalyzer.trace import I64, Bool, CopyKind, Device, DeviceOpKind, DeviceOps, DeviceRanges, MemoryKind
+from traceanalyzer.trace import I64, Bool, CopyKind, Device, DeviceOpKind, DeviceOps, DeviceRanges
 from traceanalyzer.trace.distinct import distinct, ranked
 
 _Read = Callable[[dict[str, str]], dict[str, int]]
@@ -19,17 +20,6 @@ _DETAIL = re.compile(r"\b(\w{1,40}):([\w,.]{1,60})")
 MOST_REGISTERS = 512
 """Of a thread: AMD's have as many, NVIDIA's half. ROCm's recorder has written addresses in their place."""
 MOST_BLOCKS = 2**62
-_LONGEST = 19
-"""Digits of a number that 64 bits hold, and one more."""
-_MEMORY = {
-    "pageable": MemoryKind.PAGEABLE,
-    "pinned": MemoryKind.PINNED,
-    "device": MemoryKind.DEVICE,
-    "device_static": MemoryKind.DEVICE,
-    "array": MemoryKind.ARRAY,
-    "managed": MemoryKind.MANAGED,
-    "managed_static": MemoryKind.MANAGED,
-}
 
 
 def kernel_columns(codes: I64, strings: list[str]) -> dict[str, I64]:
@@ -41,9 +31,8 @@ def copy_columns(codes: I64, names: I64, strings: list[str]) -> dict[str, I64]:
     """Size and ends from `memcpy_details` or `memset_details` (codes); the direction from the names of the copies."""
     columns = _columns(codes, strings, _copy, ("bytes", "source_memory", "target_memory"), 0)
     columns["bytes"] = np.where(codes < 0, -1, columns["bytes"])
-    known, place = ranked(names)
-    kinds = [copy_kind(strings[code]) if code >= 0 else CopyKind.UNKNOWN for code in known.tolist()]
-    columns["copy_kind"] = np.where(codes < 0, 0, np.array(kinds, np.int64)[place])
+    kinds = by_value(names, lambda code: copy_kind(strings[code]) if code >= 0 else CopyKind.UNKNOWN)
+    columns["copy_kind"] = np.where(codes < 0, 0, kinds)
     return columns
 
 
@@ -55,43 +44,37 @@ def _columns(codes: I64, strings: list[str], read: _Read, names: tuple[str, ...]
 
 
 def _kernel(details: dict[str, str]) -> dict[str, int]:
-    registers = _whole(details.get("regs"))
+    registers = whole(details.get("regs"))
     found = {"blocks": _product(details.get("grid")), "threads": _product(details.get("block"))}
     if registers > MOST_REGISTERS:  # the sizes of shared memory beside it are of the same damaged record
         return found
-    shared = [
-        size for name in ("static_shared", "dynamic_shared", "group_mem") if (size := _whole(details.get(name))) >= 0
-    ]
-    occupancy = details.get("occ_pct", "").partition(".")[0]
+    shared = [whole(details.get(name)) for name in ("static_shared", "dynamic_shared", "group_mem")]
+    known = [size for size in shared if size >= 0]
     return {
         **found,
         "registers": registers or -1,
-        "shared_bytes": sum(shared) if shared else -1,
-        "occupancy": _whole(occupancy) or -1,
+        "shared_bytes": sum(known) if known else -1,
+        "occupancy": whole(details.get("occ_pct", "").partition(".")[0]) or -1,
     }
 
 
 def _copy(details: dict[str, str]) -> dict[str, int]:
     return {
-        "bytes": _whole(details.get("size")),
-        "source_memory": _MEMORY.get(details.get("kind_src", "").lower(), MemoryKind.UNKNOWN),
-        "target_memory": _MEMORY.get(details.get("kind_dst", "").lower(), MemoryKind.UNKNOWN),
+        "bytes": whole(details.get("size")),
+        "source_memory": memory_kind(details.get("kind_src", "")),
+        "target_memory": memory_kind(details.get("kind_dst", "")),
     }
 
 
-def _whole(text: str | None) -> int:
-    return int(text) if text and text.isdecimal() and len(text) < _LONGEST else -1
-
-
 def _product(text: str | None) -> int:
-    sizes = [_whole(part) for part in (text or "").split(",")]
+    sizes = list(map(whole, (text or "").split(",")))
     size = math.prod(sizes)
     return size if min(sizes) >= 0 and size <= MOST_BLOCKS else -1
 
 
 DEVICE = re.compile(r"/device:(GPU|TPU):(\d{1,4})(?!\d)")
 STREAM = "Stream"
-TPU_OPS, TPU_RANGES = "XLA Ops", ("XLA Modules", "Steps")
+TPU_OPS, TPU_RANGES = "XLA Ops", (("TPU", "XLA Modules"), ("TPU", "Steps"))
 """Lines of a TPU; of a GPU such lines are XLA's own analysis of its streams, and no work beside it."""
 LARGEST_ID = 2**31 - 1
 
@@ -112,20 +95,21 @@ class DeviceLines:
     def of(cls, planes: tuple[Plane, ...]) -> "DeviceLines":
         """Those of the planes."""
         ops, ranges, left_out = list[Placed](), list[Placed](), 0
-        for plane in planes:
-            match = DEVICE.match(plane.name)
-            if match is None:
-                continue
-            kind, number = match[1], int(match[2])
-            for line in plane.lines:
-                if kind == "GPU" and line.name.startswith(STREAM):
-                    ops.append((number, line))
-                elif kind == "TPU" and line.name == TPU_OPS:
-                    ops.append((number, line.take(_innermost(line.events["start"], line.events["end"]))))
-                elif kind == "TPU" and line.name in TPU_RANGES:
-                    ranges.append((number, line))
-                else:
-                    left_out += len(line)
+        placed = [
+            (found[1], int(found[2]), line)
+            for plane in planes
+            if (found := DEVICE.match(plane.name))
+            for line in plane.lines
+        ]
+        for kind, number, line in placed:
+            if kind == "GPU" and line.name.startswith(STREAM):
+                ops.append((number, line))
+            elif (kind, line.name) == ("TPU", TPU_OPS):
+                ops.append((number, line.take(_innermost(line.events["start"], line.events["end"]))))
+            elif (kind, line.name) in TPU_RANGES:
+                ranges.append((number, line))
+            else:
+                left_out += len(line)
         return cls(ops, ranges, left_out)
 
 

@@ -5,7 +5,7 @@ from itertools import starmap
 
 import numpy as np
 
-from traceanalyzer.ingest.columns import Texts, joined, tight
+from traceanalyzer.ingest.columns import Texts, by_value, joined, tight
 from traceanalyzer.ingest.protobuf.wire import Field, Fields, fields_before_damage, fields_of, signed
 from traceanalyzer.ingest.xplane.space import COLUMNS, STATS, TEXTS, Line, Plane, Space
 from traceanalyzer.trace import I64, Bool
@@ -84,7 +84,7 @@ class _Reader:
         return signed(entry.get(1, (0,))[0]), self.text(*inner.get(2, (0, 0)))
 
     def _plane_stat(self, start: int, end: int, names: dict[int, str]) -> tuple[str, int | str]:
-        name, stated = "", 0
+        stated = 0
         shown: int | str = 0
         for number, value, a, b in self.fields(start, end):
             if number == _ID:
@@ -95,8 +95,7 @@ class _Reader:
                 shown = self.text(a, b)
             elif number == _REFERENCE:
                 shown = names.get(signed(value), "")
-        name = names.get(stated, "")
-        return name, shown
+        return names.get(stated, ""), shown
 
     def _line(self, start: int, end: int, events: "_Events") -> Line:
         id_, name, time = 0, "", 0
@@ -119,9 +118,9 @@ class _Events:
     def __init__(self, data: bytes, texts: Texts, names: dict[int, str], stat_names: dict[int, str]) -> None:
         self._data = data
         self._texts = texts
-        self._names = _codes({id_: texts.code(name) for id_, name in names.items() if name})
-        self._references = _codes({id_: texts.code(name) for id_, name in stat_names.items()})
-        self._stats = _codes({id_: STATS.index(name) for id_, name in stat_names.items() if name in STATS})
+        self._names = {id_: texts.code(name) for id_, name in names.items() if name}
+        self._references = {id_: texts.code(name) for id_, name in stat_names.items()}
+        self._stats = {id_: STATS.index(name) for id_, name in stat_names.items() if name in STATS}
         self._inline: dict[bytes, int] = {}
         self.lost = self.skipped = 0
 
@@ -136,7 +135,7 @@ class _Events:
         id_, offset, duration, times = (
             _scattered(found, number, count) for number in (_ID, _OFFSET_PS, _DURATION_PS, _TIMES)
         )
-        name = _looked_up(self._names, id_)
+        name = by_value(id_, lambda i: self._names.get(i, -1))
         begin = time + offset // PS_PER_NS
         finish = begin + (offset % PS_PER_NS + duration) // PS_PER_NS
         summed = times > 0
@@ -150,13 +149,13 @@ class _Events:
     def _of_stats(self, events: Fields, count: int) -> dict[str, I64]:
         stats = events.take(events.number == _STAT)
         found, _ = fields_of(self._data, stats.start, stats.end)
-        which = _looked_up(self._stats, _scattered(found, _ID, len(stats.message)))
+        which = by_value(_scattered(found, _ID, len(stats.message)), lambda i: self._stats.get(i, -1))
         wanted = (which[found.message] >= 0) & (found.number != _ID)
         found = found.take(wanted)
         which, event = which[found.message], stats.message[found.message]
         is_text, is_reference = found.number == _TEXT, found.number == _REFERENCE
         code = np.full(len(which), -1, np.int64)
-        code[is_reference] = _looked_up(self._references, found.value[is_reference])
+        code[is_reference] = by_value(found.value[is_reference], lambda i: self._references.get(i, -1))
         code[is_text] = [self._code(a, b) for a, b in zip(found.start[is_text], found.end[is_text], strict=True)]
         number = np.where((found.number == _UNSIGNED) | (found.number == _SIGNED), found.value, -1)
         result = {}
@@ -171,24 +170,6 @@ class _Events:
         if raw not in self._inline:
             self._inline[raw] = self._texts.code(raw.decode("utf-8", "replace"))
         return self._inline[raw]
-
-
-Codes = tuple[I64, I64]
-"""Ids, ascending, and the code of each."""
-
-
-def _codes(by_id: dict[int, int]) -> Codes:
-    ids = sorted(by_id)
-    return np.array(ids, np.int64), np.array([by_id[i] for i in ids], np.int64)
-
-
-def _looked_up(codes: Codes, ids: I64) -> I64:
-    """The codes of ids, -1 for unknown ones."""
-    known, code = codes
-    if not len(known):
-        return np.full(len(ids), -1, np.int64)
-    place = np.minimum(np.searchsorted(known, ids), len(known) - 1)
-    return np.where(known[place] == ids, code[place], -1)
 
 
 def _scattered(found: Fields, number: int, count: int) -> I64:

@@ -8,24 +8,20 @@ from pathlib import Path
 import msgspec
 
 from traceanalyzer.base import EmptyRecordingError, UnreadableInputError
-from traceanalyzer.ingest.abilities import Abilities
 from traceanalyzer.ingest.columns import Texts
+from traceanalyzer.ingest.detect import Abilities
 from traceanalyzer.ingest.foreign import is_converted
 from traceanalyzer.ingest.protobuf.wire import BYTES, fields_before_damage
-from traceanalyzer.ingest.stream import ByteStream, open_stream
+from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.ingest.xplane.chrome import read_chrome
 from traceanalyzer.ingest.xplane.device import DeviceLines, device_ops, device_ranges, devices, rows_of
 from traceanalyzer.ingest.xplane.host import Host
 from traceanalyzer.ingest.xplane.proto import PLANE, PLANE_NAME, PLANE_STAT, read_space
 from traceanalyzer.ingest.xplane.space import Line, Space
 from traceanalyzer.trace import (
-    ApiCalls,
     Collected,
     Condition,
-    DeviceOps,
     Health,
-    HostRanges,
-    MemoryEvents,
     Process,
     RangeKind,
     Thread,
@@ -46,6 +42,7 @@ def make_trace(path: str, space: Space, texts: Texts) -> Trace:
     host = Host.of(host_lines, rows, texts)
     ops, memory = device_ops(rows, texts, base), host.memory(texts, base)
     calls, ranges = host.calls(base), host.ranges(base)
+    has_ops, has_stacks = (bool((ranges.kind == kind).any()) for kind in (RangeKind.OP, RangeKind.PYTHON))
     start, stop = space.stat("profile_start_time"), space.stat("profile_stop_time")
     return Trace(
         path=path,
@@ -60,17 +57,11 @@ def make_trace(path: str, space: Space, texts: Texts) -> Trace:
         device_ranges=device_ranges(rows_of(lines.ranges), base),
         memory_events=memory,
         conditions=_conditions(space),
-        collected=_collected(ops, calls, ranges, memory),
+        collected=Collected(len(ops) > 0, len(calls) > 0, ops=has_ops, stacks=has_stacks, memory=len(memory) > 0),
         health=_health(space, host, lines),
         epoch_ns=start or 0,
         window=(0, stop - start) if start and stop and stop > start else None,
     )
-
-
-def _collected(ops: DeviceOps, calls: ApiCalls, ranges: HostRanges, memory: MemoryEvents) -> Collected:
-    """What is there was asked for."""
-    kinds = [bool((ranges.kind == kind).any()) for kind in (RangeKind.OP, RangeKind.PYTHON)]
-    return Collected(len(ops) > 0, len(calls) > 0, ops=kinds[0], stacks=kinds[1], memory=len(memory) > 0)
 
 
 def _base(space: Space, lines: list[Line]) -> int:
@@ -150,11 +141,11 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     """The trace in the file. Raises UnreadableInputError, EmptyRecordingError."""
     texts = Texts()
     with open_stream(path, progress) as stream:
-        data = _whole(stream)
+        data = b"".join(stream)
         is_proto = data.startswith(HEAD)
         space = read_space(data, texts) if is_proto else _from_chrome(path, data, texts, stream.damage)
         if stream.damage:
-            space = space.cut()
+            space = replace(space, truncated=True)
     trace = make_trace(str(path), space, texts)
     if not is_proto:
         trace = replace(trace, health=replace(trace.health, notes=(*trace.health.notes, EXACT_NOTE)))
@@ -163,13 +154,6 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
             raise UnreadableInputError(f"{path}: too damaged or cut off: not one event could be read; record it again")
         raise EmptyRecordingError(f"{path}: the profile holds no events; record some steps with jax.profiler.trace")
     return [trace]
-
-
-def _whole(stream: ByteStream) -> bytes:
-    parts = []
-    while piece := stream.read():
-        parts.append(piece)
-    return b"".join(parts)
 
 
 def _from_chrome(path: Path, data: bytes, texts: Texts, damage: str) -> Space:

@@ -65,10 +65,6 @@ class Space:
         value = next(found, None)
         return value if isinstance(value, int) else None
 
-    def cut(self) -> "Space":
-        """The same of a file that ends early."""
-        return replace(self, truncated=True)
-
 
 def joined_lines(lines: list[Line]) -> tuple[Columns, I64]:
     """The events of all lines, and the index of the line of each."""

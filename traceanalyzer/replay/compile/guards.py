@@ -2,7 +2,7 @@
 
 import re
 
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 
 _CACHE_ENTRY = re.compile(r"^(?:!?\d+/)*\d+/\d+: *")
 _COMMENT = re.compile(r"(?<!\s)(?:\s{2,}+# .*|\s++# \S.*$)")

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TypeVar
 
-from traceanalyzer.analysis.algebra.lookup import at
+from traceanalyzer.analysis.algebra import at
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.roofline.op_models.tensors import Input, Shape, Tensor, inputs_of, parse_values
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64
 
 Told = TypeVar("Told")

@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.diagnosis.finding import Evidence, Finding
-from traceanalyzer.report.explain import finding_page
+from traceanalyzer.diagnosis.pages import finding_page
 from traceanalyzer.report.html.charts import Chart
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.pictures.summary import predictions

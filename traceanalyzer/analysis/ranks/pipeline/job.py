@@ -1,7 +1,8 @@
 """Who holds up a pipeline, and what its steps would gain: ranks beyond those of their stage, stages beyond the mean.
 
 A rank's computations are compared with those of its stage in other replicas, so that a stage with more layers makes
-none of its ranks slow; stages are compared by their middle replica, so that a slow rank makes no stage heavy.
+none of its ranks slow, and with the lateness of its host. Stages are compared by their middle replica, so that a slow
+rank makes no stage heavy, and by what their devices compute: a late host makes no stage heavy either.
 """
 
 from collections.abc import Mapping, Sequence
@@ -62,23 +63,33 @@ class PipelineJob:
 
     @cached_property
     def usual(self) -> F64:
-        """[operation]: mean time of a stage's computations of a direction, on its middle replica; s."""
-        ops, found = self.of.ops, self.of.took.mean(axis=(1, 2))
+        """[operation]: mean time for which the device computes a stage's computations of a direction, on its middle
+        replica; s."""
+        return self._usual(self.of.took if self.of.ops.busy is None else self.of.ops.busy)
+
+    @cached_property
+    def _usually_takes(self) -> F64:
+        """The same with what the host is late."""
+        return self._usual(self.of.took)
+
+    def _usual(self, times: F64) -> F64:
+        ops, found = self.of.ops, times.mean(axis=(1, 2))
         for stage in range(ops.stages):
             for kind in (FORWARD, BACKWARD):
                 here = ops.of(kind) & (ops.stage == stage)
-                means = np.sort(self.of.took[here].mean(axis=(0, 2)))
+                means = np.sort(times[here].mean(axis=(0, 2)))
                 found[here] = means[(len(means) - 1) // 2]
         return found
 
     @cached_property
     def excess_ms(self) -> F64:
-        """[replica, stage, step]: what a rank's computations take longer than those of its stage usually do."""
+        """[replica, stage, step]: what a rank's computations take longer than those of its stage usually do; nothing
+        in a job of one replica."""
         ops, compute = self.of.ops, self.of.ops.of(FORWARD, BACKWARD)
-        more = self.of.took - self.usual[:, None, None]
+        more = self.of.took - self._usually_takes[:, None, None]
         sums = [more[compute & (ops.stage == stage)].sum(axis=0) for stage in range(ops.stages)]
         excess: F64 = np.maximum(np.stack(sums, axis=1), 0) * MS_PER_S
-        return excess
+        return excess * (len(self.position) > 1)
 
     def without_ms(self, ranks: Sequence[int]) -> F64:
         """What each step gains where these ranks (by position) compute no longer than their stage usually does."""
@@ -87,27 +98,28 @@ class PipelineJob:
             for kind in (FORWARD, BACKWARD):
                 rows = ops.of(kind) & (ops.stage == stage)
                 own = np.maximum(took[rows, dp].mean(axis=0), 1e-12)
-                took[rows, dp] *= np.minimum(self.usual[rows][0] / own, 1.0)
+                took[rows, dp] *= np.minimum(self._usually_takes[rows][0] / own, 1.0)
         return self.base_ms - self._times_ms(took)
 
     @cached_property
     def evened_ms(self) -> F64:
-        """What each step gains where all stages compute for as long as they do on average."""
-        share = self._mean / np.maximum(self.usual, 1e-12)
+        """What each step gains where all stages compute for as long as they do on average, their hosts with them."""
+        share = np.divide(self._mean(self.usual), self.usual, out=np.ones(len(self.usual)), where=self.usual > 0)
         return self.base_ms - self._times_ms(self.of.took * share[:, None, None])
 
     @cached_property
     def alike_ms(self) -> F64:
         """What each step gains where also all ranks do."""
         compute = self.of.ops.of(FORWARD, BACKWARD)[:, None, None]
-        return self.base_ms - self._times_ms(np.where(compute, self._mean[:, None, None], self.of.took))
+        return self.base_ms - self._times_ms(
+            np.where(compute, self._mean(self._usually_takes)[:, None, None], self.of.took)
+        )
 
-    @cached_property
-    def _mean(self) -> F64:
+    def _mean(self, usual: F64) -> F64:
         """[operation]: the usual time of computations, as a mean of the stages."""
-        mean = self.usual.copy()
+        mean = usual.copy()
         for kind in (FORWARD, BACKWARD):
-            mean[self.of.ops.of(kind)] = self.usual[self.of.ops.of(kind)].mean()
+            mean[self.of.ops.of(kind)] = usual[self.of.ops.of(kind)].mean()
         return mean
 
     @cached_property
@@ -120,7 +132,7 @@ class PipelineJob:
     def gains_ms(self) -> dict[int, float]:
         """By position what a step gains without what a rank takes longer, of those that take most longer."""
         excess = self.excess_ms.mean(axis=2)
-        tried = self.position.ravel()[np.argsort(-excess.ravel(), kind="stable")[:TRIED]]
+        tried = self.position.ravel()[np.argsort(-excess.ravel(), kind="stable")[: TRIED * (len(excess) > 1)]]
         return {rank: float(self.without_ms([rank]).mean()) for rank in tried.tolist()}
 
     @cached_property

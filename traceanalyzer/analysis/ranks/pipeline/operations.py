@@ -46,6 +46,8 @@ class Operations:
     step: I64
     after: I64 | None = None
     """[operation]: the computation of its stage that was launched last before it, -1 for none; None: not known."""
+    busy: F64 | None = None
+    """As `start`: how long the device computes in it, s; the rest its host is late. None: not known."""
     notes: tuple[str, ...] = ()
 
     @property

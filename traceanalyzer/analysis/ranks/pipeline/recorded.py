@@ -86,6 +86,11 @@ class _Worker:
         table, rows = self.rows[kind][0], self.rows_of(kind, whole)
         return Times(table.start[rows] - self.clock, table.end[rows] - self.clock)
 
+    def busy_of(self, kind: str, whole: Bool) -> I64:
+        """How long the device computed in each; nothing in calls."""
+        rows = self.rows_of(kind, whole) if kind in self.rows else np.zeros(self.times[kind].start.shape, np.int64)
+        return self.digest.pieces.busy[rows] if kind in (FORWARD, BACKWARD) else np.zeros_like(rows)
+
     def free_of(self, kind: str, whole: Bool) -> I64:
         """When what was launched before these calls had ended; the step's begin, for the first."""
         digest, rows = self.digest, self.rows_of(kind, whole)
@@ -256,14 +261,15 @@ def _begun(one: _Worker) -> None:
 
 def _laid_out(workers: Sequence[Sequence[_Worker]], whole: Bool) -> Operations:
     """In the form of a log: what all replicas have."""
-    rows, start, end, after = [], [], [], []
+    rows, start, end, after, busy = [], [], [], [], []
     for stage, of_stage in enumerate(zip(*workers, strict=True)):
         for kind in [one for one in of_stage[0].times if all(one in other.times for other in of_stage)]:
-            each = [one.times[kind] for one in of_stage]
+            each, computed = [one.times[kind] for one in of_stage], [one.busy_of(kind, whole) for one in of_stage]
             for seq in range(each[0].start.shape[1]):
                 rows.append((KINDS.index(kind), seq, stage))
                 start.append([times.start[:, seq] for times in each])
                 end.append([times.end[:, seq] for times in each])
+                busy.append([of_one[:, seq] for of_one in computed])
                 after.append(_after(of_stage[0], kind, seq, whole))
     kind, seq, of = np.array(rows, np.int64).T
     place = {row: i for i, row in enumerate(rows)}
@@ -276,7 +282,7 @@ def _laid_out(workers: Sequence[Sequence[_Worker]], whole: Bool) -> Operations:
     return Operations(
         kind, seq, of, np.zeros_like(of), of, seq, (begin - base) / NS_PER_S, (np.array(end) - base) / NS_PER_S,
         np.array([[one.digest.rank for one in chain] for chain in workers], np.int64),
-        first.steps[whole], np.array(waits), () if whole.all() else (note,),
+        first.steps[whole], np.array(waits), np.array(busy) / NS_PER_S, () if whole.all() else (note,),
     )  # fmt: skip
 
 

@@ -5,8 +5,6 @@ from dataclasses import replace
 import numpy as np
 
 from traceanalyzer.replay.changes.data.loading import LEAST_COPY_NS, large_copies
-from traceanalyzer.replay.changes.edits import dispatch_at_most, without_launches, without_work
-from traceanalyzer.replay.on_tape import events_of, events_of_only, usual_dispatch_ns
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import F64, Bool, CopyKind
 
@@ -45,16 +43,16 @@ def growth(tape: Tape, count: float | F64) -> F64:
 def grown(tape: Tape, kept: Bool, gone: Bool, count: float | F64) -> Tape:
     """What is kept works on so many times the data, and what is gone needs no launch."""
     times = np.where(kept, tape.duration * growth(tape, count), tape.duration)
-    return without_launches(replace(tape, duration=np.rint(times).astype(np.int64)), gone)
+    return replace(tape, duration=np.rint(times).astype(np.int64)).without_launches(gone)
 
 
 def joined(tape: Tape, kept: Bool, gone: Bool, count: float | F64, *, first_is_usual: bool = False) -> Tape:
     """What is gone is done by what is kept, for so many times the data, which is launched like any of them: what a step
     begins with, and the recorder does there, are before the first, unless that is taken to be as usual."""
-    left = without_work(grown(tape, kept, gone, count), events_of_only(tape, gone))
+    left = grown(tape, kept, gone, count).without_work(tape.events_of_only(gone))
     if first_is_usual:
         return left
-    return dispatch_at_most(left, events_of(tape, kept), usual_dispatch_ns(tape, kept | gone))
+    return left.dispatch_at_most(tape.events_of(kept), tape.usual_dispatch_ns(kept | gone))
 
 
 def enlarged(tape: Tape, times: float = GREATER_BATCH) -> Tape:

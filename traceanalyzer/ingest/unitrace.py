@@ -1,0 +1,299 @@
+"""unitrace writes an event a line, and leaves the list open where the program crashes.
+
+`cpu_op` are calls of Level Zero, SYCL or MPI, `gpu_op` commands of a device, which has a process of its own
+(`DEVICE<host>[name] pci #n`) and in that a thread for each engine and host thread. A flow leads from the call that
+appended a command to the command. Times are microseconds since 1970 as floating point: no finer than 250 ns.
+"""
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec import Raw, Struct
+
+from traceanalyzer.base import EmptyRecordingError
+from traceanalyzer.ingest.columns import Codes, Texts, by_value
+from traceanalyzer.ingest.detect import Abilities
+from traceanalyzer.ingest.side_files import NOT_JSON, whole
+from traceanalyzer.ingest.stream import lines_of, open_stream
+from traceanalyzer.trace import (
+    I64,
+    ApiCalls,
+    Collected,
+    CopyKind,
+    Device,
+    DeviceOpKind,
+    DeviceOps,
+    Health,
+    HostRanges,
+    Process,
+    RangeKind,
+    Thread,
+    Trace,
+)
+
+ABILITIES = Abilities(
+    name="Intel: Chrome trace (`.json`) of unitrace",
+    tells="kernels and copies of each GPU or tile, calls of Level Zero and what each launched, calls of MPI and oneCCL",
+    cannot="operators and shapes, so no roofline; waits on the device; the allocator; times finer than 250 ns",
+    record="`unitrace --chrome-kernel-logging --chrome-call-logging python train.py`",
+)
+_OURS = re.compile(rb'"cat": ?"(?:gpu_op|(?:CL_)?Flow_(?:H2D|D2H)_\d+_\d+)"|"name": ?"(?:HOST|DEVICE)<')
+_DEVICE = re.compile(r"DEVICE<([^>]*)>\[(.*)\]")
+_HOST = re.compile(r"HOST<([^>]*)>")
+_TILE = re.compile(r"^Tile #\d+: ")
+_KERNEL = re.compile(r"^(.*?)(?:\[SIMD\w*)? ?\{(\d+); (\d+); (\d+)\} \{(\d+); (\d+); (\d+)\}\]?$", re.DOTALL)
+"""A kernel's name with its groups and the work items of each."""
+_MEMORY = re.compile(r"^(?:ze|cl)\w*?(?:Append(?:Memory|Image)|Enqueue(?:Read|Write|Copy|Fill|Map|Unmap|SVM))(\w*)")
+_BYTES = re.compile(r"\[(\d{1,16})(?: bytes)?\]$")
+_NO_WORK = re.compile(r"^ze\w*(?:Barrier|EventReset|SignalEvent|WaitOnEvents|Timestamps)")
+"""Commands of a device that occupy none of it."""
+_DIRECTIONS = {
+    "H2D": CopyKind.HOST_TO_DEVICE, "M2D": CopyKind.HOST_TO_DEVICE, "S2D": CopyKind.HOST_TO_DEVICE,
+    "D2H": CopyKind.DEVICE_TO_HOST, "D2M": CopyKind.DEVICE_TO_HOST, "D2S": CopyKind.DEVICE_TO_HOST,
+    "D2D": CopyKind.DEVICE_TO_DEVICE,
+}  # fmt: skip
+"""Host, plain (M), shared (S) and device memory; shared memory is on the host until a device uses it."""
+_DIRECTION = re.compile(r"\((\w2\w)\)")
+_CALL = re.compile(r"^(?:ze|zex|zes|cl|ur|pi)[A-Z]")
+_LIBRARY = re.compile(r"^(?:MPI|PMPI|ccl|oneccl)")
+_AT_ONCE = 4096
+_LATEST = 2**61
+"""Of any clock; differences fit 64 bits."""
+_DIGITS, _MOST = 18, 2**20
+"""Of a number that fits 64 bits; of groups or work items along one axis, so that their product does."""
+_COMMAND = ("kind", "name", "bytes", "copy_kind", "blocks", "threads")
+Command = tuple[int, int, int, int, int, int]
+
+
+class _Event(Struct, gc=False):
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    pid: int = -1
+    tid: int = -1
+    ts: Raw = Raw()
+    dur: Raw = Raw()
+    id: int = -1
+    args: dict[str, Any] = {}
+
+
+_EVENT: msgspec.json.Decoder[_Event] = msgspec.json.Decoder(_Event)
+_EVENTS: msgspec.json.Decoder[list[_Event]] = msgspec.json.Decoder(list[_Event])
+
+
+def recognise(head: bytes, path: Path) -> bool:
+    """Whether the text is a trace of unitrace. `head`: the first bytes of the decompressed file."""
+    return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and _OURS.search(head) is not None
+
+
+def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
+    """The trace in the file. Raises UnreadableInputError, EmptyRecordingError."""
+    rows = _Rows()
+    with open_stream(path, progress) as stream:
+        lines = (line.strip(b", \t\r") for line in lines_of(stream))
+        while chunk := list(islice(lines, _AT_ONCE)):
+            rows.closed = rows.closed or any(line.startswith(b"]") for line in chunk)
+            for event in rows.decoded(
+                [line for line in chunk if line.startswith(b"{") and b'"traceEvents"' not in line]
+            ):
+                rows.add(event)
+    trace = rows.trace(path, stream.damage)
+    if not len(trace.device_ops) + len(trace.api_calls):
+        raise EmptyRecordingError(
+            f"{path}: the trace holds no device work and no calls of Level Zero; record with "
+            "`unitrace --chrome-kernel-logging --chrome-call-logging`"
+        )
+    return [trace]
+
+
+def _command(texts: Texts, full: str) -> Command | None:
+    """What a command of a device is, by its name; None for one that occupies none of it."""
+    name = _TILE.sub("", full)
+    if _NO_WORK.match(name):
+        return None
+    memory = _MEMORY.match(name)
+    if memory is None:
+        return _kernel(texts, name)
+    size, direction = _BYTES.search(name), _DIRECTION.search(name)
+    fill = "Fill" in memory[0]
+    kind = _DIRECTIONS.get(direction[1], CopyKind.UNKNOWN) if direction and not fill else CopyKind.UNKNOWN
+    op = DeviceOpKind.MEMSET if fill else DeviceOpKind.MEMCPY
+    return op, texts.code(name.split("[")[0]), int(size[1]) if size else -1, int(kind), -1, -1
+
+
+def _kernel(texts: Texts, name: str) -> Command:
+    shape = _KERNEL.match(name)
+    sizes = [min(int(size[:_DIGITS]), _MOST) for size in shape.groups()[1:]] if shape else []
+    blocks, threads = (math.prod(sizes[:3]), math.prod(sizes[3:])) if sizes else (-1, -1)
+    plain = shape[1] if shape else name
+    return DeviceOpKind.KERNEL, texts.code(plain or "unnamed kernel"), -1, 0, blocks, threads
+
+
+class _Packed:
+    """Rows of numbers, packed from time to time, so that few are objects at once."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+        self._parts = [np.empty((0, len(names)), np.int64)]
+        self._rows: list[tuple[int, ...]] = []
+
+    def append(self, row: tuple[int, ...]) -> None:
+        """Add a row."""
+        self._rows.append(row)
+        if len(self._rows) == _AT_ONCE:
+            self._pack()
+
+    def columns(self) -> dict[str, I64]:
+        """All rows, by the names of their numbers."""
+        self._pack()
+        matrix = np.concatenate(self._parts)
+        return {name: matrix[:, i] for i, name in enumerate(self._names)}
+
+    def _pack(self) -> None:
+        self._parts.append(np.array(self._rows, np.int64).reshape(-1, len(self._names)))
+        self._rows = []
+
+
+class _Rows:
+    """Takes events one by one; the columns of each table are the result."""
+
+    def __init__(self) -> None:
+        self.texts = Texts()
+        self.closed = False
+        self.events = self.lost = self.skipped = 0
+        self._command = cache(partial(_command, self.texts))
+        self._ops = _Packed(*_COMMAND, "start", "end", "device", "stream", "id")
+        self._calls = _Packed("name", "start", "end", "thread")
+        self._ranges = _Packed("name", "start", "end", "thread", "kind")
+        self._flows = _Packed("thread", "start", "id")
+        self._threads: Codes[int] = Codes()
+        self._devices: Codes[int] = Codes()
+        self._streams: Codes[tuple[int, int]] = Codes()
+        self._named: dict[int, str] = {}
+        self._open: dict[int, list[tuple[str, int]]] = defaultdict(list)
+        self._pid: int | None = None
+
+    def decoded(self, lines: list[bytes]) -> Iterator[_Event]:
+        """The events of these lines; damaged ones are lost."""
+        try:
+            yield from _EVENTS.decode(b"[" + b",".join(lines) + b"]")
+        except NOT_JSON:
+            for line in lines:
+                try:
+                    yield _EVENT.decode(line)
+                except NOT_JSON:
+                    self.lost += 1
+
+    def add(self, event: _Event) -> None:
+        """Take one event; one without a time is lost."""
+        self.events += 1
+        if event.ph == "M":
+            self._name(event)
+            return
+        start, duration = _ns(event.ts), _ns(event.dur) if event.dur else 0
+        if start < 0 or duration < 0:
+            self.lost += 1
+        elif event.ph == "X" and event.cat == "gpu_op":
+            self._on_device(event, start, start + duration)
+        elif event.ph == "X" and event.cat == "cpu_op":
+            self._on_host(event.name, self._threads[event.tid], start, start + duration)
+            self._pid = event.pid
+        elif event.ph == "s" and "Flow_H2D" in event.cat:
+            self._flows.append((self._threads[event.tid], start, event.id))
+        elif event.ph == "B":
+            self._open[event.tid].append((event.name, start))
+        elif event.ph == "E" and self._open[event.tid]:
+            name, began = self._open[event.tid].pop()
+            self._on_host(name, self._threads[event.tid], began, max(start, began))
+        else:
+            self.skipped += 1
+
+    def _name(self, event: _Event) -> None:
+        self.skipped += 1
+        name = event.args.get("name")
+        if event.name == "process_name" and isinstance(name, str):
+            self._named[event.pid] = name
+
+    def _on_device(self, event: _Event, start: int, end: int) -> None:
+        command = self._command(event.name)
+        if command is None:
+            self.skipped += 1
+            return
+        number = whole(str(event.args.get("id", "")))
+        self._ops.append((*command, start, end, self._devices[event.pid], self._streams[event.pid, event.tid], number))
+
+    def _on_host(self, name: str, thread: int, start: int, end: int) -> None:
+        code = self.texts.code(name or "unnamed call")
+        if _CALL.match(name):
+            self._calls.append((code, start, end, thread))
+        else:
+            kind = RangeKind.LIBRARY if _LIBRARY.match(name) else RangeKind.ANNOTATION
+            self._ranges.append((code, start, end, thread, int(kind)))
+
+    def trace(self, path: Path, damage: str) -> Trace:
+        """The trace of all rows."""
+        ops = self._ops.columns()
+        calls = self._calls.columns()
+        ranges = self._ranges.columns()
+        self.lost += sum(map(len, self._open.values()))
+        calls["correlation"] = np.arange(1, len(calls["start"]) + 1)
+        ops["correlation"] = self._launches(ops.pop("id"), calls)
+        devices = [_DEVICE.search(self._named.get(pid, "")) for pid in self._devices]
+        host = next((found[1] for text in self._named.values() if (found := _HOST.search(text))), None)
+        notes = ["Times are written as floating point, in steps of a quarter of a microsecond."]
+        if damage:
+            notes.insert(0, f"The file ends early: {damage}.")
+        elif not self.closed:
+            notes.insert(0, "The list of events is not closed: the program, or unitrace, crashed.")
+        return Trace(
+            path=str(path),
+            source="unitrace",
+            strings=self.texts.all(),
+            process=Process(self._pid, host=host),
+            threads=tuple(map(Thread, map(str, self._threads))),
+            devices=tuple(Device(i, found[2] if found else None) for i, found in enumerate(devices)),
+            device_ops=DeviceOps.from_columns(ops, then="kind"),
+            api_calls=ApiCalls.from_columns(calls),
+            host_ranges=HostRanges.from_columns(ranges),
+            collected=Collected(device=len(ops["start"]) > 0, api=len(calls["start"]) > 0),
+            health=Health(
+                self.events, skipped=self.skipped, lost=self.lost, truncated=len(notes) > 1, notes=tuple(notes)
+            ),
+        )
+
+    def _launches(self, ids: I64, calls: dict[str, I64]) -> I64:
+        """The number of the call that appended each command; -1 where no flow tells, or the call was not recorded.
+
+        A flow begins within its call: on its thread that is the last one that had begun.
+        """
+        flows = self._flows.columns()
+        if not len(flows["id"]) or not len(calls["start"]):
+            return np.full(len(ids), -1)
+        found = np.full(len(flows["id"]), -1)
+        for thread in np.unique(flows["thread"]).tolist():
+            mine = np.flatnonzero(calls["thread"] == thread)
+            mine = mine[np.argsort(calls["start"][mine], kind="stable")]
+            here = np.flatnonzero(flows["thread"] == thread)
+            place = np.searchsorted(calls["start"][mine], flows["start"][here], side="right") - 1
+            within = place >= 0
+            within[within] = calls["end"][mine[place[within]]] >= flows["start"][here[within]]
+            found[here[within]] = calls["correlation"][mine[place[within]]]
+        by_id = dict(zip(flows["id"].tolist(), found.tolist(), strict=True))
+        return by_value(ids, lambda i: by_id.get(i, -1))
+
+
+def _ns(text: Raw) -> int:
+    """Nanoseconds of microseconds as they are written, to the digit; -1 for what is no time."""
+    whole, _, fraction = bytes(text).partition(b".")
+    if not whole.isdigit() or len(whole) > _DIGITS or not (fraction.isdigit() or not fraction):
+        return -1
+    time = int(whole) * 1000 + int(fraction[:3].ljust(3, b"0"))
+    return time if time <= _LATEST else -1
