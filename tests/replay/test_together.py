@@ -13,6 +13,7 @@ from tests.replay.ranks import Rank, run
 from traceanalyzer.analysis.ranks.digested import digest_of
 from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.diagnosis.measurements import measure, measure_ranks
+from traceanalyzer.replay.host_speed import host_scaled
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.scenarios import COMMUNICATION_FREE, NO_HOST_WORK, NO_STRAGGLER, Scenario
 from traceanalyzer.replay.simulate import step_times_ns
@@ -103,6 +104,16 @@ def test_compute_beside_a_collective_that_waits_is_not_slowed_without_the_profil
     assert durations[0::2] == pytest.approx(100)
     # 140 of the 160 us are beside the waiting, 20 beside the transfer
     assert durations[1::2] == pytest.approx(160 - 60 * 140 / 160)
+
+
+def test_hosts_of_one_program_are_equally_fast_without_the_profiler() -> None:
+    """Both launch as much; before each launch the host of one takes 40 us, of the other 80: half of 60 us is left."""
+    contexts = run(Rank(host=40.0), Rank(host=80.0))
+    tapes = make_tapes(contexts[0].rated, [contexts[1].rated])
+    before = [float(one.dispatch.sum()) / len(one.row) for one in tapes]
+    assert before[1] > 1.5 * before[0]
+    after = [float(one.dispatch.sum()) / len(one.row) for one in host_scaled(tapes, 0.5)]
+    assert after == pytest.approx([0.25 * sum(before)] * 2, rel=0.05)  # calls of collectives keep more
 
 
 def test_without_communication_the_slowest_rank_decides() -> None:

@@ -160,7 +160,7 @@ def _bisected(holds: Callable[[float], bool], low: float, high: float) -> float:
     return low
 
 
-def evenly_fast(tapes: Sequence[Tape]) -> list[float]:
+def _evenly_fast(tapes: Sequence[Tape]) -> list[float]:
     """What to multiply each rank's dispatch by so that a launch takes all of them as long, where they launch as many:
     hosts of one program that differ in that do so by chance, and a profiler makes more of it."""
     launches = np.array([len(tape.row) / tape.steps for tape in tapes])
@@ -170,27 +170,30 @@ def evenly_fast(tapes: Sequence[Tape]) -> list[float]:
     return (each.mean() / each).tolist()
 
 
-def host_scaled(tapes: tuple[Tape, ...], dispatch: float, own: float = 1.0) -> tuple[Tape, ...]:
-    """The tapes without the profiler, if these shares of the dispatch and of the host's own work (Python, loading) are
-    left."""
+def host_scaled(tapes: Sequence[Tape], dispatch: float, own: float = 1.0) -> tuple[Tape, ...]:
+    """The tapes without the profiler, if these shares of the dispatch, evened out over the ranks, and of the host's own
+    work (Python, loading) are left."""
     return tuple(
-        replace(
-            tape,
-            dispatch=_scaled(tape.dispatch - tape.sending, dispatch)
-            + _scaled(tape.sending, max(dispatch, SENDING_SHARE)),
-            sending=_scaled(tape.sending, max(dispatch, SENDING_SHARE)),
-            reading=_scaled(tape.reading, dispatch),
-            work=_scaled(tape.work, own),
-            loading=_scaled(tape.loading, own),
-            profiling=np.zeros_like(tape.profiling),
-            tail=Tail(
-                dispatch=round(tape.tail.dispatch * dispatch),
-                work=round(tape.tail.work * own),
-                loading=round(tape.tail.loading * own),
-                profiling=0,
-            ),
-        )
-        for tape in tapes
+        _scaled_host(*one, own) for one in zip(tapes, (dispatch * x for x in _evenly_fast(tapes)), strict=True)
+    )
+
+
+def _scaled_host(tape: Tape, dispatch: float, own: float) -> Tape:
+    sending = _scaled(tape.sending, max(dispatch, SENDING_SHARE))
+    return replace(
+        tape,
+        dispatch=_scaled(tape.dispatch - tape.sending, dispatch) + sending,
+        sending=sending,
+        reading=_scaled(tape.reading, dispatch),
+        work=_scaled(tape.work, own),
+        loading=_scaled(tape.loading, own),
+        profiling=np.zeros_like(tape.profiling),
+        tail=Tail(
+            dispatch=round(tape.tail.dispatch * dispatch),
+            work=round(tape.tail.work * own),
+            loading=round(tape.tail.loading * own),
+            profiling=0,
+        ),
     )
 
 

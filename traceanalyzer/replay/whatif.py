@@ -190,11 +190,13 @@ class Replay:
 
     @cached_property
     def host_slopes(self) -> tuple[float, float]:
-        """By which share the step grows for each 100 % that the host takes longer, and shrinks for each 100 % less."""
+        """By which share the step grows for each 100 % that the host takes longer, and shrinks for each 100 % less: no
+        more than the host, also where that of another rank sets the pace."""
         base, usual = self.base_ms, self.typical[0].host_ns
         known = (self.slow_host_ms, self.slow_host[0].host_ns), (self.fast_host_ms, self.fast_host[0].host_ns)
         slower, faster = (
-            (time - base) / base * usual / (host - usual) if base and host != usual else 0.0 for time, host in known
+            min((time - base) / base * usual / (host - usual), 1.0) if base and host != usual else 0.0
+            for time, host in known
         )
         return slower, faster
 

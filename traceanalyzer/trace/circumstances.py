@@ -134,7 +134,6 @@ class ProfilerRow:
     cpu_total_ms: float | None = None
     self_device_ms: float | None = None
     device_total_ms: float | None = None
-    self_device_bytes: float | None = None
     shapes: str | None = None
     device: int | None = None
     flops: Mapping[str, float] = field(default_factory=dict)
@@ -196,17 +195,11 @@ class Stopwatch:
 
 @dataclass(frozen=True)
 class LightRecording:
-    """Steps of the same process recorded with device activities alone, just before the recording: medians of a step.
+    """Steps of the same process recorded with device activities alone, just before the recording, which stretches the
+    host less than the full recording."""
 
-    The busy time is the unprofiled step's: no recording stretches it. The host is stretched less than in the full
-    recording, so that the idle time lies between the unprofiled step's and the recorded one's.
-    """
-
-    steps: int
     step_ns: int
-    busy_ns: int
-    """Union of kernels, copies and memsets of the busiest device."""
-    idle_ns: int
+    """Median."""
     unit: str | None = None
     """What ends a step."""
 

@@ -17,7 +17,7 @@ from traceanalyzer.diagnosis.remedies.program import tapes_of_others
 from traceanalyzer.diagnosis.remedies.remedy import Offer, remedy, words
 from traceanalyzer.replay.changes.data.loading import not_faster_than
 from traceanalyzer.replay.changes.syncs.syncs import is_read
-from traceanalyzer.replay.host_speed import SAME_PROGRAM, evenly_fast, host_scaled
+from traceanalyzer.replay.host_speed import SAME_PROGRAM, host_scaled
 from traceanalyzer.replay.scenarios import Scenario, lower_median
 from traceanalyzer.replay.simulate import step_times_ns
 from traceanalyzer.replay.tape import Tape
@@ -192,11 +192,7 @@ def _rank(tape: Tape) -> int | None:
 def latest(replay: Replay) -> tuple[int, float]:
     """The position of the rank whose step is longest without the profiler and without waiting for others, and by how
     much it is longer than that of the middle one, ms. How fast their hosts dispatch is not what tells ranks apart."""
-    tapes = [
-        apart(*host_scaled((tape,), share))
-        for tape, share in zip(replay.typical, evenly_fast(replay.typical), strict=True)
-    ]
-    times = step_times_ns(tapes)
+    times = step_times_ns([apart(tape) for tape in replay.typical])
     slow = int(np.argmax(times))
     return slow, (times[slow] - lower_median(times)) / NS_PER_MS * replay.scale
 

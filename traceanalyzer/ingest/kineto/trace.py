@@ -68,7 +68,7 @@ def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
         source="kineto",
         strings=rows.texts.all(),
         process=_process(metadata, rows, pids),
-        threads=_threads(rows),
+        threads=tuple(Thread(str(tid), rows.names.get(("thread_name", pid, tid), "")) for pid, tid in rows.threads),
         devices=devices,
         device_ops=ops,
         api_calls=api,
@@ -158,11 +158,6 @@ def _process(metadata: dict[str, Any], rows: Rows, pids: list[int]) -> Process:
         world_size=distributed(metadata, "world_size"),
         host=host if isinstance(host, str) else None,
     )
-
-
-def _threads(rows: Rows) -> tuple[Thread, ...]:
-    names = {(p, t): text for (kind, p, t), text in rows.names.items() if kind == "thread_name"}
-    return tuple(Thread(str(tid), names.get((pid, tid), "")) for pid, tid in rows.threads)
 
 
 def _devices(metadata: dict[str, Any], ops: DeviceOps) -> tuple[tuple[Device, ...], str]:
