@@ -24,7 +24,6 @@ from tests.fleet.build import write_job
 from tests.nsys_builder import small_run
 from tests.report.reports import full
 from traceanalyzer.cli import COMMANDS, cli
-from traceanalyzer.diagnosis.compile.verdict import FINDINGS as COMPILE_FINDINGS
 from traceanalyzer.diagnosis.memory import OOM_TITLES
 from traceanalyzer.diagnosis.pages import FindingPage, finding_page, finding_pages
 from traceanalyzer.diagnosis.rules.device import GPU_BUSY, UNDERSIZED
@@ -53,6 +52,16 @@ TO_TYPE = {
 }
 ONLY_HELP = ("collect", "doctor", "attach")
 """Commands that need a GPU host or write to the world: of these only `--help` is tried."""
+COMPILE_FINDINGS = (
+    "graph-break",
+    "recompilation",
+    "cudagraphs-skipped",
+    "compile-cache",
+    "autotune",
+    "compile-failed",
+    "ranks-compile-differently",
+)
+"""Ids of findings on torch.compile, which are no rules'."""
 EXPLAINED = set(finding_pages())
 MEMORY_FINDINGS = {
     *(f"oom-{verdict.replace('_', '-')}" for verdict in OOM_TITLES),

@@ -6,8 +6,10 @@ import pytest
 
 from tests.analysis.causes.test_gaps import Program
 from tests.diagnosis.test_remedies import ADD, GEMM, copy, program, step_us, within
+from tests.replay.test_stretches import tape_of
 from traceanalyzer.diagnosis.remedies.host import remove_syncs
 from traceanalyzer.diagnosis.remedies.remedy import text
+from traceanalyzer.replay.changes.syncs.syncs import read_at_once
 from traceanalyzer.replay.changes.syncs.values import FEWEST_READS_OF_LOOP, read_at_the_end
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.trace import CopyKind, MemoryKind
@@ -58,3 +60,11 @@ def test_other_reads_stay_single(between: str) -> None:
     assert tape is not None
     assert read_at_the_end(tape) is None
     assert remove_syncs.offer(m).action.pytorch == text("remove_syncs", "keep_values")
+
+
+def test_what_the_host_waits_for_at_once() -> None:
+    """In the call that launches it, or in one right after it that launches nothing."""
+    waits = (True, False, True, False, True, True, False)
+    launching = (0, 1, 3, 4, 6)
+    tape = tape_of([(1, one) for one in waits], [(event, 0, 1, 0, 0, 0, 0, 0) for event in launching])
+    assert read_at_once(tape).tolist() == [True, True, False, False, True, False, False]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from traceanalyzer.analysis.groups.small_copies import MANY, small_copies
+from traceanalyzer.analysis.groups.input_loading import MANY, small_copies
 from traceanalyzer.analysis.tables.copies import CopyStats
 from traceanalyzer.base import digits
 from traceanalyzer.diagnosis.draft import Draft, Proposal, finding, share

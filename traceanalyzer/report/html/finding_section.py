@@ -17,7 +17,6 @@ from traceanalyzer.report.html.pictures.summary import predictions
 from traceanalyzer.report.html.table_parts import plain_table, term
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import gains, step_facts
-from traceanalyzer.report.outline.to_code import leads
 from traceanalyzer.report.timeline.lanes import Category, Timeline
 from traceanalyzer.trace import Bool
 
@@ -71,7 +70,7 @@ def _finding(report: Report, timeline: Timeline | None, position: int, finding: 
         "article",
         tag("h3", f"{position}. {finding.title}"),
         tag("p", about),
-        *(tag("p", text) for text in leads(report, finding)),
+        *(tag("p", text) for text in gains.leads(report, finding)),
         tag("details", tag("summary", "Evidence"), _evidence(timeline, finding), open=position == 1, class_="evidence"),
         explained(finding.id),
         class_="finding",

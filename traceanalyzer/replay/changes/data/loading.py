@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from traceanalyzer.analysis.algebra import one_of
-from traceanalyzer.analysis.groups.small_copies import which_small
+from traceanalyzer.analysis.groups.input_loading import which_small
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
