@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from traceanalyzer.diagnosis.finding import Finding, Recommendation
 
 ROOT = Path(__file__).resolve().parents[1]
-FINDINGS = ROOT / "traceanalyzer" / "report" / "findings"
+FINDINGS = ROOT / "traceanalyzer" / "diagnosis" / "findings"
 WIDTH = 100
 """Columns of the output that pages show."""
 HELP_WIDTH = 80
@@ -213,9 +213,10 @@ def _items(text: str, title: str) -> list[str]:
 
 def findings() -> str:
     """The findings there are, each with a link to its page."""
-    from traceanalyzer.report.explain import finding_pages
+    from traceanalyzer.diagnosis.pages import finding_pages
 
-    rows = [(f"[`{page.id}`](../{FINDINGS.relative_to(ROOT)}/{page.id}.md)", page.title) for page in finding_pages()]
+    folder = FINDINGS.relative_to(ROOT)
+    rows = [(f"[`{id_}`](../{folder}/{id_}.md)", page.title) for id_, page in finding_pages().items()]
     return _table(("id", "what it says"), rows)
 
 

@@ -24,11 +24,10 @@ from tests.fleet.build import write_job
 from tests.nsys_builder import small_run
 from tests.report.reports import full
 from traceanalyzer.cli import COMMANDS, cli
-from traceanalyzer.diagnosis.compile.verdict import FINDINGS as COMPILE_FINDINGS
 from traceanalyzer.diagnosis.memory import OOM_TITLES
+from traceanalyzer.diagnosis.pages import FindingPage, finding_page, finding_pages
 from traceanalyzer.diagnosis.rules.device import GPU_BUSY, UNDERSIZED
 from traceanalyzer.history.store import store_report
-from traceanalyzer.report.explain import FindingPage, finding_page, finding_pages
 from traceanalyzer.report.json import render_json
 from traceanalyzer.report.model import Metrics
 
@@ -53,7 +52,17 @@ TO_TYPE = {
 }
 ONLY_HELP = ("collect", "doctor", "attach")
 """Commands that need a GPU host or write to the world: of these only `--help` is tried."""
-EXPLAINED = {page.id for page in finding_pages()}
+COMPILE_FINDINGS = (
+    "graph-break",
+    "recompilation",
+    "cudagraphs-skipped",
+    "compile-cache",
+    "autotune",
+    "compile-failed",
+    "ranks-compile-differently",
+)
+"""Ids of findings on torch.compile, which are no rules'."""
+EXPLAINED = set(finding_pages())
 MEMORY_FINDINGS = {
     *(f"oom-{verdict.replace('_', '-')}" for verdict in OOM_TITLES),
     *re.findall(r'"(memory-[a-z-]+)"', (ROOT / "traceanalyzer/diagnosis/memory.py").read_text(encoding="utf-8")),
@@ -193,7 +202,7 @@ def test_every_finding_has_a_page_and_every_page_a_finding() -> None:
     assert set(explained.values()) == EXPLAINED
 
 
-@pytest.mark.parametrize("page", finding_pages(), ids=lambda page: page.id)
+@pytest.mark.parametrize("page", finding_pages().values(), ids=lambda page: page.id)
 def test_a_page_says_all_there_is_to_say(page: FindingPage) -> None:
     headings = re.findall(r"^## (.*)$", page.text, re.MULTILINE)
     assert page.text.startswith(f"# {page.id}\n\n**")
@@ -215,7 +224,9 @@ def _ids(path: Path) -> set[str]:
     """The ids of the findings that a module of rules makes: of formatted ones what stands before the first hole."""
     calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
     makers = [
-        c for c in calls if isinstance(c.func, ast.Name) and c.func.id in ("Draft", "_Cause", "_regularity") and c.args
+        c
+        for c in calls
+        if isinstance(c.func, ast.Name) and c.func.id in ("Draft", "finding", "_Cause", "_regularity") and c.args
     ]
     texts = [c.args[0].values[0] if isinstance(c.args[0], ast.JoinedStr) else c.args[0] for c in makers]
     constants = {"GPU_BUSY": GPU_BUSY, "UNDERSIZED": UNDERSIZED}

@@ -66,7 +66,12 @@ def texts_of_program(path: Path) -> Iterator[tuple[int, str]]:
 
 def written(folder: Path) -> list[Path]:
     """The files of a folder of the package that hold texts of its own."""
-    return [path for path in sorted(folder.rglob("*")) if path.suffix in (".py", ".txt")]
+    every = sorted(folder.rglob("*"))
+    return [
+        path
+        for path in every
+        if path.suffix in (".py", ".txt") or path.name == "remedies.toml" or path.parent.name == "findings"
+    ]
 
 
 def unwanted(texts: Iterator[tuple[int, str]]) -> list[str]:

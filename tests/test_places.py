@@ -19,11 +19,11 @@ import traceanalyzer.analysis.tables
 import traceanalyzer.diagnosis.remedies
 import traceanalyzer.diagnosis.rules
 from tests.recorded import ROOT
+from traceanalyzer.diagnosis.pages import finding_page
 from traceanalyzer.diagnosis.remedies import NAMES, REMEDIES
 from traceanalyzer.diagnosis.remedies.remedy import Remedy
 from traceanalyzer.diagnosis.rules import RULES
 from traceanalyzer.replay.scenarios import Scenario
-from traceanalyzer.report.explain import finding_page
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.table_entries import TABLES, Table
 
@@ -89,7 +89,7 @@ def test_a_table_has_a_test(table: Table) -> None:
 
 def ids_of(rule: Any) -> set[str]:
     """The findings that a rule makes: by its own text, else by that of its file."""
-    made = re.compile(r'(?:Draft|_Cause|_regularity)\(\s*f?"([a-z][a-z0-9-]*[a-z0-9])')
+    made = re.compile(r'(?:Draft|finding|_Cause|_regularity)\(\s*f?"([a-z][a-z0-9-]*[a-z0-9])')
     own = set(made.findall(inspect.getsource(rule)))
     return own or set(made.findall(inspect.getsource(inspect.getmodule(rule) or rule)))
 
@@ -97,7 +97,7 @@ def ids_of(rule: Any) -> set[str]:
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_a_rule_has_a_page_and_a_test(rule: Any) -> None:
     for made in ids_of(rule):
-        assert finding_page(made), f"no report/findings/{made}.md"
+        assert finding_page(made), f"no diagnosis/findings/{made}.md"
     known = [*(f'"{made}"' for made in ids_of(rule)), *(f'"{made}-' for made in ids_of(rule))]
     texts = texts_in(".")
     found = any(one in texts for one in known) or re.search(rf"import .*\b{rule.__name__}\b", texts)
@@ -119,7 +119,7 @@ def test_what_rules_propose_has_a_name_of_the_contract() -> None:
 @pytest.mark.parametrize("name", here(traceanalyzer.diagnosis.remedies, Remedy))
 def test_a_remedy_is_listed_and_has_a_page_and_a_test(name: str) -> None:
     remedy = here(traceanalyzer.diagnosis.remedies, Remedy)[name]
-    assert remedy in REMEDIES, f"{name} is not in REMEDIES (diagnosis/remedies/__init__.py)"
+    assert remedy in REMEDIES, f"{name} has no entry in diagnosis/remedies/remedies.toml"
     assert remedy.offer.__doc__, f"{name} does not say where it is offered"
     assert finding_page(remedy.finding), f"{name} is against a finding without a page"
     assert name.rpartition(".")[2] in (remedy.id, f"{remedy.id}_model")

@@ -16,7 +16,8 @@ from tests.recorded import CASES, ranks
 from traceanalyzer.base.figures import ELLIPSIS
 from traceanalyzer.cli import cli
 from traceanalyzer.diagnosis.finding import BottleneckClass
-from traceanalyzer.report.explain import explained, finding_page
+from traceanalyzer.diagnosis.pages import finding_page
+from traceanalyzer.report.explain import explained
 from traceanalyzer.report.format import DEFAULT_WIDTH
 from traceanalyzer.report.markdown.issue import BRIEF
 from traceanalyzer.report.outline import breakdown

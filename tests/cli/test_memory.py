@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from traceanalyzer.base.errors import RefusedSnapshotError
 from traceanalyzer.cli import cli
-from traceanalyzer.report.explain import finding_page
+from traceanalyzer.diagnosis.pages import finding_page
 
 DATA = Path(__file__).parents[1] / "data" / "memory"
 SAMPLES = Path(__file__).parents[2] / "sample_traces"

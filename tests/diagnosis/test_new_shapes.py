@@ -1,4 +1,4 @@
-"""Operators of cuDNN with changing shapes."""
+"""Operators of cuDNN with changing shapes, and kernels that the recording has lost."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from tests.analysis.build import TraceBuilder
 from traceanalyzer.diagnosis.measurements import measure
-from traceanalyzer.diagnosis.rules.host_causes import new_shapes
+from traceanalyzer.diagnosis.rules.host_causes import lost_kernels, new_shapes
 from traceanalyzer.trace import Condition
 
 STEP_US = 1000
@@ -42,3 +42,12 @@ def test_idle_time_in_convolutions_of_new_shapes(conditions):
 @pytest.mark.parametrize("widths", [[224, 224, 224], [None, None], [224, None, 224]])
 def test_nothing_is_said_of_constant_shapes(widths):
     assert drafts(widths, Condition("cudnn.benchmark", "on")) == []
+
+
+def test_idle_time_with_launches_whose_kernels_are_missing_has_no_cause():
+    b = TraceBuilder().call("cudaLaunchKernel", 0, 4, 1).kernel("k", 6, 50, 1)
+    b.call("cudaLaunchKernel", 60, 64, 2)  # the kernel of this one was lost
+    b.call("cudaLaunchKernel", 400, 404, 3).kernel("k", 406, 450, 3)
+    (draft,) = lost_kernels(measure(b.build()), np.ones(2, bool))
+    assert (draft.id, draft.cls, draft.part) == ("lost-kernels", "inconclusive", "idle.other")
+    assert draft.evidence[1].value == pytest.approx(0.356)  # from 50 to 406 us

@@ -8,9 +8,10 @@ from tests.analysis.causes.test_gaps import Program
 from tests.diagnosis.test_remedies import ADD, GEMM, copy, program, step_us, within
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.diagnosis.remedies.data import COPIED_AHEAD, data_loader_workers, keep_on_device
-from traceanalyzer.diagnosis.remedies.host import ELSEWHERE, ON_DEVICE, move_host_work
+from traceanalyzer.diagnosis.remedies.host import move_host_work
 from traceanalyzer.diagnosis.remedies.launches import cuda_graph
 from traceanalyzer.diagnosis.remedies.program import tape_of
+from traceanalyzer.diagnosis.remedies.remedy import words
 from traceanalyzer.replay.simulate import step_time_ns
 from traceanalyzer.trace import CopyKind, Device, MemoryKind
 
@@ -105,7 +106,7 @@ def test_what_the_host_does_with_results_can_be_done_on_the_device() -> None:
     offer, tape = move_host_work.offer(m), tape_of(m)
     assert offer is not None
     assert tape is not None
-    assert offer.action == ON_DEVICE
+    assert offer.action == words("move_host_work", "on_device")
     left = step_us(m, "move_host_work")
     assert left is not None
     assert left < 150
@@ -118,7 +119,7 @@ def test_work_of_the_host_on_nothing_of_the_device_is_only_moved() -> None:
 
     offer = move_host_work.offer(program(step))
     assert offer is not None
-    assert offer.action == ELSEWHERE
+    assert offer.action == words("move_host_work", "elsewhere")
 
 
 @pytest.mark.parametrize(("hooks", "offered"), [("", True), ("torch::distributed::reducer", False)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from tests.analysis.causes.test_gaps import Program
@@ -13,9 +14,10 @@ from tests.diagnosis.test_remedies_of_kinds import read, tape_of
 from traceanalyzer.diagnosis.remedies.loops import batch_calls, fused_optimizer
 from traceanalyzer.replay.changes.loops.joined_calls import calls_joined, ensembles_joined
 from traceanalyzer.replay.changes.loops.repetition import batched
-from traceanalyzer.replay.changes.loops.unfused_rnn import recurrent_fused, tensors_listed
+from traceanalyzer.replay.changes.loops.unfused_rnn import recurrent_fused, tensors_listed, unfused_cells
 from traceanalyzer.replay.changes.optimizer import optimizer_by_lists, optimizer_fused
 from traceanalyzer.replay.simulate import step_time_ns
+from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -243,6 +245,29 @@ def test_a_recurrent_layer_that_is_written_out_is_one_call(cell: Step, parts: bo
     layer = recurrent_fused(tape)
     assert (layer is not None) == found
     assert layer is None or step_time_ns(layer) < step_time_ns(tape) / 5
+
+
+def test_each_time_step_of_a_layer_that_is_written_out_is_a_cell_of_its_own() -> None:
+    """Its operators, and the views between that launch nothing, have the number of its last one."""
+
+    def step(p: Program) -> None:
+        for _ in range(TIMES):
+            view(p, "select", f"[64, {TIMES}, 12]")
+            lstm(p)
+        call(p, "stack", "[]")
+
+    tape = tape_of(step)
+    tree = tape.source.linked.tree
+    operators = np.flatnonzero(~tree.is_call & (tree.kind == RangeKind.OP))
+    cells = unfused_cells(tape)[operators]
+    in_a_cell = 13  # operators of `lstm`
+    first = [-1] + [0] * in_a_cell  # the view before the first cell follows none
+    others = [number for number in range(1, TIMES) for _ in range(in_a_cell + 1)]
+    of_a_step = np.array([*first, *others, -1])
+    ends = np.unique(cells[cells >= 0]).reshape(tape.steps, TIMES)
+    expected = [np.where(of_a_step >= 0, of_step[of_a_step], -1) for of_step in ends]
+    assert cells.tolist() == np.concatenate(expected).tolist()
+    assert [tape.source.trace.strings[code] for code in set(tree.names(ends.ravel()).tolist())] == ["aten::mul"]
 
 
 def test_a_sequence_that_is_taken_apart_before_is_an_input_too() -> None:

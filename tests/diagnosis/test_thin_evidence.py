@@ -20,7 +20,6 @@ from traceanalyzer.diagnosis.remedies.kernels import channels_last
 from traceanalyzer.diagnosis.remedies.launches import compile_model
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 from traceanalyzer.replay.changes.communication.gathers import gathered_again
-from traceanalyzer.replay.changes.edits import retimed
 from traceanalyzer.replay.changes.fusion import find_runs
 from traceanalyzer.replay.host_speed import _mean_between
 from traceanalyzer.replay.limits import GAIN_SPREAD, OF_KERNELS
@@ -89,7 +88,7 @@ def test_kernels_of_a_graph_are_not_merged() -> None:
 
 def test_a_cautious_reading_that_saves_nothing_is_no_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     def half(tape):  # type: ignore[no-untyped-def]
-        return retimed(tape, tape.duration * 0.5)
+        return tape.retimed(tape.duration * 0.5)
 
     for cautious, told in ((None, 1), (lambda tape: tape, 0)):
         m = program(lambda p: p.launch(GEMM, 400).launch(GEMM, 400))
@@ -153,7 +152,7 @@ def test_a_range_holds_what_other_kernels_may_not_save() -> None:
     replay = m.replay
     assert replay is not None
     tenth = Scenario(
-        "tf32", lambda tape: retimed(tape, np.maximum(tape.duration * 0.1, 1)), "a tenth", spread=OF_KERNELS
+        "tf32", lambda tape: tape.retimed(np.maximum(tape.duration * 0.1, 1)), "a tenth", spread=OF_KERNELS
     )
     wide, usual = replay.predict(tenth), replay.predict(replace(tenth, spread=GAIN_SPREAD))
     assert wide.step_ms == usual.step_ms

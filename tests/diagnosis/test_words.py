@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from tests.analysis.build import TraceBuilder
-from traceanalyzer.analysis.joined.joined import framework
-from traceanalyzer.analysis.names.frameworks import Framework
+from traceanalyzer.analysis.joined.joined import Framework, framework
 from traceanalyzer.analysis.names.pytorch import FRAMEWORK
 from traceanalyzer.diagnosis import remedies, rules
 from traceanalyzer.diagnosis.finding import Words, everywhere
+from traceanalyzer.diagnosis.pages import finding_pages
+from traceanalyzer.diagnosis.remedies.remedy import entries
 from traceanalyzer.ingest import load
 from traceanalyzer.report.build import build_report
 from traceanalyzer.trace import DeviceRanges, RangeKind, Run, Trace
@@ -55,9 +56,14 @@ def test_without_pytorchs_names_there_is_no_advice_for_pytorch(path: Path) -> No
 
 
 def test_words_for_others_have_none_of_pytorchs() -> None:
-    found = [words for module in MODULES for words in vars(module).values() if isinstance(words, Words)]
-    assert len(found) > 40
-    assert [text for words in found for text in (words.cuda, words.jax) if text and PYTORCH_WORDS.search(text)] == []
+    found = [one for module in MODULES for one in vars(module).values() if isinstance(one, Words)]
+    texts = [text for one in found for text in (one.cuda, one.jax) if text]
+    advice = [*entries().values(), *(page.words for page in finding_pages().values())]
+    of_remedies = [text for entry in advice for text in entry.values()]
+    texts += [text for of in of_remedies if isinstance(of, dict) for name, text in of.items() if name != "pytorch"]
+    texts += [entry["words"] for entry in advice if isinstance(entry.get("words"), str)]
+    assert len(texts) > 40
+    assert [text for text in texts if PYTORCH_WORDS.search(text)] == []
 
 
 def test_each_framework_is_known_by_its_names() -> None:

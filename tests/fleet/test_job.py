@@ -15,7 +15,7 @@ from traceanalyzer.fleet.digests.columns import Rank
 from traceanalyzer.fleet.job.answer import answer
 from traceanalyzer.fleet.job.document import gone, job_page
 from traceanalyzer.fleet.job.heat import MOST_ROWS
-from traceanalyzer.fleet.job.ranges import range_ms
+from traceanalyzer.fleet.job.model import range_ms
 from traceanalyzer.fleet.job.select import chosen
 from traceanalyzer.fleet.job.simulate import middle_of_alike, plan_of, recorded_times, step_times
 from traceanalyzer.fleet.job.whole import hosts_of, racks_in, stages_of
@@ -164,10 +164,11 @@ def test_since_when():
 
 
 def test_hosts_and_stages():
-    ranks = [replace(one, devices=2) for one in all_reduces({})]
-    assert hosts_of(ranks) == (["node0", "node0", "node1", "node1"], True)
-    named = [digest(i, [], host=f"h{i}") for i in range(2)]
-    assert hosts_of(named) == (["h0", "h1"], False)
+    ranks = [one.digest for one in all_reduces({})]
+    assert hosts_of(ranks, [2] * 4) == (["node0", "node0", "node1", "node1"], True)
+    assert hosts_of(ranks, [1] * 4) == ([None] * 4, False)
+    named = [digest(i, [], host=f"h{i}").digest for i in range(2)]
+    assert hosts_of(named, [2] * 2) == (["h0", "h1"], False)
     stages = [digest(i, [(0, 1, 2, f"pp[{i % 2}, {i % 2 + 2}]")]) for i in range(4)]
     assert stages_of([one.digest for one in stages]) == [0, 0, 1, 1]
     assert stages_of([digest(0, [(0, 1, 2, "pp[0, 1, ..., 99]")]).digest]) == [None]

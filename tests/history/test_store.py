@@ -11,8 +11,7 @@ from tests.report.reports import empty, full, hostile
 from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.history.database import reading
 from traceanalyzer.history.runs import metric_series, stored_runs
-from traceanalyzer.history.store import fingerprint, store_report
-from traceanalyzer.history.stored import stored_report
+from traceanalyzer.history.store import fingerprint, store_report, stored_report
 from traceanalyzer.report.json import render_json
 
 RUNS_OF_A_WRITER = 100

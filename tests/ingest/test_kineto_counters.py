@@ -10,7 +10,7 @@ import pytest
 import traceanalyzer as ta
 from tests.kineto_builder import KinetoTrace
 from traceanalyzer.analysis.groups.bounds import busy_counters
-from traceanalyzer.analysis.roofline.sampled_bounds import MIN_SAMPLES
+from traceanalyzer.analysis.roofline.bounds import MIN_SAMPLES
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.ingest import load
 

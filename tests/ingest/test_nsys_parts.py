@@ -186,10 +186,10 @@ def test_texts_say_together_what_each_says_alone(texts: list[bytes]) -> None:
     name, sequence, shapes = nvtx_names.RangeNames(together).of(texts)  # type: ignore[arg-type]
     each = [nvtx_names.RangeNames(alone)._said(text) for text in texts]  # type: ignore[arg-type]
     named = [together.values[code] if code >= 0 else "" for code in name.tolist()]
-    assert named == [alone.values[said.name] if said.name >= 0 else "" for said in each]
-    assert sequence.tolist() == [said.sequence for said in each]
+    assert named == [alone.values[said[0]] if said[0] >= 0 else "" for said in each]
+    assert sequence.tolist() == [said[1] for said in each]
     shaped = [together.values[code] if code >= 0 else "" for code in shapes.tolist()]
-    assert shaped == [alone.values[said.shapes] if said.shapes >= 0 else "" for said in each]
+    assert shaped == [alone.values[said[2]] if said[2] >= 0 else "" for said in each]
 
 
 class Codes:

@@ -21,6 +21,8 @@ class Rank:
     compute: float = 300.0
     work: float = 0.0
     """Host time once a step, before the first launch."""
+    turn: int | None = None
+    """Every other step, the even (0) or the odd ones (1), in which alone it computes for so long."""
 
 
 def run(*ranks: Rank, transfer: float = 50.0, steps: int = 9, elements: int = 1000) -> list[Measurements]:
@@ -31,9 +33,10 @@ def run(*ranks: Rank, transfer: float = 50.0, steps: int = 9, elements: int = 10
         begun, arrived = list(now), []
         for r, rank in enumerate(ranks):
             now[r] += rank.work + rank.host
+            compute = rank.compute if rank.turn in (None, step % 2) else Rank.compute
             start = max(now[r] + LATENCY, free[r] + 1)
-            builders[r].launched(GEMM, start, start + rank.compute, now[r])
-            free[r] = start + rank.compute
+            builders[r].launched(GEMM, start, start + compute, now[r])
+            free[r] = start + compute
             now[r] += 10
             arrived.append(max(now[r] + LATENCY, free[r] + 1))
         end = max(arrived) + transfer

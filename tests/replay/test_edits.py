@@ -14,17 +14,6 @@ from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.diagnosis.remedies.advice import advise
 from traceanalyzer.ingest import load
 from traceanalyzer.replay.changes.communication.collectives import kinds, sizes, wide_sums
-from traceanalyzer.replay.changes.edits import with_dispatch, without_reads
-from traceanalyzer.replay.on_tape import (
-    events_of,
-    events_of_only,
-    launching_events,
-    moving_ns,
-    of_launches,
-    of_operators,
-    up_to_last,
-    usual_dispatch_ns,
-)
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.scenarios import COMBINED
 from traceanalyzer.replay.tape import Tape
@@ -52,18 +41,18 @@ def reading() -> Tape:
 
 
 def test_of_less_dispatch_no_more_is_reading(reading: Tape) -> None:
-    half = with_dispatch(reading, reading.reading * 0.5)
+    half = reading.with_dispatch(reading.reading * 0.5)
     assert (half.dispatch == np.rint(reading.reading * 0.5)).all()
     assert (half.reading == half.dispatch).all()
-    assert (with_dispatch(reading, reading.dispatch * 2).reading == reading.reading).all()
+    assert (reading.with_dispatch(reading.dispatch * 2).reading == reading.reading).all()
 
 
 def test_what_is_no_longer_read_is_left_out_once(reading: Tape) -> None:
-    once = without_reads(reading)
+    once = reading.without_reads()
     assert (once.dispatch == reading.dispatch - reading.reading).all()
     assert not once.duration[reading.reads[reading.event]].any()
     assert (once.waits == reading.waits).all()
-    twice = without_reads(once)
+    twice = once.without_reads()
     assert (twice.dispatch == once.dispatch).all()
 
 
@@ -80,27 +69,27 @@ def test_scenarios_leave_reading_a_part_of_dispatch(reading: Tape, scenario: obj
 
 def test_events_by_what_they_launch() -> None:
     tape = taped(copying)
-    copies, kernels = events_of_only(tape, tape.copy), events_of_only(tape, tape.compute)
+    copies, kernels = tape.events_of_only(tape.copy), tape.events_of_only(tape.compute)
     assert copies.sum() == kernels.sum() == tape.steps
-    assert (launching_events(tape) == copies | kernels).all()
+    assert (tape.launching_events == copies | kernels).all()
     joined = replace(tape, event=np.zeros_like(tape.event))
-    assert not events_of_only(joined, joined.copy).any()
-    assert events_of(joined, joined.copy).sum() == 1
+    assert not joined.events_of_only(joined.copy).any()
+    assert joined.events_of(joined.copy).sum() == 1
 
 
 def test_the_usual_dispatch_is_that_before_these_ops() -> None:
     tape = taped(host_bound)
-    assert usual_dispatch_ns(tape, tape.compute) == float(np.median(tape.dispatch))
-    assert usual_dispatch_ns(tape, tape.copy) == 0.0
+    assert tape.usual_dispatch_ns(tape.compute) == float(np.median(tape.dispatch))
+    assert tape.usual_dispatch_ns(tape.copy) == 0.0
 
 
 def test_passes_over_bytes_take_what_the_memory_takes(reading: Tape) -> None:
     bandwidth = reading.source.linked.limit("bandwidth")[reading.row]
     assert np.isfinite(bandwidth).all()
     size = np.full(len(reading.row), 10_000_000)
-    assert moving_ns(reading, size, 3.0) == pytest.approx(3.0 * 1e7 / bandwidth * 1e9)
+    assert reading.moving_ns(size, 3.0) == pytest.approx(3.0 * 1e7 / bandwidth * 1e9)
     unknown = taped(copying)
-    assert not moving_ns(unknown, np.full(len(unknown.row), 1 << 20)).any()
+    assert not unknown.moving_ns(np.full(len(unknown.row), 1 << 20)).any()
 
 
 def test_a_tape_without_collectives_has_none() -> None:
@@ -134,7 +123,7 @@ def test_what_a_remedy_asks_of_a_tape_is_worked_out_once() -> None:
     tape = taped(copying)
     assert tape.memo(find) is tape.memo(find)
     assert asked == [tape]
-    changed = with_dispatch(tape, tape.dispatch * 2)
+    changed = tape.with_dispatch(tape.dispatch * 2)
     changed.memo(find)
     assert asked == [tape, changed], "a changed tape is another one"
 
@@ -142,20 +131,20 @@ def test_what_a_remedy_asks_of_a_tape_is_worked_out_once() -> None:
 def test_up_to_the_last_of_some_ops_in_each_step() -> None:
     """A step is a copy and a kernel: up to its copy is the copy alone, up to its kernel is all of it."""
     tape = taped(copying)
-    assert (up_to_last(tape, tape.copy) == tape.copy).all()
-    assert up_to_last(tape, tape.compute).all()
+    assert (tape.up_to_last(tape.copy) == tape.copy).all()
+    assert tape.up_to_last(tape.compute).all()
     last_step = tape.step_of_op == tape.step_of_op.max()
-    assert (up_to_last(tape, tape.compute & last_step) == last_step).all(), "other steps have none"
-    assert not up_to_last(tape, np.zeros(len(tape.row), bool)).any()
+    assert (tape.up_to_last(tape.compute & last_step) == last_step).all(), "other steps have none"
+    assert not tape.up_to_last(np.zeros(len(tape.row), bool)).any()
 
 
 def test_operators_are_told_by_the_ranges_that_they_are(reading: Tape) -> None:
     source = reading.source
-    operator = of_launches(reading, source.linked.tree.operator)
+    operator = reading.of_launches(source.linked.tree.operator)
     assert (operator >= 0).any()
-    names = of_operators(reading, operator, source.trace.host_ranges.name)
+    names = reading.of_operators(operator, source.trace.host_ranges.name)
     assert [source.trace.text(one) for one in names[:50].tolist()] == [
         None if node < 0 else source.trace.text(int(source.trace.host_ranges.name[source.linked.tree.row[node]]))
         for node in operator[:50].tolist()
     ]
-    assert of_operators(reading, np.array([-1]), source.trace.host_ranges.name).tolist() == [-1]
+    assert reading.of_operators(np.array([-1]), source.trace.host_ranges.name).tolist() == [-1]

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.diagnosis.test_remedies import GEMM, copy, program, step_us, within
-from traceanalyzer.diagnosis.remedies.host import AS_TENSORS, remove_syncs
+from traceanalyzer.diagnosis.remedies.host import remove_syncs
+from traceanalyzer.diagnosis.remedies.remedy import text
 from traceanalyzer.replay.changes.syncs.values import scalars_reuploaded
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.trace import CopyKind
@@ -85,7 +86,7 @@ def test_what_comes_back_as_a_number_costs_a_launch_and_is_still_calculated() ->
     m = program(searching)
     offer = remove_syncs.offer(m)
     assert offer is not None
-    assert offer.action.pytorch == AS_TENSORS
+    assert offer.action.pytorch == text("remove_syncs", "as_tensors")
     operators, reads = 4 * ROUNDS, 2 * ROUNDS
     assert step_us(m, "remove_syncs") == pytest.approx((operators + reads) * DISPATCH_US - reads * CALL_US, rel=0.01)
 

@@ -6,7 +6,10 @@ import pytest
 
 from tests.analysis.causes.test_gaps import Program
 from tests.diagnosis.test_remedies import ADD, GEMM, copy, program, step_us, within
-from traceanalyzer.diagnosis.remedies.host import KEEP_VALUES, READ_TOGETHER, remove_syncs
+from tests.replay.test_stretches import tape_of
+from traceanalyzer.diagnosis.remedies.host import remove_syncs
+from traceanalyzer.diagnosis.remedies.remedy import text
+from traceanalyzer.replay.changes.syncs.syncs import read_at_once
 from traceanalyzer.replay.changes.syncs.values import FEWEST_READS_OF_LOOP, read_at_the_end
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.trace import CopyKind, MemoryKind
@@ -35,7 +38,7 @@ def test_what_a_loop_reads_item_by_item_is_read_once() -> None:
     tape, offer = make_tape(m.rated), remove_syncs.offer(m)
     assert tape is not None
     assert read_at_the_end(tape) is not None
-    assert offer.action.pytorch == READ_TOGETHER
+    assert offer.action.pytorch == text("remove_syncs", "read_together")
     found = step_us(m, "remove_syncs")
     assert found is not None
     assert found == pytest.approx(301, rel=0.2), "neither reads nor tests of single values are left"
@@ -56,4 +59,12 @@ def test_other_reads_stay_single(between: str) -> None:
     tape = make_tape(m.rated)
     assert tape is not None
     assert read_at_the_end(tape) is None
-    assert remove_syncs.offer(m).action.pytorch == KEEP_VALUES
+    assert remove_syncs.offer(m).action.pytorch == text("remove_syncs", "keep_values")
+
+
+def test_what_the_host_waits_for_at_once() -> None:
+    """In the call that launches it, or in one right after it that launches nothing."""
+    waits = (True, False, True, False, True, True, False)
+    launching = (0, 1, 3, 4, 6)
+    tape = tape_of([(1, one) for one in waits], [(event, 0, 1, 0, 0, 0, 0, 0) for event in launching])
+    assert read_at_once(tape).tolist() == [True, True, False, False, True, False, False]

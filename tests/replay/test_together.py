@@ -13,6 +13,7 @@ from tests.replay.ranks import Rank, run
 from traceanalyzer.analysis.ranks.digested import digest_of
 from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.diagnosis.measurements import measure, measure_ranks
+from traceanalyzer.replay.host_speed import host_scaled
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.scenarios import COMMUNICATION_FREE, NO_HOST_WORK, NO_STRAGGLER, Scenario
 from traceanalyzer.replay.simulate import step_times_ns
@@ -31,8 +32,8 @@ def replayed(ranks: list[Rank], scenario: Scenario | None = None) -> float:
     assert len(tapes) == len(ranks)
     changed = [scenario.change(tape) if scenario else tape for tape in tapes]
     assert None not in changed
-    pick = scenario.step_of_run if scenario else max
-    return pick(step_times_ns([tape for tape in changed if tape is not None])) / 1e3
+    pick, begin = (scenario.step_of_run, scenario.begin) if scenario else (max, max)
+    return pick(step_times_ns([tape for tape in changed if tape is not None], begin)) / 1e3
 
 
 @pytest.mark.parametrize("other", [BUSY, SLOW_HOST, SLOW_DEVICE])
@@ -64,6 +65,29 @@ def test_without_a_straggler_every_rank_is_as_fast_as_the_middle_one(other: Rank
     assert replayed([BUSY, other, BUSY], NO_STRAGGLER) == pytest.approx(352, rel=0.01)
 
 
+def test_ranks_that_straggle_by_turns_are_each_as_fast_as_the_middle_one_at_every_collective() -> None:
+    """Each computes 400 us longer in every other step: one of them always waits for the other."""
+    ranks = [Rank(compute=700.0, turn=0), Rank(compute=700.0, turn=1)]
+    assert replayed(ranks) == pytest.approx(752, rel=0.01)
+    assert replayed(ranks, NO_STRAGGLER) == pytest.approx(352, rel=0.01)
+
+
+def test_compute_beside_a_collective_is_alone_as_its_like_that_none_touched() -> None:
+    """Of 200 us 50 are beside a collective, which slows all of it: 120 us without. Twice the blocks are no like of
+    it."""
+    b = Ranked()
+    for step in range(4):
+        at = 1000.0 * step
+        b.launched(GEMM, at + 10, at + 130, at, blocks=100)
+        b.launched(GEMM, at + 140, at + 340, at + 5, blocks=100)
+        b.launched(GEMM, at + 350, at + 750, at + 10, blocks=200)
+        b.collective(at + 290, at + 400, at + 20, elements=1000, stream=9)
+        b.annotation(f"ProfilerStep#{step}", at, at + 900)
+    tape = make_tape(measure(b.trace(0, 2)).rated)
+    assert tape is not None
+    assert (tape.alone[tape.compute] / 1e3).reshape(-1, 3)[0] == pytest.approx([120, 120, 400])
+
+
 def test_compute_beside_a_collective_that_waits_is_not_slowed_without_the_profiler() -> None:
     """Rank 0 computes 100 us alone, and 160 beside a collective that waits for rank 1 for 150 of its 200 us."""
     builders = [Ranked(), Ranked()]
@@ -82,8 +106,35 @@ def test_compute_beside_a_collective_that_waits_is_not_slowed_without_the_profil
     assert durations[1::2] == pytest.approx(160 - 60 * 140 / 160)
 
 
+def test_hosts_of_one_program_are_equally_fast_without_the_profiler() -> None:
+    """Both launch as much; before each launch the host of one takes 40 us, of the other 80: half of 60 us is left."""
+    contexts = run(Rank(host=40.0), Rank(host=80.0))
+    tapes = make_tapes(contexts[0].rated, [contexts[1].rated])
+    before = [float(one.dispatch.sum()) / len(one.row) for one in tapes]
+    assert before[1] > 1.5 * before[0]
+    after = [float(one.dispatch.sum()) / len(one.row) for one in host_scaled(tapes, 0.5)]
+    assert after == pytest.approx([0.25 * sum(before)] * 2, rel=0.05)  # calls of collectives keep more
+
+
 def test_without_communication_the_slowest_rank_decides() -> None:
     assert replayed([BUSY, SLOW_DEVICE], COMMUNICATION_FREE) == pytest.approx(701, rel=0.01)
+
+
+def test_without_communication_nothing_is_copied_into_buckets() -> None:
+    """100 us of compute, 40 us of a copy in the range that DDP calls its reducer, 60 us of a collective."""
+    b = Ranked()
+    for step in range(6):
+        at = 1000.0 * step
+        b.launched(GEMM, at + 10, at + 110, at)
+        b.op("torch.distributed.ddp.reducer::copy_bucket_to_grad", at + 4, at + 9)
+        b.launched("copy_kernel", at + 111, at + 151, at + 5)
+        b.collective(at + 152, at + 212, at + 20, elements=1000)
+        b.annotation(f"ProfilerStep#{step}", at, at + 900)
+    tape = make_tape(measure(b.trace(0, 2)).rated)
+    assert tape is not None
+    left = COMMUNICATION_FREE.change(tape)
+    assert left is not None
+    assert (left.duration / 1e3).reshape(-1, 3)[0].tolist() == [100, 0, 0]
 
 
 def test_the_transfer_is_what_the_last_rank_to_arrive_spent() -> None:

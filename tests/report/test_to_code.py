@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import traceanalyzer as ta
-from traceanalyzer.report.outline.to_code import leads
+from traceanalyzer.report.outline.gains import leads
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 

@@ -12,10 +12,11 @@ from traceanalyzer.comparison.limits import Limit, check_limits
 from traceanalyzer.comparison.model import Difference
 from traceanalyzer.comparison.verdicts import Checked
 from traceanalyzer.diagnosis.finding import Finding, Recommendation
+from traceanalyzer.diagnosis.pages import finding_page, finding_pages
 from traceanalyzer.diagnosis.remedies.advice import predictions
 from traceanalyzer.fleet.hang.document import values
 from traceanalyzer.fleet.hang.model import hang_of
-from traceanalyzer.report.explain import explained, finding_page, finding_pages
+from traceanalyzer.report.explain import explained
 from traceanalyzer.report.json import RENAMED
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import breakdown, gains, opening
@@ -55,7 +56,7 @@ def diagnose(sources: Sources, path: str, rank: int | None = None, step: int | N
 def explain(name: str = "") -> str:
     """What a finding (by its id), a metric or a column means; without a name: all findings."""
     if not name:
-        return fitted({"findings": [{"id": page.id, "title": page.title} for page in finding_pages()]})
+        return fitted({"findings": [{"id": page.id, "title": page.title} for page in finding_pages().values()]})
     page = finding_page(name)
     if page is not None:
         return fitted({"id": page.id, "title": page.title, "text": page.text})

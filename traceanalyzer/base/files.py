@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from typing import BinaryIO
@@ -101,7 +102,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     part = target.with_name(f".{target.name[:64]}.{token_hex(6)}.part")
     try:
         try:
-            with open(part, "xb", opener=_private) as file:
+            with open(part, "xb", opener=partial(os.open, mode=0o600)) as file:
                 yield file
                 if target.exists():
                     file.flush()
@@ -116,10 +117,6 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             part.unlink(missing_ok=True)
     finally:
         part.unlink(missing_ok=True)  # an interrupt may have come while the first was removing it
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _mode(target: Path) -> int:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from traceanalyzer.cli.io.invocation import QUIET, arguments_of
+from traceanalyzer.cli.io.formats import QUIET, arguments_of
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 

@@ -169,9 +169,8 @@ def predicted_for(a: Report, b: Report, sides: tuple[Side, Side], changes: list[
     """
     before, after = sides[0].unprofiled_step_ms, sides[1].unprofiled_step_ms
     shrunk = [c for c in changes if c.significant and c.difference_ms < 0]
-    if not shrunk or before is None or after is None or after >= before or sides[1].unprofiled_source != "measured":
-        return None
-    if a.summary.basis != "unprofiled":
+    timed = sides[1].unprofiled_source == "measured" and a.summary.basis == "unprofiled"
+    if not shrunk or not timed or before is None or after is None or after >= before:
         return None
     largest = min(shrunk, key=lambda change: change.difference_ms)
     cls = largest.cls if largest.part == "idle" else CLASS_OF_PART.get(largest.part)

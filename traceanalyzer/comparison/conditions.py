@@ -8,6 +8,7 @@ from traceanalyzer.comparison.model import Condition
 from traceanalyzer.comparison.work import of_part
 from traceanalyzer.report.format import shorten
 from traceanalyzer.report.model import Report
+from traceanalyzer.trace import Condition as Stated
 
 INPUT_SHAPES = "input shapes"
 RANK = "rank"
@@ -76,33 +77,30 @@ times then cannot be compared."""
 def _stated(a: Report, b: Report) -> Iterator[Condition]:
     """What captures state by name on both sides; what only one states counts if it spoils figures."""
     of_a, of_b = ({c.name: c for c in report.tables.get("conditions", [])} for report in (a, b))
-    for name in dict.fromkeys((*of_a, *of_b)):
-        known = [side.get(name) for side in (of_a, of_b)]
-        spoils = next((c.spoils for c in known if c is not None and c.spoils), "")
-        values = ["not stated" if c is None else c.value for c in known]
-        if all(known) and name not in EXPECTED:
-            if all(values) and values[0] != values[1]:
-                yield Condition(name, values[0], values[1], spoils, False)
-        elif of_a and of_b and spoils:
-            yield Condition(name, values[0], values[1], spoils, False)
+    for name in dict.fromkeys((*of_a, *of_b)) if all((of_a, of_b)) else ():
+        one, other = (side.get(name, Stated(name, "not stated")) for side in (of_a, of_b))
+        spoils, values = one.spoils or other.spoils, {one.value, other.value} - {""}
+        is_compared = name not in EXPECTED and {name} <= of_a.keys() & of_b.keys()
+        if len(values) > 1 if is_compared else spoils:
+            yield Condition(name, one.value, other.value, spoils, False)
 
 
 def _shapes(a: Report, b: Report) -> Iterator[Condition]:
     """Whether most of the computation runs on other shapes, with the largest operator as the example."""
-    groups = match_parts(*(of_part(report.step_parts, "compute") for report in (a, b)))
+    groups = match_parts(of_part(a.step_parts, "compute"), of_part(b.step_parts, "compute"))
     links = [link for group in groups for link in group.links if link.a and link.b]
     other = [link for link in links if link.how is How.OPERATOR and link.a[0].shapes and link.b[0].shapes]
     if sum(link.ms for link in other) > MOSTLY * sum(link.ms for link in links):
         largest = max(other, key=lambda link: link.ms)
-        factor = _factor(largest.a[0].shapes or "", largest.b[0].shapes or "")
+        factor = _factor(largest.a[0].shapes, largest.b[0].shapes)
         times = f"; sizes that differ are {factor:.4g} times A's" if factor else ""
         of_a, of_b = (shorten(f"{side[0].op} {side[0].shapes}", SHOWN_LENGTH) for side in (largest.a, largest.b))
         yield Condition(INPUT_SHAPES, of_a, of_b, OTHER_WORK + times, True)
 
 
-def _factor(a: str, b: str) -> float | None:
-    """The one factor between the sizes that differ; None where there are several."""
-    left, right = ([int(n) for n in re.findall(r"\d+", text)] for text in (a, b))
+def _factor(*shapes: str | None) -> float | None:
+    """The one factor between the sizes of two that differ; None where there are several."""
+    left, right = ([int(n) for n in re.findall(r"\d+", text or "")] for text in shapes)
     if len(left) != len(right):
         return None
     factors = {y / x for x, y in zip(left, right, strict=True) if x != y and x}

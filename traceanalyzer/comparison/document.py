@@ -76,7 +76,7 @@ def _screen(every: Sequence[Section]) -> list[Section]:
     unlike = [f"{row.condition}: {row.effect}" for row in _rows_of(by_title.get(UNLIKE, ()))]
     notes = [*unlike, *by_title.get(NOTES, ())][:SHOWN_NOTES]
     end: list[Part] = [Bullets([brief(str(note)) for note in notes], "!", "yellow")]
-    more = ["what the changes are made of"] if any(one.folded for one in every) else []
+    more = ["what the changes are made of"] if len(by_title) < len(every) else []
     more += [title[0].lower() + title[1:] for title in by_title if title not in (ANSWER, UNLIKE, CHANGES)]
     if more:
         end += ["", Line(f"--full: {', '.join(more)}. -o change.html draws it.", "dim")]

@@ -15,8 +15,8 @@ import numpy as np
 from traceanalyzer.analysis.tables.step_parts import StepPart
 from traceanalyzer.base import dataclass, ratio
 from traceanalyzer.comparison.metrics import figures_by_path
-from traceanalyzer.comparison.work import of_part, paired, paired_work
-from traceanalyzer.replay.on_tape import HostPart
+from traceanalyzer.comparison.work import Work, of_part, paired, paired_work
+from traceanalyzer.replay.host_parts import HostPart
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline.breakdown import recorded_ms
 
@@ -79,9 +79,9 @@ class Evidence:
 def evidence_of(a: Report, b: Report, parts: tuple[list[StepPart], list[StepPart]], step_ms: float) -> Evidence:
     """What is known of both, the device work by `parts`; `step_ms` is A's."""
     gpu, common_ms, on_gpu = _device(*parts)
-    known = bool(a.host_parts and b.host_parts)
+    known = all((a.host_parts, b.host_parts))
     host, on_host = _host(a, b, step_ms) if known else (None, _idle(*parts, step_ms))
-    alike = not on_gpu and not on_host and (known or bool(a.step_parts and b.step_parts and _counts_alike(a, b)))
+    alike = not on_gpu and not on_host and (known or _counts_alike(a, b))
     dispatch, other = (sum(getattr(p, name) for p in b.host_parts) for name in ("dispatch_ms", "stretch_ms"))
     share = ratio(dispatch, dispatch + other) or 0.0
     on_host_share, on_gpu_share = (ratio(sum(ms), step_ms) or 0.0 for ms in (on_host, on_gpu))
@@ -94,7 +94,9 @@ def usual_gpu(gpu: Speed | None) -> float:
 
 
 def _counts_alike(a: Report, b: Report) -> bool:
-    """Whether both launch, copy and wait for the device equally often."""
+    """Whether both have their steps by operator, and launch, copy and wait for the device equally often."""
+    if not (a.step_parts and b.step_parts):
+        return False
     of_a, of_b = figures_by_path(a), figures_by_path(b)
     counts = [(of_a[name].value, of_b[name].value) for name in COUNTS]
     return all(x is not None and y is not None and abs(y - x) < max(SAME_CALLS * max(x, y), 1.0) for x, y in counts)
@@ -121,12 +123,12 @@ def _host(a: Report, b: Report, step_ms: float) -> tuple[Speed | None, list[floa
     """The host's factor, and what changed on it in certain places, ms of A's host."""
     named = all(any(p.op for p in side.host_parts) for side in (a, b))
     pairs = paired(a.host_parts, b.host_parts, lambda p: (p.op if named else None, p.call))
-    sums = [[(sum(p.calls for p in side), sum(p.dispatch_ms for p in side)) for side in pair] for pair in pairs]
+    sums = [[Work(sum(p.dispatch_ms for p in side), sum(p.calls for p in side)) for side in pair] for pair in pairs]
     alike = [(x, y) for x, y in pairs if len(x) == len(y) == 1 and same_calls(x[0].calls, y[0].calls)]
     timed = [(x[0], y[0]) for x, y in alike if x[0].dispatch_us and y[0].dispatch_us]
     speed = speed_of([(y.dispatch_us / x.dispatch_us, min(x.dispatch_ms, y.dispatch_ms)) for x, y in timed])
     factor = speed.factor if speed else 1.0
-    changed = [y[1] / factor - x[1] for x, y in sums if not same_calls(x[0], y[0])]
+    changed = [y.ms / factor - x.ms for x, y in sums if not same_calls(x.calls, y.calls)]
     waits = [sum(p.waits for p in side.host_parts) for side in (a, b)]
     if abs(waits[1] - waits[0]) > EDGE and not same_calls(*waits):
         changed.append(_sync_ms(b) - _sync_ms(a))

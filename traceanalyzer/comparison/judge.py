@@ -25,6 +25,8 @@ WORDS: dict[Word, str] = {
     "slower": "Slower",
     "not_comparable": "Cannot tell",
 }
+BY_SIGN: tuple[tuple[Word, Word], ...] = (("likely_slower", "likely_faster"), ("slower", "faster"))
+"""Words of a likely change, and of a sure one."""
 SETTLE = "Record 20 steps of both, one after the other, to be sure."
 SAME_WORK = "Both do the same GPU work (operators, shapes, kernels, launches, waits)"
 UNKNOWN_CAUSE = "the cause is on the host or in the machine (clocks, other load); record both again to be sure"
@@ -85,13 +87,9 @@ def word_of(times: Times, step: Difference, evidence: Evidence, could_see: float
     found = [change for change in large if _is_found(change, step, times, evidence)]
     if found and len({change > 0 for change in large}) == 1:
         sure = len(found) == 2 and (times.source == "measured" or bool(step.significant))
-        faster = found[0] < 0
-        if sure:
-            return "faster" if faster else "slower"
-        return "likely_faster" if faster else "likely_slower"
-    if evidence.is_same_work or (evidence.known and evidence.most < SEEN):
-        return "no_change"
-    return "not_comparable" if large or could_see > SEEN else "no_change"
+        return BY_SIGN[sure][found[0] < 0]
+    same = evidence.is_same_work or (evidence.known and evidence.most < SEEN)
+    return "not_comparable" if not same and (large or could_see > SEEN) else "no_change"
 
 
 def _is_found(change: float, step: Difference, times: Times, evidence: Evidence) -> bool:

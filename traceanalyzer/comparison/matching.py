@@ -10,6 +10,7 @@ import enum
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
+from itertools import chain
 
 from traceanalyzer.analysis.names.collectives import OTHER, collective_kind
 from traceanalyzer.analysis.tables.step_parts import StepPart
@@ -114,9 +115,10 @@ def _idle(part: str, a: list[StepPart], b: list[StepPart]) -> list[Group]:
 
 def _running(part: str, a: list[StepPart], b: list[StepPart]) -> list[Group]:
     links, left_a, left_b = _by_name(a, b)
-    groups = {name: Group(part, name) for name in dict.fromkeys(name_of(p) for link in links for p in link.a)}
+    groups: dict[str, Group] = {}
     for link in links:
-        groups[name_of(link.a[0])].links.append(link)
+        name = name_of(link.a[0])  # that of all its parts
+        groups.setdefault(name, Group(part, name)).links.append(link)
     replaced: dict[Hashable, Group] = {}
     for gone, added in _blocks(a, b, links, left_a, left_b):
         if gone and added:
@@ -133,20 +135,22 @@ def _running(part: str, a: list[StepPart], b: list[StepPart]) -> list[Group]:
     return _other_work(part, found) if part == "compute" else found
 
 
+KEYS: tuple[tuple[How, Callable[[StepPart], tuple[str | None, ...]]], ...] = (
+    (How.SAME, lambda p: (p.op, p.shapes, p.dtypes, p.kernel)),
+    (How.INPUTS, lambda p: (name_of(p), p.shapes, p.dtypes)),
+    (How.SHAPES, lambda p: (name_of(p), p.shapes)),
+    (How.OPERATOR, lambda p: (name_of(p),)),
+)
+
+
 def _by_name(a: list[StepPart], b: list[StepPart]) -> tuple[list[Link], list[StepPart], list[StepPart]]:
     """Links by operator, shapes and kernel, and the parts of both sides that are in none."""
-    keys: tuple[tuple[How, Callable[[StepPart], tuple[str | None, ...]]], ...] = (
-        (How.SAME, lambda p: (p.op, p.shapes, p.dtypes, p.kernel)),
-        (How.INPUTS, lambda p: (name_of(p), p.shapes, p.dtypes)),
-        (How.SHAPES, lambda p: (name_of(p), p.shapes)),
-        (How.OPERATOR, lambda p: (name_of(p),)),
-    )
     links: list[Link] = []
-    for how, key in keys:
-        found = [(mine, theirs) for mine, theirs in paired(a, b, key) if mine and theirs]
+    for how, key in KEYS:
+        found = [pair for pair in paired(a, b, key) if all(pair)]
         links += [link for mine, theirs in found for link in _one_by_one(how, mine, theirs)]
-        linked = {id(p) for pair in found for side in pair for p in side}
-        a, b = [p for p in a if id(p) not in linked], [p for p in b if id(p) not in linked]
+        linked = set(map(id, chain.from_iterable(mine + theirs for mine, theirs in found)))
+        a, b = ([p for p in side if id(p) not in linked] for side in (a, b))
     return links, a, b
 
 
@@ -165,17 +169,18 @@ def _blocks(
     """What is left between the same neighbours on both sides. An operator on other shapes is no such neighbour: its
     namesake may stand anywhere."""
     number = {id(p): i for i, link in enumerate(links) if link.how is not How.OPERATOR for p in (*link.a, *link.b)}
-    order_a = [number.get(id(p), -1 - i) for i, p in enumerate(a)]
-    order_b = [number.get(id(p), -1 - i) for i, p in enumerate(b, start=len(a))]
-    left = {id(p) for p in (*left_a, *left_b)}
-    for tag, a_first, a_stop, b_first, b_stop in SequenceMatcher(None, order_a, order_b, autojunk=False).get_opcodes():
+    order = [number.get(id(p), -1 - i) for i, p in enumerate((*a, *b))]
+    left = set(map(id, (*left_a, *left_b)))
+    found = SequenceMatcher(None, order[: len(a)], order[len(a) :], autojunk=False).get_opcodes()
+    for tag, a_first, a_stop, b_first, b_stop in found:
         if tag != "equal":
-            yield [p for p in a[a_first:a_stop] if id(p) in left], [p for p in b[b_first:b_stop] if id(p) in left]
+            gone, added = ([p for p in s if id(p) in left] for s in (a[a_first:a_stop], b[b_first:b_stop]))
+            yield gone, added
 
 
 def _other_work(part: str, groups: list[Group]) -> list[Group]:
     """The groups, with everything that runs on other shapes as one of them where that is most of the time."""
-    every = Group(part, "", [link for group in groups for link in group.links])
+    every = Group(part, "", [*chain.from_iterable(group.links for group in groups)])
     reshaped = Group(part, "", [link for link in every.links if link.how is How.OPERATOR])
     if reshaped.ms <= MOSTLY * every.ms:
         return groups

@@ -52,19 +52,23 @@ def figures_by_path(report: Report) -> dict[str, Figure]:
     `syncs.gpu_idle_ms`, `headroom_ms.CLASS` (the findings' headroom by class), and those of rows: classes of kernels,
     kernels, operators and modules (`kernels.gemm.device_ms`, `ops.aten::mm.calls`)."""
     found = dict(_walk("", Metrics, report.metrics))
+    waits = report.tables.get("syncs")
     for name in ("calls", "gpu_idle_ms"):
-        waits = report.tables.get("syncs")
         value = None if waits is None else float(sum(getattr(row, name) for row in waits))
-        found[f"syncs.{name}"] = Figure(value, "ms" if name.endswith("_ms") else "")
+        found[f"syncs.{name}"] = Figure(value, _unit(name))
     for cls in CLASSES:
         claimed = [f.headroom_ms for f in report.findings if f.cls == cls and f.headroom_ms is not None]
         found[f"headroom_ms.{cls}"] = Figure(float(sum(claimed)), "ms")
     for prefix, name, row in _rows(report):
         for figure, column in ROW_FIGURES[prefix].items():
-            path, value = f"{prefix}.{name}.{figure}", getattr(row, column)
-            before = found.get(path, Figure(0.0, ""))
-            found[path] = Figure((before.value or 0.0) + value, "ms" if figure.endswith("_ms") else "")
+            path = f"{prefix}.{name}.{figure}"
+            before = found.get(path, NOT_THERE).value or 0.0
+            found[path] = Figure(before + getattr(row, column), _unit(figure))
     return found
+
+
+def _unit(name: str) -> str:
+    return "ms" if name.endswith("_ms") else ""
 
 
 ROW_FIGURES = {
@@ -91,7 +95,7 @@ def absent(report: Report, path: str) -> Figure | None:
     if figure not in ROW_FIGURES.get(prefix, {}):
         return None
     is_whole = len(report.tables.get(prefix, [])) < TOP_ROWS
-    return Figure(0.0 if is_whole and report.tables.get(prefix) else None, "ms" if figure.endswith("_ms") else "")
+    return Figure(0.0 if is_whole and report.tables.get(prefix) else None, _unit(figure))
 
 
 CLASSES = ("compute", "memory", "launch", "communication", "sync", "input", "host", "transfer")

@@ -1,11 +1,13 @@
 """What a rule hands in: a finding before its headroom is settled, with what the rule proposes."""
 
+from collections.abc import Sequence
 from dataclasses import field
 from typing import Literal
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Words
 from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.pages import finding_pages
 from traceanalyzer.replay.scenarios import Scenario
 from traceanalyzer.trace import Bool
 
@@ -63,6 +65,16 @@ class Draft:
     """Device ops whose time it would save: no later rule may claim these too."""
     words: Words | None = None
     """What to do where a remedy against it has no words for the program's framework."""
+
+
+def finding(
+    id_: str, part: Part, claim_ms: float | None, evidence: list[Evidence], proposals: Sequence[Proposal] = (),
+    rows: Bool | None = None, words: Words | None = None,
+) -> Draft:  # fmt: skip
+    """A draft with the title and the class of the finding's page."""
+    page = finding_pages()[id_]
+    title = page.title.removesuffix(".")
+    return Draft(id_, page.cls, title, part, claim_ms, evidence, list(proposals), rows, words)
 
 
 def share(m: Measurements, value_ms: float, what: str, threshold: float | None = None) -> Evidence:

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from traceanalyzer.analysis.names.frameworks import Framework
+from traceanalyzer.analysis.joined.joined import Framework
 from traceanalyzer.base import dataclass
 from traceanalyzer.base.figures import metric as defined
 
@@ -26,6 +26,12 @@ class Words:
 def everywhere(text: str) -> Words:
     """The same words for every framework."""
     return Words(text, text)
+
+
+def written(entry: str | dict[str, str], **figures: object) -> Words:
+    """Words as an entry in TOML has them, with these figures in them: a text for every framework, or one for each."""
+    texts = {"pytorch": entry, "cuda": entry} if isinstance(entry, str) else entry
+    return Words(**{name: " ".join(text.split()).format(**figures) for name, text in texts.items()})
 
 
 BottleneckClass = Literal[

@@ -69,8 +69,8 @@ from traceanalyzer.analysis.time.coverage import concurrent_kernel_share, covera
 from traceanalyzer.analysis.time.repeats import repeats
 from traceanalyzer.analysis.time.timed import OfTimed, Timed
 from traceanalyzer.base import NS_PER_MS, dataclass
+from traceanalyzer.replay.host_parts import HostPart, host_parts
 from traceanalyzer.replay.iterations import Served
-from traceanalyzer.replay.on_tape import HostPart, host_parts
 from traceanalyzer.replay.replayed_path import replayed_path_time
 from traceanalyzer.replay.unprofiled import partition, with_recorded_causes
 from traceanalyzer.replay.whatif import MEASURED_SPREAD, Replay

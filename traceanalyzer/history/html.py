@@ -119,17 +119,19 @@ def _budgets(runs: Sequence[StoredRun], by_name: dict[str, MetricSeries]) -> Cha
     """The step's budget in each run, idle time by cause."""
     shown = runs[-MAX_RUNS:]
     parts = []
-    for name in (*BUDGET, *IDLE):
-        values = {v.run: v.value for v in by_name[name].values} if name in by_name else {}
-        if not any(values.get(run.run) for run in shown):
+    for name in filter(by_name.__contains__, (*BUDGET, *IDLE)):
+        values = {v.run: v.value for v in by_name[name].values}
+        drawn = [values.get(run.run) for run in shown]
+        if not any(drawn):
             continue
         what = name.partition(".")[2]
         words = f"idle: {what}" if name in IDLE else label(what)
         said = [
-            f"{_run(run.run, run.stored_at, run.tags)}: {words} {figure(values.get(run.run), 'ms')}" for run in shown
+            f"{_run(run.run, run.stored_at, run.tags)}: {words} {figure(value, 'ms')}"
+            for run, value in zip(shown, drawn, strict=True)
         ]
         colour = f"idle-{what}" if name in IDLE else what.replace("_", "-")
-        parts.append(Series(words, colour, [values.get(run.run) for run in shown], said))
+        parts.append(Series(words, colour, drawn, said))
     if not parts:
         return None
     plot = stacked([f"#{run.run}" for run in shown], parts, "run", "ms a step")

@@ -23,7 +23,7 @@ _SAMPLES = 16
 
 
 class Columns:
-    """Columns of equal length. `layout`: the `struct` format of each (`B`, `h`, `i` or `q`) by name."""
+    """Columns of equal length. `layout`: the `struct` format of each (`B`, `h`, `i`, `l` or `q`) by name."""
 
     def __init__(self, layout: Mapping[str, str]) -> None:
         self._layout = dict(layout)

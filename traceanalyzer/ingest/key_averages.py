@@ -22,19 +22,15 @@ MOST_ROWS = 100_000
 """A program has some hundred names; with shapes some thousand."""
 _HEADER = re.compile(r"^\W*Name  .*\bSelf CPU( total)?  .*(# of Calls|Number of Calls)")
 _CELLS = re.compile(r"\s{2,}")
-_QUANTITY = re.compile(r"(-?[\d,]+(?:\.\d+)?) ?(us|ms|s|b|Kb|Mb|Gb|B|KB|MB|GB)?")
-_UNITS = {
-    "us": 1e-3, "ms": 1.0, "s": 1e3,
-    "b": 1.0, "Kb": 2.0**10, "Mb": 2.0**20, "Gb": 2.0**30, "B": 1.0, "KB": 2.0**10, "MB": 2.0**20, "GB": 2.0**30,
-}  # fmt: skip
-"""Times in ms, sizes in bytes; `Kb` is what older versions wrote for KB."""
+_QUANTITY = re.compile(r"(-?[\d,]+(?:\.\d+)?) ?(us|ms|s)?")
+_UNITS = {"us": 1e-3, "ms": 1.0, "s": 1e3}
+"""Times in ms."""
 _COLUMNS = (
     (re.compile(r"Name"), "name"),
     (re.compile(r"Self CPU( total)?"), "self_cpu_ms"),
     (re.compile(r"CPU total"), "cpu_total_ms"),
     (re.compile(r"Self (CUDA|XPU|HIP|MTIA|PRIVATEUSE\w*)( total)?"), "self_device_ms"),
     (re.compile(r"(CUDA|XPU|HIP|MTIA|PRIVATEUSE\w*) total"), "device_total_ms"),
-    (re.compile(r"Self (CUDA|XPU|HIP|MTIA|PRIVATEUSE\w*) Mem"), "self_device_bytes"),
     (re.compile(r"# of Calls|Number of Calls"), "calls"),
     (re.compile(r"Input Shapes"), "shapes"),
 )

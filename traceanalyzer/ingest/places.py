@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -208,13 +209,8 @@ def all_fetched(paths: Sequence[str]) -> Iterator[tuple[list[str], dict[str, str
         try:
             yield files, addresses
         except UnreadableInputError as error:
-            raise type(error)(_with_addresses(str(error), addresses)) from error
-
-
-def _with_addresses(text: str, addresses: dict[str, str]) -> str:
-    for file, url in addresses.items():
-        text = text.replace(file, url)
-    return text
+            text = reduce(lambda text, pair: text.replace(*pair), addresses.items(), str(error))
+            raise type(error)(text) from error
 
 
 def contents(places: Sequence[Place]) -> Iterator[tuple[Place, bytes | str | None]]:

@@ -77,7 +77,10 @@ class ByteStream:
         except EOFError:
             self.damage = "the compressed file is cut off"
         except DAMAGE:
-            self.damage = f"the compressed file is damaged{self._where()}, what follows the damage is missing"
+            # of a small file the reader has all before it looks
+            large = self._size >= LEAST_PLACED_BYTES
+            where = f" at about {min(self.share(), 1.0):.0%} of its length" if large else ""
+            self.damage = f"the compressed file is damaged{where}, what follows the damage is missing"
         else:
             self._count(len(piece))
             if self.progress is not None and self._size:
@@ -101,12 +104,6 @@ class ByteStream:
             kept = piece if len(piece) >= keep else kept + piece
             kept = kept[max(len(kept) - keep, 0) :]
         return kept
-
-    def _where(self) -> str:
-        """How far into a large file reading has come; of a small one the reader has all of it before it looks."""
-        if self._size < LEAST_PLACED_BYTES:
-            return ""
-        return f" at about {min(self.share(), 1.0):.0%} of its length"
 
     def _count(self, read: int) -> None:
         self.place += read

@@ -9,6 +9,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -113,35 +114,27 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     return [trace]
 
 
-class _Commands(dict[str, "Command | None"]):
+def _command(texts: Texts, full: str) -> Command | None:
     """What a command of a device is, by its name; None for one that occupies none of it."""
+    name = _TILE.sub("", full)
+    if _NO_WORK.match(name):
+        return None
+    memory = _MEMORY.match(name)
+    if memory is None:
+        return _kernel(texts, name)
+    size, direction = _BYTES.search(name), _DIRECTION.search(name)
+    fill = "Fill" in memory[0]
+    kind = _DIRECTIONS.get(direction[1], CopyKind.UNKNOWN) if direction and not fill else CopyKind.UNKNOWN
+    op = DeviceOpKind.MEMSET if fill else DeviceOpKind.MEMCPY
+    return op, texts.code(name.split("[")[0]), int(size[1]) if size else -1, int(kind), -1, -1
 
-    def __init__(self, texts: Texts) -> None:
-        super().__init__()
-        self._texts = texts
 
-    def __missing__(self, full: str) -> Command | None:
-        name = _TILE.sub("", full)
-        memory = _MEMORY.match(name)
-        if _NO_WORK.match(name):
-            made = None
-        elif memory is None:
-            made = self._kernel(name)
-        else:
-            size, direction = _BYTES.search(name), _DIRECTION.search(name)
-            fill = "Fill" in memory[0]
-            kind = _DIRECTIONS.get(direction[1], CopyKind.UNKNOWN) if direction and not fill else CopyKind.UNKNOWN
-            op = DeviceOpKind.MEMSET if fill else DeviceOpKind.MEMCPY
-            made = op, self._texts.code(name.split("[")[0]), int(size[1]) if size else -1, int(kind), -1, -1
-        self[full] = made
-        return made
-
-    def _kernel(self, name: str) -> Command:
-        shape = _KERNEL.match(name)
-        sizes = [min(int(size[:_DIGITS]), _MOST) for size in shape.groups()[1:]] if shape else []
-        blocks, threads = (math.prod(sizes[:3]), math.prod(sizes[3:])) if sizes else (-1, -1)
-        plain = shape[1] if shape else name
-        return DeviceOpKind.KERNEL, self._texts.code(plain or "unnamed kernel"), -1, 0, blocks, threads
+def _kernel(texts: Texts, name: str) -> Command:
+    shape = _KERNEL.match(name)
+    sizes = [min(int(size[:_DIGITS]), _MOST) for size in shape.groups()[1:]] if shape else []
+    blocks, threads = (math.prod(sizes[:3]), math.prod(sizes[3:])) if sizes else (-1, -1)
+    plain = shape[1] if shape else name
+    return DeviceOpKind.KERNEL, texts.code(plain or "unnamed kernel"), -1, 0, blocks, threads
 
 
 class _Packed:
@@ -176,7 +169,7 @@ class _Rows:
         self.texts = Texts()
         self.closed = False
         self.events = self.lost = self.skipped = 0
-        self._commands = _Commands(self.texts)
+        self._command = cache(partial(_command, self.texts))
         self._ops = _Packed(*_COMMAND, "start", "end", "device", "stream", "id")
         self._calls = _Packed("name", "start", "end", "thread")
         self._ranges = _Packed("name", "start", "end", "thread", "kind")
@@ -230,7 +223,7 @@ class _Rows:
             self._named[event.pid] = name
 
     def _on_device(self, event: _Event, start: int, end: int) -> None:
-        command = self._commands[event.name]
+        command = self._command(event.name)
         if command is None:
             self.skipped += 1
             return

@@ -14,7 +14,7 @@ import numpy as np
 from traceanalyzer.base import NS_PER_MS, TraceAnalyzerError, digits
 from traceanalyzer.ingest.columns import looked_up
 from traceanalyzer.ingest.detect import detect
-from traceanalyzer.ingest.side_files import is_number, items, mapping
+from traceanalyzer.ingest.side_files import decoded, is_number, items, mapping
 from traceanalyzer.ingest.stream import head_of
 from traceanalyzer.trace import I64, DeviceOps, LightRecording, Stopwatch, Trace
 
@@ -123,14 +123,10 @@ def light_of(path: Path) -> LightRecording | None:
     trace = traces[0]
     if ends is None or len(traces) > 1 or not len(trace.device_ops):
         return None
-    windows = _windows(trace, ends - trace.epoch_ns)
-    if not windows:
+    steps = _steps_ns(trace, ends - trace.epoch_ns)
+    if not steps:
         return None
-    ops = trace.device_ops.take(trace.device_ops.device == _busiest(trace.device_ops))
-    step = np.array([end - begin for begin, end in windows])
-    busy = np.array([_busy_ns(ops, begin, end) for begin, end in windows])
-    step_ns, busy_ns, idle_ns = (round(float(np.median(values))) for values in (step, busy, step - busy))
-    return LightRecording(len(windows), step_ns, busy_ns, idle_ns, unit=_unit(head))
+    return LightRecording(round(float(np.median(steps))), _unit(head))
 
 
 def _step_ends(head: bytes) -> I64 | None:
@@ -146,10 +142,8 @@ def _step_ends(head: bytes) -> I64 | None:
 
 def _unit(head: bytes) -> str | None:
     found = _UNIT.search(head)
-    try:
-        return msgspec.json.decode(found[1], type=str) if found else None
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
+    unit = decoded(found[1]) if found else None
+    return unit if isinstance(unit, str) else None
 
 
 def _busiest(ops: DeviceOps) -> int:
@@ -157,7 +151,7 @@ def _busiest(ops: DeviceOps) -> int:
     return int(devices[np.argmax(np.bincount(first, weights=ops.end - ops.start))])
 
 
-def _windows(trace: Trace, ends: I64) -> list[tuple[int, int]]:
+def _steps_ns(trace: Trace, ends: I64) -> list[int]:
     """From each step's first device op to the next step's: an op belongs to the step in which it was launched."""
     ops, calls = trace.device_ops, trace.api_calls
     ops = ops.take((ops.device == _busiest(ops)) & (ops.correlation >= 0))
@@ -165,15 +159,7 @@ def _windows(trace: Trace, ends: I64) -> list[tuple[int, int]]:
     launched = looked_up(calls.correlation[order], calls.start[order], ops.correlation, np.iinfo(np.int64).min)
     step = np.searchsorted(ends, launched, side="right") - 1
     first = [ops.start[step == number] for number in range(len(ends) - 1)]
-    return [(int(a[0]), int(b[0])) for a, b in pairwise(first) if len(a) and len(b) and a[0] < b[0]]
-
-
-def _busy_ns(ops: DeviceOps, begin: int, end: int) -> int:
-    """Union of the ops inside the window, ns."""
-    start, stop = np.clip(ops.start, begin, end), np.clip(ops.end, begin, end)
-    reached = np.maximum.accumulate(np.concatenate(([begin], stop)))
-    idle = np.maximum(np.concatenate((start, [end])) - reached, 0).sum()
-    return end - begin - int(idle)
+    return [int(b[0] - a[0]) for a, b in pairwise(first) if len(a) and len(b) and a[0] < b[0]]
 
 
 def unsettled(stopwatch: Stopwatch) -> str | None:

@@ -7,7 +7,7 @@ from statistics import NormalDist
 import numpy as np
 
 from traceanalyzer.analysis.tables.timing import UnprofiledTime
-from traceanalyzer.base.figures import NS_PER_MS
+from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.replay.simulate import step_times_ns
 from traceanalyzer.replay.tape import Tail, Tape
 from traceanalyzer.replay.together import beside_transfers
@@ -124,12 +124,12 @@ def fitted(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[float, float]:
 
     fastest = takes(LEAST_SHARE)
     if fastest > high:
-        return LEAST_SHARE, _bisected(lambda own: step_ms(host_scaled(tapes, LEAST_SHARE, own)) <= high, 0.0, 1.0)
+        return LEAST_SHARE, bisected(lambda own: step_ms(host_scaled(tapes, LEAST_SHARE, own)) <= high, 0.0, 1.0)
     slowest = takes(1.0)
     if slowest < low:
         return 1.0, 1.0
-    least = LEAST_SHARE if fastest >= low else _bisected(lambda one: takes(one) < low, LEAST_SHARE, 1.0)
-    most = 1.0 if slowest <= high else _bisected(lambda one: takes(one) <= high, least, 1.0)
+    least = LEAST_SHARE if fastest >= low else bisected(lambda one: takes(one) < low, LEAST_SHARE, 1.0)
+    most = 1.0 if slowest <= high else bisected(lambda one: takes(one) <= high, least, 1.0)
     usual, within = share_of_capture(tapes[0].source.trace)
     return _mean_between(usual, within / OF_RANGE, least, most), 1.0
 
@@ -152,7 +152,7 @@ def _mean_between(mean: float, deviation: float, low: float, high: float) -> flo
     return min(max(mean + deviation**2 * (curve.pdf(low) - curve.pdf(high)) / part, low), high)
 
 
-def _bisected(holds: Callable[[float], bool], low: float, high: float) -> float:
+def bisected(holds: Callable[[float], bool], low: float, high: float) -> float:
     """About the number of the range up to which it holds."""
     for _ in range(FIT_ROUNDS):
         middle = (low + high) / 2
@@ -160,7 +160,7 @@ def _bisected(holds: Callable[[float], bool], low: float, high: float) -> float:
     return low
 
 
-def evenly_fast(tapes: Sequence[Tape]) -> list[float]:
+def _evenly_fast(tapes: Sequence[Tape]) -> list[float]:
     """What to multiply each rank's dispatch by so that a launch takes all of them as long, where they launch as many:
     hosts of one program that differ in that do so by chance, and a profiler makes more of it."""
     launches = np.array([len(tape.row) / tape.steps for tape in tapes])
@@ -170,27 +170,30 @@ def evenly_fast(tapes: Sequence[Tape]) -> list[float]:
     return (each.mean() / each).tolist()
 
 
-def host_scaled(tapes: tuple[Tape, ...], dispatch: float, own: float = 1.0) -> tuple[Tape, ...]:
-    """The tapes without the profiler, if these shares of the dispatch and of the host's own work (Python, loading) are
-    left."""
+def host_scaled(tapes: Sequence[Tape], dispatch: float, own: float = 1.0) -> tuple[Tape, ...]:
+    """The tapes without the profiler, if these shares of the dispatch, evened out over the ranks, and of the host's own
+    work (Python, loading) are left."""
     return tuple(
-        replace(
-            tape,
-            dispatch=_scaled(tape.dispatch - tape.sending, dispatch)
-            + _scaled(tape.sending, max(dispatch, SENDING_SHARE)),
-            sending=_scaled(tape.sending, max(dispatch, SENDING_SHARE)),
-            reading=_scaled(tape.reading, dispatch),
-            work=_scaled(tape.work, own),
-            loading=_scaled(tape.loading, own),
-            profiling=np.zeros_like(tape.profiling),
-            tail=Tail(
-                dispatch=round(tape.tail.dispatch * dispatch),
-                work=round(tape.tail.work * own),
-                loading=round(tape.tail.loading * own),
-                profiling=0,
-            ),
-        )
-        for tape in tapes
+        _scaled_host(*one, own) for one in zip(tapes, (dispatch * x for x in _evenly_fast(tapes)), strict=True)
+    )
+
+
+def _scaled_host(tape: Tape, dispatch: float, own: float) -> Tape:
+    sending = _scaled(tape.sending, max(dispatch, SENDING_SHARE))
+    return replace(
+        tape,
+        dispatch=_scaled(tape.dispatch - tape.sending, dispatch) + sending,
+        sending=sending,
+        reading=_scaled(tape.reading, dispatch),
+        work=_scaled(tape.work, own),
+        loading=_scaled(tape.loading, own),
+        profiling=np.zeros_like(tape.profiling),
+        tail=Tail(
+            dispatch=round(tape.tail.dispatch * dispatch),
+            work=round(tape.tail.work * own),
+            loading=round(tape.tail.loading * own),
+            profiling=0,
+        ),
     )
 
 

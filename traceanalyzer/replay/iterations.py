@@ -4,16 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import contains, union
+from traceanalyzer.analysis.algebra import contains, union
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.serving.cut import Iterations, find_iterations
 from traceanalyzer.analysis.serving.rows import found_in_log
-from traceanalyzer.base.figures import NS_PER_MS
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.replay.changes.edits import with_dispatch
+from traceanalyzer.base import NS_PER_MS, dataclass
 from traceanalyzer.replay.changes.kernels import GRAPH_CALL_NS, in_graph
-from traceanalyzer.replay.host_speed import FIT_ROUNDS, HOST_SPREAD, LEAST_SHARE, host_scaled, share_of_capture
+from traceanalyzer.replay.host_speed import HOST_SPREAD, LEAST_SHARE, bisected, host_scaled, share_of_capture
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.simulate import run
 from traceanalyzer.replay.tape import Tape
@@ -60,12 +58,12 @@ class Served:
 
     def _as_fast(self, iterations: list[int], ms: float) -> "Served":
         """The same with a host as fast as makes the median of these iterations that long, or as near as one can."""
-        low, high = LEAST_SHARE, 1.0
-        for _ in range(FIT_ROUNDS):
-            middle = (low + high) / 2
-            (usual,) = _hosts(self.recorded, middle)
-            low, high = (middle, high) if self.median_ms(usual, iterations) <= ms else (low, middle)
-        fast, usual, slow = _hosts(self.recorded, low * (1 - HOST_SPREAD), low, low * (1 + HOST_SPREAD))
+
+        def is_enough(share: float) -> bool:
+            return self.median_ms(_hosts(self.recorded, share)[0], iterations) <= ms
+
+        share = bisected(is_enough, LEAST_SHARE, 1.0)
+        fast, usual, slow = _hosts(self.recorded, share * (1 - HOST_SPREAD), share, share * (1 + HOST_SPREAD))
         return replace(self, fast=fast, usual=usual, slow=slow)
 
     def periods_ns(self, tape: Tape) -> F64:
@@ -126,14 +124,14 @@ class Served:
             latency=np.where(launched & ~first[tape.event], 0, tape.latency),
             gap=np.where(launched, in_graph(tape.gap), tape.gap),
         )
-        return with_dispatch(graph, np.where(first, GRAPH_CALL_NS, np.where(inside, 0, tape.dispatch)))
+        return graph.with_dispatch(np.where(first, GRAPH_CALL_NS, np.where(inside, 0, tape.dispatch)))
 
     def less_between(self, tape: Tape) -> Tape:
         """Half of what the host does between marks is gone: scheduling, inputs, sampling, text."""
         marks = union(self.found.host_start, self.found.host_end)
         share = np.where(contains(marks, tape.source.trace.api_calls.start[tape.call]), 1.0, 0.5)
         return replace(
-            with_dispatch(tape, tape.dispatch * share),
+            tape.with_dispatch(tape.dispatch * share),
             work=np.rint(tape.work * share).astype(np.int64),
         )
 

@@ -4,9 +4,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.blocks import scatter
-from traceanalyzer.analysis.algebra.intervals import IntervalSet, contains, intersect, join, measure, union
-from traceanalyzer.analysis.algebra.lookup import look_up, texts_where
+from traceanalyzer.analysis.algebra import (
+    Groups,
+    IntervalSet,
+    contains,
+    intersect,
+    join,
+    look_up,
+    measure,
+    scatter,
+    texts_where,
+    union,
+)
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.causes.start import waited_for
@@ -22,8 +31,7 @@ from traceanalyzer.analysis.time.launch_queue import blocked_time
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.replay.tape import Tail, Tape
 from traceanalyzer.replay.typical_steps import typical_steps
-from traceanalyzer.trace import I32, I64, Bool
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import I32, I64, Bool, distinct
 
 LONG_HELD_NS = 100_000
 """An op that is queued starts within this, unless it waits for something on another stream."""
@@ -176,18 +184,19 @@ def _latency_from(rated: Rated, chosen: I64, begin: int | None) -> I64:
 
 
 def _alone(linked: Linked, chosen: I64) -> I64:
-    """Duration of each op, for compute beside a collective that of its like (same name) without one, ns."""
-    ops = linked.trace.device_ops
-    duration = (ops.end - ops.start)[chosen]
-    collective = union(ops.start[linked.is_communication], ops.end[linked.is_communication])
-    beside = measure(collective, ops.start[chosen], ops.end[chosen]) * 2 > duration
+    """Duration of each op, for compute beside a collective that of its like (same name, blocks and bytes) that no
+    collective touched, ns: one that shares some of its time with a collective has fewer multiprocessors for all of it,
+    as its blocks come in waves."""
+    all_ops = linked.trace.device_ops
+    collective = union(all_ops.start[linked.is_communication], all_ops.end[linked.is_communication])
+    ops = all_ops.take(chosen)
+    beside, duration = measure(collective, ops.start, ops.end) > 0, ops.end - ops.start
     slowed = beside & ~linked.is_communication[chosen]
     result = duration.copy()
-    for name in distinct(ops.name[chosen[slowed]]).tolist():
-        like = ops.name[chosen] == name
-        free = like & ~beside
-        if free.any():
-            result[like & slowed] = np.minimum(duration[like & slowed], int(np.median(duration[free])))
+    for rows in Groups.of(ops.name, ops.blocks, ops.bytes).rows if slowed.any() else ():
+        mine, free = rows[slowed[rows]], rows[~beside[rows]]
+        if len(mine) and len(free):
+            result[mine] = np.minimum(duration[mine], int(np.median(duration[free])))
     return result
 
 

@@ -12,7 +12,7 @@ from traceanalyzer.analysis.causes.critical_path import Chain, Part, PathKind, w
 from traceanalyzer.analysis.causes.start import Bindings, Bound, HostWaits, op_before
 from traceanalyzer.analysis.tables.path_rows import PathTime
 from traceanalyzer.analysis.time.launch_queue import QUEUE_DEPTH, QUEUED_LATENCY_NS
-from traceanalyzer.base.figures import ms
+from traceanalyzer.base import ms
 from traceanalyzer.replay.simulate import repetitions, run
 from traceanalyzer.replay.stretches import Pass
 from traceanalyzer.replay.tape import Tape

@@ -4,42 +4,40 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import contains
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.analysis.algebra import contains
+from traceanalyzer.base import dataclass
 from traceanalyzer.replay.changes.communication.buckets import MB, BucketSize, rebucketed
-from traceanalyzer.replay.changes.communication.collectives import MOST_OVERLAP_COST, OVERLAP_COST, on_own_stream_each
-from traceanalyzer.replay.changes.compiling import chains_compiled, functions_compiled
-from traceanalyzer.replay.changes.edits import (
-    Change,
-    parametric,
-    with_dispatch,
-    without,
-    without_dispatch,
-    without_launches,
-    without_reads,
+from traceanalyzer.replay.changes.communication.collectives import (
+    BUCKETING,
+    MOST_OVERLAP_COST,
+    OVERLAP_COST,
+    on_own_stream_each,
 )
+from traceanalyzer.replay.changes.compiling import chains_compiled, functions_compiled
 from traceanalyzer.replay.changes.fusion import ELEMENTWISE, LEAST_KERNEL_NS, PAIR, Reading, fusing
 from traceanalyzer.replay.changes.kernels import in_graph
 from traceanalyzer.replay.changes.optimizer import optimizer_by_lists, optimizer_fused
 from traceanalyzer.replay.changes.warmup import programs_own
 from traceanalyzer.replay.limits import GAIN_SPREAD, OF_KERNELS, Chosen
-from traceanalyzer.replay.on_tape import events_of, nodes
-from traceanalyzer.replay.patterns.named import nodes_named, ops_named
+from traceanalyzer.replay.patterns.named import launched_within, nodes_named, ops_named
 from traceanalyzer.replay.recorded import calling
-from traceanalyzer.replay.tape import Tape
+from traceanalyzer.replay.simulate import Begin
+from traceanalyzer.replay.tape import Change, Tape, parametric
 from traceanalyzer.replay.together import apart
 from traceanalyzer.trace import Bool
 
+Time = TypeVar("Time", int, float)
 COUNTS = re.compile("^aten::nonzero$")
 """Operators that cannot go on before the host has read how much they found."""
 LEAST_SPEEDUP = 1e-3
 """Work that takes longer than a thousand times its own is no question about this step."""
 
 
-def lower_median(times: Sequence[float]) -> float:
+def lower_median(times: Sequence[Time]) -> Time:
     """The middle one, of an even number the lower of the two."""
     return sorted(times)[(len(times) - 1) // 2]
 
@@ -59,6 +57,8 @@ class Scenario:
     """Why it is not predicted where `change` says None."""
     step_of_run: Callable[[Sequence[float]], float] = max
     """The run's step time from those of its ranks."""
+    begin: Begin = max
+    """When a collective begins, from when its ranks arrive."""
     may_cost: bool = False
     """Whether it can make the step longer."""
     hides: Chosen | None = None
@@ -77,8 +77,8 @@ class Scenario:
 
 def no_host_syncs(tape: Tape) -> Tape:
     """No wait for the device, and no operator whose only purpose is to read a value, or that has to: `nonzero`."""
-    counting = tape.source.linked.tree.innermost(nodes_named(tape.source.linked, COUNTS))[nodes(tape)] >= 0
-    left = without_dispatch(without_reads(without(tape, counting[tape.event])), counting)
+    counting = tape.source.linked.tree.innermost(nodes_named(tape.source.linked, COUNTS))[tape.nodes] >= 0
+    left = tape.without(counting[tape.event]).without_reads().without_dispatch(counting)
     return replace(left, waits=np.zeros_like(tape.waits))
 
 
@@ -87,7 +87,7 @@ def launches_free(tape: Tape) -> Tape:
     program's work stay."""
     own, at_end = programs_own(tape)
     return replace(
-        with_dispatch(tape, np.zeros_like(tape.dispatch)),
+        tape.with_dispatch(np.zeros_like(tape.dispatch)),
         work=np.where(own, tape.work, 0),
         tail=tape.tail._replace(dispatch=0, work=tape.tail.work if at_end else 0),
         latency=np.zeros_like(tape.latency),
@@ -107,7 +107,7 @@ def no_host_work(tape: Tape) -> Tape:
 
 def copies_hidden(tape: Tape) -> Tape:
     """Copies run beside the compute and nobody waits for them."""
-    return replace(without(tape, tape.copy), waits=tape.waits & ~events_of(tape, tape.copy))
+    return replace(tape.without(tape.copy), waits=tape.waits & ~tape.events_of(tape.copy))
 
 
 def all_copies(tape: Tape) -> Bool:
@@ -116,11 +116,12 @@ def all_copies(tape: Tape) -> Bool:
 
 
 def communication_free(tape: Tape) -> Tape:
-    """The program without its collectives: nobody waits for another rank, compute that ran beside one is no longer
-    slowed, and the host neither calls them nor waits in them."""
-    free = without_launches(replace(apart(tape), duration=tape.alone), tape.communication)
+    """The program without its collectives: nobody waits for another rank, nothing is copied into messages and back,
+    compute that ran beside one is no longer slowed, and the host neither calls them nor waits in them."""
+    gone = tape.communication | launched_within(tape, BUCKETING)
+    free = replace(apart(tape), duration=tape.alone).without_launches(gone)
     inside = contains(calling(tape.source.linked), tape.source.trace.api_calls.start[tape.call])
-    return with_dispatch(replace(free, waits=free.waits & ~inside), np.maximum(free.dispatch - tape.sending, 0))
+    return replace(free, waits=free.waits & ~inside).with_dispatch(np.maximum(free.dispatch - tape.sending, 0))
 
 
 def at_roofline(tape: Tape) -> Tape | None:
@@ -186,8 +187,8 @@ def combined(*scenarios: Scenario) -> Scenario:
 
 
 def nobody_waited_for(tape: Tape) -> Tape | None:
-    """Collectives only transfer: all ranks are there at the same time."""
-    return apart(tape) if (tape.meeting >= 0).any() else None
+    """The tape itself, where it shares collectives with others."""
+    return tape if (tape.meeting >= 0).any() else None
 
 
 NO_HOST_SYNCS = Scenario(
@@ -235,7 +236,9 @@ COPIES_HIDDEN = Scenario(
     hides=all_copies,
 )
 COMMUNICATION_FREE = Scenario(
-    "communication_free", communication_free, "collectives are free, and no rank waits for another"
+    "communication_free",
+    communication_free,
+    "collectives are free, with the copies into and out of their messages, and no rank waits for another",
 )
 COMMUNICATION_OVERLAPPED = Scenario(
     "communication_overlapped",
@@ -275,6 +278,7 @@ NO_STRAGGLER = Scenario(
     "every rank takes as long as the middle one, and collectives only transfer",
     missing="it takes the recordings of several ranks that share collectives",
     step_of_run=lower_median,
+    begin=lower_median,
 )
 AT_ROOFLINE = Scenario(
     "at_roofline",

@@ -4,7 +4,7 @@ The ranks of a run are passed through together: at a collective that they share 
 which it could take part, and goes on from the moment from which all can.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ LEAST_STEPS = 24
 
 Meeting = tuple[int, int]
 """A shared collective: repetition and number."""
+Begin = Callable[[Sequence[int]], int]
+"""When a shared collective begins, from when its ranks arrive: with the last of them, or as if some were not late."""
 Running = Generator[tuple[Meeting, int], Any, Pass]
 """Yields each shared collective with the rank's arrival, is sent when all are there, returns what happened when."""
 
@@ -27,11 +29,11 @@ def step_time_ns(tape: Tape) -> float:
     return step_times_ns([tape])[0]
 
 
-def step_times_ns(tapes: Sequence[Tape]) -> list[float]:
+def step_times_ns(tapes: Sequence[Tape], begin: Begin = max) -> list[float]:
     """The same of each rank's tape, run together, ns. All hold equally many steps."""
     count, steps = repetitions(tapes), max(tape.steps for tape in tapes)
     first = count // 2
-    return [(one.done[-1] - one.done[first - 1]) / ((count - first) * steps) for one in run(tapes, count)]
+    return [(one.done[-1] - one.done[first - 1]) / ((count - first) * steps) for one in run(tapes, count, begin)]
 
 
 def repetitions(tapes: Sequence[Tape]) -> int:
@@ -39,11 +41,12 @@ def repetitions(tapes: Sequence[Tape]) -> int:
     return max(2, -(-LEAST_STEPS // max(tape.steps for tape in tapes)))
 
 
-def run(tapes: Sequence[Tape], repeats: int) -> list[Pass]:
+def run(tapes: Sequence[Tape], repeats: int, begin: Begin = max) -> list[Pass]:
     """Each rank's replay.
 
     A collective transfers once all ranks that have it are there. Where the ranks' orders contradict each other,
-    one that could never begin does so with those who are there.
+    one that could never begin does so with those who are there. One that begins earlier than a rank arrives takes what
+    this one is late by out of its time: only `done` is then told on the clock of all.
     """
     if len(tapes) == 1 and (alone := run_alone(tapes[0], repeats)) is not None:
         return [alone]
@@ -52,14 +55,21 @@ def run(tapes: Sequence[Tape], repeats: int) -> list[Pass]:
     passes: dict[int, Pass] = {}
     waiting: dict[Meeting, dict[int, int]] = {}
     ready: list[tuple[int, int | None]] = [(rank, None) for rank in range(len(ranks))]
+    late, late_after = [0] * len(ranks), np.zeros((len(ranks), repeats), np.int64)
     while ready:
         rank, time = ready.pop()
         stop = _next_stop(ranks[rank], time)
         if isinstance(stop, Pass):
-            passes[rank] = stop
+            passes[rank] = stop._replace(done=(np.array(stop.done) - late_after[rank]).tolist())
         else:
-            waiting.setdefault(stop[0], {})[rank] = stop[1]
-        ready += _begin(waiting, members, none_ready=not ready)
+            waiting.setdefault(stop[0], {})[rank] = stop[1] - late[rank]
+        if (meeting := _complete(waiting, members, none_ready=not ready)) is not None:
+            arrivals = waiting.pop(meeting)
+            begun = begin(list(arrivals.values()))
+            for rank, arrival in arrivals.items():
+                late[rank] += max(arrival - begun, 0)
+                late_after[rank, meeting[0] :] = late[rank]
+                ready.append((rank, begun + late[rank]))
     return [passes[rank] for rank in range(len(tapes))]
 
 
@@ -71,15 +81,10 @@ def _next_stop(rank: Running, time: int | None) -> Pass | tuple[Meeting, int]:
         return finished.value
 
 
-def _begin(
-    waiting: dict[Meeting, dict[int, int]], members: list[int], *, none_ready: bool
-) -> list[tuple[int, int | None]]:
-    """The ranks of a collective that begins, because all are there or nobody else can go on, each with the moment when
-    it does."""
+def _complete(waiting: dict[Meeting, dict[int, int]], members: list[int], *, none_ready: bool) -> Meeting | None:
+    """A collective that begins, because all its ranks are there or nobody else can go on."""
     complete = (meeting for meeting, there in waiting.items() if len(there) == members[meeting[1]])
-    meeting = next(complete, next(iter(waiting), None) if none_ready else None)
-    arrivals = waiting.pop(meeting) if meeting else {}
-    return [(rank, max(arrivals.values())) for rank in arrivals]
+    return next(complete, next(iter(waiting), None) if none_ready else None)
 
 
 def op_by_op(tape: Tape, repeats: int) -> Running:

@@ -14,8 +14,7 @@ import numpy as np
 
 from traceanalyzer.analysis.time.launch_queue import QUEUE_DEPTH
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.trace import I64
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import I64, distinct
 
 LONGEST_NS = 2.0**60
 """36 years: beyond, sums might not fit 64 bits, which a recording reaches only by damage."""

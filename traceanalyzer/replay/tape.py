@@ -6,14 +6,23 @@ profiler slows) or on long stretches of its own (which it hardly does). An op st
 its stream is free and the ops of other streams that it waits for have ended.
 """
 
-from functools import cached_property
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property, wraps
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from traceanalyzer.analysis.algebra import IntervalSet, at, measure, one_of, texts_where
 from traceanalyzer.analysis.causes.dependencies import Dependencies
-from traceanalyzer.analysis.joined.linked import Memo
+from traceanalyzer.analysis.joined.backward import made_by
+from traceanalyzer.analysis.joined.linked import Linked, Memo
 from traceanalyzer.analysis.roofline.rated import Rated
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.trace import I32, I64, Bool
+from traceanalyzer.base import NS_PER_S, dataclass
+from traceanalyzer.trace import F64, I32, I64, Bool, CopyKind
+
+Entry = TypeVar("Entry", bound=np.generic)
 
 
 class Tail(NamedTuple):
@@ -85,3 +94,175 @@ class Tape(Memo):
     def compute(self) -> Bool:
         """Which ops are computation."""
         return ~(self.communication | self.copy)
+
+    @property
+    def nodes(self) -> I64:
+        """For each event the node of the host tree that its API call is."""
+        tree = self.source.linked.tree
+        return tree.node_of_call[self.call].astype(np.int64)
+
+    def events_of(self, ops: Bool) -> Bool:
+        """Which events launch any of these ops."""
+        result = np.zeros(len(self.dispatch), bool)
+        result[self.event[ops]] = True
+        return result
+
+    def events_of_only(self, ops: Bool) -> Bool:
+        """Which events launch some of these ops and no other."""
+        return self.events_of(ops) & ~self.events_of(~ops)
+
+    @property
+    def launching_events(self) -> Bool:
+        """Which events launch anything."""
+        return self.events_of(np.ones(len(self.event), bool))
+
+    @property
+    def step_of_event(self) -> I32:
+        """For each event the step that the ops launched by it, or else by the next that launches any, belong to."""
+        launching, first = np.unique(self.event, return_index=True)
+        position = np.minimum(np.searchsorted(launching, np.arange(len(self.dispatch))), len(launching) - 1)
+        return self.step_of_op[first][position]
+
+    def before_events(self, intervals: IntervalSet) -> I64:
+        """How much of these intervals of the host's time lies before each event and after the one before it, ns; before
+        the first one as far back as the tape's host time reaches."""
+        called = self.source.trace.api_calls.start[self.call]
+        led = (self.dispatch + self.work + self.loading + self.profiling)[:1]
+        return measure(intervals, np.append(called[:1] - led, called[:-1]), called)
+
+    def share_within(self, intervals: IntervalSet) -> F64:
+        """For each event the share of the host's time since the one before it that lies in these intervals."""
+        called = self.source.trace.api_calls.start[self.call]
+        since = np.append(0, np.diff(called))
+        share: F64 = np.divide(self.before_events(intervals), since, out=np.zeros(len(since)), where=since > 0)
+        return share.clip(0.0, 1.0)
+
+    def usual_dispatch_ns(self, ops: Bool) -> float:
+        """Median dispatch before the events that launch these ops, ns; 0 without any."""
+        launching = self.events_of(ops)
+        return float(np.median(self.dispatch[launching])) if launching.any() else 0.0
+
+    def of_launches(self, of_nodes: NDArray[Entry]) -> NDArray[Entry]:
+        """For each op the value, of those of the nodes of the host tree, of the call that launches it."""
+        return of_nodes[self.nodes[self.event]]
+
+    def of_classes(self, *names: str) -> Bool:
+        """Ops of these classes."""
+        source = self.source
+        return one_of(source.linked.op_class[self.row], [source.linked.classes.index(name) for name in names])
+
+    def copies_of(self, kind: CopyKind) -> Bool:
+        """Copies in this direction."""
+        return self.source.trace.device_ops.copy_kind[self.row] == kind
+
+    @property
+    def in_backward(self) -> Bool:
+        """Ops that the backward pass launches."""
+        return self.of_launches(self.source.joined.in_backward)
+
+    def backward_of(self, operators: Bool) -> Bool:
+        """Ops that operators of the forward pass, nodes of the host tree, give rise to in the backward pass."""
+        return self.of_launches(made_by(self.source.linked, operators))
+
+    @property
+    def in_optimizer(self) -> Bool:
+        """Ops launched by an optimizer's step, which keeps its own format and is not part of the model."""
+        return self.of_launches(self.source.linked.memo(within_optimizer))
+
+    def up_to_last(self, ops: Bool) -> Bool:
+        """Which ops are no later than the last of these in their step; none where a step has none of these."""
+        step, index = self.step_of_op, np.arange(len(ops))
+        last = np.full(int(step.max(initial=0)) + 1, -1)
+        np.maximum.at(last, step[ops], index[ops])
+        return index <= last[step]
+
+    def moving_ns(self, bytes_: I64 | F64, passes: float = 1.0) -> F64:
+        """What so many passes over these bytes of each op take at the rate of its GPU's memory, ns; 0 where that is not
+        known."""
+        bandwidth = np.nan_to_num(self.source.linked.limit("bandwidth")[self.row], nan=np.inf)
+        return bytes_ * passes / bandwidth * NS_PER_S
+
+    @property
+    def forward_operators(self) -> I64:
+        """The outermost operators outside of the backward pass, as nodes of the host tree, ascending."""
+        outer = self.source.linked.tree.outermost_operators
+        return outer[~self.source.joined.in_backward[outer]]
+
+    def of_operators(self, operator: I32 | I64, column: I32) -> I32:
+        """What a column of `Trace.host_ranges` has for each of these operators, nodes of the host tree; -1 for -1."""
+        return at(column, at(self.source.linked.tree.row, operator, -1), -1)
+
+    def without(self, ops: Bool) -> "Tape":
+        """The ops take no time and leave no gap; what is ordered by them stays so."""
+        duration, alone, gap, latency = np.where(ops, 0, (self.duration, self.alone, self.gap, self.latency))
+        return replace(self, duration=duration, alone=alone, gap=gap, latency=latency)
+
+    def without_launches(self, ops: Bool) -> "Tape":
+        """The ops are gone, and so is what the host did to launch them, and its waits for them."""
+        return self.without(ops).without_dispatch(self.events_of_only(ops))
+
+    def without_calls(self, ops: Bool) -> "Tape":
+        """The ops are gone, and so are the calls that launched them; what their operators do on the host stays, because
+        they launch others, too."""
+        calls = self.source.trace.api_calls
+        called = np.minimum((calls.end - calls.start)[self.call], self.dispatch)
+        alone = self.events_of_only(ops)
+        left = replace(self.without(ops), waits=self.waits & ~alone)
+        return left.with_dispatch(np.where(alone, self.dispatch - called, self.dispatch))
+
+    def without_dispatch(self, events: Bool) -> "Tape":
+        """The host does nothing before these events but what is work of its own, and waits at none of them."""
+        left = replace(self, waits=self.waits & ~events)
+        return left.with_dispatch(np.where(events, 0, self.dispatch))
+
+    def without_work(self, events: Bool) -> "Tape":
+        """The host has no long work of its own before these events."""
+        return replace(self, work=np.where(events, 0, self.work))
+
+    def dispatch_at_most(self, events: Bool, most_ns: float) -> "Tape":
+        """The host takes no longer than that on dispatch before these events."""
+        return self.with_dispatch(np.where(events, np.minimum(self.dispatch, int(most_ns)), self.dispatch))
+
+    def without_reads(self) -> "Tape":
+        """Operators that only read a value are gone, on the device and on the host; waits stay."""
+        left = self.without(self.reads[self.event])
+        return replace(left, reading=np.zeros_like(self.reading)).with_dispatch(self.dispatch - self.reading)
+
+    def with_dispatch(self, times: I64 | F64) -> "Tape":
+        """The host takes so long on dispatch before each event, ns, and for what it reads there no longer than that."""
+        dispatch: I64 = np.rint(times).astype(np.int64)
+        return replace(self, dispatch=dispatch, reading=np.minimum(self.reading, dispatch))
+
+    def retimed(self, duration: I64 | F64) -> "Tape":
+        """The ops take these times, ns; what they would take alone changes in proportion."""
+        ratio = np.divide(duration, self.duration, out=np.ones(len(duration)), where=self.duration > 0)
+        alone = np.where(ratio == 1.0, self.alone, self.alone * ratio).astype(np.int64)
+        return replace(self, duration=np.rint(duration).astype(np.int64), alone=alone)
+
+    def on_own_stream(self, ops: Bool, *, at_once: bool = True) -> "Tape":
+        """The ops run on a stream of their own, `at_once` without what they wait for, and nothing waits for them."""
+        own: I32 = np.where(ops, int(self.stream.max(initial=0)) + 1, self.stream).astype(np.int32)
+        waits, free, named = self.dependencies, ops & at_once, np.append(ops, False)
+        on, also = (np.where(free | named[one], -1, one) for one in (waits.on, waits.also_on))
+        return replace(self, stream=own, dependencies=Dependencies(on, waits.delay, also))
+
+
+def within_optimizer(linked: Linked) -> Bool:
+    """Which nodes of the host tree are, or lie inside, an optimizer's step."""
+    named = texts_where(linked.trace.strings, lambda text: text.startswith("Optimizer."))
+    return linked.tree.innermost(linked.tree.named(named)) >= 0
+
+
+P = ParamSpec("P")
+Change = Callable[[Tape], Tape | None]
+"""Makes another tape of a tape; None where the recording does not say what it needs."""
+
+
+def parametric(change: Callable[Concatenate[Tape, P], Tape | None]) -> Callable[P, Change]:
+    """What gives the change for some values, from one that takes them after the tape."""
+
+    @wraps(change)
+    def of_values(*values: P.args, **named: P.kwargs) -> Change:
+        return lambda tape: change(tape, *values, **named)
+
+    return of_values

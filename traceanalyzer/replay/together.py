@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import measure, union
+from traceanalyzer.analysis.algebra import measure, union
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.ranks.digested import digest_of
 from traceanalyzer.analysis.ranks.matches import Matches, match_collectives

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import IntervalSet, clip, complement, intersect, measure, subtract, union
+from traceanalyzer.analysis.algebra import IntervalSet, clip, complement, intersect, subtract, union
 from traceanalyzer.analysis.causes.gaps import REFILL_LAUNCHES, could_be_ahead, keeps_waiting, only_searches
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.tables.budget import Budget, Idle, Waiting
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
-from traceanalyzer.base.figures import ms
+from traceanalyzer.base import ms
 from traceanalyzer.replay.replayed_path import HostClock
 from traceanalyzer.replay.scenarios import INPUT_READY, LAUNCHES_FREE, NO_HOST_SYNCS, NO_HOST_WORK
 from traceanalyzer.replay.simulate import repetitions, run
@@ -24,8 +24,7 @@ from traceanalyzer.replay.stretches import Pass
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.waiting import in_last_repetition, waits_of, work_of
 from traceanalyzer.replay.whatif import Replay
-from traceanalyzer.trace import F64, I64, Bool
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import F64, I64, Bool, distinct
 
 REMOVED = {
     IdleCause.INPUT: INPUT_READY,
@@ -67,12 +66,11 @@ def partition(replay: Replay, recorded: Budget, device: int) -> tuple[Budget, Id
     exposed_ms = ms(exposed.total / tape.steps)
     beyond = max(exposed_ms - recorded.exposed_communication, 0.0)
     _as_idle(charged, waited, beyond)
+    copies = subtract(subtract(work.copies, work.compute), work.communication)
     busy = Budget(
         compute=recorded.compute,
         exposed_communication=exposed_ms - beyond,
-        exposed_copy=recorded.exposed_copy
-        if not tape.communication.any()
-        else _per_step(tape, subtract(subtract(work.copies, work.compute), work.communication), window),
+        exposed_copy=ms(clip(copies, window).total / tape.steps) if tape.communication.any() else recorded.exposed_copy,
         idle=0.0,
     )
     budget = fitted_to(busy, replay.base_ms)
@@ -81,8 +79,8 @@ def partition(replay: Replay, recorded: Budget, device: int) -> tuple[Budget, Id
         own[IdleCause.HOST] += own[IdleCause.SYNC]
         own[IdleCause.SYNC] = 0.0
     scale = budget.exposed_communication / busy.exposed_communication if busy.exposed_communication else 1.0
-    waiting = Waiting(**{_label(part): spent * scale for part, spent in others.items()}) if len(tapes) > 1 else None
-    return budget, idle_of(own, budget.idle), waiting
+    parts = {str(getattr(part, "label", part)): spent * scale for part, spent in others.items()}
+    return budget, idle_of(own, budget.idle), Waiting(**parts) if len(tapes) > 1 else None
 
 
 def _as_idle(charged: Causes, waited: Waited, time: float) -> None:
@@ -93,10 +91,6 @@ def _as_idle(charged: Causes, waited: Waited, time: float) -> None:
         charged[part if isinstance(part, IdleCause) else IdleCause.COMMUNICATION] += share * spent
         waited[part] = (1.0 - share) * spent
     charged[IdleCause.COMMUNICATION] += time - share * waits
-
-
-def _label(part: IdleCause | str) -> str:
-    return part.label if isinstance(part, IdleCause) else part
 
 
 def _waited(tapes: Sequence[Tape], passes: Sequence[Pass], exposed: IntervalSet) -> Waited:
@@ -125,9 +119,8 @@ class _Run:
         for other in distinct(waits.rank).tolist():
             mine = waits.rank == other
             since = waits.since[mine]
-            own, theirs = (
-                self._spent(one, union(since, times[mine])) for one, times in ((rank, waits.start), (other, waits.end))
-            )
+            own = self._spent(rank, union(since, waits.start[mine]))
+            theirs = self._spent(other, union(since, waits.end[mine]))
             more = {part: max(time - own[part], 0.0) for part, time in theirs.items()}
             waited = more.pop(WAITING)
             if waited and other not in trail and len(trail) < DEEPEST:
@@ -216,10 +209,6 @@ def held_against(replay: Replay, charged: Causes) -> Causes:
             result[most] += result[cause]
             result[cause] = 0.0
     return result
-
-
-def _per_step(tape: Tape, intervals: IntervalSet, window: tuple[int, int]) -> float:
-    return ms(measure(intervals, np.array(window[:1]), np.array(window[1:])).sum() / tape.steps)
 
 
 def _charged(tape: Tape, times: Pass, gaps: IntervalSet, device: int) -> Causes:

@@ -10,11 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import IntervalSet, clip, join, subtract, union
+from traceanalyzer.analysis.algebra import IntervalSet, clip, join, subtract, union
 from traceanalyzer.replay.stretches import Pass
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.trace import I64
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import I64, distinct
 
 
 class Work(NamedTuple):

@@ -12,14 +12,12 @@ from typing import NamedTuple
 
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.tables.timing import UnprofiledTime
-from traceanalyzer.base.figures import NS_PER_MS, metric
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.replay.changes.edits import Change
+from traceanalyzer.base import NS_PER_MS, dataclass, metric
 from traceanalyzer.replay.host_speed import step_ms, without_profiler
 from traceanalyzer.replay.limits import GAIN_SPREAD, LIMITED_DUTY, PESSIMISTIC_DUTY, duties, least_times_ns, slowed
 from traceanalyzer.replay.scenarios import COMBINED, SCENARIOS, Scenario, combined
 from traceanalyzer.replay.simulate import step_times_ns
-from traceanalyzer.replay.tape import Tape
+from traceanalyzer.replay.tape import Change, Tape
 from traceanalyzer.replay.together import make_tapes
 from traceanalyzer.replay.typical_steps import hiccups, typical_steps
 
@@ -94,10 +92,10 @@ class WhatIf:
 
 
 class _Under(NamedTuple):
-    """The step under a scenario."""
+    """The step under a scenario; None where the recording does not say what it needs."""
 
-    step_ms: float
-    saved_ns: float
+    step_ms: float | None = None
+    saved_ns: float | None = None
     """Device work that a step has less."""
 
 
@@ -192,11 +190,13 @@ class Replay:
 
     @cached_property
     def host_slopes(self) -> tuple[float, float]:
-        """By which share the step grows for each 100 % that the host takes longer, and shrinks for each 100 % less."""
+        """By which share the step grows for each 100 % that the host takes longer, and shrinks for each 100 % less: no
+        more than the host, also where that of another rank sets the pace."""
         base, usual = self.base_ms, self.typical[0].host_ns
         known = (self.slow_host_ms, self.slow_host[0].host_ns), (self.fast_host_ms, self.fast_host[0].host_ns)
         slower, faster = (
-            (time - base) / base * usual / (host - usual) if base and host != usual else 0.0 for time, host in known
+            min((time - base) / base * usual / (host - usual), 1.0) if base and host != usual else 0.0
+            for time, host in known
         )
         return slower, faster
 
@@ -205,18 +205,12 @@ class Replay:
         step = self.step_under_ms(scenario)
         return 0.0 if step is None else max(self.base_ms - step, 0.0)
 
-    def pessimistic_gain_ms(self, scenario: Scenario) -> float:
-        """What a scenario saves by its pessimistic reading, ms; 0 where that is not predicted."""
-        if scenario.pessimistic is None:
-            return self.gain_ms(scenario)
-        step = self._step_ms(scenario, scenario.pessimistic, self.typical, LIMITED_DUTY)
-        return 0.0 if step is None else max(self.base_ms - step, 0.0)
-
-    def gain_of_fast_host_ms(self, scenario: Scenario) -> float:
-        """What a scenario saves by its pessimistic reading where the host is as fast as it may be, ms; 0 where that is
-        not predicted."""
-        step = self._step_ms(scenario, scenario.pessimistic, self.fast_host, LIMITED_DUTY)
-        return 0.0 if step is None else max(self.fast_host_ms - step, 0.0)
+    def pessimistic_gain_ms(self, scenario: Scenario, *, fast_host: bool = False) -> float:
+        """What a scenario saves by its pessimistic reading, ms, also where the host is as fast as it may be; 0 where
+        that is not predicted."""
+        tapes, now = (self.fast_host, self.fast_host_ms) if fast_host else (self.typical, self.base_ms)
+        step = self._step_ms(scenario, scenario.pessimistic, tapes, LIMITED_DUTY)
+        return 0.0 if step is None else max(now - step, 0.0)
 
     @cached_property
     def fast_host_ms(self) -> float:
@@ -230,14 +224,12 @@ class Replay:
 
     def step_under_ms(self, scenario: Scenario) -> float | None:
         """The step time under a scenario; None where the recording does not say what it needs."""
-        known = self._under(scenario)
-        return None if known is None else known.step_ms
+        return self._under(scenario).step_ms
 
     def kernels_saved_ns(self, scenario: Scenario) -> float | None:
         """By how much a scenario makes the device work of a step shorter, on the rank that is spoken of, ns; None where
         the recording does not say what it needs."""
-        known = self._under(scenario)
-        return None if known is None else known.saved_ns
+        return self._under(scenario).saved_ns
 
     def saved_by_kernels(self, scenario: Scenario) -> bool | None:
         """Whether device work becomes shorter by at least half of what a scenario gains; None where the recording does
@@ -246,14 +238,14 @@ class Replay:
         return None if saved_ns is None else 2 * saved_ns >= self.gain_ms(scenario) * NS_PER_MS
 
     @cached_property
-    def _known(self) -> dict[Scenario, _Under | None]:
+    def _known(self) -> dict[Scenario, _Under]:
         """The step under the scenarios that were asked for."""
         return {}
 
-    def _under(self, scenario: Scenario) -> _Under | None:
+    def _under(self, scenario: Scenario) -> _Under:
         if scenario not in self._known:
             changed = _changed(scenario.change, self.typical)
-            self._known[scenario] = None if changed is None else self._under_changes(scenario, changed)
+            self._known[scenario] = _Under() if changed is None else self._under_changes(scenario, changed)
         return self._known[scenario]
 
     def _under_changes(self, scenario: Scenario, changed: Sequence[Tape]) -> _Under:
@@ -303,9 +295,9 @@ class Replay:
         return None if changed is None else self._changed_ms(scenario, changed, tapes, limited)
 
     def _changed_ms(self, scenario: Scenario, changed: Sequence[Tape], tapes: Sequence[Tape], limited: float) -> float:
-        times = step_times_ns(changed)
+        times = step_times_ns(changed, scenario.begin)
         lower = slowed(changed, self.duty, duties(changed, times), limited, scenario.most_slowed)
-        times = times if lower is None else step_times_ns(lower)
+        times = times if lower is None else step_times_ns(lower, scenario.begin)
         if scenario.hides is not None:
             least = least_times_ns(tapes, changed, scenario.hides, rest=not scenario.parts)
             times = [max(pair) for pair in zip(times, least, strict=True)]

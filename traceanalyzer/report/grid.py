@@ -124,22 +124,14 @@ def make_grid(rows: Sequence[Any], origin_ns: int | None = None, chosen: Sequenc
     if moments and origin_ns is None:
         origin_ns = min((m for m in moments if m is not None), default=0)
     scales = _scales(fields, values)
-    columns, constant, missing = [], [], []
-    for f in fields:
-        if all(v is None for v in values[f.name]):
-            missing += [label(f.name)] if f.name not in OF_STACKS else []
-        elif _is_constant(f.name, values[f.name]):
-            constant.append((label(f.name), _cell(f.name, values[f.name][0])))
-        elif f.name in TIMESTAMPS:
-            columns.append(_moments(f, values[f.name], origin_ns or 0))
-        else:
-            columns.append(_column(f, values[f.name], scales))
-    defined = [
-        (label(f.name, f.metadata.get("unit", "")), f.metadata["definition"])
-        for f in fields
-        if f.metadata.get("definition") and any(v is not None for v in values[f.name])
-    ]
-    return Grid(columns, constant, missing, origin_ns if moments else None, len(rows), defined)
+    known = [f for f in fields if set(map(type, values[f.name])) != {NoneType}]
+    same = [f.name for f in known if _is_constant(f.name, values[f.name])]
+    missing = [label(f.name) for f in fields if f not in known and f.name not in OF_STACKS]
+    constant = [(label(name), _cell(name, values[name][0])) for name in same]
+    columns = [_column(f, values[f.name], scales, origin_ns or 0) for f in known if f.name not in same]
+    defined = [(label(f.name, f.metadata.get("unit", "")), f.metadata.get("definition", "")) for f in known]
+    about = [(name, text) for name, text in defined if text]
+    return Grid(columns, constant, missing, origin_ns if moments else None, len(rows), about)
 
 
 def _in_order(fields: list[dataclasses.Field[Any]]) -> list[dataclasses.Field[Any]]:
@@ -193,12 +185,11 @@ def _is_constant(name: str, values: list[Any]) -> bool:
     )
 
 
-def _moments(f: dataclasses.Field[Any], values: list[Any], origin_ns: int) -> Column:
-    cells = [NOT_RECORDED if v is None else f"{(v - origin_ns) / NS_PER_MS:,.3f}" for v in values]
-    return Column(f.name, label(f.name), "ms", False, cells)
-
-
-def _column(f: dataclasses.Field[Any], values: list[Any], scales: dict[str, Scale]) -> Column:
+def _column(f: dataclasses.Field[Any], values: list[Any], scales: dict[str, Scale], origin_ns: int) -> Column:
+    """The column of a field; moments count from `origin_ns`."""
+    if f.name in TIMESTAMPS:
+        cells = [NOT_RECORDED if v is None else f"{(v - origin_ns) / NS_PER_MS:,.3f}" for v in values]
+        return Column(f.name, label(f.name), "ms", False, cells)
     unit = f.metadata.get("unit", "")
     numeric = _has_figures(values)
     if not numeric or f.name in IDENTIFIERS:

@@ -27,7 +27,7 @@ from traceanalyzer.analysis.time.repeats import Repeats
 from traceanalyzer.base import dataclass, metric
 from traceanalyzer.diagnosis.finding import Finding, Recommendation, Summary
 from traceanalyzer.replay.compile.model import CompileStats
-from traceanalyzer.replay.on_tape import HostPart
+from traceanalyzer.replay.host_parts import HostPart
 
 TOP_ROWS = 30
 """Rows of the long tables (kernels, operators, gaps, ...) that go into a report; the commands give all."""

@@ -3,7 +3,8 @@ and predictions that were kept.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 import msgspec
 
@@ -20,6 +21,7 @@ from traceanalyzer.report.printed import Printed, Result, Rows
 
 COLUMNS = [f.name for f in dataclasses.fields(Prediction) if f.name != "basis"]
 """All but the assumptions, which stand below the table."""
+_ID_BASIS = attrgetter("id", "basis")
 LEAST_GAIN = 0.01
 """A smaller change of the step is none."""
 
@@ -27,6 +29,11 @@ LEAST_GAIN = 0.01
 def _asked_for(scenario: Prediction) -> bool:
     """Whether the user named it (`--speedup`, `--bucket-mb`): it is answered, whatever the answer."""
     return "=" in scenario.id
+
+
+def _parted(rows: list[Prediction], test: Callable[[Prediction], bool]) -> tuple[list[Prediction], list[Prediction]]:
+    """Those that pass the test, and the others."""
+    return [one for one in rows if test(one)], [one for one in rows if not test(one)]
 
 
 def _left_out(without_gain: list[Prediction], missing: list[Prediction]) -> list[Part | None]:
@@ -50,25 +57,22 @@ class ScenariosPage(Result):
 
     def terminal(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
         """Scenarios by step time; in full what each assumes, combinations what their parts do."""
-        predicted = [s for s in self.result.scenarios if s.step_ms is not None]
-        missing = [s for s in self.result.scenarios if s.step_ms is None]
-        shown = predicted if self.full else [s for s in predicted if self._matters(s)]
-        ids = {s.id for s in self.result.scenarios}
-        single = [s for s in shown if "+" not in s.id or not ids.issuperset(s.id.split("+"))]
-        single = [s for s in single if self.full or _asked_for(s)]
-        explained = missing if self.full else [s for s in missing if _asked_for(s)]
+        predicted, missing = _parted(self.result.scenarios, lambda s: s.step_ms is not None)
+        shown, small = (predicted, []) if self.full else _parted(predicted, self._matters)
+        explained, unexplained = (missing, []) if self.full else _parted(missing, _asked_for)
+        below = (("What each assumes", list(filter(self._is_explained, shown))), ("Not predicted", explained))
         sections = [
             Section("", [self._heading(), "", Table(shown, chosen=COLUMNS) if shown else None]),
-            *(
-                Section(title, [Facts.of(*((s.id, s.basis) for s in members))], is_minor=True)
-                for title, members in (("What each assumes", single), ("Not predicted", explained))
-                if members
-            ),
+            *(Section(title, [Facts.of(*map(_ID_BASIS, some))], is_minor=True) for title, some in below if some),
+            *([] if self.full else [Section("", _left_out(small, unexplained))]),
         ]
-        if not self.full:
-            rest = [s for s in predicted if s not in shown], [s for s in missing if s not in explained]
-            sections.append(Section("", _left_out(*rest)))
         return Printed(Document("", sections)).terminal(width, colour)
+
+    def _is_explained(self, scenario: Prediction) -> bool:
+        """Whether what it assumes is shown; parts say it for what combines them."""
+        parts = set(scenario.id.split("+"))
+        combines = len(parts) > 1 and parts <= {s.id for s in self.result.scenarios}
+        return not combines and (self.full or _asked_for(scenario))
 
     def _matters(self, scenario: Prediction) -> bool:
         """Whether the scenario changes the step, and differs from those that it combines."""

@@ -12,7 +12,6 @@ from traceanalyzer.report.document import Fact, Facts, Item, Items, Section, Tab
 from traceanalyzer.report.format import NOT_AVAILABLE, figure, number, plain, scale_for, scaled
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import gains, step_facts
-from traceanalyzer.report.outline.to_code import leads
 
 TITLE = "Key figures"
 SAY_AMOUNTS = "--samples N and --tokens N of a step give samples/s and tokens/s"
@@ -139,7 +138,7 @@ def findings(report: Report) -> Items:
         about = f"{one.severity} · {one.cls} · {plain(one.id)} · {gains.headroom(report, one)}"
         evidence = [(item.metric, gains.evidence_value(item), item.where) for item in one.evidence]
         style = SEVERITY_STYLES.get(one.severity, "")
-        items.append(Item(one.title, [(about, style)], list(leads(report, one)), evidence))
+        items.append(Item(one.title, [(about, style)], list(gains.leads(report, one)), evidence))
     return Items(items, noun="findings")
 
 

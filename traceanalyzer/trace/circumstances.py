@@ -134,7 +134,6 @@ class ProfilerRow:
     cpu_total_ms: float | None = None
     self_device_ms: float | None = None
     device_total_ms: float | None = None
-    self_device_bytes: float | None = None
     shapes: str | None = None
     device: int | None = None
     flops: Mapping[str, float] = field(default_factory=dict)
@@ -196,17 +195,11 @@ class Stopwatch:
 
 @dataclass(frozen=True)
 class LightRecording:
-    """Steps of the same process recorded with device activities alone, just before the recording: medians of a step.
+    """Steps of the same process recorded with device activities alone, just before the recording, which stretches the
+    host less than the full recording."""
 
-    The busy time is the unprofiled step's: no recording stretches it. The host is stretched less than in the full
-    recording, so that the idle time lies between the unprofiled step's and the recorded one's.
-    """
-
-    steps: int
     step_ns: int
-    busy_ns: int
-    """Union of kernels, copies and memsets of the busiest device."""
-    idle_ns: int
+    """Median."""
     unit: str | None = None
     """What ends a step."""
 
@@ -237,3 +230,30 @@ class PrintedMemory(NamedTuple):
     after: str
     allocated: int
     reserved: int | None
+
+
+@dataclass(frozen=True)
+class KernelCounters:
+    """One kernel, measured by a kernel profiler that replayed it (Nsight Compute). None is what that was not asked for;
+    shares are 0..1 of the hardware's peak."""
+
+    name: str
+    """Name as the profiler writes it."""
+    blocks: int
+    threads: int
+    """Grid and block size of its launch, -1 unknown."""
+    duration_ns: float | None = None
+    dram_bytes: float | None = None
+    """Bytes read from and written to the device memory."""
+    compute_share: float | None = None
+    """Throughput of the busiest unit of the SMs."""
+    memory_share: float | None = None
+    """Throughput of the busiest part of the memory system, caches included."""
+    dram_share: float | None = None
+    """Throughput of the device memory."""
+    tensor_share: float | None = None
+    """Activity of the tensor cores."""
+    occupancy_share: float | None = None
+    """Warps active over those an SM can hold."""
+    stalls: tuple[tuple[str, float], ...] = ()
+    """What its warps waited for, and the share of all their cycles, largest first; empty where that was not asked."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from tests.diagnosis.test_remedies import GEMM, Program, copy, within
 from tests.diagnosis.test_remedies_of_kinds import tape_of
 from tests.diagnosis.test_remedies_of_repeats import call
-from traceanalyzer.replay.on_tape import copies_of
 from traceanalyzer.replay.patterns.named import Outermost, movers
 from traceanalyzer.trace import CopyKind
 
@@ -22,7 +21,7 @@ def step(p: Program) -> None:
 
 def test_neighbours_end_at_what_launches() -> None:
     tape = tape_of(step)
-    around, copies = Outermost(tape), copies_of(tape, CopyKind.HOST_TO_DEVICE)
+    around, copies = Outermost(tape), tape.copies_of(CopyKind.HOST_TO_DEVICE)
     found = list(movers(tape, copies))
     assert len(found) == int(copies.sum())
     for op, place in found:

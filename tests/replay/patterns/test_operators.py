@@ -11,7 +11,6 @@ from tests.diagnosis.test_remedies import GEMM, Program, within
 from tests.diagnosis.test_remedies_of_kinds import tape_of
 from tests.diagnosis.test_remedies_of_repeats import call
 from tests.replay.patterns.operators import op
-from traceanalyzer.replay.on_tape import of_launches
 from traceanalyzer.replay.patterns.named import are_named, kernels_named, launched_within, operators_named
 from traceanalyzer.replay.patterns.operators import Operator, count, operators
 
@@ -70,7 +69,7 @@ def test_what_has_a_name() -> None:
     assert (products == kernels_named(tape, re.compile("gemm"))).all()
     assert (products == launched_within(tape, add)).all(), "an operator within counts, too"
     assert (launched_within(tape, relu) == ~products).all()
-    outer = of_launches(tape, tape.source.linked.tree.outer_operator)
+    outer = tape.of_launches(tape.source.linked.tree.outer_operator)
     assert (are_named(tape.source.linked, outer, linear) == products).all()
     assert not are_named(tape.source.linked, outer, add).any(), "only what is asked for itself"
     assert operators_named(tape.source.linked, add).sum() == operators_named(tape.source.linked, linear).sum()

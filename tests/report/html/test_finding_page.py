@@ -6,11 +6,11 @@ import pytest
 
 import traceanalyzer as ta
 from tests.report.html.conftest import SAMPLES
-from traceanalyzer.report.explain import finding_pages
+from traceanalyzer.diagnosis.pages import finding_pages
 from traceanalyzer.report.html.finding_section import explained, findings
 
 
-@pytest.mark.parametrize("name", [page.id for page in finding_pages()])
+@pytest.mark.parametrize("name", finding_pages())
 def test_a_page_is_below_its_finding_without_title_and_example(name):
     text = explained(name)
     assert "<h4>How it was decided</h4>" in text

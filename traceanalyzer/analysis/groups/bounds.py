@@ -10,9 +10,8 @@ from traceanalyzer.analysis.algebra import clip, contains, one_of, texts_where
 from traceanalyzer.analysis.groups.ops import Group, duration, group, per_step, steady, title
 from traceanalyzer.analysis.names.kernel_classes import UNKNOWN
 from traceanalyzer.analysis.names.kernel_names import streams_weights
-from traceanalyzer.analysis.roofline.bounds import Bound
+from traceanalyzer.analysis.roofline.bounds import MIN_SAMPLES, Bound
 from traceanalyzer.analysis.roofline.rated import Rated
-from traceanalyzer.analysis.roofline.sampled_bounds import MIN_SAMPLES
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass, ms
 from traceanalyzer.trace import F64, I64, Bool, distinct, ranked

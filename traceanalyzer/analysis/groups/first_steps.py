@@ -74,7 +74,7 @@ def first_steps(timed: Timed) -> FirstSteps | None:
         rows = log.duration > 0
         begins = bool(rows.any()) and log.step[rows][0] <= FIRST_NUMBERS
         return _of("logged", log.duration[rows], timed) if begins else None
-    if not steps.found or not (steps.warmup or (watch is not None and watch.from_first)):
+    if not steps.found or not (steps.warmup or getattr(watch, "from_first", False)):
         return None  # what comes before the first launch may be the recorder's start
     return _of("recorded", np.append(steps.end[0] - begin_of_first(timed), steps.duration[1:]), timed)
 

@@ -24,7 +24,7 @@ from traceanalyzer.analysis.groups.ops import (
     steady,
 )
 from traceanalyzer.analysis.joined.joined import Joined
-from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
+from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, tensors_of
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass
@@ -134,12 +134,10 @@ def strided_work(rated: Rated) -> StridedWork | None:
 
 def _two_orders(name: str | None, shapes: str | None, dtypes: str | None, strides: str | None) -> str | None:
     """Two operands of an operator that are in different orders, and how; None without."""
-    inputs = parse_inputs(shapes or "", dtypes, strides) or ()
-    tensors = [(one, list(one.strides)) for one in inputs if isinstance(one, Tensor) and one.strides]
-    large = [(one, strides) for one, strides in tensors if one.bytes >= LARGE_BYTES]
-    for (a, of_a), (b, of_b) in combinations(large, 2):
+    large = [one for one in tensors_of(shapes, dtypes, strides) if one.strides and one.bytes >= LARGE_BYTES]
+    for a, b in combinations(large, 2):
         if crosses(a, b):
-            return f"{name} of {list(a.shape)}: strides {of_a}, {of_b}"
+            return f"{name} of {list(a.shape)}: strides {list(a.strides or ())}, {list(b.strides or ())}"
     return None
 
 

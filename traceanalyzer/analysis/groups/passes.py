@@ -20,7 +20,7 @@ from traceanalyzer.analysis.groups.ops import (
     steady,
     title,
 )
-from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
+from traceanalyzer.analysis.roofline.op_models.tensors import tensors_of
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.base import dataclass, ms
 from traceanalyzer.trace import F64, I32, I64, Bool, alike, ranked
@@ -45,11 +45,7 @@ def written(rated: Rated, op: I32 | I64) -> F64:
 
 def _read_and_first(name: str, shapes: str, dtypes: str) -> tuple[float, float]:
     """Bytes of an operator's operands, and of the first where that is what it writes."""
-    sizes = [
-        float(np.nan_to_num(one.numel * one.dtype.bytes))
-        for one in parse_inputs(shapes, dtypes, None) or ()
-        if isinstance(one, Tensor)
-    ]
+    sizes = [float(np.nan_to_num(one.dense_bytes)) for one in tensors_of(shapes, dtypes)]
     return sum(sizes), sizes[0] if sizes and OVERWRITES.match(name) else 0.0
 
 
@@ -181,8 +177,7 @@ def largest_operands(rated: Rated) -> I64:
     trace, row = rated.trace, rated.roofline.row
     codes = at(trace.host_ranges.shapes, row, -1)
     known, inverse = ranked(codes)
-    inputs = [parse_inputs(trace.text(int(code)) or "", None, None) or () for code in known]
-    sizes = [max((one.numel for one in given if isinstance(one, Tensor)), default=0) for given in inputs]
+    sizes = [max((one.numel for one in tensors_of(trace.text(int(code)))), default=0) for code in known]
     if len(known) == 1:
         return alike(sizes[0], len(codes), np.int64)
     return np.array(sizes, np.int64)[inverse] if len(known) else np.zeros(0, np.int64)

@@ -18,7 +18,7 @@ from traceanalyzer.analysis.groups.ops import (
 )
 from traceanalyzer.analysis.roofline.bounds import NO
 from traceanalyzer.analysis.roofline.op_models import Precision
-from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
+from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, inputs_of, tensors_of
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.roofline.roofline import SHORT_NS
 from traceanalyzer.base import dataclass
@@ -140,8 +140,7 @@ def odd_products(rated: Rated, free: Bool) -> OddProducts | None:
 def _odd_shape(shapes: str | None, dtypes: str | None, strides: str | None, name: str | None) -> str | None:
     """The shape of a matrix among such inputs with a row length that is no multiple of 16 bytes; None without one, or
     where one is narrow anyway."""
-    inputs = parse_inputs(shapes or "", dtypes, strides) or ()
-    operands = [t for t in inputs if isinstance(t, Tensor) and len(t.shape) >= 2]
+    operands = [t for t in tensors_of(shapes, dtypes, strides) if len(t.shape) >= 2]
     if min((size for t in operands for size in t.shape[-2:]), default=0) <= SMALL_DIMENSION:
         return None
     last = operands[-1]
@@ -211,13 +210,12 @@ def odd_convolutions(rated: Rated, free: Bool) -> OddConvolutions | None:
 
 def _odd_weight(name: str, shapes: str | None, dtypes: str | None) -> str | None:
     """The shape of the weight, where one of its channel counts is odd; None where none is, or it cannot be told."""
-    inputs, at = parse_inputs(shapes or "", dtypes, None) or (), 1 if BACKWARD.search(name) else 0
+    inputs, at = inputs_of(shapes, dtypes), int(BACKWARD.search(name) is not None)
     pair = [one for one in inputs[at : at + 2] if isinstance(one, Tensor) and len(one.shape) >= 3]
     if len(pair) < 2:
         return None
     x, weight = pair
     channels = weight.shape[:2]
-    whole = channels[0 if "transpose" in name else 1]
     odd = any(_is_odd(n, weight.dtype.bytes) for n in channels)
-    fits = x.shape[1] == whole and min(channels) > FEW_CHANNELS
+    fits = x.shape[1] == channels["transpose" not in name] and min(channels) > FEW_CHANNELS
     return "x".join(map(str, weight.shape)) if fits and odd else None

@@ -9,7 +9,7 @@ from traceanalyzer.analysis.algebra import at
 from traceanalyzer.analysis.groups.ops import duration, steady
 from traceanalyzer.analysis.names.pytorch import module_of
 from traceanalyzer.analysis.roofline.op_models import Precision
-from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
+from traceanalyzer.analysis.roofline.op_models.tensors import tensors_of
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.trace import Condition, distinct
 
@@ -70,8 +70,7 @@ def _inputs(rated: Rated) -> list[str]:
     rows = distinct(tree.row[op[op >= 0]])
     found: dict[str, float] = {}
     for shapes, dtypes in {(int(trace.host_ranges.shapes[r]), int(trace.host_ranges.dtypes[r])) for r in rows.tolist()}:
-        inputs = parse_inputs(trace.text(shapes) or "", trace.text(dtypes), None) or ()
-        first = next((one for one in inputs if isinstance(one, Tensor) and one.shape), None)
+        first = next((one for one in tensors_of(trace.text(shapes), trace.text(dtypes)) if one.shape), None)
         if first is not None:
             found[f"{list(first.shape)} {_type(trace.text(dtypes))}".strip()] = first.dense_bytes
     return sorted(found, key=lambda text: (-found[text], text))

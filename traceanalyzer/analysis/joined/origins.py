@@ -137,7 +137,5 @@ def module_calls(trace: Trace) -> PythonStacks:
     ranges = trace.host_ranges
     named = texts_where(trace.strings, module_of)[ranges.name]
     frames = named & (ranges.kind == RangeKind.PYTHON)
-    rows = np.flatnonzero(frames if frames.any() else named & (ranges.kind == RangeKind.ANNOTATION))
-    rows = rows[np.lexsort((-ranges.end[rows], ranges.start[rows], ranges.thread[rows]))]
-    columns = (ranges.name[rows], ranges.start[rows], ranges.end[rows], ranges.thread[rows])
-    return PythonStacks(trace.strings, *columns, rows)
+    chosen = frames if frames.any() else named & (ranges.kind == RangeKind.ANNOTATION)
+    return PythonStacks.of_rows(trace, np.flatnonzero(chosen))

@@ -32,8 +32,12 @@ class PythonStacks:
     @classmethod
     def build(cls, trace: Trace) -> "PythonStacks":
         """Make the stacks of a trace; without frames they are empty and every answer is "none"."""
+        return cls.of_rows(trace, np.flatnonzero(trace.host_ranges.kind == RangeKind.PYTHON))
+
+    @classmethod
+    def of_rows(cls, trace: Trace, rows: I64) -> "PythonStacks":
+        """Those of some host ranges."""
         ranges = trace.host_ranges
-        rows = np.flatnonzero(ranges.kind == RangeKind.PYTHON)
         rows = rows[np.lexsort((-ranges.end[rows], ranges.start[rows], ranges.thread[rows]))]
         columns = (ranges.name[rows], ranges.start[rows], ranges.end[rows], ranges.thread[rows])
         return cls(trace.strings, *columns, rows)

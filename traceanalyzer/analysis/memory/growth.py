@@ -62,7 +62,7 @@ UNKNOWN = Growth(None, None, None, "unknown", 0, ())
 def growth_of(lives: Lives, timeline: Timeline, stacks: Sequence[Stack]) -> Growth:
     """The growth after warm-up."""
     ends = np.array(timeline.steps.ends[WARM_UP:], np.int64)
-    if len(ends) > 1 and timeline.phase[ends[-1] - 1] != timeline.phase[ends[-2] - 1]:
+    if len(set(timeline.phase[ends[-2:] - 1].tolist())) > 1:
         ends = ends[:-1]  # the history stops inside the last step
     if len(ends) < LEAST_STEPS:
         return UNKNOWN

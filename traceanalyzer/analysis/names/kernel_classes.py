@@ -74,7 +74,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 @lru_cache(maxsize=1)
 def _builtin() -> KernelClasses:
     text = Path(__file__).with_name("kernel_classes.toml").read_text(encoding="utf-8")
-    return _assemble(tomllib.loads(text))
+    return _assemble(tomllib.loads(text), NO_CLASSES)
 
 
 def _from_file(path: Path) -> KernelClasses:
@@ -84,26 +84,26 @@ def _from_file(path: Path) -> KernelClasses:
         raise UnreadableInputError(f"{path}: not a valid file of kernel classes: {error}") from error
 
 
-def _assemble(data: dict[str, Any], base: KernelClasses | None = None) -> KernelClasses:
+NO_CLASSES = KernelClasses((), (), (), (), ())
+
+
+def _assemble(data: dict[str, Any], base: KernelClasses) -> KernelClasses:
     """Classes and rules of a parsed file on top of `base`. Raises ValueError where they make no sense, and re.error."""
-    known = set(base.names) if base else set()
-    added = [c for c in data.get("class", []) if c["name"] not in known]
+    added = [c for c in data.get("class", []) if c["name"] not in base.names]
     for c in added:
         if c["bound"] not in _BOUNDS:
             raise ValueError(f"class {c['name']}: bound is {c['bound']!r}, not one of {', '.join(_BOUNDS)}")
-    names = (*(base.names if base else ()), *(c["name"] for c in added))
+    rows = [
+        *zip(base.names, base.titles, base.is_communication, base.bound, strict=True),
+        *((c["name"], c["title"], bool(c.get("communication", False)), c["bound"]) for c in added),
+    ]
+    names, titles, is_communication, bound = zip(*rows, strict=True)
     rules = []
     for rule in data.get("rule", []):
         if rule["class"] not in names:
             raise ValueError(f"rule for the unknown class {rule['class']!r}")
         pattern = "|".join(f"(?:{p})" for p in rule["patterns"])
-        if base is not None:
+        if base is not NO_CLASSES:
             re.compile(pattern)
         rules.append((pattern, names.index(rule["class"])))
-    return KernelClasses(
-        names,
-        (*(base.titles if base else ()), *(c["title"] for c in added)),
-        (*(base.is_communication if base else ()), *(bool(c.get("communication", False)) for c in added)),
-        (*(base.bound if base else ()), *(c["bound"] for c in added)),
-        (*rules, *(base.rules if base else ())),
-    )
+    return KernelClasses(names, titles, is_communication, bound, (*rules, *base.rules))

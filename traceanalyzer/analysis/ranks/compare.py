@@ -284,10 +284,10 @@ def _in_a_steady_step(digest: RankDigest, spent: tuple[I64, I64] | None) -> tupl
 def _slowest(recordings: Sequence[RankDigest]) -> int | None:
     """The rank with the longest mean step, None where the ranks do not differ by more than noise."""
     chosen = [i for i, digest in enumerate(recordings) if digest.device is not None or digest.only_step_times]
-    if len(chosen) < 2 or not all(recordings[i].steps.found for i in chosen):
+    times = [recordings[i].steps.duration[recordings[i].steps.steady] for i in chosen if recordings[i].steps.found]
+    if len(times) < max(len(chosen), 2):
         return None
-    times = [recordings[i].steps.duration[recordings[i].steps.steady] for i in chosen]
-    mean = np.array([t.mean() for t in times])
+    mean = np.array([*map(np.mean, times)])
     error = np.array([t.std(ddof=1) / np.sqrt(len(t)) if len(t) > 1 else 0.0 for t in times])
     longest, shortest = int(mean.argmax()), int(mean.argmin())
     noise = max(STEP_NOISE_SHARE * mean[longest], NOISE_ERRORS * float(np.hypot(error[longest], error[shortest])))

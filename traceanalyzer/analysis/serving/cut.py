@@ -60,9 +60,8 @@ def find_iterations(timed: Timed) -> Iterations | None:
     if found is None:
         return None
     names = found.names
-    said, splits = [iteration(name) or UNMARKED for name in names], [split(name) for name in names]
-    if len(marks):
-        _add_inner(linked, marks, said, splits)
+    said, splits = [iteration(name) or UNMARKED for name in names], [*map(split, names)]
+    _add_inner(linked, marks, said, splits)
     of_op = by_launch(linked, found) if found.of_op is None else found.of_op
     here = np.flatnonzero((of_op >= 0) & (trace.device_ops.device == timed.device))
     here = here[np.argsort(of_op[here], kind="stable")]
@@ -70,17 +69,20 @@ def find_iterations(timed: Timed) -> Iterations | None:
     busy = tuple(union(trace.device_ops.start[of], trace.device_ops.end[of]) for of in rows)
     ranges = trace.host_ranges
     unknown = np.full(len(names), -1, np.int64)
+    host_start, host_end = (ranges.start[marks], ranges.end[marks]) if len(marks) else (unknown, unknown)
+    spans = [(one.start[0], one.end[-1]) if len(one.start) else (-1, -1) for one in busy]
+    start, end = np.array(spans, np.int64).reshape(-1, 2).T
     return Iterations(
         framework_of(said, trace.strings) or None,
         tuple(said),
         tuple(splits),
-        ranges.start[marks] if len(marks) else unknown,
-        ranges.end[marks] if len(marks) else unknown,
+        host_start,
+        host_end,
         of_op,
         tuple(rows),
         busy,
-        np.array([one.start[0] if len(one.start) else -1 for one in busy], np.int64),
-        np.array([one.end[-1] if len(one.end) else -1 for one in busy], np.int64),
+        start,
+        end,
     )
 
 

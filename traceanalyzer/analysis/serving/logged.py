@@ -40,7 +40,7 @@ def logged(log: StepTimings, splits: Sequence[Split], recorded_ns: F64, stacks: 
     told = np.array([[-1 if (n := getattr(one, name)) is None else n for name in COLUMNS] for one in splits], np.int64)
     lines = np.column_stack([getattr(log, name) for name in COLUMNS])
     count, places = len(told), len(lines) - len(told) + 1
-    if not count or places < 1 or places * count > MOST_COMPARED or not (told >= 0).any():
+    if not 0 < places * count <= MOST_COMPARED or not (told >= 0).any():
         return None
     found = np.array([_alike(told, lines[i : i + count]).mean() for i in range(places)])
     best = np.flatnonzero(found == found.max())

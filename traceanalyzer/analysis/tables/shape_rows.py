@@ -3,6 +3,7 @@
 import math
 import re
 from collections import Counter
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -11,10 +12,10 @@ from traceanalyzer.analysis.algebra import Groups, measure, texts_where, union
 from traceanalyzer.analysis.causes.causes import Causes
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.joined.linked import owner_nodes
-from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
+from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, inputs_of
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass, metric, ms
-from traceanalyzer.trace import F64, I32, I64, Bool, RangeKind, distinct
+from traceanalyzer.trace import F64, I32, I64, Bool, RangeKind, Trace, distinct
 
 SHOWN_SHAPES = 4
 """Shapes that are named; the others are counted."""
@@ -43,12 +44,10 @@ def shape_rows(timed: Timed) -> list[ShapeRow]:
     """A row for each operator with GPU work whose shapes change, by GPU time; none without steps or shapes."""
     if not timed.steps.found or not (timed.trace.host_ranges.shapes >= 0).any():
         return []
-    time, shapes = _time(timed), _Shapes(timed)
-    found: list[tuple[float, ShapeRow]] = []
-    for name, by_step in _kinds(timed, list(time)).items():
-        spent = time[name]
-        found.append((float(spent.sum()), _row(timed, name, by_step, spent, shapes)))
-    return [row for time_ns, row in sorted(found, key=lambda one: -one[0]) if time_ns > 0]
+    time = _time(timed)
+    kinds = _kinds(timed, list(time))
+    names = sorted(kinds, key=lambda name: -float(time[name].sum()))
+    return [_row(timed, name, kinds[name], time[name]) for name in names if time[name].sum() > 0]
 
 
 Kind = frozenset[tuple[int, int]]
@@ -105,31 +104,23 @@ def _time(timed: Timed) -> dict[int, F64]:
 Shape = tuple[int, ...]
 
 
-class _Shapes:
-    """The shapes of the tensors in a text of input shapes, read once for each text."""
-
-    def __init__(self, timed: Timed) -> None:
-        self._timed = timed
-        self._known: dict[int, frozenset[Shape]] = {}
-
-    def of(self, text: int) -> frozenset[Shape]:
-        """All shapes in it."""
-        if text not in self._known:
-            inputs = parse_inputs(self._timed.trace.text(text) or "", None, None) or ()
-            tensors = (t for one in inputs for t in (one if isinstance(one, tuple) else (one,)))
-            self._known[text] = frozenset(t.shape for t in tensors if isinstance(t, Tensor))
-        return self._known[text]
-
-    def largest(self, kinds: list[Kind]) -> list[Shape]:
-        """Of each step the largest input among those that not every step has."""
-        by_step = [frozenset[Shape]().union(*(self.of(text) for text, _ in one)) for one in kinds]
-        always = frozenset.intersection(*by_step)
-        return [max(one - always or one or {()}, key=lambda shape: (math.prod(shape), shape)) for one in by_step]
+@lru_cache(maxsize=4096)
+def _shapes_in(text: str | None) -> frozenset[Shape]:
+    """The shapes of all tensors in a text of input shapes."""
+    tensors = (t for one in inputs_of(text) for t in (one if isinstance(one, tuple) else (one,)))
+    return frozenset(t.shape for t in tensors if isinstance(t, Tensor))
 
 
-def _row(timed: Timed, name: int, by_step: dict[int, Kind], time: F64, shapes: _Shapes) -> ShapeRow:
+def _largest(trace: Trace, kinds: list[Kind]) -> list[Shape]:
+    """Of each step the largest input among those that not every step has."""
+    by_step = [frozenset[Shape]().union(*(_shapes_in(trace.text(code)) for code, _ in one)) for one in kinds]
+    always = frozenset.intersection(*by_step)
+    return [max(one - always or one or {()}, key=lambda shape: (math.prod(shape), shape)) for one in by_step]
+
+
+def _row(timed: Timed, name: int, by_step: dict[int, Kind], time: F64) -> ShapeRow:
     kinds, spent = list(by_step.values()), time[list(by_step)]
-    largest = shapes.largest(kinds)
+    largest = _largest(timed.trace, kinds)
     common = Counter(largest).most_common()
     more = f", {len(common) - SHOWN_SHAPES} more" if len(common) > SHOWN_SHAPES else ""
     elements = [math.prod(shape) for shape in largest]

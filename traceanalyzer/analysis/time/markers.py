@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -33,9 +34,7 @@ def profiler_steps(linked: Linked) -> HostSteps | None:
     rows = outermost_ranges(linked, named, RangeKind.ANNOTATION)
     if not len(rows):
         return _projected(linked, named, "profiler_step")
-    ranges = linked.trace.host_ranges
-    names = tuple(linked.trace.strings[c] for c in ranges.name[rows])
-    return HostSteps("profiler_step", names, ranges.start[rows], ranges.end[rows])
+    return HostSteps.of_ranges(linked, rows, "profiler_step")
 
 
 def step_annotations(linked: Linked) -> HostSteps | None:
@@ -45,9 +44,8 @@ def step_annotations(linked: Linked) -> HostSteps | None:
     rows = outermost_ranges(linked, named, RangeKind.ANNOTATION)
     if linked.trace.source != "xplane" or not len(rows):
         return None
-    ranges = linked.trace.host_ranges
-    names = tuple(linked.trace.strings[c] for c in ranges.name[rows])
-    return HostSteps("annotation", names, ranges.start[rows], _until_next(ranges.start[rows], ranges.end[rows]))
+    found = HostSteps.of_ranges(linked, rows, "annotation")
+    return replace(found, end=_until_next(found.start, found.end))
 
 
 def iterations(linked: Linked) -> HostSteps | None:
@@ -59,16 +57,15 @@ def iterations(linked: Linked) -> HostSteps | None:
     rows = linked.memo(iteration_marks)
     if not len(rows):
         return _projected(linked, texts_where(linked.trace.strings, _marks_iteration(linked)), "annotation")
-    ranges = linked.trace.host_ranges
-    start = _handed_over(linked, ranges.start[rows], ranges.end[rows])
-    end = _until_next(start, ranges.end[rows])
+    found = HostSteps.of_ranges(linked, rows)
+    start = _handed_over(linked, found.start, found.end)
+    end = _until_next(start, found.end)
     share = held(linked, start, end)
     if share.work < MIN_WORK_SHARE:
         return None
     if len(rows) == 1 and share.work >= MIN_COVERAGE:
         start, end = _all_launches(linked, start, end)
-    names = tuple(linked.trace.strings[c] for c in ranges.name[rows])
-    return HostSteps(linked.trace.annotated_with, names, start, end, by_device=True, unlike=True)
+    return replace(found, start=start, end=end, by_device=True, unlike=True)
 
 
 def iteration_marks(linked: Linked) -> I64:
@@ -138,14 +135,13 @@ def _one_marked(linked: Linked, usable: Callable[[str], bool]) -> HostSteps | No
     rows = rows[(around < 0) | (tree.kind[around] != RangeKind.OP)]
     if not len(rows) or is_cut(linked):
         return None
-    ranges, strings = linked.trace.host_ranges, linked.trace.strings
-    kind, texts = without_numbers(strings, ranges.name[rows])
+    ranges = linked.trace.host_ranges
+    kind, texts = without_numbers(linked.trace.strings, ranges.name[rows])
     for which in np.flatnonzero([usable(text) for text in texts]).tolist():
         group = rows[kind == which]
         share = held(linked, ranges.start[group], ranges.end[group])
         if min(share) >= MIN_COVERAGE:
-            names = tuple(strings[code] for code in ranges.name[group])
-            return HostSteps(linked.trace.annotated_with, names, ranges.start[group], ranges.end[group])
+            return HostSteps.of_ranges(linked, group)
     return None
 
 

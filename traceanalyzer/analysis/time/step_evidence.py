@@ -40,6 +40,13 @@ class HostSteps:
     projected: bool = False
     """Whether they are ranges on the device: of one that begins before the recording a part may be left."""
 
+    @classmethod
+    def of_ranges(cls, linked: Linked, rows: I32 | I64, source: str | None = None) -> "HostSteps":
+        """A step for each of these host ranges, which the program marks unless another source is given."""
+        ranges, strings = linked.trace.host_ranges, linked.trace.strings
+        names = tuple(strings[code] for code in ranges.name[rows])
+        return cls(source or linked.trace.annotated_with, names, ranges.start[rows], ranges.end[rows])
+
 
 class Held(NamedTuple):
     """How much of the recording a group of ranges holds."""
@@ -100,9 +107,7 @@ def annotated(linked: Linked) -> HostSteps | None:
         named = STEP_LIKE.search(strings[ranges.name[group[0]]]) is not None
         return named, int((ranges.end[group] - ranges.start[group]).sum())
 
-    best = max(covering, key=likely)
-    names = tuple(strings[code] for code in ranges.name[best])
-    return HostSteps(linked.trace.annotated_with, names, ranges.start[best], ranges.end[best])
+    return HostSteps.of_ranges(linked, max(covering, key=likely))
 
 
 def _repeated(linked: Linked) -> list[I32]:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from traceanalyzer.cli.io.again import prints_again
-from traceanalyzer.cli.io.formats import PICTURED, REPORT_FORMATS, Output
-from traceanalyzer.cli.io.invocation import is_quiet
+from traceanalyzer.cli.io.formats import PICTURED, REPORT_FORMATS, Output, is_quiet
 from traceanalyzer.cli.options import (
     Hidden,
     command,

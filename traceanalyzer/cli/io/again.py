@@ -9,8 +9,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from traceanalyzer.cli.io.formats import format_of
-from traceanalyzer.cli.io.invocation import arguments_of, is_quiet
+from traceanalyzer.cli.io.formats import arguments_of, format_of, is_quiet
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 

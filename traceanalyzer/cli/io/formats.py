@@ -1,4 +1,4 @@
-"""What is written and where: the formats of commands, and the file that is asked for."""
+"""What the running command was given: arguments, `-q`, and what is written where, in which of its formats."""
 
 from collections.abc import Sequence
 from glob import glob
@@ -76,3 +76,18 @@ def _is_read(file: Path, path: Path) -> bool:
     from traceanalyzer.ingest.detect import is_recording
 
     return path.samefile(file.parent) and is_recording(file)
+
+
+QUIET = "traceanalyzer.quiet"
+
+
+def is_quiet() -> bool:
+    """Whether `-q` was given to the command that runs."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(QUIET))
+
+
+def arguments_of(context: click.Context) -> list[str]:
+    """The arguments that a command was given."""
+    values = [context.params[param.name] for param in context.command.params if isinstance(param, click.Argument)]
+    return [str(text) for value in values if value for text in (value if isinstance(value, tuple) else (value,))]

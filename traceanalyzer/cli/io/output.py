@@ -15,8 +15,7 @@ import click
 
 from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.base.files import note_read, replacing
-from traceanalyzer.cli.io.formats import Output, output_of
-from traceanalyzer.cli.io.invocation import is_quiet
+from traceanalyzer.cli.io.formats import Output, is_quiet, output_of
 from traceanalyzer.cli.io.pager import paged
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from traceanalyzer.cli.io.invocation import is_quiet
+from traceanalyzer.cli.io.formats import is_quiet
 from traceanalyzer.cli.io.output import is_terminal
 
 PATIENCE_S = 1.0

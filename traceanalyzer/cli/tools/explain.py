@@ -10,11 +10,11 @@ from traceanalyzer.cli.options import command
 def explain(words: tuple[str, ...]) -> None:
     """Say what a finding, a word of the report, a metric or a column means."""
     from traceanalyzer.cli.io.output import write
-    from traceanalyzer.report.explain import finding_page, finding_pages
+    from traceanalyzer.diagnosis.pages import finding_page, finding_pages
 
     name = " ".join(words)
     if not name:
-        pages = finding_pages()
+        pages = finding_pages().values()
         widest = max(len(page.id) for page in pages)
         listed = (click.wrap_text(page.title, 80, f"{page.id:{widest}}  ", " " * (widest + 2)) for page in pages)
         write("".join(f"{one}\n" for one in listed), None)
@@ -44,8 +44,9 @@ def _meaning(name: str) -> str:
 def _hint(name: str) -> str:
     from difflib import get_close_matches
 
-    from traceanalyzer.report.explain import entries, finding_pages
+    from traceanalyzer.diagnosis.pages import finding_pages
+    from traceanalyzer.report.explain import entries
 
-    known = [*(page.id for page in finding_pages()), *(entry.name for entry in entries())]
+    known = [*(page.id for page in finding_pages().values()), *(entry.name for entry in entries())]
     near = get_close_matches(name, known, 1)
     return f"did you mean {near[0]}?" if near else "`traceanalyzer explain` lists the findings"

@@ -33,6 +33,12 @@ def reasons(mask: int) -> list[str]:
     return [name for bit, name in BITS.items() if mask & bit]
 
 
+def _slowing(library: Any, handle: Any) -> list[str] | None:
+    """Why a GPU is slower than it could be; None where it does not say."""
+    mask = _ask(library.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
+    return None if mask is None else [reason for reason in reasons(mask) if reason in SLOWING]
+
+
 @contextlib.contextmanager
 def _library() -> Iterator[Any]:
     """pynvml, initialised; None where it or the driver is missing."""
@@ -70,7 +76,6 @@ def describe() -> list[dict[str, Any]] | None:
 def _describe(library: Any, index: int, driver: str | None) -> dict[str, Any]:
     handle = library.nvmlDeviceGetHandleByIndex(index)
     memory = _ask(library.nvmlDeviceGetMemoryInfo, handle)
-    mask = _ask(library.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
     processes = _ask(library.nvmlDeviceGetComputeRunningProcesses, handle)
     return {
         "index": index,
@@ -80,7 +85,7 @@ def _describe(library: Any, index: int, driver: str | None) -> dict[str, Any]:
         "sm_clock_mhz": _ask(library.nvmlDeviceGetClockInfo, handle, library.NVML_CLOCK_SM),
         "sm_clock_max_mhz": _ask(library.nvmlDeviceGetMaxClockInfo, handle, library.NVML_CLOCK_SM),
         "memory_clock_mhz": _ask(library.nvmlDeviceGetClockInfo, handle, library.NVML_CLOCK_MEM),
-        "throttle_reasons": None if mask is None else [r for r in reasons(mask) if r in SLOWING],
+        "throttle_reasons": _slowing(library, handle),
         "processes": None if processes is None else len(processes),
     }
 
@@ -121,7 +126,6 @@ def _sample(library: Any, handle: Any) -> dict[str, Any]:
     utilization = _ask(library.nvmlDeviceGetUtilizationRates, handle)
     memory = _ask(library.nvmlDeviceGetMemoryInfo, handle)
     power = _ask(library.nvmlDeviceGetPowerUsage, handle)
-    mask = _ask(library.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
     return {
         "time_ns": time.time_ns(),
         "gpu_utilization": utilization.gpu if utilization else None,
@@ -129,5 +133,5 @@ def _sample(library: Any, handle: Any) -> dict[str, Any]:
         "memory_used_bytes": memory.used if memory else None,
         "power_w": None if power is None else power / 1000,
         "sm_clock_mhz": _ask(library.nvmlDeviceGetClockInfo, handle, library.NVML_CLOCK_SM),
-        "throttle_reasons": None if mask is None else [r for r in reasons(mask) if r in SLOWING],
+        "throttle_reasons": _slowing(library, handle),
     }

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from traceanalyzer.base import NS_PER_MS, digits
 from traceanalyzer.diagnosis import loader_advice
-from traceanalyzer.diagnosis.finding import Words, everywhere
+from traceanalyzer.diagnosis.finding import Words
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import may_load, tape_of, tapes_of_others
-from traceanalyzer.diagnosis.remedies.remedy import Offer, remedy, wherever
+from traceanalyzer.diagnosis.remedies.remedy import Offer, assuming, remedy, text, wherever, words
 from traceanalyzer.replay.changes.data.host_memory import (
     picked_on_device,
     picked_on_host,
@@ -33,21 +33,13 @@ from traceanalyzer.replay.changes.data.loading import (
     waited_less,
 )
 from traceanalyzer.replay.limits import OF_MOVES
-from traceanalyzer.replay.scenarios import Scenario, input_ready
+from traceanalyzer.replay.scenarios import input_ready
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import Bool
 
 LOAD_OF_OTHERS = 0.1
 """Ranks that load hardly more than this share of what one does have no loading to share with it."""
-READY = Scenario("data_loader_workers", loaded_by_workers, "batches are ready", spread=OF_MOVES)
-LOADED = (
-    "{count} workers load the {load:.3g} ms of input a step while the step before runs, each of them {efficiency:.0%} "
-    "of the time; the step takes a finished batch from their queue"
-)
-MORE_WORKERS = (
-    "the workers have each batch ready when it is asked for; how many of them that takes is not in the recording: "
-    "they are processes of their own (upper end: they bring batches twice as fast)"
-)
+READY = assuming("data_loader_workers", loaded_by_workers, spread=OF_MOVES)
 
 
 @remedy("data_loader_workers", "input", "input-wait")
@@ -61,11 +53,16 @@ def data_loader_workers(m: Measurements) -> Offer | None:
         return None
     if m.loading is not None and m.loading.workers:
         half_ns = replay.base_ms / replay.scale * NS_PER_MS / 2
-        ready = replace(READY, basis=MORE_WORKERS, optimistic=input_ready, pessimistic=waited_less(half_ns))
+        ready = replace(
+            READY,
+            basis=text("data_loader_workers", "more_workers"),
+            optimistic=input_ready,
+            pessimistic=waited_less(half_ns),
+        )
         return Offer(Words(loader_advice.action(m.loading)), ready)
     load_ms = loading_ns(tape) * replay.scale / NS_PER_MS
     count = min(math.ceil(load_ms / rest_ms / WORKER_EFFICIENCY) + 1, MAX_WORKERS)
-    basis = LOADED.format(count=count, load=load_ms, efficiency=WORKER_EFFICIENCY)
+    basis = text("data_loader_workers", "loaded").format(count=count, load=load_ms, efficiency=WORKER_EFFICIENCY)
     least_ns = loading_ns(tape) / (count * WORKER_EFFICIENCY)
     words = Words(
         loader_advice.action(m.loading, count),
@@ -82,52 +79,19 @@ def _of_one_rank(m: Measurements, tape: Tape) -> bool:
     return all(loading_ns(one) < LOAD_OF_OTHERS * loading_ns(tape) for one in tapes_of_others(m))
 
 
-COPIED_AHEAD = Scenario(
-    "copy_ahead",
-    copied_ahead,
-    "input is copied from pinned memory on a stream of its own while earlier work computes: all takes the "
-    "longer of its copies and the rest",
-    hides=input_copies,
-    spread=OF_MOVES,
-)
-copy_ahead = wherever(
-    "data is copied to the GPU",
-    "copy_ahead",
-    "transfer",
-    "exposed-copies",
-    Words(
-        "Copy ahead: x.to(device, non_blocking=True) from pinned memory under torch.cuda.stream(side), one batch "
-        "ahead.",
-        "Copy ahead: asynchronous copies from pinned memory on a second stream, one batch ahead.",
-    ),
-    COPIED_AHEAD,
-)
+COPIED_AHEAD = assuming("copy_ahead", copied_ahead, hides=input_copies, spread=OF_MOVES)
+copy_ahead = wherever("data is copied to the GPU", "transfer", "exposed-copies", COPIED_AHEAD)
 
 pinned_memory = wherever(
     "data is copied from pageable memory",
-    "pinned_memory",
     "transfer",
     "exposed-copies",
-    Words(
-        "Pin host memory: DataLoader(pin_memory=True) or tensor.pin_memory(), then .to(device, non_blocking=True).",
-        "Pin host memory: cudaHostAlloc or cudaHostRegister, then asynchronous copies.",
-    ),
-    Scenario(
-        "pinned_memory",
-        pinned,
-        "copies from pageable memory run at the rate of the link, and the host does not wait for them",
-        spread=OF_MOVES,
-    ),
+    assuming("pinned_memory", pinned, spread=OF_MOVES),
 )
 
 SENT_SHARE = 0.5
 """Share of the recorded step that copies of results take, from which sending them is what the step does."""
-RESULTS_KEPT = Scenario(
-    "copy_less",
-    results_kept,
-    "large results are not copied to the host; what it does with them there stays",
-    spread=OF_MOVES,
-)
+RESULTS_KEPT = assuming("copy_less", results_kept, spread=OF_MOVES)
 
 
 @remedy("copy_less", "transfer", "exposed-copies")
@@ -137,40 +101,13 @@ def copy_less(m: Measurements) -> Offer | None:
     sent = 0 if tape is None else int(tape.duration[tape.memo(results_sent)].sum())
     if tape is None or sent < SENT_SHARE * m.mean_step_ms * NS_PER_MS * tape.steps:
         return None
-    return Offer(
-        Words(
-            "Copy results to the CPU less often: keep outputs on the GPU, .cpu() every N steps, or only what is used "
-            "(a metric, argmax); else into pinned memory with non_blocking=True.",
-            "Copy results to the host less often, or only what is used of them; else asynchronously, to pinned memory.",
-        ),
-        RESULTS_KEPT,
-    )
+    return Offer(words("copy_less"), RESULTS_KEPT)
 
 
-KEPT = Scenario(
-    "keep_on_device",
-    kept_on_device,
-    "what goes to the host and comes back stays on the GPU, and so do tables, weights and masks that every step copies",
-    spread=OF_MOVES,
-)
-PICKED = Scenario(
-    "keep_on_device",
-    picked_on_device,
-    "the tables are on the GPU, which picks the rows of each step itself",
-    spread=OF_MOVES,
-)
-UPDATED = Scenario(
-    "keep_on_device",
-    lambda tape: updated_on_device(kept_on_device(tape) or tape),
-    "what the host updates with data of each step (averages, sums) is on the GPU, which reads and writes it once",
-    spread=OF_MOVES,
-)
-ROUND_TRIPS = Words("Keep the tensors on the GPU: compute there instead of .cpu() and back, or copy constants once.")
-ALIKE = "Keep on the GPU what every step copies there for the same use (weights, tables, masks): it takes {room} MB."
-TABLES = "Keep the data on the GPU, {room} MB, and pick each step's rows there: data = data.to('cuda') once."
-STATE = (
-    "Keep on the GPU what the host updates in every step (averaged weights, sums), {room} MB: update it there, all "
-    "tensors in one call (torch._foreach_lerp_), and copy it to the host only to save it."
+KEPT = assuming("keep_on_device", kept_on_device, "assumes_kept", spread=OF_MOVES)
+PICKED = assuming("keep_on_device", picked_on_device, "assumes_picked", spread=OF_MOVES)
+UPDATED = assuming(
+    "keep_on_device", lambda tape: updated_on_device(kept_on_device(tape) or tape), "assumes_updated", spread=OF_MOVES
 )
 MOST_OF_TABLES = 0.25
 """Share of the GPU's memory that data may take beside the program, whose own need is not recorded."""
@@ -191,15 +128,16 @@ def keep_on_device(m: Measurements) -> Offer | None:
     if memory and kept_bytes > MOST_OF_MEMORY * memory:
         return None
     if kept_bytes:
-        return Offer(everywhere(ALIKE.format(room=digits(kept_bytes / MB))), KEPT)
+        return Offer(words("keep_on_device", "alike", room=digits(kept_bytes / MB)), KEPT)
     if (tape.memo(round_trips) | tape.memo(away_from_device)).any():
-        return Offer(ROUND_TRIPS, KEPT)
+        return Offer(words("keep_on_device", "round_trips"), KEPT)
     state_bytes = _bytes_a_step(tape, tape.memo(updated_on_host).copies)
     if 0 < state_bytes < MOST_OF_TABLES * memory:
-        return Offer(Words(STATE.format(room=digits(state_bytes / MB))), UPDATED)
+        return Offer(words("keep_on_device", "state", room=digits(state_bytes / MB)), UPDATED)
     picked = tape.memo(picked_on_host)
-    fits = picked.copies.any() and picked.table_bytes < MOST_OF_TABLES * memory
-    return Offer(everywhere(TABLES.format(room=digits(picked.table_bytes / MB))), PICKED) if fits else None
+    if not picked.copies.any() or picked.table_bytes >= MOST_OF_TABLES * memory:
+        return None
+    return Offer(words("keep_on_device", "tables", room=digits(picked.table_bytes / MB)), PICKED)
 
 
 def _bytes_a_step(tape: Tape, copies: Bool) -> float:

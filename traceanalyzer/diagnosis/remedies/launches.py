@@ -3,42 +3,23 @@
 import numpy as np
 
 from traceanalyzer.analysis.algebra import where_changed
-from traceanalyzer.diagnosis.finding import Words, everywhere
+from traceanalyzer.diagnosis.finding import Words
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import program, reduced_by_hooks, tape_of
-from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy, remedy
+from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy, assuming, remedy, text, words
 from traceanalyzer.replay.changes.communication.collectives import repeated_reductions
 from traceanalyzer.replay.changes.compiling import compiled
 from traceanalyzer.replay.changes.fusion import Reading
 from traceanalyzer.replay.changes.kernels import captured, captured_after_reads, captured_but_work
-from traceanalyzer.replay.changes.loops.batch_size import GREATER_BATCH, enlarged, enlarged_at_full_cost
+from traceanalyzer.replay.changes.loops.repetition import GREATER_BATCH, enlarged, enlarged_at_full_cost
 from traceanalyzer.replay.changes.recompute import recomputed
 from traceanalyzer.replay.changes.syncs.syncs import follows_pageable_copy, is_read
 from traceanalyzer.replay.limits import OF_KERNELS, OF_MOVES
-from traceanalyzer.replay.on_tape import events_of, step_of_event
-from traceanalyzer.replay.scenarios import Scenario
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import Bool, distinct
 
-CAPTURED = Scenario(
-    "cuda_graph",
-    captured,
-    "all launches are one CUDA graph: no dispatch, and no short work of the host between them (upper end: that "
-    "work stays)",
-    pessimistic=captured_but_work,
-)
-AFTER_SYNCS = Scenario(
-    "remove_syncs+cuda_graph", captured_after_reads, "the syncs are gone, and all launches are one CUDA graph"
-)
-INFERENCE = (
-    "Capture a CUDA graph: torch.compile(model, mode='reduce-overhead'), or torch.cuda.graph around fixed inputs."
-)
-TRAINING = (
-    "Capture a CUDA graph: torch.cuda.make_graphed_callables(model, sample_args); or forward, backward and optimizer "
-    "in torch.cuda.graph, with AdamW(capturable=True) and static inputs."
-)
-OTHER = "Capture the launches in a CUDA graph (cudaStreamBeginCapture, cudaGraphLaunch)."
-SYNCS_FIRST = "Remove the syncs first (no graph can hold one), then {how}"
+CAPTURED = assuming("cuda_graph", captured, pessimistic=captured_but_work)
+AFTER_SYNCS = assuming("remove_syncs+cuda_graph", captured_after_reads, "assumes_after_syncs")
 LEAST_OF_GRAPH = 0.05
 """Fixed inputs and a capture are work, and the pauses between queued kernels alone are not worth it."""
 
@@ -52,11 +33,12 @@ def cuda_graph(m: Measurements) -> Offer | None:
         return None
     if tape.communication.any() and reduced_by_hooks(m):
         return None
-    how = TRAINING if known.training else INFERENCE
+    how, other = text("cuda_graph", "training" if known.training else "inference"), text("cuda_graph", "other")
     if waits_within(tape):
-        then = (SYNCS_FIRST.format(how=text[0].lower() + text[1:]) for text in (how, OTHER))
+        first = text("cuda_graph", "syncs_first")
+        then = (first.format(how=one[0].lower() + one[1:]) for one in (how, other))
         return Offer(Words(*then), AFTER_SYNCS, after=("remove_syncs",))
-    return Offer(Words(how, OTHER), CAPTURED)
+    return Offer(Words(how, other), CAPTURED)
 
 
 def waits_within(tape: Tape) -> bool:
@@ -72,8 +54,8 @@ def waits_within(tape: Tape) -> bool:
 
 def _kernels_before(tape: Tape) -> Bool:
     """Which events have a kernel of their step before them."""
-    kernels = np.cumsum(events_of(tape, tape.compute))
-    first = np.flatnonzero(where_changed(step_of_event(tape)))
+    kernels = np.cumsum(tape.events_of(tape.compute))
+    first = np.flatnonzero(where_changed(tape.step_of_event))
     earlier = np.append(0, kernels)[first]
     return kernels > np.repeat(earlier, np.diff(first, append=len(kernels)))
 
@@ -90,20 +72,14 @@ def same_every_step(tape: Tape) -> bool:
     return all(one == launched[0] for one in launched)
 
 
-COMPILED = Scenario(
+COMPILED = assuming(
     "compile",
     compiled(Reading.TYPICAL),
-    "the model's small kernels between its products, convolutions and attention are one each, and one more for each "
-    "reduction; a launch that is left costs the host 0.9 times what one costs now (inference: 1.2), a call of compiled "
-    "code as much as 40 launches (7); convolutions get their layout, odd products are padded; batch norms in training, "
-    "optimizer, clipping, averages and logging stay (lower end: less for launches and calls; upper end: more, and a "
-    "merged kernel takes as long as the longest of its run)",
     optimistic=compiled(Reading.OPTIMISTIC),
     pessimistic=compiled(Reading.PESSIMISTIC),
     may_cost=True,
     spread=OF_KERNELS,
 )
-COMPILE = Words("Compile the model: model = torch.compile(model), with dynamic=True where shapes change.")
 
 
 def _compile(m: Measurements) -> Offer | None:
@@ -114,7 +90,7 @@ def _compile(m: Measurements) -> Offer | None:
     if not known.pytorch or known.compiled or known.in_graphs or known.ddp or known.fsdp:
         return None
     fewer_passes = m.replay is not None and m.replay.saved_by_kernels(COMPILED)
-    return Offer(COMPILE, COMPILED, against=("memory-chains", "memory") if fewer_passes else None)
+    return Offer(words("compile"), COMPILED, against=("memory-chains", "memory") if fewer_passes else None)
 
 
 LEAST_OF_COMPILE, PESSIMISTIC_COMPILE = 0.08, 0.75
@@ -124,20 +100,14 @@ compile_model = Remedy(
     "compile", "launch", "launch-bound", _compile, LEAST_OF_COMPILE, PESSIMISTIC_COMPILE, costs_host=True
 )
 
-ENLARGED = Scenario(
+ENLARGED = assuming(
     "larger_batch",
     enlarged,
-    f"a batch {GREATER_BATCH} times as large, and this is the time of as many samples as now: kernels take "
-    "longer only once they fill the GPU, dispatch is the same (upper end: every kernel takes as many times as long)",
+    figures={"times": GREATER_BATCH},
     pessimistic=enlarged_at_full_cost,
     spread=OF_MOVES,
     least=1.0 / GREATER_BATCH,
 )
-LARGER_BATCH = everywhere(
-    f"Raise the batch size (up to {GREATER_BATCH} times, as memory allows), and the learning rate with it."
-)
-_TOGETHER = "Serve several requests as one batch, as latency allows."
-SERVE_TOGETHER = Words(_TOGETHER, _TOGETHER, "Raise the batch size, as memory and latency allow.")
 LEAST_IDLE = 0.3
 """Share of the step that the GPU must idle for launches: less is not worth another batch size."""
 
@@ -151,7 +121,9 @@ def larger_batch(m: Measurements) -> Offer | None:
         return None
     if not tape.source.linked.is_matrix[tape.row].any() or known.fsdp or saves_memory(tape):
         return None
-    return Offer(LARGER_BATCH if known.training else SERVE_TOGETHER, ENLARGED, changes_work=True)
+    return Offer(
+        words("larger_batch", "train" if known.training else "serve", times=GREATER_BATCH), ENLARGED, changes_work=True
+    )
 
 
 def saves_memory(tape: Tape) -> bool:

@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 from traceanalyzer.analysis.algebra import texts_where
 from traceanalyzer.analysis.causes.started import LOADERS
-from traceanalyzer.analysis.names.frameworks import Framework
+from traceanalyzer.analysis.joined.joined import Framework
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.replay.on_tape import in_backward
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace.hardware import GIGA
@@ -97,7 +96,7 @@ def reduced_by_hooks(m: Measurements) -> bool:
     tape, known = tape_of(m), program(m)
     if tape is None or known.ddp or known.fsdp or not tape.communication.any():
         return known.ddp
-    return float(in_backward(tape)[tape.communication].mean()) >= MOST_IN_BACKWARD
+    return float(tape.in_backward[tape.communication].mean()) >= MOST_IN_BACKWARD
 
 
 def median_bucket(m: Measurements) -> int | None:

@@ -1,11 +1,16 @@
 """A remedy: a change of the program, with its own trigger in the recording, its words and its own replay."""
 
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.diagnosis.finding import BottleneckClass, Words
+from traceanalyzer.diagnosis.finding import BottleneckClass, Words, written
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.replay.scenarios import Scenario
+from traceanalyzer.replay.tape import Change
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,7 @@ class Offer:
         return not self.after and not self.changes_work
 
 
+NO_FIGURES: Mapping[str, object] = {}
 Trigger = Callable[[Measurements], Offer | None]
 
 
@@ -52,14 +58,14 @@ class Remedy:
     """Whether it can cost the host time: then that of a fast one counts where the GPU sets the pace."""
 
 
-def wherever(there_is: str, id_: str, cls: BottleneckClass, finding: str, action: Words, scenario: Scenario) -> Remedy:
+def wherever(there_is: str, cls: BottleneckClass, finding: str, scenario: Scenario) -> Remedy:
     """A remedy whose replay alone tells whether it changes anything."""
 
     def offer(_: Measurements) -> Offer:
-        return Offer(action, scenario)
+        return Offer(words(scenario.id), scenario)
 
     offer.__doc__ = f"Wherever {there_is}."
-    return Remedy(id_, cls, finding, offer)
+    return Remedy(scenario.id, cls, finding, offer)
 
 
 def remedy(
@@ -67,3 +73,26 @@ def remedy(
 ) -> Callable[[Trigger], Remedy]:
     """A trigger as a remedy."""
     return lambda offer: Remedy(id_, cls, finding, offer, least_gain)
+
+
+@cache
+def entries() -> dict[str, dict[str, Any]]:
+    """What `remedies.toml` has of each remedy."""
+    return tomllib.loads((files("traceanalyzer.diagnosis.remedies") / "remedies.toml").read_text(encoding="utf-8"))
+
+
+def text(id_: str, which: str) -> str:
+    """A text of a remedy's entry."""
+    return " ".join(entries()[id_][which].split())
+
+
+def words(id_: str, which: str = "words", **figures: object) -> Words:
+    """What a remedy's entry says to do, with these figures in it."""
+    return written(entries()[id_][which], **figures)
+
+
+def assuming(
+    id_: str, change: Change, which: str = "assumes", figures: Mapping[str, object] = NO_FIGURES, **more: Any
+) -> Scenario:
+    """The replay of a remedy, with what its entry says that it assumes, with these figures in it."""
+    return Scenario(id_, change, text(id_.rpartition("+")[2], which).format(**figures), **more)

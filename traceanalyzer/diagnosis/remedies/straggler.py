@@ -14,11 +14,10 @@ from traceanalyzer.base import NS_PER_MS, digits
 from traceanalyzer.diagnosis.finding import Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import tapes_of_others
-from traceanalyzer.diagnosis.remedies.remedy import Offer, remedy
+from traceanalyzer.diagnosis.remedies.remedy import Offer, remedy, words
 from traceanalyzer.replay.changes.data.loading import not_faster_than
-from traceanalyzer.replay.changes.edits import retimed
 from traceanalyzer.replay.changes.syncs.syncs import is_read
-from traceanalyzer.replay.host_speed import SAME_PROGRAM, evenly_fast, host_scaled
+from traceanalyzer.replay.host_speed import SAME_PROGRAM, host_scaled
 from traceanalyzer.replay.scenarios import Scenario, lower_median
 from traceanalyzer.replay.simulate import step_times_ns
 from traceanalyzer.replay.tape import Tape
@@ -38,11 +37,6 @@ MORE_WORK_SHARE = 0.1
 """Share of the step that its host must work longer to be why: equal ones differ by up to six percent there, too."""
 EQUAL_GPUS = 1.05
 """The same kernels of equal GPUs differ by less."""
-HOST_WORKS = (
-    "Fix rank {rank}: its host is late: it works {more} ms a step longer than the others', in Python or on data. Take "
-    "what only this rank does (logging, checkpoints, larger or packed files) to another thread, do it seldom, or share "
-    "it out; traceanalyzer gaps --rank {rank} shows where."
-)
 
 
 Cause = Literal["slow_gpu", "more_work", "slow_host", "input"]
@@ -52,10 +46,6 @@ REASONS: dict[Cause, str] = {
     "slow_host": "its host is late",
     "input": "its input is late",
 }
-CLOCKS = (
-    "kernels take {more} ms a step longer there for the same work: check clocks, temperature and what else runs "
-    "(nvidia-smi -q -d CLOCK,PERFORMANCE)"
-)
 
 
 class _Work(NamedTuple):
@@ -87,13 +77,13 @@ def fix_straggler(m: Measurements) -> Offer | None:
     names = [_rank(tape) for tape in tapes]
     together = bool(ranks.late) and ranks.late[0].together
     if len(named) > 1 and not together:
-        turns = BY_TURNS.format(ranks=listed([names[i] for i in named]), first=names[named[0]])
-        return Offer(everywhere(turns), without_ranks(tapes, named))
+        turns = words("fix_straggler", "by_turns", ranks=listed([names[i] for i in named]), first=names[named[0]])
+        return Offer(turns, without_ranks(tapes, named))
     if named and why_late(m) == "slow_gpu":
         more = digits((work.compute_ms[named[0]] - np.median(np.delete(work.compute_ms, named))) * replay.scale)
         who = f"rank{'s' * together} {listed([names[i] for i in named])}"
-        action = everywhere(f"Fix {who}: {CLOCKS.format(more=more)}.")
-        return Offer(action, without_ranks(tapes, named, 1.0), against=("straggler", "compute"))
+        clocks = words("fix_straggler", "clocks", who=who, more=more)
+        return Offer(clocks, without_ranks(tapes, named, 1.0), against=("straggler", "compute"))
     most = int(work.compute_ms.argmax())
     more_ms = float(work.compute_ms[most] - work.compute_ms.mean())
     if more_ms >= MIN_SHARE * replay.base_ms and work.launches.max() <= SAME_PROGRAM * work.launches.min():
@@ -103,12 +93,6 @@ def fix_straggler(m: Measurements) -> Offer | None:
     slow, late_ms = latest(replay)
     reason = _more_to_do(work, slow, names[slow], replay.base_ms) if late_ms >= LATE_SHARE * replay.base_ms else None
     return None if reason is None else Offer(reason, without_ranks(tapes, [slow]))
-
-
-BY_TURNS = (
-    "Fix ranks {ranks}: the others wait for them by turns. Look for what holds up their CPUs (other processes, too "
-    "many threads, garbage collection; pin each process to cores): traceanalyzer gaps --rank {first} shows where."
-)
 
 
 def _of_pipeline(ranks: RankComparison, replay: Replay) -> Offer:
@@ -208,11 +192,7 @@ def _rank(tape: Tape) -> int | None:
 def latest(replay: Replay) -> tuple[int, float]:
     """The position of the rank whose step is longest without the profiler and without waiting for others, and by how
     much it is longer than that of the middle one, ms. How fast their hosts dispatch is not what tells ranks apart."""
-    tapes = [
-        apart(*host_scaled((tape,), share))
-        for tape, share in zip(replay.typical, evenly_fast(replay.typical), strict=True)
-    ]
-    times = step_times_ns(tapes)
+    times = step_times_ns([apart(tape) for tape in replay.typical])
     slow = int(np.argmax(times))
     return slow, (times[slow] - lower_median(times)) / NS_PER_MS * replay.scale
 
@@ -241,7 +221,7 @@ def _of_its_stage(m: Measurements, rows: Sequence[RankRow]) -> Offer | None:
 
 def _with_kernels(tape: Tape, share: float) -> Tape:
     """Kernels take this share of their time."""
-    return retimed(tape, np.where(tape.compute, tape.duration * share, tape.duration))
+    return tape.retimed(np.where(tape.compute, tape.duration * share, tape.duration))
 
 
 def _of_its_host(m: Measurements, slow: RankRow) -> Offer | None:
@@ -258,8 +238,8 @@ def _of_its_host(m: Measurements, slow: RankRow) -> Offer | None:
     more_ms = own_ms - sum(theirs_ms) / len(theirs_ms)
     if more_ms < MIN_SHARE * replay.base_ms or more_ms < EXPLAINED * waited_ms:
         return None
-    how = HOST_WORKS.format(more=digits(more_ms * replay.scale), rank=slow.rank)
-    return Offer(Words(how), _with_host_of_others(replay.typical, 1.0 - more_ms / own_ms))
+    how = words("fix_straggler", "host_works", more=digits(more_ms * replay.scale), rank=slow.rank)
+    return Offer(how, _with_host_of_others(replay.typical, 1.0 - more_ms / own_ms))
 
 
 def _with_host_of_others(tapes: Sequence[Tape], share: float) -> Scenario:
@@ -308,7 +288,7 @@ def _more_to_do(work: _Work, slow: int, rank: int | None, step_ms: float) -> Wor
         more = f"its kernels take {digits(compute_ms)} ms more: look for extra work there; check its clocks"
         return everywhere(f"Fix rank {rank}: {more}.")
     if host_ms >= MORE_WORK_SHARE * step_ms:
-        return Words(HOST_WORKS.format(more=digits(host_ms), rank=rank))
+        return words("fix_straggler", "host_works", more=digits(host_ms), rank=rank)
     if waits >= 1 or work.launches[slow] > SAME_PROGRAM * np.median(work.launches):
         return everywhere(f"Fix rank {rank}: its host is late: traceanalyzer gaps --rank {rank} shows where.")
     return None

@@ -11,9 +11,10 @@ from traceanalyzer.analysis.ranks.pipeline.job import PipelineJob
 from traceanalyzer.analysis.ranks.pipeline.operations import BACKWARD, FORWARD
 from traceanalyzer.base import ratio
 from traceanalyzer.base.figures import MS_PER_S
-from traceanalyzer.diagnosis.draft import Draft, Part, Proposal, share
-from traceanalyzer.diagnosis.finding import Evidence, Words, everywhere
+from traceanalyzer.diagnosis.draft import Draft, Part, Proposal, finding, share
+from traceanalyzer.diagnosis.finding import Evidence, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.pages import said
 from traceanalyzer.diagnosis.remedies.communication import untold_buckets
 from traceanalyzer.diagnosis.remedies.program import MOSTLY_WAITING, by_links_ms, program, waiting_share
 from traceanalyzer.diagnosis.remedies.straggler import REASONS, listed, why_late
@@ -22,19 +23,6 @@ from traceanalyzer.trace import Bool
 ROWS = 3
 """Kinds of collectives named in the evidence."""
 BYTES_PER_MB = 1e6
-OF_GRADIENTS = Words(
-    "Overlap or shrink communication: start gradient reduction during the backward pass (DDP buckets, FSDP prefetch), "
-    "reduce once per optimizer step when accumulating gradients (no_sync), use async collectives, lower precision or "
-    "larger messages.",
-    "Overlap or shrink communication: start it on a stream of its own as soon as its data is ready, in fewer and "
-    "larger messages, in lower precision.",
-    "Overlap or shrink communication: XLA's latency-hiding scheduler (--xla_gpu_enable_latency_hiding_scheduler=true), "
-    "lower precision, larger messages.",
-)
-OF_ANYTHING = everywhere(
-    "Overlap or shrink communication: start it as soon as its data is ready (async_op=True) and compute something else "
-    "meanwhile, send fewer and larger messages, in lower precision."
-)
 BY_LINK = (
     "all its messages, without waiting for other ranks and without start-up; recordings of all ranks tell how much of "
     "the rest is waiting"
@@ -44,10 +32,6 @@ MAY_WAIT = f"{ALL_HIDDEN}; they include waiting for slower ranks, which overlap 
 WOULD_TELL = "a recording with bucket_cap_mb=25, or with short messages (a barrier) in its steps, would tell"
 REDUCTIONS = ("all_reduce", "reduce_scatter", "all_gather", "reduce")
 """How gradients, or parameters in shards, travel."""
-BALANCE = everywhere(
-    "Give every rank the same work: balance batches by tokens or sequence length, pipeline stages and experts by "
-    "measured cost; rule out a slower GPU (clocks, temperature, other processes)."
-)
 UNBLOCK = "Find what holds up the CPU of rank {rank} (its idle gaps say where): the other ranks pay for it, too."
 OF_COMPUTE = ("slow_gpu", "more_work")
 """Causes of a late rank that are on its device."""
@@ -73,7 +57,8 @@ def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
         evidence.append(Evidence("time at the rate of the links", by_link, "ms", BY_LINK))
     if untold_buckets(m):
         evidence.append(Evidence("time of larger buckets", "not known", "", WOULD_TELL))
-    action = OF_GRADIENTS if _of_gradients(m) else OF_ANYTHING
+    words = said("exposed-communication")
+    action = words if _of_gradients(m) else said("exposed-communication", "of_anything")
     # What messages need is known and what of the rest is waiting is not: then nothing tells what overlap would save.
     bound = waiting is None and by_link is not None
     alone = bound and not program(m).training  # what no remedy on gradients is about
@@ -81,10 +66,7 @@ def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
         action, MAY_WAIT if waiting is None else ALL_HIDDEN, bound=bound, alone=alone, name="overlap_communication"
     )
     proposals = [] if waiting is not None and waiting > MOSTLY_WAITING else [hide]
-    yield Draft(
-        "exposed-communication", "communication", "Communication does not overlap with compute",
-        "exposed_communication", exposed_ms, evidence, proposals, words=OF_GRADIENTS,
-    )  # fmt: skip
+    yield finding("exposed-communication", "exposed_communication", exposed_ms, evidence, proposals, words=words)
 
 
 def waiting_ms(m: Measurements) -> float:
@@ -131,7 +113,7 @@ def straggler(m: Measurements, _free: Bool) -> Iterator[Draft]:
     excess = (slow.compute_ms - mean) * len(others) / len(rows)
     computes = excess > MIN_WAIT_SHARE * m.mean_step_ms if why is None else why in OF_COMPUTE
     if computes and not (several and how == "by turns"):
-        balance = Proposal(BALANCE, "the work spread evenly over the ranks", name="fix_straggler")
+        balance = Proposal(said("straggler"), "the work spread evenly over the ranks", name="fix_straggler")
         reason = REASONS[why or "more_work"] if not several else "slow GPUs" if why == "slow_gpu" else "more work"
         gain = late[0].gain_ms if late else excess
         yield Draft("straggler", "compute", f"{title}: {reason}", "compute", gain, evidence, [balance])

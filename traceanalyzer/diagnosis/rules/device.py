@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from traceanalyzer.analysis.groups import bounds, passes
 from traceanalyzer.analysis.groups.bounds import WARP, undersized_kernels
 from traceanalyzer.analysis.groups.ops import TOP_KERNELS, group, of_class, steady
-from traceanalyzer.diagnosis.draft import Draft, Proposal, share, times
+from traceanalyzer.diagnosis.draft import Draft, Proposal, finding, share, times
 from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.pages import said
 from traceanalyzer.diagnosis.remedies.program import program
 from traceanalyzer.diagnosis.shares import step_shares
 from traceanalyzer.replay.changes.precision import wide_matrices
@@ -30,23 +31,6 @@ MOSTLY_BUSY = 0.5
 MIN_BUSY_SHARE = 0.25
 """A GPU that computes less than this much of the step has no kernels worth looking at first."""
 
-SPREAD_OUT = Words(
-    "Give these kernels more to do at a time: a larger batch, or one call for many small ones. A kernel of your own: "
-    "more blocks, of 128 to 256 threads each, and a grid-stride loop.",
-    "Launch these kernels with more threads: a thread for each element or a grid-stride loop, blocks of 128 to 256 "
-    "threads, at least as many blocks as the GPU has SMs.",
-    "Give these kernels more to do at a time: vmap over what is looped over, or larger arrays.",
-)
-FUSE_OPTIMIZER = Words(
-    "Use the fused implementation: torch.optim.AdamW(..., fused=True), or compile it.",
-    "Update all parameters in one kernel.",
-)
-FUSE_CHAIN = Words(
-    "Fuse this chain: torch.compile, a fused library operator (F.layer_norm, F.scaled_dot_product_attention, fused "
-    "losses) or a Triton kernel, so that data is read and written once.",
-    "Fuse this chain into one kernel, so that data is read and written once.",
-    "XLA fuses what one jit function holds: put the chain into one, or write it as a Pallas kernel.",
-)
 CHEAPER = "Speed up the kernels furthest from their roofline: fused operators, other shapes or layouts{precision}."
 LIMITED = (
     "Make the top kernels cheaper: lower precision, fusion, better shapes; Nsight Compute (ncu) says what limits each."
@@ -72,10 +56,10 @@ def undersized(m: Measurements, _free: Bool) -> Iterator[Draft]:
         evidence.append(Evidence("of their time", found.narrow_share, "share", where))
     evidence += times(found.kernels.top)
     basis = "no estimate: at most what they take, if their work can be spread over the whole GPU"
-    spread = Proposal(SPREAD_OUT, basis, bound=True)
+    words = said(UNDERSIZED)
+    spread = Proposal(words, basis, bound=True)
     claim, rows = min(found.lost_ms, NEARLY_ALL * found.kernels.total_ms), found.kernels.rows
-    title = "Kernels too small for the GPU: most of it is empty while they run"
-    yield Draft(UNDERSIZED, "compute", title, "compute", claim, evidence, [spread], rows, SPREAD_OUT)
+    yield finding(UNDERSIZED, "compute", claim, evidence, [spread], rows, words)
 
 
 def optimizer_passes(m: Measurements, free: Bool) -> Iterator[Draft]:
@@ -90,11 +74,11 @@ def optimizer_passes(m: Measurements, free: Bool) -> Iterator[Draft]:
         Evidence("longest pass", found.longest_ms, "ms", found.longest),
     ]
     basis = "a fused update takes at least 7/4 of the longest pass (tensors touched: 7 against 4)"
-    fused = Proposal(FUSE_OPTIMIZER, basis, name="fused_optimizer")
+    words = said("optimizer-not-fused")
+    fused = Proposal(words, basis, name="fused_optimizer")
     claim = max(total - FUSED_PASS_RATIO * found.longest_ms, 0.0)
-    title = "The optimizer makes many passes over its state"
     rows = found.kernels.rows
-    yield Draft("optimizer-not-fused", "memory", title, "compute", claim, evidence, [fused], rows, FUSE_OPTIMIZER)
+    yield finding("optimizer-not-fused", "compute", claim, evidence, [fused], rows, words)
 
 
 def memory_chains(m: Measurements, free: Bool) -> Iterator[Draft]:
@@ -113,10 +97,10 @@ def memory_chains(m: Measurements, free: Bool) -> Iterator[Draft]:
         evidence.append(Evidence("traffic saved", found.bytes_saved, "bytes", where))
     evidence += times(found.kernels.top)
     basis = "each run taking as long as its longest kernel; kernels that work on different data save less"
-    fused = Proposal(FUSE_CHAIN, basis, name="fuse_elementwise")
-    title = "Chains of memory-bound kernels could be one kernel each"
+    words = said("memory-chains")
+    fused = Proposal(words, basis, name="fuse_elementwise")
     claim = total - found.longest_ms
-    yield Draft("memory-chains", "memory", title, "compute", claim, evidence, [fused], found.kernels.rows, FUSE_CHAIN)
+    yield finding("memory-chains", "compute", claim, evidence, [fused], found.kernels.rows, words)
 
 
 def plain_compute(m: Measurements, free: Bool) -> Iterator[Draft]:
@@ -201,5 +185,4 @@ def above_roofline(m: Measurements, _free: Bool) -> Iterator[Draft]:
             "algorithm needs less than its model (Winograd, sparse or masked work)",
         ),
     ]
-    what = "Some kernels are faster than their roofline: their headroom is counted as none"
-    yield Draft("above-roofline", "inconclusive", what, "none", None, evidence)
+    yield finding("above-roofline", "none", None, evidence)

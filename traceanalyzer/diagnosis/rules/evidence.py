@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from traceanalyzer.analysis.groups.bounds import busy_counters, unknown_kernels, unknown_share
 from traceanalyzer.analysis.groups.ops import ApiTime, api_times
 from traceanalyzer.base import digits
-from traceanalyzer.diagnosis.draft import Draft, share, times
+from traceanalyzer.diagnosis.draft import Draft, finding, share, times
 from traceanalyzer.diagnosis.finding import Evidence
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.no_device import RECORD_THE_GPU, top_operators
@@ -37,9 +37,7 @@ def profiler_cost(m: Measurements, _free: Bool) -> Iterator[Draft]:
         Evidence("recorded step", m.mean_step_ms, "ms", "mean of the steady state"),
         Evidence("unprofiled step", plain, "ms", "median"),
     ]
-    yield Draft(
-        "profiler-cost", "inconclusive", "The profiler slows the recorded steps markedly", "none", None, evidence
-    )
+    yield finding("profiler-cost", "none", None, evidence)
 
 
 def profiler_note(m: Measurements) -> str | None:
@@ -56,16 +54,14 @@ def cpu_only(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Host time by operator, of a recording without device work."""
     times = top_operators(m) if m.timed.device is None else []
     if times:
-        title = "Only the CPU was recorded: where its time goes"
-        yield Draft("cpu-only", "inconclusive", title, "none", None, _times_alone(m, times))
+        yield finding("cpu-only", "none", None, _times_alone(m, times))
 
 
 def api_only(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Host time by API call, of a recording without device work."""
     if m.timed.device is not None or not len(m.trace.api_calls):
         return
-    title = "Only API calls were recorded: where the CPU's time in them goes"
-    yield Draft("api-calls-only", "inconclusive", title, "none", None, _times_alone(m, api_times(m.linked)))
+    yield finding("api-calls-only", "none", None, _times_alone(m, api_times(m.linked)))
 
 
 def _times_alone(m: Measurements, times: list[ApiTime]) -> list[Evidence]:
@@ -91,5 +87,4 @@ def unknown_work(m: Measurements, _free: Bool) -> Iterator[Draft]:
         ),
         Evidence("next step", "traceanalyzer collect ncu, then analyze --ncu", "", "measures what limits each kernel"),
     ]
-    what = "What limits these kernels is not known: profile them with Nsight Compute (ncu)"
-    yield Draft("unknown-kernels", "inconclusive", what, "none", None, evidence)
+    yield finding("unknown-kernels", "none", None, evidence)

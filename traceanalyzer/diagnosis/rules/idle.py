@@ -6,41 +6,20 @@ from traceanalyzer.analysis.causes.details import IdleDetail
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.groups.idle import longest_gaps, named_host_share, queued_idle_ms
 from traceanalyzer.diagnosis import loader_advice
-from traceanalyzer.diagnosis.draft import Draft, Proposal, share
-from traceanalyzer.diagnosis.finding import Evidence, Words, everywhere
+from traceanalyzer.diagnosis.draft import Draft, Proposal, finding, share
+from traceanalyzer.diagnosis.finding import Evidence, Words
 from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.pages import said
 from traceanalyzer.diagnosis.remedies.program import program
 from traceanalyzer.trace import Bool
 
 ALL_GONE = "this idle time gone, an upper bound"
-MORE_PER_LAUNCH = Words(
-    "Give the GPU more work per launch: capture it in a CUDA graph (torch.compile(mode='reduce-overhead') "
-    "or torch.cuda.graph), compile or fuse small operators, use fused/foreach optimizers, or raise the batch size.",
-    "Give the GPU more work per launch: capture the repeated part in a CUDA graph (cudaStreamBeginCapture, "
-    "cudaGraphLaunch), fuse small kernels, or give each launch more data.",
-    "Give the GPU more work per launch: put all of it into one jit function, several iterations into one call "
-    "(jax.lax.scan), or raise the batch size.",
-)
-MORE_IN_GRAPHS = everywhere(
-    "Give the GPU more work per launch: put more of it into one CUDA graph, or raise the batch size."
-)
-FUSE_SHORT = Words(
-    "Fuse short kernels (torch.compile, a fused operator) or enlarge them; queued kernels cost about 1 us each.",
-    "Fuse short kernels or enlarge them; queued kernels cost about 1 us each.",
-)
 LOAD_AHEAD = (
     "Load ahead: prepare the next input on another thread while the GPU works, in pinned memory (cudaHostAlloc), and "
     "copy it with cudaMemcpyAsync on a stream of its own."
 )
 LOAD_AHEAD_IN_JAX = (
     "Load ahead: prepare the next batch on another thread and put it on the GPU (jax.device_put) before it is needed."
-)
-WORK_ELSEWHERE = Words(
-    "Take CPU work off the launching thread: move Python computation, logging, metrics and I/O to another one or out "
-    "of the loop; record stacks (with_stack=True) to see the lines.",
-    "Take CPU work out of the loop: run it on another thread or on the GPU, or queue the next GPU work before it; "
-    "record CPU samples (nsys profile --sample=process-tree) to see the functions.",
-    "Take CPU work out of the loop: read results seldom; logging on another thread; jit what is not.",
 )
 ONE_GRAPH = 1.0
 """CUDA graphs that a step launches where it has been captured whole."""
@@ -64,10 +43,10 @@ def launch_bound(m: Measurements, _free: Bool) -> Iterator[Draft]:
             )
         )
     evidence += _launch_evidence(m)
-    action = MORE_IN_GRAPHS if program(m).in_graphs else MORE_PER_LAUNCH
+    words = said("launch-bound")
+    action = said("launch-bound", "more_in_graphs") if program(m).in_graphs else words
     proposals = [] if _one_graph(m) else [Proposal(action, ALL_GONE, name="cuda_graph")]
-    title = "The CPU cannot launch kernels as fast as the GPU runs them"
-    yield Draft("launch-bound", "launch", title, "idle.launch", idle, evidence, proposals, words=MORE_PER_LAUNCH)
+    yield finding("launch-bound", "idle.launch", idle, evidence, proposals, words=words)
 
 
 def _one_graph(m: Measurements) -> bool:
@@ -81,11 +60,11 @@ def launch_latency(m: Measurements, _free: Bool) -> Iterator[Draft]:
     if idle <= 0:
         return
     evidence = [share(m, idle, "idle between ops that were already queued"), *_launch_evidence(m)]
-    fuse = Proposal(FUSE_SHORT, "pauses between queued kernels, an upper bound", name="fuse_elementwise")
+    words = said("launch-latency")
+    fuse = Proposal(words, "pauses between queued kernels, an upper bound", name="fuse_elementwise")
     # a graph's kernels wait for each other on the device: what fuses them says so itself
     proposals = [] if program(m).in_graphs else [fuse]
-    title = "Kernel-to-kernel latency: the GPU pauses between short queued kernels"
-    yield Draft("launch-latency", "launch", title, "idle.launch", idle, evidence, proposals, words=FUSE_SHORT)
+    yield finding("launch-latency", "idle.launch", idle, evidence, proposals, words=words)
 
 
 def _between_queued_ms(m: Measurements) -> float:
@@ -117,8 +96,7 @@ def input_wait(m: Measurements, _free: Bool) -> Iterator[Draft]:
     basis = "idle time while data was awaited; assumes that loading can be hidden behind GPU work completely"
     words = Words(loader_advice.action(m.loading), LOAD_AHEAD, LOAD_AHEAD_IN_JAX)
     ahead = Proposal(words, basis, name="data_loader_workers")
-    title = "The GPU waits for input data"
-    yield Draft("input-wait", "input", title, "idle.input", idle.input, evidence, [ahead], words=words)
+    yield finding("input-wait", "idle.input", idle.input, evidence, [ahead], words=words)
 
 
 def host_work(m: Measurements, _free: Bool) -> Iterator[Draft]:
@@ -139,9 +117,9 @@ def host_work(m: Measurements, _free: Bool) -> Iterator[Draft]:
     evidence += [
         Evidence("longest gap", d, "ms", text) for d, text in longest_gaps(m.causes, IdleCause.HOST, IdleDetail.NONE)
     ]
-    move = Proposal(WORK_ELSEWHERE, ALL_GONE, name="move_host_work")
-    title = "The GPU waits for other CPU work between launches"
-    yield Draft("host-work", "host", title, "idle.host", left, evidence, [move], words=WORK_ELSEWHERE)
+    words = said("host-work")
+    move = Proposal(words, ALL_GONE, name="move_host_work")
+    yield finding("host-work", "idle.host", left, evidence, [move], words=words)
 
 
 def profiler(m: Measurements, _free: Bool) -> Iterator[Draft]:
@@ -150,8 +128,7 @@ def profiler(m: Measurements, _free: Bool) -> Iterator[Draft]:
     if idle is None or idle.profiler <= 0:
         return
     evidence = [share(m, idle.profiler, "idle during the profiler's own work")]
-    title = "The profiler itself makes the GPU wait (this time does not exist without it)"
-    yield Draft("profiler", "inconclusive", title, "idle.profiler", idle.profiler, evidence)
+    yield finding("profiler", "idle.profiler", idle.profiler, evidence)
 
 
 def unexplained(m: Measurements, _free: Bool) -> Iterator[Draft]:
@@ -161,5 +138,4 @@ def unexplained(m: Measurements, _free: Bool) -> Iterator[Draft]:
         return
     evidence = [share(m, idle.other, "idle for reasons not recorded")]
     evidence += [Evidence("longest gap", d, "ms", text) for d, text in longest_gaps(m.causes, IdleCause.OTHER)]
-    title = "The recording does not show why the GPU idles here"
-    yield Draft("idle-unexplained", "inconclusive", title, "idle.other", idle.other, evidence)
+    yield finding("idle-unexplained", "idle.other", idle.other, evidence)

@@ -4,35 +4,16 @@ from collections.abc import Iterator
 
 from traceanalyzer.analysis.groups import products
 from traceanalyzer.analysis.groups.products import TENSOR_EFFICIENCY
-from traceanalyzer.diagnosis.draft import Draft, Proposal, share, times
-from traceanalyzer.diagnosis.finding import Evidence, Words, everywhere
+from traceanalyzer.diagnosis.draft import Draft, Proposal, finding, share, times
+from traceanalyzer.diagnosis.finding import Evidence
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.remedies.kernels import FILL_WAVES
+from traceanalyzer.diagnosis.pages import said
+from traceanalyzer.diagnosis.remedies.remedy import words
 from traceanalyzer.replay.patterns import small_products as patterns
 from traceanalyzer.trace import Bool
 
 SHAPES = 3
 """Shapes named in the evidence."""
-ENABLE_TF32 = Words(
-    "Enable TF32 or bf16 for these matmuls, if accuracy allows: torch.set_float32_matmul_precision('high'), or "
-    "autocast.",
-    "Use the tensor cores for these matmuls: TF32 (cublasSetMathMode, CUBLAS_TF32_TENSOR_OP_MATH) or 16-bit inputs, if "
-    "the accuracy allows.",
-    "Use the tensor cores for these matmuls: jax_default_matmul_precision = 'tensorfloat32', or bfloat16 inputs, if "
-    "the accuracy allows.",
-)
-PAD = everywhere(
-    "Pad the odd sizes (vocabulary, hidden or sequence length) to multiples of 8 elements in 16 bits, 16 in 8 bits, "
-    "better of 64: the libraries' fast kernels need aligned rows."
-)
-ALIGN_CHANNELS = everywhere(
-    "Choose channel counts that are multiples of 8 in 16 bits (of 4 in TF32), better of 32 or 64: the libraries' fast "
-    "kernels need them, or pad inside."
-)
-BATCH = Words(
-    "Batch these small matmuls: torch.bmm, or a grouped GEMM.",
-    "Batch these small matmuls: cublasGemmStridedBatchedEx, or a grouped GEMM.",
-)
 
 
 def fp32_matmul(m: Measurements, free: Bool) -> Iterator[Draft]:
@@ -48,10 +29,10 @@ def fp32_matmul(m: Measurements, free: Bool) -> Iterator[Draft]:
         basis += "; where sizes were not recorded, the ordinary cores were at their peak before"
     if not at:
         basis = "the gain depends on the GPU's tensor-core rate, which is not known"
-    title = "Matmuls run in fp32 without tensor cores"
     claim = max(total - at["tf32"], 0.0) if "tf32" in at else None
-    remedy = Proposal(ENABLE_TF32, basis, name="tf32")
-    yield Draft("fp32-matmul", "compute", title, "compute", claim, evidence, [remedy], found.kernels.rows, ENABLE_TF32)
+    words = said("fp32-matmul")
+    remedy = Proposal(words, basis, name="tf32")
+    yield finding("fp32-matmul", "compute", claim, evidence, [remedy], found.kernels.rows, words)
 
 
 def misaligned(m: Measurements, free: Bool) -> Iterator[Draft]:
@@ -62,9 +43,8 @@ def misaligned(m: Measurements, free: Bool) -> Iterator[Draft]:
     evidence = [share(m, found.kernels.total_ms, "products with sizes that are not multiples of 16 bytes")]
     evidence += [Evidence("shape", shape, "", "of an operand") for shape in found.shapes[:SHAPES]]
     basis = f"these products at {TENSOR_EFFICIENCY:.0%} of their roofline, as aligned ones reach"
-    remedy = Proposal(PAD, basis, name="pad_shapes")
-    title, rows = "Matmul sizes are misaligned for tensor cores", found.kernels.rows
-    yield Draft("misaligned-matmul", "compute", title, "compute", found.saved_ms, evidence, [remedy], rows)
+    remedy = Proposal(said("misaligned-matmul"), basis, name="pad_shapes")
+    yield finding("misaligned-matmul", "compute", found.saved_ms, evidence, [remedy], found.kernels.rows)
 
 
 def odd_channels(m: Measurements, free: Bool) -> Iterator[Draft]:
@@ -78,9 +58,8 @@ def odd_channels(m: Measurements, free: Bool) -> Iterator[Draft]:
         Evidence("weight", shape, "", "result channels x input channels x window") for shape in found.shapes[:SHAPES]
     ]
     evidence += times(found.kernels.top)
-    remedy = Proposal(ALIGN_CHANNELS, "what the padded convolutions would take is not in the recording")
-    title = "Convolutions have channel counts that are misaligned for tensor cores"
-    yield Draft("odd-channels", "compute", title, "compute", None, evidence, [remedy])
+    remedy = Proposal(said("odd-channels"), "what the padded convolutions would take is not in the recording")
+    yield finding("odd-channels", "compute", None, evidence, [remedy])
 
 
 def wave_quantisation(m: Measurements, free: Bool) -> Iterator[Draft]:
@@ -94,9 +73,9 @@ def wave_quantisation(m: Measurements, free: Bool) -> Iterator[Draft]:
         *times(found.kernels.top),
     ]
     basis = "the part of the last wave without blocks, as far as the roofline leaves room"
-    remedy = Proposal(FILL_WAVES, basis, name="pad_shapes")
-    title, rows = "The last wave of matrix kernels leaves SMs idle", found.kernels.rows
-    yield Draft("wave-quantisation", "compute", title, "compute", found.lost_ms, evidence, [remedy], rows, FILL_WAVES)
+    fill = words("pad_shapes", "fill_waves")
+    remedy = Proposal(fill, basis, name="pad_shapes")
+    yield finding("wave-quantisation", "compute", found.lost_ms, evidence, [remedy], found.kernels.rows, fill)
 
 
 def small_products(m: Measurements, free: Bool) -> Iterator[Draft]:
@@ -110,7 +89,7 @@ def small_products(m: Measurements, free: Bool) -> Iterator[Draft]:
         Evidence("products in a row", found.in_a_row, "", "mean"),
     ]
     basis = "each run as long as its longest product"
-    remedy = Proposal(BATCH, basis, name="batched_matmul")
-    title = "Small matmuls run one by one"
+    words = said("small-matmuls")
+    remedy = Proposal(words, basis, name="batched_matmul")
     claim = max(total - found.batched_ms, 0.0)
-    yield Draft("small-matmuls", "compute", title, "compute", claim, evidence, [remedy], found.kernels.rows, BATCH)
+    yield finding("small-matmuls", "compute", claim, evidence, [remedy], found.kernels.rows, words)

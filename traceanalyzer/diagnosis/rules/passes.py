@@ -8,33 +8,14 @@ from traceanalyzer.analysis.groups import layout
 from traceanalyzer.analysis.groups.layout import SECTOR_BYTES, strided_work
 from traceanalyzer.analysis.groups.ops import group, per_step, steady
 from traceanalyzer.analysis.groups.ops import written_out_attention as find_attention
-from traceanalyzer.diagnosis.draft import Draft, Proposal, share, times
-from traceanalyzer.diagnosis.finding import Evidence, Words, everywhere
+from traceanalyzer.diagnosis.draft import Draft, Proposal, finding, share, times
+from traceanalyzer.diagnosis.finding import Evidence, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.pages import said
 from traceanalyzer.replay.changes.sort_then_slice import sorts_of_few, taken_by_topk, topk_ns
 from traceanalyzer.replay.scenarios import Scenario
 from traceanalyzer.trace import Bool
 
-FUSED = Words(
-    "Use torch.nn.functional.scaled_dot_product_attention: its kernels keep the scores on the chip.",
-    "Use a fused attention kernel (cuDNN, FlashAttention): it keeps the scores on the chip.",
-    "Use jax.nn.dot_product_attention with implementation='cudnn': it keeps the scores on the chip.",
-)
-NHWC = Words(
-    "Keep the model and its inputs in channels-last: model.to(memory_format=torch.channels_last), the same for the "
-    "input.",
-    "Keep tensors in NHWC from end to end: convolutions then need no transposition.",
-)
-CAST_ONCE = Words(
-    "Cast once: keep weights in the type they are used in (model.to(torch.bfloat16) with an optimizer that holds "
-    "fp32 masters), cast inputs where they enter, keep autocast's weight cache on.",
-    "Cast once and keep the result.",
-)
-ONE_LAYOUT = Words(
-    "Keep the layout through the chain: operators that take strides, transposes folded into the products (bmm, "
-    "linear and scaled_dot_product_attention take transposed inputs), view instead of reshape.",
-    "Keep one layout through the chain; cuBLAS takes transposed operands.",
-)
 EXAMPLES = 3
 """Operands and sorts named in the evidence."""
 TOPK = Scenario(
@@ -42,9 +23,6 @@ TOPK = Scenario(
     taken_by_topk,
     "topk reads what is sorted 12 times at the memory's rate, in 20 launches, and takes no longer than the sort",
     missing="no sort was recorded of which only the first few are taken",
-)
-TAKE_FEW = everywhere(
-    "Take the first few without sorting the rest: values, indices = x.topk(k) instead of x.sort() and [:k]."
 )
 
 
@@ -63,9 +41,9 @@ def written_out_attention(m: Measurements, free: Bool) -> Iterator[Draft]:
         evidence.append(Evidence("traffic saved", found.bytes_saved, "bytes", where))
     evidence += times(found.passes.top)
     basis = "without the passes between the products; the products' own traffic with the scores goes too"
-    fused = Proposal(FUSED, basis, name="fused_attention")
-    title = "Attention is written out in separate operators"
-    yield Draft("attention-written-out", "memory", title, "compute", total, evidence, [fused], found.passes.rows, FUSED)
+    words = said("attention-written-out")
+    fused = Proposal(words, basis, name="fused_attention")
+    yield finding("attention-written-out", "compute", total, evidence, [fused], found.passes.rows, words)
 
 
 def channels_last(m: Measurements, free: Bool) -> Iterator[Draft]:
@@ -76,9 +54,9 @@ def channels_last(m: Measurements, free: Bool) -> Iterator[Draft]:
     evidence = [share(m, found.total_ms, "kernels that change the layout of tensors around convolutions")]
     evidence += times(found.top)
     basis = "without these kernels; weights in channels-last need none of them"
-    remedy = Proposal(NHWC, basis, name="channels_last")
-    title = "Convolutions change the layout of their tensors"
-    yield Draft("channels-last", "memory", title, "compute", found.total_ms, evidence, [remedy], found.rows, NHWC)
+    words = said("channels-last")
+    remedy = Proposal(words, basis, name="channels_last")
+    yield finding("channels-last", "compute", found.total_ms, evidence, [remedy], found.rows, words)
 
 
 def repeated_casts(m: Measurements, free: Bool) -> Iterator[Draft]:
@@ -94,9 +72,9 @@ def repeated_casts(m: Measurements, free: Bool) -> Iterator[Draft]:
         Evidence("time", found.first_ms, "ms", "the first of each shape and type alone"),
         *times(found.kernels.top, "time in the kernel"),
     ]
-    remedy = Proposal(CAST_ONCE, "which tensors are the same is not in the recording", name="low_precision")
-    title = "The same tensors are cast repeatedly"
-    yield Draft("repeated-casts", "memory", title, "compute", None, evidence, [remedy], found.kernels.rows, CAST_ONCE)
+    words = said("repeated-casts")
+    remedy = Proposal(words, "which tensors are the same is not in the recording", name="low_precision")
+    yield finding("repeated-casts", "compute", None, evidence, [remedy], found.kernels.rows, words)
 
 
 def layout_copies(m: Measurements, free: Bool) -> Iterator[Draft]:
@@ -106,9 +84,9 @@ def layout_copies(m: Measurements, free: Bool) -> Iterator[Draft]:
         return
     evidence = [share(m, found.total_ms, "copies that make tensors contiguous (contiguous, clone)")]
     evidence += times(found.top)
-    remedy = Proposal(ONE_LAYOUT, "which of the copies the operators after them need is not in the recording")
-    title = "Tensors are copied to change their layout"
-    yield Draft("layout-copies", "memory", title, "compute", None, evidence, [remedy], found.rows, ONE_LAYOUT)
+    words = said("layout-copies")
+    remedy = Proposal(words, "which of the copies the operators after them need is not in the recording")
+    yield finding("layout-copies", "compute", None, evidence, [remedy], found.rows, words)
 
 
 def uncoalesced(m: Measurements, _free: Bool) -> Iterator[Draft]:
@@ -128,8 +106,7 @@ def uncoalesced(m: Measurements, _free: Bool) -> Iterator[Draft]:
         "inputs, transposes folded into the products that make or take the tensor."
     )
     remedy = Proposal(everywhere(action), "what the same work takes in one order is not in the recording")
-    title = "Elementwise kernels access memory out of order (uncoalesced)"
-    yield Draft("uncoalesced-access", "memory", title, "compute", None, evidence, [remedy])
+    yield finding("uncoalesced-access", "compute", None, evidence, [remedy])
 
 
 def sorted_whole(m: Measurements, free: Bool) -> Iterator[Draft]:
@@ -148,6 +125,5 @@ def sorted_whole(m: Measurements, free: Bool) -> Iterator[Draft]:
     evidence = [share(m, kernels.total_ms, "sorts of which the first few are taken")]
     evidence += [Evidence("sorted", text, "", "shape and what is taken") for text in found.examples[:EXAMPLES]]
     evidence += times(kernels.top)
-    remedy = Proposal(TAKE_FEW, "replaced by topk", TOPK, name="faster_kernels")
-    title = "A whole tensor is sorted where only the first few are taken"
-    yield Draft("sorted-whole", "memory", title, "compute", claim_ms, evidence, [remedy], rows)
+    remedy = Proposal(said("sorted-whole"), "replaced by topk", TOPK, name="faster_kernels")
+    yield finding("sorted-whole", "compute", claim_ms, evidence, [remedy], rows)

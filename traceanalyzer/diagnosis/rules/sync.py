@@ -3,25 +3,18 @@
 from collections.abc import Iterator
 
 from traceanalyzer.analysis.tables.syncs import SyncRow
-from traceanalyzer.diagnosis.draft import Draft, Proposal, share
+from traceanalyzer.diagnosis.draft import Draft, Proposal, finding, share
 from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Words
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.remedies.host import COALESCE, instead_of_waits
+from traceanalyzer.diagnosis.pages import said
+from traceanalyzer.diagnosis.remedies.host import instead_of_waits
+from traceanalyzer.diagnosis.remedies.remedy import text
 from traceanalyzer.replay.scenarios import NO_HOST_SYNCS_LAUNCHES_FREE
 from traceanalyzer.trace import Bool
 
 PLACES = 3
 """Waiting places named in the evidence."""
 BASIS = "all idle time after waits gone, an upper bound"
-DO_NOT_WAIT = Words(
-    "Do not wait for the GPU in the loop: keep results on it and read them seldom (.item(), .cpu(), "
-    "print(tensor), tensor truth tests and synchronize() each wait); copy with non_blocking=True to pinned memory.",
-    "Do not wait for the GPU in the loop: cudaStreamSynchronize, cudaDeviceSynchronize and blocking copies empty its "
-    "queue. Queue the next work first, copy with cudaMemcpyAsync and pinned memory, and wait for an event where a "
-    "result is read; in OpenACC use async queues.",
-    "Do not read values in the loop: float(x), np.asarray(x), print(x) and block_until_ready() each wait, and "
-    "so do host callbacks (jax.debug.print, pure_callback, io_callback); read them seldom.",
-)
 THEN_FASTER = "Remove the waits, then also issue the work faster: work without waits can be captured in a CUDA graph"
 TOO_SLOW = "Without that the host stays too slow to keep the GPU busy."
 AND_THEN = Words(
@@ -46,13 +39,15 @@ def host_waits(m: Measurements, _free: Bool) -> Iterator[Draft]:
         for r in costly[:PLACES]
     ]
     larger: BottleneckClass = "launch" if idle.launch > idle.sync else "sync"
-    waits = Words(COALESCE, DO_NOT_WAIT.cuda, DO_NOT_WAIT.jax) if instead_of_waits(m) == COALESCE else DO_NOT_WAIT
+    words = said("host-waits")
+    waits, how = words, instead_of_waits(m)
+    if how == "coalesce":
+        waits = Words(text("remove_syncs", how), words.cuda, words.jax)
     proposals = [
         Proposal(waits, BASIS, name="remove_syncs"),
         Proposal(AND_THEN, BASIS, NO_HOST_SYNCS_LAUNCHES_FREE, suffix="-and-launches", cls=larger, name="cuda_graph"),
     ]
-    title = "The CPU blocks on the GPU, and the GPU's queue runs dry"
-    yield Draft("host-waits", "sync", title, "idle.sync", idle.sync, evidence, proposals, words=waits)
+    yield finding("host-waits", "idle.sync", idle.sync, evidence, proposals, words=waits)
 
 
 def _where(row: SyncRow, each: str) -> str:

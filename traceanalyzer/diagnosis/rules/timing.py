@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from traceanalyzer.analysis.tables.timing import TimingStats, slow_steps
 from traceanalyzer.analysis.time.regularity import MIN_STEPS, Regularity
 from traceanalyzer.diagnosis import loader_advice
-from traceanalyzer.diagnosis.draft import Draft, Part, Proposal
-from traceanalyzer.diagnosis.finding import Evidence, Words, everywhere
+from traceanalyzer.diagnosis.draft import Draft, Part, Proposal, finding
+from traceanalyzer.diagnosis.finding import Evidence, Words
 from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.pages import said
 from traceanalyzer.diagnosis.timing import DRIFT_SHARE, INPUT_SHARE, OUTLIER_SHARE
 from traceanalyzer.trace import Bool
 
@@ -16,18 +17,6 @@ SHOWN_STEPS = 5
 
 LOAD_AHEAD = (
     "Load ahead: prepare the next input on other threads while the GPU works; a faster or local copy of the data."
-)
-LOOK_AT_OUTLIERS = Words(
-    "See what happens at the slow steps: checkpoints and evaluation, Python's garbage collection (gc.disable() and "
-    "gc.collect() at fixed steps), allocator growth, recompilation, an exhausted input queue."
-)
-COMPARE_KINDS = everywhere(
-    "Find what every slow step has in common: input shapes or lengths (bucket or pad them), gradient accumulation, "
-    "logging or a synchronisation every n steps, two sets of nodes."
-)
-WATCH = everywhere(
-    "Watch clocks and temperature (throttling), memory (fragmentation, growing caches or lists, retained graphs) and "
-    "sequence lengths over the run."
 )
 
 
@@ -48,8 +37,7 @@ def slow_input(m: Measurements, _free: Bool) -> Iterator[Draft]:
         Evidence("time waiting for data", stats.data_time_ms, "ms", where),
     ]
     claim, ahead = _claim(m, stats.data_time_ms), Proposal(words, basis)
-    title = "The step waits for its data"
-    yield Draft("slow-input", "input", title, "idle.input", claim, evidence, [ahead], words=words)
+    yield finding("slow-input", "idle.input", claim, evidence, [ahead], words=words)
 
 
 def slow_outliers(m: Measurements, _free: Bool) -> Iterator[Draft]:
@@ -69,7 +57,7 @@ def slow_outliers(m: Measurements, _free: Bool) -> Iterator[Draft]:
         more = f" and {len(slow) - SHOWN_STEPS} more" if len(slow) > SHOWN_STEPS else ""
         names = ", ".join(slow[:SHOWN_STEPS]) + more
         evidence.append(Evidence("slow steps", names, "", "as `traceanalyzer steps` lists"))
-    look = Proposal(LOOK_AT_OUTLIERS, f"{_origin(stats)} time of outliers beyond the median step")
+    look = Proposal(said("slow-outliers"), f"{_origin(stats)} time of outliers beyond the median step")
     claim = _claim(m, stats.outlier_excess_share * m.mean_step_ms)
     title = f"{stats.outliers} steps are much slower than the others"
     yield _regularity("slow-outliers", title, claim, evidence, look)
@@ -88,7 +76,7 @@ def two_kinds(m: Measurements, _free: Bool) -> Iterator[Draft]:
         Evidence("slow steps", stats.slow_mode_ms, "ms", "median"),
     ]
     basis = f"{_origin(stats)}: all steps as fast as the fast ones, an upper bound where the slow ones do more work"
-    compare = Proposal(COMPARE_KINDS, basis)
+    compare = Proposal(said("two-kinds-of-steps"), basis)
     title = "Step times fall into two groups, fast and slow"
     yield _regularity("two-kinds-of-steps", title, _claim(m, excess), evidence, compare)
 
@@ -107,7 +95,7 @@ def drifting(m: Measurements, _free: Bool) -> Iterator[Draft]:
     evidence = [
         Evidence("growth of the GPU's time" if busy else "growth of the step time", drift, "share", where, DRIFT_SHARE)
     ]
-    watch = Proposal(WATCH, f"{_origin(stats)} trend; the first steps show what is possible")
+    watch = Proposal(said("drift"), f"{_origin(stats)} trend; the first steps show what is possible")
     yield _regularity("drift", "Steps become slower over the run", None, evidence, watch)
 
 

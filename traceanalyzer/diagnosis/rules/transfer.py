@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 
-from traceanalyzer.analysis.groups.small_copies import MANY, small_copies
+from traceanalyzer.analysis.groups.input_loading import MANY, small_copies
 from traceanalyzer.analysis.tables.copies import CopyStats
 from traceanalyzer.base import digits
-from traceanalyzer.diagnosis.draft import Draft, Proposal, share
+from traceanalyzer.diagnosis.draft import Draft, Proposal, finding, share
 from traceanalyzer.diagnosis.finding import Evidence, Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.pages import said
 from traceanalyzer.diagnosis.shares import WITHIN, copied_within_gpu_ms
 from traceanalyzer.replay.changes.data.loading import copied_together
 from traceanalyzer.replay.scenarios import Scenario
@@ -34,19 +35,11 @@ HIDE_IN_JAX = (
     "Keep what steps pass on to each other on the GPU, and donate it (jax.jit(f, donate_argnums=0)): a donated buffer "
     "is written in place, not copied. Put inputs on the GPU ahead of their use (jax.device_put)."
 )
-SEND_LESS = everywhere(
-    "Copy less between CPU and GPU: keep on the GPU what is sent repeatedly (offloaded weights, constants), send "
-    "smaller types, make the data on the GPU."
-)
 ONE_COPY = Scenario(
     "copied_together",
     copied_together,
     "the small copies are one: the others, and what the host does to launch and await them, are gone; "
     "excludes packing the tensors on the host",
-)
-TOGETHER = Words(
-    "Send them together: have collate_fn put the batch into few tensors (torch.stack, padded or nested), or pack them "
-    "into one pinned buffer, copy that, and split it into views on the GPU."
 )
 
 
@@ -67,8 +60,7 @@ def exposed_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
         if row.bandwidth_gbs is not None:
             evidence.append(Evidence("achieved bandwidth", row.bandwidth_gbs, "GB/s", where + _of_link(m, row)))
     proposals = _proposals(m, between, shown, exposed)
-    title, words = "Memory copies do not overlap with compute", proposals[-1].action
-    yield Draft("exposed-copies", "transfer", title, "exposed_copy", exposed, evidence, proposals, words=words)
+    yield finding("exposed-copies", "exposed_copy", exposed, evidence, proposals, words=proposals[-1].action)
 
 
 def _of_link(m: Measurements, row: CopyStats) -> str:
@@ -94,7 +86,7 @@ def _proposals(m: Measurements, between: list[CopyStats], shown: list[CopyStats]
     basis = f"the copies take longer than all else, which can hide at most {digits(most)} of their {digits(exposed)} ms"
     back = sum(row.exposed_ms for row in between if row.direction == BACK)
     name = "copy_less" if back > exposed / 2 else None
-    return [Proposal(SEND_LESS, basis, suffix="-less", bound=True, name=name), hidden]
+    return [Proposal(said("exposed-copies", "less"), basis, suffix="-less", bound=True, name=name), hidden]
 
 
 def _longest_direction_ms(between: list[CopyStats]) -> float:
@@ -125,8 +117,7 @@ def device_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
     ]
     action = "Copy less within the GPU: write results where they are needed, views instead of copies, no concatenation."
     less = Proposal(everywhere(action), "copies within the GPU gone, an upper bound")
-    title = "The GPU copies within its own memory"
-    yield Draft("device-copies", "memory", title, "exposed_copy", exposed, evidence, [less])
+    yield finding("device-copies", "exposed_copy", exposed, evidence, [less])
 
 
 def many_small_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
@@ -143,5 +134,4 @@ def many_small_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
         Evidence("median size", found.median_bytes, "bytes", found.operator or "API calls"),
         Evidence("their time on the GPU", found.device_ms, "ms", m.timed.steps.per),
     ]
-    title = "Many small copies go to the GPU one by one"
-    yield Draft("small-copies", "launch", title, "none", None, evidence, [Proposal(TOGETHER, ONE_COPY.basis, ONE_COPY)])
+    yield finding("small-copies", "none", None, evidence, [Proposal(said("small-copies"), ONE_COPY.basis, ONE_COPY)])

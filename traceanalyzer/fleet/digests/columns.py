@@ -37,10 +37,11 @@ STEP_FIELDS = (*_TIMES, *_SPENT, *_EXPOSED, *(f"idle_{cause.label}" for cause in
 _LATER = ("launched", "row")
 _FIRST = tuple(f.name for f in fields(DigestedCalls) if f.name not in _LATER)
 _OF_PIECES = tuple(f.name for f in fields(Pieces))
-CALL_FIELDS = _FIRST
 MORE_FIELDS = (*_LATER, "compute_before", *(f"{cause.label}_before" for cause in IdleCause))
 T = TypeVar("T", bound=Table)
 _KNOWN = ("path", "gpu", "devices", "failure", "claimed")
+_OF_DIGEST = ("host", "epoch_ns", "device", "only_step_times", "collectives")
+_OF_STEPS = ("source", "warmup", "first", "incomplete", "unlike")
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,27 +89,26 @@ class _About(msgspec.Struct):
 
 def row_of(one: Rank) -> dict[str, Any]:
     """The value of each column."""
-    about: dict[str, Any] = {name: getattr(one, name) for name in (*_KNOWN, "notes")}
+    about = _of(one, *_KNOWN, "notes")
     digest, why = one.digest, one.why
     row: dict[str, Any] = {NAMES: [], STEPS: [], CALLS: [], PIECES: [], MORE: []}
     if digest is None:
         return row | {ABOUT: orjson.dumps(about | {"failure": one.failure or "no digest"}).decode()}
     steps, calls = digest.steps, digest.calls
-    about |= {name: getattr(digest, name) for name in ("host", "epoch_ns", "device", "only_step_times", "collectives")}
-    about |= {name: getattr(steps, name) for name in ("source", "warmup", "first", "incomplete", "unlike")}
+    about |= _of(digest, *_OF_DIGEST) | _of(steps, *_OF_STEPS)
     about |= {"claim": list(digest.claim), "groups": [list(group) for group in digest.groups]}
-    numbers = [*(getattr(steps, name) for name in _TIMES), *(getattr(digest, name) for name in _SPENT)]
-    more = [getattr(calls, name) for name in _LATER]
+    numbers = [*_of(steps, *_TIMES).values(), *_of(digest, *_SPENT).values()]
+    more = [*_of(calls, *_LATER).values()]
     if why is not None:
         about |= {"families": [list(family) for family in why.families], "clock_mhz": why.clock_mhz}
-        numbers += [*(getattr(why, name) for name in _EXPOSED), *why.idle]
+        numbers += [*_of(why, *_EXPOSED).values(), *why.idle]
         more += [why.compute_before, *why.idle_before]
     return row | {
         ABOUT: orjson.dumps(about, option=orjson.OPT_SERIALIZE_NUMPY).decode(),
         NAMES: list(steps.names),
         STEPS: _joined(numbers),
-        CALLS: _joined([getattr(calls, name) for name in _FIRST]),
-        PIECES: _joined([getattr(digest.pieces, name) for name in _OF_PIECES]),
+        CALLS: _joined([*_of(calls, *_FIRST).values()]),
+        PIECES: _joined([*_of(digest.pieces, *_OF_PIECES).values()]),
         MORE: _joined(more),
     }
 
@@ -145,13 +145,13 @@ def rank_of(row: dict[str, Any]) -> Rank:
             names=names,
             of_op=np.empty(0, np.int32),
             **{name: numbers[name] for name in _TIMES},
-            **_of(about, "source", "warmup", "first", "incomplete", "unlike"),
+            **_of(about, *_OF_STEPS),
         ),
         calls=_table(DigestedCalls, calls),
         groups=about.groups,
         pieces=_table(Pieces, pieces),
         **{name: numbers[name] for name in _SPENT},
-        **_of(about, "path", "host", "epoch_ns", "device", "only_step_times", "collectives"),
+        **_of(about, "path", *_OF_DIGEST),
     )
     return Rank(digest=digest, why=_why_of(about, numbers, more), notes=about.notes, **known)
 
@@ -160,8 +160,8 @@ def _table(kind: type[T], columns: dict[str, I64]) -> T:
     return kind(**{f.name: columns[f.name].astype(f.metadata["dtype"], copy=False) for f in fields(kind)})
 
 
-def _of(about: _About, *names: str) -> dict[str, Any]:
-    return {name: getattr(about, name) for name in names}
+def _of(one: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in names}
 
 
 def _why_of(about: _About, numbers: dict[str, I64], more: dict[str, I64]) -> Why | None:

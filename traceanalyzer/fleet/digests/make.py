@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from traceanalyzer.analysis.ranks.digested import digest_of
-from traceanalyzer.analysis.ranks.why import why_of
+from traceanalyzer.analysis.ranks.digested import digest_of, why_of
 from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.base.reading import reading_as
 from traceanalyzer.diagnosis.measurements import measure

@@ -91,10 +91,11 @@ def _screen(hang: Hang) -> list[Section]:
     found = [Section(TITLE, _answer(hang), untitled=True)]
     if len(hang.culprits) > 1:
         found.append(Section("Culprits", [Bullets(_each(hang)[:SHOWN_CULPRITS])], is_minor=True))
-    found.append(Section("Who waits", [Bullets(waiting)] if waiting else [], is_minor=True))
+    if waiting:
+        found.append(Section("Who waits", [Bullets(waiting)], is_minor=True))
     last: list[Part | None] = [Bullets(next_steps(hang)[:SHOWN_STEPS], ">")]
     last += [Line(text, "yellow") for text in list(notes(hang))[:SHOWN_NOTES]]
-    return [one for one in [*found, Section("Next", last, is_minor=True)] if one.parts]
+    return [*found, Section("Next", last, is_minor=True)]
 
 
 def _each(hang: Hang) -> list[str]:

@@ -1,6 +1,6 @@
 """From the ranks of a job to the answer: who holds it up, and what it would gain without."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -12,8 +12,7 @@ from traceanalyzer.fleet.job.causes import cause_of
 from traceanalyzer.fleet.job.changes import changes_of, slowdown_of
 from traceanalyzer.fleet.job.heat import heat_of
 from traceanalyzer.fleet.job.links import slow_links
-from traceanalyzer.fleet.job.model import Culprit, Job, JobStep, Ranks
-from traceanalyzer.fleet.job.ranges import range_ms
+from traceanalyzer.fleet.job.model import Culprit, Job, JobStep, Ranks, range_ms
 from traceanalyzer.fleet.job.select import Chosen
 from traceanalyzer.fleet.job.verdict import summary_of
 from traceanalyzer.fleet.job.whole import Whole
@@ -127,9 +126,9 @@ def _worst(whole: Whole, culprits: list[Culprit]) -> list[Culprit]:
     order = sorted(range(len(gains)), key=lambda i: -gains[i])[:WORST]
     if culprits and culprits[0].cause == "heavy_stage":
         return culprits
-    known = {one.rank: one for one in culprits}
+    causes = {one.rank: one.cause for one in culprits}
     made = [_culprit(whole, i, gains[i]) for i in order if gains[i] > 0]
-    return [replace(one, cause=known[one.rank].cause) if one.rank in known else one for one in made]
+    return [replace(one, cause=causes.get(one.rank)) for one in made]
 
 
 def _ranks(whole: Whole) -> Ranks:
@@ -142,23 +141,20 @@ def _ranks(whole: Whole) -> Ranks:
 
 
 def _steps(whole: Whole) -> list[JobStep]:
-    count, own = len(whole.steps), whole.own_ns
-    waited = whole.compared.waited_ns
-    place = {name: i for i, name in enumerate(whole.steps)}
-    times: list[list[float]] = [[] for _ in range(count)]
-    waits: list[list[float]] = [[] for _ in range(count)]
+    own, waited = whole.own_ns, whole.compared.waited_ns
+    times: dict[str, list[float]] = defaultdict(list)
+    waits: dict[str, list[float]] = defaultdict(list)
     for digest, wait in zip(whole.digests, waited or [None] * len(whole.digests), strict=True):
         for i, (name, time) in enumerate(zip(digest.steps.names, digest.steps.duration.tolist(), strict=True)):
-            if name in place:
-                times[place[name]].append(time)
-                if wait is not None:
-                    waits[place[name]].append(wait[i])
+            times[name].append(time)
+            if wait is not None:
+                waits[name].append(wait[i])
     steady = set(whole.steady_steps.tolist())
     rows = []
     for i, name in enumerate(whole.steps):
         worst = int(own[i].argmax())
         rank = whole.digests[worst].rank if own[i][worst] > 0 else None
-        median = ms(float(np.median(times[i])))
-        waiting = ms(float(np.median(waits[i]))) if waits[i] else 0.0
+        median = ms(float(np.median(times[name])))
+        waiting = ms(float(np.median(waits[name]))) if waits[name] else 0.0
         rows.append(JobStep(name, i in steady, median, waiting, rank, ms(float(own[i][worst]))))
     return rows

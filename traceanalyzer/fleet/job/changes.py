@@ -2,14 +2,13 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from traceanalyzer.analysis.ranks.pipeline.job import PipelineJob
 from traceanalyzer.base import NS_PER_MS, ms
-from traceanalyzer.fleet.job.model import Change, Culprit, Slowdown
-from traceanalyzer.fleet.job.ranges import range_ms
+from traceanalyzer.fleet.job.model import Change, Culprit, Slowdown, range_ms
 from traceanalyzer.fleet.job.simulate import middle_of_alike, recorded_times, step_times
 from traceanalyzer.fleet.job.whole import Whole
 from traceanalyzer.trace import F64, I64
@@ -38,7 +37,7 @@ def changes_of(whole: Whole, culprits: Sequence[Culprit]) -> list[Change]:
     rows = [
         Change(f"without {_links_of(one)}", one.gain_ms, one.low_ms, one.high_ms, None)
         for one in culprits[:1]
-        if not _together(whole)
+        if not any(late.together for late in whole.compared.late)
     ]
     stretch = plan.matches.stretch
     base = step_times(plan, stretch)[whole.steady_steps]
@@ -58,10 +57,7 @@ def changes_of(whole: Whole, culprits: Sequence[Culprit]) -> list[Change]:
     late = [one.position for one in whole.compared.late]
     if len(late) > 1:
         rows.append(row("without ranks " + " and ".join(str(one.rank) for one in culprits[:NAMED]), without(late)))
-    for what, of_rank in (("host", whole.hosts[0]), ("rack", whole.racks)):
-        name = _worst_of(whole, of_rank)
-        if name is not None:
-            rows.append(row(f"without {what} {name}", without([i for i, one in enumerate(of_rank) if one == name])))
+    rows += [row(what, without(ranks)) for what, ranks in _worst_places(whole)]
     worst = np.argsort([-(one.gain_ms or 0.0) for one in whole.compared.rows], kind="stable")
     rows.append(row(WORST, without(worst[: math.ceil(WORST_SHARE * len(worst))].tolist())))
     rows.append(row(MEDIAN, usual))
@@ -79,11 +75,7 @@ def _of_pipeline(whole: Whole, job: PipelineJob) -> list[Change]:
     late = [one.position for one in whole.compared.late if one.stage is None]
     names = " and ".join(str(whole.digests[i].rank) for i in late[:NAMED]) + (", ..." if len(late) > NAMED else "")
     rows = [row(f"without rank{'s' * (len(late) > 1)} {names}", job.without_ms(late))] if late else []
-    for what, of_rank in (("host", whole.hosts[0]), ("rack", whole.racks)):
-        name = _worst_of(whole, of_rank)
-        if name is not None:
-            ranks = [i for i, one in enumerate(of_rank) if one == name]
-            rows.append(row(f"without {what} {name}", job.without_ms(ranks)))
+    rows += [row(what, job.without_ms(ranks)) for what, ranks in _worst_places(whole)]
     rows += [row(STAGES, job.evened_ms), row(ALIKE, job.alike_ms)]
     return _explaining(rows, float(job.base_ms.mean()))
 
@@ -95,21 +87,17 @@ def _links_of(one: Culprit) -> str:
     return f"the excess of the links of {f'host {one.host}' if one.host else f'the group of rank {one.rank}'}"
 
 
-def _together(whole: Whole) -> bool:
-    return any(one.together for one in whole.compared.late)
-
-
-def _worst_of(whole: Whole, of_rank: Sequence[str | None]) -> str | None:
-    """The host, or rack, whose ranks come last by most together, of several with more than a rank."""
-    gains: dict[str, float] = defaultdict(float)
-    count: dict[str, int] = defaultdict(int)
-    for host, row in zip(of_rank, whole.compared.rows, strict=True):
-        if host is not None:
-            gains[host] += row.gain_ms or 0.0
-            count[host] += 1
-    if len(gains) < 2 or max(count.values()) < 2:
-        return None
-    return max(gains, key=gains.__getitem__)
+def _worst_places(whole: Whole) -> Iterator[tuple[str, list[int]]]:
+    """The host, and the rack, whose ranks come last by most together, of several with more than a rank; and these."""
+    for what, of_rank in (("host", whole.hosts[0]), ("rack", whole.racks)):
+        ranks: dict[str, list[int]] = defaultdict(list)
+        for i, name in enumerate(of_rank):
+            if name is not None:
+                ranks[name].append(i)
+        if len(ranks) > 1 and max(map(len, ranks.values())) > 1:
+            rows = whole.compared.rows
+            worst = max(ranks, key=lambda name: sum(rows[i].gain_ms or 0.0 for i in ranks[name]))
+            yield f"without {what} {worst}", ranks[worst]
 
 
 def _explaining(rows: list[Change], step_ms: float) -> list[Change]:

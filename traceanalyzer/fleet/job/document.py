@@ -6,8 +6,7 @@ from functools import partial
 from typing import Any
 
 from traceanalyzer.base import digits
-from traceanalyzer.fleet.job.model import Culprit, Heat, Job
-from traceanalyzer.fleet.job.ranges import ends_of
+from traceanalyzer.fleet.job.model import Culprit, Heat, Job, ends_of
 from traceanalyzer.fleet.pipeline.document import slowdown_facts
 from traceanalyzer.report.document import (
     Bullets,

@@ -9,8 +9,7 @@ from traceanalyzer.analysis.ranks.late import MIN_GAIN_SHARE
 from traceanalyzer.analysis.ranks.matches import Matches
 from traceanalyzer.base import ms
 from traceanalyzer.fleet.digests.columns import Rank
-from traceanalyzer.fleet.job.model import Culprit
-from traceanalyzer.fleet.job.ranges import range_ms
+from traceanalyzer.fleet.job.model import Culprit, range_ms
 from traceanalyzer.trace import I64, ranked
 
 LEAST_GROUPS = 3

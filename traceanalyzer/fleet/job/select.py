@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import PurePath
 
 from traceanalyzer.analysis.ranks.compare import CLOCK_TOLERANCE_NS
@@ -95,10 +96,11 @@ def _of_one_time(ranks: list[Rank], left_out: list[LeftOut]) -> tuple[list[Rank]
     if len(sets) < 2:
         return ranks, []
     main = max(sets, key=lambda one: (len({_digest(rank).rank for rank in one}), _digest(one[0]).claim.start_ns))
+    sets.remove(main)
     kept, notes = list(main), []
     there = {_digest(one).rank for one in main}
     middle = sorted(_digest(one).claim.start_ns for one in main)[len(main) // 2]
-    for one in (rank for other in sets if other is not main for rank in other):
+    for one in chain.from_iterable(sets):
         apart = (_digest(one).claim.start_ns - middle) / NS_PER_S
         when = f"{digits(abs(apart))} s {'later' if apart > 0 else 'earlier'}"
         if _digest(one).rank not in there and _share_collectives(_digest(main[0]), _digest(one)):

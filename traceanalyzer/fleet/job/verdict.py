@@ -8,8 +8,7 @@ from traceanalyzer.base import digits, ms
 from traceanalyzer.diagnosis.finding import BASE_CONFIDENCE, MAX_CONFIDENCE, BottleneckClass, Summary
 from traceanalyzer.fleet.digests.columns import Rank
 from traceanalyzer.fleet.job.causes import WORDS
-from traceanalyzer.fleet.job.model import Culprit
-from traceanalyzer.fleet.job.ranges import ends_of
+from traceanalyzer.fleet.job.model import Culprit, ends_of
 from traceanalyzer.fleet.job.whole import Whole
 
 SHOWN = 4

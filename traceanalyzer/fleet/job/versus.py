@@ -76,6 +76,5 @@ def _headline(a: Job, b: Job) -> str:
     parts = [f"{', '.join(gone)} no longer holds up the job"] if gone else []
     parts += [f"{', '.join(new)} holds it up now"] if new else []
     parts += ["the same ranks hold it up"] if before and before == after else []
-    steps = [job.summary.step_ms for job in (a, b)]
-    step = " -> ".join("?" if one is None else digits(one) for one in steps)
+    step = " -> ".join("?" if job.summary.step_ms is None else digits(job.summary.step_ms) for job in (a, b))
     return f"Step {step} ms: {'; '.join(parts) or 'nobody holds up the job, before or after'}."

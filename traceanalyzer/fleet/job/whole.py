@@ -59,7 +59,7 @@ class Whole:
     @cached_property
     def hosts(self) -> tuple[list[str | None], bool]:
         """The host of each rank, and whether it is assumed."""
-        return hosts_of(self.ranks)
+        return hosts_of(self.digests, [one.devices for one in self.ranks])
 
     @cached_property
     def racks(self) -> list[str | None]:
@@ -136,18 +136,14 @@ _NUMBER = re.compile(r"\d+")
 SHORTENED = "..."
 
 
-def hosts_of(ranks: Sequence[Rank]) -> tuple[list[str | None], bool]:
+def hosts_of(digests: Sequence[RankDigest], gpus: Sequence[int]) -> tuple[list[str | None], bool]:
     """The host of each rank, and whether that is assumed: where none was recorded, ranks are counted over the GPUs that
     each recording lists."""
-    named = [one.digest.host if one.digest is not None else None for one in ranks]
-    if any(named):
+    named = [one.host for one in digests]
+    size = next((size for size, _ in Counter(n for n in gpus if n > 1).most_common(1)), len(digests))
+    if any(named) or len(digests) <= size:
         return named, False
-    devices = Counter(one.devices for one in ranks if one.devices > 1).most_common(1)
-    if not devices or len(ranks) <= devices[0][0]:
-        return named, False
-    size = devices[0][0]
-    numbers = [None if one.digest is None else one.digest.rank for one in ranks]
-    return [None if rank is None else f"node{rank // size}" for rank in numbers], True
+    return [None if one.rank is None else f"node{one.rank // size}" for one in digests], True
 
 
 def racks_in(path: Path) -> dict[str, str]:

@@ -65,7 +65,10 @@ def as_it_is(path: Path) -> list[bytes] | None:
     if any(path.with_name(path.name + ending).exists() for ending in _JOURNALS):
         return None
     times = about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
-    return [repr(times).encode(), *_samples(path, about.st_size)]
+    last = max(about.st_size - _SAMPLE_BYTES, 0)  # evenly over its length, the first and the last among them
+    with path.open("rb", buffering=0) as file:
+        samples = [os.pread(file.fileno(), _SAMPLE_BYTES, last * i // (_SAMPLES - 1)) for i in range(_SAMPLES)]
+    return [repr(times).encode(), *samples]
 
 
 def digest_of(facts: tuple[object, ...], pieces: list[bytes]) -> str:
@@ -74,13 +77,6 @@ def digest_of(facts: tuple[object, ...], pieces: list[bytes]) -> str:
     for part in (repr(facts).encode("utf-8", "surrogateescape"), *pieces):
         digest.update(part)
     return digest.hexdigest()
-
-
-def _samples(path: Path, size: int) -> list[bytes]:
-    """Pieces of the file, evenly over its length, the first and the last among them."""
-    last = max(size - _SAMPLE_BYTES, 0)
-    with path.open("rb", buffering=0) as file:
-        return [os.pread(file.fileno(), _SAMPLE_BYTES, last * i // (_SAMPLES - 1)) for i in range(_SAMPLES)]
 
 
 @cache

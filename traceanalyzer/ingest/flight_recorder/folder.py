@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
@@ -125,8 +125,11 @@ def _read(path: Path, digests: Digests) -> Read:
             data = b"".join([head, *_limited(stream)])
             if stream.damage:
                 return Read(str(path), why=stream.damage)
-        dump = digests.digest(_values(data), str(path), path.stat().st_mtime_ns)
+        values = plain_values(data) if head[:1] == b"\x80" else orjson.loads(data)
+        dump = digests.digest(values, str(path), path.stat().st_mtime_ns)
         return Read(str(path), dump, digests.candidates(dump))
+    except orjson.JSONDecodeError as error:
+        return Read(str(path), why=f"damaged ({error})")
     except (UnreadableInputError, OSError) as error:
         return Read(str(path), why=str(error))
 
@@ -144,15 +147,6 @@ def _tail(data: bytes, pieces: Iterable[bytes]) -> bytes:
     for piece in pieces:
         data = (data + piece)[-LOG_TAIL:]
     return data[-LOG_TAIL:]
-
-
-def _values(data: bytes) -> Any:
-    if data[:1] == b"\x80":
-        return plain_values(data)
-    try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError as error:
-        raise UnreadableInputError(f"damaged ({error})") from error
 
 
 def _flight(folder: Path, groups: Sequence[Group], found: Sequence[Read], world: int | None) -> Flight:

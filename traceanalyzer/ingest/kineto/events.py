@@ -10,64 +10,34 @@ from msgspec import Raw, Struct
 
 from traceanalyzer.ingest.kineto.times import EXACT_FLOAT_US
 
-SKIP = "\0skip"
-META = "\0meta"
-INSTANT = "\0instant"
-COUNTER = "\0counter"
-"""Categories for rows that are told apart by `ph` and need no `cat`; no recording has a NUL in one."""
-
 _SKIPPED_PHASES = tuple("stfbneBEPNODRcvVST(),FpxIa")
 """Flows, objects and asynchronous events: a third of the rows, and nothing `correlation` does not say."""
 
 
-class Group(enum.IntEnum):
-    """Where the rows of a category go."""
+class Group(enum.Enum):
+    """Where rows go, by their categories. Those with a NUL, which no recording has, are of rows that are known by `ph`
+    and need no `cat`."""
 
-    SKIP = 0
-    KERNEL = 1
-    MEMCPY = 2
-    MEMSET = 3
-    API = 4
-    OP = 5
-    ANNOTATION = 6
-    PYTHON = 7
-    DEVICE_RANGE = 8
-    SYNC = 9
-    OVERHEAD = 10
-    SPAN = 11
-    INSTANT = 12
-    META = 13
-    COUNTER = 14
-    RANGE_COUNTERS = 15
-    MTIA = 16
+    SKIP = ("\0skip",)
+    KERNEL = ("kernel", "concurrent_kernel", "mtia_ccp_events")
+    MEMCPY = ("gpu_memcpy", "memcpy")
+    MEMSET = ("gpu_memset", "memset")
+    API = ("runtime", "driver")
+    OP = ("cpu_op", "operator")
+    ANNOTATION = ("user_annotation",)
+    PYTHON = ("python_function",)
+    DEVICE_RANGE = ("gpu_user_annotation",)
+    SYNC = ("cuda_sync",)
+    OVERHEAD = ("overhead",)
+    SPAN = ("trace",)
+    INSTANT = ("\0instant",)
+    META = ("\0meta",)
+    COUNTER = ("\0counter",)
+    RANGE_COUNTERS = ("cuda_profiler_range",)
+    MTIA = ("mtia_insight", "mtia_counters")
 
 
-_GROUPS = {
-    "kernel": Group.KERNEL,
-    "concurrent_kernel": Group.KERNEL,
-    "gpu_memcpy": Group.MEMCPY,
-    "memcpy": Group.MEMCPY,
-    "gpu_memset": Group.MEMSET,
-    "memset": Group.MEMSET,
-    "runtime": Group.API,
-    "driver": Group.API,
-    "cpu_op": Group.OP,
-    "operator": Group.OP,
-    "user_annotation": Group.ANNOTATION,
-    "python_function": Group.PYTHON,
-    "gpu_user_annotation": Group.DEVICE_RANGE,
-    "cuda_profiler_range": Group.RANGE_COUNTERS,
-    "mtia_ccp_events": Group.KERNEL,
-    "mtia_insight": Group.MTIA,
-    "mtia_counters": Group.MTIA,
-    "cuda_sync": Group.SYNC,
-    "overhead": Group.OVERHEAD,
-    "trace": Group.SPAN,
-    INSTANT: Group.INSTANT,
-    META: Group.META,
-    COUNTER: Group.COUNTER,
-    SKIP: Group.SKIP,
-}
+_GROUPS = {category: group for group in Group for category in group.value}
 
 
 def group_of(category: str) -> Group:
@@ -141,7 +111,7 @@ Near = Annotated[float, msgspec.Meta(gt=-EXACT_FLOAT_US, lt=EXACT_FLOAT_US)]
 class Span(Struct, Generic[Time], tag_field="ph", tag="X", gc=False, kw_only=True):
     """A complete event."""
 
-    cat: str = SKIP
+    cat: str = Group.SKIP.value[0]
     name: str
     pid: int | str = -1
     tid: int | str = -1
@@ -164,7 +134,7 @@ class MemoryArgs(Struct, gc=False):
 class Instant(Struct, Generic[Time], tag_field="ph", tag="i", gc=False):
     """An instant event: allocator events and markers."""
 
-    cat: ClassVar[str] = INSTANT
+    cat: ClassVar[str] = Group.INSTANT.value[0]
     name: str
     ts: Time
     args: MemoryArgs | None = None
@@ -173,7 +143,7 @@ class Instant(Struct, Generic[Time], tag_field="ph", tag="i", gc=False):
 class Counter(Struct, Generic[Time], tag_field="ph", tag="C", gc=False):
     """A sample of a counter; `args` is its value under an empty name."""
 
-    cat: ClassVar[str] = COUNTER
+    cat: ClassVar[str] = Group.COUNTER.value[0]
     name: str
     ts: Time
     category: str = msgspec.field(default="", name="cat")
@@ -190,7 +160,7 @@ class MetaArgs(Struct, gc=False):
 class Meta(Struct, tag_field="ph", tag="M", gc=False):
     """Names of processes and threads."""
 
-    cat: ClassVar[str] = META
+    cat: ClassVar[str] = Group.META.value[0]
     name: str
     pid: int | str = -1
     tid: int | str = -1
@@ -200,7 +170,7 @@ class Meta(Struct, tag_field="ph", tag="M", gc=False):
 class Skipped(Struct, gc=False):
     """A row that is only counted."""
 
-    cat: ClassVar[str] = SKIP
+    cat: ClassVar[str] = Group.SKIP.value[0]
 
 
 _SKIPPED = [

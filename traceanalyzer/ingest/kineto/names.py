@@ -67,10 +67,13 @@ def copy_kind(name: str) -> CopyKind:
 def copy_ends(name: str) -> tuple[MemoryKind, MemoryKind]:
     """Kinds of memory that a copy reads and writes, from its name."""
     match = _ENDS.search(name)
-    if match is None:
-        return MemoryKind.UNKNOWN, MemoryKind.UNKNOWN
-    source, target = (_MEMORY_KINDS.get(end.lower(), MemoryKind.UNKNOWN) for end in match.groups())
-    return source, target
+    source, target = match.groups() if match else ("", "")
+    return memory_kind(source), memory_kind(target)
+
+
+def memory_kind(name: str) -> MemoryKind:
+    """The kind of memory that CUPTI calls so (`Pinned`, `Device Static`, `device_static`)."""
+    return _MEMORY_KINDS.get(name.lower().replace("_", " "), MemoryKind.UNKNOWN)
 
 
 def wait_kind(name: str) -> int:

@@ -3,6 +3,7 @@
 import math
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import fields
 from operator import attrgetter
 from typing import Any
 
@@ -40,7 +41,6 @@ from traceanalyzer.trace import (
     Waits,
 )
 
-_TIMED = {"name": "i", "start": "q", "end": "q"}
 _DEVICE_KINDS = {
     Group.KERNEL: DeviceOpKind.KERNEL,
     Group.MEMCPY: DeviceOpKind.MEMCPY,
@@ -56,20 +56,14 @@ _CPU_DEVICE_TYPE = 0
 _HANDLE = 2**31 - 1
 """Of streams that are numbered by their addresses (ROCm) so much tells them apart."""
 
-_LAYOUTS: dict[type[Table], dict[str, str]] = {
-    DeviceOps: {"kind": "B", **_TIMED, "device": "i", "context": "i", "stream": "i", "correlation": "q"}
-    | {"external_id": "q", "graph": "q", "bytes": "q", "collective": "i"}
-    | {"blocks": "q", "threads": "i", "registers": "i", "shared_bytes": "i", "occupancy": "h"}
-    | {"graph_node": "q", "resident_blocks": "i", "limits": "B"},
-    ApiCalls: {**_TIMED, "thread": "i", "correlation": "q"},
-    HostRanges: {"kind": "B", **_TIMED, "thread": "i", "external_id": "q", "sequence": "q", "forward_thread": "i"}
-    | {"shapes": "i", "dtypes": "i", "strides": "i", "concrete": "i", "launch": "i", "collective": "i"},
-    Waits: {"kind": "B", "start": "q", "end": "q", "device": "i", "context": "i", "stream": "i"}
-    | {"correlation": "q", "event": "q", "source_stream": "i", "record": "q"},
-    Overheads: {"kind": "B", **_TIMED, "thread": "i"},
-    DeviceRanges: {**_TIMED, "device": "i", "stream": "i"},
-    MemoryEvents: {"start": "q", "device": "i", "bytes": "q", "allocated": "q", "reserved": "q", "address": "q"},
-    GpuMetrics: {"name": "i", "start": "q", "device": "i", "value": "q"},
+_TABLES: tuple[type[Table], ...] = (
+    *(DeviceOps, ApiCalls, HostRanges, Waits),
+    *(Overheads, DeviceRanges, MemoryEvents, GpuMetrics),
+)
+_NOT_RECORDED = ("copy_kind", "source_memory", "target_memory", "error")
+"""Columns that no event states: the names of copies tell the first three."""
+_LAYOUTS = {
+    table: {f.name: f.metadata["dtype"].char for f in fields(table) if f.name not in _NOT_RECORDED} for table in _TABLES
 }
 _OF_WAITS = ("context", "stream", "correlation", "event", "source_stream", "record")
 _OF_OPS = ("context", "correlation", "bytes", "registers", "shared_bytes")
@@ -291,7 +285,7 @@ class Rows:
     def _add_instants(self, instants: list[Instant[Any]]) -> None:
         found = [event for event in instants if event.args is not None and event.name == "[memory]"]
         self.skipped += len(instants) - len(found)
-        ends = [event.ts for event in instants if event.name == _WINDOW_END and _is_time(event.ts)]
+        ends = filter(_is_time, [event.ts for event in instants if event.name == _WINDOW_END])
         self.window_end = max([self.window_end, *(int(times_ns([time])[0]) for time in ends)])
         if found:
             found = self._with_time(found)

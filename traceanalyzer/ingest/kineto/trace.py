@@ -46,7 +46,7 @@ from traceanalyzer.trace import (
     Trace,
     Waits,
 )
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace.table import distinct
 
 
 def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
@@ -84,6 +84,10 @@ def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
         epoch_ns=integer(metadata.get("baseTimeNanoseconds")) or 0,
         window=rows.window,
     )
+
+
+def _threads(rows: Rows) -> tuple[Thread, ...]:
+    return tuple(Thread(str(tid), rows.names.get(("thread_name", pid, tid), "")) for pid, tid in rows.threads)
 
 
 def _host(rows: Rows) -> tuple[ApiCalls, HostRanges]:
@@ -158,11 +162,6 @@ def _process(metadata: dict[str, Any], rows: Rows, pids: list[int]) -> Process:
         world_size=distributed(metadata, "world_size"),
         host=host if isinstance(host, str) else None,
     )
-
-
-def _threads(rows: Rows) -> tuple[Thread, ...]:
-    names = {(p, t): text for (kind, p, t), text in rows.names.items() if kind == "thread_name"}
-    return tuple(Thread(str(tid), names.get((pid, tid), "")) for pid, tid in rows.threads)
 
 
 def _devices(metadata: dict[str, Any], ops: DeviceOps) -> tuple[tuple[Device, ...], str]:

@@ -102,7 +102,7 @@ class _Interpreter:
             0x28: self._mark,  # MARK, "("
             0x7D: self._empty_dict,  # EMPTY_DICT, "}"
             0x75: self._set_items,  # SETITEMS, "u"
-            0x8C: self._short_text,  # SHORT_BINUNICODE
+            0x8C: lambda at: self._push_text(at + 1, at + 1 + self._data[at]),  # SHORT_BINUNICODE
             0x5D: self._empty_list,  # EMPTY_LIST, "]"
             0x65: self._appends,  # APPENDS, "e"
             0x71: lambda at: self._keep(self._data[at], at + 1),  # BINPUT, "q"
@@ -236,10 +236,6 @@ class _Interpreter:
             refuse("a tuple of more than numbers and texts")
         self._open(values)
         return at
-
-    def _short_text(self, at: int) -> int:
-        begin = at + 1
-        return self._push_text(begin, begin + self._data[at])
 
     def _read_text(self, at: int, size: int) -> int:
         if size > MAX_TEXT:

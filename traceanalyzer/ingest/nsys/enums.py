@@ -67,24 +67,17 @@ MEMORY_KINDS: dict[int, MemoryKind] = {
 }
 """`ENUM_CUDA_MEM_KIND`."""
 
-OVERHEAD_NAMES: dict[int, str] = {
-    2: "Driver JIT compiler",
-    3: "Buffer flush",
-    4: "Instrumentation",
-    5: "Resource",
-    6: "Runtime-triggered module loading",
-    7: "Lazy function loading",
-    8: "Command buffer full",
+OVERHEADS: dict[int, tuple[str, OverheadKind]] = {
+    2: ("Driver JIT compiler", OverheadKind.DRIVER),
+    3: ("Buffer flush", OverheadKind.PROFILER),
+    4: ("Instrumentation", OverheadKind.PROFILER),
+    5: ("Resource", OverheadKind.PROFILER),
+    6: ("Runtime-triggered module loading", OverheadKind.DRIVER),
+    7: ("Lazy function loading", OverheadKind.DRIVER),
+    8: ("Command buffer full", OverheadKind.BACK_PRESSURE),
 }
-"""`ENUM_CUPTI_OVERHEAD_TYPE`, for rows without a name of their own."""
-
-OVERHEAD_KINDS: dict[int, OverheadKind] = {
-    2: OverheadKind.DRIVER,
-    6: OverheadKind.DRIVER,
-    7: OverheadKind.DRIVER,
-    8: OverheadKind.BACK_PRESSURE,
-}
-"""The types that are the application's own cost; every other type is the profiler's."""
+"""`ENUM_CUPTI_OVERHEAD_TYPE`, for rows without a name of their own, and whose cost it is."""
+OTHER_OVERHEAD = ("Profiler overhead", OverheadKind.PROFILER)
 
 EVENT_SYNC_TYPES: tuple[tuple[tuple[int, int], dict[int, WaitKind]], ...] = (
     ((3, 13), {1: WaitKind.EVENT_SYNC, 2: WaitKind.STREAM_WAIT_EVENT}),

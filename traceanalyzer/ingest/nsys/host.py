@@ -7,7 +7,7 @@ import numpy as np
 
 from traceanalyzer.ingest.columns import by_value
 from traceanalyzer.ingest.durations import Tally
-from traceanalyzer.ingest.nsys.enums import EVENT_SYNC_TYPES, INVALID_ID, OVERHEAD_KINDS, OVERHEAD_NAMES
+from traceanalyzer.ingest.nsys.enums import EVENT_SYNC_TYPES, INVALID_ID, OTHER_OVERHEAD, OVERHEADS
 from traceanalyzer.ingest.nsys.events import (
     TIMES,
     Columns,
@@ -23,7 +23,7 @@ from traceanalyzer.ingest.nsys.events import (
 from traceanalyzer.ingest.nsys.processes import Owners
 from traceanalyzer.ingest.sqlite.database import Database
 from traceanalyzer.ingest.sqlite.pages import Part
-from traceanalyzer.trace import I32, I64, ApiCalls, Bool, OverheadKind, RangeKind, WaitKind, alike, distinct
+from traceanalyzer.trace import I32, I64, ApiCalls, Bool, RangeKind, WaitKind, alike, distinct
 
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 SYNCHRONIZATION = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
@@ -99,10 +99,10 @@ def overheads(database: Database, strings: Strings, tally: Tally) -> Events:
 def _overheads(database: Database, strings: Strings, tally: Tally, table: str) -> Events:
     rows = database.integers(table, {**TIMES, "globalTid": -1, "nameId": -1, "overheadType": -1})
     timed, types = timed_rows(rows, tally, zero_is_missing=False), rows["overheadType"]
-    by_type = by_value(types, lambda kind: strings.code(OVERHEAD_NAMES.get(kind, "Profiler overhead")), np.int32)
-    named = strings.of_ids(rows["nameId"], "Profiler overhead", lambda name: _PATH.sub("", name))
+    by_type = by_value(types, lambda kind: strings.code(OVERHEADS.get(kind, OTHER_OVERHEAD)[0]), np.int32)
+    named = strings.of_ids(rows["nameId"], OTHER_OVERHEAD[0], lambda name: _PATH.sub("", name))
     columns = {
-        "kind": by_value(types, lambda kind: OVERHEAD_KINDS.get(kind, OverheadKind.PROFILER), np.uint8),
+        "kind": by_value(types, lambda kind: OVERHEADS.get(kind, OTHER_OVERHEAD)[1], np.uint8),
         "name": np.where(rows["nameId"] >= 0, named, by_type),
         "start": rows["start"],
         "end": rows["end"],

@@ -7,7 +7,7 @@ same order, so that the first end is that of the first begin (times and nesting 
 import math
 import re
 from collections import defaultdict, deque
-from collections.abc import Callable
+from functools import lru_cache
 from typing import ClassVar
 
 import msgspec
@@ -26,20 +26,6 @@ _BOOL, _UINT, _INT, _DOUBLE, _STRING, _NAME, _DICT, _ARRAY = 2, 3, 4, 5, 6, 10, 
 _WHOLE = re.compile(rb"-?(?:0|[1-9]\d{0,17})")
 _RENAMED = {b"device id": b"device", b"context id": b"context", b"stream id": b"stream"}
 """Kineto's names of what stages carry; all others have the same in both."""
-
-
-class Kept(dict[bytes, bytes]):
-    """What `make` makes of some bytes; the same bytes are made into it once."""
-
-    def __init__(self, make: Callable[[bytes], bytes]) -> None:
-        super().__init__()
-        self._make = make
-
-    def __missing__(self, raw: bytes) -> bytes:
-        if len(self) >= MOST_KEPT:
-            self.clear()
-        made = self[raw] = self._make(raw)
-        return made
 
 
 def quoted(raw: bytes) -> bytes:
@@ -133,15 +119,15 @@ class Events:
         self._ending: set[int] = set()
         """Tracks whose run of ends has begun."""
         self._texts: list[bytes] = []
-        self._members, self._extras, self._launches = Kept(member), Kept(extra), Kept(self._launch)
-        self._quoted = Kept(quoted)
+        kept = lru_cache(MOST_KEPT)
+        self._member, self._extra, self._launched, self._quoted = map(kept, (member, extra, self._launch, quoted))
 
     def take(self, packet: bytes) -> None:
         """Take one packet. Raises DamagedMessageError."""
         found = Message(packet)
         if found.value(FLAGS) & _CLEARED:
             self.tables.clear()
-            self._launches.clear()
+            self._launched.cache_clear()
         for number, take in self._TAKERS.items():
             if number in found:
                 take(self, found.bytes(number), found.value(TIME))
@@ -192,7 +178,7 @@ class Events:
         found = Message(raw)
         track = found.value(11)
         if found.value(9) == _BEGIN:
-            members = [self._members[raw[start:end]] for number, _, start, end in fields(raw) if number == 4]
+            members = [self._member(raw[start:end]) for number, _, start, end in fields(raw) if number == 4]
             category = self._category(found.value(3), track, members)
             name = self.tables[NAMES].get(found.value(10), b"unnamed")
             self._begin(track, (time, name, category, b",".join(members)))
@@ -226,11 +212,11 @@ class Events:
     def _stage(self, raw: bytes, time: int) -> None:
         found = Message(raw)
         row = found.value(1)
-        members = [self._extras[raw[start:end]] for number, _, start, end in fields(raw) if number == 6]
+        members = [self._extra(raw[start:end]) for number, _, start, end in fields(raw) if number == 6]
         members.append(b'"External id":%d' % row)  # the reader takes it out again: no operator has it
         if 18 in found:
             self.edges += [(row, signed(value)) for number, value, *_ in fields(raw) if number == 18]
-        if 21 in found and (launch := self._launches[found.bytes(21)]):
+        if 21 in found and (launch := self._launched(found.bytes(21))):
             members.append(launch)
         carried = b",".join(members)
         if self.arch is None and (arch := _ARCH.search(carried)):
@@ -271,8 +257,8 @@ class Events:
         self._texts.append(
             b'{"ph":"X","cat":%b,"name":%b,"pid":%d,"tid":%d,"ts":%b,"dur":%b,"args":{%b}}'
             % (
-                self._quoted[category],
-                self._quoted[name],
+                self._quoted(category),
+                self._quoted(name),
                 *lane,
                 self._us(start - self.base_ns),
                 self._us(end - start),

@@ -197,15 +197,11 @@ def _kind_of(category: str) -> int:
 def _messages(part: _Part, events: I64, names: I64, texts: Texts) -> I64:
     """Names of markers: the message that the program gave, else what the recorder calls them."""
     found = part.texts(events.tolist(), "rocpd_event", "extdata")
-    codes = [_message(found.get(event, "")) for event in events.tolist()]
-    return np.array(
-        [name if code is None else texts.code(code) for code, name in zip(codes, names.tolist(), strict=True)], np.int64
-    )
-
-
-def _message(text: str) -> str | None:
-    message = mapping(decoded(text)).get("message")
-    return message if isinstance(message, str) and message else None
+    said = [mapping(decoded(found.get(event, ""))).get("message") for event in events.tolist()]
+    given = [i for i, text in enumerate(said) if isinstance(text, str) and text]
+    codes = names.copy()
+    codes[given] = texts.codes([str(said[i]) for i in given])
+    return codes
 
 
 def _agents(part: _Part) -> tuple[tuple[I64, I64], dict[int, Device]]:

@@ -82,32 +82,27 @@ _PLAIN = {
     "tokens": "tokens",
     "padded_tokens": "padded_tokens",
     "flops": "flops",
-    "samples_per_s": "samples_per_s",
-    "samples_per_sec": "samples_per_s",
-    "samples_per_second": "samples_per_s",
-    "throughput_samples_per_s": "samples_per_s",
-    "images_per_s": "samples_per_s",
-    "fps": "samples_per_s",
-    "tokens_per_s": "tokens_per_s",
-    "tokens_per_sec": "tokens_per_s",
-    "tokens_per_second": "tokens_per_s",
-    "tps": "tokens_per_s",
+    **dict.fromkeys(("samples_per_s", "throughput_samples_per_s", "images_per_s", "fps"), "samples_per_s"),
+    **dict.fromkeys(("tokens_per_s", "tps"), "tokens_per_s"),
     **{name: name for name in BATCH},
     "series": "series",
     "total": "total",
     **dict.fromkeys(("when_s", "timestamp", "t"), "when_s"),
     "mfu": "mfu",
     "mfu_percent": "mfu_percent",
-    "its_per_s": "its_per_s",
-    "steps_per_s": "its_per_s",
-    "steps_per_second": "its_per_s",
+    **dict.fromkeys(("its_per_s", "steps_per_s"), "its_per_s"),
 }
+
+
+def _plain(name: str) -> str:
+    """The name in one spelling: `Samples/sec` is `samples_sec`, `steps_per_second` `steps_per_s`."""
+    return re.sub(r"_per_sec(?:ond)?$", "_per_s", re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_"))
 
 
 @cache
 def meaning(name: str) -> tuple[str, float] | None:
     """The field of `Entry` that a column, key or group stands for and the factor to its unit; None if none."""
-    name = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+    name = _plain(name)
     timed = _TIMED.fullmatch(name)
     if timed:
         field = next(f"{what}_s" for what in ("iter", "bare", "compute", "data") if timed[what])
@@ -117,7 +112,7 @@ def meaning(name: str) -> tuple[str, float] | None:
 
 def unitless(names: Iterable[str]) -> str | None:
     """The first name that stands for a step's time, beside a step number, but does not say its unit."""
-    plain = [re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") for name in names]
+    plain = list(map(_plain, names))
     numbered = any(_PLAIN.get(name) == "step" for name in plain)
     return next((name for name in plain if _UNITLESS.fullmatch(name)), None) if numbered else None
 
@@ -186,7 +181,7 @@ def _percent(found: dict[str, Any], values: Mapping[str, Any]) -> None:
 def _positive(found: dict[str, Any]) -> None:
     """Drop impossible values; nanoGPT, for one, writes an MFU of -100 % for "not yet known"."""
     for field in ("iter_s", "samples_per_s", "tokens_per_s", "mfu", "samples", "tokens", "padded_tokens", "flops"):
-        if field in found and found[field] <= 0:
+        if found.get(field, 1) <= 0:
             del found[field]
     if found.get("data_s", 0.0) < 0:
         del found["data_s"]

@@ -11,11 +11,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
 from traceanalyzer.base import TraceAnalyzerError, dataclass
 from traceanalyzer.base.limits import limits
-from traceanalyzer.ingest.side_files import NOT_JSON, mapping
+from traceanalyzer.ingest.side_files import decoded, mapping, whole
 from traceanalyzer.ingest.timing.entry import Entry, entry, meaning, number, unitless
 from traceanalyzer.ingest.timing.printed import NUMBER, memory_line, phase_line
 
@@ -102,9 +100,9 @@ class UnitlessError(ValueError):
 
 def _refusing(name: str, delimiter: str) -> Callable[[str], Entry | None]:
     def parse(line: str) -> Entry | None:
-        if number(line.split(delimiter)[0].strip('"')) is None:
-            return None
-        raise UnitlessError(name)
+        if number(line.split(delimiter)[0].strip('"')) is not None:
+            raise UnitlessError(name)
+        return None
 
     return parse
 
@@ -127,10 +125,7 @@ def _json_line(line: str) -> Entry | None:
 
 
 def _json(text: str) -> dict[str, Any]:
-    try:
-        values = msgspec.json.decode(text)
-    except NOT_JSON as error:
-        raise ValueError("not JSON") from error
+    values = decoded(text)
     if not isinstance(values, dict):
         raise ValueError("not a JSON object")
     return values
@@ -159,9 +154,7 @@ def _regex(name: str, hint: str, pattern: str, minimum: int = USUAL_LINES, avera
 def _searching(pattern: re.Pattern[str]) -> Callable[[str], Entry | None]:
     def parse(line: str) -> Entry | None:
         match = pattern.search(line)
-        if match is None:
-            return None
-        return entry({"when_s": _when(line), **match.groupdict()})
+        return match and entry({"when_s": _when(line), **match.groupdict()})
 
     return parse
 
@@ -370,9 +363,5 @@ def read_line(form: LineFormat, line: str) -> Entry | None:
     if found is None or found.rank is not None:
         return found
     said = _RANK.search(line[:SEARCHED])
-    return found if said is None else replace(found, rank=_rank(next(text for text in said.groups() if text)))
-
-
-def _rank(digits: str) -> int | None:
-    rank = int(digits) if len(digits) < len(str(limits().ranks)) else limits().ranks
-    return rank if rank < limits().ranks else None
+    rank = whole(next(filter(None, said.groups())), len(str(limits().ranks))) if said else -1
+    return replace(found, rank=rank) if 0 <= rank < limits().ranks else found

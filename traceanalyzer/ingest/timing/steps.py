@@ -66,7 +66,7 @@ def _table(kept: Sequence[Entry], time: I64, data: I64) -> StepTimings:
             "duration": time,
             "data": data,
             **{name: _ns(_column([getattr(e, f"{name}_s") for e in kept])) for name in PHASES},
-            **{name: _count([getattr(e, name) for e in kept]) for name in (*AMOUNTS, *BATCH)},
+            **{name: _count(_column([getattr(e, name) for e in kept])) for name in (*AMOUNTS, *BATCH)},
             **{name: np.nan_to_num(_column([getattr(e, name) for e in kept]), nan=-1.0) for name in RATES},
         }
     )
@@ -163,6 +163,5 @@ def _ns(seconds: F64) -> I64:
     return np.where(known, np.rint(np.where(known, seconds, 0.0) * NS_PER_S), -1).astype(np.int64)
 
 
-def _count(values: Sequence[float | None]) -> I64:
-    counts = _column(values)
+def _count(counts: F64) -> I64:
     return np.where(counts < 2**62, counts, -1).astype(np.int64)

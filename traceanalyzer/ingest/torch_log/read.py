@@ -119,7 +119,7 @@ def _with_fusion(logs: list[CompileLog], folder: Path) -> list[CompileLog]:
     of its file, or of the only one that there is."""
     ranks = {log.rank for log in logs}
     for file in filter(_is_fusion, sorted(folder.iterdir())[:MAX_FILES]):
-        rank = _rank_of_name(file)
+        rank = _rank_in(file.name)
         if rank is None and len(ranks) > 1:
             continue
         mine = ranks if rank is None else {rank, None}
@@ -138,8 +138,8 @@ def _is_fusion(file: Path) -> bool:
         return False
 
 
-def _rank_of_name(file: Path) -> int | None:
-    named = _RANK.search(file.name)
+def _rank_in(text: str, pattern: re.Pattern[str] = _RANK) -> int | None:
+    named = pattern.search(text)
     return int(named[1]) if named else None
 
 
@@ -211,7 +211,7 @@ class _Processes:
             known = [key for key in self.folds if key[0] == record.prefix]
             key = self._of_thread.get(thread, known[0] if len(known) == 1 else (record.prefix, None))
         if key not in self.folds:
-            said = _rank_of(record.prefix) if record.prefix else self._rank
+            said = _rank_in(record.prefix, _RANK_OF_PREFIX) if record.prefix else self._rank
             self.folds[key] = Fold(self._path, said if key[1] is None else key[1])
         return self.folds[key]
 
@@ -223,7 +223,7 @@ class _Processes:
 
 def _read(path: Path, progress: Callable[[float], None] | None) -> list[CompileLog]:
     """The processes of a file: one, or one for each rank that writes into it."""
-    processes = _Processes(str(path), _rank_of_name(path))
+    processes = _Processes(str(path), _rank_in(path.name))
     counts = Counts()
     with open_stream(path, progress) as stream:
         for record in records(lines(stream, counts), WANTED, counts):
@@ -234,8 +234,3 @@ def _read(path: Path, progress: Callable[[float], None] | None) -> list[CompileL
         log = logs[0]
         logs[0] = replace(log, notes=(*log.notes, (f"{damage[0].upper()}{damage[1:]}.")))
     return logs
-
-
-def _rank_of(prefix: str) -> int | None:
-    found = _RANK_OF_PREFIX.search(prefix)
-    return int(found[1]) if found else None

@@ -9,26 +9,17 @@ import numpy as np
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.ingest.columns import Texts, by_value
-from traceanalyzer.ingest.kineto.names import copy_kind
+from traceanalyzer.ingest.kineto.names import copy_kind, memory_kind
 from traceanalyzer.ingest.side_files import whole
 from traceanalyzer.ingest.xplane.space import GRAPH, NODE, Columns, Line, Plane, joined_lines, operators, timed
-from traceanalyzer.trace import I64, Bool, CopyKind, Device, DeviceOpKind, DeviceOps, DeviceRanges, MemoryKind
-from traceanalyzer.trace.distinct import distinct, ranked
+from traceanalyzer.trace import I64, Bool, CopyKind, Device, DeviceOpKind, DeviceOps, DeviceRanges
+from traceanalyzer.trace.table import distinct, ranked
 
 _Read = Callable[[dict[str, str]], dict[str, int]]
 _DETAIL = re.compile(r"\b(\w{1,40}):([\w,.]{1,60})")
 MOST_REGISTERS = 512
 """Of a thread: AMD's have as many, NVIDIA's half. ROCm's recorder has written addresses in their place."""
 MOST_BLOCKS = 2**62
-_MEMORY = {
-    "pageable": MemoryKind.PAGEABLE,
-    "pinned": MemoryKind.PINNED,
-    "device": MemoryKind.DEVICE,
-    "device_static": MemoryKind.DEVICE,
-    "array": MemoryKind.ARRAY,
-    "managed": MemoryKind.MANAGED,
-    "managed_static": MemoryKind.MANAGED,
-}
 
 
 def kernel_columns(codes: I64, strings: list[str]) -> dict[str, I64]:
@@ -70,8 +61,8 @@ def _kernel(details: dict[str, str]) -> dict[str, int]:
 def _copy(details: dict[str, str]) -> dict[str, int]:
     return {
         "bytes": whole(details.get("size")),
-        "source_memory": _MEMORY.get(details.get("kind_src", "").lower(), MemoryKind.UNKNOWN),
-        "target_memory": _MEMORY.get(details.get("kind_dst", "").lower(), MemoryKind.UNKNOWN),
+        "source_memory": memory_kind(details.get("kind_src", "")),
+        "target_memory": memory_kind(details.get("kind_dst", "")),
     }
 
 

@@ -14,15 +14,11 @@ import numpy as np
 from traceanalyzer.analysis.groups.ops import PRODUCT, between_products, in_stream_order, operators, with_text
 from traceanalyzer.analysis.groups.passes import largest_operands
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
-from traceanalyzer.base.figures import NS_PER_S
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.replay.changes.edits import retimed, without_launches
+from traceanalyzer.base import NS_PER_S, dataclass
 from traceanalyzer.replay.changes.precision import TENSOR_EFFICIENCY, WIDE
-from traceanalyzer.replay.on_tape import of_classes, of_launches
 from traceanalyzer.replay.patterns.operators import operators as operators_of
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.trace import I64, Bool
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import I64, Bool, distinct
 
 SOFTMAX = re.compile(r"softmax")
 BACKWARD = re.compile(r"softmax_backward")
@@ -79,7 +75,7 @@ def attention_fused(tape: Tape) -> Tape | None:
         fused, recorded = _fused_ns(tape, ops, softmax, one.backward), float(tape.duration[ops].sum())
         gone[ops[1:]] = True
         time[ops[0]] = min(fused, recorded)
-    return without_launches(retimed(tape, time), gone)
+    return tape.retimed(time).without_launches(gone)
 
 
 def _written_out(tape: Tape, order: I64) -> list[_Attention]:
@@ -121,7 +117,7 @@ class _Neighbours:
     @classmethod
     def of(cls, tape: Tape, order: I64) -> "_Neighbours":
         source, row = tape.source, tape.row[order]
-        operator, outer = operators(source)[row], of_launches(tape, source.linked.tree.outer_operator)[order]
+        operator, outer = operators(source)[row], tape.of_launches(source.linked.tree.outer_operator)[order]
         products = with_text(source.linked, operator, PRODUCT)
         shapes = [
             one.shapes for one in operators_of(source.linked).of_rows(np.where(products, source.roofline.row[row], -1))
@@ -131,7 +127,7 @@ class _Neighbours:
             for one in shapes
         ]
         return cls(
-            copies=of_classes(tape, *COPIES)[order],
+            copies=tape.of_classes(*COPIES)[order],
             products=products,
             scales=with_text(source.linked, operator, SCALING),
             outer=outer.astype(np.int64),

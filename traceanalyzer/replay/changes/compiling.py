@@ -11,11 +11,10 @@ import re
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import where_changed
+from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.analysis.groups.passes import FUSIBLE
 from traceanalyzer.analysis.joined.joined import Joined
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.replay.changes.edits import parametric, with_dispatch, without
+from traceanalyzer.base import dataclass
 from traceanalyzer.replay.changes.fusion import (
     ELEMENTWISE,
     REDUCING,
@@ -27,19 +26,9 @@ from traceanalyzer.replay.changes.fusion import (
     runs_fused,
 )
 from traceanalyzer.replay.changes.kernels import changes_layout, channels_last, odd_padded
-from traceanalyzer.replay.on_tape import (
-    events_of_only,
-    in_backward,
-    in_optimizer,
-    of_classes,
-    of_launches,
-    up_to_last,
-    usual_dispatch_ns,
-)
 from traceanalyzer.replay.patterns.named import launched_within, texts
-from traceanalyzer.replay.tape import Tape
-from traceanalyzer.trace import F64, I32, I64, Bool, HostRanges, RangeKind
-from traceanalyzer.trace.distinct import ranked
+from traceanalyzer.replay.tape import Tape, parametric
+from traceanalyzer.trace import F64, I32, I64, Bool, HostRanges, RangeKind, ranked
 
 RECURRENT = re.compile(r"^aten::(lstm|gru|rnn_tanh|rnn_relu|_cudnn_rnn)$|CudnnRnnBackward")
 """Layers that torch.compile leaves to a library, and breaks its graph at."""
@@ -91,15 +80,9 @@ def functions_compiled(
     left = runs_fused(tape, runs, reading, library=library)
     if left is None:
         return None
-    inside = runs.number >= 0
     # forward and backward pass are runs of their own
-    call = TRAINING[reading].call / 2 if in_backward(tape).any() else INFERENCE[reading].call
-    number = np.full(len(tape.dispatch), -1)
-    number[tape.event[inside]] = runs.number[inside]
-    spent = np.bincount(number[number >= 0], tape.dispatch[number >= 0], len(runs.first))
-    dispatch, first = left.dispatch.astype(np.float64), tape.event[runs.first]
-    dispatch[first] = np.maximum(dispatch[first], np.minimum(spent, call * usual_dispatch_ns(tape, inside)))
-    return with_dispatch(left, dispatch)
+    call = TRAINING[reading].call / 2 if tape.in_backward.any() else INFERENCE[reading].call
+    return _called(tape, left, runs.number, runs.first, call)
 
 
 @parametric
@@ -111,16 +94,21 @@ def chains_compiled(tape: Tape, reading: Reading) -> Tape | None:
     if left is None:
         return None
     inside = runs.number >= 0
-    call = TRAINING[reading].call if in_backward(tape).any() else CALL_OF_CHAINS
-    region, size, _ = _regions(tape, inside)
-    of_event = np.zeros(len(tape.dispatch), np.int64)
-    of_event[tape.event] = region
-    spared = np.bincount(of_event, tape.dispatch - left.dispatch, len(size))
-    dispatch, first = left.dispatch.astype(np.float64), _firsts(runs.first, region)
-    at = tape.event[first]
-    most = dispatch[at] + spared[region[first]]
-    dispatch[at] = np.maximum(dispatch[at], np.minimum(most, call * usual_dispatch_ns(tape, inside)))
-    return with_dispatch(left, dispatch)
+    call = TRAINING[reading].call if tape.in_backward.any() else CALL_OF_CHAINS
+    region = _regions(tape, inside)[0]
+    return _called(tape, left, np.where(inside, region, -1), _firsts(runs.first, region), call)
+
+
+def _called(tape: Tape, left: Tape, function: I64, first: I64, call: float) -> Tape:
+    """What is left, where each compiled function (its number for each op, -1: none) costs the host at its first op as
+    much as so many usual launches, but no more than it is spared."""
+    inside, of_event = function >= 0, np.full(len(tape.dispatch), -1)
+    of_event[tape.event[inside]] = function[inside]
+    spared = np.bincount(of_event + 1, tape.dispatch - left.dispatch, int(function.max()) + 2)[1:]
+    dispatch, at = left.dispatch.astype(np.float64), tape.event[first]
+    most = np.minimum(dispatch[at] + spared[function[first]], call * tape.usual_dispatch_ns(inside))
+    dispatch[at] = np.maximum(dispatch[at], most)
+    return left.with_dispatch(dispatch)
 
 
 @parametric
@@ -132,7 +120,7 @@ def compiled(tape: Tape, reading: Reading) -> Tape | None:
     if not model.any() or tape.source.joined.memo(_backward_twice):
         return None
     norms = launched_within(tape, BATCH_NORM)
-    trained = bool((norms & in_backward(tape)).any())
+    trained = bool((norms & tape.in_backward).any())
     norms = norms & trained
     # Adding the biases of convolutions is part of what cuDNN is called for.
     left = fused(tape, FUSIBLE, reading, chosen=model & ~norms & ~launched_within(tape, CONVOLUTION))
@@ -141,27 +129,27 @@ def compiled(tape: Tape, reading: Reading) -> Tape | None:
     if reading is not Reading.PESSIMISTIC:
         # Norms beside convolutions get the layout that these want, too, at best.
         best = channels_last(left) or left if reading is Reading.OPTIMISTIC else None
-        laid_out = best or without(left, changes_layout(left))
+        laid_out = best or left.without(changes_layout(left))
         left = odd_padded(laid_out) or laid_out
-    mine = events_of_only(tape, model)
-    cost = (TRAINING if in_backward(tape).any() else INFERENCE)[reading]
+    mine = tape.events_of_only(model)
+    cost = (TRAINING if tape.in_backward.any() else INFERENCE)[reading]
     usual = float(tape.dispatch[mine].sum()) / int(model.sum())
     launches = _launches_left(tape, model, norms) * cost.launch
     inside = np.flatnonzero(model)
     launches[_firsts(inside, _regions(tape, model)[0])] += cost.call
     spent = np.bincount(tape.event[model], weights=launches[model], minlength=len(mine)) * usual
-    return with_dispatch(left, np.where(mine, np.rint(spent).astype(np.int64), tape.dispatch))
+    return left.with_dispatch(np.where(mine, np.rint(spent).astype(np.int64), tape.dispatch))
 
 
 def of_model(tape: Tape) -> Bool:
     """Ops of the model: those that autograd records up to the end of the backward pass (not norms of gradients, which
     are read after it) and what follows from them, in inference all; but no short stretches between waits."""
-    backward = in_backward(tape)
-    result = ~in_optimizer(tape) & ~tape.communication
+    backward = tape.in_backward
+    result = ~tape.in_optimizer & ~tape.communication
     if backward.any():
         ranges, tree = tape.source.trace.host_ranges, tape.source.linked.tree
         numbered = tree.of_ranges(_numbered(ranges, np.arange(len(ranges))), False)
-        result &= backward | (of_launches(tape, tree.innermost(numbered) >= 0) & up_to_last(tape, backward))
+        result &= backward | (tape.of_launches(tree.innermost(numbered) >= 0) & tape.up_to_last(backward))
     result &= ~launched_within(tape, RECURRENT)
     region, size, alone = _regions(tape, result)
     return result & ((size >= LEAST_REGION_LAUNCHES) | alone)[region]
@@ -199,15 +187,15 @@ def _firsts(rows: I64, of: I32 | I64) -> I64:
 
 def _launches_left(tape: Tape, model: Bool, norms: Bool) -> F64:
     """For each op of the model how many launches are left of it."""
-    beside = of_matrix_operators(tape) | of_classes(tape, "memset")
-    merged = model & of_classes(tape, *FUSIBLE) & ~beside
-    kept = model & ~of_classes(tape, *FUSIBLE) & ~beside
+    beside = of_matrix_operators(tape) | tape.of_classes("memset")
+    merged = model & tape.of_classes(*FUSIBLE) & ~beside
+    kept = model & ~tape.of_classes(*FUSIBLE) & ~beside
     between: I64 = np.cumsum(kept | where_changed(tape.step_of_op))
-    reductions = np.bincount(between[merged & of_classes(tape, *REDUCING)], minlength=int(between.max(initial=0)) + 1)
+    reductions = np.bincount(between[merged & tape.of_classes(*REDUCING)], minlength=int(between.max(initial=0)) + 1)
     place = np.zeros(len(merged), np.int64)
     group = between[merged]
     index = np.arange(len(group))
     place[merged] = index - np.maximum.accumulate(np.where(where_changed(group), index, 0))
     left: F64 = (kept | (merged & (place <= reductions[between]))).astype(np.float64)
-    left[_firsts(np.flatnonzero(norms), of_launches(tape, tape.source.linked.tree.operator))] += BATCH_NORM_LAUNCHES
+    left[_firsts(np.flatnonzero(norms), tape.of_launches(tape.source.linked.tree.operator))] += BATCH_NORM_LAUNCHES
     return left

@@ -10,16 +10,13 @@ from enum import Enum
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import where_changed
+from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.analysis.groups.passes import ASIDE, crossing, largest_operands, split_by_size, written
 from traceanalyzer.analysis.names.api import ApiKind
-from traceanalyzer.base.figures import NS_PER_S
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.replay.changes.edits import parametric, without_launches
-from traceanalyzer.replay.on_tape import in_optimizer, of_classes, of_launches
+from traceanalyzer.base import NS_PER_S, dataclass
 from traceanalyzer.replay.patterns.named import kernels_named, launched_within
 from traceanalyzer.replay.patterns.repeats import period_of, split_where
-from traceanalyzer.replay.tape import Tape
+from traceanalyzer.replay.tape import Tape, parametric
 from traceanalyzer.trace import F64, I32, I64, Bool
 
 ELEMENTWISE = ("elementwise",)
@@ -107,12 +104,12 @@ def find_runs(tape: Tape, classes: tuple[str, ...], least: int = PAIR, chosen: B
     the same stream, without a wait or other work of the host between them, waiting for nothing else, on operands of one
     size."""
     source = tape.source
-    wanted = of_classes(tape, *classes)
+    wanted = tape.of_classes(*classes)
     wanted &= chosen is None or chosen
     wanted &= ~kernels_named(tape, COMPILED)
     # Of kernels of CUDA graphs neither operators nor data are recorded, nor which are the optimizer's.
     from_graphs = (source.linked.api_kind[tape.call] == ApiKind.GRAPH_LAUNCH)[tape.event]
-    wanted &= ~in_optimizer(tape) & ~of_matrix_operators(tape) & ~from_graphs
+    wanted &= ~tape.in_optimizer & ~of_matrix_operators(tape) & ~from_graphs
     event, step = tape.event, tape.step_of_op
     result = (np.diff(event, prepend=-2) <= 1) & ~tape.waits[event]
     result &= (tape.work[event] == 0) & (tape.loading[event] == 0)
@@ -127,7 +124,7 @@ def find_runs(tape: Tape, classes: tuple[str, ...], least: int = PAIR, chosen: B
 def of_matrix_operators(tape: Tape) -> Bool:
     """Kernels that an operator runs beside a matrix kernel of its own (changes of layout, sums over parts): a library's
     business, which no compiler sees."""
-    operator = of_launches(tape, tape.source.linked.tree.operator)
+    operator = tape.of_launches(tape.source.linked.tree.operator)
     matrix = operator[tape.source.linked.is_matrix[tape.row] & (operator >= 0)]
     return np.isin(operator, matrix) & ~tape.source.linked.is_matrix[tape.row]
 
@@ -135,7 +132,7 @@ def of_matrix_operators(tape: Tape) -> Bool:
 def _split_by_period(tape: Tape, number: I32) -> I64:
     """The runs, each part of one that repeats itself and holds a reduction a run of its own: a norm that follows a norm
     begins when the rows of the first are finished."""
-    name, reducing = tape.source.trace.device_ops.name[tape.row], of_classes(tape, *REDUCING) & (number >= 0)
+    name, reducing = tape.source.trace.device_ops.name[tape.row], tape.of_classes(*REDUCING) & (number >= 0)
     inside = np.flatnonzero(np.isin(number, number[reducing]))
     cuts = np.zeros(len(number), np.int64)
     for rows in split_where(inside, np.diff(number[inside]) != 0):
@@ -157,7 +154,7 @@ def _numbered(number: I64, least: int) -> Runs:
 
 def _fused_times(tape: Tape, runs: Runs, reading: Reading, *, library: bool = False) -> F64:
     """What each run takes as one kernel, ns; as a library's operator with what comes before it."""
-    rated, time, reducing = tape.source, tape.duration.astype(np.float64), of_classes(tape, *REDUCING)
+    rated, time, reducing = tape.source, tape.duration.astype(np.float64), tape.of_classes(*REDUCING)
     before = _before_statistics(runs, reducing) & library
     stays, time = _per_run(np.add, runs, np.where(before, time, 0.0)), np.where(before, 0.0, time)
     longest = _per_run(np.maximum, runs, time)
@@ -182,7 +179,7 @@ def _moved(tape: Tape, runs: Runs, traffic: F64, time: F64, *, kept: bool) -> F6
     for others."""
     out, moving = np.zeros(len(traffic)), np.flatnonzero(traffic > 0)
     out[moving] = written(tape.source, tape.row[moving])
-    crosses = _per_run(np.add, runs, crossing(runs.number, traffic, out, of_classes(tape, *REDUCING)))
+    crosses = _per_run(np.add, runs, crossing(runs.number, traffic, out, tape.of_classes(*REDUCING)))
     if kept:
         crosses = np.maximum(crosses, KEPT_SHARE * _per_run(np.fmax, runs, traffic))
     rate = _per_run(np.fmax, runs, np.where(traffic > 0, traffic / np.maximum(time, 1), 0.0))
@@ -228,7 +225,7 @@ def _collapsed(tape: Tape, runs: Runs, time: F64) -> Tape:
     """Each run is its first op, which takes that time; the others and their launches are gone."""
     total = _per_run(np.add, runs, tape.duration)
     time = np.minimum(time, total)
-    left = without_launches(tape, runs.gone)
+    left = tape.without_launches(runs.gone)
     duration, alone = left.duration.copy(), left.alone.copy()
     duration[runs.first] = alone[runs.first] = np.rint(time).astype(np.int64)
     return replace(left, duration=duration, alone=alone)

@@ -5,32 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import where_changed
+from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.analysis.groups import layout, products
 from traceanalyzer.analysis.groups.ops import Group
 from traceanalyzer.analysis.time.launch_queue import UNEXPLAINED_NS
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import NS_PER_S
-from traceanalyzer.replay.changes.edits import (
-    dispatch_at_most,
-    retimed,
-    with_dispatch,
-    without_calls,
-    without_launches,
-    without_work,
-)
+from traceanalyzer.base import NS_PER_S
 from traceanalyzer.replay.changes.fusion import Reading
 from traceanalyzer.replay.changes.syncs.syncs import syncs_removed
 from traceanalyzer.replay.changes.warmup import OWN_WORK_NS
-from traceanalyzer.replay.on_tape import (
-    backward_of,
-    events_of,
-    events_of_only,
-    in_backward,
-    of_launches,
-    step_of_event,
-    usual_dispatch_ns,
-)
 from traceanalyzer.replay.patterns.flow import JOINING
 from traceanalyzer.replay.patterns.named import kernels_named, launched_within
 from traceanalyzer.replay.patterns.operators import Operator, operators
@@ -63,7 +46,7 @@ def channels_last(tape: Tape) -> Tape | None:
     rated, row = tape.source, tape.row
     moved = rated.roofline.expected[row] / (rated.linked.limit("bandwidth")[row] * NORM_EFFICIENCY) * NS_PER_S
     faster = kernels_named(tape, CHANNELS_APART) & (moved < tape.duration)
-    return without_calls(retimed(tape, np.where(faster, moved, tape.duration)), changing)
+    return tape.retimed(np.where(faster, moved, tape.duration)).without_calls(changing)
 
 
 def changes_layout(tape: Tape) -> Bool:
@@ -79,7 +62,7 @@ def _channel_kernels(timed: Timed) -> Bool:
 def dimensions(tape: Tape) -> I64:
     """For each op how many dimensions of space the operator that launches it works on, by its first operand; -1 where
     that was not recorded."""
-    operator = of_launches(tape, tape.source.linked.tree.operator)
+    operator = tape.of_launches(tape.source.linked.tree.operator)
     return np.array(operators(tape.source.linked).tell(operator, _dimensions), np.int64)
 
 
@@ -111,7 +94,7 @@ def _without_losses(tape: Tape, groups: list[tuple[Group, float]]) -> Tape | Non
     for kernels, saved_ms in groups:
         left = max(1.0 - saved_ms / kernels.total_ms, 0.0)
         duration = np.where(kernels.rows[tape.row], duration * left, duration)
-    return retimed(tape, duration) if groups else None
+    return tape.retimed(duration) if groups else None
 
 
 def products_batched(tape: Tape) -> Tape | None:
@@ -129,21 +112,21 @@ def products_batched(tape: Tape) -> Tape | None:
     joining = after_each(rows) & ~rows & launched_within(tape, JOINING)
     splitting = after_each(rows) & ~rows & kernels_named(tape, SPLIT)
     gone = (rows | joining | splitting | back) & ~kept
-    left = without_launches(retimed(tape, times), gone)
-    left = without_work(left, events_of(tape, back & gone) & events_of_only(tape, gone))
-    usual = int(usual_dispatch_ns(tape, rows))
+    left = tape.retimed(times).without_launches(gone)
+    left = left.without_work(tape.events_of(back & gone) & tape.events_of_only(gone))
+    usual = int(tape.usual_dispatch_ns(rows))
     if (rows | joining)[-1:].any():
         left = replace(left, tail=left.tail._replace(dispatch=min(left.tail.dispatch, usual)))
-    return dispatch_at_most(left, events_of(tape, first), usual)
+    return left.dispatch_at_most(tape.events_of(first), usual)
 
 
 def _backward_of(tape: Tape, ops: Bool) -> Bool:
     """The ops that the operators of these give rise to in the backward pass."""
     outer = tape.source.linked.tree.outer_operator
     operators = np.zeros(len(outer) + 1, bool)
-    operators[of_launches(tape, outer)[ops & ~in_backward(tape)]] = True
+    operators[tape.of_launches(outer)[ops & ~tape.in_backward]] = True
     operators[-1] = False
-    return backward_of(tape, operators[outer])
+    return tape.backward_of(operators[outer])
 
 
 GRAPH_GAP_NS = 300
@@ -160,7 +143,7 @@ def in_graph(gap: I64) -> I64:
 
 def captured(tape: Tape) -> Tape:
     """Each step's launches are one CUDA graph: no dispatch, and none of the host's work between them."""
-    first = where_changed(step_of_event(tape))
+    first = where_changed(tape.step_of_event)
     outside = first | tape.waits | (tape.work > OWN_WORK_NS)
     graph = replace(
         tape,
@@ -169,7 +152,7 @@ def captured(tape: Tape) -> Tape:
         latency=np.where(first[tape.event], tape.latency, 0),
         gap=in_graph(tape.gap),
     )
-    return with_dispatch(graph, np.where(first, GRAPH_CALL_NS, 0))
+    return graph.with_dispatch(np.where(first, GRAPH_CALL_NS, 0))
 
 
 def captured_but_work(tape: Tape) -> Tape:

@@ -5,16 +5,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import contains, union
+from traceanalyzer.analysis.algebra import contains, union
 from traceanalyzer.analysis.names.pytorch import OPTIMIZER_PREFIX
-from traceanalyzer.replay.changes.edits import retimed, without_launches
 from traceanalyzer.replay.changes.fusion import LEAST_KERNEL_NS
-from traceanalyzer.replay.on_tape import of_launches
 from traceanalyzer.replay.patterns.named import kernels_named, texts
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.trace import I32, I64, Bool, RangeKind
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import I32, I64, Bool, RangeKind, distinct
 
 FUSED_PASS_RATIO = 7 / 4
 """A fused Adam touches seven tensors (parameter, gradient and two moments read, all but the gradient written), its
@@ -72,7 +69,7 @@ def _changed(tape: Tape, instance: I64, left: Callable[[Tape, I64], tuple[I64, i
             kept, total = found
             gone[mine], gone[kept] = True, False
             duration[kept] = total // len(kept)
-    return without_launches(retimed(tape, duration), gone) if gone.any() else None
+    return tape.retimed(duration).without_launches(gone) if gone.any() else None
 
 
 def _in_one_pass(tape: Tape, ops: I64) -> tuple[I64, int] | None:
@@ -104,7 +101,7 @@ def _by_lists(tape: Tape, ops: I64) -> tuple[I64, int] | None:
 def _tensors_each(tape: Tape, ops: I64) -> I64:
     """How many tensors each of these ops takes: one, or as many as its operator's list has; a launch's full where that
     was not recorded, as of long lists, or is enough for several launches, as of large tensors."""
-    operator = of_launches(tape, tape.source.linked.tree.operator)[ops]
+    operator = tape.of_launches(tape.source.linked.tree.operator)[ops]
     listed = np.array(operators(tape.source.linked).tell(operator, _listed), np.int64)
     _, of, launches = np.unique(operator, return_inverse=True, return_counts=True)
     several = np.where(launches[of.reshape(-1)] > 1, TENSORS_A_LAUNCH, listed)

@@ -11,20 +11,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import one_of
+from traceanalyzer.analysis.algebra import one_of
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.roofline.bounds import NO
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.analysis.roofline.rated import Rated
-from traceanalyzer.base.figures import NS_PER_S
-from traceanalyzer.replay.changes.edits import parametric, retimed, with_dispatch
-from traceanalyzer.replay.on_tape import events_of, in_optimizer, moving_ns, of_classes, of_launches
+from traceanalyzer.base import NS_PER_S
 from traceanalyzer.replay.patterns.flow import is_shared
 from traceanalyzer.replay.patterns.named import kernels_named
 from traceanalyzer.replay.patterns.operators import operators
-from traceanalyzer.replay.tape import Tape
+from traceanalyzer.replay.tape import Tape, parametric
 from traceanalyzer.trace import F64, I64, Bool
 
 TENSOR_EFFICIENCY = 0.75
@@ -65,7 +63,7 @@ def in_16_bits(tape: Tape, efficiency: float, traffic: float, indexed: float) ->
     if found is None:
         return None
     stays, cast = kept_in_fp32(tape)
-    duration = found.duration * np.where(chosen, 1.0 + CAST_SHARE, 1.0) + moving_ns(tape, chosen * cast)
+    duration = found.duration * np.where(chosen, 1.0 + CAST_SHARE, 1.0) + tape.moving_ns(chosen * cast)
     moving = _moves_wide(tape) & ~chosen & ~stays
     left = np.where(kernels_named(tape, INDEXING), indexed, traffic)
     source, row = tape.source, tape.row
@@ -74,13 +72,13 @@ def in_16_bits(tape: Tape, efficiency: float, traffic: float, indexed: float) ->
     )
     limited = np.where(np.isfinite(reached), np.clip(reached / OF_BANDWIDTH, 0.0, 1.0), 1.0)
     less = duration * (1.0 - (1.0 - left) * limited)
-    return retimed(with_casts(tape, chosen), np.minimum(np.where(moving, less, duration), tape.duration))
+    return with_casts(tape, chosen).retimed(np.minimum(np.where(moving, less, duration), tape.duration))
 
 
 def with_casts(tape: Tape, products: Bool) -> Tape:
     """The host also launches casts for these products, as often as it launches the products."""
     usual = int(np.median(tape.dispatch[tape.dispatch > 0])) if (tape.dispatch > 0).any() else 0
-    return with_dispatch(tape, tape.dispatch + events_of(tape, products) * CASTS * usual)
+    return tape.with_dispatch(tape.dispatch + tape.events_of(products) * CASTS * usual)
 
 
 def fp32_products(tape: Tape) -> Bool:
@@ -119,7 +117,7 @@ def _products(tape: Tape, chosen: Bool, precision: str, efficiency: float) -> Ta
     transfer = roofline.bytes[row] * width / tape.source.linked.limit("bandwidth")[row] * NS_PER_S
     least = np.fmax(arithmetic, transfer)
     usable = chosen & np.isfinite(least) & ~(roofline.small[row] & (tape.duration < LONGEST_SMALL_NS))
-    return retimed(tape, np.where(usable, np.minimum(least, tape.duration), tape.duration))
+    return tape.retimed(np.where(usable, np.minimum(least, tape.duration), tape.duration))
 
 
 def _peak(tape: Tape, precision: str) -> F64:
@@ -134,9 +132,9 @@ def _moves_wide(tape: Tape) -> Bool:
     """Kernels limited by memory on fp32 tensors, outside of the optimizer, which keeps its own format. Sorts are of
     indices, and what adds up rows by index stays in the widest format among its operands."""
     source, row = tape.source, tape.row
-    indexing = of_classes(tape, "sort", "embedding")
+    indexing = tape.of_classes("sort", "embedding")
     wide = one_of(source.roofline.precision[row], WIDE) & (tape.duration >= LONGEST_SMALL_NS)
-    return wide & tape.compute & ~in_optimizer(tape) & ~source.linked.is_matrix[row] & ~indexing
+    return wide & tape.compute & ~tape.in_optimizer & ~source.linked.is_matrix[row] & ~indexing
 
 
 PROMOTES = re.compile(r"^aten::(mul|add|sub|div)$")
@@ -163,7 +161,7 @@ class Wide(NamedTuple):
 def kept_in_fp32(tape: Tape) -> tuple[Bool, F64]:
     """Which ops work in fp32 under autocast, too, and for each op how many bytes its operator first casts."""
     found = tape.source.joined.memo(_kept)
-    operator = of_launches(tape, tape.source.linked.tree.outer_operator)
+    operator = tape.of_launches(tape.source.linked.tree.outer_operator)
     return found.stays[operator], found.cast[operator]
 
 

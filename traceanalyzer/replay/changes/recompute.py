@@ -4,11 +4,9 @@ import re
 
 import numpy as np
 
-from traceanalyzer.replay.changes.edits import parametric, with_dispatch, without_launches, without_work
-from traceanalyzer.replay.on_tape import events_of, events_of_only, nodes
 from traceanalyzer.replay.patterns.named import texts
 from traceanalyzer.replay.patterns.repeats import after_each
-from traceanalyzer.replay.tape import Tape
+from traceanalyzer.replay.tape import Tape, parametric
 from traceanalyzer.trace import Bool
 
 REENTRANT = re.compile(r"CheckpointFunctionBackward")
@@ -21,7 +19,7 @@ LEAST_STRETCH_KERNELS = 3
 
 def recomputed(tape: Tape) -> Bool:
     """Ops of forward operators that run within the backward pass."""
-    return tape.source.joined.run_again[nodes(tape)][tape.event] & tape.compute
+    return tape.source.joined.run_again[tape.nodes][tape.event] & tape.compute
 
 
 @parametric
@@ -31,21 +29,21 @@ def kept(tape: Tape, hooked: float) -> Tape | None:
     gone = recomputed(tape)
     if not gone.any():
         return None
-    left = without_launches(tape, gone)
+    left = tape.without_launches(gone)
     begin, stretch = _first_time(tape, gone)
-    removed = events_of(tape, gone)
+    removed = tape.events_of(gone)
     # After each stretch the host comes back from calculating again.
-    begun, after = events_of(tape, begin), ~removed & after_each(removed)
-    backward = tape.source.joined.in_backward[nodes(tape)]
+    begun, after = tape.events_of(begin), ~removed & after_each(removed)
+    backward = tape.source.joined.in_backward[tape.nodes]
     dispatch = left.dispatch.copy()
     for events, like in ((begun, ~backward), (after, backward)):
         others = like & ~events & ~removed
         usual = int(np.median(dispatch[others])) if others.any() else 0
         dispatch[events] = np.minimum(dispatch[events], usual)
     # Stretches that a node of their own calculates again have no hooks on what is saved.
-    slowed = (events_of(tape, stretch) | backward) & (not texts(tape.source.linked, REENTRANT).any())
-    around = begun | after | events_of_only(tape, gone)
-    return with_dispatch(without_work(left, around), np.where(slowed, dispatch * hooked, dispatch))
+    slowed = (tape.events_of(stretch) | backward) & (not texts(tape.source.linked, REENTRANT).any())
+    around = begun | after | tape.events_of_only(gone)
+    return left.without_work(around).with_dispatch(np.where(slowed, dispatch * hooked, dispatch))
 
 
 def _first_time(tape: Tape, gone: Bool) -> tuple[Bool, Bool]:

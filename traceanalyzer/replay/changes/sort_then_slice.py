@@ -7,12 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import where_changed
+from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor
-from traceanalyzer.base.figures import NS_PER_S
-from traceanalyzer.replay.changes.edits import retimed, with_dispatch, without_launches
-from traceanalyzer.replay.on_tape import events_of, nodes, usual_dispatch_ns
+from traceanalyzer.base import NS_PER_S
 from traceanalyzer.replay.patterns.named import are_named, texts
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.tape import Tape
@@ -94,7 +92,7 @@ def topk_ns(bytes_: F64, bandwidth: F64) -> F64:
 def taken_by_topk(tape: Tape) -> Tape | None:
     """`topk` in place of such sorts; None without any."""
     found = tape.source.joined.memo(sorts_of_few)
-    operator = tape.source.linked.tree.outer_operator[nodes(tape)]
+    operator = tape.source.linked.tree.outer_operator[tape.nodes]
     of_op = operator[tape.event]
     mine = found.sorts[of_op]
     if not mine.any():
@@ -102,10 +100,10 @@ def taken_by_topk(tape: Tape) -> Tape | None:
     first = mine & where_changed(of_op)
     needs = topk_ns(found.bytes[of_op], tape.source.linked.limit("bandwidth")[tape.row])
     spent = np.bincount(np.cumsum(first)[mine], tape.duration[mine])[np.cumsum(first)]
-    left = retimed(tape, np.where(first, np.minimum(needs, spent), tape.duration))
-    left = without_launches(left, mine & ~first)
-    there = events_of(tape, first)
-    calls = np.bincount(np.cumsum(there)[events_of(tape, mine)], tape.dispatch[events_of(tape, mine)])[np.cumsum(there)]
-    usual = int(usual_dispatch_ns(tape, tape.compute))
+    left = tape.retimed(np.where(first, np.minimum(needs, spent), tape.duration))
+    left = left.without_launches(mine & ~first)
+    there = tape.events_of(first)
+    calls = np.bincount(np.cumsum(there)[tape.events_of(mine)], tape.dispatch[tape.events_of(mine)])[np.cumsum(there)]
+    usual = int(tape.usual_dispatch_ns(tape.compute))
     dispatch = np.where(there, np.minimum(usual * LAUNCHES, calls).astype(np.int64), left.dispatch)
-    return with_dispatch(left, dispatch)
+    return left.with_dispatch(dispatch)

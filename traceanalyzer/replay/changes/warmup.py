@@ -5,16 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import IntervalSet, join, union
+from traceanalyzer.analysis.algebra import IntervalSet, join, union
 from traceanalyzer.analysis.causes.details import IdleDetail, host_work
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.replay.changes.edits import parametric, with_dispatch, without, without_launches
-from traceanalyzer.replay.on_tape import before_events, nodes, within_optimizer
 from traceanalyzer.replay.patterns.named import operators_named
-from traceanalyzer.replay.tape import Tape
-from traceanalyzer.trace import I32, I64, Bool
-from traceanalyzer.trace.distinct import distinct, ranked
+from traceanalyzer.replay.tape import Tape, parametric, within_optimizer
+from traceanalyzer.trace import I32, I64, Bool, distinct, ranked
 
 FIRST_USE = (IdleDetail.LOADING, IdleDetail.COMPILATION)
 
@@ -46,7 +43,7 @@ def _done_before(tape: Tape, details: tuple[IdleDetail, ...]) -> Tape | None:
     from_dispatch = np.minimum(time - from_work, tape.dispatch)
     if not (from_work + from_dispatch).any():
         return None
-    return with_dispatch(replace(tape, work=tape.work - from_work), tape.dispatch - from_dispatch)
+    return replace(tape, work=tape.work - from_work).with_dispatch(tape.dispatch - from_dispatch)
 
 
 @parametric
@@ -55,14 +52,14 @@ def prepared_before(tape: Tape, pattern: str) -> Tape | None:
     algorithm, its plan): no long work of the host within them, and nothing of what they do up to their last wait for
     the device, which is how algorithms are tried."""
     named = re.compile(pattern)
-    operator = tape.source.linked.tree.outermost(operators_named(tape.source.linked, named))[nodes(tape)]
+    operator = tape.source.linked.tree.outermost(operators_named(tape.source.linked, named))[tape.nodes]
     waits = np.flatnonzero(tape.waits & (operator >= 0))
     last = np.full(int(operator.max(initial=-1)) + 2, -1, np.int64)
     last[operator[waits]] = waits
     tried = np.arange(len(operator)) <= last[operator]
     work = np.where(operator >= 0, 0, tape.work)
-    shorter = replace(without(tape, tried[tape.event]), work=work, waits=tape.waits & ~tried)
-    return with_dispatch(shorter, np.where(tried, 0, tape.dispatch))
+    shorter = replace(tape.without(tried[tape.event]), work=work, waits=tape.waits & ~tried)
+    return shorter.with_dispatch(np.where(tried, 0, tape.dispatch))
 
 
 def no_work_of_its_own(tape: Tape) -> Tape | None:
@@ -91,12 +88,12 @@ def made_on_device(tape: Tape) -> Tape | None:
     """The same where the device makes these data, and nothing is copied."""
     mine = _before_copies(tape)
     found = nothing_before_copies(tape)
-    return found and without_launches(found, tape.copy & (mine > 0)[tape.event])
+    return found and found.without_launches(tape.copy & (mine > 0)[tape.event])
 
 
 def _before_copies(tape: Tape) -> I64:
     """Long work of the host before a copy to the device that no range names as loading, for each event, ns."""
-    named = before_events(tape, tape.source.timed.timeline.states[HostState.INPUT])
+    named = tape.before_events(tape.source.timed.timeline.states[HostState.INPUT])
     mine = tape.loading - np.minimum(named, tape.loading)
     return np.where(mine >= OWN_WORK_NS, mine, 0)
 
@@ -104,7 +101,7 @@ def _before_copies(tape: Tape) -> I64:
 def programs_own(tape: Tape) -> tuple[Bool, bool]:
     """Before which events the host works for the program, and whether it does so at the end of the tape. Short pauses
     come from PyTorch where there are a few of them a step; autograd and the optimizer make their own."""
-    node = nodes(tape)
+    node = tape.nodes
     frameworks = tape.source.joined.in_backward[node] | tape.source.linked.memo(within_optimizer)[node]
     here = (tape.work > 0) & ~frameworks
     long = here & (tape.work >= OWN_WORK_NS)
@@ -117,7 +114,7 @@ def _time(tape: Tape, details: tuple[IdleDetail, ...]) -> I64:
     work = [found[detail] for detail in details]
     if IdleDetail.LOADING in details:
         work.append(tape.source.timed.memo(first_launches))
-    return before_events(tape, join(*work))
+    return tape.before_events(join(*work))
 
 
 def first_launches(timed: Timed) -> IntervalSet:

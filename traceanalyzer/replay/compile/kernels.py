@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.base.figures import NS_PER_MS
+from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.replay.compile.model import KernelRow
 from traceanalyzer.replay.compile.regions import Traced
 from traceanalyzer.trace.compile_log import CompileLog, GraphCode
@@ -60,39 +60,25 @@ def measured_kernels(rows: list[KernelRow], traced: Traced) -> tuple[list[Kernel
     """The kernels with their times in the step, the time of all that inductor wrote (ms), and the share of it with a
     known source line (None without such kernels)."""
     rated, code = traced.rated, traced.code
-    ops = rated.trace.device_ops
-    places = _places(rows)
+    ops, duration = rated.trace.device_ops, (rated.trace.device_ops.end - rated.trace.device_ops.start).astype(float)
+    known, extra, every = _places(rows), dict[tuple[str, str], int](), list(rows)
+    calls, regions = [*code.calls.text, ""], [*code.regions.text, ""]
     chosen = np.flatnonzero(traced.steady & rated.linked.is_kernel)
-    time: dict[int, float] = defaultdict(float)
-    count: Counter[int] = Counter()
-    attainable: dict[int, float] = defaultdict(float)
-    limits = rated.roofline.attainable
-    total = mapped = 0.0
-    seen: dict[tuple[str, str], int] = {}
-    extra: list[KernelRow] = []
-    for op in chosen.tolist():
-        name = rated.trace.strings[ops.name[op]] if ops.name[op] >= 0 else ""
-        key = code.calls.text[code.call_of_op[op]] if code.call_of_op[op] >= 0 else ""
-        region = code.regions.text[code.region_of_op[op]] if code.region_of_op[op] >= 0 else ""
-        place = places.get((key, name), places.get((region, name), places.get(("", name))))
-        if place is None and not code.is_triton[op]:
-            continue
-        if place is None:
-            place = seen.setdefault((key, name), len(rows) + len(extra))
-            if place == len(rows) + len(extra):
-                extra.append(KernelRow(name, region, key, "", [], [], 0, None, None, ""))
-        duration = float(ops.end[op] - ops.start[op])
-        time[place] += duration
-        count[place] += 1
-        attainable[place] += float(limits[op])
-        total += duration
-        mapped += duration if place < len(rows) and rows[place].lines else 0.0
-    busy = float((ops.end - ops.start)[traced.steady].sum())
-    every = [*rows, *extra]
-    result = [
-        _measured(row, traced, time[i], count[i], attainable[i], busy) if i in time else row
-        for i, row in enumerate(every)
-    ]
+    place = np.full(len(chosen), -1)
+    for i, op in enumerate(chosen.tolist()):
+        name, key = rated.trace.text(int(ops.name[op])) or "", calls[code.call_of_op[op]]
+        region = regions[code.region_of_op[op]]
+        place[i] = known.get((key, name), known.get((region, name), known.get(("", name), -1)))
+        if place[i] < 0 and code.is_triton[op]:
+            place[i] = extra.setdefault((key, name), len(every))
+            if place[i] == len(every):
+                every.append(KernelRow(name, region, key, "", [], [], 0, None, None, ""))
+    chosen, place = chosen[place >= 0], place[place >= 0]
+    time, attainable = (np.bincount(place, of[chosen], len(every)) for of in (duration, rated.roofline.attainable))
+    count, busy = np.bincount(place, minlength=len(every)).tolist(), float(duration[traced.steady].sum())
+    figures = zip(every, time.tolist(), count, attainable.tolist(), strict=True)
+    result = [_measured(row, traced, ns, n, limit, busy) if n else row for row, ns, n, limit in figures]
+    total, mapped = float(time.sum()), float(sum(time[i] for i, row in enumerate(rows) if row.lines))
     result.sort(key=lambda row: -(row.measured_ms or 0.0))
     return result, traced.per_step(total) / NS_PER_MS, mapped / total if total and rows else None
 

@@ -3,20 +3,22 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from traceanalyzer.replay.compile.breaks import break_rows, not_fused_rows, recompile_rows
-from traceanalyzer.replay.compile.kernels import kernel_rows
-from traceanalyzer.replay.compile.model import CompilationRow, Compiled
-from traceanalyzer.replay.compile.outcomes import (
+from traceanalyzer.replay.compile.breaks import (
+    break_rows,
     by_start,
     function_of,
     graphs_of,
+    not_fused_rows,
     outcome_of,
     rank_row,
     ranks_differ,
     recompilations,
+    recompile_rows,
     was_refused,
 )
-from traceanalyzer.replay.compile.stages import STAGES, cache_use, outside_seconds, stage_seconds
+from traceanalyzer.replay.compile.kernels import kernel_rows
+from traceanalyzer.replay.compile.model import CompilationRow, Compiled
+from traceanalyzer.replay.compile.stages import STAGES, cache_states, cache_use, outside_seconds, stage_seconds
 from traceanalyzer.replay.compile.windows import cudagraph_use
 from traceanalyzer.trace.compile_log import Compilation, CompileLog
 
@@ -26,6 +28,9 @@ NO_ESTIMATES = (
     "Inductor's own estimates of its kernels are not in the log: set LOG_TLPARSE=1 as well. The cache keeps graphs "
     "compiled with it apart, so that start compiles again."
 )
+OUTSIDE = "{:.2f} s of compile work belong to no compilation (a compiler tried out) and are not in the total."
+DAMAGED = "{} payloads are damaged or cut off: figures from them may be missing."
+SEVERAL = "The folder holds {} logs; the figures are of the last start of the rank that compiled longest: {}."
 LEAST_OUTSIDE_S = 0.05
 """Less work outside of compilations is not worth a note."""
 
@@ -74,7 +79,6 @@ def headline_log(logs: Sequence[CompileLog]) -> CompileLog:
 
 
 def _row(compilation: Compilation, stages: dict[str, float]) -> CompilationRow:
-    states = Counter(e.state for e in compilation.caches if e.layer == "fx_graph")
     return CompilationRow(
         id=compilation.compile_id,
         function=compilation.name,
@@ -83,7 +87,7 @@ def _row(compilation: Compilation, stages: dict[str, float]) -> CompilationRow:
         stages_s=stages,
         graphs=compilation.graphs,
         operators=compilation.operators,
-        cache=", ".join(f"{n} {state}" for state, n in states.items()),
+        cache=", ".join(f"{n} {state}" for state, n in cache_states(compilation).items()),
         outcome=outcome_of(compilation),
         error=compilation.error or next((m.fail_reason for m in compilation.metrics if m.fail_reason), ""),
         restarts=len(compilation.restarts),
@@ -107,28 +111,20 @@ def _first(compilation: Compilation) -> str:
 
 
 def _notes(logs: Sequence[CompileLog], log: CompileLog) -> list[str]:
-    notes = list(log.notes)
-    counts = log.counts
+    counts, outside = log.counts, outside_seconds(log)
     logging = sum(m.logging_s or 0.0 for c in log.compilations for m in c.metrics)
-    if logging:
-        notes.append(f"Writing the log took {logging:.2f} s of the compile time, by dynamo's own clock.")
-    codes = [code for c in log.compilations for code in c.codes]
-    if any(code.launches for code in codes) and not any(code.estimates for code in codes):
-        notes.append(NO_ESTIMATES)
-    outside = outside_seconds(log)
-    if outside >= LEAST_OUTSIDE_S:
-        notes.append(
-            f"{outside:.2f} s of compile work belong to no compilation (a compiler tried out) and are not in the total."
-        )
-    if counts.unreadable:
-        notes.append(f"{counts.unreadable} records cannot be read and were left out.")
-    if counts.damaged_payloads:
-        notes.append(f"{counts.damaged_payloads} payloads are damaged or cut off: figures from them may be missing.")
-    if log.unfinished:
-        notes.append(f"{log.unfinished} pieces of compile work do not end in the log: they count up to its end.")
-    if len(logs) > 1 and len({each.rank for each in logs}) < len(logs):
-        notes.append(
-            f"The folder holds {len(logs)} logs; the figures are of the last start of the rank that compiled longest: "
-            f"{log.path}."
-        )
-    return notes
+    possible = (
+        (logging, f"Writing the log took {logging:.2f} s of the compile time, by dynamo's own clock."),
+        (_lacks_estimates(log), NO_ESTIMATES),
+        (outside >= LEAST_OUTSIDE_S, OUTSIDE.format(outside)),
+        (counts.unreadable, f"{counts.unreadable} records cannot be read and were left out."),
+        (counts.damaged_payloads, DAMAGED.format(counts.damaged_payloads)),
+        (log.unfinished, f"{log.unfinished} pieces of compile work do not end in the log: they count up to its end."),
+        (len({each.rank for each in logs}) < len(logs), SEVERAL.format(len(logs), log.path)),
+    )
+    return [*log.notes, *(text for applies, text in possible if applies)]
+
+
+def _lacks_estimates(log: CompileLog) -> bool:
+    codes = [code for one in log.compilations for code in one.codes]
+    return any(code.launches for code in codes) and not any(code.estimates for code in codes)

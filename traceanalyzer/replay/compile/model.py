@@ -2,8 +2,7 @@
 
 from dataclasses import field
 
-from traceanalyzer.base.figures import metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass, metric
 
 
 @dataclass(frozen=True)

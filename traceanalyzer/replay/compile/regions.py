@@ -11,12 +11,12 @@ from functools import cached_property
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import texts_where
+from traceanalyzer.analysis.algebra import texts_where
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.roofline.rated import Rated
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.replay.changes.edits import Change
+from traceanalyzer.base import dataclass
 from traceanalyzer.replay.scenarios import Scenario
+from traceanalyzer.replay.tape import Change
 from traceanalyzer.replay.whatif import Prediction, Replay
 from traceanalyzer.trace import I64, Bool, RangeKind
 

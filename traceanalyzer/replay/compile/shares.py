@@ -8,10 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import IntervalSet, subtract, union
-from traceanalyzer.analysis.algebra.lookup import texts_where
+from traceanalyzer.analysis.algebra import IntervalSet, subtract, texts_where, union
 from traceanalyzer.analysis.roofline.rated import Rated
-from traceanalyzer.base.figures import NS_PER_MS
+from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.replay.changes.fusion import ELEMENTWISE, Reading, fusing
 from traceanalyzer.replay.compile.kernels import measured_kernels
 from traceanalyzer.replay.compile.model import BreakRow, Compiled, EagerRow, TraceUse
@@ -33,6 +32,13 @@ BASIS = (
     "replayed without the profiler: the host goes from the graph before the break to the one after it in no time, "
     "without the waits and copies between them; kernels stay as they are"
 )
+NO_CODE = "The trace holds no compiled code: the steps that were recorded ran eager."
+COMPILED_AGAIN = "Region {} ran: that function was compiled at least {} times. Record the log to see why."
+WITHOUT_LOG = (
+    "Without the log: set TORCH_TRACE=FOLDER, or record with `traceanalyzer collect torch --compile-log`, to see "
+    "compile times, reasons of graph breaks and recompilations, and source lines of kernels."
+)
+OF_ANOTHER_RUN = "None of the trace's graphs is in the log: log and trace may be of different runs."
 NOT_FAITHFUL = "the trace cannot be replayed faithfully: only the idle time is known"
 
 
@@ -46,29 +52,26 @@ def priced(rows: list[BreakRow], log: CompileLog | None, traced: Traced) -> list
     for row in rows:
         mine = [seam for seam in left if _is_seam_of(seam, row, log)]
         left = [seam for seam in left if seam not in mine]
-        result.append(_with_price(row, mine, traced, log))
+        if mine:
+            result.append(_with_price(row, mine, traced))
+        else:
+            result.append(_whole_function(row, traced) if row.whole_function_eager else _rest_eager(row, log, traced))
     return result
 
 
 def _is_seam_of(seam: Seam, row: BreakRow, log: CompileLog) -> bool:
     """Whether what goes on after a break is the function of the seam: PyTorch names it after the line of the break."""
-    after = next((c for c in reversed(log.compilations) if c.compile_id == seam.after), None)
-    if after is None:
+    named = {c.compile_id: c for c in log.compilations}
+    before, after = named.get(seam.before), named.get(seam.after)
+    at = None if after is None else resumed_at(after.name)
+    if after is None or at is None:
         return False
-    file, _, line = row.location.rpartition(":")
-    same_file = after.location.rpartition(":")[0] == file
-    at = resumed_at(after.name)
-    if at is not None:
-        before = next((c for c in reversed(log.compilations) if c.compile_id == seam.before), None)
-        broken_here = before is not None and any(b.location == row.location for b in before.breaks)
-        return broken_here or (same_file and line == str(at))
-    return False
+    broken_here = before is not None and any(b.location == row.location for b in before.breaks)
+    return broken_here or row.location == f"{after.location.rpartition(':')[0]}:{at}"
 
 
-def _with_price(row: BreakRow, mine: list[Seam], traced: Traced, log: CompileLog | None = None) -> BreakRow:
+def _with_price(row: BreakRow, mine: list[Seam], traced: Traced) -> BreakRow:
     rated = traced.rated
-    if not mine:
-        return _whole_function(row, traced) if row.whole_function_eager else _rest_eager(row, log, traced)
     windows = union(*(np.concatenate([getattr(seam, side) for seam in mine]) for side in ("start", "end")))
     prediction = traced.predict(f"without_break {row.location}", lambda tape: without_windows(tape, windows), BASIS)
     steady = sum(int(rated.timed.steady_host(seam.start[: seam.forward]).sum()) for seam in mine)
@@ -77,24 +80,17 @@ def _with_price(row: BreakRow, mine: list[Seam], traced: Traced, log: CompileLog
     )
 
 
-def _rest_eager(row: BreakRow, log: CompileLog | None, traced: Traced) -> BreakRow:
+def _rest_eager(row: BreakRow, log: CompileLog, traced: Traced) -> BreakRow:
     """A break after which the function goes on eager (its rest was not compiled, or the recompile limit was hit): the
     host time from the end of the last graph before it to the end of the function."""
     regions, bodies = traced.code.regions, traced.code.bodies
-    broken = (
-        {c.compile_id for c in log.compilations if any(b.location == row.location for b in c.breaks)} if log else set()
-    )
-    broken_runs = [
-        (int(regions.thread[i]), int(regions.start[i]), int(regions.end[i]))
-        for i, text in enumerate(regions.text)
-        if text in broken
-    ]
-    windows = [(bodies.last_end(*run, run[1]), run[2]) for run in broken_runs]
-    if not windows:
+    broken = {c.compile_id for c in log.compilations for b in c.breaks if b.location == row.location}
+    runs = np.flatnonzero(np.isin(np.array(regions.text, object), list(broken)))
+    if not len(runs):
         return replace(row, basis=NO_SEAM)
-    starts, ends = (np.array(times, np.int64) for times in zip(*windows, strict=True))
-    steady = int(traced.rated.timed.steady_host(starts).sum())
-    found = union(starts, ends)
+    of = zip(*(column[runs].tolist() for column in (regions.thread, regions.start, regions.end)), strict=True)
+    starts = np.array([bodies.last_end(thread, start, end, start) for thread, start, end in of], np.int64)
+    steady, found = int(traced.rated.timed.steady_host(starts).sum()), union(starts, regions.end[runs])
     free = traced.predict("rest_compiled", lambda tape: without_windows(tape, found), REST)
     row = replace(row, per_step=traced.per_step(steady), idle_ms=idle_in(traced.rated.timed, found), basis=REST)
     if free is None or free.step_ms is None or traced.replay is None:
@@ -228,24 +224,12 @@ def _compiles_within(rated: Rated, log: CompileLog | None) -> int:
 
 
 def _notes(traced: Traced, log: CompileLog | None) -> list[str]:
-    code = traced.code
-    notes = []
-    if not len(code.bodies) and not code.is_triton.any():
-        notes.append("The trace holds no compiled code: the steps that were recorded ran eager.")
-    numbers = list(map(compiled_before, code.regions.text))
-    if log is None and numbers and max(numbers):
-        most = code.regions.text[int(np.argmax(numbers))]
-        notes.append(
-            f"Region {most} ran: that function was compiled at least {max(numbers) + 1} times. "
-            "Record the log to see why."
-        )
-    if log is None:
-        notes.append(
-            "Without the log: set TORCH_TRACE=FOLDER, or record with `traceanalyzer collect torch --compile-log`, to "
-            "see compile times, reasons of graph breaks and recompilations, and source lines of kernels."
-        )
-    known = {e.key for c in log.compilations for e in c.caches} if log else set()
-    keys = set(code.calls.text)
-    if log and keys and not keys & known:
-        notes.append("None of the trace's graphs is in the log: log and trace may be of different runs.")
-    return notes
+    code, keys = traced.code, set(traced.code.calls.text)
+    notes = [] if len(code.bodies) or code.is_triton.any() else [NO_CODE]
+    if log is not None:
+        known = {event.key for one in log.compilations for event in one.caches}
+        return notes if not keys or keys & known else [*notes, OF_ANOTHER_RUN]
+    most = max(code.regions.text, key=compiled_before, default="")
+    if compiled_before(most):
+        notes.append(COMPILED_AGAIN.format(most, compiled_before(most) + 1))
+    return [*notes, WITHOUT_LOG]

@@ -6,6 +6,7 @@ import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from traceanalyzer.replay.compile.model import CacheUse
 from traceanalyzer.trace.compile_log import Compilation, CompileLog, Metrics, Span
@@ -20,13 +21,11 @@ FRAMES = frozenset({"entire_frame_compile", "_compile.compile_inner"})
 _NS = 1e-9
 
 _STAGE_OF = (
-    (re.compile(r"benchmark|autotun|coordinate_descent|coordesc", re.IGNORECASE), "autotune"),
-    (re.compile(r"cudagraph", re.IGNORECASE), "cudagraphs"),
-    (re.compile(r"compile_file|CppCodeCache|cpp_?compile|AotCodeCompiler|g\+\+", re.IGNORECASE), "cpp"),
+    (re.compile(r"(?i)benchmark|autotun|coordinate_descent|coordesc"), "autotune"),
+    (re.compile(r"(?i)cudagraph"), "cudagraphs"),
+    (re.compile(r"(?i)compile_file|CppCodeCache|cpp_?compile|AotCodeCompiler|g\+\+"), "cpp"),
     (
-        re.compile(
-            r"async_compile|triton_?compile|^triton|CachingAutotuner|make_launcher|ttir|ptx|cubin", re.IGNORECASE
-        ),
+        re.compile(r"(?i)async_compile|triton_?compile|^triton|CachingAutotuner|make_launcher|ttir|ptx|cubin"),
         "triton",
     ),
     (
@@ -38,9 +37,7 @@ _STAGE_OF = (
         "inductor",
     ),
     (
-        re.compile(
-            r"aot|backend_compile|call_user_compiler|backward_compile|min_cut|partition|AOTAutograd", re.IGNORECASE
-        ),
+        re.compile(r"(?i)aot|backend_compile|call_user_compiler|backward_compile|min_cut|partition|AOTAutograd"),
         "aot",
     ),
     (
@@ -84,21 +81,16 @@ def stages_of_metrics(metrics: Iterable[Metrics]) -> dict[str, float]:
     """Seconds by stage as dynamo's own metrics of a compilation have them."""
     result: dict[str, float] = defaultdict(float)
     for one in metrics:
+        logged = (one.duration_s, one.inductor_s, one.triton_s, one.autotune_s, one.cudagraph_s)
+        whole, inductor, triton, autotune, graphs = (seconds or 0.0 for seconds in logged)
+        backend = whole if one.kind == "backward" else min(inductor if one.backend_s is None else one.backend_s, whole)
+        inductor = min(inductor, backend)
+        triton = min(triton, inductor)
+        parts = {"dynamo": whole - backend, "aot": backend - inductor, "inductor": inductor - triton, "triton": triton}
         if one.kind.endswith("_runtime"):
-            known = (one.autotune_s or 0.0, one.cudagraph_s or 0.0)
-            result["autotune"] += known[0]
-            result["cudagraphs"] += known[1]
-            result["other"] += max((one.duration_s or 0.0) - sum(known), 0.0)
-            continue
-        whole = one.duration_s or 0.0
-        backend = min(one.backend_s if one.backend_s is not None else one.inductor_s or 0.0, whole)
-        backend = whole if one.kind == "backward" else backend
-        inductor = min(one.inductor_s or 0.0, backend)
-        triton = min(one.triton_s or 0.0, inductor)
-        result["dynamo"] += whole - backend
-        result["aot"] += backend - inductor
-        result["inductor"] += inductor - triton
-        result["triton"] += triton
+            parts = {"autotune": autotune, "cudagraphs": graphs, "other": max(whole - (autotune + graphs), 0.0)}
+        for stage, seconds in parts.items():
+            result[stage] += seconds
     return result
 
 
@@ -167,21 +159,13 @@ CACHED_STAGES = ("aot", "inductor", "triton", "cpp", "autotune")
 
 def cache_use(log: CompileLog, stages: Sequence[dict[str, float]]) -> CacheUse:
     """What the caches gave the compilations of a log; `stages` are the seconds of each."""
-    events = [event for c in log.compilations for event in c.caches]
-    by_cache = {
-        layer: {
-            state: sum(e.layer == layer and e.state == state for e in events) for state in ("hit", "miss", "bypass")
-        }
-        for layer in ("fx_graph", "aot_autograd")
-    }
+    events = list(chain.from_iterable(c.caches for c in log.compilations))
+    count = Counter[tuple[str, str]]((event.layer, event.state) for event in events)
+    states, layers = ("hit", "miss", "bypass"), ("fx_graph", "aot_autograd")
+    by_cache = {layer: {state: count[layer, state] for state in states} for layer in layers}
     fx = by_cache["fx_graph"]
-    reasons = list(dict.fromkeys(e.reason for e in events if e.state == "bypass" and e.reason))
-    off = sum(_not_asked(c) for c in log.compilations)
-    cold = sum(
-        sum(each.get(stage, 0.0) for stage in CACHED_STAGES)
-        for c, each in zip(log.compilations, stages, strict=True)
-        if c.codes and not _is_warm(c)
-    )
+    reasons = list(dict.fromkeys(filter(None, (e.reason for e in events if e.state == "bypass"))))
+    off = sum(map(_not_asked, log.compilations))
     return CacheUse(
         hits=fx["hit"],
         misses=fx["miss"],
@@ -190,28 +174,28 @@ def cache_use(log: CompileLog, stages: Sequence[dict[str, float]]) -> CacheUse:
         by_cache=by_cache,
         bypass_reasons=reasons,
         saved_s=sum(e.saved_ns for e in events if e.layer == "fx_graph") * _S,
-        cold_s=cold,
+        cold_s=sum(map(_cold_s, log.compilations, stages)),
         warm_start=_warm_start(fx, off, reasons),
     )
 
 
 def _not_asked(compilation: Compilation) -> int:
     """Graphs that inductor compiled without asking its cache."""
-    asked = Counter(e.layer for e in compilation.caches)["fx_graph"]
-    return max(len(compilation.codes) - asked, 0) if not asked else 0
+    return 0 if cache_states(compilation) else len(compilation.codes)
 
 
-def _is_warm(compilation: Compilation) -> bool:
-    states = [e.state for e in compilation.caches if e.layer == "fx_graph"]
-    return bool(states) and all(state == "hit" for state in states)
+def _cold_s(compilation: Compilation, stages: dict[str, float]) -> float:
+    """Seconds that a warm start saves of a compilation, none where this one was warm."""
+    warm = not compilation.codes or cache_states(compilation).keys() == {"hit"}
+    return 0 if warm else sum(stages.get(stage, 0.0) for stage in CACHED_STAGES)
+
+
+def cache_states(*compilations: Compilation) -> Counter[str]:
+    """What inductor's FX graph cache answered, and how often."""
+    return Counter(e.state for one in compilations for e in one.caches if e.layer == "fx_graph")
 
 
 def _warm_start(fx: dict[str, int], off: int, reasons: list[str]) -> str:
-    said = []
-    if off:
-        said.append(OFF)
-    if reasons and fx["bypass"]:
-        said.append(BYPASSED.format(reasons="; ".join(reasons)))
-    if fx["miss"]:
-        said.append(COLD)
-    return " ".join(said) or (WARM if fx["hit"] else "")
+    bypassed = BYPASSED.format(reasons="; ".join(reasons))
+    possible = ((off, OFF), (reasons and fx["bypass"], bypassed), (fx["miss"], COLD))
+    return " ".join(text for applies, text in possible if applies) or (WARM if fx["hit"] else "")

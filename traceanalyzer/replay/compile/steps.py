@@ -9,16 +9,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import IntervalSet, clip, intersect, subtract, union
+from traceanalyzer.analysis.algebra import IntervalSet, clip, intersect, subtract, union
 from traceanalyzer.analysis.groups.first_steps import NEVER, begin_of_first, paid_back
 from traceanalyzer.analysis.time.steps import WARMUP_RATIO
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import NS_PER_MS
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import NS_PER_MS, dataclass
 from traceanalyzer.replay.compile.model import Compiled, FirstStepPart, StepsUse
-from traceanalyzer.trace import F64
+from traceanalyzer.trace import F64, distinct
 from traceanalyzer.trace.compile_log import CompileLog
-from traceanalyzer.trace.distinct import distinct
 
 MAX_CALLS = 4
 """Calls of the driver that a first step is taken apart by."""

@@ -12,21 +12,16 @@ from itertools import pairwise
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import IntervalSet, contains, measure, union
-from traceanalyzer.analysis.algebra.lookup import texts_where
+from traceanalyzer.analysis.algebra import IntervalSet, contains, measure, texts_where, union
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base.figures import ms
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.replay.changes.edits import without
+from traceanalyzer.base import dataclass, ms
 from traceanalyzer.replay.changes.kernels import in_graph
 from traceanalyzer.replay.compile.model import Compiled, CudaGraphUse
 from traceanalyzer.replay.compile.regions import CompiledCode, Traced
-from traceanalyzer.replay.on_tape import share_within
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.trace import I64
+from traceanalyzer.trace import I64, distinct
 from traceanalyzer.trace.compile_log import CompileLog
-from traceanalyzer.trace.distinct import distinct
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,13 +100,13 @@ def idle_in(timed: Timed, windows: IntervalSet) -> float:
 def without_windows(tape: Tape, windows: IntervalSet) -> Tape | None:
     """The tape without the host's time in these windows, and without the waits and copies in them; None where none of
     them is on the tape."""
-    share = 1.0 - share_within(tape, windows)
+    share = 1.0 - tape.share_within(windows)
     inside = contains(windows, tape.source.trace.api_calls.start[tape.call])
     if not (share < 1.0).any() and not inside.any():
         return None
     spent = ("dispatch", "work", "loading", "reading", "sending", "profiling")
     left = {name: (getattr(tape, name) * share).astype(np.int64) for name in spent}
-    return replace(without(tape, inside[tape.event] & tape.copy), **left, waits=tape.waits & ~inside)
+    return replace(tape.without(inside[tape.event] & tape.copy), **left, waits=tape.waits & ~inside)
 
 
 CAPTURED = "replayed without the profiler: each compiled graph is one launch that costs the host nothing more"
@@ -120,20 +115,25 @@ CAPTURED = "replayed without the profiler: each compiled graph is one launch tha
 def cudagraph_use(log: CompileLog) -> CudaGraphUse:
     """CUDA graphs recorded and left out."""
     recorded = Counter(s.compile_id for s in log.spans if s.name == "CUDAGraphNode.record")
-    skipped = [m.cudagraph_skip for c in log.compilations for m in c.metrics if m.cudagraph_skip]
-    asked = [e.cudagraphs for c in log.compilations for e in c.caches if e.cudagraphs is not None]
-    asked += [m.wants_cudagraphs for c in log.compilations for m in c.metrics if m.wants_cudagraphs]
-    used, wanted = bool(recorded), bool(skipped) or any(asked)
-    if wanted and not used and not skipped:
+    skipped = list(filter(None, (m.cudagraph_skip for c in log.compilations for m in c.metrics)))
+    wanted = True if recorded or skipped else _asked_for(log)
+    if wanted and not recorded and not skipped:
         skipped = [_why_not_recorded(log)]
     return CudaGraphUse(
-        used=used,
-        wanted=True if used or wanted else False if asked else None,
-        recorded=sum(recorded.values()),
-        rerecorded=sum(n - 1 for n in recorded.values()),
+        used=bool(recorded),
+        wanted=wanted,
+        recorded=recorded.total(),
+        rerecorded=recorded.total() - len(recorded),
         skipped=list(dict.fromkeys(skipped)),
         skipped_graphs=len(skipped),
     )
+
+
+def _asked_for(log: CompileLog) -> bool | None:
+    """Whether inductor was to use CUDA graphs; None where the log does not say."""
+    asked = {e.cudagraphs for c in log.compilations for e in c.caches}
+    asked |= {m.wants_cudagraphs or None for c in log.compilations for m in c.metrics}
+    return max((one for one in asked if one is not None), default=None)
 
 
 def _why_not_recorded(log: CompileLog) -> str:

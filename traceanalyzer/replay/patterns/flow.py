@@ -75,9 +75,10 @@ def is_chain(run: Sequence[Operator]) -> bool:
     not give what the first takes. Parts of other tensors may be taken: to begin with, which tells that no run takes
     what another gives, or to write the result to."""
     steps = [one for one in run if not one.named(PART)]
-    begun = run.index(steps[0]) if steps else len(run)
-    flows = [flow(one) for one in steps]
-    if not any(map(_multiplies, steps)) or count(run[begun:], PART) > count(steps, COPY) or flows[-1].gives is None:
+    if not any(map(_multiplies, steps)):
+        return False
+    begun, flows = run.index(steps[0]), list(map(flow, steps))
+    if count(run[begun:], PART) > count(steps, COPY) or flows[-1].gives is None:
         return False
     if not all(None is not a.gives == b.takes for a, b in pairwise(flows)):
         return False

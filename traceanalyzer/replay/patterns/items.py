@@ -13,12 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor
-from traceanalyzer.replay.on_tape import forward_operators, in_backward, of_launches
 from traceanalyzer.replay.patterns.named import are_named, nodes_named
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.trace import I32, I64, Bool
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import I32, I64, Bool, distinct
 
 APART = re.compile(r"^aten::unbind$")
 """Iterating over a tensor."""
@@ -56,7 +54,7 @@ class _Forward(NamedTuple):
 def _of_steps(tape: Tape) -> list[_Forward]:
     """Those of each step on the tape."""
     tree, shapes = tape.source.linked.tree, tape.source.trace.host_ranges.shapes
-    outer = forward_operators(tape)
+    outer = tape.forward_operators
     step = np.searchsorted(tape.source.timed.steps.host_start, tree.start[outer], side="right") - 1
     outer, step = (column[np.isin(step, tape.step_of_op)] for column in (outer, step))
     apart, splits, takes, picks, written = (
@@ -74,7 +72,7 @@ def item_starts(tape: Tape) -> Bool:
     """The ops with which work on the next item of a batch begins; where there is a backward pass only if each item has
     one of its own: of several items together, those of a sequence may depend on each other."""
     called = tape.source.trace.api_calls.start[tape.call][tape.event]
-    backward = in_backward(tape)
+    backward = tape.in_backward
     learns = bool(backward.any())
     result = np.zeros(len(tape.row), bool)
     for times in _batches(tape, least_dimensions=1 if learns else 2):
@@ -170,7 +168,7 @@ def single_tokens(tape: Tape) -> Bool:
     """The ops that look up one token of each text: a decoder that goes on from what it has just said."""
     tree, words = tape.source.linked.tree, nodes_named(tape.source.linked, WORDS)
     words[words] = operators(tape.source.linked).tell(np.flatnonzero(words), _one_token)
-    return of_launches(tape, tree.innermost(words) >= 0)
+    return tape.of_launches(tree.innermost(words) >= 0)
 
 
 def _one_token(lookup: Operator) -> bool:

@@ -8,16 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import contains, union
-from traceanalyzer.analysis.algebra.lookup import at, texts_where
+from traceanalyzer.analysis.algebra import at, contains, texts_where, union
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.pytorch import MODULE_PREFIX
-from traceanalyzer.replay.on_tape import of_launches
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.trace import I32, I64, Bool, RangeKind
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import I32, I64, Bool, RangeKind, distinct
 
 MODULE = re.compile("^" + re.escape(MODULE_PREFIX))
 
@@ -44,7 +41,7 @@ def kernels_named(tape: Tape, pattern: re.Pattern[str]) -> Bool:
 
 def launched_within(tape: Tape, pattern: re.Pattern[str]) -> Bool:
     """Ops launched inside a host range with such a name."""
-    return of_launches(tape, tape.source.linked.tree.innermost(nodes_named(tape.source.linked, pattern)) >= 0)
+    return tape.of_launches(tape.source.linked.tree.innermost(nodes_named(tape.source.linked, pattern)) >= 0)
 
 
 def nodes_named(linked: Linked, pattern: re.Pattern[str]) -> Bool:
@@ -108,7 +105,7 @@ class Outermost:
     def __init__(self, tape: Tape) -> None:
         self._tree, self._known = tape.source.linked.tree, operators(tape.source.linked)
         self.nodes: I64 = self._tree.outermost_operators
-        self._launches = np.isin(self.nodes, of_launches(tape, self._tree.outer_operator))
+        self._launches = np.isin(self.nodes, tape.of_launches(self._tree.outer_operator))
 
     def at(self, first: int, stop: int) -> list[Place]:
         """Those at these places; fewer at the ends."""
@@ -137,6 +134,6 @@ class Outermost:
 def movers(tape: Tape, copies: Bool) -> Iterator[tuple[int, int]]:
     """Each of these copies that an operator makes, with that operator's place among the outermost ones."""
     tree = tape.source.linked.tree
-    mover = of_launches(tape, tree.outer_operator)
+    mover = tape.of_launches(tree.outer_operator)
     rows = np.flatnonzero(copies & (mover >= 0))
     yield from zip(rows.tolist(), np.searchsorted(tree.outermost_operators, mover[rows]).tolist(), strict=True)

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TypeVar
 
-from traceanalyzer.analysis.algebra.lookup import at
+from traceanalyzer.analysis.algebra import at
 from traceanalyzer.analysis.joined.linked import Linked
-from traceanalyzer.analysis.roofline.op_models.tensors import Input, Shape, Tensor, parse_inputs, parse_values
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.analysis.roofline.op_models.tensors import Input, Shape, Tensor, inputs_of, parse_values
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64
 
 Told = TypeVar("Told")
@@ -32,12 +32,12 @@ class Operator:
     @cached_property
     def inputs(self) -> tuple[Input, ...]:
         """What it takes, told by shapes alone: an element type that is missing or damaged takes nothing away."""
-        return parse_inputs(self.texts[0] or "", None, None) or ()
+        return inputs_of(self.texts[0])
 
     @cached_property
     def typed(self) -> tuple[Input, ...]:
         """What it takes, with element types."""
-        return (parse_inputs(self.texts[0], self.texts[1], None) if self.texts[0] else None) or ()
+        return inputs_of(self.texts[0], self.texts[1])
 
     @cached_property
     def values(self) -> tuple[str, ...]:

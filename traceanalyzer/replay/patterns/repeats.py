@@ -9,13 +9,11 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.analysis.algebra.lookup import where_changed
-from traceanalyzer.base.frozen import dataclass
-from traceanalyzer.replay.on_tape import in_backward, of_launches, of_operators
+from traceanalyzer.analysis.algebra import where_changed
+from traceanalyzer.base import dataclass
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.trace import I32, I64, Bool
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import I32, I64, Bool, distinct
 
 
 def each_step(step: I32 | I64, chosen: Bool) -> Iterator[I64]:
@@ -72,12 +70,12 @@ class Launching(NamedTuple):
 def launching(tape: Tape) -> Launching:
     """The operators of a tape's steps."""
     ranges = tape.source.trace.host_ranges
-    outer = of_launches(tape, tape.source.linked.tree.outer_operator).astype(np.int64)
+    outer = tape.of_launches(tape.source.linked.tree.outer_operator).astype(np.int64)
     step = tape.step_of_op
     first = np.flatnonzero(where_changed(outer) | where_changed(step))
     node = outer[first]
-    name, shapes = (of_operators(tape, node, column) for column in (ranges.name, ranges.shapes))
-    return Launching(node, first, step[first], name, shapes, in_backward(tape)[first])
+    name, shapes = (tape.of_operators(node, column) for column in (ranges.name, ranges.shapes))
+    return Launching(node, first, step[first], name, shapes, tape.in_backward[first])
 
 
 class Repeat(NamedTuple):

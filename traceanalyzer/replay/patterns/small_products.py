@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import at
+from traceanalyzer.analysis.algebra import at
 from traceanalyzer.analysis.groups.ops import (
     Group,
     duration,
@@ -30,7 +30,7 @@ from traceanalyzer.analysis.groups.ops import (
 from traceanalyzer.analysis.groups.products import TENSOR_EFFICIENCY
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.roofline.rated import Rated
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.replay.patterns.named import operators_named
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.trace import I32, I64, Bool
@@ -106,33 +106,44 @@ def _described(rated: Rated, order: I64, run: I64) -> Iterator[_Run]:
     products = operators(rated.linked).of_rows(rated.roofline.row[order[first]])
     nodes = np.split(rated.joined.launch_node[order], first[1:])
     for one, name, launched in zip(products, number.tolist(), nodes, strict=True):
-        base = one.named(ADDED_TO)
+        base, linear = one.named(ADDED_TO), one.named(LINEAR)
         data, weights = (*one.shapes[base:], (), ())[:2]
-        if one.named(PRODUCT) and data and weights and len(weights) in (1, 2, len(data)):
-            columns = 1 if len(weights) == 1 else weights[0 if one.named(LINEAR) else -1]
+        if one.named(PRODUCT) and data and len(weights) in {1, 2, len(data)}:
+            columns = 1 if len(weights) == 1 else weights[0 if linear else -1]
             size = math.prod(data[:-1]) * columns
-            layer = one.named(LINEAR) or (base and len(one.shapes[0]) < len(data))
-            taken = [data] if layer else one.shapes[: base + 2]
+            taken = [data] if linear or (base and len(one.shapes[0]) < len(data)) else one.shapes[: base + 2]
             yield _Run(name, launched, size, [math.prod(shape) for shape in taken].count(size))
 
 
 def _independent(rated: Rated, order: I64, run: I64) -> list[int]:
     """The runs, of those of these ops, whose products need nothing of each other."""
     known = list(_described(rated, order, run))
-    found = {one.number for one in known if not one.operands or _turned(rated, one)}
-    unsure = [one for one in known if one.number not in found]
-    backward = {one.number for one in unsure if rated.joined.in_backward[one.nodes[0]]}
-    asked, items = Counter[int](), _items(rated) if len(unsure) > len(backward) else {}
+    found, unsure = set[int](), dict[bool, list[_Run]](((False, []), (True, [])))
+    for one in known:
+        if not one.operands or _turned(rated, one):
+            found.add(one.number)
+        else:
+            unsure[bool(rated.joined.in_backward[one.nodes[0]])].append(one)
+    found |= _of_items(rated, unsure[False])
+    return sorted(found | _learned(rated, unsure[True], [one.nodes for one in known if one.number in found]))
+
+
+def _of_items(rated: Rated, unsure: list[_Run]) -> set[int]:
+    """The runs of a size of which the program takes as many items out of tensors as they have operands."""
+    asked, items = Counter[int](), _items(rated) if unsure else Counter[int]()
     for one in unsure:
-        asked[one.size] += one.operands * len(one.nodes) * (one.number not in backward)
-    found |= {one.number for one in unsure if one.number not in backward and items.get(one.size, 0) >= asked[one.size]}
-    if backward:
-        outer = rated.linked.tree.outer_operator
-        of_found = np.zeros(len(outer) + 1, bool)
-        of_found[[outer[node] for one in known if one.number in found for node in one.nodes]] = True
-        learned = made_by(rated.linked, of_found[outer])
-        found |= {one.number for one in unsure if one.number in backward and learned[one.nodes].all()}
-    return sorted(found)
+        asked[one.size] += one.operands * len(one.nodes)
+    return {one.number for one in unsure if items[one.size] >= asked[one.size]}
+
+
+def _learned(rated: Rated, unsure: list[_Run], independent: list[I32]) -> set[int]:
+    """The runs of the backward pass that independent ones (their nodes) of the forward pass give rise to."""
+    outer = rated.linked.tree.outer_operator
+    of_found = np.zeros(len(outer) + 1, bool)
+    for nodes in independent:
+        of_found[outer[nodes]] = True
+    learned = made_by(rated.linked, of_found[outer]) if unsure else of_found
+    return {one.number for one in unsure if learned[one.nodes].all()}
 
 
 def _turned(rated: Rated, run: _Run) -> bool:

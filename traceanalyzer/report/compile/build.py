@@ -5,8 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from traceanalyzer.base import TraceAnalyzerError
-from traceanalyzer.diagnosis.compile.measured import UNTIMED, compiled_by
-from traceanalyzer.diagnosis.compile.verdict import diagnose_compile
+from traceanalyzer.diagnosis.compile.measured import UNTIMED, compiled_by, diagnose_compile
 from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.diagnosis.selection import Measured
 from traceanalyzer.replay.compile.measure import headline_log, measure_logs

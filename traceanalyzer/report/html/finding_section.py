@@ -10,14 +10,13 @@ from markdown_it import MarkdownIt
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.diagnosis.finding import Evidence, Finding
-from traceanalyzer.report.explain import finding_page
+from traceanalyzer.diagnosis.pages import finding_page
 from traceanalyzer.report.html.charts import Chart
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.pictures.summary import predictions
 from traceanalyzer.report.html.table_parts import plain_table, term
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import gains, step_facts
-from traceanalyzer.report.outline.to_code import leads
 from traceanalyzer.report.timeline.lanes import Category, Timeline
 from traceanalyzer.trace import Bool
 
@@ -71,7 +70,7 @@ def _finding(report: Report, timeline: Timeline | None, position: int, finding: 
         "article",
         tag("h3", f"{position}. {finding.title}"),
         tag("p", about),
-        *(tag("p", text) for text in leads(report, finding)),
+        *(tag("p", text) for text in gains.leads(report, finding)),
         tag("details", tag("summary", "Evidence"), _evidence(timeline, finding), open=position == 1, class_="evidence"),
         explained(finding.id),
         class_="finding",

@@ -69,10 +69,11 @@ def operations(log: Mapping[str, Any]) -> Operations:
     valid = (log["optype"] >= 0) & np.isfinite(log["start_ts"] + log["duration"]) & (log["duration"] >= 0)
     valid &= (stage >= 0) & (stage < len(stage))
     log = {name: log[name][valid] for name in COLUMNS}
-    ids, node = np.unique(np.stack([log[name] for name in IDS], 1), axis=0, return_inverse=True)
-    (dps, dp), (steps, step) = (np.unique(log[name], return_inverse=True) for name in ("dp_rank", "step"))
+    ids, node = np.unique(np.stack([*map(log.__getitem__, IDS)], 1), axis=0, return_inverse=True)
+    dps, dp = np.unique(log["dp_rank"], return_inverse=True)
+    steps, step = np.unique(log["step"], return_inverse=True)
     shape = (len(ids), len(dps), len(steps))
-    if not len(node) or np.prod([float(n) for n in shape]) > MOST_HOLES * len(node):
+    if not len(node) or np.prod(shape, dtype=float) > MOST_HOLES * len(node):
         raise TraceAnalyzerError("its ranks and steps have no operations in common; log whole steps of all ranks")
     cell, row = np.unique(np.ravel_multi_index((node.ravel(), dp, step), shape), return_index=True)
     rows = np.full(shape, -1, np.int64)

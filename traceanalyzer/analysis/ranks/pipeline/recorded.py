@@ -10,7 +10,7 @@ host that is late counts with it.
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -106,17 +106,15 @@ def operations_of(digests: Sequence[RankDigest], offset: I64 | None) -> Operatio
     if not chains:
         return None
     names = _steps(digests, chains)
-    found = [[_worker(digests, chain, stage, names) for stage in range(len(chain))] for chain in chains]
-    whole = _whole([one for chain in found for one in chain])
-    workers = [
-        _on_one_clock(chain, whole, [0 if offset is None else int(offset[rank]) for rank in ranks])
-        for chain, ranks in zip(found, chains, strict=True)
-    ]
-    for chain in workers:
-        for one, following in pairwise(chain):
+    found = [[_worker(digests, ranks, stage, names) for stage in range(len(ranks))] for ranks in chains]
+    whole = _whole([*chain.from_iterable(found)])
+    clocks = np.zeros(len(digests), np.int64) if offset is None else offset
+    workers = [_on_one_clock(of, whole, clocks[ranks].tolist()) for of, ranks in zip(found, chains, strict=True)]
+    for replica in workers:
+        for one, following in pairwise(replica):
             _exchange(one, _FORWARD_SEND, following, _FORWARD_RECEIVE)
             _exchange(following, _BACKWARD_SEND, one, _BACKWARD_RECEIVE)
-        for one in chain:
+        for one in replica:
             _at_the_end(one, whole)
             _begun(one)
     return _laid_out(workers, whole)

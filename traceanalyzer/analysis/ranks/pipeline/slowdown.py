@@ -181,7 +181,7 @@ def step_times(of: Pipeline, recorded: Sequence[Bool]) -> F64:
     replicas, steps = of.took.shape[1:]
     chosen = [np.append(some, np.setdiff1d(np.arange(replicas), some)[:1]) for some in marked]
     result = np.zeros((len(recorded), steps))
-    for width in {len(one) for one in chosen}:
+    for width in set(map(len, chosen)):
         alike = [i for i, one in enumerate(chosen) if len(one) == width]
         many = max(AT_ONCE // (len(of.took) * width), 1)
         for i in range(0, len(alike), many):

@@ -190,6 +190,16 @@ def parse_inputs(shapes: str, dtypes: str | None, strides: str | None) -> tuple[
         return None
 
 
+def inputs_of(shapes: str | None, dtypes: str | None = None, strides: str | None = None) -> tuple[Input, ...]:
+    """The same; none where they were not recorded, or the text is damaged."""
+    return parse_inputs(shapes or "", dtypes, strides) or ()
+
+
+def tensors_of(shapes: str | None, dtypes: str | None = None, strides: str | None = None) -> list[Tensor]:
+    """Those of the inputs that are tensors, lists of them left out."""
+    return [one for one in inputs_of(shapes, dtypes, strides) if isinstance(one, Tensor)]
+
+
 _NO_NUMBER = re.compile(r"-?\d{19,}|-{2,}\d+")
 """What looks like a number that 64 bits hold, and is none."""
 

@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import where_changed
+from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.names.collectives import SYNCHRONISING
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base import dataclass
 from traceanalyzer.replay.changes.communication.collectives import REDUCTIONS, of_kind, sizes
-from traceanalyzer.replay.changes.edits import parametric, with_dispatch
 from traceanalyzer.replay.patterns.repeats import split_where
-from traceanalyzer.replay.tape import Tape
+from traceanalyzer.replay.tape import Tape, parametric
 from traceanalyzer.trace import F64, I64, Bool
 
 MB = 2**20
@@ -171,7 +170,7 @@ def _with_buckets(tape: Tape, runs: list[I64], size: I64, target: float | None, 
     waits = _without_chance(tape, runs)
     marked = replace(tape, duration=duration, meeting=meeting, gap=gap, latency=latency, dependencies=waits)
     after, like, moved = (np.concatenate([part[i] for part in parts]) for i in range(3))
-    return _inserted(with_dispatch(marked, dispatch), tape, after, like, cost.of(moved))
+    return _inserted(marked.with_dispatch(dispatch), tape, after, like, cost.of(moved))
 
 
 def _without_chance(tape: Tape, runs: list[I64]) -> Dependencies:

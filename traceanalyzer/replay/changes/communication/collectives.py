@@ -5,14 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import measure, subtract, union
+from traceanalyzer.analysis.algebra import measure, subtract, union
 from traceanalyzer.analysis.names.collectives import KINDS, WIDE
-from traceanalyzer.replay.changes.edits import on_own_stream, parametric, retimed, with_dispatch, without_launches
 from traceanalyzer.replay.changes.precision import in_16_bits_already
-from traceanalyzer.replay.on_tape import in_backward, moving_ns, up_to_last
 from traceanalyzer.replay.patterns.named import launched_within, texts
 from traceanalyzer.replay.patterns.repeats import after_each, each_step
-from traceanalyzer.replay.tape import Tape
+from traceanalyzer.replay.tape import Tape, parametric
 from traceanalyzer.trace import F64, I32, I64, Bool
 
 REDUCTIONS = ("all_reduce", "reduce_scatter")
@@ -84,7 +82,7 @@ def removed(tape: Tape, ops: Bool) -> Tape | None:
     freed = last_gone > np.maximum.accumulate(last_staying)
     duration = np.where(freed, tape.alone, tape.duration)
     meeting = np.where(ops, -1, tape.meeting)
-    return without_launches(replace(tape, duration=duration, meeting=meeting), ops)
+    return replace(tape, duration=duration, meeting=meeting).without_launches(ops)
 
 
 def accumulated_without_sync(tape: Tape) -> Tape | None:
@@ -93,9 +91,9 @@ def accumulated_without_sync(tape: Tape) -> Tape | None:
     if not gone.any():
         return None
     # What fills and empties their buckets goes with them.
-    bucketing = launched_within(tape, BUCKETING) & up_to_last(tape, gone)
+    bucketing = launched_within(tape, BUCKETING) & tape.up_to_last(gone)
     left = removed(tape, gone)
-    return None if left is None else without_launches(left, bucketing)
+    return None if left is None else left.without_launches(bucketing)
 
 
 def repeated_reductions(tape: Tape) -> Bool:
@@ -117,7 +115,7 @@ def backward_passes(tape: Tape) -> I64:
     """For each op the number of the backward pass of its step that it belongs to, or that was the last before it; -1
     before the first."""
     step = tape.step_of_op
-    backward = in_backward(tape) | tape.communication
+    backward = tape.in_backward | tape.communication
     begins = backward & ~after_each(backward) & ~tape.communication
     begins |= backward & (np.diff(step, prepend=-2) != 0)
     count = np.cumsum(begins)
@@ -132,10 +130,10 @@ def compressed(tape: Tape) -> Tape | None:
     if not chosen.any():
         return None
     bytes_ = np.where(chosen, np.maximum(sizes(tape), 0), 0)
-    casts = float(moving_ns(tape, bytes_, CAST_PASSES).sum())
+    casts = float(tape.moving_ns(bytes_, CAST_PASSES).sum())
     slower = 1.0 + casts / max(float(tape.duration[tape.compute].sum()), 1.0)
     times = np.where(tape.compute, tape.duration * slower, tape.duration)
-    return retimed(tape, np.where(chosen, tape.duration - 0.5 * transfers(tape), times))
+    return tape.retimed(np.where(chosen, tape.duration - 0.5 * transfers(tape), times))
 
 
 @parametric
@@ -151,7 +149,7 @@ def overlapped(tape: Tape, cost: float) -> Tape | None:
     # One message of everything would be cut into buckets, of which the last stays.
     left = np.where(last & (size > LAST_BUCKET), LAST_BUCKET / np.maximum(size, 1), np.where(last, 1.0, 0.0))
     beside = transfers(tape) * np.where(chosen, 1.0 - left, 0.0)
-    return retimed(tape, np.where(tape.compute, tape.duration * _slower(tape, beside, cost), tape.duration - beside))
+    return tape.retimed(np.where(tape.compute, tape.duration * _slower(tape, beside, cost), tape.duration - beside))
 
 
 def _slower(tape: Tape, beside: F64 | I64, cost: float) -> float:
@@ -168,7 +166,7 @@ def on_own_stream_each(tape: Tape, cost: float) -> Tape:
     start, end = ops.start[tape.row], ops.end[tape.row]
     exposed = measure(subtract(union(start[gone], end[gone]), union(start[~gone], end[~gone])), start, end)
     slower = _slower(tape, np.where(gone, np.minimum(exposed, transfers(tape)), 0), cost)
-    left = on_own_stream(tape, gone, at_once=False)
+    left = tape.on_own_stream(gone, at_once=False)
     return replace(left, duration=np.where(tape.compute, tape.duration * slower, tape.duration).astype(np.int64))
 
 
@@ -178,19 +176,19 @@ def overlapped_by_halves(tape: Tape, cost: float) -> Tape | None:
     the time that collectives run beside it, while those of the other run; the host launches twice as much. None without
     collectives that the forward pass waits for."""
     chosen = of_kind(tape, *IN_LAYERS) & ~late_reductions(tape)
-    if (chosen & ~in_backward(tape)).sum() <= FORWARD_SHARE * chosen.sum():
+    if (chosen & ~tape.in_backward).sum() <= FORWARD_SHARE * chosen.sum():
         return None
     moved, busy = transfers(tape) * chosen, float(tape.duration[tape.compute].sum())
     moving, slower = float(moved.sum()), _slower(tape, moved, cost)
     left = max(moving - slower * busy, 0.0) / max(moving, 1.0)
     times = np.where(tape.compute, tape.duration * slower, tape.duration - moved * (1.0 - left))
     tail = tape.tail._replace(dispatch=2 * tape.tail.dispatch)
-    return retimed(with_dispatch(replace(tape, tail=tail), 2 * tape.dispatch), times)
+    return replace(tape, tail=tail).with_dispatch(2 * tape.dispatch).retimed(times)
 
 
 def late_reductions(tape: Tape) -> Bool:
     """Reductions after which, in their step, no matrix kernel runs: the backward pass is over when they begin."""
-    return of_kind(tape, *REDUCTIONS) & ~up_to_last(tape, tape.source.linked.is_matrix[tape.row])
+    return of_kind(tape, *REDUCTIONS) & ~tape.up_to_last(tape.source.linked.is_matrix[tape.row])
 
 
 @parametric
@@ -203,7 +201,7 @@ def smaller_messages(tape: Tape, left: float, computation: float) -> Tape | None
     between = _between_exchanges(tape, exchanges) & tape.compute
     times = np.where(between, tape.duration * computation, tape.duration)
     spared = np.where(exchanges, 1.0 - left, np.where(wide, 0.5, 0.0))
-    return retimed(tape, times - spared * transfers(tape))
+    return tape.retimed(times - spared * transfers(tape))
 
 
 def wide_sums(tape: Tape) -> Bool:
@@ -213,7 +211,7 @@ def wide_sums(tape: Tape) -> Bool:
     of_table = np.append(texts(tape.source.linked, IN_FP32)[table.dtype], False)
     in_fp32 = _of_calls(tape, of_table[calls.metadata].astype(np.int64)) > 0
     chosen = of_kind(tape, *REDUCTIONS) & in_fp32 & ~late_reductions(tape)
-    forward = chosen & ~in_backward(tape)
+    forward = chosen & ~tape.in_backward
     return (
         chosen if in_16_bits_already(tape) and forward.sum() > FORWARD_SHARE * chosen.sum() else np.zeros_like(chosen)
     )

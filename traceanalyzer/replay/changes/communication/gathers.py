@@ -4,10 +4,8 @@ import re
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import union
+from traceanalyzer.analysis.algebra import union
 from traceanalyzer.replay.changes.communication.collectives import REDUCTIONS, of_kind, removed, sizes
-from traceanalyzer.replay.changes.edits import on_own_stream, with_dispatch, without_launches
-from traceanalyzer.replay.on_tape import in_backward, of_launches, share_within
 from traceanalyzer.replay.patterns.named import nodes_named, texts
 from traceanalyzer.replay.patterns.repeats import each_step
 from traceanalyzer.replay.tape import Tape
@@ -24,14 +22,14 @@ def parameters_kept(tape: Tape) -> Tape | None:
     is not done; where nothing is learnt they stay for good. None where none are gathered again."""
     again = gathered_again(tape)
     left = removed(tape, again)
-    if left is None or (of_kind(tape, "all_gather") & in_backward(tape) & ~again).any():
+    if left is None or (of_kind(tape, "all_gather") & tape.in_backward & ~again).any():
         return left
     gone = _ranges_gone(tape)
     ranges = tape.source.trace.host_ranges
     tree = tape.source.linked.tree
     inside = tree.innermost(tree.of_ranges(gone, False)) >= 0
-    left = without_launches(left, of_launches(tape, inside))
-    return with_dispatch(left, left.dispatch * (1.0 - share_within(tape, union(ranges.start[gone], ranges.end[gone]))))
+    left = left.without_launches(tape.of_launches(inside))
+    return left.with_dispatch(left.dispatch * (1.0 - tape.share_within(union(ranges.start[gone], ranges.end[gone]))))
 
 
 def gathered_again(tape: Tape) -> Bool:
@@ -42,13 +40,13 @@ def gathered_again(tape: Tape) -> Bool:
     tree = tape.source.linked.tree
     nearest = tree.innermost(nodes_named(tape.source.linked, UNIT))
     names = tree.names(np.maximum(nearest, 0))
-    unit = of_launches(tape, np.where(nearest >= 0, names, -1).astype(np.int64))
+    unit = tape.of_launches(np.where(nearest >= 0, names, -1).astype(np.int64))
     result = np.zeros(len(size), bool)
     if gathering.any() and (unit[gathering] >= 0).all():
         rows = np.flatnonzero(gathering)
         result[rows] = _again(step[rows], unit[rows], keeps=_learns(tape))
         return result
-    backward = in_backward(tape)
+    backward = tape.in_backward
     for rows in each_step(step, gathering):
         result[rows] = backward[rows] & np.isin(size[rows], size[rows[~backward[rows]]])
     return result
@@ -66,7 +64,7 @@ def _again(step: I32 | I64, unit: I32 | I64, *, keeps: bool) -> Bool:
 
 def _learns(tape: Tape) -> bool:
     """Whether parameters change from step to step: else what has been gathered once is right for good."""
-    return bool(of_kind(tape, *REDUCTIONS).any() or in_backward(tape).any())
+    return bool(of_kind(tape, *REDUCTIONS).any() or tape.in_backward.any())
 
 
 def _ranges_gone(tape: Tape) -> Bool:
@@ -87,4 +85,4 @@ def prefetched(tape: Tape) -> Tape | None:
     """Parameters are gathered one layer ahead, on a stream of their own: nothing waits for them but the order of their
     stream; None without gathers."""
     gathering = of_kind(tape, "all_gather")
-    return on_own_stream(tape, gathering) if gathering.any() else None
+    return tape.on_own_stream(gathering) if gathering.any() else None

@@ -79,12 +79,12 @@ def _first_use(outermost: Outermost, place: int, uses: int, *, turned: bool) -> 
     moved, changed = _without_ones(mover.first_tensor) if mover.named(MOVES) else (), False
     if not moved:
         return UNUSED
+    passes = TURNS_OR_PASSES_ON if turned else GIVES_THE_SAME
     for one in _calculating(following, uses):
         taken = _place_of(moved, one, changed)
-        passes = TURNS_OR_PASSES_ON if turned else GIVES_THE_SAME
         if taken or (taken == 0 and not one.named(passes)):
             return _Use(_stays(one, taken), taken > 0 and one.named(PARAMETERS))
-        changed |= taken == 0 and turned and one.named(TURNS)
+        changed |= taken == 0 and one.named(TURNS)
     return UNUSED
 
 

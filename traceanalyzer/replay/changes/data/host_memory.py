@@ -7,12 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import union
+from traceanalyzer.analysis.algebra import union
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.replay.changes.data.constants import MOVES
 from traceanalyzer.replay.changes.data.loading import LEAST_COPY_NS, large_copies, waiting_for
-from traceanalyzer.replay.changes.edits import dispatch_at_most, retimed, with_dispatch, without_work
-from traceanalyzer.replay.on_tape import copies_of, events_of, moving_ns, share_within, step_of_event, usual_dispatch_ns
 from traceanalyzer.replay.patterns.named import Outermost, movers
 from traceanalyzer.replay.patterns.operators import Operator
 from traceanalyzer.replay.tape import Tail, Tape
@@ -89,14 +87,14 @@ def picked_on_device(tape: Tape) -> Tape | None:
     copies = tape.memo(picked_on_host).copies
     if not copies.any():
         return None
-    there, least = events_of(tape, copies), np.maximum(_passes_ns(tape, PICKING_PASSES), LEAST_COPY_NS)
-    left = without_work(retimed(tape, np.where(copies, np.minimum(least, tape.duration), tape.duration)), there)
+    there, least = tape.events_of(copies), np.maximum(_passes_ns(tape, PICKING_PASSES), LEAST_COPY_NS)
+    left = tape.retimed(np.where(copies, np.minimum(least, tape.duration), tape.duration)).without_work(there)
     left = replace(left, loading=np.where(there, 0, left.loading), waits=left.waits & ~waiting_for(tape, copies))
-    return dispatch_at_most(left, there, usual_dispatch_ns(tape, tape.compute))
+    return left.dispatch_at_most(there, tape.usual_dispatch_ns(tape.compute))
 
 
 def _passes_ns(tape: Tape, passes: float) -> F64:
-    return moving_ns(tape, tape.source.trace.device_ops.bytes[tape.row], passes)
+    return tape.moving_ns(tape.source.trace.device_ops.bytes[tape.row], passes)
 
 
 def updated_on_host(tape: Tape) -> Updated:
@@ -104,7 +102,7 @@ def updated_on_host(tape: Tape) -> Updated:
     what is only kept, or looked at, is not. Small ones that come with large ones count, too."""
     tree, outermost = tape.source.linked.tree, Outermost(tape)
     found, (begin, until) = np.zeros(len(tape.row), bool), np.zeros((2, len(tape.row)), np.int64)
-    unread = copies_of(tape, CopyKind.DEVICE_TO_HOST) & ~tape.reads[tape.event]
+    unread = tape.copies_of(CopyKind.DEVICE_TO_HOST) & ~tape.reads[tape.event]
     for i, place, shape in _moved(tape, outermost, unread):
         near = outermost.after(place, OPERATORS_AFTER)
         updates = (one.node for one in near if one.operator.named(UPDATES) and one.operator.shapes.count(shape) > 1)
@@ -125,10 +123,10 @@ def updated_on_device(tape: Tape) -> Tape | None:
     moved = _passes_ns(tape, UPDATE_PASSES)
     kept = found.copies & (np.cumsum(found.copies) % TENSORS_A_LAUNCH == 1)
     least = np.where(kept, np.maximum(moved, LEAST_COPY_NS), moved)
-    left = retimed(tape, np.where(found.copies, np.minimum(least, tape.duration), tape.duration))
-    rest = 1.0 - share_within(tape, union(found.start, found.end))
+    left = tape.retimed(np.where(found.copies, np.minimum(least, tape.duration), tape.duration))
+    rest = 1.0 - tape.share_within(union(found.start, found.end))
     dispatch, work = (np.rint(time * rest).astype(np.int64) for time in (tape.dispatch, tape.work))
-    dispatch[events_of(tape, kept)] = int(usual_dispatch_ns(tape, tape.compute))
+    dispatch[tape.events_of(kept)] = int(tape.usual_dispatch_ns(tape.compute))
     left = replace(
         left,
         gap=np.where(found.copies & ~kept, 0, left.gap),
@@ -136,12 +134,12 @@ def updated_on_device(tape: Tape) -> Tape | None:
         waits=left.waits & ~waiting_for(tape, found.copies),
         tail=_tail(tape, dispatch, work),
     )
-    return with_dispatch(left, dispatch)
+    return left.with_dispatch(dispatch)
 
 
 def _tail(tape: Tape, dispatch: I64, work: I64) -> Tail:
     """What the host does after the last event: no more than between two steps."""
-    begins = np.flatnonzero(np.diff(step_of_event(tape))) + 1
+    begins = np.flatnonzero(np.diff(tape.step_of_event)) + 1
     if not len(begins):
         return tape.tail
     return tape.tail._replace(

@@ -6,32 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import one_of
-from traceanalyzer.analysis.groups.small_copies import which_small
+from traceanalyzer.analysis.algebra import one_of
+from traceanalyzer.analysis.groups.input_loading import which_small
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
-from traceanalyzer.base.figures import NS_PER_S
+from traceanalyzer.base import NS_PER_S
 from traceanalyzer.replay.changes.data.constants import constants
-from traceanalyzer.replay.changes.edits import (
-    on_own_stream,
-    parametric,
-    retimed,
-    without_dispatch,
-    without_launches,
-    without_work,
-)
-from traceanalyzer.replay.on_tape import (
-    before_events,
-    copies_of,
-    events_of,
-    events_of_only,
-    launching_events,
-    of_launches,
-)
 from traceanalyzer.replay.patterns.named import operators_named
 from traceanalyzer.replay.patterns.repeats import after_each, each_step
-from traceanalyzer.replay.tape import Tape
+from traceanalyzer.replay.tape import Tape, parametric
 from traceanalyzer.trace import Bool, CopyKind, MemoryKind
 
 BATCH_QUEUE_NS = 150_000
@@ -85,24 +69,24 @@ def not_faster_than(limit_ns: float) -> Callable[[Sequence[float]], float]:
 
 def no_allocations(tape: Tape) -> Tape | None:
     """No memory of the device or pinned memory is allocated or freed; None where the host never does."""
-    time = np.minimum(before_events(tape, tape.source.timed.timeline.states[HostState.ALLOCATE]), tape.work)
+    time = np.minimum(tape.before_events(tape.source.timed.timeline.states[HostState.ALLOCATE]), tape.work)
     calls = one_of(tape.source.linked.api_kind[tape.call], (ApiKind.ALLOCATE, ApiKind.FREE))
     if not time.any() and not (calls & tape.waits).any():
         return None
-    return without_dispatch(replace(tape, work=tape.work - time), calls)
+    return replace(tape, work=tape.work - time).without_dispatch(calls)
 
 
 def large_copies(tape: Tape, kind: CopyKind) -> Bool:
     """Copies in this direction that carry data, not scalars."""
     large: Bool = tape.source.trace.device_ops.bytes[tape.row] >= ROUND_TRIP_BYTES
-    return copies_of(tape, kind) & large
+    return tape.copies_of(kind) & large
 
 
 def copied_together(tape: Tape) -> Tape | None:
     """Of the small copies from the host the first of each step stays; None where no step has two."""
     gone = which_small(tape.source.joined)[tape.row]
     gone[[rows[0] for rows in each_step(tape.step_of_op, gone)]] = False
-    return without_launches(tape, gone) if gone.any() else None
+    return tape.without_launches(gone) if gone.any() else None
 
 
 def pinned(tape: Tape) -> Tape | None:
@@ -114,15 +98,15 @@ def pinned(tape: Tape) -> Tape | None:
         return None
     bytes_ = tape.source.trace.device_ops.bytes[tape.row]
     fast = np.minimum(tape.duration, np.maximum(bytes_ / _pinned_rate(tape), LEAST_COPY_NS))
-    found = retimed(tape, np.where(slow, fast, tape.duration))
+    found = tape.retimed(np.where(slow, fast, tape.duration))
     latency = np.where(slow, np.minimum(tape.latency, QUEUED_LATENCY_NS), tape.latency)
     return replace(found, latency=latency, waits=tape.waits & ~waiting_for(tape, slow))
 
 
 def waiting_for(tape: Tape, copies: Bool) -> Bool:
     """Events that wait for these copies: those that launch them, and calls right after that only wait."""
-    copying = events_of(tape, copies)
-    return copying | (after_each(copying) & ~launching_events(tape))
+    copying = tape.events_of(copies)
+    return copying | (after_each(copying) & ~tape.launching_events)
 
 
 def _pinned_rate(tape: Tape) -> float:
@@ -143,7 +127,7 @@ def copied_ahead(tape: Tape) -> Tape | None:
     if not ahead.any():
         return None
     found = pinned(tape) or tape
-    return replace(on_own_stream(found, ahead), waits=found.waits & ~waiting_for(tape, ahead))
+    return replace(found.on_own_stream(ahead), waits=found.waits & ~waiting_for(tape, ahead))
 
 
 def input_copies(tape: Tape) -> Bool:
@@ -164,7 +148,7 @@ def copied_alike(tape: Tape) -> Bool:
     """Copies of tables, weights and masks to the device, small parameters that come with them included; not those that
     bring back what went to the host."""
     other = ~(tape.memo(round_trips) | tape.memo(away_from_device))
-    large, all_sizes = large_copies(tape, CopyKind.HOST_TO_DEVICE), copies_of(tape, CopyKind.HOST_TO_DEVICE)
+    large, all_sizes = large_copies(tape, CopyKind.HOST_TO_DEVICE), tape.copies_of(CopyKind.HOST_TO_DEVICE)
     return constants(tape, large & other, all_sizes & other)
 
 
@@ -177,20 +161,20 @@ def worked_on_device(tape: Tape) -> Tape | None:
 
 def _staying(tape: Tape, gone: Bool, away: Bool) -> Tape:
     """Without these copies, what lays data out for them, their waits, and the host's work on what it brings back."""
-    operator = of_launches(tape, tape.source.linked.tree.outermost(operators_named(tape.source.linked, COPIES)))
-    to_host = gone & copies_of(tape, CopyKind.DEVICE_TO_HOST)
+    operator = tape.of_launches(tape.source.linked.tree.outermost(operators_named(tape.source.linked, COPIES)))
+    to_host = gone & tape.copies_of(CopyKind.DEVICE_TO_HOST)
     before = np.append(to_host[1:] & (operator[1:] == operator[:-1]), False)[: len(gone)]
-    left = without_work(
-        without_launches(tape, gone | (before & (operator >= 0) & tape.compute)), events_of_only(tape, away)
+    left = tape.without_launches(gone | (before & (operator >= 0) & tape.compute)).without_work(
+        tape.events_of_only(away)
     )
-    return without_dispatch(left, waiting_for(tape, gone) & ~events_of(tape, ~gone))
+    return left.without_dispatch(waiting_for(tape, gone) & ~tape.events_of(~gone))
 
 
 def away_from_device(tape: Tape) -> Bool:
     """Copies to the host whose data the host works on, and those that bring back what it made of them: no more bytes,
     in the same step."""
     bytes_, step = tape.source.trace.device_ops.bytes[tape.row], tape.step_of_op
-    out, back = large_copies(tape, CopyKind.DEVICE_TO_HOST), copies_of(tape, CopyKind.HOST_TO_DEVICE)
+    out, back = large_copies(tape, CopyKind.DEVICE_TO_HOST), tape.copies_of(CopyKind.HOST_TO_DEVICE)
     worked = np.append(0, np.cumsum(tape.work))
     result = np.zeros(len(tape.row), bool)
     for gone in each_step(step, out):
@@ -211,8 +195,8 @@ def round_trips(tape: Tape) -> Bool:
     if not large.any():
         return large
     unread = ~tape.reads[tape.event]
-    small_out = copies_of(tape, CopyKind.DEVICE_TO_HOST) & ~out & unread
-    return large | _there_and_back(tape, small_out, copies_of(tape, CopyKind.HOST_TO_DEVICE) & ~back & unread)
+    small_out = tape.copies_of(CopyKind.DEVICE_TO_HOST) & ~out & unread
+    return large | _there_and_back(tape, small_out, tape.copies_of(CopyKind.HOST_TO_DEVICE) & ~back & unread)
 
 
 def results_sent(tape: Tape) -> Bool:
@@ -225,7 +209,7 @@ def results_kept(tape: Tape) -> Tape | None:
     sent = tape.memo(results_sent)
     if not sent.any():
         return None
-    left = without_launches(tape, sent)
+    left = tape.without_launches(sent)
     return replace(left, waits=left.waits & ~waiting_for(tape, sent))
 
 

@@ -14,10 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.replay.changes.edits import with_dispatch
-from traceanalyzer.replay.changes.loops.batch_size import joined, mostly_small
-from traceanalyzer.replay.changes.loops.repetition import FEWEST_CALLS
-from traceanalyzer.replay.on_tape import backward_of, events_of, forward_operators, in_optimizer, nodes, of_launches
+from traceanalyzer.replay.changes.loops.repetition import FEWEST_CALLS, joined, mostly_small
 from traceanalyzer.replay.patterns.flow import JOINING, is_chain
 from traceanalyzer.replay.patterns.independent import has_weights, of_other_size, put_together, share_weights_only
 from traceanalyzer.replay.patterns.named import launched_within, operators_named
@@ -34,8 +31,7 @@ from traceanalyzer.replay.patterns.repeats import (
     split_where,
 )
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.trace import I32, I64, Bool
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import I32, I64, Bool, distinct
 
 LOOKUP = re.compile(r"^aten::(embedding|embedding_bag)$")
 MOST_KERNELS_BETWEEN = 3
@@ -48,12 +44,12 @@ def lookups_joined(tape: Tape) -> Tape | None:
     outer = tape.source.linked.tree.outermost(
         operators_named(tape.source.linked, LOOKUP) & ~tape.source.joined.in_backward
     )
-    call = of_launches(tape, outer)
+    call = tape.of_launches(outer)
     forward = _runs(tape, call)
     if not forward[1].any():
         return None
-    place = np.cumsum(np.diff(nodes(tape)[tape.event], prepend=-1) != 0)
-    made = backward_of(tape, outer >= 0) & (call < 0)
+    place = np.cumsum(np.diff(tape.nodes[tape.event], prepend=-1) != 0)
+    made = tape.backward_of(outer >= 0) & (call < 0)
     backward = _runs(tape, np.where(made, place, -1))
     kept, gone = forward[0] | backward[0], forward[1] | backward[1]
     gone |= after_each(gone) & launched_within(tape, JOINING) & ~kept
@@ -108,21 +104,21 @@ def _fewer_tensors(tape: Tape, ensemble: Bool, count: float) -> Tape:
     """The optimizer goes through the weights of one member instead of all, as far as these are the model's."""
     matrix = tape.source.linked.is_matrix[tape.row]
     share = float((matrix & ensemble).sum() / max(matrix.sum(), 1)) * (1.0 - 1.0 / count)
-    updating = events_of(tape, in_optimizer(tape))
+    updating = tape.events_of(tape.in_optimizer)
     left = np.where(updating, 1.0 - share, 1.0)
-    return with_dispatch(replace(tape, work=np.rint(tape.work * left).astype(np.int64)), tape.dispatch * left)
+    return replace(tape, work=np.rint(tape.work * left).astype(np.int64)).with_dispatch(tape.dispatch * left)
 
 
 def _and_backward(tape: Tape, operators: Bool) -> Bool:
     """The ops of these operators, and those that they give rise to in the backward pass."""
     inside = np.append(operators, False)[tape.source.linked.tree.outer_operator]
-    return of_launches(tape, inside) | backward_of(tape, inside)
+    return tape.of_launches(inside) | tape.backward_of(inside)
 
 
 def members(tape: Tape) -> Members | None:
     """The ensembles of the steps on a tape: at least a handful of members of the same operators and shapes in a row."""
     tree, steps = tape.source.linked.tree, tape.source.timed.steps
-    outer = forward_operators(tape)
+    outer = tape.forward_operators
     ranges, row = tape.source.trace.host_ranges, tree.row[outer]
     code = codes(ranges.name[row], ranges.shapes[row])
     first, others = np.zeros((2, len(tree.start)), bool)
@@ -170,7 +166,7 @@ def calls_joined(tape: Tape) -> Tape | None:
     share = np.minimum(usual / np.maximum(spent, 1), 1.0)
     dispatch = left.dispatch.astype(np.float64)
     dispatch[tape.event] = left.dispatch[tape.event] * calls.of_ops(share, len(tape.row))
-    return with_dispatch(left, dispatch)
+    return left.with_dispatch(dispatch)
 
 
 def _dispatch(tape: Tape, calls: Launching) -> I64:
@@ -185,13 +181,13 @@ def _with_backward(tape: Tape, calls: Launching, chosen: Bool) -> tuple[Bool, Bo
     tree = tape.source.linked.tree
     nodes_of = np.zeros(len(tree.start) + 1, bool)
     nodes_of[_with_views(tape, calls, chosen)] = True
-    return calls.of_ops(chosen, len(tape.row)), backward_of(tape, nodes_of[tree.outer_operator])
+    return calls.of_ops(chosen, len(tape.row)), tape.backward_of(nodes_of[tree.outer_operator])
 
 
 def _with_views(tape: Tape, calls: Launching, chosen: Bool) -> I64:
     """The nodes of these operators, and of those right before them that launch nothing: views, whose backward pass
     may launch something."""
-    outer, launches = forward_operators(tape), np.sort(calls.node[calls.forward])
+    outer, launches = tape.forward_operators, np.sort(calls.node[calls.forward])
     place = np.searchsorted(launches, outer)
     following = launches[np.minimum(place, len(launches) - 1)]
     return outer[(place < len(launches)) & np.isin(following, calls.node[chosen])]

@@ -1,23 +1,29 @@
-"""The same small calls many times a step as one batched call."""
+"""More data in each launch: what a kernel then takes, calls joined into one, and the same small calls many times a step
+as one batched call.
+"""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import where_changed
-from traceanalyzer.replay.changes.edits import with_dispatch, without_dispatch, without_work
-from traceanalyzer.replay.changes.loops.batch_size import enlarged, grown, mostly_small
+from traceanalyzer.analysis.algebra import where_changed
+from traceanalyzer.replay.changes.data.loading import LEAST_COPY_NS, large_copies
 from traceanalyzer.replay.changes.syncs.syncs import read_at_once
-from traceanalyzer.replay.on_tape import copies_of, events_of, events_of_only, in_optimizer, of_launches, step_of_event
 from traceanalyzer.replay.patterns.flow import JOINING
 from traceanalyzer.replay.patterns.items import item_starts, single_tokens, takes_items
 from traceanalyzer.replay.patterns.named import launched_within
 from traceanalyzer.replay.patterns.operators import operators
 from traceanalyzer.replay.patterns.repeats import after_each, each_step, launching
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.trace import F64, I32, I64, Bool, CopyKind
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import F64, I32, I64, Bool, CopyKind, distinct
 
+GREATER_BATCH = 8
+"""Times as large as a batch is tried where the GPU idles: what nearly always fits."""
+REACHED = 0.75
+"""Share of the GPU's limits that kernels of a large batch reach."""
+SMALL_SHARE = 0.5
+"""Share of their kernels that must be too small to fill the GPU: others take as much longer as the batch is larger."""
 STEPS_A_BATCH = 32
 """Calls of as many steps that make a batch where each step is one call."""
 SCALAR_BYTES = 8
@@ -31,6 +37,60 @@ ALIKE_SHARE = 0.5
 """Share of a step's ops that must belong to calls of the same kind: the rest may be an update of the model."""
 SPREAD = 0.25
 """How much the number of kernels may differ from call to call: other lengths have other tiles and splits."""
+
+
+def mostly_small(tape: Tape, ops: Bool) -> bool:
+    """Whether most of these kernels are too small to fill the GPU."""
+    ops_table = tape.source.trace.device_ops
+    kernels = ops & tape.source.linked.is_kernel[tape.row]
+    blocks, sms = ops_table.blocks[tape.row], tape.source.linked.limit("sms")[tape.row]
+    small = tape.source.roofline.small[tape.row] | (blocks < sms)
+    return float(small[kernels].mean()) >= SMALL_SHARE if kernels.any() else False
+
+
+def growth(tape: Tape, count: float | F64) -> F64:
+    """How much longer each kernel takes for so many times the data: not at all until its blocks fill the GPU, which
+    holds several a multiprocessor, or the work reaches the GPU's limits."""
+    rated = tape.source
+    blocks, sms = rated.trace.device_ops.blocks[tape.row], rated.linked.limit("sms")[tape.row]
+    waves = rated.roofline.waves[tape.row]
+    filled = np.where((blocks > 0) & np.isfinite(sms), blocks / sms, 1.0)
+    filled = np.where(np.isfinite(waves), np.minimum(waves, filled), filled)
+    copies = large_copies(tape, CopyKind.HOST_TO_DEVICE) | large_copies(tape, CopyKind.DEVICE_TO_HOST)
+    longer = np.maximum(filled * count, 1.0) / np.maximum(filled, 1.0)
+    least = np.nan_to_num(rated.roofline.attainable[tape.row]) / REACHED / np.maximum(tape.duration, 1) * count
+    fixed = np.minimum(LEAST_COPY_NS / np.maximum(tape.duration, 1), 1.0)
+    return np.where(copies, fixed + (1.0 - fixed) * count, np.clip(least, longer, np.maximum(longer, count)))
+
+
+def grown(tape: Tape, kept: Bool, gone: Bool, count: float | F64) -> Tape:
+    """What is kept works on so many times the data, and what is gone needs no launch."""
+    times = np.where(kept, tape.duration * growth(tape, count), tape.duration)
+    return replace(tape, duration=np.rint(times).astype(np.int64)).without_launches(gone)
+
+
+def joined(tape: Tape, kept: Bool, gone: Bool, count: float | F64, *, first_is_usual: bool = False) -> Tape:
+    """What is gone is done by what is kept, for so many times the data, which is launched like any of them: what a step
+    begins with, and the recorder does there, are before the first, unless that is taken to be as usual."""
+    left = grown(tape, kept, gone, count).without_work(tape.events_of_only(gone))
+    if first_is_usual:
+        return left
+    return left.dispatch_at_most(tape.events_of(kept), tape.usual_dispatch_ns(kept | gone))
+
+
+def enlarged(tape: Tape, times: float = GREATER_BATCH) -> Tape:
+    """A batch so many times as large; the time of as many samples as before."""
+    share = 1.0 / times
+    duration = np.rint(tape.duration * growth(tape, times) * share).astype(np.int64)
+    shared = ("dispatch", "work", "reading", "latency", "gap")
+    left = {name: np.rint(getattr(tape, name) * share).astype(np.int64) for name in shared}
+    tail = tape.tail._replace(dispatch=round(tape.tail.dispatch * share), work=round(tape.tail.work * share))
+    return replace(tape, **left, duration=duration, tail=tail)
+
+
+def enlarged_at_full_cost(tape: Tape, times: float = GREATER_BATCH) -> Tape:
+    """The same where every kernel takes as much longer as the batch is larger: only the host's time is shared."""
+    return replace(enlarged(tape, times), duration=tape.duration)
 
 
 class Calls(NamedTuple):
@@ -55,8 +115,8 @@ def batched(tape: Tape) -> Tape | None:
     last = np.maximum.accumulate(np.where(joining, -1, np.arange(len(inside))))
     gone = (inside & ~first) | (joining & (last >= 0) & inside[np.maximum(last, 0)])
     there = between(tape, gone)
-    left = without_work(without_dispatch(grown(tape, first, gone, calls.per_step), there), there)
-    return with_dispatch(left, left.dispatch * _usual_call(tape, calls.number, first))
+    left = grown(tape, first, gone, calls.per_step).without_dispatch(there).without_work(there)
+    return left.with_dispatch(left.dispatch * _usual_call(tape, calls.number, first))
 
 
 def repeated_calls(tape: Tape) -> Calls | None:
@@ -73,7 +133,7 @@ def repeated_calls(tape: Tape) -> Calls | None:
     if alike.sum() < enough or chosen.sum() < ALIKE_SHARE * len(number) or not mostly_small(tape, chosen):
         return None
     by_read = max(brought, items) < enough
-    needing = max(len(distinct(number[ops])) for ops in (in_optimizer(tape), single_tokens(tape)))
+    needing = max(len(distinct(number[ops])) for ops in (tape.in_optimizer, single_tokens(tape)))
     if (needing >= FEWEST_CALLS * tape.steps) or (by_read and not takes_items(tape, chosen)):
         return None
     return _with_cut_call(tape, Calls(np.where(chosen, number, -1), int(alike.sum()) / tape.steps))
@@ -100,8 +160,8 @@ def _stretches(tape: Tape) -> tuple[I64, int, int]:
     """For each op the stretch between two moments at which the host hands data over, reads some, or takes the next item
     of a batch; and how many begin with the first, and with the last. What is read before a call for an item has ended
     is read within it, unless a read follows every few kernels."""
-    step, brings, items = tape.step_of_op, copies_of(tape, CopyKind.HOST_TO_DEVICE), item_starts(tape)
-    reads = read_at_once(tape)[tape.event] & copies_of(tape, CopyKind.DEVICE_TO_HOST)
+    step, brings, items = tape.step_of_op, tape.copies_of(CopyKind.HOST_TO_DEVICE), item_starts(tape)
+    reads = read_at_once(tape)[tape.event] & tape.copies_of(CopyKind.DEVICE_TO_HOST)
     within = np.zeros(len(items), bool)
     for mine in each_step(step, items):
         if len(mine) > 1:
@@ -122,7 +182,7 @@ def _usual_call(tape: Tape, number: I64, first: Bool) -> F64:
     spent = np.bincount(of_event[of_event >= 0], tape.dispatch[of_event >= 0])
     usual = float(np.median(spent[distinct(number[number >= 0])]))
     share = min(usual / max(float(spent[distinct(number[first])].mean()), 1.0), 1.0)
-    return np.where(events_of(tape, first), share, 1.0)
+    return np.where(tape.events_of(first), share, 1.0)
 
 
 def _first_calls(number: I64, step: I32) -> Bool:
@@ -135,8 +195,8 @@ def _first_calls(number: I64, step: I32) -> Bool:
 
 def between(tape: Tape, gone: Bool) -> Bool:
     """Events that launch only what is gone, and those in the same step between two of them."""
-    removed, kept = events_of_only(tape, gone), events_of(tape, ~gone)
-    index, step = np.arange(len(removed)), step_of_event(tape)
+    removed, kept = tape.events_of_only(gone), tape.events_of(~gone)
+    index, step = np.arange(len(removed)), tape.step_of_event
     last_gone = np.maximum.accumulate(np.where(removed, index, -1))
     last_kept = np.maximum.accumulate(np.where(kept, index, -1))
     inside = (last_gone > last_kept) & (step == step[np.maximum(last_gone, 0)])
@@ -147,12 +207,12 @@ def one_call_a_step(tape: Tape) -> bool:
     """Whether each step is one small call of its own: it brings one item from the host, reads a result back, and its
     kernels do not fill the GPU."""
     step, bytes_ = tape.step_of_op, tape.source.trace.device_ops.bytes[tape.row]
-    brings = copies_of(tape, CopyKind.HOST_TO_DEVICE) & (bytes_ > SCALAR_BYTES)
-    operator = distinct(of_launches(tape, tape.source.linked.tree.outer_operator)[brings])
+    brings = tape.copies_of(CopyKind.HOST_TO_DEVICE) & (bytes_ > SCALAR_BYTES)
+    operator = distinct(tape.of_launches(tape.source.linked.tree.outer_operator)[brings])
     shapes = [one.first for one in operators(tape.source.linked).of_nodes(operator)]
     if any(len(shape) > 1 and shape[0] > 1 for shape in shapes):
         return False
-    steps, reads = distinct(step), copies_of(tape, CopyKind.DEVICE_TO_HOST)
+    steps, reads = distinct(step), tape.copies_of(CopyKind.DEVICE_TO_HOST)
     each = all(np.isin(steps, step[rows]).all() for rows in (brings, reads))
     return each and mostly_small(tape, np.ones(len(step), bool))
 

@@ -14,18 +14,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import where_changed
+from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
-from traceanalyzer.replay.changes.edits import retimed, with_dispatch, without_launches, without_work
 from traceanalyzer.replay.changes.optimizer import by_lists, updating
-from traceanalyzer.replay.on_tape import copies_of, events_of, forward_operators, nodes
 from traceanalyzer.replay.patterns.named import are_named, nodes_named, operators_named
 from traceanalyzer.replay.patterns.operators import Operator, count, operators
 from traceanalyzer.replay.patterns.repeats import Launching, Loop, codes, every, launching, split_where
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.trace import I32, I64, Bool, CopyKind, RangeKind
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import I32, I64, Bool, CopyKind, RangeKind, distinct
 
 # Loops over weights or gradients: the same few elementwise operators on one tensor after the other, as lists.
 #
@@ -89,7 +86,7 @@ def _size(one: Operator) -> Shape | None:
 
 def _on_device(tape: Tape, calls: Launching) -> Bool:
     """Which of these operators launch nothing but kernels and copies within the device, outside an optimizer's step."""
-    away = copies_of(tape, CopyKind.HOST_TO_DEVICE) | copies_of(tape, CopyKind.DEVICE_TO_HOST) | updating(tape)
+    away = tape.copies_of(CopyKind.HOST_TO_DEVICE) | tape.copies_of(CopyKind.DEVICE_TO_HOST) | updating(tape)
     return ~np.logical_or.reduceat(away, calls.first) if len(away) else np.zeros(0, bool)
 
 
@@ -167,9 +164,9 @@ def recurrent_fused(tape: Tape) -> Tape | None:
     kept = first | (again & every(again, max(int(again.sum()) // cells, 1)))
     ops = forward | again
     each = float(tape.duration[ops].sum()) * CELL_SHARE / int(kept.sum())
-    left = without_launches(retimed(tape, np.where(kept, each, tape.duration)), ops & ~kept)
-    dispatch = np.where(events_of(tape, kept), CELL_LAUNCH_NS * _layers(tape, cell), left.dispatch)
-    return with_dispatch(without_work(left, events_of(tape, ops) & ~events_of(tape, first)), dispatch)
+    left = tape.retimed(np.where(kept, each, tape.duration)).without_launches(ops & ~kept)
+    dispatch = np.where(tape.events_of(kept), CELL_LAUNCH_NS * _layers(tape, cell), left.dispatch)
+    return left.without_work(tape.events_of(ops) & ~tape.events_of(first)).with_dispatch(dispatch)
 
 
 def _layers(tape: Tape, cell: I32) -> float:
@@ -188,7 +185,7 @@ def _layers_of(call: Operator) -> int:
 def _cells(tape: Tape) -> tuple[I32, Bool]:
     """For each event the outermost node of the host tree that is a recurrent cell around it, else the cell written out
     that it belongs to, -1 without; and which events belong to the backward pass of such cells."""
-    tree, node = tape.source.linked.tree, nodes(tape)
+    tree, node = tape.source.linked.tree, tape.nodes
     layers = np.flatnonzero(nodes_named(tape.source.linked, LAYER))
     cells = operators_named(tape.source.linked, CELL)
     cells[layers] |= np.array(operators(tape.source.linked).tell(layers, _is_one_time_step), bool)
@@ -210,7 +207,7 @@ def unfused_cells(tape: Tape) -> I32:
     """For each node of the host tree the cell that it is part of, by the number of a node, -1: none. What does not
     launch anything, as taking parts of tensors, belongs to the cell after it."""
     tree, calls = tape.source.linked.tree, tape.memo(launching)
-    outer, rows = forward_operators(tape), calls.forward
+    outer, rows = tape.forward_operators, calls.forward
     of_outer = np.full(len(tree.start) + 1, -1, np.int32)
     node = calls.node[rows]
     for run in WRITTEN_OUT.find(tape, node, codes(calls.name[rows], calls.shapes[rows], calls.step[rows])):

@@ -5,16 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import where_changed
-from traceanalyzer.replay.changes.edits import parametric, without_launches, without_reads
+from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.replay.changes.fusion import Reading
 from traceanalyzer.replay.changes.syncs.values import kept_as_tensors, masks_spread, read_at_the_end, scalars_reuploaded
-from traceanalyzer.replay.on_tape import copies_of, events_of, launching_events, nodes, of_launches, of_operators
 from traceanalyzer.replay.patterns.named import are_named
 from traceanalyzer.replay.patterns.repeats import after_each
-from traceanalyzer.replay.tape import Tape
-from traceanalyzer.trace import Bool, CopyKind, MemoryKind
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.replay.tape import Tape, parametric
+from traceanalyzer.trace import Bool, CopyKind, MemoryKind, distinct
 
 READ_CHAIN_OPERATORS = 4
 """Those before a read that may exist for it alone: cast, absolute value, reduction."""
@@ -33,23 +30,23 @@ def is_read(tape: Tape) -> Bool:
     """Which events wait for results of the device: they launch nothing, or a copy to the host. Copies from pageable
     memory, and calls right after them in the same operator, wait for something else, and a copy on the device for
     nothing (its call took long by chance)."""
-    reading = events_of(tape, copies_of(tape, CopyKind.DEVICE_TO_HOST))
-    return tape.waits & ((~launching_events(tape) & ~follows_pageable_copy(tape)) | reading)
+    reading = tape.events_of(tape.copies_of(CopyKind.DEVICE_TO_HOST))
+    return tape.waits & ((~tape.launching_events & ~follows_pageable_copy(tape)) | reading)
 
 
 def follows_pageable_copy(tape: Tape) -> Bool:
     """Events that follow a copy from pageable memory in the operator that makes it: PyTorch waits there until the
     memory can be written to again."""
-    operator = tape.source.linked.tree.outer_operator[nodes(tape)]
+    operator = tape.source.linked.tree.outer_operator[tape.nodes]
     pageable = tape.source.trace.device_ops.source_memory[tape.row] == MemoryKind.PAGEABLE
-    copying = events_of(tape, copies_of(tape, CopyKind.HOST_TO_DEVICE) & pageable)
+    copying = tape.events_of(tape.copies_of(CopyKind.HOST_TO_DEVICE) & pageable)
     return after_each(copying) & ~where_changed(operator) & (operator >= 0)
 
 
 def read_at_once(tape: Tape) -> Bool:
     """Which events launch something that the host then waits for: in their own call, or in one right after it that
     launches nothing. The first does not hold the host up where the device has nothing else left to do."""
-    launching = launching_events(tape)
+    launching = tape.launching_events
     after = np.append(tape.waits[1:] & ~launching[1:], False)[: len(launching)]
     return launching & (tape.waits | after)
 
@@ -71,11 +68,11 @@ def syncs_removed(tape: Tape, reading: Reading) -> Tape | None:
     if back.any():
         return found if reading is Reading.OPTIMISTIC else kept_as_tensors(found, back, LAUNCHES)
     chain, operators = read_chains(tape)
-    return without_launches(found, chain) if operators > 1 or reading is Reading.OPTIMISTIC else found
+    return found.without_launches(chain) if operators > 1 or reading is Reading.OPTIMISTIC else found
 
 
 def _unwaited(tape: Tape) -> Tape:
-    return replace(without_reads(tape), waits=tape.waits & ~is_read(tape))
+    return replace(tape.without_reads(), waits=tape.waits & ~is_read(tape))
 
 
 def read_chains(tape: Tape) -> tuple[Bool, int]:
@@ -84,7 +81,7 @@ def read_chains(tape: Tape) -> tuple[Bool, int]:
     They are the summaries that come before all reads of a step alike; operators are compared by name. What precedes
     only some of the reads belongs to the program, and with a single read a step nothing tells.
     """
-    operator = of_launches(tape, tape.source.linked.tree.outer_operator)
+    operator = tape.of_launches(tape.source.linked.tree.outer_operator)
     read = tape.reads[tape.event]
     first = where_changed(operator) | (operator < 0)
     row = np.flatnonzero(first)
@@ -92,7 +89,7 @@ def read_chains(tape: Tape) -> tuple[Bool, int]:
     gone, count = np.zeros(len(tape.row), bool), 0
     if len(reads) < FEWEST_READS * tape.steps:
         return gone, 0
-    name = of_operators(tape, operator, tape.source.trace.host_ranges.name)
+    name = tape.of_operators(operator, tape.source.trace.host_ranges.name)
     summary = are_named(tape.source.linked, operator, SUMMARY)
     while count < READ_CHAIN_OPERATORS:
         here = row[np.maximum(reads - count - 1, 0)]

@@ -11,26 +11,15 @@ from collections import Counter
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import where_changed
+from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor
-from traceanalyzer.base.figures import NS_PER_S
-from traceanalyzer.replay.changes.edits import retimed, with_dispatch, without_dispatch, without_launches
-from traceanalyzer.replay.on_tape import (
-    copies_of,
-    events_of,
-    events_of_only,
-    launching_events,
-    nodes,
-    step_of_event,
-    usual_dispatch_ns,
-)
+from traceanalyzer.base import NS_PER_S
 from traceanalyzer.replay.patterns.named import are_named, nodes_named
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.patterns.repeats import after_each, split_where
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.trace import I32, I64, Bool, CopyKind
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace import I32, I64, Bool, CopyKind, distinct
 
 PICKS = re.compile(r"^aten::(index|masked_select)$")
 COUNTS = re.compile(r"^aten::(nonzero|masked_select)$")
@@ -49,21 +38,21 @@ def masks_spread(tape: Tape) -> Tape | None:
     if not len(picks):
         return None
     forward = np.isin(outer, picks)
-    mine = (forward | made_by(tape.source.linked, forward))[nodes(tape)]
-    group = np.where(mine, outer[nodes(tape)], -1)
+    mine = (forward | made_by(tape.source.linked, forward))[tape.nodes]
+    group = np.where(mine, outer[tape.nodes], -1)
     of_op = group[tape.event]
     last = (of_op >= 0) & np.append(of_op[1:] != of_op[:-1], True)[: len(of_op)]
     passes = np.maximum(tape.duration, _pass_ns(tape, picks))
     gone = (of_op >= 0) & ~last
-    left = without_launches(retimed(tape, np.where(last, passes, tape.duration)), gone)
-    kept = events_of(tape, last)
-    left = without_dispatch(left, mine & ~kept)
+    left = tape.retimed(np.where(last, passes, tape.duration)).without_launches(gone)
+    kept = tape.events_of(last)
+    left = left.without_dispatch(mine & ~kept)
     found, first, index = np.unique(group, return_index=True, return_inverse=True)
     begins = np.where(found >= 0, tape.dispatch[first], 0)
     dispatch = np.where(
         kept & mine, tape.dispatch + np.where(np.arange(len(group)) == first[index], 0, begins[index]), left.dispatch
     )
-    return with_dispatch(left, dispatch)
+    return left.with_dispatch(dispatch)
 
 
 def _picks(tape: Tape, outer: I32) -> I64:
@@ -110,13 +99,13 @@ def after_first_read(tape: Tape) -> Bool:
     """Events of loops that read item by item, with nothing between but what picks or tests the next values: those that
     come after the first read. One read of all items would take their place."""
     bytes_ = tape.source.trace.device_ops.bytes[tape.row]
-    small = copies_of(tape, CopyKind.DEVICE_TO_HOST) & (bytes_ <= MOST_VALUE_BYTES)
-    copying = events_of_only(tape, small)
-    waiting = tape.waits & ~launching_events(tape) & after_each(copying)
-    reading, looking = (copying | waiting | (tape.reads & ~events_of(tape, ~small))), _looking(tape)
+    small = tape.copies_of(CopyKind.DEVICE_TO_HOST) & (bytes_ <= MOST_VALUE_BYTES)
+    copying = tape.events_of_only(small)
+    waiting = tape.waits & ~tape.launching_events & after_each(copying)
+    reading, looking = (copying | waiting | (tape.reads & ~tape.events_of(~small))), _looking(tape)
     other = ~(reading | looking)
-    run = np.cumsum(other | (np.diff(step_of_event(tape), prepend=-1) != 0))
-    operator = tape.source.linked.tree.outer_operator[nodes(tape)]
+    run = np.cumsum(other | (np.diff(tape.step_of_event, prepend=-1) != 0))
+    operator = tape.source.linked.tree.outer_operator[tape.nodes]
     at = np.flatnonzero(reading & ~other)
     begins = at[np.append(True, (operator[at[1:]] != operator[at[:-1]]) | (run[at[1:]] != run[at[:-1]]))[: len(at)]]
     result = np.zeros(len(tape.dispatch), bool)
@@ -132,15 +121,15 @@ def read_at_the_end(tape: Tape) -> Tape | None:
     gone = tape.memo(after_first_read)
     if not gone.any():
         return None
-    return without_dispatch(without_launches(tape, gone[tape.event]), gone)
+    return tape.without_launches(gone[tape.event]).without_dispatch(gone)
 
 
 def _looking(tape: Tape) -> Bool:
     """Events that launch only short kernels of operators that pick or test values."""
-    named = are_named(tape.source.linked, tape.source.linked.tree.outer_operator[nodes(tape)], LOOKS)
-    copies = tape.copy & ~copies_of(tape, CopyKind.DEVICE_TO_DEVICE)
+    named = are_named(tape.source.linked, tape.source.linked.tree.outer_operator[tape.nodes], LOOKS)
+    copies = tape.copy & ~tape.copies_of(CopyKind.DEVICE_TO_DEVICE)
     long = (tape.duration > LONGEST_LOOK_NS) | tape.communication | copies
-    return named & ~events_of(tape, long) & ~tape.waits
+    return named & ~tape.events_of(long) & ~tape.waits
 
 
 OPERATORS_AFTER = 4
@@ -173,17 +162,17 @@ def scalars_reuploaded(tape: Tape) -> Bool:
 
 def kept_as_tensors(tape: Tape, events: Bool, launches: float) -> Tape:
     """For each of these reads the host launches so many kernels more, each as costly as usual."""
-    more = round(launches * usual_dispatch_ns(tape, tape.compute))
-    return with_dispatch(tape, np.where(events, tape.dispatch + more, tape.dispatch))
+    more = round(launches * tape.usual_dispatch_ns(tape.compute))
+    return tape.with_dispatch(np.where(events, tape.dispatch + more, tape.dispatch))
 
 
 def _reads(tape: Tape) -> tuple[I64, I64]:
     """The first event of each read, and the operator (node of the host tree) that launches something next, -1 where
     that is not near."""
     tree = tape.source.linked.tree
-    outer, operator = tree.outermost_operators, tree.outer_operator[nodes(tape)]
+    outer, operator = tree.outermost_operators, tree.outer_operator[tape.nodes]
     first = np.flatnonzero(tape.reads & (operator >= 0) & where_changed(operator))
-    launching = np.append(distinct(operator[events_of(tape, tape.compute) & (operator >= 0)]), -1)
+    launching = np.append(distinct(operator[tape.events_of(tape.compute) & (operator >= 0)]), -1)
     following = launching[np.searchsorted(launching[:-1], operator[first], side="right")]
     apart = np.searchsorted(outer, following) - np.searchsorted(outer, operator[first])
     return first, np.where(apart <= OPERATORS_AFTER, following, -1)

@@ -1,0 +1,57 @@
+"""What is known of each finding: its page in `findings/`, one Markdown file named by its id.
+
+The page begins with the finding's title and class; before them may stand what to do about it in a line, as TOML in
+a comment. Parts between `<!-- ... -->` and `<!-- end -->` are written by `docs/generate.py`.
+"""
+
+import re
+import tomllib
+from functools import cache
+from importlib.resources import files
+from typing import Any, cast
+
+from traceanalyzer.base import dataclass
+from traceanalyzer.diagnosis.finding import BottleneckClass, Words, written
+
+WORDS, MARKS = re.compile(r"<!--\n(.*?)-->\n", re.DOTALL), re.compile(r"^<!-- .* -->\n", re.MULTILINE)
+TITLE = re.compile(r"^\*\*(.*?)\*\*(?: Class `(\w+)`)?", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class FindingPage:
+    """A finding explained. `id` is that of the finding; ids that go on after a hyphen share the page."""
+
+    id: str
+    title: str
+    text: str
+    """Markdown."""
+    cls: BottleneckClass
+    words: dict[str, Any]
+    """What to do, by name: `words`, and others where it depends on the program."""
+
+
+@cache
+def finding_pages() -> dict[str, FindingPage]:
+    """All pages, by id."""
+    folder = files("traceanalyzer.diagnosis") / "findings"
+    names = sorted(file.name.removesuffix(".md") for file in folder.iterdir() if file.name.endswith(".md"))
+    return {name: _page(name, (folder / f"{name}.md").read_text(encoding="utf-8")) for name in names}
+
+
+def finding_page(finding_id: str) -> FindingPage | None:
+    """The page of a finding or recommendation, the one with the longest fitting id; None if there is none."""
+    fitting = [name for name in finding_pages() if f"{finding_id}-".startswith(f"{name}-")]
+    return finding_pages()[max(fitting, key=len)] if fitting else None
+
+
+def said(finding_id: str, which: str = "words") -> Words:
+    """What the page of a finding says to do."""
+    return written(finding_pages()[finding_id].words[which])
+
+
+def _page(finding_id: str, text: str) -> FindingPage:
+    words, title = WORDS.match(text), TITLE.search(text)
+    name, cls = title.groups() if title else (finding_id, None)
+    shown = MARKS.sub("", WORDS.sub("", text, count=1))
+    found = tomllib.loads(words[1]) if words else {}
+    return FindingPage(finding_id, name, shown, cast("BottleneckClass", cls or "inconclusive"), found)

@@ -1,0 +1,66 @@
+"""The host's time in a step by what it issues: what a comparison tells the host's speed from.
+
+A host that is faster or slower is so everywhere alike; a change of the program shows in certain places: another number
+of calls, a stretch of other work that is gone.
+"""
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra import Groups, at, union
+from traceanalyzer.base import NS_PER_MS, NS_PER_US, dataclass, metric
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.trace import F64, I64, Bool
+
+MAX_ROWS = 300
+"""Programs with more have these in nearly all of their host's time."""
+
+
+@dataclass(frozen=True)
+class HostPart:
+    """Host time of a step without the profiler that leads to one kind of call: a launch, a copy or a wait."""
+
+    op: str | None = metric("operator that makes the call; null outside operators, or where none were recorded")
+    call: str | None = metric("API call")
+    calls: float = metric("calls a step")
+    waits: float = metric("calls a step that wait for the device")
+    dispatch_ms: float = metric("time since the call before it on operators, calls and short Python, no waits", "ms")
+    dispatch_us: float = metric("median of that time for a call", "us")
+    between_us: float = metric("median of the part of it that is outside operators and calls: short Python", "us")
+    stretches: float = metric("calls a step that other work, 0.1 ms and more, or loading of input comes before")
+    stretch_ms: float = metric("time of that other work and loading", "ms")
+
+
+def host_parts(recorded: Tape, usual: Tape) -> list[HostPart]:
+    """The rows of a tape without the profiler, whose recorded one tells what is Python; the most time first."""
+    trace, name, call = usual.source.trace, _operators(usual), usual.source.trace.api_calls.name[usual.call]
+    groups, other = Groups.of(name, call), usual.work + usual.loading
+    (median,), (between,) = (groups.quantiles(times, 0.5) for times in (usual.dispatch, _between(recorded, usual)))
+
+    def each(values: I64 | Bool) -> F64:
+        return groups.sum(values) / usual.steps
+
+    dispatch_ms, stretch_ms = each(usual.dispatch) / NS_PER_MS, each(other) / NS_PER_MS
+    columns = (groups.count / usual.steps, each(usual.waits), dispatch_ms, median / NS_PER_US, between / NS_PER_US)
+    longest = np.argsort(-(dispatch_ms + stretch_ms), kind="stable")[:MAX_ROWS]
+    figures = np.stack((*columns, each(other > 0), stretch_ms))[:, longest].T.tolist()
+    texts = [(trace.text(int(name[row])), trace.text(int(call[row]))) for row in groups.first[longest]]
+    return [HostPart(*text, *row) for text, row in zip(texts, figures, strict=True)]
+
+
+def _operators(tape: Tape) -> I64:
+    """Name code of the operator around each event, -1 outside."""
+    tree = tape.source.linked.tree
+    if not tree.has_operators:
+        return np.full(len(tape.call), -1)
+    node = at(tree.operator, tape.nodes, -1)
+    return np.where(node >= 0, tape.source.trace.host_ranges.name[at(tree.row, node, 0)], -1)
+
+
+def _between(recorded: Tape, usual: Tape) -> I64:
+    """Dispatch before each event outside operators and API calls, ns."""
+    tree, calls = recorded.source.linked.tree, recorded.source.trace.api_calls
+    whole = tree.outermost_operators
+    start, end = (np.append(*both) for both in ((tree.start[whole], calls.start), (tree.end[whole], calls.end)))
+    inside = recorded.before_events(union(start, end))
+    share = np.maximum(1.0 - inside / np.maximum(recorded.dispatch, 1), 0.0)
+    return np.rint(usual.dispatch * share).astype(np.int64)
