@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceanalyzer.trace import alike
-from traceanalyzer.trace.distinct import distinct, ranked
+from traceanalyzer.trace.table import distinct, ranked
 
 near = st.lists(st.integers(-3, 9), max_size=40)
 wide = st.lists(st.integers(-(2**62), 2**62), max_size=12).map(lambda values: values + values[:3])

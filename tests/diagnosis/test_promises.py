@@ -15,7 +15,7 @@ from traceanalyzer.diagnosis.remedies.advice import advise
 from traceanalyzer.diagnosis.remedies.launches import ENLARGED, cuda_graph, larger_batch
 from traceanalyzer.diagnosis.remedies.program import reduced_by_hooks
 from traceanalyzer.diagnosis.selection import measured
-from traceanalyzer.replay.changes.loops.batch_size import GREATER_BATCH, enlarged
+from traceanalyzer.replay.changes.loops.repetition import GREATER_BATCH, enlarged
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.simulate import step_time_ns
 from traceanalyzer.report.outline import gains

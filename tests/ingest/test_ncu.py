@@ -16,7 +16,7 @@ from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.ingest.ncu import read_counters
 from traceanalyzer.trace import Device
-from traceanalyzer.trace.kernel_counters import KernelCounters
+from traceanalyzer.trace.circumstances import KernelCounters
 
 RAW = (Path(__file__).parent.parent / "data" / "ncu" / "raw.csv").read_text()
 HEAD = '"ID","Kernel Name","Block Size","Grid Size","Section Name","Metric Name","Metric Unit","Metric Value"\n'

@@ -13,7 +13,7 @@ from tests.analysis.test_any_trace import any_rows, built
 from tests.examples import tried
 from tests.recorded import EVERY, ROOT
 from traceanalyzer.ingest import load
-from traceanalyzer.replay.changes.loops.batch_size import GREATER_BATCH
+from traceanalyzer.replay.changes.loops.repetition import GREATER_BATCH
 from traceanalyzer.replay.whatif import MOST_SPEEDUP
 from traceanalyzer.report.build import build_report
 from traceanalyzer.trace import DeviceOpKind, RangeKind, Run

@@ -61,9 +61,9 @@ def _unprofiled(trace: Path) -> str:
 
 
 def _reason(plan: Plan, seen: list[rescue.Progress], command: Sequence[str]) -> str:
-    if not seen and _is_without(plan.library, command):
-        return f"`import {plan.library}` fails in {command[0]}: install it there, or name the Python that has it"
     if not seen:
+        if _is_without(plan.library, command):
+            return f"`import {plan.library}` fails in {command[0]}: install it there, or name the Python that has it"
         return f"no process of the command imported {plan.library} (or Python ran with -I, -E or -S)"
     furthest = max(seen, key=attrgetter("steps"))
     if furthest.steps == 0:

@@ -20,7 +20,7 @@ from traceanalyzer.base.files import note_read
 from traceanalyzer.base.limits import MIB, limits
 from traceanalyzer.ingest.side_files import figure
 from traceanalyzer.ingest.stream import open_stream
-from traceanalyzer.trace.kernel_counters import KernelCounters
+from traceanalyzer.trace.circumstances import KernelCounters
 
 EXPORT_SECONDS = 600
 """Reports of a few thousand kernels are exported in seconds."""

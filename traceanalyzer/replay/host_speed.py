@@ -124,12 +124,12 @@ def fitted(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[float, float]:
 
     fastest = takes(LEAST_SHARE)
     if fastest > high:
-        return LEAST_SHARE, _bisected(lambda own: step_ms(host_scaled(tapes, LEAST_SHARE, own)) <= high, 0.0, 1.0)
+        return LEAST_SHARE, bisected(lambda own: step_ms(host_scaled(tapes, LEAST_SHARE, own)) <= high, 0.0, 1.0)
     slowest = takes(1.0)
     if slowest < low:
         return 1.0, 1.0
-    least = LEAST_SHARE if fastest >= low else _bisected(lambda one: takes(one) < low, LEAST_SHARE, 1.0)
-    most = 1.0 if slowest <= high else _bisected(lambda one: takes(one) <= high, least, 1.0)
+    least = LEAST_SHARE if fastest >= low else bisected(lambda one: takes(one) < low, LEAST_SHARE, 1.0)
+    most = 1.0 if slowest <= high else bisected(lambda one: takes(one) <= high, least, 1.0)
     usual, within = share_of_capture(tapes[0].source.trace)
     return _mean_between(usual, within / OF_RANGE, least, most), 1.0
 
@@ -152,7 +152,7 @@ def _mean_between(mean: float, deviation: float, low: float, high: float) -> flo
     return min(max(mean + deviation**2 * (curve.pdf(low) - curve.pdf(high)) / part, low), high)
 
 
-def _bisected(holds: Callable[[float], bool], low: float, high: float) -> float:
+def bisected(holds: Callable[[float], bool], low: float, high: float) -> float:
     """About the number of the range up to which it holds."""
     for _ in range(FIT_ROUNDS):
         middle = (low + high) / 2

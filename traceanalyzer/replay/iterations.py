@@ -11,7 +11,7 @@ from traceanalyzer.analysis.serving.cut import Iterations, find_iterations
 from traceanalyzer.analysis.serving.rows import found_in_log
 from traceanalyzer.base import NS_PER_MS, dataclass
 from traceanalyzer.replay.changes.kernels import GRAPH_CALL_NS, in_graph
-from traceanalyzer.replay.host_speed import FIT_ROUNDS, HOST_SPREAD, LEAST_SHARE, host_scaled, share_of_capture
+from traceanalyzer.replay.host_speed import HOST_SPREAD, LEAST_SHARE, bisected, host_scaled, share_of_capture
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.simulate import run
 from traceanalyzer.replay.tape import Tape
@@ -58,12 +58,12 @@ class Served:
 
     def _as_fast(self, iterations: list[int], ms: float) -> "Served":
         """The same with a host as fast as makes the median of these iterations that long, or as near as one can."""
-        low, high = LEAST_SHARE, 1.0
-        for _ in range(FIT_ROUNDS):
-            middle = (low + high) / 2
-            (usual,) = _hosts(self.recorded, middle)
-            low, high = (middle, high) if self.median_ms(usual, iterations) <= ms else (low, middle)
-        fast, usual, slow = _hosts(self.recorded, low * (1 - HOST_SPREAD), low, low * (1 + HOST_SPREAD))
+
+        def is_enough(share: float) -> bool:
+            return self.median_ms(_hosts(self.recorded, share)[0], iterations) <= ms
+
+        share = bisected(is_enough, LEAST_SHARE, 1.0)
+        fast, usual, slow = _hosts(self.recorded, share * (1 - HOST_SPREAD), share, share * (1 + HOST_SPREAD))
         return replace(self, fast=fast, usual=usual, slow=slow)
 
     def periods_ns(self, tape: Tape) -> F64:

@@ -32,8 +32,6 @@ OF_KERNELS = 0.2
 """... where kernels become other kernels ..."""
 OF_MOVES = 0.1
 """... and where input is loaded or copied in another way, messages between ranks change, or many calls become one."""
-
-
 LIMITED_DUTY = 0.75
 """Tensor cores that work for less of the time than this keep the highest clock; a prediction's pessimistic end assumes
 that they do so only under ..."""

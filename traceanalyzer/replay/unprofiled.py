@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import IntervalSet, clip, complement, intersect, measure, subtract, union
+from traceanalyzer.analysis.algebra import IntervalSet, clip, complement, intersect, subtract, union
 from traceanalyzer.analysis.causes.gaps import REFILL_LAUNCHES, could_be_ahead, keeps_waiting, only_searches
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.tables.budget import Budget, Idle, Waiting
@@ -66,12 +66,11 @@ def partition(replay: Replay, recorded: Budget, device: int) -> tuple[Budget, Id
     exposed_ms = ms(exposed.total / tape.steps)
     beyond = max(exposed_ms - recorded.exposed_communication, 0.0)
     _as_idle(charged, waited, beyond)
+    copies = subtract(subtract(work.copies, work.compute), work.communication)
     busy = Budget(
         compute=recorded.compute,
         exposed_communication=exposed_ms - beyond,
-        exposed_copy=recorded.exposed_copy
-        if not tape.communication.any()
-        else _per_step(tape, subtract(subtract(work.copies, work.compute), work.communication), window),
+        exposed_copy=ms(clip(copies, window).total / tape.steps) if tape.communication.any() else recorded.exposed_copy,
         idle=0.0,
     )
     budget = fitted_to(busy, replay.base_ms)
@@ -80,8 +79,8 @@ def partition(replay: Replay, recorded: Budget, device: int) -> tuple[Budget, Id
         own[IdleCause.HOST] += own[IdleCause.SYNC]
         own[IdleCause.SYNC] = 0.0
     scale = budget.exposed_communication / busy.exposed_communication if busy.exposed_communication else 1.0
-    waiting = Waiting(**{_label(part): spent * scale for part, spent in others.items()}) if len(tapes) > 1 else None
-    return budget, idle_of(own, budget.idle), waiting
+    parts = {str(getattr(part, "label", part)): spent * scale for part, spent in others.items()}
+    return budget, idle_of(own, budget.idle), Waiting(**parts) if len(tapes) > 1 else None
 
 
 def _as_idle(charged: Causes, waited: Waited, time: float) -> None:
@@ -92,10 +91,6 @@ def _as_idle(charged: Causes, waited: Waited, time: float) -> None:
         charged[part if isinstance(part, IdleCause) else IdleCause.COMMUNICATION] += share * spent
         waited[part] = (1.0 - share) * spent
     charged[IdleCause.COMMUNICATION] += time - share * waits
-
-
-def _label(part: IdleCause | str) -> str:
-    return part.label if isinstance(part, IdleCause) else part
 
 
 def _waited(tapes: Sequence[Tape], passes: Sequence[Pass], exposed: IntervalSet) -> Waited:
@@ -214,10 +209,6 @@ def held_against(replay: Replay, charged: Causes) -> Causes:
             result[most] += result[cause]
             result[cause] = 0.0
     return result
-
-
-def _per_step(tape: Tape, intervals: IntervalSet, window: tuple[int, int]) -> float:
-    return ms(measure(intervals, np.array(window[:1]), np.array(window[1:])).sum() / tape.steps)
 
 
 def _charged(tape: Tape, times: Pass, gaps: IntervalSet, device: int) -> Causes:

@@ -92,10 +92,10 @@ class WhatIf:
 
 
 class _Under(NamedTuple):
-    """The step under a scenario."""
+    """The step under a scenario; None where the recording does not say what it needs."""
 
-    step_ms: float
-    saved_ns: float
+    step_ms: float | None = None
+    saved_ns: float | None = None
     """Device work that a step has less."""
 
 
@@ -205,18 +205,12 @@ class Replay:
         step = self.step_under_ms(scenario)
         return 0.0 if step is None else max(self.base_ms - step, 0.0)
 
-    def pessimistic_gain_ms(self, scenario: Scenario) -> float:
-        """What a scenario saves by its pessimistic reading, ms; 0 where that is not predicted."""
-        if scenario.pessimistic is None:
-            return self.gain_ms(scenario)
-        step = self._step_ms(scenario, scenario.pessimistic, self.typical, LIMITED_DUTY)
-        return 0.0 if step is None else max(self.base_ms - step, 0.0)
-
-    def gain_of_fast_host_ms(self, scenario: Scenario) -> float:
-        """What a scenario saves by its pessimistic reading where the host is as fast as it may be, ms; 0 where that is
-        not predicted."""
-        step = self._step_ms(scenario, scenario.pessimistic, self.fast_host, LIMITED_DUTY)
-        return 0.0 if step is None else max(self.fast_host_ms - step, 0.0)
+    def pessimistic_gain_ms(self, scenario: Scenario, *, fast_host: bool = False) -> float:
+        """What a scenario saves by its pessimistic reading, ms, also where the host is as fast as it may be; 0 where
+        that is not predicted."""
+        tapes, now = (self.fast_host, self.fast_host_ms) if fast_host else (self.typical, self.base_ms)
+        step = self._step_ms(scenario, scenario.pessimistic, tapes, LIMITED_DUTY)
+        return 0.0 if step is None else max(now - step, 0.0)
 
     @cached_property
     def fast_host_ms(self) -> float:
@@ -230,14 +224,12 @@ class Replay:
 
     def step_under_ms(self, scenario: Scenario) -> float | None:
         """The step time under a scenario; None where the recording does not say what it needs."""
-        known = self._under(scenario)
-        return None if known is None else known.step_ms
+        return self._under(scenario).step_ms
 
     def kernels_saved_ns(self, scenario: Scenario) -> float | None:
         """By how much a scenario makes the device work of a step shorter, on the rank that is spoken of, ns; None where
         the recording does not say what it needs."""
-        known = self._under(scenario)
-        return None if known is None else known.saved_ns
+        return self._under(scenario).saved_ns
 
     def saved_by_kernels(self, scenario: Scenario) -> bool | None:
         """Whether device work becomes shorter by at least half of what a scenario gains; None where the recording does
@@ -246,14 +238,14 @@ class Replay:
         return None if saved_ns is None else 2 * saved_ns >= self.gain_ms(scenario) * NS_PER_MS
 
     @cached_property
-    def _known(self) -> dict[Scenario, _Under | None]:
+    def _known(self) -> dict[Scenario, _Under]:
         """The step under the scenarios that were asked for."""
         return {}
 
-    def _under(self, scenario: Scenario) -> _Under | None:
+    def _under(self, scenario: Scenario) -> _Under:
         if scenario not in self._known:
             changed = _changed(scenario.change, self.typical)
-            self._known[scenario] = None if changed is None else self._under_changes(scenario, changed)
+            self._known[scenario] = _Under() if changed is None else self._under_changes(scenario, changed)
         return self._known[scenario]
 
     def _under_changes(self, scenario: Scenario, changed: Sequence[Tape]) -> _Under:

@@ -27,7 +27,6 @@ from traceanalyzer.trace.circumstances import (
     Stopwatch,
     Thread,
 )
-from traceanalyzer.trace.distinct import distinct, near, ranked
 from traceanalyzer.trace.events import (
     ApiCalls,
     Collectives,
@@ -62,11 +61,14 @@ from traceanalyzer.trace.table import (
     Table,
     alike,
     column,
+    distinct,
     is_constant,
     is_sorted,
     narrowed,
+    near,
     order_of,
     ordered,
+    ranked,
     reordered,
 )
 

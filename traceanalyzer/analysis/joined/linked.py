@@ -28,8 +28,8 @@ from traceanalyzer.trace import (
     is_sorted,
     narrowed,
 )
+from traceanalyzer.trace.circumstances import KernelCounters
 from traceanalyzer.trace.hardware import Hardware, HardwareTable
-from traceanalyzer.trace.kernel_counters import KernelCounters
 
 Made = TypeVar("Made")
 

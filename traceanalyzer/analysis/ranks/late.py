@@ -51,7 +51,8 @@ class Together(NamedTuple):
 
 
 def gains_ms(matches: Matches, came: Arrivals, steps: int) -> F64:
-    """For each rank what it comes later than the last but one, a steady step."""
+    """For each rank what it comes later than the last but one, a steady step: all of it, because that is what the run
+    gains without it, also what a rank that is last anyway is late by (0.137 ms of 3.137 where 3 ms were put in)."""
     late, excess = _excess(matches, came)
     return np.bincount(late, excess, minlength=len(matches.clocks.offset)) / NS_PER_MS / steps
 

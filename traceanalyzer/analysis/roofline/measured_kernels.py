@@ -9,7 +9,7 @@ from traceanalyzer.analysis.roofline.rated import Rated, matches, mean_of
 from traceanalyzer.analysis.time.sampled import sampled_ops
 from traceanalyzer.base import dataclass, metric
 from traceanalyzer.trace import F64, I32, I64
-from traceanalyzer.trace.kernel_counters import KernelCounters
+from traceanalyzer.trace.circumstances import KernelCounters
 
 
 @dataclass(frozen=True, kw_only=True)

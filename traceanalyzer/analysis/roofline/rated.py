@@ -19,7 +19,7 @@ from traceanalyzer.analysis.roofline.roofline import Roofline, build_roofline
 from traceanalyzer.analysis.time.timed import OfTimed, Timed
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I64, U8
-from traceanalyzer.trace.kernel_counters import KernelCounters
+from traceanalyzer.trace.circumstances import KernelCounters
 
 
 @dataclass(frozen=True, eq=False)

@@ -115,5 +115,5 @@ def _worth_it(replay: Replay, remedy: Remedy, offer: Offer) -> bool:
     least_pessimistic_ms, fast = remedy.min_pessimistic_share * least_ms, remedy.cls == "launch"
     usual = not remedy.costs_host or replay.fast_host_ms < SAME * replay.base_ms
     return (not usual or replay.pessimistic_gain_ms(offer.scenario) >= least_pessimistic_ms) and (
-        not fast or replay.gain_of_fast_host_ms(offer.scenario) >= least_pessimistic_ms
+        not fast or replay.pessimistic_gain_ms(offer.scenario, fast_host=True) >= least_pessimistic_ms
     )

@@ -11,7 +11,7 @@ from traceanalyzer.replay.changes.communication.collectives import repeated_redu
 from traceanalyzer.replay.changes.compiling import compiled
 from traceanalyzer.replay.changes.fusion import Reading
 from traceanalyzer.replay.changes.kernels import captured, captured_after_reads, captured_but_work
-from traceanalyzer.replay.changes.loops.batch_size import GREATER_BATCH, enlarged, enlarged_at_full_cost
+from traceanalyzer.replay.changes.loops.repetition import GREATER_BATCH, enlarged, enlarged_at_full_cost
 from traceanalyzer.replay.changes.recompute import recomputed
 from traceanalyzer.replay.changes.syncs.syncs import follows_pageable_copy, is_read
 from traceanalyzer.replay.limits import OF_KERNELS, OF_MOVES

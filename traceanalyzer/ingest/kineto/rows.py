@@ -285,7 +285,7 @@ class Rows:
     def _add_instants(self, instants: list[Instant[Any]]) -> None:
         found = [event for event in instants if event.args is not None and event.name == "[memory]"]
         self.skipped += len(instants) - len(found)
-        ends = [event.ts for event in instants if event.name == _WINDOW_END and _is_time(event.ts)]
+        ends = filter(_is_time, [event.ts for event in instants if event.name == _WINDOW_END])
         self.window_end = max([self.window_end, *(int(times_ns([time])[0]) for time in ends)])
         if found:
             found = self._with_time(found)

@@ -46,7 +46,7 @@ from traceanalyzer.trace import (
     Trace,
     Waits,
 )
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace.table import distinct
 
 
 def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
@@ -68,7 +68,7 @@ def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
         source="kineto",
         strings=rows.texts.all(),
         process=_process(metadata, rows, pids),
-        threads=tuple(Thread(str(tid), rows.names.get(("thread_name", pid, tid), "")) for pid, tid in rows.threads),
+        threads=_threads(rows),
         devices=devices,
         device_ops=ops,
         api_calls=api,
@@ -84,6 +84,10 @@ def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
         epoch_ns=integer(metadata.get("baseTimeNanoseconds")) or 0,
         window=rows.window,
     )
+
+
+def _threads(rows: Rows) -> tuple[Thread, ...]:
+    return tuple(Thread(str(tid), rows.names.get(("thread_name", pid, tid), "")) for pid, tid in rows.threads)
 
 
 def _host(rows: Rows) -> tuple[ApiCalls, HostRanges]:

@@ -75,19 +75,20 @@ def about(database: Database) -> About:
 
 def _export_metadata(database: Database) -> dict[str, str]:
     listed = "name IN ({})".format(", ".join(f"'{key}'" for key in _EXPORT_KEYS))
-    for table in _EXPORT_TABLES:
-        if database.has(table, "name", "value"):
-            return {str(k): str(v) for k, v in database.rows(table, {"name": None, "value": None}, where=listed)}
-    return {}
+    found = (_values(database, table, listed) for table in _EXPORT_TABLES)
+    return dict(next(filter(None, found), []))
 
 
 def _capture_metadata(database: Database) -> list[tuple[str, str]]:
     """The few keys that are of use; the rest of the table is never read."""
-    if not database.has("META_DATA_CAPTURE", "name", "value"):
-        return []
     wanted = [f"name = '{key}'" for key in _CAPTURE_KEYS]
     wanted += [f"name = '{key}' OR name LIKE 'PROCESS\\_%:{key}' ESCAPE '\\'" for key in _CAPTURE_OPTIONS]
-    rows = database.rows("META_DATA_CAPTURE", {"name": None, "value": None}, where=" OR ".join(wanted))
+    return _values(database, "META_DATA_CAPTURE", " OR ".join(wanted))
+
+
+def _values(database: Database, table: str, where: str) -> list[tuple[str, str]]:
+    there = database.has(table, "name", "value")
+    rows = database.rows(table, {"name": None, "value": None}, where=where) if there else ()
     return [(str(key), str(value)) for key, value in rows]
 
 

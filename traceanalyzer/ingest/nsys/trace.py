@@ -38,7 +38,7 @@ from traceanalyzer.trace import (
     alike,
     is_constant,
 )
-from traceanalyzer.trace.distinct import distinct
+from traceanalyzer.trace.table import distinct
 
 _WANTED = re.compile(
     r"SMs? Active|SM Issue|Tensor Active|Compute Warps in Flight \[Throughput|DRAM|NVLink|PCIe", re.IGNORECASE

@@ -32,7 +32,7 @@ from traceanalyzer.trace import (
     Thread,
     Trace,
 )
-from traceanalyzer.trace.distinct import distinct, ranked
+from traceanalyzer.trace.table import distinct, ranked
 
 Columns = dict[str, NDArray[Any]]
 KERNEL, MEMCPY, MEMSET = (int(kind) for kind in (DeviceOpKind.KERNEL, DeviceOpKind.MEMCPY, DeviceOpKind.MEMSET))

@@ -181,7 +181,7 @@ def _percent(found: dict[str, Any], values: Mapping[str, Any]) -> None:
 def _positive(found: dict[str, Any]) -> None:
     """Drop impossible values; nanoGPT, for one, writes an MFU of -100 % for "not yet known"."""
     for field in ("iter_s", "samples_per_s", "tokens_per_s", "mfu", "samples", "tokens", "padded_tokens", "flops"):
-        if field in found and found[field] <= 0:
+        if found.get(field, 1) <= 0:
             del found[field]
     if found.get("data_s", 0.0) < 0:
         del found["data_s"]

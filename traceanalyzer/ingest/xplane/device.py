@@ -13,7 +13,7 @@ from traceanalyzer.ingest.kineto.names import copy_kind, memory_kind
 from traceanalyzer.ingest.side_files import whole
 from traceanalyzer.ingest.xplane.space import GRAPH, NODE, Columns, Line, Plane, joined_lines, operators, timed
 from traceanalyzer.trace import I64, Bool, CopyKind, Device, DeviceOpKind, DeviceOps, DeviceRanges
-from traceanalyzer.trace.distinct import distinct, ranked
+from traceanalyzer.trace.table import distinct, ranked
 
 _Read = Callable[[dict[str, str]], dict[str, int]]
 _DETAIL = re.compile(r"\b(\w{1,40}):([\w,.]{1,60})")

@@ -80,15 +80,9 @@ def functions_compiled(
     left = runs_fused(tape, runs, reading, library=library)
     if left is None:
         return None
-    inside = runs.number >= 0
     # forward and backward pass are runs of their own
     call = TRAINING[reading].call / 2 if tape.in_backward.any() else INFERENCE[reading].call
-    number = np.full(len(tape.dispatch), -1)
-    number[tape.event[inside]] = runs.number[inside]
-    spent = np.bincount(number[number >= 0], tape.dispatch[number >= 0], len(runs.first))
-    dispatch, first = left.dispatch.astype(np.float64), tape.event[runs.first]
-    dispatch[first] = np.maximum(dispatch[first], np.minimum(spent, call * tape.usual_dispatch_ns(inside)))
-    return left.with_dispatch(dispatch)
+    return _called(tape, left, runs.number, runs.first, call)
 
 
 @parametric
@@ -101,14 +95,19 @@ def chains_compiled(tape: Tape, reading: Reading) -> Tape | None:
         return None
     inside = runs.number >= 0
     call = TRAINING[reading].call if tape.in_backward.any() else CALL_OF_CHAINS
-    region, size, _ = _regions(tape, inside)
-    of_event = np.zeros(len(tape.dispatch), np.int64)
-    of_event[tape.event] = region
-    spared = np.bincount(of_event, tape.dispatch - left.dispatch, len(size))
-    dispatch, first = left.dispatch.astype(np.float64), _firsts(runs.first, region)
-    at = tape.event[first]
-    most = dispatch[at] + spared[region[first]]
-    dispatch[at] = np.maximum(dispatch[at], np.minimum(most, call * tape.usual_dispatch_ns(inside)))
+    region = _regions(tape, inside)[0]
+    return _called(tape, left, np.where(inside, region, -1), _firsts(runs.first, region), call)
+
+
+def _called(tape: Tape, left: Tape, function: I64, first: I64, call: float) -> Tape:
+    """What is left, where each compiled function (its number for each op, -1: none) costs the host at its first op as
+    much as so many usual launches, but no more than it is spared."""
+    inside, of_event = function >= 0, np.full(len(tape.dispatch), -1)
+    of_event[tape.event[inside]] = function[inside]
+    spared = np.bincount(of_event + 1, tape.dispatch - left.dispatch, int(function.max()) + 2)[1:]
+    dispatch, at = left.dispatch.astype(np.float64), tape.event[first]
+    most = np.minimum(dispatch[at] + spared[function[first]], call * tape.usual_dispatch_ns(inside))
+    dispatch[at] = np.maximum(dispatch[at], most)
     return left.with_dispatch(dispatch)
 
 

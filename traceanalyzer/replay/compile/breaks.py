@@ -13,54 +13,52 @@ from traceanalyzer.trace.compile_log import LIMIT, Break, Compilation, CompileLo
 
 _PLAIN = (
     (
-        re.compile(r"builtin (?:operator )?[`']?print|\bprint\b", re.IGNORECASE),
+        re.compile(r"(?i)builtin (?:operator )?[`']?print|\bprint\b"),
         "print() in compiled code",
         "remove the print, or add it to torch._dynamo.config.reorderable_logging_functions",
     ),
     (
-        re.compile(r"\.item\(\)|Tensor\.item|_local_scalar_dense|\.tolist\(\)|capture_scalar_outputs", re.IGNORECASE),
+        re.compile(r"(?i)\.item\(\)|Tensor\.item|_local_scalar_dense|\.tolist\(\)|capture_scalar_outputs"),
         "a value is read from the GPU (.item())",
         "keep the value a tensor, or set torch._dynamo.config.capture_scalar_outputs = True",
     ),
     (
-        re.compile(r"data[- ]dependent (?:branch|jump|control)|generic_jump|dynamic control flow", re.IGNORECASE),
+        re.compile(r"(?i)data[- ]dependent (?:branch|jump|control)|generic_jump|dynamic control flow"),
         "Python branches on a value of a tensor",
         "use torch.where or torch.cond instead of `if`",
     ),
     (
-        re.compile(r"data[- ]dependent|dynamic shape operator|nonzero|unique|masked_select", re.IGNORECASE),
+        re.compile(r"(?i)data[- ]dependent|dynamic shape operator|nonzero|unique|masked_select"),
         "an operator's output size depends on data",
         "set torch._dynamo.config.capture_dynamic_output_shape_ops = True, or give the output a fixed size",
     ),
     (
-        re.compile(r"graph_break\(\)|function graph_break", re.IGNORECASE),
+        re.compile(r"(?i)graph_break\(\)|function graph_break"),
         "the program asks for it (graph_break())",
         "remove the torch._dynamo.graph_break() call",
     ),
     (
-        re.compile(
-            r"torch\._?dynamo\.disable|_disable|disallow|marked .*skip|skip function|skipped function", re.IGNORECASE
-        ),
+        re.compile(r"(?i)torch\._?dynamo\.disable|_disable|disallow|marked .*skip|skip function|skipped function"),
         "a function that dynamo is told to skip is called",
         "move the call out of the compiled function, or allow it in the graph",
     ),
     (
-        re.compile(r"numpy|\.cpu\(\)|\.numpy\(\)", re.IGNORECASE),
+        re.compile(r"(?i)numpy|\.cpu\(\)|\.numpy\(\)"),
         "data goes to NumPy or the CPU",
         "do it with torch operators, on the GPU",
     ),
     (
-        re.compile(r"logg(?:er|ing)|warnings?\.warn", re.IGNORECASE),
+        re.compile(r"(?i)logg(?:er|ing)|warnings?\.warn"),
         "logging in compiled code",
         "move the logging out, or set torch._dynamo.config.ignore_logging_functions",
     ),
     (
-        re.compile(r"backward\(\)|Tensor\.backward", re.IGNORECASE),
+        re.compile(r"(?i)backward\(\)|Tensor\.backward"),
         "backward() is called in compiled code",
         "call backward() outside of the compiled function",
     ),
     (
-        re.compile(r"custom (?:op|kernel|class)|C/C\+\+|builtin function or method|extension", re.IGNORECASE),
+        re.compile(r"(?i)custom (?:op|kernel|class)|C/C\+\+|builtin function or method|extension"),
         "compiled code that dynamo cannot look into is called",
         "register it with torch.library.custom_op",
     ),

@@ -94,9 +94,7 @@ _REMEDIES = (
     ),
     (re.compile(r"dispatch key"), "call it under the same modes each time (inference_mode, autocast, subclasses)"),
     (
-        re.compile(
-            r"grad_mode|GLOBAL_STATE|grad mode|is_grad_enabled|torch_function|autocast|deterministic", re.IGNORECASE
-        ),
+        re.compile(r"(?i)grad_mode|GLOBAL_STATE|grad mode|is_grad_enabled|torch_function|autocast|deterministic"),
         "call it in the same mode each time (no_grad, autocast, deterministic): one graph is compiled for each mode",
     ),
     (
@@ -104,15 +102,15 @@ _REMEDIES = (
         "train() and eval() each need a graph: one recompilation is normal; do not switch inside the step",
     ),
     (
-        re.compile(r"___check_obj_id|id_match|ID_MATCH|___check_function|___check_weakref", re.IGNORECASE),
+        re.compile(r"(?i)___check_obj_id|id_match|ID_MATCH|___check_function|___check_weakref"),
         "the same object must come in each time: create functions, lambdas and modules once, outside the loop",
     ),
     (
-        re.compile(r"___check_type_id|type_id|TYPE_MATCH|check_type", re.IGNORECASE),
+        re.compile(r"(?i)___check_type_id|type_id|TYPE_MATCH|check_type"),
         "pass the argument as the same type at every call",
     ),
     (
-        re.compile(r"\blen\(|LENGTH|DICT_KEYS|dict.*keys|___dict_contains|__len__", re.IGNORECASE),
+        re.compile(r"(?i)\blen\(|LENGTH|DICT_KEYS|dict.*keys|___dict_contains|__len__"),
         "keep the length of lists and the keys of dictionaries the same, or pass tensors instead",
     ),
     (

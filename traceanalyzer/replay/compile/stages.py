@@ -21,13 +21,11 @@ FRAMES = frozenset({"entire_frame_compile", "_compile.compile_inner"})
 _NS = 1e-9
 
 _STAGE_OF = (
-    (re.compile(r"benchmark|autotun|coordinate_descent|coordesc", re.IGNORECASE), "autotune"),
-    (re.compile(r"cudagraph", re.IGNORECASE), "cudagraphs"),
-    (re.compile(r"compile_file|CppCodeCache|cpp_?compile|AotCodeCompiler|g\+\+", re.IGNORECASE), "cpp"),
+    (re.compile(r"(?i)benchmark|autotun|coordinate_descent|coordesc"), "autotune"),
+    (re.compile(r"(?i)cudagraph"), "cudagraphs"),
+    (re.compile(r"(?i)compile_file|CppCodeCache|cpp_?compile|AotCodeCompiler|g\+\+"), "cpp"),
     (
-        re.compile(
-            r"async_compile|triton_?compile|^triton|CachingAutotuner|make_launcher|ttir|ptx|cubin", re.IGNORECASE
-        ),
+        re.compile(r"(?i)async_compile|triton_?compile|^triton|CachingAutotuner|make_launcher|ttir|ptx|cubin"),
         "triton",
     ),
     (
@@ -39,9 +37,7 @@ _STAGE_OF = (
         "inductor",
     ),
     (
-        re.compile(
-            r"aot|backend_compile|call_user_compiler|backward_compile|min_cut|partition|AOTAutograd", re.IGNORECASE
-        ),
+        re.compile(r"(?i)aot|backend_compile|call_user_compiler|backward_compile|min_cut|partition|AOTAutograd"),
         "aot",
     ),
     (

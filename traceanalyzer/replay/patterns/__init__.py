@@ -2,6 +2,6 @@
 
 `operators`: what an operator is called and what it takes; `named`: what has a name; `flow`: what an operator takes from
 the one before and gives to the next; `repeats`: equal stretches right after each other, and which of them count;
-`nearby`: what stands before or after an operator; `items`: stretches that each have an item of a batch; `runs`: ops
-that belong together.
+`items`: stretches that each have an item of a batch; `independent`, `small_products`: calls and products of which none
+needs another.
 """

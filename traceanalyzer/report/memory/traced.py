@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from traceanalyzer.diagnosis.selection import measured
-from traceanalyzer.replay.changes.loops.batch_size import GREATER_BATCH, enlarged
+from traceanalyzer.replay.changes.loops.repetition import GREATER_BATCH, enlarged
 from traceanalyzer.replay.scenarios import Scenario
 from traceanalyzer.replay.whatif import Replay
 from traceanalyzer.report.memory.model import Traced

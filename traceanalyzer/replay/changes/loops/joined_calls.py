@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.replay.changes.loops.batch_size import joined, mostly_small
-from traceanalyzer.replay.changes.loops.repetition import FEWEST_CALLS
+from traceanalyzer.replay.changes.loops.repetition import FEWEST_CALLS, joined, mostly_small
 from traceanalyzer.replay.patterns.flow import JOINING, is_chain
 from traceanalyzer.replay.patterns.independent import has_weights, of_other_size, put_together, share_weights_only
 from traceanalyzer.replay.patterns.named import launched_within, operators_named
