@@ -7,7 +7,7 @@ from typing import Literal
 from traceanalyzer.base import dataclass
 from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Words
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.pages import finding_pages
+from traceanalyzer.diagnosis.pages import page_of
 from traceanalyzer.replay.scenarios import Scenario
 from traceanalyzer.trace import Bool
 
@@ -72,7 +72,7 @@ def finding(
     rows: Bool | None = None, words: Words | None = None,
 ) -> Draft:  # fmt: skip
     """A draft with the title and the class of the finding's page."""
-    page = finding_pages()[id_]
+    page = page_of(id_)
     title = page.title.removesuffix(".")
     return Draft(id_, page.cls, title, part, claim_ms, evidence, list(proposals), rows, words)
 

@@ -14,6 +14,7 @@ from traceanalyzer.base import dataclass
 from traceanalyzer.diagnosis.finding import BottleneckClass, Words, written
 
 WORDS, MARKS = re.compile(r"<!--\n(.*?)-->\n", re.DOTALL), re.compile(r"^<!-- .* -->\n", re.MULTILINE)
+_FOLDER = files("traceanalyzer.diagnosis") / "findings"
 TITLE = re.compile(r"^\*\*(.*?)\*\*(?: Class `(\w+)`)?", re.MULTILINE)
 
 
@@ -30,23 +31,27 @@ class FindingPage:
     """What to do, by name: `words`, and others where it depends on the program."""
 
 
-@cache
 def finding_pages() -> dict[str, FindingPage]:
     """All pages, by id."""
-    folder = files("traceanalyzer.diagnosis") / "findings"
-    names = sorted(file.name.removesuffix(".md") for file in folder.iterdir() if file.name.endswith(".md"))
-    return {name: _page(name, (folder / f"{name}.md").read_text(encoding="utf-8")) for name in names}
+    names = (file.name.removesuffix(".md") for file in _FOLDER.iterdir() if file.name.endswith(".md"))
+    return {name: page_of(name) for name in sorted(names)}
 
 
 def finding_page(finding_id: str) -> FindingPage | None:
     """The page of a finding or recommendation, the one with the longest fitting id; None if there is none."""
-    fitting = [name for name in finding_pages() if f"{finding_id}-".startswith(f"{name}-")]
-    return finding_pages()[max(fitting, key=len)] if fitting else None
+    fitting = [page for name, page in finding_pages().items() if f"{finding_id}-".startswith(f"{name}-")]
+    return max(fitting, key=lambda page: len(page.id), default=None)
+
+
+@cache
+def page_of(finding_id: str) -> FindingPage:
+    """The page of exactly that id. Raises FileNotFoundError."""
+    return _page(finding_id, (_FOLDER / f"{finding_id}.md").read_text(encoding="utf-8"))
 
 
 def said(finding_id: str, which: str = "words") -> Words:
     """What the page of a finding says to do."""
-    return written(finding_pages()[finding_id].words[which])
+    return written(page_of(finding_id).words[which])
 
 
 def _page(finding_id: str, text: str) -> FindingPage:
