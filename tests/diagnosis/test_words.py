@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from tests.analysis.build import TraceBuilder
-from traceanalyzer.analysis.joined.joined import Framework, framework
+from traceanalyzer.analysis.joined.joined import framework
+from traceanalyzer.analysis.names.framework import Framework
 from traceanalyzer.analysis.names.pytorch import FRAMEWORK
 from traceanalyzer.diagnosis import remedies, rules
 from traceanalyzer.diagnosis.finding import Words, everywhere

@@ -27,7 +27,7 @@ LENGTH = 10_000
 LEFT_ALONE = (".collect.", ".integrations.", "__main__", "sitecustomize", "self_test")
 """Those read what this program, or the user's own, wrote."""
 MATCHED_WHOLE = frozenset(
-    "stored.REFERENCE chunks._EMPTY nvtx_names._OPERATOR formats._PHASES formats._MICRO_PHASES credentials._ASKED github.SHORT "
+    "store.REFERENCE chunks._EMPTY nvtx_names._OPERATOR formats._PHASES formats._MICRO_PHASES credentials._ASKED github.SHORT "
     "escape.SAFE_CELL secrets.SOURCE_FILE guards._EXPECTED code._NODE".split()
 )
 """Asked about a text from its beginning (`match`, `fullmatch`) and never searched for in one. By module and name."""

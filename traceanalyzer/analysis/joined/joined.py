@@ -1,6 +1,5 @@
 """The joined rows of a trace: who launched what, which calls block, which copies bring input."""
 
-import enum
 import re
 from functools import cached_property
 
@@ -12,21 +11,13 @@ from traceanalyzer.analysis.joined.blocking import blocking_calls
 from traceanalyzer.analysis.joined.linked import Linked, Memo, launch_nodes
 from traceanalyzer.analysis.joined.origins import Origins
 from traceanalyzer.analysis.joined.python_stacks import PythonStacks
+from traceanalyzer.analysis.names.framework import Framework
 from traceanalyzer.analysis.names.pytorch import COPYING, FRAMEWORK
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, Bool, CopyKind, RangeKind, Trace, distinct
 
 INPUT_BYTES = 4096
 """A host-to-device copy of at least this many bytes carries data; smaller ones carry scalars and pointers."""
-
-
-class Framework(enum.Enum):
-    """What a program is written in, as far as advice depends on it."""
-
-    PYTORCH = "PyTorch"
-    JAX = "JAX"
-    CUDA = "CUDA"
-    """No framework to be seen: CUDA's own words."""
 
 
 @dataclass(frozen=True, eq=False)

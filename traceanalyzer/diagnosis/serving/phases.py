@@ -105,6 +105,8 @@ def unprofiled(m: Measurements, iterations: list[int]) -> Unprofiled | None:
     replayed, fast, usual, slow = (
         served.median_ms(tape, iterations) for tape in (served.recorded, served.fast, served.usual, served.slow)
     )
+    if min(fast, usual, slow, time, replayed) <= 0:  # times so damaged that nothing is left of an iteration
+        return None
     if logged:
         ends = *_within(time / logged), *(time / logged * one / usual for one in (fast, slow))
         return Unprofiled(time / logged, min(ends), max(ends), "log")

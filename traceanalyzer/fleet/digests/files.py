@@ -116,6 +116,8 @@ def _value(column: Any, kind: str) -> Any:
         return column[0].as_py()
     values = column.values  # of its one row; `flatten` loads all that can be computed
     if kind == "texts":
+        if str(values.type) != "string":
+            raise ValueError(f"texts are {values.type}")
         return values.to_pylist()
     if str(values.type) != "int64":
         raise ValueError(f"numbers are {values.type}")
