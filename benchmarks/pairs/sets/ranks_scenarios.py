@@ -162,3 +162,119 @@ def pipeline_1f1b_heavy_stage(fixed):
 def pipeline_gpipe_heavy_stage(fixed):
     """GPipe; stage 1 has 11 layers and stage 0 has 5, then 8 and 8."""
     return pipeline("ScheduleGPipe", n(8, 1) if fixed else (n(5, 1), n(11, 2))[RANK])
+
+
+# Written when the model had been mended with those above in view.
+
+
+def blocks(count, width):
+    """Layers of an encoder in bf16."""
+    return nn.Sequential(
+        *(nn.TransformerEncoderLayer(width, width // 64, 4 * width, 0.0, batch_first=True) for _ in range(count))
+    ).to(DEVICE, torch.bfloat16)
+
+
+def encoder(called, model, x):
+    return train(torch.optim.SGD(model.parameters(), lr=1e-9), lambda: called(x).float().square().mean())
+
+
+def sequences(batch, width):
+    return random(batch, n(512, 8), width).to(torch.bfloat16)
+
+
+@pair("overlap_communication", ablation=("communication: DDP of an encoder in bf16", "communication_free"))
+def encoder_ddp(fixed):
+    """An encoder in bf16 under DDP, against no communication at all."""
+    model = blocks(n(8, 1), n(1024, 64))
+    return encoder(model if fixed else parallel(model), model, sequences(n(16, 2), n(1024, 64)))
+
+
+@pair("overlap_communication", ablation=("communication: weights gathered before each layer", "communication_free"))
+def weights_gathered(fixed):
+    """Each of sixteen layers gathers its halves of the weight before it is used, against weights that are whole."""
+    width = n(4096, 64)
+    halves = [random(width // 2, width).to(torch.bfloat16) for _ in range(n(16, 2))]
+    wholes = [torch.cat((half, half)) for half in halves]
+    x = random(n(4096, 8), width).to(torch.bfloat16)
+
+    @torch.no_grad()
+    def step():
+        h = x
+        for half, whole in zip(halves, wholes, strict=True):
+            if not fixed:
+                dist.all_gather_into_tensor(whole, half)
+            h = torch.relu(h @ whole.t())
+        return h
+
+    return step
+
+
+@pair("overlap_communication", ablation=("overlap: an encoder reduced after its backward", "communication_overlapped"))
+def encoder_reduced_after(fixed):
+    """Gradients of an encoder reduced in one after the backward pass, against DDP's overlap."""
+    model, x = blocks(n(8, 1), n(1024, 64)), sequences(n(16, 2), n(1024, 64))
+    if fixed:
+        return encoder(parallel(model, gradient_as_bucket_view=True), model, x)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
+
+    def step():
+        model(x).float().square().mean().backward()
+        flat = torch.cat([parameter.grad.view(-1) for parameter in model.parameters()])
+        dist.all_reduce(flat)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+@pair("fix_straggler", ablation=("straggler: rank 0 has 1.4 times the sequences", "no_straggler"))
+def encoder_uneven(fixed):
+    """An encoder under DDP; rank 0 has 1.4 times the sequences."""
+    model = blocks(n(8, 1), n(1024, 64))
+    batch = int(n(16, 2) * (1.0 if fixed or RANK == 1 else 1.4))
+    return encoder(parallel(model), model, sequences(batch, n(1024, 64)))
+
+
+@pair("fix_straggler", ablation=("straggler: rank 0 thinks in the backward pass", "no_straggler"))
+def encoder_thinks(fixed):
+    """An encoder under DDP, loss read each step; a hook of rank 0 spends 3 ms in Python in each backward pass."""
+    model, x = blocks(n(8, 1), n(1024, 64)), sequences(n(16, 2), n(1024, 64))
+    called, optimizer = parallel(model), torch.optim.SGD(model.parameters(), lr=1e-9)
+    if not fixed and RANK == 0:
+        model[len(model) // 2].linear1.weight.register_hook(lambda _: think(0.003))
+
+    def step():
+        loss = called(x).float().square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.item()
+
+    return step
+
+
+@pair("fix_straggler", ablation=("straggler: six products more, the ranks by turns", "no_straggler"))
+def products_by_turns(fixed):
+    """Four stretches a step; in each one of the ranks has six products more."""
+    weight, x = (torch.randn(n(4096, 64), n(4096, 64), device=DEVICE, dtype=torch.bfloat16) for _ in range(2))
+
+    def step():
+        h = x
+        for turn in range(4):
+            h = (h @ weight) @ weight
+            if not fixed and turn % 2 == RANK:
+                for _ in range(6):
+                    weight @ weight
+            dist.all_reduce(h)
+
+    return step
+
+
+@pair("larger_buckets", ablation=("buckets: 1 MB of an embedding and small layers, then 25 MB", "buckets=25MB"))
+def buckets_of_many_sizes(fixed):
+    """DDP with buckets of 1 MB, of layers between 0.26 and 67 MB, against buckets of 25 MB."""
+    with torch.device(DEVICE):
+        widths = [n(4096, 64), n(4096, 64), *[n(256, 16)] * n(60, 2), n(1024, 32), n(256, 16)]
+        model = nn.Sequential(*(nn.Linear(a, b) for a, b in itertools.pairwise(widths)))
+    ddp, x = parallel(model, bucket_cap_mb=25 if fixed else 1), random(n(1024, 4), widths[0])
+    return train(torch.optim.SGD(model.parameters(), lr=1e-9), lambda: ddp(x).square().mean())
