@@ -123,6 +123,17 @@ def test_a_rank_is_not_blamed_for_what_it_waited_for_itself():
     assert job.culprits[0].gain_ms == pytest.approx(2.0)
 
 
+def test_series_of_two_groups_that_lie_one_in_the_other() -> None:
+    """Rank 0 goes from a later series to an earlier one: what rank 2 began before it reaches it by their collective."""
+    first, second, both = (0, 200, 250, "[0, 1]"), (0, 100, 150, "[2, 3]"), (0, 300, 350, "[0, 2]")
+    made = [digest(rank, calls).digest for rank, calls in enumerate([[first, both], [first], [second, both], [second]])]
+    assert None not in made
+    overlapped = [replace(one, calls=replace(one.calls, held=0 * one.calls.held)) for one in made]
+    matches = match_collectives(overlapped)
+    assert [matches.series[matches.collective[mine]].tolist() for mine in matches.of_rank] == [[1, 0], [1], [0, 0], [0]]
+    assert (matches.undisturbed == matches.start).all()
+
+
 def test_the_steps_are_reckoned_as_recorded_and_shorter_without_a_stretch():
     ranks = nested()
     plan = plan_of(match_collectives([one.digest for one in ranks]))

@@ -144,8 +144,9 @@ class Matches:
         lost = np.zeros(len(self.rank), np.int64)
         lost[chained] = np.maximum(saved, 0)
         for mine in self.of_rank:
-            total, of = np.cumsum(lost[mine]), self.series[self.collective[mine]]
-            lost[mine] = total - total[np.searchsorted(of, of)]
+            total = np.cumsum(lost[mine])
+            _, first, of = np.unique(self.series[self.collective[mine]], return_index=True, return_inverse=True)
+            lost[mine] = total - total[first[of]]
         return self.ready - lost
 
     @cached_property
