@@ -56,22 +56,26 @@ def buckets_two_widths(fixed):
     return train(torch.optim.SGD(model.parameters(), lr=1e-9), lambda: ddp(x).square().mean())
 
 
-def in_step(fixed, late, *, batch=1.0):
-    """DDP whose loss is read each step; `late` runs on rank 1 before the step, its batch is `batch` times as large."""
-    model = mlp(n(8, 2), n(2048, 64))
-    ddp, rows = parallel(model), int(n(2048, 4) * (1.0 if fixed or RANK == 0 else batch))
-    x, optimizer = random(rows, n(2048, 64)), torch.optim.SGD(model.parameters(), lr=1e-9)
+def read_each_step(called, optimizer, x, before=lambda: None):
+    """A training step after `before`, whose loss is read."""
 
     def step():
-        if not fixed and RANK == 1:
-            late()
-        loss = ddp(x).square().mean()
+        before()
+        loss = called(x).float().square().mean()
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
         return loss.item()
 
     return step
+
+
+def in_step(fixed, late, *, batch=1.0):
+    """DDP whose loss is read each step; `late` runs on rank 1 before the step, its batch is `batch` times as large."""
+    model = mlp(n(8, 2), n(2048, 64))
+    ddp, rows = parallel(model), int(n(2048, 4) * (1.0 if fixed or RANK == 0 else batch))
+    x, optimizer = random(rows, n(2048, 64)), torch.optim.SGD(model.parameters(), lr=1e-9)
+    return read_each_step(ddp, optimizer, x, late if not fixed and RANK == 1 else lambda: None)
 
 
 @pair("fix_straggler", ablation=("straggler: 3 ms of input on rank 1", "no_straggler"))
@@ -242,15 +246,7 @@ def encoder_thinks(fixed):
     called, optimizer = parallel(model), torch.optim.SGD(model.parameters(), lr=1e-9)
     if not fixed and RANK == 0:
         model[len(model) // 2].linear1.weight.register_hook(lambda _: think(0.003))
-
-    def step():
-        loss = called(x).float().square().mean()
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss.item()
-
-    return step
+    return read_each_step(called, optimizer, x)
 
 
 @pair("fix_straggler", ablation=("straggler: six products more, the ranks by turns", "no_straggler"))
