@@ -92,13 +92,16 @@ def _calls(timed: Timed) -> tuple[DigestedCalls, tuple[ProcessGroup, ...]]:
             "peer": np.append(table.peer, np.int32(-1))[metadata],
         }
     )
-    return replace(calls, queued=_queued(timed, calls), held=_held(timed, calls)), tuple(code)
+    if not len(calls):
+        return calls, tuple(code)
+    compute = np.flatnonzero((trace.device_ops.device == timed.device) & timed.linked.is_compute)
+    return replace(calls, queued=_queued(timed, calls, compute), held=_held(timed, calls, compute)), tuple(code)
 
 
-def _queued(timed: Timed, calls: DigestedCalls) -> I64:
+def _queued(timed: Timed, calls: DigestedCalls, compute: I64) -> I64:
     """What each starts later than what was launched before it had ended; 0 in a graph, where that is not known."""
     ops, linked = timed.trace.device_ops, timed.linked
-    rows = np.flatnonzero((ops.device == timed.device) & linked.is_compute & (linked.launch_time >= 0))
+    rows = compute[linked.launch_time[compute] >= 0]
     rows = rows[np.argsort(linked.launch_time[rows], kind="stable")]
     launched, ended = linked.launch_time[rows], np.maximum.accumulate(ops.end[rows])
     before, until = (np.searchsorted(launched, calls.launched, side=side) for side in ("left", "right"))
@@ -106,11 +109,10 @@ def _queued(timed: Timed, calls: DigestedCalls) -> I64:
     return np.where((calls.launched >= 0) & (before == until), np.maximum(calls.start - ready, 0), 0)
 
 
-def _held(timed: Timed, calls: DigestedCalls) -> I32:
+def _held(timed: Timed, calls: DigestedCalls, compute: I64) -> I32:
     """Whether the device computed nothing at its end, and began at once what had been launched before."""
     ops, linked = timed.trace.device_ops, timed.linked
-    rows = np.flatnonzero((ops.device == timed.device) & linked.is_compute)
-    rows = rows[np.argsort(ops.start[rows], kind="stable")]
+    rows = compute[np.argsort(ops.start[compute], kind="stable")]
     after = np.searchsorted(ops.start[rows], calls.end)
     never = np.iinfo(np.int64).max // 2
     start, launched = (np.append(of[rows], never)[after] for of in (ops.start, linked.launch_time))
