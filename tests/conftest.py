@@ -13,8 +13,8 @@ from hypothesis import settings
 os.environ["TRACEANALYZER_CACHE"] = ""
 """Tests leave nothing in the cache of whoever runs them; those of the cache name a folder of their own."""
 
-settings.register_profile("default", deadline=None, max_examples=60)
-settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True, max_examples=60)
+settings.register_profile("default", deadline=None, max_examples=30)
+settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True, max_examples=30)
 settings.register_profile("mutants", deadline=None, derandomize=True, max_examples=25)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "default"))
 

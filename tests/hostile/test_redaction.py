@@ -241,10 +241,10 @@ mysql -u root -phunter2zz
 """Ways to write the password hunter2zz."""
 
 
-@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("around", ["{}", "aten::mm {} then", "x {}, y"])
-def test_a_secret_is_hidden_however_it_is_written(form, around):
-    assert "hunter2zz" not in without_credentials(around.replace("{}", form))
+def test_a_secret_is_hidden_however_it_is_written(around):
+    written = [around.replace("{}", form) for form in FORMS]
+    assert [text for text in written if "hunter2zz" in without_credentials(text)] == []
 
 
 @pytest.mark.parametrize("what", PLANTED)
