@@ -94,7 +94,7 @@ def classify(m: Measurements, best: Iterable[BottleneckClass | None] = ()) -> Su
         return Summary("inconclusive", 0.0, f"Inconclusive: {why}", m.step.basis, step_ms)
     bottleneck = _name(verdict.cause, shares)
     held_up = m.memo(outside) if bottleneck in IDLE_CLASSES else ""
-    confidence = min(_confidence(m, verdict, shares), MOST_SURE if held_up else 1.0)
+    confidence = _confidence(m, verdict, shares, held_up)
     beside = None if verdict.beside in (None, "unexplained") else _name(verdict.beside, shares)
     headline = f"{_headline(m, verdict, shares)} {held_up}".rstrip()
     return Summary(bottleneck, round(confidence, 2), headline, m.step.basis, step_ms, beside=beside)
@@ -153,7 +153,7 @@ def _verdict(parts: dict[str, float], idle: set[str], best: list[str | None]) ->
 
 def _name(part: str, shares: Shares) -> BottleneckClass:
     if part == "device":
-        return "memory" if shares.memory > shares.compute and not shares.mostly_small else "compute"
+        return shares.device_class
     return part  # type: ignore[return-value]  # the names of parts but device and unexplained are classes
 
 
@@ -189,7 +189,7 @@ def _shares(m: Measurements) -> Shares | str:
     return shares
 
 
-def _confidence(m: Measurements, verdict: _Verdict, shares: Shares) -> float:
+def _confidence(m: Measurements, verdict: _Verdict, shares: Shares, held_up: str) -> float:
     """The margin over the second largest part, less for thin evidence."""
     steps, health = m.timed.steps, m.trace.health
     factor = {1: ONE_STEP_FACTOR, 2: TWO_STEPS_FACTOR}.get(steps.steady_count, 1.0) if steps.found else NO_STEPS_FACTOR
@@ -198,7 +198,8 @@ def _confidence(m: Measurements, verdict: _Verdict, shares: Shares) -> float:
         factor *= DAMAGED_FACTOR
     if verdict.cause == "device":
         factor *= (1 - shares.doubt) * (BY_CLASS_FACTOR if rated_share(m.rated) < RATED_SHARE else 1.0)
-    return min(min(MAX_CONFIDENCE, BASE_CONFIDENCE + verdict.margin) * factor, UNCLEAR if verdict.unclear else 1.0)
+    most = min(UNCLEAR if verdict.unclear else 1.0, MOST_SURE if held_up else 1.0)
+    return min(min(MAX_CONFIDENCE, BASE_CONFIDENCE + verdict.margin) * factor, most)
 
 
 _REASONS = {

@@ -254,6 +254,8 @@ class Measurements(OfTimed):
     """The iterations of a serving engine; empty where nothing marks one."""
     served = made(lambda m: Served.of(m.rated))
     """The iterations on tapes; None where nothing marks one, or without launches or device work."""
+    faithful_server = made(lambda m: m.served if m.served is not None and m.served.faithful else None)
+    """The same, where their replay takes as long as the recording did."""
     gap_histogram = made(lambda m: gap_histogram(m.timed, m.causes.gaps))
     """Gaps of the steady state by length."""
     gap_places = made(lambda m: gap_places(m.timed, m.causes.gaps))
@@ -351,8 +353,8 @@ def _logged_iteration(m: Measurements) -> UnprofiledTime | None:
 def _unprofiled_iteration(m: Measurements, budget: Budget, idle: Idle) -> Unprofiled | None:
     """The mean iteration of a server, whose replay takes all of them; None where there is none, or it is too far from
     the recording."""
-    served = m.served
-    if served is None or not served.faithful:
+    served = m.faithful_server
+    if served is None:
         return None
     recorded, *hosts = (served.mean_ms(tape) for tape in (served.recorded, served.usual, served.fast, served.slow))
     usual, fast, slow = (min(time / recorded, 1.0) * m.mean_step_ms for time in hosts)
