@@ -254,8 +254,9 @@ def buckets(name: str, size: BucketSize) -> Scenario:
     return Scenario(
         name,
         rebucketed(size),
-        f"gradients are reduced in messages {size}; what one takes is fitted to those recorded",
-        missing="sizes and times of the collectives do not tell what one of another size would take: a recording with "
+        f"gradients are reduced in messages {size}; what one takes is fitted to those recorded, "
+        "else as fast as the fastest of them",
+        missing="sizes and times of the collectives do not tell what a smaller one would take: a recording with "
         "two bucket sizes, or with short messages (a barrier) in its steps, would",
         may_cost=True,
         baseline=AS_RECORDED,

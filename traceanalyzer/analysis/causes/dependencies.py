@@ -8,9 +8,10 @@ collective waits for the compute op launched before it (its input); a compute op
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import at
+from traceanalyzer.analysis.algebra import at, texts_where
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.analysis.names.collectives import CALLS
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, Bool, alike
 
@@ -146,9 +147,14 @@ def _last_ended(start: I64, end: I64, communication: Bool) -> I64:
 
 
 def _after_stream_wait(linked: Linked, chosen: I64) -> Bool:
-    """Which ops are the first to be launched after a call that makes a stream wait for an event."""
-    calls = linked.trace.api_calls
-    waiting = np.sort(calls.start[linked.api_kind == ApiKind.EVENT_WAIT])
+    """Which ops are the first to be launched after a call that makes a stream wait for an event. Those that are made
+    within the call of a collective order its own streams: whoever needs its result waits later."""
+    calls, tree = linked.trace.api_calls, linked.tree
+    waits = linked.api_kind == ApiKind.EVENT_WAIT
+    if waits.any():
+        within = tree.innermost(tree.named(texts_where(linked.trace.strings, CALLS.match)))
+        waits &= at(within, tree.node_of_call, -1) < 0
+    waiting = np.sort(calls.start[waits])
     launched = linked.launch_time[chosen]
     count = np.searchsorted(waiting, launched)
     return np.append(count[:1] > 0, count[1:] > count[:-1])

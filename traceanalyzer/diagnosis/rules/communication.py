@@ -56,7 +56,7 @@ def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
     elif by_link is not None:
         evidence.append(Evidence("time at the rate of the links", by_link, "ms", BY_LINK))
     if untold_buckets(m):
-        evidence.append(Evidence("time of larger buckets", "not known", "", WOULD_TELL))
+        evidence.append(Evidence("latency of a message", "not known", "", WOULD_TELL))
     words = said("exposed-communication")
     action = words if _of_gradients(m) else said("exposed-communication", "of_anything")
     # What messages need is known and what of the rest is waiting is not: then nothing tells what overlap would save.
