@@ -149,12 +149,11 @@ def _last_ended(start: I64, end: I64, communication: Bool) -> I64:
 def _after_stream_wait(linked: Linked, chosen: I64) -> Bool:
     """Which ops are the first to be launched after a call that makes a stream wait for an event. Those that are made
     within the call of a collective order its own streams: whoever needs its result waits later."""
-    calls, tree = linked.trace.api_calls, linked.tree
-    waits = linked.api_kind == ApiKind.EVENT_WAIT
-    if waits.any():
+    tree, rows = linked.tree, np.flatnonzero(linked.api_kind == ApiKind.EVENT_WAIT)
+    if len(rows):
         within = tree.innermost(tree.named(texts_where(linked.trace.strings, CALLS.match)))
-        waits &= at(within, tree.node_of_call, -1) < 0
-    waiting = np.sort(calls.start[waits])
+        rows = rows[at(within, tree.node_of_call[rows], -1) < 0]
+    waiting = np.sort(linked.trace.api_calls.start[rows])
     launched = linked.launch_time[chosen]
     count = np.searchsorted(waiting, launched)
     return np.append(count[:1] > 0, count[1:] > count[:-1])

@@ -17,7 +17,7 @@ from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.pages import said
 from traceanalyzer.diagnosis.remedies.communication import untold_buckets
 from traceanalyzer.diagnosis.remedies.program import MOSTLY_WAITING, by_links_ms, program, waiting_share
-from traceanalyzer.diagnosis.remedies.straggler import REASONS, listed, why_late
+from traceanalyzer.diagnosis.remedies.straggler import REASONS, gains_without_late, listed, why_late
 from traceanalyzer.trace import Bool
 
 ROWS = 3
@@ -117,7 +117,9 @@ def straggler(m: Measurements, _free: Bool) -> Iterator[Draft]:
         reason = REASONS[why or "more_work"] if not several else "slow GPUs" if why == "slow_gpu" else "more work"
         gain = late[0].gain_ms if late else excess
         yield Draft("straggler", "compute", f"{title}: {reason}", "compute", gain, evidence, [balance])
-    elif m.step.basis == "recorded" or m.step.budget is None or m.step.budget.idle >= MIN_WAIT_SHARE * m.step.step_ms:
+    elif gains_without_late(m) and (
+        m.step.basis == "recorded" or m.step.budget is None or m.step.budget.idle >= MIN_WAIT_SHARE * m.step.step_ms
+    ):
         # The late rank idles without the profiler, too, which alone can make it late.
         least_ms = MIN_WAIT_SHARE * m.step.step_ms if several else math.inf
         yield _idles(title if several else "", who, waiting_ms(m), least_ms, evidence, of_input=why == "input")
