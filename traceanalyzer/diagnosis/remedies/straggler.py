@@ -56,6 +56,7 @@ class _Work(NamedTuple):
     """Work and loading of the host, dispatch left out: how long that takes differs from host to host by chance, and the
     profiler makes more of it."""
     launches: F64
+    """Operators that launch, and launches outside of any: how many kernels make a product is the library's choice."""
     waits: F64
     loading_ms: F64
     """Part of `host_ms` on input data."""
@@ -279,11 +280,16 @@ def _work(tapes: Sequence[Tape]) -> _Work:
     return _Work(
         a_step([float((one.end - one.start).sum()) / NS_PER_MS for one in computing]),
         a_step([(float((tape.work + tape.loading).sum()) / NS_PER_MS) for tape in tapes]),
-        a_step([float(len(tape.row)) for tape in tapes]),
+        a_step([_launching(tape) for tape in tapes]),
         a_step([float(is_read(tape).sum()) for tape in tapes]),
         a_step([float(tape.loading.sum()) / NS_PER_MS for tape in tapes]),
         a_step([_threads(tape) for tape in tapes]),
     )
+
+
+def _launching(tape: Tape) -> float:
+    operator = tape.of_launches(tape.source.linked.tree.operator)
+    return float(len(np.unique(operator[operator >= 0])) + (operator < 0).sum())
 
 
 def _threads(tape: Tape) -> float:
