@@ -18,7 +18,7 @@ from traceanalyzer.diagnosis.remedies.remedy import Offer, remedy, words
 from traceanalyzer.replay.changes.data.loading import not_faster_than
 from traceanalyzer.replay.changes.syncs.syncs import is_read
 from traceanalyzer.replay.host_speed import SAME_PROGRAM, host_scaled
-from traceanalyzer.replay.scenarios import Scenario, lower_median
+from traceanalyzer.replay.scenarios import NO_STRAGGLER, Scenario, lower_median
 from traceanalyzer.replay.simulate import step_times_ns
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.together import apart, nothing
@@ -62,6 +62,7 @@ class _Work(NamedTuple):
     """Work and loading of the host, dispatch left out: how long that takes differs from host to host by chance, and the
     profiler makes more of it."""
     launches: F64
+    """Operators that launch, and launches outside of any: how many kernels make a product is the library's choice."""
     waits: F64
     loading_ms: F64
     """Part of `host_ms` on input data."""
@@ -181,6 +182,17 @@ def late_tapes(m: Measurements) -> list[int]:
     of_rank = {_rank(tape): i for i, tape in enumerate(m.replay.typical)}
     ranks = (m.ranks.rows[one.position].rank for one in m.ranks.late)
     return [of_rank[rank] for rank in ranks if rank in of_rank]
+
+
+def gains_without_late(m: Measurements) -> bool:
+    """Whether the run gains without the ranks that hold it up by the replay, too: what comes late as recorded may be
+    the profiler's cost, or the lead of hosts that never wait. True of ranks that cannot be replayed together."""
+    named = late_tapes(m)
+    if m.replay is None or m.ranks is None or not named:
+        return True
+    by_turns = len(named) > 1 and how_late(m.ranks.late) == "by turns"
+    without = NO_STRAGGLER if by_turns else without_ranks(m.replay.typical, named)
+    return m.replay.gain_ms(without) >= LATE_SHARE * m.replay.base_ms
 
 
 def why_late(m: Measurements) -> Cause | None:
@@ -320,11 +332,16 @@ def _work(tapes: Sequence[Tape]) -> _Work:
     return _Work(
         a_step([float((one.end - one.start).sum()) / NS_PER_MS for one in computing]),
         a_step([(float((tape.work + tape.loading).sum()) / NS_PER_MS) for tape in tapes]),
-        a_step([float(len(tape.row)) for tape in tapes]),
+        a_step([_launching(tape) for tape in tapes]),
         a_step([float(is_read(tape).sum()) for tape in tapes]),
         a_step([float(tape.loading.sum()) / NS_PER_MS for tape in tapes]),
         a_step([_threads(tape) for tape in tapes]),
     )
+
+
+def _launching(tape: Tape) -> float:
+    operator = tape.of_launches(tape.source.linked.tree.operator)
+    return float(len(np.unique(operator[operator >= 0])) + (operator < 0).sum())
 
 
 def _threads(tape: Tape) -> float:

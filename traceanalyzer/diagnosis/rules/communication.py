@@ -19,6 +19,7 @@ from traceanalyzer.diagnosis.remedies.program import MOSTLY_WAITING, by_links_ms
 from traceanalyzer.diagnosis.remedies.straggler import (
     REASONS,
     REASONS_OF_SEVERAL,
+    gains_without_late,
     how_late,
     listed,
     longest_wait_ms,
@@ -98,7 +99,7 @@ def _of_messages(m: Measurements) -> Iterator[Evidence]:
     elif by_link is not None:
         yield Evidence("time at the rate of the links", by_link, "ms", BY_LINK)
     if untold_buckets(m):
-        yield Evidence("time of larger buckets", "not known", "", WOULD_TELL)
+        yield Evidence("latency of a message", "not known", "", WOULD_TELL)
 
 
 def _of_gradients(m: Measurements) -> bool:
@@ -134,7 +135,7 @@ def _at_collectives(m: Measurements, ranks: RankComparison, waited: float | None
         balance = Proposal(said("straggler"), "the work spread evenly over the ranks", name="fix_straggler")
         title = f"{title}: {(REASONS if how == 'alone' else REASONS_OF_SEVERAL)[why]}"
         yield Draft("straggler", "compute", title, "compute", late[0].gain_ms, evidence, [balance])
-    else:
+    elif gains_without_late(m):
         yield from _idles(m, title, who, evidence, alone=how == "alone", of_input=why == "input")
 
 
