@@ -38,7 +38,7 @@ def test_of_a_recording(name: str, paths: list[Path]) -> None:
 @pytest.mark.parametrize(("name", "holds_up"), [("sample.tensor_parallel", False), ("sample.straggler", True)])
 def test_a_rank_holds_up_the_others_where_the_replay_gains_without_it(name: str, holds_up: bool) -> None:
     """Both have a rank that came late as recorded; of the first one only the profiler's cost is late."""
-    m = measured(load(_recordings()[name])).critical
+    m = measurements(*_recordings()[name]).critical
     assert m.ranks is not None
     assert len(m.ranks.late) == 1
     assert any(finding.id == "straggler" for finding in diagnose(m).findings) is holds_up
