@@ -53,6 +53,8 @@ def test_alike(tmp_path, stages, chunks):
     assert found["slowdown"]["s"] == pytest.approx(1)
     assert found["slowdown"]["simulated_ms"] == pytest.approx(found["slowdown"]["recorded_ms"])
     assert found["slowdown"]["recorded_ms"] == pytest.approx(one.end * 1e3)
+    of_step = {"recorded_ms": pytest.approx(one.end * 1e3), "simulated_ms": pytest.approx(one.end * 1e3)}
+    assert found["steps"] == [{"step": i, **of_step, "s": pytest.approx(1)} for i in range(2)]
     assert found["summary"]["headline"].startswith("No straggler")
     assert found["pipeline"]["vpp"] == chunks
 
