@@ -241,10 +241,10 @@ mysql -u root -phunter2zz
 """Ways to write the password hunter2zz."""
 
 
-@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("around", ["{}", "aten::mm {} then", "x {}, y"])
-def test_a_secret_is_hidden_however_it_is_written(form, around):
-    assert "hunter2zz" not in without_credentials(around.replace("{}", form))
+def test_a_secret_is_hidden_however_it_is_written(around):
+    written = [around.replace("{}", form) for form in FORMS]
+    assert [text for text in written if "hunter2zz" in without_credentials(text)] == []
 
 
 @pytest.mark.parametrize("what", PLANTED)
@@ -428,5 +428,6 @@ def test_an_agent_is_told_none_of_it(planted):
         ]
         return "".join(repr(asyncio.run(server.call_tool(verb, arguments))) for verb, arguments in asked)
 
-    assert [secret for secret in HIDDEN if secret in answers([])] == []
-    assert [secret for secret in HIDDEN if secret in answers(None)] != []
+    redacted, plain = answers([]), answers(None)
+    assert [secret for secret in HIDDEN if secret in redacted] == []
+    assert [secret for secret in HIDDEN if secret in plain] != []

@@ -85,7 +85,7 @@ def test_a_page_is_the_same_with_a_kept_report(cache: Path, trace_file: Path) ->
     assert first == second
 
 
-@pytest.mark.parametrize("path", RECORDED[2::5], ids=label)
+@pytest.mark.parametrize("path", RECORDED[2::10], ids=label)
 def test_one_kept_report_serves_any_number_of_rows(path: Path, cache: Path) -> None:
     run = load([path])
     for top in (30, 300, 1, 7):

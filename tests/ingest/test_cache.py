@@ -84,7 +84,7 @@ def test_a_model_holds_all_of_a_recording(path: Path) -> None:
         same_trace(one, other)
 
 
-@pytest.mark.parametrize("path", RECORDED[::4], ids=label)
+@pytest.mark.parametrize("path", RECORDED[::8], ids=label)
 def test_the_second_report_is_the_first_without_reading(path: Path, cache: Path, monkeypatch) -> None:
     read_with(cache=False)
     without = report(path)

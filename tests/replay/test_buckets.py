@@ -13,7 +13,7 @@ from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.ingest import load
 from traceanalyzer.replay.changes.communication.buckets import BucketSize, cost_of, rebucketed, reduced_bytes
-from traceanalyzer.replay.scenarios import BUCKETS_DOUBLED, Scenario
+from traceanalyzer.replay.scenarios import BUCKETS_HALVED, Scenario
 
 if TYPE_CHECKING:
     from traceanalyzer.diagnosis.measurements import Measurements
@@ -59,7 +59,7 @@ def test_buckets_of_one_size_alone_do_not_tell() -> None:
     assert m.replay is not None
     (tape,) = m.replay.typical
     assert cost_of(tape, reduced_bytes(tape)) is None
-    assert "would" in m.replay.predict(BUCKETS_DOUBLED).basis
+    assert "would" in m.replay.predict(BUCKETS_HALVED).basis
 
 
 def test_larger_buckets_have_the_latency_once() -> None:
@@ -98,6 +98,6 @@ def test_what_waits_for_a_bucket_in_one_step_alone_does_not_keep_buckets_apart()
 def test_the_recorded_buckets_gain_nothing(run: str) -> None:
     replay = measured(load(ranks(run))).critical.replay
     assert replay is not None
-    recorded = rebucketed(None, at_recorded_rate=True)
+    recorded = rebucketed(None)
     same = Scenario("same", recorded, "", may_cost=True, baseline=recorded)
     assert replay.step_under_ms(same) == pytest.approx(replay.base_ms)

@@ -1,5 +1,7 @@
 """The iterations of a serving engine as rows: what each had to do, and what it cost."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from traceanalyzer.analysis.algebra import at, complement
@@ -11,7 +13,7 @@ from traceanalyzer.analysis.serving.gap_causes import gap_causes
 from traceanalyzer.analysis.serving.logged import Logged, logged
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass, metric, ms
-from traceanalyzer.trace import I64, StepTimings
+from traceanalyzer.trace import F64, I64, StepTimings
 
 PIECES = 4
 """A forward pass cut at each attention replays more graphs than this, a draft and its verification fewer."""
@@ -90,6 +92,20 @@ def iteration_rows(timed: Timed) -> list[IterationRow]:
             )
         )
     return rows
+
+
+def by_phase(rows: Sequence[IterationRow]) -> dict[str, list[IterationRow]]:
+    """The iterations of each phase; without those whose phase is not known."""
+    found: dict[str, list[IterationRow]] = {}
+    for row in rows:
+        if row.phase is not None:
+            found.setdefault(row.phase, []).append(row)
+    return found
+
+
+def column(rows: Sequence[IterationRow], figure: str) -> F64:
+    """A figure of each iteration; NaN where it is not known."""
+    return np.array([getattr(row, figure) for row in rows], np.float64)
 
 
 def found_in_log(timed: Timed) -> Logged | None:

@@ -55,6 +55,15 @@ class Profiled:
     rows: list[ProfiledRow]
     """By device time, then host time."""
 
+    @property
+    def classes(self) -> list[tuple[float, str]]:
+        """Each class's share of the kernels' time, and its name, the largest first."""
+        found: dict[str, float] = {}
+        for row in self.rows:
+            if row.cls is not None:
+                found[row.cls] = found.get(row.cls, 0.0) + (row.share_of_device or 0.0)
+        return sorted(((share, cls) for cls, share in found.items()), key=lambda one: -one[0])
+
 
 def profiled(
     rows: Sequence[ProfilerRow], classes: KernelClasses, gpus: Mapping[int, Hardware | None]

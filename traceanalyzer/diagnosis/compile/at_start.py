@@ -29,11 +29,8 @@ WARM_FIXED_S = (0.0, 0.2, 1.5)
 def recompiles(compiled: Compiled) -> Iterator[Pair]:
     """A finding for each guard that failed."""
     for index, row in enumerate(compiled.recompile_reasons):
-        ident = "recompilation" if index == 0 else f"recompilation-{index + 1}"
-        seconds = [
-            c.seconds for c in compiled.compilations if c.function and f"{c.function} ({c.location})" == row.function
-        ]
-        total = sum(seconds)
+        ident, seconds = _numbered(index), _seconds_of(compiled, row.function)
+        total, first = sum(seconds), next(iter(seconds), 0.0)
         title = f"Recompiled {count(row.count, 'time')}: {row.guard}, in {row.function}"
         if row.refused:
             title += f"; {row.refused} more refused by the limit, which then run eager"
@@ -42,16 +39,23 @@ def recompiles(compiled: Compiled) -> Iterator[Pair]:
             Evidence("values", ", ".join(row.values) or None, "", "of what the guard checks"),
             Evidence("compile time of the function", total, "s", row.function),
         ]
-        first = seconds[0] if seconds else 0.0
         rest = (compiled.compile_s or 0.0) - total
         low, usual, high = (rest + first * ratio for ratio in DYNAMIC_RATIO)
         action = f"{row.location}: {row.remedy}." if row.location else f"{row.remedy}."
         basis = "one compilation of the function, which takes 1 to 2 times as long as for a fixed value, instead of all"
-        known = row.count > 0 and bool(seconds)
         yield (
             Finding(ident, "host", title, "high" if row.refused else "medium", None, evidence),
-            [start_advice(ident, "mark_dynamic", action, (low, usual, high) if known else None, basis)],
+            [start_advice(ident, "mark_dynamic", action, (low, usual, high) if row.count and seconds else None, basis)],
         )
+
+
+def _numbered(index: int) -> str:
+    return "recompilation" if index == 0 else f"recompilation-{index + 1}"
+
+
+def _seconds_of(compiled: Compiled, function: str) -> list[float]:
+    """How long each compilation of a function took."""
+    return [c.seconds for c in compiled.compilations if c.function and f"{c.function} ({c.location})" == function]
 
 
 def recompiled_regions(compiled: Compiled) -> Iterator[Pair]:
@@ -65,7 +69,7 @@ def recompiled_regions(compiled: Compiled) -> Iterator[Pair]:
         times = compiled_before(region) + 1
         if times < MANY_TIMES:
             return
-        ident = "recompilation" if index == 0 else f"recompilation-{index + 1}"
+        ident = _numbered(index)
         title = f"Compiled at least {times} times: the function of region {region}"
         evidence = [
             Evidence("compilations, at least", times, "", f"Torch-Compiled Region: {region}"),
