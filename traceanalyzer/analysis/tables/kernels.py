@@ -13,7 +13,7 @@ from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.roofline.measured_kernels import KernelMeasures, MeasuredRow
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.roofline.waves import occupancy_of, residence_of
-from traceanalyzer.analysis.tables.roofline_rows import RatedRow, RooflineSums, by_group
+from traceanalyzer.analysis.tables.roofline_rows import RatedRow, by_group, entry, rated_columns
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_US, dataclass, metric, ms
 from traceanalyzer.trace import F64, I32, I64, DeviceOpKind, DeviceOps, OccupancyLimit
@@ -116,7 +116,7 @@ def kernel_stats(rated: Rated) -> list[KernelStats]:
     low, middle, high, top = groups.quantiles(length, 0, 0.5, 0.95, 1)
     all_ns, steps = max(float(length.sum()), 1.0), rated.timed.steps.steady_count
     classes = rated.linked.op_class[rows][groups.first]
-    sums = RooflineSums(rated, by_group(groups.index, rows, len(groups)))
+    rated_ones = rated_columns(rated, by_group(groups.index, rows, len(groups)))
     waves = _mean(groups, rows, length, lambda of: rated.roofline.waves[of])
     occupancy = _mean(groups, rows, length, partial(occupancy_of, rated.linked))
     limits = groups.most_common(rated.linked.memo(residence_of).limits[rows])
@@ -152,7 +152,7 @@ def kernel_stats(rated: Rated) -> list[KernelStats]:
             graph_nodes=int(nodes[g]) or None,
             launch_options=rated.trace.text(int(options[g])),
             launch_shape=_launch_shape(ops, int(rows[groups.first[g]])),
-            **sums.columns(int(g)),
+            **entry(rated_ones, int(g)),
             **measures.columns(int(g)),
         )
         for g in np.argsort(-total, kind="stable")
