@@ -28,16 +28,16 @@ class KernelTimes:
     full_name: str = metric("kernel name as recorded")
     cls: str = metric("class of work, from the name", text="own")
     calls: float = metric("kernels a step")
-    total_ms: float = metric("sum of their durations a step (they may run side by side)", "ms")
+    total_ms: float = metric("sum of their durations a step (they may run side by side)")
     share_of_step: float | None = metric(
         "that sum as a share of the step, at most 1; null if it has no length", "share"
     )
     share_of_device: float = metric("that sum as a share of the durations of all kernels and graphs", "share")
-    mean_us: float = metric("mean duration", "us")
-    p50_us: float = metric("median duration", "us")
-    p95_us: float = metric("95th percentile of the durations", "us")
-    min_us: float = metric("shortest", "us")
-    max_us: float = metric("longest", "us")
+    mean_us: float = metric("mean duration")
+    p50_us: float = metric("median duration")
+    p95_us: float = metric("95th percentile of the durations")
+    min_us: float = metric("shortest")
+    max_us: float = metric("longest")
     op: str | None = metric("operator that launches most of them; null where launches were not recorded")
 
 
@@ -57,7 +57,6 @@ class KernelStats(MeasuredRow, RatedRow, KernelTimes):
     occupancy_share: float | None = metric(
         "mean over their time of the share of the SMs' warps that are resident: as the recorder expected it, else from "
         "the launch configuration and the GPU's limits; null where neither tells",
-        "share",
         default=None,
     )
     module: str | None = metric(
@@ -99,7 +98,7 @@ class ClassStats:
     title: str = metric("what the class holds", text="sentence")
     bound: str = metric("what usually limits its kernels: compute or memory", text="own")
     calls: float = metric("device ops a step")
-    total_ms: float = metric("sum of their durations a step (they may run side by side)", "ms")
+    total_ms: float = metric("sum of their durations a step (they may run side by side)")
     share_of_step: float | None = metric(
         "that sum as a share of the step, at most 1; null if it has no length", "share"
     )

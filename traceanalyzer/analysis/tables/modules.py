@@ -29,17 +29,16 @@ class ModuleTimes:
     within: str | None = metric("modules that enclose them, outermost first")
     modules: int = metric("how many different modules the row stands for, the layers of a stack for instance")
     calls: float = metric("calls a step")
-    host_ms: float = metric("host time a step inside their calls; the backward pass is not in it", "ms")
+    host_ms: float = metric("host time a step inside their calls; the backward pass is not in it")
     device_ms: float = metric(
         "sum of the durations a step of device ops that they, and the modules inside them, launched, forward and "
-        "backward",
-        "ms",
+        "backward"
     )
-    forward_ms: float = metric("part of it launched in their calls", "ms")
+    forward_ms: float = metric("part of it launched in their calls")
     backward_ms: float = metric(
-        "part of it launched in the backward pass, by the autograd nodes of what ran in their calls", "ms"
+        "part of it launched in the backward pass, by the autograd nodes of what ran in their calls"
     )
-    self_ms: float = metric("part of it that no module inside them launched", "ms")
+    self_ms: float = metric("part of it that no module inside them launched")
     share_of_step: float | None = metric("device time as a share of the step; null if it has no length", "share")
     share_of_device: float = metric("device time as a share of that of all device ops", "share")
     python: str | None = metric(
@@ -53,7 +52,6 @@ class ModuleStats(RatedRow, ModuleTimes):
 
     recomputed_ms: float | None = metric(
         "part of the backward time in which their forward pass runs again; null where it does not",
-        "ms",
         default=None,
         kw_only=True,
     )
@@ -143,7 +141,7 @@ class RangeRow:
     category: str | None = metric("category within it; null without")
     name: str | None = metric("name of the range; null without")
     count: float = metric("ranges a step")
-    host_ms: float = metric("sum of their durations a step (nested ones again)", "ms")
+    host_ms: float = metric("sum of their durations a step (nested ones again)")
     payloads: str | None = metric("their payloads, most frequent first; null without")
 
 

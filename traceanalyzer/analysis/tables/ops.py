@@ -36,22 +36,21 @@ class OpTimes:
     kind: str = metric("`op`, `annotation`, or `none` for device work without a recorded operator", text="own")
     shapes: str | None = metric("most common input shapes; null where they were not recorded")
     calls: float = metric("calls a step")
-    host_total_ms: float = metric("host time a step inside them (a nested call of the same name counts again)", "ms")
-    host_self_ms: float = metric("host time a step inside them without the operators and API calls they make", "ms")
+    host_total_ms: float = metric("host time a step inside them (a nested call of the same name counts again)")
+    host_self_ms: float = metric("host time a step inside them without the operators and API calls they make")
     device_total_ms: float = metric(
         "sum of the durations a step of device ops launched anywhere inside them; a call inside one of its own name "
-        "does not count again",
-        "ms",
+        "does not count again"
     )
-    device_self_ms: float = metric("sum of the durations a step of device ops they launch themselves", "ms")
+    device_self_ms: float = metric("sum of the durations a step of device ops they launch themselves")
     share_of_step: float | None = metric("device total as a share of the step; null if it has no length", "share")
-    device_mean_us: float | None = metric("mean device total of a call; null for calls without device work", "us")
-    device_p50_us: float | None = metric("median device total of a call", "us")
-    device_p95_us: float | None = metric("95th percentile of the device totals of the calls", "us")
+    device_mean_us: float | None = metric("mean device total of a call; null for calls without device work")
+    device_p50_us: float | None = metric("median device total of a call")
+    device_p95_us: float | None = metric("95th percentile of the device totals of the calls")
     kernels_per_call: float = metric("kernels launched anywhere inside a call")
-    backward_share: float = metric("share of the calls made in the backward pass", "share")
+    backward_share: float = metric("share of the calls made in the backward pass")
     backward_device_ms: float | None = metric(
-        "device total a step, nested calls once, of the autograd nodes they gave rise to; null without any", "ms"
+        "device total a step, nested calls once, of the autograd nodes they gave rise to; null without any"
     )
 
 
@@ -72,7 +71,6 @@ class OpStats(RatedRow, OpTimes):
     recomputed_ms: float | None = metric(
         "device total a step, nested calls once, of forward calls that run again in the backward pass; null "
         "where none does",
-        "ms",
         default=None,
     )
 

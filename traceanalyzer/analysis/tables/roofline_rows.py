@@ -32,27 +32,25 @@ class RooflineStep:
 
     gpu: str | None = metric("entry of the hardware table that the device is; null where it has none")
     datasheet: str | None = metric("where its limits are from")
-    modelled_share: float = metric("share of the kernels' time (collectives left out) that has a model", "share")
+    modelled_share: float = metric("share of the kernels' time (collectives left out) that has a model")
     ideal_ms: float | None = metric(
         "time of the step's computation at the roofline: of what has a model the least time that work and traffic "
-        "need, of the rest the recorded time; this and utilisation are null where less than half has a model",
-        "ms",
+        "need, of the rest the recorded time; this and utilisation are null where less than half has a model"
     )
     reachable_ms: float | None = metric(
         "the ideal time at the rates that a copy and matmuls were measured to reach on the machine, instead of "
-        "the datasheet's; null where they were not measured (collect --ceilings)",
-        "ms",
+        "the datasheet's; null where they were not measured (collect --ceilings)"
     )
-    headroom_ms: float | None = metric("recorded time of what has a model less its time at the roofline", "ms")
-    compute_bound_ms: float | None = metric("time of kernels that arithmetic limits", "ms")
-    memory_bound_ms: float | None = metric("time of kernels that memory bandwidth limits", "ms")
+    headroom_ms: float | None = metric("recorded time of what has a model less its time at the roofline")
+    compute_bound_ms: float | None = metric("time of kernels that arithmetic limits")
+    memory_bound_ms: float | None = metric("time of kernels that memory bandwidth limits")
     instruction_bound_ms: float | None = metric(
-        "time of kernels limited by instructions that are no FLOPs: indices, conversions, special functions", "ms"
+        "time of kernels limited by instructions that are no FLOPs: indices, conversions, special functions"
     )
     latency_bound_ms: float | None = metric(
-        "time of kernels near no ceiling: too small to fill the GPU, waiting, or with scattered accesses", "ms"
+        "time of kernels near no ceiling: too small to fill the GPU, waiting, or with scattered accesses"
     )
-    unmodelled_ms: float = metric("time of kernels without a model or on an unknown GPU; nothing is said of them", "ms")
+    unmodelled_ms: float = metric("time of kernels without a model or on an unknown GPU; nothing is said of them")
     tflop: float | None = metric("operations of a step, 1e12, a multiply-add is two; of what has a model")
     mfu: float | None = metric(
         "model FLOP/s utilisation: operations of matrix kernels, those done again in the backward pass left out, each "
@@ -61,7 +59,7 @@ class RooflineStep:
     )
     hfu: float | None = metric("the same with operations done again; null where none were seen", "share")
     traffic_gb: float | None = metric("least traffic with the device memory that a step needs, 1e9 bytes", "GB")
-    bandwidth_share: float | None = metric("that traffic over the step time and the memory's bandwidth", "share")
+    bandwidth_share: float | None = metric("that traffic over the step time and the memory's bandwidth")
 
 
 def roofline_step(rated: Rated) -> RooflineStep | None:
@@ -158,7 +156,7 @@ class RatedRow:
         "share",
         default=None,
     )
-    headroom_ms: float | None = metric("time a step less what the roofline allows", "ms", default=None)
+    headroom_ms: float | None = metric("time a step less what the roofline allows", default=None)
     gflop: float | None = metric(
         "1e9 operations a step (a multiply-add is two); null unless nearly all has a model", default=None
     )
@@ -169,7 +167,6 @@ class RatedRow:
     tflops: float | None = metric("operations over the time taken (1 TFLOP/s is 1e12)", "TFLOP/s", default=None)
     traffic_gbs: float | None = metric(
         "traffic over the time taken; null where a cache must have taken some of it (`sol` would be above 1)",
-        "GB/s",
         default=None,
     )
 
