@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.analyzed import measurements
 from tests.diagnosis.test_figures_stay import _recordings
 from traceanalyzer.diagnosis.classify import LEAST_GAIN, REMOVES
 from traceanalyzer.diagnosis.diagnose import diagnose
-from traceanalyzer.diagnosis.selection import measured
-from traceanalyzer.ingest import load
 from traceanalyzer.report.outline.opening import CLEAR
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ NEAR_MS = 1e-6
 
 @pytest.mark.parametrize(("name", "paths"), _recordings().items(), ids=_recordings())
 def test_of_a_recording(name: str, paths: list[Path]) -> None:
-    m = measured(load(paths)).critical
+    m = measurements(*paths).critical
     summary, replay = diagnose(m).summary, m.replay
     part = "device" if summary.bottleneck in ("compute", "memory") else summary.bottleneck
     if replay is None or not replay.faithful or part not in REMOVES:
@@ -39,7 +38,7 @@ def test_of_a_recording(name: str, paths: list[Path]) -> None:
 @pytest.mark.parametrize(("name", "holds_up"), [("sample.tensor_parallel", False), ("sample.straggler", True)])
 def test_a_rank_holds_up_the_others_where_the_replay_gains_without_it(name: str, holds_up: bool) -> None:
     """Both have a rank that came late as recorded; of the first one only the profiler's cost is late."""
-    m = measured(load(_recordings()[name])).critical
+    m = measurements(*_recordings()[name]).critical
     assert m.ranks is not None
     assert len(m.ranks.late) == 1
     assert any(finding.id == "straggler" for finding in diagnose(m).findings) is holds_up

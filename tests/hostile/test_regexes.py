@@ -22,6 +22,8 @@ UNITS = (
     "}", "} ", "},{", "]", "=", "a=", "@", "a@", "~", "|", "%", "\n", "a ", "1:", "fe:", "1.", "step: ", "iter ", "#", ">", "'", "x=",
     "--a", "A_KEY", "Bearer ", "sk-", ", sizes = [", ", seq = 1", "/home/", "http://", "1e", "f16", "tile", "128x", "-> ", "rank1",
 )  # fmt: skip
+AROUND = (("", "\0!"), (': "', ""))
+"""What stands before and after: an end that no pattern takes, and what a value follows."""
 LENGTH = 10_000
 """Characters: read in a few milliseconds, while the square of it takes seconds for each text."""
 LEFT_ALONE = (".collect.", ".integrations.", "__main__", "sitecustomize", "self_test")
@@ -86,5 +88,5 @@ def that_ends():
 def test_no_pattern_takes_the_square(pattern, whole):
     with that_ends():
         for unit in UNITS:
-            for before, after in (("", ""), ("", "\0!"), (': "', "")):
+            for before, after in AROUND:
                 search(pattern, before + unit * (LENGTH // len(unit)) + after, whole)

@@ -382,3 +382,81 @@ def encoder_fsdp(fixed):
         for layer in (*model, model):
             fully_shard(layer)
     return encoder(model, model, sequences(n(32, 2), n(1024, 64)))
+
+
+@pair("overlap_communication", ablation=("communication: FSDP of wide layers", "communication_free"))
+def layers_fsdp(fixed):
+    """Twelve wide layers whose parameters are sharded, kept after the forward pass, against whole ones."""
+    from torch.distributed.fsdp import fully_shard
+
+    model = mlp(n(12, 2), n(3072, 64))
+    if not fixed:
+        for layer in model:
+            if isinstance(layer, nn.Linear):
+                fully_shard(layer, reshard_after_forward=False)
+        fully_shard(model)
+    x = random(n(2048, 4), n(3072, 64))
+    return train(torch.optim.SGD(model.parameters(), lr=1e-9), lambda: model(x).square().mean())
+
+
+@pair("larger_buckets", ablation=("buckets: 0.5 MB, loss read, then 25 MB", "buckets=25MB"))
+def buckets_loss_read(fixed):
+    """Eighty small layers in buckets of 0.5 MB, the loss read each step, against buckets of 25 MB."""
+    model = mlp(n(80, 2), n(384, 64))
+    called = parallel(model, bucket_cap_mb=25 if fixed else 0.5)
+    return read_each_step(called, torch.optim.SGD(model.parameters(), lr=1e-9), random(n(1024, 4), n(384, 64)))
+
+
+@pair("larger_buckets", ablation=("buckets: 0.1 MB of layers that fill the GPU, then 25 MB", "buckets=25MB"))
+def buckets_full_gpu(fixed):
+    """Sixty layers of 4 MB that fill the GPU, each tensor a bucket, against buckets of 25 MB."""
+    model = mlp(n(60, 2), n(1024, 64))
+    called, x = parallel(model, bucket_cap_mb=25 if fixed else 0.1), random(n(4096, 4), n(1024, 64))
+    return train(torch.optim.SGD(model.parameters(), lr=1e-9), lambda: called(x).square().mean())
+
+
+@pair("overlap_communication", ablation=("communication: sequences cut over the ranks", "communication_free"))
+def sequences_cut(fixed):
+    """Twelve layers that gather sequences before and scatter their sums after, against the same without."""
+    width, rows = n(2048, 64), n(2048, 8)
+    ups = [random(width, 2 * width).to(torch.bfloat16) for _ in range(n(12, 2))]
+    downs = [random(2 * width, width).to(torch.bfloat16) for _ in ups]
+    part, whole = random(rows // WORLD, width).to(torch.bfloat16), random(rows, width).to(torch.bfloat16)
+
+    @torch.no_grad()
+    def step():
+        mine = part
+        for up, down in zip(ups, downs, strict=True):
+            if not fixed:
+                dist.all_gather_into_tensor(whole, mine)
+            made, mine = torch.relu(whole @ up) @ down, torch.empty_like(part)
+            if not fixed:
+                dist.reduce_scatter_tensor(mine, made)
+        return mine
+
+    return step
+
+
+def read_value(_module, _inputs, output):
+    output[0, 0].item()
+
+
+@pair("fix_straggler", ablation=("straggler: rank 0 reads a value after each layer", "no_straggler"))
+def straggler_reads(fixed):
+    """Under DDP rank 0 reads a value after each of sixteen layers."""
+    model = mlp(n(16, 2), n(1024, 64))
+    called, x = parallel(model), random(n(2048, 4), n(1024, 64))
+    if not fixed and RANK == 0:
+        for layer in model:
+            layer.register_forward_hook(read_value)
+    return read_each_step(called, torch.optim.SGD(model.parameters(), lr=1e-9), x)
+
+
+@pair("fix_straggler", ablation=("straggler: rank 0 pauses 12 ms every third step", "no_straggler"))
+def straggler_pauses(fixed):
+    """Under DDP rank 0 pauses for 12 ms before every third step."""
+    count = itertools.count()
+    model = mlp(n(8, 2), n(2048, 64))
+    x, optimizer = random(n(2048, 4), n(2048, 64)), torch.optim.SGD(model.parameters(), lr=1e-9)
+    pauses = not fixed and RANK == 0
+    return read_each_step(parallel(model), optimizer, x, lambda: time.sleep(0.012 * (pauses and next(count) % 3 == 0)))
