@@ -39,7 +39,8 @@ WITHOUT = ("test_ops_against_torch.py", "test_ops_on_gpu.py", "test_against_torc
            "test_on_recordings.py")  # fmt: skip
 """Left out: they need PyTorch, or a minute, and hold sums, not who is charged with what."""
 MORE_TESTS = {
-    "compile": ("tests/compile",), "memory": ("tests/ingest/memory",), "changes": ("tests/diagnosis/test_remedies",),
+    "compile": ("tests/replay/compile",), "memory": ("tests/ingest/memory",),
+    "changes": ("tests/diagnosis/test_remedies",),
 }  # fmt: skip
 """Tests of a folder or file that are not where the mirror would be: how their paths begin."""
 FIGURES = "tests/diagnosis/test_figures_stay.py"

@@ -12,12 +12,12 @@ from contextlib import closing
 import click
 import pytest
 
-from tests.compile.log_builder import LogBuilder
 from tests.fleet.build import digest
 from tests.hostile.test_files import status
 from tests.hostile.test_recordings import small
 from tests.hostile.test_regexes import LENGTH, UNITS, search, that_ends
 from tests.recorded import ROOT
+from tests.replay.compile.log_builder import LogBuilder
 from traceanalyzer.cli import cli
 from traceanalyzer.fleet.digests.files import encoded
 from traceanalyzer.report.privacy.credentials import maintained_rules, without_credentials

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.analysis.build import TraceBuilder
-from tests.compile.test_steps import program
+from tests.replay.compile.test_steps import program
 from traceanalyzer.analysis.groups.first_steps import PaidBack, first_steps, paid_back
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.ingest import load
