@@ -24,21 +24,20 @@ class IterationRow:
     """One iteration of a serving engine."""
 
     iteration: int = metric("index, in time order")
-    start_ms: float | None = metric("when it begins on the host, since the first of them", "ms")
+    start_ms: float | None = metric("when it begins on the host, since the first of them")
     phase: str | None = metric("prefill, decode, mixed, verify or idle; null where its mark does not say", text="own")
     requests: int | None = metric("requests of its batch")
     context_tokens: int | None = metric("prompt tokens that it prefills")
     generation_tokens: int | None = metric("tokens of its decodes: one a request, more where guesses are verified")
     kv_tokens: int | None = metric("sum of its requests' lengths: what attention reads of the KV cache")
-    host_ms: float | None = metric("length of its mark on the host; the GPU may work for longer", "ms")
-    gpu_span_ms: float | None = metric("from the start of its first GPU operation to the end of its last one", "ms")
-    gpu_busy_ms: float | None = metric("time in it with any of its GPU operations (union)", "ms")
-    period_ms: float | None = metric("from the end of the previous one's GPU work to the end of its own", "ms")
+    host_ms: float | None = metric("length of its mark on the host; the GPU may work for longer")
+    gpu_span_ms: float | None = metric("from the start of its first GPU operation to the end of its last one")
+    gpu_busy_ms: float | None = metric("time in it with any of its GPU operations (union)")
+    period_ms: float | None = metric("from the end of the previous one's GPU work to the end of its own")
     host_idle_ms: float | None = metric(
-        "GPU idle time of that (of the span, for the first) until the call that launches what ends it had returned",
-        "ms",
+        "GPU idle time of that (of the span, for the first) until the call that launches what ends it had returned"
     )
-    gap_ms: float | None = metric("GPU idle time from its end to the next iteration's first GPU operation", "ms")
+    gap_ms: float | None = metric("GPU idle time from its end to the next iteration's first GPU operation")
     gap_cause: str | None = metric("what the host did for most of that gap", text="own")
     graph: str | None = metric(
         "replayed: its kernels come from CUDA graphs; piecewise: from graphs of parts of the model; eager: none",
@@ -47,7 +46,7 @@ class IterationRow:
     gpu_ops: int | None = metric("its kernels, copies and memsets")
     launches: int | None = metric("kernels that it launched one by one")
     graph_launches: int | None = metric("graphs that it launched")
-    logged_ms: float | None = metric("its time in the server's log", "ms")
+    logged_ms: float | None = metric("its time in the server's log")
 
 
 def iteration_rows(timed: Timed) -> list[IterationRow]:

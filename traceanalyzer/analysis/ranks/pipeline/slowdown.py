@@ -43,8 +43,8 @@ class StepRow:
     """A step of the pipeline."""
 
     step: int = metric("step as logged")
-    recorded_ms: float = metric("from the first start to the last end of its operations", "ms")
-    simulated_ms: float = metric("the same where every operation starts as soon as it can", "ms")
+    recorded_ms: float = metric("from the first start to the last end of its operations")
+    simulated_ms: float = metric("the same where every operation starts as soon as it can")
     s: float = metric("simulated time as a multiple of the ideal one")
 
 
@@ -54,9 +54,9 @@ class Slowdown:
 
     s: float = metric("S: simulated step time as a multiple of the ideal one, in which all operations of a type take "
                       "the same: the mean of computations, the median of transfers")  # fmt: skip
-    recorded_ms: float = metric("recorded step time, mean of the steps", "ms")
-    simulated_ms: float = metric("the same where every operation starts as soon as it can", "ms")
-    ideal_ms: float = metric("ideal step time", "ms")
+    recorded_ms: float = metric("recorded step time, mean of the steps")
+    simulated_ms: float = metric("the same where every operation starts as soon as it can")
+    ideal_ms: float = metric("ideal step time")
     s_t: Mapping[str, float] = metric("S_t: as S with only the operations of this type as recorded")
     s_dp: Mapping[str, float] = metric("as S with only the operations of this data-parallel rank as recorded")
     s_stage: Mapping[str, float] = metric("as S with only the operations of this stage as recorded")
@@ -66,8 +66,8 @@ class Slowdown:
     m_w: float | None = metric("M_W: share of the slowdown that is gone with those workers ideal", "share")
     m_s: float | None = metric("M_S: share of the slowdown that is gone with the last stage ideal", "share")
     without_worst_ms: tuple[float, float, float] = metric("what a step gains with those workers ideal: the mean, and "
-                                                          "what nine of ten steps lie in", "ms")  # fmt: skip
-    without_last_stage_ms: tuple[float, float, float] = metric("the same with the last stage ideal", "ms")
+                                                          "what nine of ten steps lie in")  # fmt: skip
+    without_last_stage_ms: tuple[float, float, float] = metric("the same with the last stage ideal")
     forward_backward_correlation: float | None = metric(
         "correlation of forward and backward time over microbatches; null where they hardly differ"
     )
