@@ -135,7 +135,9 @@ class Matches:
     @cached_property
     def undisturbed(self) -> I64:
         """When each rank would have been ready had no compute of its series been slowed by communication beside it."""
-        lost = np.where(self.series != np.arange(len(self)), 1, 0)[self.collective] * self.slowed
+        if not self.slowed.any():
+            return self.ready
+        lost = np.where((self.series != np.arange(len(self)))[self.collective], self.slowed, 0)
         for mine in self.of_rank:
             total = np.cumsum(lost[mine])
             _, first, of = np.unique(self.series[self.collective[mine]], return_index=True, return_inverse=True)
