@@ -183,9 +183,10 @@ def late_tapes(m: Measurements) -> list[int]:
 
 def gains_without_late(m: Measurements) -> bool:
     """Whether the run gains without the ranks that hold it up by the replay, too: what comes late as recorded may be
-    the profiler's cost, or the lead of hosts that never wait. True of ranks that cannot be replayed together."""
+    the profiler's cost, or the lead of hosts that never wait. True of ranks that cannot be replayed together, and of a
+    single step, in which a host that is slow can't be told from one that was."""
     named = late_tapes(m)
-    if m.replay is None or m.ranks is None or not named:
+    if m.replay is None or m.ranks is None or not named or m.timed.steps.steady_count < 2:
         return True
     by_turns = len(named) > 1 and how_late(m.ranks.late) == "by turns"
     without = NO_STRAGGLER if by_turns else without_ranks(m.replay.typical, named)
