@@ -5,13 +5,18 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from traceanalyzer.diagnosis.selection import Measured, measured
+from traceanalyzer.diagnosis import selection
+from traceanalyzer.diagnosis.remedies import advice
+from traceanalyzer.diagnosis.selection import Knowledge, Measured, Selection, measured
 from traceanalyzer.ingest import load
+from traceanalyzer.report import tables
 from traceanalyzer.report.build import report_of
 from traceanalyzer.report.model import Report
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
     from traceanalyzer.trace import Run
 
@@ -32,3 +37,18 @@ def measurements(*paths: Path) -> Measured:
 def reported(*paths: Path) -> Report:
     """Its report."""
     return report_of(measurements(*paths))
+
+
+def remembering(patch: pytest.MonkeyPatch, made: dict[object, Measured]) -> None:
+    """Have commands of this process take from `made` what was measured before: of files of these names, asked the same.
+    For tests of many commands on few files that stay as they are."""
+
+    def remembered(run: Run, selected: Selection | None = None, knowledge: Knowledge | None = None) -> Measured:
+        files = tuple(one.path for one in (*run.traces, *run.logs))
+        key = (files, repr(selected or Selection()), repr(knowledge or Knowledge()))
+        if key not in made:
+            made[key] = measured(run, selected, knowledge)
+        return made[key]
+
+    for user in (tables, advice, selection):
+        patch.setattr(user, "measured", remembered)

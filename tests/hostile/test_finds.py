@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from tests.analyzed import remembering
 from tests.fuzz.guard import Find, failure, guarded
 from tests.fuzz.kinds import KINDS
 from traceanalyzer.fleet.digests.columns import SCHEMA
@@ -17,8 +18,9 @@ FINDS = sorted(Path(__file__).with_name("finds").iterdir())
 
 
 @pytest.mark.parametrize("find", FINDS, ids=lambda find: find.name)
-def test_a_find_stays_mended(find, tmp_path):
+def test_a_find_stays_mended(find, tmp_path, monkeypatch):
     """By the command that its name ends in."""
+    remembering(monkeypatch, {})
     kind = KINDS[find.name.split("-")[1]]
     outcomes = [failure(kind, find.read_bytes(), tmp_path, number) for number in kind.numbers(find.suffix[1:])]
     assert set(outcomes) | {"accepted"} <= {"accepted", "refused"}

@@ -12,6 +12,7 @@ from contextlib import closing
 import click
 import pytest
 
+from tests.analyzed import remembering
 from tests.fleet.build import digest
 from tests.hostile.test_files import status
 from tests.hostile.test_recordings import small
@@ -391,8 +392,15 @@ KEPT_HERE = {
 }
 
 
+@pytest.fixture(scope="module")
+def made():
+    """What was measured of the recording."""
+    return {}
+
+
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_it_is_hidden_in_every_output(planted, beside, tmp_path, capsys, command):
+def test_it_is_hidden_in_every_output(planted, beside, made, monkeypatch, tmp_path, capsys, command):
+    remembering(monkeypatch, made)
     given = {COPY: planted, OUT: tmp_path / "out.sqlite", **{path.name: path for path in beside.iterdir()}}
     words = [given.get(word, word) for word in command[1:]]
     assert status(command[0], *([] if command[1] in given and command[1] != COPY else [planted]), *words) == 0

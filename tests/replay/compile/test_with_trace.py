@@ -106,6 +106,7 @@ def test_a_break_has_its_idle_time_and_the_step_without_it(tmp_path: Path) -> No
     assert report.diagnosis.findings[0].id == "graph-break"
     assert compiled.trace is not None
     assert compiled.trace.compiled_share == 1.0
+    assert (compiled.trace.triton_ms, compiled.trace.mapped_share) == (pytest.approx(0.2), None)  # no code in the log
     assert compiled.trace.regions_per_step == {"0/0": 1.0, "1/0": 1.0}
 
 

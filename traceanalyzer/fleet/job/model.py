@@ -5,8 +5,8 @@ import numpy as np
 from traceanalyzer.analysis.ranks.pipeline import slowdown as pipeline
 from traceanalyzer.base import NS_PER_MS, dataclass, digits, metric
 from traceanalyzer.diagnosis.finding import Summary
+from traceanalyzer.fleet.digests.columns import LeftOut
 from traceanalyzer.fleet.job.causes import Cause
-from traceanalyzer.fleet.job.select import LeftOut
 from traceanalyzer.trace import F64
 
 
