@@ -11,6 +11,7 @@ from tests.diagnosis.test_remedies import GEMM, Program
 from tests.diagnosis.test_remedies_of_kinds import tape_of
 from tests.diagnosis.test_remedies_of_repeats import call
 from traceanalyzer.replay.patterns.repeats import (
+    Launching,
     Loop,
     Repeat,
     by_distance,
@@ -106,3 +107,13 @@ def test_loops_are_equal_turns_that_pass_a_test(loop: Loop, found: list[tuple[in
     assert [tuple(run) for run in runs[: len(found)]] == found
     assert len(runs) == len(found) * tape.steps
     assert all(run.first % per_step == 1 for run in runs)
+
+
+def test_operators_outside_of_the_backward_pass_and_the_values_of_their_ops() -> None:
+    """Two ops outside of operators, three of a forward one, one of a backward one, one more outside."""
+    none = np.zeros(4, np.int32)
+    entries = Launching(
+        np.array([-1, 5, 6, -1]), np.array([0, 2, 5, 6]), none, none, none, np.array([False, False, True, True])
+    )
+    assert entries.forward.tolist() == [1]
+    assert entries.of_ops(np.array([7, 8, 9, 10]), 7).tolist() == [7, 7, 8, 8, 8, 9, 10]
