@@ -47,8 +47,14 @@ def redact_rows(rows: Any, run: Run, patterns: Sequence[re.Pattern[str]] = ()) -
     recordings = [(trace.path, trace.source) for trace in (*run.traces, *run.logs, *captures)]
     secrets = Secrets.of(recordings, _texts(rows))
     cleaned = _walk(rows, lambda _, text: secrets.clean(text))
-    named = [row for row in cleaned if hasattr(row, "full_name")] if isinstance(cleaned, list) else []
-    return _hide_names(cleaned, named, patterns) if patterns else cleaned
+    return _hide_names(cleaned, _kernels(cleaned), patterns) if patterns else cleaned
+
+
+def _kernels(value: Any) -> list[Any]:
+    """The rows in a list, or in lists in a list, that have a kernel's two names."""
+    if isinstance(value, list):
+        return [row for one in value for row in _kernels(one)]
+    return [value] if hasattr(value, "full_name") else []
 
 
 def _hide_names(value: Any, kernels: Sequence[Any], patterns: Sequence[re.Pattern[str]]) -> Any:
