@@ -54,10 +54,11 @@ def memory(report: Report) -> str:
         return ""
     scale = scale_for(of.peak, MEMORY)
     sizes = {name: getattr(of, name) for name in ("forward", "backward", "optimizer")}
-    parts = [f"{name} {number(scaled(size, scale))}" for name, size in sizes.items() if size is not None]
-    parts = [f"{part} (peak)" if part.startswith(f"{of.peak_phase} ") else part for part in parts]
-    if not any(part.endswith("(peak)") for part in parts):
-        parts.insert(0, f"peak {number(scaled(of.peak, scale))}")
+    sizes = {name: size for name, size in sizes.items() if size is not None}
+    if of.peak_phase not in sizes:
+        sizes = {"peak": of.peak, **sizes}
+    marks = {of.peak_phase: " (peak)"}
+    parts = [f"{name} {number(scaled(size, scale))}{marks.get(name, '')}" for name, size in sizes.items()]
     parts += [f"{number(scaled(of.reserved, scale))} reserved"] if of.reserved else []
     text = f"GPU memory ({scale.label}): {', '.join(parts)}."
     if of.growth not in ("leak", "growth"):

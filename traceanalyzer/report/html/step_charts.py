@@ -28,27 +28,31 @@ def step_budget(report: Report, details: Details) -> Chart | None:
     if not rows:
         return None
     block = -(-len(rows) // MAX_BARS)
-    known = rows[0].compute_ms is not None
-    causes = [details.idle_of_steps.get(row.step) for row in rows]
-    by_cause = [one for one in causes if one is not None] if None not in causes else []
-    names = [f"{part}_ms" for part in PARTS if part != "idle" or not by_cause] if known else ["duration_ms"]
-    parts = [(label(name), colour(name.removesuffix("_ms")), [getattr(r, name) for r in rows]) for name in names]
-    parts += [(f"idle: {cause}", f"idle-{cause}", [getattr(one, cause) for one in by_cause]) for cause in CAUSES]
-    series = [Series(name, shown, means(values, block)) for name, shown, values in parts if any(values)]
-    places = [f"step {rows[i].step}" for i in range(0, len(rows), block)]
+    known, columns = rows[0].compute_ms is not None, _of_steps(rows, details)
+    series = [Series(name, shown, means(values, block)) for name, shown, values in columns if any(values)]
+    places = [f"step {row.step}" for row in rows[::block]]
     plot = stacked(places, series, "step", "ms")
     warm = sum(row.warmup for row in rows)
-    if warm:
-        top = max(box.y1 for mark in plot.marks if isinstance(mark, Rects) for box in mark.boxes)
-        shade = Rects("", "shade", [Box(-0.5, (warm - 1) // block + 0.5, 0.0, top)])
-        plot = replace(plot, marks=[shade, *plot.marks])
-    plot = replace(plot, x=Axis("step", names=[place.removeprefix("step ") for place in places]))
-    caption = "Wall-clock time of each recorded step" + (" by what the device did." if known else ".")
+    marks, caption = list(plot.marks), f"Wall-clock time of each recorded step{' by what the device did' * known}."
     if block > 1:
         caption += f" Each bar is the mean of {block} steps."
     if warm:
+        top = max(box.y1 for mark in plot.marks if isinstance(mark, Rects) for box in mark.boxes)
+        marks.insert(0, Rects("", "shade", [Box(-0.5, (warm - 1) // block + 0.5, 0.0, top)]))
         caption += " The shaded steps are warm-up and left out of every mean."
+    plot = replace(plot, marks=marks, x=Axis("step", names=[place.removeprefix("step ") for place in places]))
     return Chart("steps", "Step by step", caption, plot)
+
+
+def _of_steps(rows: Sequence[Any], details: Details) -> list[tuple[str, str, list[float | None]]]:
+    """Name, colour and values of each part of the steps: idle time by cause where that is known of all."""
+    causes = [details.idle_of_steps.get(row.step) for row in rows]
+    names = [f"{part}_ms" for part in PARTS] if rows[0].compute_ms is not None else ["duration_ms"]
+    parts = [(label(name), colour(name.removesuffix("_ms")), [getattr(row, name) for row in rows]) for name in names]
+    if None in causes:
+        return parts
+    by_cause = [(f"idle: {one}", f"idle-{one}", [getattr(of, one) for of in causes]) for one in CAUSES]
+    return [*(part for part in parts if part[1] != "idle"), *by_cause]
 
 
 def colour(name: str) -> str:

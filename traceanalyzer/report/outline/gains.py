@@ -39,18 +39,19 @@ def headroom(report: Report, finding: Finding) -> str:
 
 def no_advice(report: Report) -> str:
     """Why nothing is recommended, or what to record."""
+    bottleneck, used = report.summary.bottleneck, report.metrics.utilisation
+    next_step = (str(e.value) for f in report.findings for e in f.evidence if e.metric == "next step")
+    lacking = next(next_step, "")
     if companion(report):
         return "Nothing to change."
-    lacking = next((e.value for f in report.findings for e in f.evidence if e.metric == "next step"), None)
     if not report.devices:
-        told = lacking is None or str(lacking) in report.summary.headline
-        return "No recommendation: the GPU was not recorded." if told else str(lacking)
-    if report.findings and report.summary.bottleneck == "inconclusive":
+        known = not lacking or lacking in report.summary.headline
+        return "No recommendation: the GPU was not recorded." if known else lacking
+    if report.findings and bottleneck == "inconclusive":
         return f"Not enough data. Next: {lacking or 'traceanalyzer collect torch -- python train.py'}."
-    used, of_device = report.metrics.utilisation, report.summary.bottleneck in ("compute", "memory")
-    busy = of_device and used is not None and (used.gpu_busy_share or 0.0) >= BUSY
+    busy = bottleneck in OF_KERNELS and (getattr(used, "gpu_busy_share", None) or 0.0) >= BUSY
     why = "Nothing to fix: the GPU is busy." if busy else "No change is predicted to help."
-    return f"{why} To go further: traceanalyzer {TABLES.get(report.summary.bottleneck, 'kernels')} PATH"
+    return f"{why} To go further: traceanalyzer {TABLES.get(bottleneck, 'kernels')} PATH"
 
 
 def without_gain(report: Report) -> str | None:
@@ -123,18 +124,16 @@ COLLECTIVE = "collective"
 
 def leads(report: Report, finding: Finding) -> Iterator[str]:
     """What leads from a finding to the code, a sentence each; none where the recording does not tell."""
-    known = [item.where for item in finding.evidence]
-    kernels = [row for row in report.tables.get("kernels", []) if row.name in known]
-    rows = kernels if finding.cls in OF_KERNELS else _places(report, finding, known)
-    lines = dict.fromkeys(row.python for row in rows if row.python)
-    new = [line for line in lines if not any(line in where for where in known)][:MOST_LEADS]
-    if new:
+    where = [item.where for item in finding.evidence]
+    kernels = [row for row in report.tables.get("kernels", []) if row.name in where]
+    of_kernels = finding.cls in OF_KERNELS
+    lines = dict.fromkeys(row.python for row in (kernels if of_kernels else _places(report, finding, where)))
+    known = "\n".join(where)
+    if new := [line for line in lines if line and line not in known][:MOST_LEADS]:
         yield f"code: {', '.join(new)}"
-    measured = list(dict.fromkeys(function_name(row.full_name) for row in kernels if row.cls != COLLECTIVE))[
-        :MOST_LEADS
-    ]
-    if finding.cls in OF_KERNELS and measured and not any(NO_NCU.search(one.name or "") for one in report.devices):
-        wanted = shlex.quote(f"regex:^({'|'.join(map(re.escape, measured))})$")
+    functions = dict.fromkeys(function_name(row.full_name) for row in kernels if row.cls != COLLECTIVE)
+    if of_kernels and functions and not NO_NCU.search("\n".join(one.name or "" for one in report.devices)):
+        wanted = shlex.quote(f"regex:^({'|'.join(map(re.escape, [*functions][:MOST_LEADS]))})$")
         yield f"what limits its kernels: ncu --set full -k {wanted} -c 10 python train.py"
 
 
