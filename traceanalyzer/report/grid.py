@@ -7,7 +7,8 @@ instead of taking a column.
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
-from operator import attrgetter, itemgetter
+from itertools import chain
+from operator import attrgetter
 from types import NoneType
 from typing import Any
 
@@ -120,19 +121,19 @@ def make_grid(rows: Sequence[Any], origin_ns: int | None = None, chosen: Sequenc
     every = {f.name: f for f in dataclasses.fields(rows[0])}
     chosen = chosen or _in_order(list(every))
     fields = [_Field(name, every[name].metadata, list(map(attrgetter(name), rows))) for name in chosen]
-    moments = [value for f in fields if f.is_moment for value in f.values if value is not None]
+    moments = [*chain.from_iterable(f.moments for f in fields)]
     scales, origin = _scales(fields), min(moments, default=0) if origin_ns is None else origin_ns
-    columns: list[Column] = []
-    constant, definitions = list[tuple[str, str]](), list[tuple[str, str]]()
-    for f in filter(lambda f: not f.is_missing, fields):
-        definitions.append((label(f.name, f.unit), f.metadata.get("definition", "")))
+    grid = Grid([], [], [], origin if moments else None, len(rows), [])
+    for f in fields:
+        if f.is_missing:
+            grid.missing.extend([label(f.name)] * (f.name not in OF_STACKS))
+            continue
+        grid.definitions.extend([(label(f.name, f.unit), f.definition)] * bool(f.definition))
         if f.is_constant:
-            constant.append((label(f.name), _cell(f.name, f.values[0])))
+            grid.constant.append((label(f.name), _cell(f.name, f.values[0])))
         else:
-            columns.append(f.column(scales, origin))
-    missing = [label(f.name) for f in fields if f.is_missing and f.name not in OF_STACKS]
-    origin_shown = origin if any(f.is_moment for f in fields) else None
-    return Grid(columns, constant, missing, origin_shown, len(rows), list(filter(itemgetter(1), definitions)))
+            grid.columns.append(f.column(scales, origin))
+    return grid
 
 
 @dataclass(frozen=True)
@@ -146,6 +147,15 @@ class _Field:
     @property
     def unit(self) -> str:
         return self.metadata.get("unit", "")
+
+    @property
+    def definition(self) -> str:
+        return self.metadata.get("definition", "")
+
+    @property
+    def moments(self) -> list[int]:
+        """Those that it holds, where it holds such."""
+        return [value for value in self.values if value is not None] if self.is_moment else []
 
     @property
     def is_moment(self) -> bool:

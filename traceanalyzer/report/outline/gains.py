@@ -39,18 +39,18 @@ def headroom(report: Report, finding: Finding) -> str:
 
 def no_advice(report: Report) -> str:
     """Why nothing is recommended, or what to record."""
-    bottleneck, used = report.summary.bottleneck, report.metrics.utilisation
-    next_step = (str(e.value) for f in report.findings for e in f.evidence if e.metric == "next step")
-    lacking = next(next_step, "")
+    bottleneck, headline = report.summary.bottleneck, report.summary.headline
+    evidence = {e.metric: str(e.value) for f in reversed(report.findings) for e in reversed(f.evidence)}
+    lacking = evidence.get("next step", "")
     if companion(report):
         return "Nothing to change."
     if not report.devices:
-        known = not lacking or lacking in report.summary.headline
-        return "No recommendation: the GPU was not recorded." if known else lacking
+        return "No recommendation: the GPU was not recorded." if lacking in headline else lacking
     if report.findings and bottleneck == "inconclusive":
         return f"Not enough data. Next: {lacking or 'traceanalyzer collect torch -- python train.py'}."
-    busy = bottleneck in OF_KERNELS and (getattr(used, "gpu_busy_share", None) or 0.0) >= BUSY
-    why = "Nothing to fix: the GPU is busy." if busy else "No change is predicted to help."
+    busy = getattr(report.metrics.utilisation, "gpu_busy_share", None) or 0.0
+    is_busy = bottleneck in OF_KERNELS and busy >= BUSY
+    why = "Nothing to fix: the GPU is busy." if is_busy else "No change is predicted to help."
     return f"{why} To go further: traceanalyzer {TABLES.get(bottleneck, 'kernels')} PATH"
 
 
@@ -125,16 +125,22 @@ COLLECTIVE = "collective"
 def leads(report: Report, finding: Finding) -> Iterator[str]:
     """What leads from a finding to the code, a sentence each; none where the recording does not tell."""
     where = [item.where for item in finding.evidence]
-    kernels = [row for row in report.tables.get("kernels", []) if row.name in where]
-    of_kernels = finding.cls in OF_KERNELS
-    lines = dict.fromkeys(row.python for row in (kernels if of_kernels else _places(report, finding, where)))
-    known = "\n".join(where)
-    if new := [line for line in lines if line and line not in known][:MOST_LEADS]:
-        yield f"code: {', '.join(new)}"
-    functions = dict.fromkeys(function_name(row.full_name) for row in kernels if row.cls != COLLECTIVE)
-    if of_kernels and functions and not NO_NCU.search("\n".join(one.name or "" for one in report.devices)):
-        wanted = shlex.quote(f"regex:^({'|'.join(map(re.escape, [*functions][:MOST_LEADS]))})$")
+    rows = [row for row in report.tables.get("kernels", []) if row.name in where]
+    if finding.cls not in OF_KERNELS:
+        yield from _code(_places(report, finding, where), where)
+        return
+    yield from _code(rows, where)
+    functions = [*dict.fromkeys(function_name(row.full_name) for row in rows if row.cls != COLLECTIVE)][:MOST_LEADS]
+    if functions and not NO_NCU.search("\n".join(one.name or "" for one in report.devices)):
+        wanted = shlex.quote(f"regex:^({'|'.join(map(re.escape, functions))})$")
         yield f"what limits its kernels: ncu --set full -k {wanted} -c 10 python train.py"
+
+
+def _code(rows: list[Any], where: list[str]) -> Iterator[str]:
+    """The lines of the program that rows have and the evidence does not name."""
+    lines, known = dict.fromkeys(row.python for row in rows), "\n".join(where)
+    if new := [line for line in lines if line and line not in known]:
+        yield f"code: {', '.join(new[:MOST_LEADS])}"
 
 
 def _places(report: Report, finding: Finding, known: list[str]) -> list[Any]:
