@@ -75,16 +75,14 @@ def table(
     except ValueError as error:
         raise TraceAnalyzerError(str(error)) from error
     fields = {RENAMED.get(d.name, d.name): d for d in definitions(made.row) if d.name not in FOR_PEOPLE}
-    for one in (*(columns or ()), *filter(None, (sort,))):
-        if one not in fields:
-            raise TraceAnalyzerError(f"{name} has no column {one!r}; columns: {', '.join(fields)}")
+    columns = list(fields) if columns is None else columns
+    if unknown := [one for one in (*columns, *filter(None, (sort,))) if one not in fields]:
+        raise TraceAnalyzerError(f"{name} has no column {unknown[0]!r}; columns: {', '.join(fields)}")
     of, top = sources.analyzed(path).of, max(top, 1)
     rows = made.rows(of, of.critical, RowFilter(None if sort else top))
     rows_in_all = len(rows) if sort else None
     rows = (largest_first(rows, fields[sort].name) if sort else rows)[:top]
-    values = {
-        one: [_value(getattr(row, fields[one].name)) for row in rows] for one in fields if one in (columns or fields)
-    }
+    values = {one: [_value(getattr(row, fields[one].name)) for row in rows] for one in fields if one in columns}
     known = {one: column for one, column in values.items() if column.count(None) < len(rows)}
     return fitted(
         {

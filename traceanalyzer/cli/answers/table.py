@@ -1,7 +1,9 @@
 """The table commands: one for each entry of `report/table_entries.py` that has a command."""
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import click
@@ -120,9 +122,10 @@ def _print(
     from traceanalyzer.report.printed import Rows
 
     sums = any(trace.profiler_rows for trace in run.traces)
-    table = named(_instead(name, sums, sort, columns))
+    name, sort = _instead(name, sums, sort, columns)
+    table = named(name)
     names = _columns(table.row, columns)
-    order = (_columns(table.row, None if (table.name, sort) == (OF_MEMORY, MEMORY) else sort) or ("",))[0]
+    order, *_ = *_columns(table.row, sort), ""
     show = _Show.of(table, output.format, everything or top is not None, top=top, order=order, by=by)
     summed = show.totals if columns is None else []
     shown = RowFilter(None if order else show.rows, **wanted)
@@ -140,7 +143,7 @@ def _print(
     for one, places in zip(summed, totals, strict=True):
         heads = _by_cause(rows, places)
         above = Rows(one.name, places[: SHOWN_TOTALS - (len(heads) > 1)], one.row, title=one.title)
-        made = replace(made, totals=above, heads=heads, title=table.title if places else "")
+        made = replace(made, totals=above, heads=heads, title=table.title * bool(places))
     emit(made, output)
 
 
@@ -159,7 +162,7 @@ class _Show(NamedTuple):
         """`chosen`: the user says how many; single events come in the order of time, or `by` their worth."""
         if form not in ("terminal", "markdown"):
             return cls(top, order)
-        order = order or (by == "worth" and table.events) or ""
+        order = order or {"worth": table.events}.get(by) or ""
         totals = [BY_NAME[table.totals]] if table.totals else []
         if chosen:
             return cls(top, order, totals=totals)
@@ -172,32 +175,37 @@ class _Show(NamedTuple):
         return (largest_first(rows, self.order) if self.order else rows)[: self.rows]
 
 
-def _instead(name: str, sums: bool, sort: str | None, columns: str | None) -> str:
-    """The table that is printed where another one is asked for: a recording of sums by name has no other, and of
-    operators what they allocate may be asked."""
+def _instead(name: str, sums: bool, sort: str | None, columns: str | None) -> tuple[str, str | None]:
+    """The table that is printed where another one is asked for, and its `--sort`: a recording of sums by name has no
+    other, and of operators what they allocate may be asked."""
     if sums and name in ("kernels", "ops"):
-        return "profiled"
-    return OF_MEMORY if name == "ops" and _of_memory(sort, columns) else name
+        return "profiled", sort
+    if name != "ops" or not _of_memory(sort, columns):
+        return name, sort
+    return OF_MEMORY, None if sort == MEMORY else sort
 
 
 def _by_cause(gaps: Sequence[Any], places: Sequence[Any]) -> list[str]:
     """How many gaps there are on each rank, their sum, and what it is by cause."""
     from traceanalyzer.report.format import figure
 
-    each, found = " a step" if any(gap.step is not None for gap in gaps) else "", list[tuple[float, str]]()
-    for rank in dict.fromkeys(place.rank for place in places):
-        here = [place for place in places if place.rank == rank]
-        idle, causes = sum(place.idle_ms for place in here), dict[str, float]()
+    by_rank = dict[int | None, list[Any]]()
+    for place in places:
+        by_rank.setdefault(place.rank, []).append(place)
+    found, each = list[tuple[float, str]](), " a step" * any(gap.step is not None for gap in gaps)
+    for rank, here in by_rank.items():
+        idle, causes = sum(map(attrgetter("idle_ms"), here)), defaultdict[str, float](float)
         for place in here:
-            causes[place.cause] = causes.get(place.cause, 0.0) + place.idle_ms
+            causes[place.cause] += place.idle_ms
         shares = [f"{cause} {figure(ms / idle, 'share')}" for cause, ms in sorted(causes.items(), key=lambda c: -c[1])]
-        count = figure(sum(place.gaps for place in here))
+        count = figure(sum(map(attrgetter("gaps"), here)))
         whose = "" if rank is None else f"Rank {rank}: "
         text = f"{whose}{count} gap{'s' * (count != '1')}{each}, {figure(idle, 'ms')} idle: {', '.join(shares)}."
         found.append((-idle, text))
     more = len(found) - SHOWN_RANKS
-    texts = [text for _, text in (sorted(found)[:SHOWN_RANKS] if more > 0 else found)]
-    return [*texts, *([f"{more} more ranks idle less."] if more > 0 else [])]
+    if more > 0:
+        return [*(text for _, text in sorted(found)[:SHOWN_RANKS]), f"{more} more ranks idle less."]
+    return [text for _, text in found]
 
 
 def _of_memory(sort: str | None, columns: str | None) -> bool:
@@ -209,10 +217,10 @@ def _of_memory(sort: str | None, columns: str | None) -> bool:
     return sort == MEMORY or bool(asked & (mine - others))
 
 
-def _columns(row: type[Any], text: str | None) -> list[str] | None:
-    """The names of columns that an option gives. Raises UsageError, naming what there is."""
+def _columns(row: type[Any], text: str | None) -> list[str]:
+    """The names of columns that an option gives, if any. Raises UsageError, naming what there is."""
     if text is None:
-        return None
+        return []
     from dataclasses import fields
 
     from traceanalyzer.report.json import RENAMED

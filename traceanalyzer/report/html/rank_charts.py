@@ -2,7 +2,7 @@
 sends whom how much. Each is left out where it would say nothing."""
 
 from collections.abc import Callable, Sequence
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
@@ -222,10 +222,11 @@ def _cells(cells: Sequence[tuple[int, int, float, str]], colour: str, ends: tupl
 def traffic(report: Report) -> Chart | None:
     """What each rank sends each other one."""
     rows = [row for row in report.tables.get("traffic", []) if row.bytes]
-    every = sorted({rank for row in rows for rank in (row.sender, row.receiver)})
+    every = sorted({*map(attrgetter("sender"), rows), *map(attrgetter("receiver"), rows)})
     if not every:
         return None
-    worst = [row.rank for row in report.tables.get("ranks", []) if row.rank in every] or every
+    by_worth = map(attrgetter("rank"), report.tables.get("ranks", []))
+    worst = list(filter(every.__contains__, by_worth)) or every
     ranks = every if len(every) <= MAX_PEERS else worst[:MAX_PEERS]
     cells = [
         (

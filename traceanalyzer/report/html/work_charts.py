@@ -1,8 +1,9 @@
 """Charts of the device's work: kinds of kernels, roofline, communication, memory."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import cycle
+from operator import attrgetter
 from typing import Any
 
 from traceanalyzer.report.format import figure, plain, shorten
@@ -53,9 +54,10 @@ def roofline(report: Report, details: Details) -> Chart | None:
     gpu = details.ceilings
     if not rows or gpu is None:
         return None
-    (least, most), (slowest, _) = (_ends(getattr(row, name) for row in rows) for name in ("intensity", "tflops"))
+    intensities, rates = zip(*((row.intensity, row.tflops) for row in rows), strict=True)
     top = max(gpu.tflops.values(), default=0.0)
-    low, high, slowest = least / 3, max(most * 3, 3 * top / gpu.bandwidth_tbs), slowest / 3
+    low, high = min(intensities) / 3, max(max(intensities) * 3, 3 * top / gpu.bandwidth_tbs)
+    slowest = min(rates) / 3
     ceilings = [
         _ceiling(f"{name} {peak:,.0f} TFLOP/s", peak, gpu.bandwidth_tbs, (low, high), dash)
         for (name, peak), dash in zip(gpu.tflops.items(), cycle(DASHES), strict=False)
@@ -64,7 +66,7 @@ def roofline(report: Report, details: Details) -> Chart | None:
     named = set(map(id, by_time[:NAMED_DOTS]))
     dots = [_kernels(rows, bound, by_time[0].total_ms, named) for bound in (*BOUNDS, None)]
     plot = Plot(
-        [*ceilings, *(some for some in dots if some.dots)],
+        [*ceilings, *filter(attrgetter("dots"), dots)],
         Axis("operations for each byte of traffic", range=(low, high), log=True),
         Axis("TFLOP/s", range=(min(slowest, low * gpu.bandwidth_tbs), 2 * max(top, slowest)), log=True),
     )
@@ -74,11 +76,6 @@ def roofline(report: Report, details: Details) -> Chart | None:
         "them, below the flat lines the arithmetic. Only kernels of operators recorded with shapes are here."
     )
     return Chart("roofline", "Kernels under the GPU's limits", caption, plot, 460)
-
-
-def _ends(values: Iterable[float]) -> tuple[float, float]:
-    known = sorted(values)
-    return known[0], known[-1]
 
 
 def _ceiling(name: str, peak: float, bandwidth: float, extent: tuple[float, float], dash: str) -> Lines:

@@ -6,6 +6,7 @@ Where there is no room, whole rows go, then whole sections, the least important 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 from traceanalyzer.report.document import (
@@ -47,6 +48,7 @@ class Block:
     least_rows: int = LEAST_ROWS
     left_out: int = 0
 
+    @property
     def has_lines(self) -> bool:
         """Whether there is anything to show."""
         return bool(self.before or self.rows)
@@ -110,13 +112,13 @@ def render_markdown(document: Document, max_chars: int | None = None) -> str:
 
 def _block(section: Section) -> Block:
     """A section; rows of its last part with rows can be left out one by one."""
-    drawn = [block for block in map(_drawn, section.parts) if block.has_lines()] or [Block([])]
+    drawn = list(filter(attrgetter("has_lines"), map(_drawn, section.parts))) or [Block([])]
     last = max((i for i, block in enumerate(drawn) if block.rows), default=len(drawn) - 1)
     before = [*chain.from_iterable((*block.lines(), "") for block in drawn[:last])]
     after = chain.from_iterable(("", *block.lines()) for block in drawn[last + 1 :])
     body = drawn[last]
     head, foot = _frame(section, len(body.rows))
-    gap = [""] if head and (before or body.has_lines()) else []
+    gap = [""] if head and (before or body.has_lines) else []
     return Block(
         [*head, *gap, *before, *body.before], body.rows, [*body.after, *after, *foot], body.noun, section.title,
         section.weight, body.least_rows,

@@ -15,6 +15,8 @@ from traceanalyzer.report.outline.opening import companion
 
 BUSY = 0.9
 """Share of the step from which a GPU counts as busy."""
+RECORD = "traceanalyzer collect torch -- python train.py"
+WHY_NONE = {True: "Nothing to fix: the GPU is busy.", False: "No change is predicted to help."}
 TABLES = {
     "sync": "syncs",
     "launch": "gaps",
@@ -41,17 +43,16 @@ def no_advice(report: Report) -> str:
     """Why nothing is recommended, or what to record."""
     bottleneck, headline = report.summary.bottleneck, report.summary.headline
     evidence = {e.metric: str(e.value) for f in reversed(report.findings) for e in reversed(f.evidence)}
-    lacking = evidence.get("next step", "")
     if companion(report):
         return "Nothing to change."
     if not report.devices:
+        lacking = evidence.get("next step", "")
         return "No recommendation: the GPU was not recorded." if lacking in headline else lacking
     if report.findings and bottleneck == "inconclusive":
-        return f"Not enough data. Next: {lacking or 'traceanalyzer collect torch -- python train.py'}."
+        return f"Not enough data. Next: {evidence.get('next step', RECORD)}."
     busy = getattr(report.metrics.utilisation, "gpu_busy_share", None) or 0.0
     is_busy = bottleneck in OF_KERNELS and busy >= BUSY
-    why = "Nothing to fix: the GPU is busy." if is_busy else "No change is predicted to help."
-    return f"{why} To go further: traceanalyzer {TABLES.get(bottleneck, 'kernels')} PATH"
+    return f"{WHY_NONE[is_busy]} To go further: traceanalyzer {TABLES.get(bottleneck, 'kernels')} PATH"
 
 
 def without_gain(report: Report) -> str | None:
@@ -131,7 +132,7 @@ def leads(report: Report, finding: Finding) -> Iterator[str]:
         return
     yield from _code(rows, where)
     functions = [*dict.fromkeys(function_name(row.full_name) for row in rows if row.cls != COLLECTIVE)][:MOST_LEADS]
-    if functions and not NO_NCU.search("\n".join(one.name or "" for one in report.devices)):
+    if functions and not NO_NCU.search("\n".join(str(one.name) for one in report.devices)):
         wanted = shlex.quote(f"regex:^({'|'.join(map(re.escape, functions))})$")
         yield f"what limits its kernels: ncu --set full -k {wanted} -c 10 python train.py"
 

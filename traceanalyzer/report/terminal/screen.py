@@ -136,7 +136,7 @@ def _next(page: Page, report: Report) -> None:
     alone = {"GPU memory": "memory", "torch.compile": "compile"}.get(opening.companion(report))
     command = alone or ("compile" if set(remedies) & set(OF_COMPILE) else "")
     table = gains.TABLES.get(report.summary.bottleneck, "") * bool(report.devices)
-    more = [f"{one} {path}" for one in (command, table) if one]
+    more = [f"{one} {path}" for one in filter(None, (command, table))]
     explained = [f"explain {one.id}" for one in report.findings[:1]]
     every = [*more, *explained, f"analyze {path} --full", "-o report.html"]
     texts = (f"Next: traceanalyzer {' | '.join(some)}" for some in (every, every[:-1], [*more, every[-2]]))

@@ -3,6 +3,7 @@ another by the parts of their difference.
 """
 
 from collections.abc import Sequence
+from typing import TypeGuard
 
 import numpy as np
 
@@ -124,10 +125,15 @@ def predictions(report: Report) -> tuple[Plot, int] | None:
     changes = [
         (r.action, r.predicted_step_ms, (r.low_ms, r.high_ms) if r.low_ms and r.high_ms else None)
         for r in report.recommendations
-        if r.predicted_step_ms and measured(r.predicted_step_ms)
+        if _is_time(r.predicted_step_ms)
     ]
-    if not today or not measured(today) or not changes:
+    if not _is_time(today) or not changes:
         return None
-    least = roof and (roof.reachable_ms or roof.ideal_ms)
-    floor = ("the computation alone at the GPU's limits", least) if least and measured(least) else None
+    least = (roof.reachable_ms or roof.ideal_ms) if roof else None
+    floor = ("the computation alone at the GPU's limits", least) if _is_time(least) else None
     return ladder(("today", today), changes[:MOST_CHANGES], floor)
+
+
+def _is_time(value: float | None) -> TypeGuard[float]:
+    """Whether it is known, and not nothing."""
+    return measured(value) and value > 0
