@@ -169,12 +169,11 @@ def _line(series: MetricSeries, program: str, number: int) -> Chart:
     by = Words([(after.first - 0.5, top, _change(before, after, shown)) for before, after in pairwise(found)])
     points = zip(map(float, range(len(shown))), values, shown, strict=True)
     dots = [Dot(x, y, 4.0, f"{_run(v.run, v.stored_at, v.tags)}: {figure(v.value, series.unit)}") for x, y, v in points]
-    names = [f"#{v.run}" for v in shown]
     title = _words(series) + f": {program}" * bool(program)
     line = Lines(title, "compute", list(map(float, range(len(shown)))), values)
     plot = Plot(
         [bands, marks, line, Dots("", "compute", dots), by],
-        Axis("run", names=names),
+        Axis("run", names=[f"#{v.run}" for v in shown]),
         Axis(scale.label, range=_ends(values, top)),
     )
     caption = (

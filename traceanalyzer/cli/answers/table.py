@@ -131,7 +131,7 @@ def _print(
     shown = RowFilter(None if order else show.rows, **wanted)
     with working("Analyzing"):
         asked = Asked(run, *scope)
-        rows, *totals = kept_rows(asked, (table.name, shown), *((one.name, RowFilter(**wanted)) for one in summed))
+        rows, *totals = kept_rows(asked, (table.asked_as, shown), *((one.name, RowFilter(**wanted)) for one in summed))
         summary = table.summary(asked if rows else None, shown)
     everything_shown: list[Any] = [show.first(rows), totals, summary]
     rows, totals, summary = cleaned(everything_shown, hidden, run)
