@@ -1,10 +1,10 @@
-"""Would the tests notice? `python -m benchmarks.mutants [--count 60] [--seed 0] [--jobs 2] [--only TEXT]`
+"""Would the tests notice? `python -m benchmarks.mutants [--count 60] [--seed 0] [--jobs 2] [--only TEXT] [--near]`
 
 Makes one-line mutations of functions of `analysis/`, `replay/` and `diagnosis/` (a comparison turned round, a sum made
 a difference, the start of something taken for its end). One pytest session collects the tests; for each a fork of
-it puts the changed function in the place of the one loaded, and runs the tests that are near the changed file, nearest
-first: those of its own name, of its room, those that import its module, and the figures of every recording that is kept
-(`FIGURES`). A mutant dies when one fails that passes without it; `--all` has the survivors face all other tests, too.
+it puts the changed function in the place of the one loaded, and runs tests, nearest first: those of its own name, of
+its room, those that import its module, the figures of every recording that is kept (`FIGURES`), then the others of the
+three rooms and `MORE_FIGURES`, which `--near` leaves out. A mutant dies when one fails that passes without it.
 Which lines are mutated follows from the code and the seed alone, and a change in one function leaves the mutants of the
 others as they were. Exit status 1 where fewer than `BAR` die. What a function did while modules were imported stays as
 it was, and so does what other processes run: a mutant of only that survives.
@@ -39,10 +39,13 @@ WITHOUT = ("test_ops_against_torch.py", "test_ops_on_gpu.py", "test_against_torc
            "test_on_recordings.py")  # fmt: skip
 """Left out: they need PyTorch, or a minute, and hold sums, not who is charged with what."""
 MORE_TESTS = {
-    "compile": ("tests/compile",), "memory": ("tests/ingest/memory",), "changes": ("tests/diagnosis/test_remedies",),
+    "compile": ("tests/replay/compile",), "memory": ("tests/ingest/memory",),
+    "changes": ("tests/diagnosis/test_remedies",),
 }  # fmt: skip
 """Tests of a folder or file that are not where the mirror would be: how their paths begin."""
 FIGURES = "tests/diagnosis/test_figures_stay.py"
+MORE_FIGURES = ("tests/test_devices_brute_force.py", "tests/test_recordings.py", "tests/comparison")
+"""Tests of other rooms that hold what recordings say: against their raw files, against what was changed in them."""
 GROUPS = ("its own tests", "its room's", "its importers'", "figures of recordings", "other tests")
 FOUND, NOBODY, HUNG = 1, 0, "hangs"
 
@@ -205,7 +208,7 @@ class Server:
 
     mutants: list[Mutant]
     jobs: int
-    every: bool
+    near: bool
     deaths: dict[Mutant, str | None] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
     """Tests that fail without any mutation."""
@@ -235,7 +238,7 @@ class Server:
     def items(self, mutant: Mutant) -> list:
         """The tests to run, nearest first."""
         rank = {item: nearness(item.path.relative_to(ROOT), mutant.path) for item in self.session.items}
-        chosen = sorted((i for i in self.session.items if self.every or rank[i] < 4), key=rank.__getitem__)
+        chosen = sorted((i for i in self.session.items if not self.near or rank[i] < 4), key=rank.__getitem__)
         done = next((n for n, item in enumerate(chosen, 1) if item.nodeid == self.passed.get(mutant)), 0)
         return [item for item in chosen[done:] if item.nodeid not in self.broken]
 
@@ -300,7 +303,7 @@ def collected_tests() -> list[str]:
     more = [path for paths in MORE_TESTS.values() for path in paths]
     rooms = [f"tests/{Path(room).name}" for room in ROOMS]
     ignored = [f"--ignore-glob=*/{name}" for name in WITHOUT]
-    return [*(path for path in (*rooms, *more) if (ROOT / path).exists()), *ignored]
+    return [*(path for path in (*rooms, *more, *MORE_FIGURES) if (ROOT / path).exists()), *ignored]
 
 
 def main() -> int:
@@ -309,7 +312,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", default="", help="files whose path has this in it")
-    parser.add_argument("--all", action="store_true", help="have those that survive what is near face all other tests")
+    parser.add_argument("--near", action="store_true", help="leave out tests of other rooms: quicker, and more survive")
     parser.add_argument("--list", action="store_true", help="say what would be mutated, and end")
     options = parser.parse_args()
     found = chosen(options.count, options.seed, options.only)
@@ -321,7 +324,7 @@ def main() -> int:
     os.chdir(ROOT)
     import pytest
 
-    server = Server(found, options.jobs, options.all)
+    server = Server(found, options.jobs, options.near)
     options = ["-q", "-s", "-p", "no:xdist", "-p", "no:cacheprovider", "--no-header", *collected_tests()]
     with contextlib.suppress(SystemExit):
         pytest.main(options, plugins=[server])

@@ -1,8 +1,11 @@
-"""How properties are tried, and which tests may be skipped."""
+"""How properties are tried, which tests may be skipped, and which run in one process."""
 
 from __future__ import annotations
 
 import os
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -10,8 +13,8 @@ from hypothesis import settings
 os.environ["TRACEANALYZER_CACHE"] = ""
 """Tests leave nothing in the cache of whoever runs them; those of the cache name a folder of their own."""
 
-settings.register_profile("default", deadline=None, max_examples=60)
-settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True, max_examples=60)
+settings.register_profile("default", deadline=None, max_examples=30)
+settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True, max_examples=30)
 settings.register_profile("mutants", deadline=None, derandomize=True, max_examples=25)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "default"))
 
@@ -57,3 +60,22 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for line in _unexpected:
         terminalreporter.write_line(f"skipped for a reason that tests/conftest.py does not expect: {line}", red=True)
+
+
+@cache
+def _group(file: str) -> str:
+    """What one process runs: a file, or all those that share what is analyzed (`tests/analyzed.py`)."""
+    shares = "from tests.analyzed import" in (Path(__file__).parents[1] / file).read_text(encoding="utf-8")
+    return "analyzed" if shares else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Groups of tests for the processes of pytest-xdist."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _group(nodeid.partition("::")[0])
+
+    return Groups(config, log)

@@ -12,8 +12,11 @@ import pytest
 from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
+from tests.analyzed import reported
 from tests.recorded import EVERY, label, ranks
 from traceanalyzer.cli import cli
+from traceanalyzer.report.json import render_json
+from traceanalyzer.report.page import ReportPage
 from traceanalyzer.report.schema import report_schema
 
 INPUTS = [[path] for path in EVERY if ".rank" not in path.name]
@@ -41,7 +44,7 @@ def _report(*paths: Path) -> dict:
     def refuse(constant: str) -> None:
         raise AssertionError(f"{constant} is no JSON")
 
-    return json.loads(run("analyze", *map(str, paths), "--format", "json"), parse_constant=refuse)
+    return json.loads(render_json(reported(*paths)), parse_constant=refuse)
 
 
 def numbers(value, where=""):
@@ -166,12 +169,19 @@ def test_recommendations_are_of_findings_and_come_in_order(paths):
 
 @every_input
 def test_markdown_fits_an_issue_and_reads_well(paths):
-    text = run("analyze", *map(str, paths), "--format", "markdown")
+    text = ReportPage(reported(*paths)).markdown()
     assert len(text) <= ISSUE_LIMIT
     for heading in ("Summary", "Metrics", "Findings", "Recommendations"):
         assert re.search(rf"^#+ {heading}", text, re.MULTILINE), heading
     assert not re.search(r"\b(nan|inf|None)\b", text)
     assert not re.search(r"\d\.\d{8,}", text), "a float with all its digits"
+
+
+@pytest.mark.parametrize("paths", INPUTS[::10], ids=lambda paths: label(paths[0]))
+def test_the_command_prints_these_documents(paths):
+    words = ["analyze", *map(str, paths), "--format"]
+    assert run(*words, "json") == render_json(reported(*paths))
+    assert run(*words, "markdown").rstrip("\n") == ReportPage(reported(*paths)).markdown().rstrip("\n")
 
 
 @every_input

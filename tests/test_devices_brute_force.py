@@ -5,17 +5,13 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-import traceanalyzer
 from tests import brute_force
+from tests.analyzed import loaded, reported
 from tests.recorded import EVERY, label
 from traceanalyzer.report.tables import table
-
-if TYPE_CHECKING:
-    from traceanalyzer.report.model import Report
 
 TOLERANCE_NS = 1
 """The bar is a microsecond; times are integers of nanoseconds on both sides, so only the last bit may differ."""
@@ -26,11 +22,6 @@ every_recording = pytest.mark.parametrize("path", EVERY, ids=label, scope="modul
 
 
 @lru_cache(maxsize=2)
-def analyzed(path: Path) -> Report:
-    return traceanalyzer.analyze([path])
-
-
-@lru_cache(maxsize=2)
 def raw(path: Path) -> dict[brute_force.Lane, list[brute_force.Op]]:
     return brute_force.read(path)
 
@@ -38,11 +29,11 @@ def raw(path: Path) -> dict[brute_force.Lane, list[brute_force.Op]]:
 @every_recording
 def test_devices_are_those_of_the_raw_file(path):
     lanes = raw(path)
-    reported = analyzed(path).devices
-    assert sorted(lane.device for lane in lanes) == sorted(d.device for d in reported)
+    devices = reported(path).devices
+    assert sorted(lane.device for lane in lanes) == sorted(d.device for d in devices)
     # The rank of a process of an nsys export is not in its device rows, so there two lanes may be told apart by
     # nothing but their figures: any order will do.
-    left = list(reported)
+    left = list(devices)
     for lane, ops in lanes.items():
         expected = brute_force.figures(ops)
         candidates = [d for d in left if d.device == lane.device and lane.rank in (None, d.rank)]
@@ -56,7 +47,7 @@ def test_devices_are_those_of_the_raw_file(path):
 @every_recording
 def test_gaps_are_those_of_the_raw_file(path):
     expected = sorted((lane.device, *gap) for lane, ops in raw(path).items() for gap in brute_force.gaps_of(ops))
-    gaps = table(traceanalyzer.load(path), "gaps")
+    gaps = table(loaded(path), "gaps")
     assert sorted((gap.device, gap.start_ns, gap.duration_ns) for gap in gaps) == expected
     assert [gap.start_ns for gap in gaps] == sorted(gap.start_ns for gap in gaps)
     assert {gap.cause for gap in gaps} <= set(CAUSES)
@@ -64,7 +55,7 @@ def test_gaps_are_those_of_the_raw_file(path):
 
 @every_recording
 def test_budget_is_a_partition_of_the_step(path):
-    metrics = analyzed(path).metrics
+    metrics = reported(path).metrics
     budget, idle = metrics.budget_ms, metrics.idle_ms
     parts = [budget.compute, budget.exposed_communication, budget.exposed_copy, budget.idle]
     assert min(parts) >= 0
@@ -79,7 +70,7 @@ def test_budget_is_a_partition_of_the_step(path):
 
 @every_recording
 def test_steps_hold_what_the_raw_file_holds_in_their_windows(path):
-    report, lanes = analyzed(path), raw(path)
+    report, lanes = reported(path), raw(path)
     if len(lanes) > 1:
         pytest.skip("the rows of steps do not say which of several devices they are of")
     (ops,) = lanes.values()
@@ -89,8 +80,8 @@ def test_steps_hold_what_the_raw_file_holds_in_their_windows(path):
         lasted, _ = brute_force.sweep(inside, (row.start_ns, row.end_ns))
         assert row.duration_ms * 1e6 == pytest.approx(row.end_ns - row.start_ns, abs=TOLERANCE_NS)
         for part in ("compute", "exposed_communication", "exposed_copy", "idle"):
-            reported = getattr(row, f"{part}_ms") * 1e6
-            assert reported == pytest.approx(lasted[part], abs=TOLERANCE_NS), (row.name, part)
+            shown = getattr(row, f"{part}_ms") * 1e6
+            assert shown == pytest.approx(lasted[part], abs=TOLERANCE_NS), (row.name, part)
         if not row.warmup:
             steady.append(lasted)
     for part in ("compute", "exposed_communication", "exposed_copy", "idle") if steady else ():
@@ -100,11 +91,11 @@ def test_steps_hold_what_the_raw_file_holds_in_their_windows(path):
 
 @every_recording
 def test_step_windows_follow_one_another(path):
-    rows = analyzed(path).tables["steps"]
+    rows = reported(path).tables["steps"]
     for before, after in pairwise(rows):
         assert before.end_ns == after.start_ns
     steady = [row.duration_ms for row in rows if not row.warmup]
     if steady:
-        step = analyzed(path).metrics.step_time_ms
+        step = reported(path).metrics.step_time_ms
         assert (step.count, step.min, step.max) == (len(steady), min(steady), max(steady))
         assert step.mean == pytest.approx(sum(steady) / len(steady))

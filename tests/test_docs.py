@@ -20,6 +20,7 @@ import pytest
 from click.testing import CliRunner
 
 from docs import generate
+from tests.analyzed import remembering
 from tests.fleet.build import write_job
 from tests.nsys_builder import small_run
 from tests.report.reports import full
@@ -33,6 +34,8 @@ from traceanalyzer.report.model import Metrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from traceanalyzer.diagnosis.selection import Measured
 
 ROOT = generate.ROOT
 README = ROOT / "README.md"
@@ -97,9 +100,18 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def made_of_examples() -> dict[object, Measured]:
+    """What was measured of the files that examples name: the same for each page."""
+    return {}
+
+
 @pytest.mark.parametrize("name", [name for name, commands in TO_TYPE.items() if commands])
-def test_what_can_be_typed_can_be_typed(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_can_be_typed_can_be_typed(
+    name: str, folder: Path, made_of_examples: dict[object, Measured], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(folder)
+    remembering(monkeypatch, made_of_examples)
     for command in TO_TYPE[name]:
         arguments = []
         for word in shlex.split(command)[1:]:
@@ -114,8 +126,17 @@ def test_there_are_commands_to_type() -> None:
     assert len(TO_TYPE["README.md"]) >= 5
 
 
+@pytest.fixture(scope="module")
+def made() -> dict[object, Measured]:
+    """What was measured of the repository's recordings."""
+    return {}
+
+
 @pytest.mark.parametrize("name", WITH_OUTPUT)
-def test_output_that_is_shown_is_what_the_command_prints(name: str) -> None:
+def test_output_that_is_shown_is_what_the_command_prints(
+    name: str, made: dict[object, Measured], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remembering(monkeypatch, made)
     with generate.folder() as here:
         for block in generate.CONSOLE.findall(PAGES[name]):
             for command, shown in generate.commands_shown(block):
@@ -124,7 +145,10 @@ def test_output_that_is_shown_is_what_the_command_prints(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_what_the_code_says_is_up_to_date(name: str) -> None:
+def test_what_the_code_says_is_up_to_date(
+    name: str, made: dict[object, Measured], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remembering(monkeypatch, made)
     assert generate.filled(PAGES[name]) == PAGES[name], "run python -m docs.generate"
 
 

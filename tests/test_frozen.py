@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from traceanalyzer.base import definitions, metric
 from traceanalyzer.base.frozen import dataclass
 
 
@@ -149,3 +150,16 @@ def test_it_comes_back_from_a_copy_and_from_text(again: Any) -> None:
 def test_what_can_be_changed_is_none() -> None:
     with pytest.raises(TypeError):
         dataclass(frozen=False)
+
+
+def test_a_figure_has_the_unit_that_its_name_ends_with() -> None:
+    @dataclass(frozen=True)
+    class Row:
+        total_ms: float = metric("time")
+        share_of_step: float = metric("part of it", "share")
+        idle_share: float = metric("part without work")
+        count: int = metric("how many")
+        ms: float = metric("time, too")
+
+    units = {definition.name: definition.unit for definition in definitions(Row)}
+    assert units == {"total_ms": "ms", "share_of_step": "share", "idle_share": "share", "count": "", "ms": "ms"}

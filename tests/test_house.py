@@ -10,8 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from tests.recorded import ROOT
 
 PACKAGE = ROOT / "traceanalyzer"
@@ -88,12 +86,12 @@ def imported_when_called(path: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
 
 
-@pytest.mark.parametrize("path", FILES, ids=where)
-def test_what_a_file_needs_stands_at_its_top(path: Path) -> None:
-    late = where(path).startswith(LATE)
-    wrong = {name for name in imported_when_called(path) if name.partition(".")[0] not in HEAVY}
-    allowed = {name for name in wrong if late and name.partition(".")[0] in {"traceanalyzer", *sys.stdlib_module_names}}
-    assert wrong == allowed
+def test_what_a_file_needs_stands_at_its_top() -> None:
+    for path in FILES:
+        late = where(path).startswith(LATE)
+        wrong = {name for name in imported_when_called(path) if name.partition(".")[0] not in HEAVY}
+        here = {"traceanalyzer", *sys.stdlib_module_names} if late else set()
+        assert {name for name in wrong if name.partition(".")[0] not in here} == set(), where(path)
 
 
 def test_a_folder_can_be_taken_in_at_a_glance() -> None:
@@ -110,12 +108,13 @@ def test_files_of_one_name_mean_one_thing() -> None:
     assert {name: found for name, found in several.items() if name not in ONE_MEANING} == {}
 
 
-@pytest.mark.parametrize("path", FILES, ids=where)
-def test_frozen_dataclasses_are_the_quick_ones(path: Path) -> None:
+def test_frozen_dataclasses_are_the_quick_ones() -> None:
     """Every command makes two hundred; those that change, or have slots, are the standard library's."""
-    text = path.read_text(encoding="utf-8")
-    if re.search(r"^from dataclasses import .*\bdataclass\b", text, re.MULTILINE) and path.name != "frozen.py":
-        assert re.search(r"^@dataclass$|slots=True", text, re.MULTILINE), "see traceanalyzer/base/frozen.py"
+    for path in FILES:
+        text = path.read_text(encoding="utf-8")
+        if re.search(r"^from dataclasses import .*\bdataclass\b", text, re.MULTILINE) and path.name != "frozen.py":
+            slow = f"{where(path)}: see traceanalyzer/base/frozen.py"
+            assert re.search(r"^@dataclass$|slots=True", text, re.MULTILINE), slow
 
 
 UNCOUNTED = {
@@ -125,11 +124,10 @@ UNCOUNTED = {
 """Where numbers stay text, or are cut before they are read."""
 
 
-@pytest.mark.parametrize("path", FILES, ids=where)
-def test_numbers_taken_out_of_text_have_few_digits(path: Path) -> None:
+def test_numbers_taken_out_of_text_have_few_digits() -> None:
     """Python refuses to read 5,000 digits, and numpy more than 64 bits: `(\\d{1,18})`, not `(\\d+)`."""
-    found = re.findall(r"\((?:\?P<\w+>)?\\d\+\)", path.read_text(encoding="utf-8"))
-    assert bool(found) == (where(path) in UNCOUNTED)
+    numbers = re.compile(r"\((?:\?P<\w+>)?\\d\+\)")
+    assert {where(path) for path in FILES if numbers.search(path.read_text(encoding="utf-8"))} == set(UNCOUNTED)
 
 
 def test_the_map_draws_the_rooms_in_the_order_of_the_contract() -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import traceanalyzer as ta
+from tests.analyzed import reported
 from tests.recorded import EVERY, GPU, ROOT, label, recording
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ BY_NAME = {label(path): path for path in (*GPU, *EVERY)}
 
 @pytest.mark.parametrize(("name", "expected"), CLASSES.items())
 def test_the_class_of_a_recording(name: str, expected: str) -> None:
-    summary = ta.analyze(BY_NAME[name]).summary
+    summary = reported(BY_NAME[name]).summary
     assert summary.bottleneck == expected
     assert summary.confidence > 0.5
 
@@ -62,7 +63,7 @@ def numbers(value: object) -> list[float]:
 
 @pytest.fixture(scope="module", params=[*GPU, *EVERY], ids=label)
 def report(request: pytest.FixtureRequest) -> Report:
-    return ta.analyze(request.param)
+    return reported(request.param)
 
 
 def test_every_figure_is_finite(report: Report) -> None:
@@ -92,11 +93,11 @@ def test_every_finding_has_evidence(report: Report) -> None:
 
 def test_the_slower_rank_speaks_for_the_run() -> None:
     ranks = [recording(f"ranks2/straggler.base.rank{r}") for r in (0, 1)]
-    report = ta.analyze(ranks)
+    report = reported(*ranks)
     assert report.summary.bottleneck == "compute"
     assert "straggler" in {f.id for f in report.findings}
     assert len(report.tables["ranks"]) == 2
-    alone = ta.analyze(ranks[0])
+    alone = reported(ranks[0])
     assert alone.summary.bottleneck == "communication"
 
 
@@ -110,8 +111,8 @@ def test_a_rank_that_cannot_be_read_is_reported_and_the_others_are_analysed(tmp_
 
 @pytest.mark.parametrize("tool", ["slow_dataloader", "item_every_layer", "tiny_mlp_infer"])
 def test_both_tools_see_the_same_program(tool: str) -> None:
-    kineto = ta.analyze(recording(f"kineto/{tool}.base"))
-    nsys = ta.analyze(recording(f"nsys/{tool}.base"))
+    kineto = reported(recording(f"kineto/{tool}.base"))
+    nsys = reported(recording(f"nsys/{tool}.base"))
     assert kineto.summary.bottleneck == nsys.summary.bottleneck
     assert kineto.metrics.kernels_per_step == nsys.metrics.kernels_per_step
 
@@ -120,6 +121,6 @@ def test_the_samples_say_their_truth() -> None:
     """GPU-bound samples take as long with the profiler as without it."""
     manifest = json.loads((ROOT / "tests" / "data" / "gpu" / "manifest.json").read_text())
     for name in ("compute_bound", "memory_bound"):
-        step = ta.analyze(ROOT / "tests" / "data" / "gpu" / f"{name}.json.gz").metrics.step_time_ms
+        step = reported(ROOT / "tests" / "data" / "gpu" / f"{name}.json.gz").metrics.step_time_ms
         assert step is not None
         assert step.median == pytest.approx(manifest[name]["step_ms_unprofiled"], rel=0.05)

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import gzip
 import re
-from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 import pytest
 from click.testing import CliRunner
 
-import traceanalyzer as ta
+from tests.analyzed import loaded, measurements, reported
 from tests.recorded import CASES, ranks
 from traceanalyzer.base.figures import ELLIPSIS
 from traceanalyzer.cli import cli
+from traceanalyzer.diagnosis import selection
 from traceanalyzer.diagnosis.finding import BottleneckClass
 from traceanalyzer.diagnosis.pages import finding_page
+from traceanalyzer.diagnosis.remedies import advice
+from traceanalyzer.diagnosis.selection import Measured
+from traceanalyzer.report import tables
 from traceanalyzer.report.explain import explained
 from traceanalyzer.report.format import DEFAULT_WIDTH
 from traceanalyzer.report.markdown.issue import BRIEF
 from traceanalyzer.report.outline import breakdown
 from traceanalyzer.report.terminal.screen import render_screen
-
-if TYPE_CHECKING:
-    from traceanalyzer.report.model import Report
+from traceanalyzer.trace import Run
 
 FOLDER = Path(__file__).resolve().parents[1] / "sample_traces"
 SAMPLES = sorted(path for path in FOLDER.iterdir() if (path / "environment.json").exists())
@@ -86,9 +87,16 @@ every_sample = pytest.mark.parametrize("path", SAMPLES, ids=lambda p: p.name, sc
 MACHINE = re.compile(rb"/(?:root|home|tmp|opt|work|usr|mnt)/|LD_LIBRARY_PATH|PYTHONPATH|HOSTNAME")
 
 
-@lru_cache(maxsize=2)
-def analyzed(path: Path) -> Report:
-    return ta.analyze(path)
+@pytest.fixture
+def measured_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands take the samples as other tests have read and measured them."""
+
+    def of_sample(run: Run, *_: object) -> Measured:
+        return measurements(Path(run.traces[0].path).parent)
+
+    monkeypatch.setattr("traceanalyzer.ingest.load", lambda files, **_: loaded(*map(Path, files)))
+    for user in (tables, advice, selection):
+        monkeypatch.setattr(user, "measured", of_sample)
 
 
 def test_there_is_a_sample_of_every_kind() -> None:
@@ -98,7 +106,7 @@ def test_there_is_a_sample_of_every_kind() -> None:
 
 @every_sample
 def test_what_the_analyzer_says_of_it(path: Path) -> None:
-    report = analyzed(path)
+    report = reported(path)
     assert report.summary.bottleneck == CLASSES[path.name]
     if report.inputs[0].kind != "timing_log":
         assert report.metrics.unprofiled_source == "measured"
@@ -106,20 +114,21 @@ def test_what_the_analyzer_says_of_it(path: Path) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_first_screen_of_a_recording_fits(name: str) -> None:
-    lines = render_screen(ta.analyze(ta.load(*ranks(name)))).splitlines()
+    lines = render_screen(reported(*ranks(name))).splitlines()
     assert len(lines) <= LINES
     assert max(map(len, lines)) <= DEFAULT_WIDTH
 
 
 @every_sample
 def test_its_first_screen_fits_and_no_sentence_is_cut(path: Path) -> None:
-    lines = render_screen(analyzed(path)).splitlines()
+    lines = render_screen(reported(path)).splitlines()
     assert len(lines) <= LINES
     assert max(map(len, lines)) <= DEFAULT_WIDTH
     assert not any(ELLIPSIS in line for line in lines)
 
 
 @every_sample
+@pytest.mark.usefixtures("measured_before")
 def test_the_screens_of_its_tables_fit(path: Path) -> None:
     for command in SCREENS:
         sides = [str(FOLDER / "sync_bound")] if command == "compare" else []
@@ -130,7 +139,7 @@ def test_the_screens_of_its_tables_fit(path: Path) -> None:
 
 @every_sample
 def test_every_term_of_its_first_screen_is_explained(path: Path) -> None:
-    report = analyzed(path)
+    report = reported(path)
     text = render_screen(report)
     found = [term for term in TERMS if re.search(rf"(?<![\w-]){re.escape(term)}(?![\w-])", text, re.IGNORECASE)]
     found += [part.label for part in breakdown.budget(report)]
@@ -151,6 +160,7 @@ def known(term: str) -> bool:
 
 
 @every_sample
+@pytest.mark.usefixtures("measured_before")
 def test_its_markdown_is_short_enough_to_attach(path: Path, tmp_path: Path) -> None:
     file = tmp_path / "report.md"
     lengths = []

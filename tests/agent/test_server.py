@@ -68,9 +68,10 @@ def test_the_command_serves_on_standard_input_and_output():
     assert "outside" in wrong.content[0].text
 
 
-@pytest.fixture
-def walled(tmp_path):
+@pytest.fixture(scope="module")
+def walled(tmp_path_factory):
     """A folder with ways out of it, and a recording and a report outside."""
+    tmp_path = tmp_path_factory.mktemp("walled")
     root = tmp_path / "root"
     (root / "sub").mkdir(parents=True)
     (root / "run#1").mkdir()
@@ -106,7 +107,11 @@ def test_the_root_is_a_wall(walled, way):
     ]  # fmt: skip
     answers = asyncio.run(ask(make_server(Sources([walled])), asked))
     assert [verb for (verb, _), answer in zip(asked, answers, strict=True) if not answer.is_error] == []
-    (fine,) = asyncio.run(ask(make_server(Sources([walled])), [("diagnose", {"path": inside})]))
+
+
+def test_what_lies_inside_is_answered(walled):
+    asked = [("diagnose", {"path": str(walled / "inside.json.gz")})]
+    (fine,) = asyncio.run(ask(make_server(Sources([walled])), asked))
     assert not fine.is_error
 
 

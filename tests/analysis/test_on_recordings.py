@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.analyzed import measurements
 from tests.recorded import EVERY, label
 from traceanalyzer.analysis.tables.kernels import class_stats, kernel_stats
 from traceanalyzer.analysis.tables.launches import measure_launches
 from traceanalyzer.analysis.tables.ops import op_stats
-from traceanalyzer.diagnosis.measurements import Measurements, measure
+from traceanalyzer.diagnosis.measurements import Measurements
 
 MAX_OTHER = 0.05
 
 
-@cache
-def contexts(path: Path) -> tuple[Measurements, ...]:
-    from traceanalyzer.ingest import load
-
-    return tuple(measure(trace) for trace in load([path]).traces)
-
-
 @pytest.fixture(params=EVERY, ids=label)
-def recording(request: pytest.FixtureRequest) -> tuple[Path, tuple[Measurements, ...]]:
-    return request.param, contexts(request.param)
+def recording(request: pytest.FixtureRequest) -> tuple[Path, Sequence[Measurements]]:
+    return request.param, measurements(request.param).each
 
 
-def test_nearly_all_kernel_time_has_a_class(recording: tuple[Path, tuple[Measurements, ...]]) -> None:
+def test_nearly_all_kernel_time_has_a_class(recording: tuple[Path, Sequence[Measurements]]) -> None:
     _, processes = recording
     for ctx in processes:
         ops = ctx.trace.device_ops
@@ -38,7 +32,7 @@ def test_nearly_all_kernel_time_has_a_class(recording: tuple[Path, tuple[Measure
         assert other.sum() <= MAX_OTHER * kernel_time.sum()
 
 
-def test_all_device_time_is_in_every_table(recording: tuple[Path, tuple[Measurements, ...]]) -> None:
+def test_all_device_time_is_in_every_table(recording: tuple[Path, Sequence[Measurements]]) -> None:
     for ctx in recording[1]:
         ops = ctx.trace.device_ops
         length, per_ms = ops.end - ops.start, 1e6 * ctx.timed.steps.steady_count
@@ -49,7 +43,7 @@ def test_all_device_time_is_in_every_table(recording: tuple[Path, tuple[Measurem
         assert sum(r.total_ms for r in kernel_stats(ctx.rated) if r.cls != "graph") == pytest.approx(kernels)
 
 
-def test_figures_are_within_what_is_possible(recording: tuple[Path, tuple[Measurements, ...]]) -> None:
+def test_figures_are_within_what_is_possible(recording: tuple[Path, Sequence[Measurements]]) -> None:
     for ctx in recording[1]:
         for row in op_stats(ctx.rated):
             assert row.device_self_ms <= row.device_total_ms + 1e-9 or row.kind == "none"

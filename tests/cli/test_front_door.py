@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import traceanalyzer as ta
-from tests.compile.test_with_trace import broken_log, broken_trace, written
+from tests.replay.compile.test_with_trace import broken_log, broken_trace, written
 from traceanalyzer.agent import verbs
 from traceanalyzer.agent.sources import Sources
 from traceanalyzer.cli import cli

@@ -30,8 +30,9 @@ jax.show()
 """
 BARE = """
 import jax, time
-until = time.monotonic() + 9
-while time.monotonic() < until:
+from traceanalyzer.collect.profilers import jax_trace
+jax_trace.QUIET_S = jax_trace.SECONDS = 0.1
+while "stop" not in jax.CALLS and time.process_time() < 60:
     jax.compute()
 jax.show()
 """

@@ -7,6 +7,7 @@ from functools import cache
 import pytest
 
 import traceanalyzer as ta
+from tests.analyzed import reported
 from tests.recorded import ranks, recording
 from traceanalyzer.report.json import dump
 
@@ -41,7 +42,7 @@ AGAIN = ("copy_pinned", "graph_decode", "python_hidden", "tp_small", "item_long_
 @cache
 def comparison(after: str, before: str | None = None):
     stem = after.rsplit(".", 1)[0] if before is None else before
-    return ta.compare(ranks(stem if before else f"{stem}.base"), ranks(after))
+    return ta.compare(reported(*ranks(stem if before else f"{stem}.base")), reported(*ranks(after)))
 
 
 @pytest.mark.parametrize("after", PAIRS)
@@ -89,7 +90,7 @@ def test_where_the_machine_was_faster_it_is_said_that_the_work_is_the_same(name)
 @pytest.mark.parametrize("after", PAIRS)
 def test_the_other_way_round_is_the_opposite(after):
     stem = after.rsplit(".", 1)[0]
-    back = ta.compare(ranks(after), ranks(f"{stem}.base"))
+    back = ta.compare(reported(*ranks(after)), reported(*ranks(f"{stem}.base")))
     there = comparison(after)
     assert back.step.difference_ms == pytest.approx(-there.step.difference_ms)
     assert back.changes[0].difference_ms == pytest.approx(-there.changes[0].difference_ms)
@@ -100,7 +101,7 @@ def test_saved_reports_say_what_fresh_ones_do(name, tmp_path):
     from traceanalyzer.report.json import render_json
 
     for side in ("base", "fix"):
-        (tmp_path / f"{side}.json").write_text(render_json(ta.analyze(ranks(f"{name}.{side}"))), encoding="utf-8")
+        (tmp_path / f"{side}.json").write_text(render_json(reported(*ranks(f"{name}.{side}"))), encoding="utf-8")
     saved = ta.compare(tmp_path / "base.json", tmp_path / "fix.json")
     fresh = comparison(f"{name}.fix")
     assert [c.title for c in saved.changes[:3]] == [c.title for c in fresh.changes[:3]]
@@ -110,7 +111,7 @@ def test_saved_reports_say_what_fresh_ones_do(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["item_every_layer", "slow_dataloader", "tiny_mlp_infer"])
 def test_recorders_can_be_mixed(name):
-    result = ta.compare(ranks(f"kineto/{name}.base"), recording(f"nsys/{name}.base"))
+    result = ta.compare(reported(*ranks(f"kineto/{name}.base")), reported(recording(f"nsys/{name}.base")))
     assert result.conditions[0].name == "recorder"
     compute = [c for c in result.changes if c.part == "compute"]
     # The longest template names are written in two ways.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import traceanalyzer as ta
+from tests.analyzed import reported
 from tests.comparison.build import part, report
 from tests.report.reports import full
 from traceanalyzer.comparison.by_row import rows_between
@@ -66,7 +66,7 @@ def test_limits_in_bytes():
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
 def test_check_holds_what_the_report_shows(path):
-    of = ta.analyze(path)
+    of = reported(path)
     figures, shown = shown_figures(of), of.metrics.unprofiled
     if of.summary.basis == "unprofiled" and shown is not None:
         assert figures["step_time_ms.median"].value == pytest.approx(of.summary.step_ms)

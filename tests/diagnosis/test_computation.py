@@ -60,12 +60,15 @@ def test_fp32_products_at_the_rate_of_tf32() -> None:
     assert figure(draft, "time in tf32") == pytest.approx(2e9 / (50e12 * 0.75) * 1e3)
     assert figure(draft, "time in bf16") == pytest.approx(2e9 / (100e12 * 0.75) * 1e3)
     assert draft.claim_ms == pytest.approx(0.4 - 2e9 / (50e12 * 0.75) * 1e3)
+    assert draft.proposals[0].basis == "the products at 75% of the dense tf32 peak"
 
 
 def test_fp32_products_on_an_unknown_gpu_are_told_without_a_gain() -> None:
     b = TraceBuilder()
     product(b, 0, "[1000,1000],[1000,1000]", FP32, SGEMM, 400)
-    assert found(b, "square")["fp32-matmul"].claim_ms is None
+    draft = found(b, "square")["fp32-matmul"]
+    assert draft.claim_ms is None
+    assert draft.proposals[0].basis == "the gain depends on the GPU's tensor-core rate, which is not known"
 
 
 def test_fp32_products_of_unknown_sizes_did_at_most_what_the_ordinary_cores_can() -> None:
@@ -73,6 +76,7 @@ def test_fp32_products_of_unknown_sizes_did_at_most_what_the_ordinary_cores_can(
     op(b, "aten::mm", 0, "", "", (SGEMM, 20, 420, {"blocks": 100, "threads": 256}))
     draft = found(b)["fp32-matmul"]
     assert figure(draft, "time in tf32") == pytest.approx(0.4 * 10 / (50 * 0.75))
+    assert draft.proposals[0].basis.endswith("the ordinary cores were at their peak before")
 
 
 @pytest.mark.parametrize(("kernel", "blocks"), [("gemv2T_kernel_val<int, int, __nv_bfloat16>", 100), (SGEMM, 1)])

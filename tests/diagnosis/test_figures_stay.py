@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.analyzed import loaded, reported
 from tests.recorded import EVERY, GPU, ROOT, label
-from traceanalyzer.ingest import load
 from traceanalyzer.ingest.memory.snapshot import read_snapshot
 from traceanalyzer.ingest.torch_log import read_logs
-from traceanalyzer.report.build import build_report
 from traceanalyzer.report.compile.build import compile_report
 from traceanalyzer.report.json import as_plain
 from traceanalyzer.report.memory.build import memory_report
@@ -83,7 +82,7 @@ def _same(kept: Any, found: Any) -> bool:
 
 @pytest.mark.parametrize(("name", "paths"), list(_recordings().items()), ids=list(_recordings()))
 def test_of_a_recording(name: str, paths: list[Path]) -> None:
-    _check(name, as_plain(build_report(load(paths))))
+    _check(name, as_plain(reported(*paths)))
 
 
 @pytest.mark.parametrize("path", sorted((DATA / "memory").glob("*.pickle.gz")), ids=lambda path: path.name)
@@ -94,6 +93,6 @@ def test_of_a_memory_snapshot(path: Path) -> None:
 @pytest.mark.parametrize("path", sorted((DATA / "compile").glob("*.log.gz")), ids=lambda path: path.name)
 def test_of_a_compile_log(path: Path) -> None:
     trace = path.with_name(path.name.replace(".log.gz", ".trace.json.gz"))
-    run = load([trace]) if trace.exists() else None
+    run = loaded(trace) if trace.exists() else None
     report = compile_report(read_logs(path), run)
     _check(f"compile.{path.name.partition('.')[0]}", as_plain([report.compiled, report.diagnosis]))

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-import traceanalyzer
+from tests.analyzed import reported
 from tests.recorded import KINETO, label, recording
-from traceanalyzer.ingest import load
 
 RECORDINGS = [path for path in KINETO if path.parent.name in ("kineto", "ranks2")]
 MODELLED = 0.9
@@ -17,7 +16,7 @@ MODELLED = 0.9
 
 @pytest.mark.parametrize("path", RECORDINGS, ids=label)
 def test_every_recording(path: Path) -> None:
-    report = traceanalyzer.analyze(load([path]))
+    report = reported(path)
     roofline = report.metrics.roofline
     if roofline is None:
         assert "tiny_mlp_infer.fix" in path.name  # a CUDA graph: its kernels belong to no operator
@@ -36,6 +35,6 @@ def test_every_recording(path: Path) -> None:
 
 def test_products_in_tf32_are_predicted() -> None:
     """The recorded fix took 5.35 ms a step (manifest)."""
-    report = traceanalyzer.analyze(load([recording("kineto/gemm_fp32.base")]))
+    report = reported(recording("kineto/gemm_fp32.base"))
     (advice,) = [r for r in report.recommendations if r.remedy == "tf32"]
     assert advice.predicted_step_ms == pytest.approx(5.35, rel=0.1)

@@ -11,7 +11,7 @@ from tests.fleet.build import digest
 from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.analysis.ranks.skew import arrivals
 from traceanalyzer.base.errors import UnreadableInputError
-from traceanalyzer.fleet.digests.columns import Rank
+from traceanalyzer.fleet.digests.columns import LeftOut, Rank
 from traceanalyzer.fleet.job.answer import answer
 from traceanalyzer.fleet.job.document import gone, job_page
 from traceanalyzer.fleet.job.heat import MOST_ROWS
@@ -203,8 +203,8 @@ def test_two_runs_mixed_a_rank_twice_and_others_are_left_out_by_a_line():
             twice,
             smaller,
             nameless,
-            "bad.parquet: a damaged digest",
-            Rank("x.json", None, failure="x.json: cut"),
+            LeftOut("bad.parquet", "a damaged digest"),
+            LeftOut("x.json", "x.json: cut"),
         ]
     )
     why = {one.path: one.why for one in found.left_out}
@@ -234,7 +234,7 @@ def test_a_clock_that_is_minutes_apart_is_aligned():
 
 def test_the_screen_has_24_lines_and_the_worst_is_on_the_page():
     ranks = all_reduces({700: 3}, ranks=1000)
-    lines = [f"file{i}.json: cut" for i in range(9)]
+    lines = [LeftOut(f"file{i}.json", "cut") for i in range(9)]
     job = answer(chosen([*ranks[:500], *ranks[503:], *lines]))
     text = job_page(job).terminal(80, False)
     assert len(text.splitlines()) <= 24

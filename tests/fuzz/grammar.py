@@ -13,13 +13,13 @@ from random import Random
 from typing import Any
 
 from tests import rocpd_builder
-from tests.compile.log_builder import LogBuilder
+from tests.analysis.ranks.pipeline import schedule
 from tests.fleet.build import write_rank
-from tests.hang.simulation import case
+from tests.fleet.hang.simulation import case
 from tests.kineto_builder import KinetoTrace
 from tests.nsys_builder import SCHEMAS, Export
 from tests.pftrace_builder import Pftrace
-from tests.pipeline import schedule
+from tests.replay.compile.log_builder import LogBuilder
 from tests.xplane_builder import Plane, space
 
 OPS = ("aten::mm", "aten::linear", "aten::addmm", "aten::item", "aten::copy_", "aten::to", "aten::relu", "aten::_foreach_add_",

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tests import rocpd_builder
-from tests.compile.log_builder import LogBuilder
-from tests.days.logs import write_logs
 from tests.fleet.build import digest, write_rank
+from tests.fleet.days.logs import write_logs
 from tests.fuzz import grammar, mutate
 from tests.fuzz.use import (
     CAPTURES,
@@ -48,6 +47,7 @@ from tests.ingest.test_pftrace import small as small_pftrace
 from tests.ingest.test_xplane import small as small_profile
 from tests.kineto_builder import KinetoTrace
 from tests.nsys_builder import SCHEMAS, small_run
+from tests.replay.compile.log_builder import LogBuilder
 from tests.xplane_builder import space
 from traceanalyzer.fleet.digests.files import encoded
 
@@ -336,14 +336,14 @@ def _mutated_tree(value: Any, random: Random) -> bytes:
 
 @cache
 def _rocprofv3() -> Sequence[Any]:
-    from tests.ingest.test_amd import WHOLE
+    from tests.ingest.rocm.test_amd import WHOLE
 
     return [{"rocprofiler-sdk-tool": [WHOLE, WHOLE]}]
 
 
 @cache
 def _tables() -> Sequence[bytes]:
-    from tests.ingest.test_amd import tables
+    from tests.ingest.rocm.test_amd import tables
 
     with tempfile.TemporaryDirectory() as folder:
         return [tables(Path(folder), guid).read_bytes() for guid in (False, True)]
@@ -408,7 +408,7 @@ def _sums() -> Sequence[bytes]:
 
 @cache
 def _nccl() -> Sequence[bytes]:
-    from tests.hang.test_reader import RAS
+    from tests.fleet.hang.test_reader import RAS
 
     line = {"header": {"id": "0x7f", "rank": 1, "n_ranks": 4, "nnodes": 1},
             "metadata": {"dump_timestamp_us": 1, "hostname": "node-7", "pid": 3},

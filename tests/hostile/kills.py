@@ -24,8 +24,8 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
-from tests.days.logs import write_logs
 from tests.fleet.build import write_job
+from tests.fleet.days.logs import write_logs
 
 RECORDING = Path(__file__).resolve().parents[2] / "sample_traces" / "sync_bound" / "trace.rank0.json.gz"
 COMMANDS = {

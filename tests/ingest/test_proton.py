@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.ingest.test_amd import FORMATS
+from tests.ingest.rocm.test_amd import FORMATS
 from traceanalyzer.analysis.tables.profiled import ProfiledRow
 from traceanalyzer.base.errors import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.ingest import load

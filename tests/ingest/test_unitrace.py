@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ingest.test_amd import FORMATS, busy, only, union
+from tests.ingest.rocm.test_amd import FORMATS, busy, only, union
 from traceanalyzer.base.errors import EmptyRecordingError, TraceAnalyzerError
 from traceanalyzer.ingest import load
 from traceanalyzer.report.build import build_report

@@ -327,7 +327,7 @@ def test_a_cut_profile_is_read_as_far_as_it_goes(tmp_path):
         assert trace.health.truncated
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(20))
 def test_random_damage_costs_events_not_the_answer(tmp_path, seed):
     data, dice = bytearray(gzip.decompress(FILES[0].read_bytes())), random.Random(seed)
     for _ in range(dice.choice((1, 30, 3000))):
@@ -343,8 +343,8 @@ def test_random_damage_costs_events_not_the_answer(tmp_path, seed):
     [
         message((2, "/device:GPU:0")) + varint(3 << 3 | 2) + varint(2**60),
         message((2, "/device:GPU:0"), (3, message((1, 2**63), (2, "Stream #1"), (3, 2**63), (4, b"\xff" * 50)))),
-        message((2, "/host:CPU"), *((3, message((4, b""))) for _ in range(20_000))),
-        message((2, "/device:GPU:3")) + b"\x08\x01" * 3_000_000,
+        message((2, "/host:CPU"), *((3, message((4, b""))) for _ in range(5_000))),
+        message((2, "/device:GPU:3")) + b"\x08\x01" * 1_000_000,
     ],
     ids=["giant", "garbage", "many-lines", "many-fields"],
 )

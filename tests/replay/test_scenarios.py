@@ -216,15 +216,15 @@ def test_buckets_of_another_size() -> None:
     assert base < replayed(ctx, BUCKETS_DOUBLED) < everything
 
 
-def test_buckets_of_one_size_tell_nothing_about_others() -> None:
-    assert unknown(bucketed([8, 8, 8]), BUCKETS_DOUBLED)
+def test_buckets_of_one_size_tell_nothing_about_smaller_ones() -> None:
+    assert unknown(bucketed([8, 8, 8]), BUCKETS_HALVED)
     assert unknown(steps(gpu_bound), BUCKETS_DOUBLED)
 
 
 def test_larger_buckets_of_one_size_go_at_the_recorded_rate_and_are_launched_less_often() -> None:
     tape = make_tape(bucketed([8] * 8).rated)
     assert tape is not None
-    wanted = rebucketed(BucketSize(bytes=32 * MB), at_recorded_rate=True)
+    wanted = rebucketed(BucketSize(bytes=32 * MB))
     found = wanted(tape)
     assert found is not None
     assert found.duration[found.communication].sum() == pytest.approx(tape.duration[tape.communication].sum(), rel=0.01)
@@ -234,7 +234,7 @@ def test_larger_buckets_of_one_size_go_at_the_recorded_rate_and_are_launched_les
     assert spared_us == pytest.approx(4 * 3 / 4 * len(launching), rel=0.05)
     others = np.setdiff1d(np.arange(len(tape.dispatch)), np.append(launching, launching + 1))
     assert (found.dispatch[others] == tape.dispatch[others]).all()
-    assert rebucketed(BucketSize(bytes=4 * MB), at_recorded_rate=True)(tape) is None
+    assert rebucketed(BucketSize(bytes=4 * MB))(tape) is None
 
 
 def test_overlapped_communication_is_not_free() -> None:

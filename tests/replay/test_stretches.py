@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.analyzed import measurements
 from tests.recorded import GPU, KINETO, NSYS, label
 from traceanalyzer.analysis.causes.dependencies import Dependencies
-from traceanalyzer.diagnosis.selection import measured
-from traceanalyzer.ingest import load
 from traceanalyzer.replay import simulate, stretches
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.tape import Tail, Tape
@@ -100,7 +99,5 @@ def test_times_of_damaged_recordings_do_not_overflow(place: int) -> None:
 @pytest.mark.parametrize("path", [*GPU, *KINETO[::2], *NSYS], ids=label)
 def test_recorded_tapes(path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stretches, "LEAST_OPS", 0)
-    tapes = [
-        made for m in measured(load([path])).each if m.timed.steps.found and (made := make_tape(m.rated)) is not None
-    ]
+    tapes = [made for m in measurements(path).each if m.timed.steps.found and (made := make_tape(m.rated)) is not None]
     assert all(same(tape, 2) for tape in tapes)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given
 
 from tests.analysis.test_any_trace import any_rows, built
+from tests.analyzed import reported
 from tests.examples import tried
 from tests.recorded import EVERY, ROOT
-from traceanalyzer.ingest import load
 from traceanalyzer.replay.changes.loops.repetition import GREATER_BATCH
 from traceanalyzer.replay.whatif import MOST_SPEEDUP
 from traceanalyzer.report.build import build_report
@@ -79,7 +79,7 @@ def impossible(report: Report) -> Iterator[str]:
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda p: p.name)
 def test_of_recordings(path: Path) -> None:
-    assert list(impossible(build_report(load([path])))) == []
+    assert list(impossible(reported(path))) == []
 
 
 BEFORE_ITS_STEP = (

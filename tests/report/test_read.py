@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import traceanalyzer
+from tests.analyzed import reported
 from tests.report.reports import empty, full
 from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.report.json import render_json
@@ -35,7 +35,7 @@ def test_a_report_written_and_read_is_the_same(report):
 
 @pytest.mark.parametrize("capture", SAMPLES, ids=lambda p: p.name)
 def test_reports_of_recordings_come_back_whole(capture):
-    report = traceanalyzer.analyze(capture)
+    report = reported(capture)
     assert set(report.tables) <= set(BY_NAME)
     text = render_json(report)
     back = report_from_json(text)

@@ -22,8 +22,9 @@ MEMORY = "bytes of GPU memory"
 
 
 def metric(definition: str, unit: str = "", text: Text = "name", **options: Any) -> Any:
-    """A dataclass field for a measured figure. `unit` is `ms`, `us`, `share`, `bytes`, `GB/s`, ... or empty; `text`
-    says what a text in it is; `options` are those of `dataclasses.field`."""
+    """A dataclass field for a measured figure. `unit` is `bytes`, `1/s`, ... or empty: a name that ends with its
+    unit (`_ms`, `_share`) says it itself. `text` says what a text in it is; `options` are those of `dataclasses.field`.
+    """
     return field(metadata={"definition": definition, "unit": unit, "text": text}, **options)
 
 

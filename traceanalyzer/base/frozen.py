@@ -9,6 +9,7 @@ import dataclasses
 from dataclasses import MISSING, FrozenInstanceError
 from operator import attrgetter
 from reprlib import recursive_repr
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass  # what it is to a type checker
 
 Class = TypeVar("Class", bound=type[Any])
+UNITS = {"ms": "ms", "us": "us", "ns": "ns", "share": "share", "gbs": "GB/s"}
+"""Units of figures, by what their names end with."""
 
 
 def _frozen(*, frozen: bool, eq: bool = True, kw_only: bool = False) -> "Callable[[Class], Class]":
@@ -28,6 +31,9 @@ def _frozen(*, frozen: bool, eq: bool = True, kw_only: bool = False) -> "Callabl
         dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(cls)
         methods = {"__init__": _init(cls), "__repr__": _repr, "__setattr__": _refuse, "__delattr__": _refuse}
         methods |= _comparing(cls) if eq else {}
+        for f in dataclasses.fields(cls):
+            if f.metadata.get("unit") == "" and (unit := UNITS.get(f.name.rpartition("_")[2])):
+                f.metadata = MappingProxyType({**f.metadata, "unit": unit})
         for name in methods.keys() - own:
             setattr(cls, name, methods[name])
         return cls

@@ -23,10 +23,10 @@ class RowChange:
 
     name: str = metric("operator, module or kernel")
     calls: str = metric("calls a step in A and B, and the device time of each")
-    a_ms: float = metric("device time of A's mean step", "ms")
-    b_ms: float = metric("device time of B's mean step", "ms")
-    difference_ms: float = metric("B less A", "ms")
-    by_time_ms: float = metric("of that, what longer or shorter calls account for; the rest are more or fewer", "ms")
+    a_ms: float = metric("device time of A's mean step")
+    b_ms: float = metric("device time of B's mean step")
+    difference_ms: float = metric("B less A")
+    by_time_ms: float = metric("of that, what longer or shorter calls account for; the rest are more or fewer")
 
 
 def rows_between(a: Report, b: Report, step_ms: float) -> dict[str, list[RowChange]]:
@@ -71,18 +71,18 @@ class BatchChange:
 
     phase: str = metric("prefill, decode, mixed or verify", text="own")
     requests: int = metric("requests of the batch")
-    a_ms: float | None = metric("time of an iteration in A, from the end of the one before", "ms")
-    b_ms: float | None = metric("the same in B", "ms")
-    a_busy_ms: float | None = metric("GPU busy in A", "ms")
-    b_busy_ms: float | None = metric("GPU busy in B", "ms")
-    a_gap_ms: float | None = metric("GPU idle behind it in A", "ms")
-    b_gap_ms: float | None = metric("GPU idle behind it in B", "ms")
+    a_ms: float | None = metric("time of an iteration in A, from the end of the one before")
+    b_ms: float | None = metric("the same in B")
+    a_busy_ms: float | None = metric("GPU busy in A")
+    b_busy_ms: float | None = metric("GPU busy in B")
+    a_gap_ms: float | None = metric("GPU idle behind it in A")
+    b_gap_ms: float | None = metric("GPU idle behind it in B")
     a_ops: float | None = metric("kernels, copies and memsets in A")
     b_ops: float | None = metric("kernels, copies and memsets in B")
     a_launches: float | None = metric("launches in A, a graph is one")
     b_launches: float | None = metric("launches in B, a graph is one")
-    a_launch_us: float | None = metric("CPU time of its mark for each launch in A", "us")
-    b_launch_us: float | None = metric("CPU time of its mark for each launch in B", "us")
+    a_launch_us: float | None = metric("CPU time of its mark for each launch in A")
+    b_launch_us: float | None = metric("CPU time of its mark for each launch in B")
 
 
 def batch_changes(a: Sequence[IterationRow], b: Sequence[IterationRow]) -> list[BatchChange]:

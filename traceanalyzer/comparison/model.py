@@ -18,10 +18,10 @@ class Side:
 
     name: str = metric("where it was read from")
     kind: str = metric("what recorded it: kineto, nsys or timing_log")
-    step_ms: float = metric("mean step time", "ms")
+    step_ms: float = metric("mean step time")
     steps: int = metric("steady-state steps measured")
     bottleneck: str = metric("bottleneck of the report")
-    unprofiled_step_ms: float | None = metric("step time without the profiler; null where it is not known", "ms")
+    unprofiled_step_ms: float | None = metric("step time without the profiler; null where it is not known")
     unprofiled_source: str | None = metric("whether that is `measured` or `estimated`")
 
     @property
@@ -34,11 +34,11 @@ class Side:
 class Difference:
     """A figure of both sides, with what steps and runs let one say of it."""
 
-    a_ms: float = metric("wall-clock time of A's mean step", "ms")
-    b_ms: float = metric("wall-clock time of B's mean step", "ms")
-    difference_ms: float = metric("B less A", "ms")
-    low_ms: float | None = metric("lower end of the 95 % interval of the difference; null with a single step", "ms")
-    high_ms: float | None = metric("upper end of it; null with a single step", "ms")
+    a_ms: float = metric("wall-clock time of A's mean step")
+    b_ms: float = metric("wall-clock time of B's mean step")
+    difference_ms: float = metric("B less A")
+    low_ms: float | None = metric("lower end of the 95 % interval of the difference; null with a single step")
+    high_ms: float | None = metric("upper end of it; null with a single step")
     significant: bool | None = metric("whether it is more than steps and runs vary; null where that is unknown")
 
 
@@ -49,9 +49,9 @@ class Detail:
     what: str = metric("operator, shapes and kernel; of idle time the place it is charged to")
     a_calls: float = metric("device ops (gaps) a step in A")
     b_calls: float = metric("device ops (gaps) a step in B")
-    a_ms: float = metric("wall-clock time in A's mean step", "ms")
-    b_ms: float = metric("wall-clock time in B's mean step", "ms")
-    difference_ms: float = metric("B less A", "ms")
+    a_ms: float = metric("wall-clock time in A's mean step")
+    b_ms: float = metric("wall-clock time in B's mean step")
+    difference_ms: float = metric("B less A")
 
 
 @dataclass(frozen=True)
@@ -108,10 +108,10 @@ class Predicted:
 
     id: str = metric("finding of A that the change is against")
     action: str = metric("what A's report advised")
-    step_ms: float = metric("step time without the profiler that it predicted", "ms")
-    low_ms: float | None = metric("lower end of the prediction's range; null where it has none", "ms")
-    high_ms: float | None = metric("upper end of it", "ms")
-    measured_ms: float = metric("step time without the profiler that B measured", "ms")
+    step_ms: float = metric("step time without the profiler that it predicted")
+    low_ms: float | None = metric("lower end of the prediction's range; null where it has none")
+    high_ms: float | None = metric("upper end of it")
+    measured_ms: float = metric("step time without the profiler that B measured")
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,8 @@ class PerUnit:
     unit: str = metric("what a step works through: `sample` or `token`")
     a_units: float = metric("units of a step in A")
     b_units: float = metric("units of a step in B")
-    a_ms: float = metric("time for each in A", "ms")
-    b_ms: float = metric("time for each in B", "ms")
+    a_ms: float = metric("time for each in A")
+    b_ms: float = metric("time for each in B")
 
     @property
     def sentence(self) -> str:

@@ -66,9 +66,9 @@ class ChangeRow:
 
     change: str = metric("what changed: operators, kernels, or a cause of idle time")
     part: str = metric("part of the step's budget it belongs to")
-    a_ms: float = metric("wall-clock time in A's mean step", "ms")
-    b_ms: float = metric("wall-clock time in B's mean step", "ms")
-    difference_ms: float = metric("B less A; these sum to the difference of the step times", "ms")
+    a_ms: float = metric("wall-clock time in A's mean step")
+    b_ms: float = metric("wall-clock time in B's mean step")
+    difference_ms: float = metric("B less A; these sum to the difference of the step times")
     interval: str | None = metric("95 % interval of the difference over steps (Welch, batch means), ms")
     verdict: str | None = metric("whether it is more than steps and runs vary")
 
@@ -79,9 +79,9 @@ class DetailRow:
 
     what: str = metric("operator, shapes and kernel; of idle time the place it is charged to")
     calls: str = metric("device ops per step in A and B, or in all steps where those differ")
-    a_ms: float = metric("wall-clock time in A's mean step", "ms")
-    b_ms: float = metric("wall-clock time in B's mean step", "ms")
-    difference_ms: float = metric("B less A", "ms")
+    a_ms: float = metric("wall-clock time in A's mean step")
+    b_ms: float = metric("wall-clock time in B's mean step")
+    difference_ms: float = metric("B less A")
 
 
 @dataclass(frozen=True)
@@ -90,9 +90,9 @@ class IdleRow:
 
     what: str = metric("operator, call or wait that the idle time is charged to")
     gaps: str = metric("idle gaps per step in A and B, or in all steps where those differ")
-    a_ms: float = metric("idle time in A's mean step", "ms")
-    b_ms: float = metric("idle time in B's mean step", "ms")
-    difference_ms: float = metric("B less A", "ms")
+    a_ms: float = metric("idle time in A's mean step")
+    b_ms: float = metric("idle time in B's mean step")
+    difference_ms: float = metric("B less A")
 
 
 @dataclass(frozen=True)
@@ -100,9 +100,9 @@ class BudgetRow:
     """A part of the step's budget, or a cause of idle time."""
 
     part: str = metric("part of the step's budget, or `idle.` and the cause (a part of `idle`)")
-    a_ms: float = metric("wall-clock time in A's mean step", "ms")
-    b_ms: float = metric("wall-clock time in B's mean step", "ms")
-    difference_ms: float = metric("B less A", "ms")
+    a_ms: float = metric("wall-clock time in A's mean step")
+    b_ms: float = metric("wall-clock time in B's mean step")
+    difference_ms: float = metric("B less A")
     interval: str | None = metric("95 % interval of the difference over steps (Welch, batch means), ms")
     verdict: str | None = metric("whether it is more than steps and runs vary")
 

@@ -16,7 +16,7 @@ class RunRow:
     """A run against the first."""
 
     run: str = metric("where it was read from")
-    step_ms: float = metric("its step, without the profiler where both sides have that", "ms")
+    step_ms: float = metric("its step, without the profiler where both sides have that")
     change: str = metric("that against the first run's")
     speedup: float | None = metric("the first run's step over this one's; null where nothing changed")
     verdict: str = metric("what `compare` says of it; `best` the fastest of those that are faster", text="own")

@@ -18,7 +18,7 @@ from traceanalyzer.diagnosis.compile.measured import on_compile
 from traceanalyzer.diagnosis.finding import BASE_CONFIDENCE, MAX_CONFIDENCE, BottleneckClass, Summary
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.memory import headline as memory_headline
-from traceanalyzer.diagnosis.no_device import instead
+from traceanalyzer.diagnosis.no_device import no_gpu_work
 from traceanalyzer.diagnosis.outside import IDLE_CLASSES, MOST_SURE, outside
 from traceanalyzer.diagnosis.shares import Shares, missing_kernels, step_shares
 from traceanalyzer.diagnosis.timing import profiled_summary, timing_summary
@@ -64,42 +64,50 @@ REMOVES = {
 """What the step would be without each part of it."""
 
 
+PART_OF: dict[BottleneckClass | None, str] = {"compute": "device", "memory": "device"}
+"""The part of the step that a class is, where it has another name."""
+
+
 class _Verdict(NamedTuple):
     """Parts of the step by name: the cause, the one named beside it, and the margin."""
 
     cause: str
     beside: str | None
     margin: float
+    unclear: bool
+    """Whether little is gained without the cause."""
 
 
 def classify(m: Measurements, best: Iterable[BottleneckClass | None] = ()) -> Summary:
     """The verdict on a process; `best` are the classes of what there is most to win by, first the surest."""
+    other = _without_a_trace(m)
+    if other is not None:
+        return other
+    step_ms = m.step.step_ms if m.timed.steps.known else None
+    shares = _shares(m)
+    if isinstance(shares, str):
+        return Summary("inconclusive", 0.0, f"Inconclusive: {shares}", m.step.basis, step_ms)
+    parts = _parts(shares)
+    idle = {part for part in parts if _gain_share(m, part) < LEAST_GAIN}
+    verdict = _verdict(parts, idle, [PART_OF.get(cls, cls) for cls in best])
+    if why := _not_known(m, verdict.cause, shares):
+        return Summary("inconclusive", 0.0, f"Inconclusive: {why}", m.step.basis, step_ms)
+    bottleneck = _name(verdict.cause, shares)
+    held_up = m.memo(outside) if bottleneck in IDLE_CLASSES else ""
+    confidence = _confidence(m, verdict, shares, held_up)
+    beside = None if verdict.beside in (None, "unexplained") else _name(verdict.beside, shares)
+    headline = f"{_headline(m, verdict, shares)} {held_up}".rstrip()
+    return Summary(bottleneck, round(confidence, 2), headline, m.step.basis, step_ms, beside=beside)
+
+
+def _without_a_trace(m: Measurements) -> Summary | None:
+    """The verdict on what is no recording of the GPU's work over time; None for one that is."""
     if m.trace.only_step_times:
         return timing_summary(m)
     if m.trace.is_companion:
         text = memory_headline(m.memory_of_devices) if m.trace.memory is not None else m.memo(on_compile)[0]
         return Summary("inconclusive", 0.0, text, "recorded", None)
-    if m.profiled is not None:
-        return profiled_summary(m.profiled, m.trace.source)
-    step_ms = m.step.step_ms if m.timed.steps.known else None
-    shares = step_shares(m)
-    reason = _too_thin(m, shares)
-    if shares is None or reason:
-        return Summary("inconclusive", 0.0, f"Inconclusive: {reason}", m.step.basis, step_ms)
-    parts = _parts(shares)
-    idle = {part for part in parts if _gain_share(m, part) < LEAST_GAIN}
-    verdict = _verdict(parts, idle, [part for cls in best if (part := cls and _part(cls))])
-    if why := _not_known(m, verdict.cause, shares):
-        return Summary("inconclusive", 0.0, f"Inconclusive: {why}", m.step.basis, step_ms)
-    bottleneck = _name(verdict.cause, shares)
-    held_up = m.memo(outside) if bottleneck in IDLE_CLASSES else ""
-    confidence = min(MAX_CONFIDENCE, BASE_CONFIDENCE + verdict.margin) * _evidence_factor(m)
-    if verdict.cause == "device":
-        confidence *= (1 - shares.doubt) * (BY_CLASS_FACTOR if rated_share(m.rated) < RATED_SHARE else 1.0)
-    confidence = min(confidence, UNCLEAR if verdict.cause in idle else 1.0, MOST_SURE if held_up else 1.0)
-    beside = None if verdict.beside in (None, "unexplained") else _name(verdict.beside, shares)
-    headline = f"{_headline(m, verdict, shares)} {held_up}".rstrip()
-    return Summary(bottleneck, round(confidence, 2), headline, m.step.basis, step_ms, beside=beside)
+    return None if m.profiled is None else profiled_summary(m.profiled, m.trace.source)
 
 
 def _not_known(m: Measurements, cause: str, shares: Shares) -> str:
@@ -123,35 +131,29 @@ def _parts(shares: Shares) -> dict[str, float]:
 def _gain_share(m: Measurements, part: str) -> float:
     """Share of the step that is gained without a part of it, in the same replay as all predictions; all of it where
     that is not known."""
-    if part not in REMOVES or m.replay is None or not m.replay.faithful or not m.replay.base_ms:
+    replay = m.faithful_replay
+    if part not in REMOVES or replay is None or not replay.base_ms:
         return 1.0
-    return m.replay.gain_ms(REMOVES[part]) / m.replay.base_ms
+    return replay.gain_ms(REMOVES[part]) / replay.base_ms
 
 
-def _verdict(parts: dict[str, float], idle: set[str], best: list[str]) -> _Verdict:
+def _verdict(parts: dict[str, float], idle: set[str], best: list[str | None]) -> _Verdict:
     """The largest part. The device's own work gives way to a large part that can be changed, and what holds nothing up
     (`idle`) to a large part that does."""
     order = sorted(parts.items(), key=lambda item: -item[1])
     if order[0][0] in idle:
         order.sort(key=lambda item: item[0] in idle or item[1] < LARGE)
     (top, share), (second, beside) = order[:2]
-    other = [part for part in best if part not in (top, *idle) and parts.get(part, 0.0) >= LARGE]
+    other = [part for part in best if part in parts and part not in (top, *idle) and parts[part] >= LARGE]
     if top == "device" and other:
-        return _Verdict(other[0], top, 0.0)
+        return _Verdict(other[0], top, 0.0, unclear=False)
     margin = max(share - beside, 0.0)
-    return _Verdict(top, second if margin < CLOSE else None, margin)
-
-
-def _part(cls: BottleneckClass) -> str | None:
-    """The part of the step that a class is."""
-    if cls == "inconclusive":
-        return None
-    return "device" if cls in ("compute", "memory") else cls
+    return _Verdict(top, second if margin < CLOSE else None, margin, top in idle)
 
 
 def _name(part: str, shares: Shares) -> BottleneckClass:
     if part == "device":
-        return "memory" if shares.memory > shares.compute and not shares.mostly_small else "compute"
+        return shares.device_class
     return part  # type: ignore[return-value]  # the names of parts but device and unexplained are classes
 
 
@@ -168,36 +170,36 @@ def _busy(shares: Shares) -> float:
     return shares.device + shares.communication + shares.transfer
 
 
-def _too_thin(m: Measurements, shares: Shares | None) -> str:
-    """Why there can be no verdict; empty if there can."""
+def _shares(m: Measurements) -> Shares | str:
+    """The parts of the step, or why there can be no verdict."""
+    shares, count = step_shares(m), int(m.timed.steady_ops.sum())
     if not len(m.trace.device_ops):
-        if m.launches is not None and m.launches.launch_calls:
-            return f"launches were recorded, but no GPU work: what the GPU did is not known.{instead(m)}"
-        cut = "; the file is cut off: copy or export it again" if m.trace.health.truncated else ""
-        return f"the recording holds no GPU work{cut}.{instead(m)}"
-    if shares is None or not m.timed.steady_ops.any():
+        return no_gpu_work(m)
+    if shares is None or not count:
         return "none of the recorded GPU work belongs to a measured step."
     if too_few_ops(m, shares):
-        count = int(m.timed.steady_ops.sum())
         idle = span(m.step.step_ms * (1 - _busy(shares)), m.step.step_ms)
         why = (
             f"the GPU is idle for {idle} of {_whole(m)}" if _busy(shares) < BUSY else "what came before it is not known"
         )
         return f"only {count} GPU operation{'s were' if count > 1 else ' was'} recorded; {why}."
-    if missing_kernels(m) > TOO_MANY_MISSING:
-        return f"the kernels of {missing_kernels(m):.0%} of the launches are not in the recording."
-    return ""
+    missing = missing_kernels(m)
+    if missing > TOO_MANY_MISSING:
+        return f"the kernels of {missing:.0%} of the launches are not in the recording."
+    return shares
 
 
-def _evidence_factor(m: Measurements) -> float:
+def _confidence(m: Measurements, verdict: _Verdict, shares: Shares, held_up: str) -> float:
+    """The margin over the second largest part, less for thin evidence."""
     steps, health = m.timed.steps, m.trace.health
-    factor = {1: ONE_STEP_FACTOR, 2: TWO_STEPS_FACTOR}.get(steps.steady_count, 1.0)
-    if not steps.found:
-        factor = NO_STEPS_FACTOR
+    factor = {1: ONE_STEP_FACTOR, 2: TWO_STEPS_FACTOR}.get(steps.steady_count, 1.0) if steps.found else NO_STEPS_FACTOR
     factor *= 1.0 - missing_kernels(m)
     if health.truncated or health.lost > DAMAGED_SHARE * max(health.events, 1):
         factor *= DAMAGED_FACTOR
-    return factor
+    if verdict.cause == "device":
+        factor *= (1 - shares.doubt) * (BY_CLASS_FACTOR if rated_share(m.rated) < RATED_SHARE else 1.0)
+    most = min(UNCLEAR if verdict.unclear else 1.0, MOST_SURE if held_up else 1.0)
+    return min(min(MAX_CONFIDENCE, BASE_CONFIDENCE + verdict.margin) * factor, most)
 
 
 _REASONS = {

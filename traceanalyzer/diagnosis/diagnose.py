@@ -51,18 +51,21 @@ def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
     settled = _by_headroom([(draft, headroom) for draft, headroom in settle(m, rules) if _counts(m, draft, headroom)])
     advice = recommendations_of(m, settled)
     summary = classify(m, [_worth_most(advice), _largest(m, settled)])
-    if summary.bottleneck == "inconclusive":
-        advice = [one for one in advice if one.id == UNDERSIZED]
-    elif m.memo(outside):
-        advice = [one for one in advice if one.cls not in IDLE_CLASSES]
+    advice = [one for one in advice if _stands(m, summary, one)]
     gains, advice = _against(settled, in_front(advice, summary.bottleneck), m.step.step_ms)
-    findings = _findings(m, _lifted(settled, gains, m.step.step_ms), summary.bottleneck)
     found, compiling = m.memo(on_compile)[1:]
-    first = [one for one in compiling if one.id.startswith(IN_EACH_STEP)]
-    findings, advice = [*findings, *found], [*first, *advice, *(one for one in compiling if one not in first)]
+    findings = [*_findings(m, _lifted(settled, gains, m.step.step_ms), summary.bottleneck), *found]
+    advice = sorted([*advice, *compiling], key=lambda one: not one.id.startswith(IN_EACH_STEP))
     across = [f"{f.title}." for f in findings if f.id in ("straggler", *IN_EACH_STEP)] + _kinds(m, summary)
     headline = " ".join([summary.headline, *across[:1]])
     return Diagnosis(replace(summary, headline=headline, culprit=culprit(m, summary.bottleneck)), findings, advice)
+
+
+def _stands(m: Measurements, summary: Summary, advice: Recommendation) -> bool:
+    """Whether advice goes with the verdict: without one only that on kernels too small for the GPU does."""
+    if summary.bottleneck == "inconclusive":
+        return advice.id == UNDERSIZED
+    return not m.memo(outside) or advice.cls not in IDLE_CLASSES
 
 
 def _kinds(m: Measurements, summary: Summary) -> list[str]:

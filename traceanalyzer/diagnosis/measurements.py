@@ -221,6 +221,8 @@ class Measurements(OfTimed):
     """How busy the launching threads are."""
     replay = made(lambda m: Replay.of(m.rated, m.unprofiled_time, m.peers))
     """The steady steps ready to be replayed; None without steps, launches or device work."""
+    faithful_replay = made(lambda m: m.replay if m.replay is not None and m.replay.faithful else None)
+    """The same, where it takes as long as the recording did; None where nothing is predicted from it."""
     unprofiled = made(lambda m: unprofiled_step(m))
     """The step without the profiler, taken apart; None where it was neither measured nor can be replayed."""
 
@@ -239,10 +241,8 @@ class Measurements(OfTimed):
     def unprofiled_path_time(self) -> PathTime | None:
         """The critical path of the step replayed without the profiler; None where no cost of it is known, or where the
         replay is too far from the recording."""
-        replay = self.replay
-        if replay is None or not replay.faithful:
-            return None
-        return replayed_path_time(replay.typical, replay.scale)
+        replay = self.faithful_replay
+        return None if replay is None else replayed_path_time(replay.typical, replay.scale)
 
     path = made(lambda m: m.path_tables[1])
     """What carries the critical path."""
@@ -254,6 +254,8 @@ class Measurements(OfTimed):
     """The iterations of a serving engine; empty where nothing marks one."""
     served = made(lambda m: Served.of(m.rated))
     """The iterations on tapes; None where nothing marks one, or without launches or device work."""
+    faithful_server = made(lambda m: m.served if m.served is not None and m.served.faithful else None)
+    """The same, where their replay takes as long as the recording did."""
     gap_histogram = made(lambda m: gap_histogram(m.timed, m.causes.gaps))
     """Gaps of the steady state by length."""
     gap_places = made(lambda m: gap_places(m.timed, m.causes.gaps))
@@ -351,8 +353,8 @@ def _logged_iteration(m: Measurements) -> UnprofiledTime | None:
 def _unprofiled_iteration(m: Measurements, budget: Budget, idle: Idle) -> Unprofiled | None:
     """The mean iteration of a server, whose replay takes all of them; None where there is none, or it is too far from
     the recording."""
-    served = m.served
-    if served is None or not served.faithful:
+    served = m.faithful_server
+    if served is None:
         return None
     recorded, *hosts = (served.mean_ms(tape) for tape in (served.recorded, served.usual, served.fast, served.slow))
     usual, fast, slow = (min(time / recorded, 1.0) * m.mean_step_ms for time in hosts)
@@ -363,10 +365,10 @@ def _unprofiled_iteration(m: Measurements, budget: Budget, idle: Idle) -> Unprof
 def unprofiled_step(m: Measurements) -> Unprofiled | None:
     """The step without the profiler: as the replay has it, else, where the capture timed it, with the recorded work on
     the device and causes as in the recording."""
-    timed, replay = m.unprofiled_time, m.replay
+    timed, replay = m.unprofiled_time, m.faithful_replay
     if m.budget is None or m.idle is None or m.timed.device is None:
         return None
-    if replay is not None and replay.faithful:
+    if replay is not None:
         budget, idle, waiting = partition(replay, m.budget, m.timed.device)
         source: Literal["measured", "estimated"] = "estimated" if timed is None else "measured"
         return Unprofiled(replay.base_ms, *replay.range_ms, source, budget, idle, waiting, *replay.host_slopes)

@@ -25,9 +25,15 @@ LEAST_GROWTH = 1e-4
 FAST_GROWTH = 1e-2
 """From here up the severity is high: it doubles in a hundred."""
 MIB = 1 << 20
-ADVISED = ("fused-optimizer", "set-to-none", "chunked-loss", "checkpoint", "accumulate")
-"""Scenarios that change the program alone, not the model's numbers, its batch or its machines: in this order where
-they are equal."""
+ADVISED = {
+    "fused-optimizer": "memory-optimizer-temporaries",
+    "set-to-none": "memory-kept-gradients",
+    "chunked-loss": "memory-large-loss",
+    "checkpoint": "memory-activations",
+    "accumulate": "memory-activations",
+}
+"""Scenarios that change the program alone, not the model's numbers, its batch or its machines, each with the finding
+that it is against: in this order where they are equal."""
 OOM_CAUSES = {
     "fragmentation": "fragmentation",
     "leak": "a leak",
@@ -60,7 +66,7 @@ class MemoryFinding:
     cls: BottleneckClass = metric("class of bottleneck that it speaks for", text="own")
     title: str = metric("the finding in a sentence", text="sentence")
     severity: Severity = metric("by its share of the peak", text="own")
-    headroom_ms: float | None = metric("null: a snapshot says nothing of time", "ms")
+    headroom_ms: float | None = metric("null: a snapshot says nothing of time")
     headroom_bytes: int | None = metric("bytes that removing the cause would save at most", MEMORY)
     device: int = metric("CUDA ordinal of the GPU")
     evidence: list[Evidence] = metric("what supports it")
@@ -78,9 +84,9 @@ class MemoryRecommendation:
     predicted_peak_bytes: int = metric("most bytes allocated with it", MEMORY)
     predicted_reserved_bytes: int | None = metric("most bytes reserved with it; null where that is not known", MEMORY)
     saved_bytes: int = metric("bytes that the peak, or what is reserved, goes down by", MEMORY)
-    predicted_step_ms: float | None = metric("step time with it; null without a trace, or where it is unknown", "ms")
-    low_ms: float | None = metric("low end of that; null where it is unknown", "ms")
-    high_ms: float | None = metric("high end of that; null where it is unknown", "ms")
+    predicted_step_ms: float | None = metric("step time with it; null without a trace, or where it is unknown")
+    low_ms: float | None = metric("low end of that; null where it is unknown")
+    high_ms: float | None = metric("high end of that; null where it is unknown")
     predicted_speedup: float | None = metric("step time before it over the one after it; null where it is unknown")
     basis: str = metric("how that was estimated", text="sentence")
 
@@ -305,28 +311,9 @@ def in_a_report(devices: Sequence[MemoryOfDevice]) -> tuple[list[Finding], list[
     return findings, advice
 
 
-_AGAINST = {
-    "fused-optimizer": "memory-optimizer-temporaries",
-    "set-to-none": "memory-kept-gradients",
-    "chunked-loss": "memory-large-loss",
-    "checkpoint": "memory-activations",
-    "accumulate": "memory-activations",
-}
-
-
 def _advice(device: MemoryOfDevice, forward_ms: float | None, step_ms: float | None) -> Iterator[MemoryRecommendation]:
-    for scenario in device.scenarios:
-        saved = device.peak_bytes - scenario.peak_bytes
-        if scenario.id in ADVISED and saved >= LEAST_GAIN * device.peak_bytes:
-            yield _recommendation(device, scenario, _AGAINST[scenario.id], saved, forward_ms, step_ms)
-        elif scenario.id == "expandable-segments" and scenario.reserved_bytes is not None:
-            against = (
-                "oom-fragmentation" if device.oom and device.oom.verdict == "fragmentation" else "memory-fragmentation"
-            )
-            less = device.reserved_bytes - scenario.reserved_bytes
-            if against.startswith("oom") or less >= max(FRAGMENTED * device.reserved_bytes, LEAST_HOLES):
-                yield _recommendation(device, scenario, against, less, None, None)
-    yield from (_recommendation(device, *one, forward_ms, step_ms) for one in _against_state(device))
+    for scenario, against, saved in (*_of_scenarios(device), *_against_fragmentation(device), *_against_state(device)):
+        yield _recommendation(device, scenario, against, saved, forward_ms, step_ms)
     growth = device.growth
     if growth.verdict in GROWTHS and growth.sites:
         kept = sum(site.live_bytes - round(site.bytes_per_step) for site in growth.sites)
@@ -337,6 +324,23 @@ def _advice(device: MemoryOfDevice, forward_ms: float | None, step_ms: float | N
             "what the growing lines hold at the end, less one step's" if growth.verdict == "leak" else
             "room for what the recording ends with: one copy in place of two",
         )  # fmt: skip
+
+
+def _of_scenarios(device: MemoryOfDevice) -> Iterator[tuple[Scenario, str, int]]:
+    for scenario in device.scenarios:
+        saved = device.peak_bytes - scenario.peak_bytes
+        if scenario.id in ADVISED and saved >= LEAST_GAIN * device.peak_bytes:
+            yield scenario, ADVISED[scenario.id], saved
+
+
+def _against_fragmentation(device: MemoryOfDevice) -> Iterator[tuple[Scenario, str, int]]:
+    """Segments that grow, where fragmentation ran it out of memory, or takes much of it."""
+    ran_out = device.oom is not None and device.oom.verdict == "fragmentation"
+    for scenario in device.scenarios:
+        if scenario.id == "expandable-segments" and scenario.reserved_bytes is not None:
+            less = device.reserved_bytes - scenario.reserved_bytes
+            if ran_out or less >= max(FRAGMENTED * device.reserved_bytes, LEAST_HOLES):
+                yield scenario, "oom-fragmentation" if ran_out else "memory-fragmentation", less
 
 
 def _against_state(device: MemoryOfDevice) -> list[tuple[Scenario, str, int]]:

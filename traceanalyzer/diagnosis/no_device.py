@@ -24,11 +24,16 @@ def top_operators(m: Measurements) -> list[ApiTime]:
     return [ApiTime(name, round(calls * steps), time * steps) for name, calls, time in rows if time]
 
 
-def instead(m: Measurements) -> str:
-    """The sentences: the largest parts of the CPU's time, and what to record."""
+def no_gpu_work(m: Measurements) -> str:
+    """Why it is not known what the GPU did, the largest parts of the CPU's time, and what to record."""
+    if m.launches is not None and m.launches.launch_calls:
+        why = "launches were recorded, but no GPU work: what the GPU did is not known."
+    else:
+        cut = "; the file is cut off: copy or export it again" if m.trace.health.truncated else ""
+        why = f"the recording holds no GPU work{cut}."
     times = top_operators(m) or api_times(m.linked)
     named = ", ".join(
         f"{row.name} {digits(row.ms)} ms ({row.calls:,} call{'s' * (row.calls != 1)})" for row in times[:NAMED]
     )
     most = f" Of {digits(m.coverage.recorded_ms)} ms recorded the CPU spends most in {named}." if times else ""
-    return f"{most} {RECORD_THE_GPU.of(m.joined.framework)}"
+    return f"{why}{most} {RECORD_THE_GPU.of(m.joined.framework)}"

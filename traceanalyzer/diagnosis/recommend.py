@@ -1,9 +1,11 @@
 """What to do, by the step that it is predicted to lead to: remedies where the step can be replayed, else what the rules
 propose."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
+from dataclasses import replace
 
-from traceanalyzer.base import digits, span
+from traceanalyzer.base import digits, ratio, span
 from traceanalyzer.diagnosis.draft import Draft, Proposal
 from traceanalyzer.diagnosis.finding import AsMuchWork, BottleneckClass, Recommendation
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -13,10 +15,11 @@ from traceanalyzer.diagnosis.remedies.program import program
 from traceanalyzer.diagnosis.rules.device import GPU_BUSY
 from traceanalyzer.diagnosis.serving.switches import HOST_CLASSES, for_server
 from traceanalyzer.replay.scenarios import Scenario, less_compute
-from traceanalyzer.replay.whatif import MOST_SPEEDUP, SCENARIO_SPREAD
+from traceanalyzer.replay.whatif import MOST_SPEEDUP, SCENARIO_SPREAD, Prediction
 
 DEVICE_CLASSES = ("compute", "memory")
 """Classes of the GPU's own work."""
+REMEDY_IDS = frozenset(remedy.id for remedy in REMEDIES)
 MIN_SAVED_SHARE = 0.02
 """Share of the step that what a rule proposes must be predicted to save, as with remedies."""
 MIN_PART_SHARE = 0.01
@@ -34,12 +37,13 @@ of their time can be saved."""
 def recommendations_of(m: Measurements, settled: Sequence[tuple[Draft, float | None]]) -> list[Recommendation]:
     """What to do, by the step that it is predicted to lead to. Where the step can be replayed, remedies speak for
     themselves, and the rules do not."""
-    drafts = [draft for draft, _ in settled]
-    offered = filter(None, (_of_remedy(m, one, drafts) for one in advise(m)))
-    known = {remedy.id for remedy in REMEDIES} if _is_replayed(m) else set()
+    found = _Found([draft for draft, _ in settled])
+    offered = filter(None, (_of_remedy(m, one, found) for one in advise(m)))
+    known = frozenset() if m.faithful_replay is None else REMEDY_IDS
     made = (_of_proposal(m, d, p, h) for d, h in settled for p in d.proposals if _is_offered(m, d, p, known))
     kept = [one for one in filter(None, made) if _is_worth_it(m, one)]
-    return sorted(for_server(m, [*offered, *kept], drafts), key=lambda one: one.predicted_step_ms or float("inf"))
+    advice = for_server(m, [*offered, *kept], found.drafts)
+    return sorted(advice, key=lambda one: one.predicted_step_ms or math.inf)
 
 
 def in_front(advice: list[Recommendation], cls: BottleneckClass) -> list[Recommendation]:
@@ -52,15 +56,26 @@ def in_front(advice: list[Recommendation], cls: BottleneckClass) -> list[Recomme
     return sorted(advice, key=lambda one: not (one.cls == cls and one.id == GPU_BUSY and one.predicted_step_ms is None))
 
 
-def _is_replayed(m: Measurements) -> bool:
-    return m.replay is not None and m.replay.faithful
+class _Found:
+    """The findings, by what advice may be against: the first of each."""
+
+    def __init__(self, drafts: list[Draft]) -> None:
+        self.drafts = drafts
+        self.by_id = {draft.id: draft for draft in reversed(drafts)}
+        self.by_class = {draft.cls: draft for draft in reversed(drafts)}
+        self.by_proposal = {one.name: draft for draft in reversed(drafts) for one in draft.proposals}
+
+    def largest_on_host(self) -> Draft | None:
+        """The finding with the most headroom in a device that waits for its host."""
+        on_host = [draft for draft in self.drafts if draft.cls in HOST_CLASSES]
+        return max(on_host, key=lambda draft: draft.claim_ms or 0.0, default=None)
 
 
-def _of_remedy(m: Measurements, advice: Advice, drafts: list[Draft]) -> Recommendation | None:
+def _of_remedy(m: Measurements, advice: Advice, found: _Found) -> Recommendation | None:
     """A remedy as a recommendation; None where no finding says that there is anything to change, or the program's
     framework has no words for it. What needs other changes first, or makes a step do more, says what that leads to and
     is not ranked with changes that shorten the step."""
-    remedy, offer, p, against = advice.remedy, advice.offer, advice.prediction, _against(advice, drafts)
+    remedy, offer, p, against = advice.remedy, advice.offer, advice.prediction, _against(advice, found)
     if against is None:
         return None
     either = (words.of(m.joined.framework) for words in filter(None, (offer.action, against.words)))
@@ -80,25 +95,21 @@ def _of_remedy(m: Measurements, advice: Advice, drafts: list[Draft]) -> Recommen
     return Recommendation(against.id, against.cls, action, None, None, basis, remedy.id, as_much_work=more)
 
 
-def _against(advice: Advice, drafts: list[Draft]) -> Draft | None:
+def _against(advice: Advice, found: _Found) -> Draft | None:
     """The finding that a remedy is against: the one that it states itself, that names it, that it is usually against,
     or the first of its class; for kernels of any kind that on the GPU's own work. One on kernels whose time is hardly
     what is saved gives way to the largest on the host."""
-    remedy, stated = advice.remedy, advice.offer.against
-    tests: tuple[Callable[[Draft], bool], ...] = (
-        lambda d: stated is not None and d.id == stated[0],
-        lambda d: any(p.name == remedy.id for p in d.proposals),
-        lambda d: d.id == remedy.finding,
-        lambda d: d.cls == (stated[1] if stated is not None else remedy.cls),
-        lambda d: d.id == GPU_BUSY and remedy.cls in DEVICE_CLASSES,
-    )
-    found = next((draft for test in tests for draft in drafts if test(draft)), None)
-    if found is None or found.cls not in DEVICE_CLASSES or remedy.cls == "communication" or not advice.for_host:
-        return found
-    return max((d for d in drafts if d.cls in HOST_CLASSES), key=lambda d: d.claim_ms or 0.0, default=found)
+    remedy = advice.remedy
+    stated, cls = advice.offer.against or ("", remedy.cls)
+    on_device = found.by_id.get(GPU_BUSY) if remedy.cls in DEVICE_CLASSES else None
+    by_id = (found.by_id.get(stated), found.by_proposal.get(remedy.id), found.by_id.get(remedy.finding))
+    first = next(filter(None, (*by_id, found.by_class.get(cls), on_device)), None)
+    if first is None or first.cls not in DEVICE_CLASSES or remedy.cls == "communication" or not advice.for_host:
+        return first
+    return found.largest_on_host() or first
 
 
-def _is_offered(m: Measurements, draft: Draft, proposal: Proposal, known: set[str]) -> bool:
+def _is_offered(m: Measurements, draft: Draft, proposal: Proposal, known: frozenset[str]) -> bool:
     """Whether a proposal is shown: no remedy of the list speaks for it, and it is neither about kernels of CUDA graphs,
     of which the recording has neither operators nor data, nor of unknown gain for kernels that take little of the
     step."""
@@ -121,7 +132,7 @@ def _every_part_gains(m: Measurements, proposal: Proposal) -> bool:
 def _is_worth_it(m: Measurements, advice: Recommendation) -> bool:
     """Whether a proposal is predicted to shorten the step, or its gain is not known: what hides behind something longer
     gains nothing. Where the step can be replayed, and this change cannot, its gain is only bounded from above."""
-    bounded = _is_replayed(m) and not advice.basis.startswith("replayed")
+    bounded = m.faithful_replay is not None and not advice.basis.startswith("replayed")
     least = MIN_BOUND_SHARE if bounded else MIN_SAVED_SHARE
     return advice.predicted_speedup is None or advice.predicted_speedup * (1.0 - least) >= 1.0
 
@@ -131,23 +142,31 @@ def _of_proposal(m: Measurements, draft: Draft, proposal: Proposal, headroom: fl
     action = proposal.action.of(m.joined.framework)
     if action is None:
         return None
-    base, basis = m.step.step_ms, proposal.basis
-    step, low, high = None, None, None
+    found = _estimate(m, draft, proposal, headroom)
+    id_, cls, speedup = draft.id + proposal.suffix, proposal.cls or draft.cls, ratio(m.step.step_ms, found.step_ms)
+    return Recommendation(
+        id_, cls, action, found.step_ms, speedup, found.basis, proposal.name, found.low_ms, found.high_ms
+    )
+
+
+def _estimate(m: Measurements, draft: Draft, proposal: Proposal, headroom: float | None) -> Prediction:
+    """By the replay, else the step without the headroom: a bound."""
+    base, unknown = m.step.step_ms, Prediction(draft.id, None, None, None, None, proposal.basis)
     scenario = proposal.scenario or _shorter_compute(m, draft, headroom)
     if proposal.bound:
-        pass
-    elif scenario is not None and m.replay is not None and m.replay.faithful:
-        prediction = m.replay.predict(scenario)
-        step, low, high = prediction.step_ms, prediction.low_ms, prediction.high_ms
-        basis = f"replayed without the profiler: {prediction.basis}"
-    elif headroom is not None and m.timed.steps.known:
-        step = max(base - headroom, proposal.least_ms)
-        step = step if base <= MOST_SPEEDUP * step else None
-        basis = f"not replayed; gains at most this: {basis}" if len(m.trace.api_calls) else basis
-    if step is not None and low is None:
-        low, high = step * (1.0 - SCENARIO_SPREAD), max(base, step * (1.0 + SCENARIO_SPREAD))
-    id_, cls, speedup = draft.id + proposal.suffix, proposal.cls or draft.cls, base / step if step else None
-    return Recommendation(id_, cls, action, step, speedup, basis, proposal.name, low, high)
+        return unknown
+    if scenario is not None and m.faithful_replay is not None:
+        replayed = m.faithful_replay.predict(scenario)
+        return replace(replayed, basis=f"replayed without the profiler: {replayed.basis}")
+    if headroom is None or not m.timed.steps.known:
+        return unknown
+    if len(m.trace.api_calls):
+        unknown = replace(unknown, basis=f"not replayed; gains at most this: {proposal.basis}")
+    step = max(base - headroom, proposal.least_ms)
+    if base > MOST_SPEEDUP * step:
+        return unknown
+    low, high = step * (1.0 - SCENARIO_SPREAD), max(base, step * (1.0 + SCENARIO_SPREAD))
+    return replace(unknown, step_ms=step, low_ms=low, high_ms=high)
 
 
 def _shorter_compute(m: Measurements, draft: Draft, headroom: float | None) -> Scenario | None:

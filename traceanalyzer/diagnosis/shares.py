@@ -1,5 +1,7 @@
 """The step taken apart: its budget, idle time by cause, compute by what usually limits the kernels."""
 
+from typing import Literal
+
 from traceanalyzer.analysis.groups.bounds import memory_bound_share, small_share, unknown_share
 from traceanalyzer.analysis.tables.budget import Waiting
 from traceanalyzer.base import dataclass
@@ -45,6 +47,11 @@ class Shares:
     def mostly_small(self) -> bool:
         """Whether most of the computation that something is known of fills hardly any of the GPU."""
         return self.small > max(self.compute, self.memory)
+
+    @property
+    def device_class(self) -> Literal["compute", "memory"]:
+        """What limits the computation, as far as that is known."""
+        return "memory" if self.memory > self.compute and not self.mostly_small else "compute"
 
     @property
     def limit_known(self) -> bool:

@@ -15,6 +15,8 @@ from traceanalyzer.diagnosis.measurements import Measurements
 WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "hipStreamSynchronize",
          "hipDeviceSynchronize", "hipEventSynchronize")  # fmt: skip
 LAUNCHES = ("cudaLaunchKernel", "cudaLaunchKernelExC", "hipLaunchKernel", "hipExtModuleLaunchKernel")
+SPENT_IN = dict.fromkeys(WAITS, "in which the CPU waits {} ms") | dict.fromkeys(LAUNCHES, "{} ms of CPU time")
+"""What the CPU's time in a call is."""
 FIND_OUT_OF_SUMS = {
     "key_averages": "Export the trace (prof.export_chrome_trace) and analyse that.",
     "proton": 'Record a trace (proton.start(..., data="trace")), or one of torch.profiler, and analyse that.',
@@ -36,25 +38,16 @@ def profiled_summary(table: Profiled, source: str) -> Summary:
 def profiled_notes(table: Profiled) -> Iterator[str]:
     """What stands out in the table."""
     each = " a step" if table.steps else ""
-    if table.step_ms:
-        share = table.device_ms / table.step_ms
-        if share < 1.0:
-            yield (
-                f"A step takes {digits(table.step_ms)} ms on the CPU, with the profiler; GPU work is {share:.0%} of "
-                "that at most."
-            )
-    by_class: dict[str, float] = {}
+    if table.step_ms and table.device_ms < table.step_ms:
+        yield (
+            f"A step takes {digits(table.step_ms)} ms on the CPU, with the profiler; GPU work is "
+            f"{table.device_ms / table.step_ms:.0%} of that at most."
+        )
+    for share, cls in table.classes[:1]:
+        yield f"{share:.0%} of the kernels' time is in {cls} kernels."
     for row in table.rows:
-        if row.cls is not None:
-            by_class[row.cls] = by_class.get(row.cls, 0.0) + (row.share_of_device or 0.0)
-    if by_class:
-        most = max(by_class, key=lambda name: by_class[name])
-        yield f"{by_class[most]:.0%} of the kernels' time is in {most} kernels."
-    for row in table.rows:
-        if row.name in WAITS and row.calls and row.self_cpu_ms:
-            yield f"{row.name}: {row.calls:.4g} calls{each}, in which the CPU waits {digits(row.self_cpu_ms)} ms."
-        if row.name in LAUNCHES and row.calls and row.self_cpu_ms:
-            yield f"{row.name}: {row.calls:.4g} calls{each}, {digits(row.self_cpu_ms)} ms of CPU time."
+        if row.name in SPENT_IN and row.calls and row.self_cpu_ms:
+            yield f"{row.name}: {row.calls:.4g} calls{each}, {SPENT_IN[row.name].format(digits(row.self_cpu_ms))}."
 
 
 INPUT_SHARE = 1 / 6

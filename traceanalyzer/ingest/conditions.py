@@ -2,9 +2,11 @@
 program (model, optimizers, loaders) and of its host (samples of GPUs and CPUs).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from traceanalyzer.base.limits import limits
@@ -14,48 +16,45 @@ from traceanalyzer.trace.circumstances import ALLOWED_VARIABLES
 
 SHOWN = 4
 """Number formats, optimizers and loaders that are named."""
+_TABLE: dict[str, Any] = tomllib.loads(Path(__file__).with_name("conditions.toml").read_text(encoding="utf-8"))
+
+
+def _any(value: object) -> str | None:
+    return None if value is None else " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _texts(value: object) -> str | None:
+    named = [one[: limits().text] for one in items(value)[:SHOWN] if isinstance(one, str) and one]
+    return ", ".join(named) or None
+
+
+_FORMS: dict[str, Callable[[Any], str | None]] = {
+    "any": _any,
+    "on": lambda value: "on" if value is True else None,
+    "switch": lambda value: ("on" if value else "off") if isinstance(value, bool) else None,
+    "mode": lambda value: ("train" if value else "eval") if isinstance(value, bool) else None,
+    "text": lambda value: value[: limits().text] if isinstance(value, str) else None,
+    "texts": _texts,
+    "count": lambda value: f"{value:,.0f}" if is_number(value) and value > 0 else None,
+    "number": lambda value: f"{value:g}" if is_number(value) and value >= 0 else None,
+}
+"""What a value says in each form; None where it is missing or malformed."""
+
+
+def _facts(table: str, values: Mapping[str, Any], label: str = "") -> Iterator[Condition]:
+    for part, key, name, form, *spoils in _TABLE[table]:
+        text = _FORMS[form]((mapping(values.get(part)) if part else values).get(key))
+        if text is not None:
+            yield Condition(label + name, text, *spoils)
 
 
 def program_conditions(program: object) -> Iterator[Condition]:
     """The conditions; what is missing or malformed is left out."""
-    if not isinstance(program, dict):
-        return
-    if isinstance(model := program.get("model"), dict):
-        yield from _model(model)
-    names = _texts(program.get("optimizers"))
-    if names:
-        yield Condition("optimizer", ", ".join(names))
-    found = mappings(items(program.get("loaders"))[:SHOWN])
+    values = mapping(program)
+    yield from _facts("program", values)
+    found = mappings(items(values.get("loaders"))[:SHOWN])
     for i, loader in enumerate(found):
-        yield from _loader(loader, "loader" if len(found) == 1 else f"loader {i}")
-
-
-def _model(model: Mapping[str, Any]) -> Iterator[Condition]:
-    if isinstance(name := model.get("name"), str):
-        yield Condition("model", name[: limits().text])
-    if is_number(count := model.get("parameters")) and count > 0:
-        yield Condition("parameters", f"{count:,.0f}")
-    if dtypes := _texts(model.get("dtypes")):
-        yield Condition("type of the parameters", ", ".join(dtypes))
-    if isinstance(training := model.get("training"), bool):
-        yield Condition("mode of the model", "train" if training else "eval")
-
-
-def _loader(loader: Mapping[str, Any], label: str) -> Iterator[Condition]:
-    for key, name in (
-        ("batch_size", "batch size"),
-        ("num_workers", "num_workers"),
-        ("prefetch_factor", "prefetch_factor"),
-    ):
-        if is_number(value := loader.get(key)) and value >= 0:
-            yield Condition(f"{label} {name}", f"{value:g}")
-    for name in ("pin_memory", "persistent_workers"):
-        if isinstance(value := loader.get(name), bool):
-            yield Condition(f"{label} {name}", "on" if value else "off")
-
-
-def _texts(value: object) -> list[str]:
-    return [one[: limits().text] for one in items(value)[:SHOWN] if isinstance(one, str) and one]
+        yield from _facts("loader", loader, "loader " if len(found) == 1 else f"loader {i} ")
 
 
 THROTTLED = "the GPU ran below its full clocks, so kernels took longer"
@@ -65,28 +64,15 @@ MOST_GPUS = 1024
 """Of one host."""
 TERA, GIGA = 1e12, 1e9
 
-_SETTINGS: tuple[tuple[str, str, str], ...] = (
-    ("debug_build", "PyTorch debug build", "a debug build is slower everywhere: host and launch times do not count"),
-    ("launch_blocking", "CUDA_LAUNCH_BLOCKING", "every launch waits for the GPU: nothing overlaps"),
-    ("anomaly_mode", "autograd anomaly mode", "anomaly mode checks every backward operator and keeps its stack"),
-    ("deterministic", "deterministic algorithms", ""),
-)
-"""Switches of PyTorch that are off in a sound measurement: key, name, what being on does."""
-_SPOILS = {
-    "CUDA_LAUNCH_BLOCKING": "every launch waits for the GPU: nothing overlaps",
-    "PYTORCH_NO_CUDA_MEMORY_CACHING": "every allocation goes to the driver, which waits for the GPU",
-}
-"""The same of environment variables."""
-
 
 def environment_conditions(environment: Mapping[str, Any]) -> tuple[Condition, ...]:
     """The conditions that `environment.json` states; parts that are missing or malformed are left out."""
-    found = [*_software(environment), *_settings(mapping(environment.get("torch")))]
+    found = [*_facts("software", environment)]
     blocking = any(condition.name == "CUDA_LAUNCH_BLOCKING" for condition in found)
     for name, value in sorted(mapping(environment.get("variables")).items()):
         if name not in ALLOWED_VARIABLES or (name == "CUDA_LAUNCH_BLOCKING" and blocking):
             continue
-        found.append(Condition(name, str(value), "" if str(value) in ("", "0") else _SPOILS.get(name, "")))
+        found.append(Condition(name, str(value), "" if str(value) in ("", "0") else _TABLE["variables"].get(name, "")))
     found += program_conditions(environment.get("program"))
     for gpu in mappings(environment.get("gpus")):
         found += _gpu(gpu)
@@ -129,38 +115,6 @@ def _sampled(gpu: int, samples: list[Mapping[str, Any]]) -> Iterable[Condition]:
         yield Condition(f"GPU {gpu} throttling", f"{reasons} in {share:.0%} of the samples", THROTTLED)
 
 
-def _software(environment: Mapping[str, Any]) -> Iterable[Condition]:
-    torch, cpu = mapping(environment.get("torch")), mapping(environment.get("cpu"))
-    facts = {
-        "command": environment.get("command"),
-        "git revision": environment.get("git_revision"),
-        "Python": environment.get("python"),
-        "PyTorch": torch.get("version"),
-        "CUDA": torch.get("cuda"),
-        "HIP": torch.get("hip"),
-        "cuDNN": torch.get("cudnn"),
-        "NCCL": torch.get("nccl"),
-        "CPU": cpu.get("model"),
-        "usable CPU cores": cpu.get("usable"),
-    }
-    for name, value in facts.items():
-        if isinstance(value, list):
-            yield Condition(name, " ".join(map(str, value)))
-        elif value is not None:
-            yield Condition(name, str(value))
-
-
-def _settings(torch: Mapping[str, Any]) -> Iterable[Condition]:
-    for key, name, spoils in _SETTINGS:
-        if torch.get(key) is True:
-            yield Condition(name, "on", spoils)
-    if "cudnn_benchmark" in torch:
-        yield Condition("cudnn.benchmark", "on" if torch["cudnn_benchmark"] is True else "off")
-    precision = torch.get("float32_matmul_precision")
-    if precision is not None:
-        yield Condition("float32 matmul precision", str(precision))
-
-
 def _gpu(gpu: Mapping[str, Any]) -> Iterable[Condition]:
     label = f"GPU {gpu.get('index', '?')}"
     about = [gpu.get("name"), gpu.get("driver") and f"driver {gpu['driver']}"]
@@ -178,30 +132,15 @@ def _gpu(gpu: Mapping[str, Any]) -> Iterable[Condition]:
         yield Condition(f"{label} processes", str(processes), CROWDED)
 
 
-_OF_GPUS = (
-    ("gpu_utilization", "time with a kernel", "%", 1.0),
-    ("memory_utilization", "time with memory traffic", "%", 1.0),
-    ("memory_used_bytes", "memory used, by all processes", "GB", 1e-9),
-    ("power_w", "power", "W", 1.0),
-    ("sm_clock_mhz", "SM clock", "MHz", 1.0),
-)
-_OF_CPUS = (
-    ("host_cpu_share", "host: CPUs busy", "%", 100.0),
-    ("host_iowait_share", "host: CPUs idle while a disk is waited for", "%", 100.0),
-    ("program_cores", "host: CPUs used by the program and its workers", "cores", 1.0),
-)
-"""Key of a sample, what it is, its unit, and the factor to that."""
-
-
 def loads_of(samples: Sequence[Mapping[str, Any]]) -> tuple[Load, ...]:
     """A row for each figure of each GPU, and of the CPUs; figures that are missing or malformed are left out."""
     gpus = sorted({g for s in samples if isinstance(g := s.get("gpu"), int) and 0 <= g < MOST_GPUS})
     rows = [
         _load([s for s in samples if s.get("gpu") == gpu], key, f"GPU {int(gpu)}: {what}", unit, factor)
         for gpu in gpus
-        for key, what, unit, factor in _OF_GPUS
+        for key, what, unit, factor in _TABLE["gpus"]
     ]
-    rows += [_load(samples, key, what, unit, factor) for key, what, unit, factor in _OF_CPUS]
+    rows += [_load(samples, key, what, unit, factor) for key, what, unit, factor in _TABLE["cpus"]]
     return tuple(filter(None, rows))
 
 

@@ -7,32 +7,11 @@ GZIP_MAGIC = b"\x1f\x8b"
 SQLITE_MAGIC = b"SQLite format 3\x00"
 ADDRESS = re.compile(r"(?:https?|s3|gs|ftp|file|hf):/")
 """A path that began with an address; `pathlib` has made one slash of two."""
-_MAGIC = (
-    (b"PERFILE2", "a recording of Linux perf, which knows the CPU alone; record the GPU with "
-     "`traceanalyzer collect torch -- python train.py`"),
-    (b"PK\x03\x04", "a ZIP archive; unpack it and name the recording in it"),
-    (b"\x28\xb5\x2f\xfd", "compressed with zstd; decompress it first (zstd -d)"),
-    (b"\xfd7zXZ\x00", "compressed with xz; decompress it first (xz -d)"),
-    (b"BZh", "compressed with bzip2; decompress it first (bzip2 -d)"),
-    (b"version https://git-lfs", "a Git LFS pointer in place of the file; fetch it with `git lfs pull`"),
-    *((bytes((0x80, protocol)), "a pickle; if it is a CUDA memory snapshot, `traceanalyzer memory FILE` reads it")
-      for protocol in range(2, 6)),
-)  # fmt: skip
-_CHECKPOINT = re.compile(rb"PK\x03\x04.{20,60}data\.pkl", re.DOTALL)
-_PAGE = re.compile(rb"(?:<\?xml[^>]*>\s*)?<(?:!doctype html|html|head)\b", re.IGNORECASE)
-_REFUSAL = re.compile(
-    rb'\{\s*"(?:message|error|detail|errors?)"\s*:\s*(?:\{[^}]{0,200}?"message"\s*:\s*)?"([^"]{1,80})'
-)
-"""What servers send in place of a file: {"message": "Not Found"}, {"error": {"message": "..."}}."""
 _CONVERTED = b"\xef\xbf\xbd"
 """What a conversion to text leaves of a byte that is none."""
 _LEAST_IN_TEXT, _LOOKED_AT = 9, 64
 """Text has no lower bytes, and binary formats have them from the start."""
 _PLANE = re.compile(rb"/(?:host|device):[A-Z]")
-_MEMORY_TIMELINE = re.compile(rb"\[\s*\[\s*(?:-?\d+,\s*[0-3],\s*-?\d+,\s*\d+\s*\]|\d{13,20}(?:,\s*\d{13,20}){2})")
-"""What `export_memory_timeline` writes: rows of time, action, bytes and category; or lists of times and of sizes."""
-_OF_ROCPROFV3 = re.compile(rb'\A"?(?:Guid"?,"?)?(?:Domain|Kind)"?,.*Correlation_Id', re.IGNORECASE)
-"""The head of a table that rocprofv3 writes."""
 STEPS_WITHIN = 200_000
 """Lines of a log within which the first steps have to be: start-up messages of large jobs are some ten thousands."""
 EXPECTED = (
@@ -40,6 +19,31 @@ EXPECTED = (
     "(.sqlite), a recording of rocprofv3 (.db, .json, *_kernel_trace.csv) or a log of step times, "
     f"the first of them within {STEPS_WITHIN:,} lines"
 )
+
+
+_KNOWN = (
+    (rb"(?s)PK\x03\x04.{20,60}data\.pkl", f"weights saved by torch.save, not a recording; {EXPECTED}"),
+    (rb"PERFILE2", "a recording of Linux perf, which knows the CPU alone; record the GPU with "
+     "`traceanalyzer collect torch -- python train.py`"),
+    (rb"PK\x03\x04", "a ZIP archive; unpack it and name the recording in it"),
+    (rb"\x28\xb5\x2f\xfd", "compressed with zstd; decompress it first (zstd -d)"),
+    (rb"\xfd7zXZ\x00", "compressed with xz; decompress it first (xz -d)"),
+    (rb"BZh", "compressed with bzip2; decompress it first (bzip2 -d)"),
+    (rb"version https://git-lfs", "a Git LFS pointer in place of the file; fetch it with `git lfs pull`"),
+    (rb"\x80[\x02-\x05]", "a pickle; if it is a CUDA memory snapshot, `traceanalyzer memory FILE` reads it"),
+    (rb"(?i)(?:<\?xml[^>]*>\s*)?<(?:!doctype html|html|head)\b",
+     "a web page, saved in place of the recording; download the file itself (on GitHub: Raw)"),
+    # rows of time, action, bytes and category; or lists of times and of sizes
+    (rb"\[\s*\[\s*(?:-?\d+,\s*[0-3],\s*-?\d+,\s*\d+\s*\]|\d{13,20}(?:,\s*\d{13,20}){2})",
+     "a memory timeline (export_memory_timeline): bytes by category over time, and no allocations to explain; "
+     "`traceanalyzer memory` reads what torch.cuda.memory._dump_snapshot writes"),
+    (rb'(?i)"?(?:Guid"?,"?)?(?:Domain|Kind)"?,.*Correlation_Id',
+     "a table of rocprofv3's without kernels; name the *_kernel_trace.csv beside it, which it is read with"),
+    # what servers send in place of a file: {"message": "Not Found"}, {"error": {"message": "..."}}
+    (rb'\{\s*"(?:message|error|detail|errors?)"\s*:\s*(?:\{[^}]{0,200}?"message"\s*:\s*)?"([^"]{1,80})',
+     "a server's answer ({!r}), saved in place of the recording; download it again"),
+)  # fmt: skip
+"""How files begin that are no recordings, and what they are; a group of the pattern is quoted."""
 
 
 def what_it_is(path: Path, head: bytes, raw: bytes) -> str:
@@ -75,26 +79,9 @@ def _known(head: bytes) -> str:
             f"{what}, damaged by a conversion to text: some of its bytes were replaced (by EF BF BD) and are lost; "
             "copy the original again, as binary"
         )
-    if _CHECKPOINT.match(head):
-        return f"weights saved by torch.save, not a recording; {EXPECTED}"
-    for magic, said in _MAGIC:
-        if head.startswith(magic):
-            return said
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
-    if _PAGE.match(text):
-        return "a web page, saved in place of the recording; download the file itself (on GitHub: Raw)"
-    if _MEMORY_TIMELINE.match(text):
-        return (
-            "a memory timeline (export_memory_timeline): bytes by category over time, and no allocations to explain; "
-            "`traceanalyzer memory` reads what torch.cuda.memory._dump_snapshot writes"
-        )
-    if _OF_ROCPROFV3.match(text.partition(b"\n")[0]):
-        return "a table of rocprofv3's without kernels; name the *_kernel_trace.csv beside it, which it is read with"
-    refused = _REFUSAL.match(text)
-    if refused:
-        message = refused[1].decode("utf-8", "replace")
-        return f"a server's answer ({message!r}), saved in place of the recording; download it again"
-    return ""
+    found = ((re.match(pattern, text), said) for pattern, said in _KNOWN)
+    return next((said.format(*(one.decode("utf-8", "replace") for one in m.groups())) for m, said in found if m), "")
 
 
 def _kind(head: bytes) -> str:

@@ -9,11 +9,13 @@ import math
 import re
 import shutil
 import subprocess
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import dropwhile
 from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.base.files import note_read
@@ -32,26 +34,8 @@ Metrics = dict[str, float]
 _NAME, _METRIC = "Kernel Name", ("Metric Name", "Metric Unit", "Metric Value")
 _HEAD = re.compile(r'\s*"ID".*"Kernel Name"')
 
-_NAMES = {
-    "duration": ("gpu__time_duration.sum", "gpu__time_duration.avg", "duration"),
-    "dram": ("dram__bytes.sum",),
-    "dram_read": ("dram__bytes_read.sum",),
-    "dram_written": ("dram__bytes_write.sum",),
-    "compute": ("sm__throughput.avg.pct_of_peak_sustained_elapsed", "compute (sm) throughput"),
-    "memory": (
-        "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
-        "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
-        "memory throughput",
-    ),
-    "dram_share": (
-        "dram__throughput.avg.pct_of_peak_sustained_elapsed",
-        "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
-        "dram throughput",
-    ),
-    "occupancy": ("sm__warps_active.avg.pct_of_peak_sustained_active", "achieved occupancy"),
-}
-"""Metrics by what they are, the first found counts. Names of the page `details` are in lower case here."""
-
+_TABLE: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name("ncu.toml").read_text(encoding="utf-8"))
+_NAMES, _REASONS, _SCALES = (_TABLE[name] for name in ("metrics", "reasons", "scales"))
 _TENSOR = re.compile(r"^sm__(?:pipe|inst_executed_pipe)_tensor.*pct_of_peak")
 """Activity of the tensor pipes, which each generation of GPUs names and divides anew."""
 _STALL = re.compile(r"^smsp__average_warps?_issue_stalled_(\w+?)_per_issue_active\.ratio$")
@@ -59,26 +43,7 @@ _STALL = re.compile(r"^smsp__average_warps?_issue_stalled_(\w+?)_per_issue_activ
 _WARPS = "smsp__average_warp_latency_per_inst_issued.ratio"
 """The same for all reasons, being issued among them."""
 _ISSUED = "selected"
-_REASONS = {
-    "long_scoreboard": "data from memory (long scoreboard)",
-    "short_scoreboard": "shared memory and special functions (short scoreboard)",
-    "barrier": "other warps at a barrier",
-    "membar": "a memory fence",
-    "wait": "a fixed latency (wait)",
-    "not_selected": "other warps to issue (not selected)",
-    "lg_throttle": "room in the queue to memory (LG throttle)",
-    "mio_throttle": "room in the queue to shared memory (MIO throttle)",
-    "tex_throttle": "room in the texture queue (TEX throttle)",
-    "math_pipe_throttle": "the arithmetic units (math pipe throttle)",
-    "no_instruction": "instructions (no instruction)",
-    "drain": "writes to finish (drain)",
-    "imc_miss": "constants (IMC miss)",
-    "gmma": "the tensor cores (GMMA)",
-}
-"""Reasons as Nsight Compute names them, in words."""
 _KNOWN = {name for names in _NAMES.values() for name in names}
-_SCALES = {"": 1.0, "%": 1.0, "byte": 1.0, "ns": 1.0, "nsecond": 1.0, "us": 1e3, "usecond": 1e3, "ms": 1e6}
-_SCALES |= {"msecond": 1e6, "s": 1e9, "second": 1e9, "kbyte": 1e3, "mbyte": 1e6, "gbyte": 1e9, "tbyte": 1e12}
 _DIMENSION = re.compile(r"\d+")
 _LARGEST_GRID = 2**62
 

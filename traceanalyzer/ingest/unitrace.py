@@ -7,6 +7,7 @@ appended a command to the command. Times are microseconds since 1970 as floating
 
 import math
 import re
+from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import cache, partial
@@ -138,28 +139,17 @@ def _kernel(texts: Texts, name: str) -> Command:
 
 
 class _Packed:
-    """Rows of numbers, packed from time to time, so that few are objects at once."""
+    """Rows of numbers, none of which is an object."""
 
     def __init__(self, *names: str) -> None:
         self._names = names
-        self._parts = [np.empty((0, len(names)), np.int64)]
-        self._rows: list[tuple[int, ...]] = []
-
-    def append(self, row: tuple[int, ...]) -> None:
-        """Add a row."""
-        self._rows.append(row)
-        if len(self._rows) == _AT_ONCE:
-            self._pack()
+        self._numbers = array("q")
+        self.append = self._numbers.extend
+        """Adds a row."""
 
     def columns(self) -> dict[str, I64]:
         """All rows, by the names of their numbers."""
-        self._pack()
-        matrix = np.concatenate(self._parts)
-        return {name: matrix[:, i] for i, name in enumerate(self._names)}
-
-    def _pack(self) -> None:
-        self._parts.append(np.array(self._rows, np.int64).reshape(-1, len(self._names)))
-        self._rows = []
+        return dict(zip(self._names, np.array(self._numbers).reshape(-1, len(self._names)).T, strict=True))
 
 
 class _Rows:

@@ -23,11 +23,11 @@ class HostPart:
     call: str | None = metric("API call")
     calls: float = metric("calls a step")
     waits: float = metric("calls a step that wait for the device")
-    dispatch_ms: float = metric("time since the call before it on operators, calls and short Python, no waits", "ms")
-    dispatch_us: float = metric("median of that time for a call", "us")
-    between_us: float = metric("median of the part of it that is outside operators and calls: short Python", "us")
+    dispatch_ms: float = metric("time since the call before it on operators, calls and short Python, no waits")
+    dispatch_us: float = metric("median of that time for a call")
+    between_us: float = metric("median of the part of it that is outside operators and calls: short Python")
     stretches: float = metric("calls a step that other work, 0.1 ms and more, or loading of input comes before")
-    stretch_ms: float = metric("time of that other work and loading", "ms")
+    stretch_ms: float = metric("time of that other work and loading")
 
 
 def host_parts(recorded: Tape, usual: Tape) -> list[HostPart]:

@@ -79,6 +79,10 @@ class Served:
         times = self.periods_ns(tape)[iterations]
         return float(np.median(times[np.isfinite(times)])) / NS_PER_MS if np.isfinite(times).any() else 0.0
 
+    def medians_ms(self, iterations: list[int]) -> list[float]:
+        """The same as recorded, and without the profiler with a fast, the usual and a slow host."""
+        return [self.median_ms(tape, iterations) for tape in (self.recorded, self.fast, self.usual, self.slow)]
+
     @property
     def faithful(self) -> bool:
         """Whether the replay of the recording takes as long as it did."""

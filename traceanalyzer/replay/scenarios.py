@@ -8,13 +8,14 @@ from typing import TypeVar
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import contains
+from traceanalyzer.analysis.algebra import contains, union
 from traceanalyzer.base import dataclass
 from traceanalyzer.replay.changes.communication.buckets import MB, BucketSize, rebucketed
 from traceanalyzer.replay.changes.communication.collectives import (
     BUCKETING,
     MOST_OVERLAP_COST,
     OVERLAP_COST,
+    SHARDING,
     on_own_stream_each,
 )
 from traceanalyzer.replay.changes.compiling import chains_compiled, functions_compiled
@@ -23,7 +24,7 @@ from traceanalyzer.replay.changes.kernels import in_graph
 from traceanalyzer.replay.changes.optimizer import optimizer_by_lists, optimizer_fused
 from traceanalyzer.replay.changes.warmup import programs_own
 from traceanalyzer.replay.limits import GAIN_SPREAD, OF_KERNELS, Chosen
-from traceanalyzer.replay.patterns.named import launched_within, nodes_named, ops_named
+from traceanalyzer.replay.patterns.named import launched_within, nodes_named, ops_named, texts
 from traceanalyzer.replay.recorded import calling
 from traceanalyzer.replay.simulate import Begin
 from traceanalyzer.replay.tape import Change, Tape, parametric
@@ -117,11 +118,16 @@ def all_copies(tape: Tape) -> Bool:
 
 def communication_free(tape: Tape) -> Tape:
     """The program without its collectives: nobody waits for another rank, nothing is copied into messages and back,
-    compute that ran beside one is no longer slowed, and the host neither calls them nor waits in them."""
-    gone = tape.communication | launched_within(tape, BUCKETING)
+    compute that ran beside one is no longer slowed, and the host neither calls them, nor waits in them, nor shards."""
+    gone = tape.communication | launched_within(tape, BUCKETING) | launched_within(tape, SHARDING)
     free = replace(apart(tape), duration=tape.alone).without_launches(gone)
     inside = contains(calling(tape.source.linked), tape.source.trace.api_calls.start[tape.call])
-    return replace(free, waits=free.waits & ~inside).with_dispatch(np.maximum(free.dispatch - tape.sending, 0))
+    ranges = tape.source.trace.host_ranges
+    sharding = texts(tape.source.linked, SHARDING)[ranges.name]
+    left = 1.0 - tape.share_within(union(ranges.start[sharding], ranges.end[sharding]))
+    work = np.rint(free.work * left).astype(np.int64)
+    free = replace(free, waits=free.waits & ~inside, work=work)
+    return free.with_dispatch(np.maximum(free.dispatch - tape.sending, 0) * left)
 
 
 def at_roofline(tape: Tape) -> Tape | None:
@@ -254,8 +260,9 @@ def buckets(name: str, size: BucketSize) -> Scenario:
     return Scenario(
         name,
         rebucketed(size),
-        f"gradients are reduced in messages {size}; what one takes is fitted to those recorded",
-        missing="sizes and times of the collectives do not tell what one of another size would take: a recording with "
+        f"gradients are reduced in messages {size}; what one takes is fitted to those recorded, "
+        "else as fast as the fastest of them",
+        missing="sizes and times of the collectives do not tell what a smaller one would take: a recording with "
         "two bucket sizes, or with short messages (a barrier) in its steps, would",
         may_cost=True,
         baseline=AS_RECORDED,

@@ -84,12 +84,11 @@ class Input:
 class Metrics:
     """The figures of the step."""
 
-    step_time_ms: StepTime | None = metric("wall-clock time of the steady-state steps; null without steps", "ms")
+    step_time_ms: StepTime | None = metric("wall-clock time of the steady-state steps; null without steps")
     step_source: str = metric("what the steps were found from", text="own")
     unprofiled_step_time_ms: float | None = metric(
         "step time without a profiler: measured, where the capture carries it, else estimated by replaying the steps "
-        "with the profiler's usual cost taken out of the host's dispatch; null where neither can be done",
-        "ms",
+        "with the profiler's usual cost taken out of the host's dispatch; null where neither can be done"
     )
     unprofiled_source: str | None = metric("whether that is `measured` or `estimated`", text="own")
     unprofiled: Unprofiled | None = metric(
@@ -102,19 +101,17 @@ class Metrics:
     concurrent_kernel_share: float | None = metric(
         "share of the time with a kernel in which two or more run side by side, collectives among them; null without "
         "kernels, and where whole CUDA graphs hide theirs",
-        "share",
         default=None,
     )
-    gpu_busy_share: float | None = metric("share of the step with any device work (union of intervals)", "share")
-    gpu_idle_share: float | None = metric("share of the step without device work", "share")
-    budget_ms: Budget | None = metric("the step's wall-clock time by what the device did", "ms")
-    idle_ms: Idle | None = metric("the step's idle time by cause", "ms")
+    gpu_busy_share: float | None = metric("share of the step with any device work (union of intervals)")
+    gpu_idle_share: float | None = metric("share of the step without device work")
+    budget_ms: Budget | None = metric("the step's wall-clock time by what the device did")
+    idle_ms: Idle | None = metric("the step's idle time by cause")
     communication: CommunicationTime | None = metric("communication of a step; null without device work")
     launches: LaunchStats | None = metric("launching of device work; null where API calls were not recorded")
     host: HostStats | None = metric("the host threads that feed the device; null where they were not recorded")
     copied_within_gpu_ms: float | None = metric(
         "part of `budget_ms.exposed_copy` in copies from the GPU's memory to itself; null without device work",
-        "ms",
         default=None,
     )
     critical_path: PathTime | None = metric(

@@ -55,9 +55,14 @@ class InGroup:
     pairs_enqueued: int = -1
     tail: dict[int, Signature] = field(default_factory=dict)
     from_status: bool = False
-    """Whether it comes from the counters of the group alone, which count both kinds of operations."""
+    """Whether it comes from the counters of the group alone: both kinds of operations are `enqueued`."""
     ended_unseen: bool = False
     """Whether operations have only ended, be it in an error: gloo's recorder never calls one completed."""
+
+    @property
+    def stands_at(self) -> int:
+        """The sequence number of the first collective that is not completed, issued or not."""
+        return self.enqueued + 1 if self.head is None else self.head.seq
 
     @property
     def pending(self) -> tuple[Op, ...]:
@@ -79,6 +84,11 @@ class RankDump:
     dumped_ns: int = 0
     """When the file was written, as far as its time of change says; 0 unknown."""
     version: str = ""
+
+    @property
+    def pending(self) -> list[tuple[int, Op]]:
+        """The first operations that the rank has not completed, with their groups."""
+        return [(index, op) for index, state in self.groups.items() for op in state.pending]
 
 
 @dataclass(frozen=True)

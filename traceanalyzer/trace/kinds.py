@@ -26,6 +26,13 @@ class CopyKind(enum.IntEnum):
     UNIFIED_DEVICE_TO_HOST = 7
     UNIFIED_DEVICE_TO_DEVICE = 8
 
+    @property
+    def label(self) -> str:
+        """What such a copy is called whichever tool recorded it: as Kineto calls it."""
+        ends = self.name.removeprefix("UNIFIED_").split("_TO_")
+        memory = "Memcpy" if self < CopyKind.UNIFIED_HOST_TO_DEVICE else "Unified Memory"
+        return f"{memory} {ends[0][0]}to{ends[1][0]}" if self else memory
+
 
 class MemoryKind(enum.IntEnum):
     """Kind of memory at one end of a copy."""

@@ -4,6 +4,7 @@ Recorded by `benchmarks.ablations_record OUT --set ranks_scenarios` under torchr
 """
 
 import itertools
+import threading
 import time
 
 import torch
@@ -274,3 +275,188 @@ def buckets_of_many_sizes(fixed):
         model = nn.Sequential(*(nn.Linear(a, b) for a, b in itertools.pairwise(widths)))
     ddp, x = parallel(model, bucket_cap_mb=25 if fixed else 1), random(n(1024, 4), widths[0])
     return train(torch.optim.SGD(model.parameters(), lr=1e-9), lambda: ddp(x).square().mean())
+
+
+@pair("larger_buckets", ablation=("buckets: 1 MB of an encoder that fills the GPU, then 25 MB", "buckets=25MB"))
+def buckets_of_an_encoder(fixed):
+    """An encoder whose kernels take longer than its host, in buckets of 1 MB, against buckets of 25 MB."""
+    model = blocks(n(6, 1), n(1024, 64))
+    called = parallel(model, bucket_cap_mb=25 if fixed else 1)
+    return encoder(called, model, sequences(n(64, 2), n(1024, 64)))
+
+
+@pair("larger_buckets", ablation=("buckets: 0.1 MB of convolutions, then 25 MB", "buckets=25MB"))
+def buckets_of_convolutions(fixed):
+    """Forty convolutions in buckets of 0.1 MB, against buckets of 25 MB."""
+    width = n(256, 8)
+    layers = [
+        m for _ in range(n(40, 2)) for m in (nn.Conv2d(width, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU())
+    ]
+    model, x = nn.Sequential(*layers).to(DEVICE), random(n(16, 2), width, n(28, 8), n(28, 8))
+    called = parallel(model, bucket_cap_mb=25 if fixed else 0.1)
+    return train(torch.optim.SGD(model.parameters(), lr=1e-9), lambda: called(x).square().mean())
+
+
+@pair("smaller_buckets", ablation=("buckets: 25 MB of an encoder, then 4 MB", "buckets=4MB"))
+def buckets_smaller(fixed):
+    """An encoder whose kernels take longer than its host, in buckets of 25 MB, against buckets of 4 MB."""
+    model = blocks(n(6, 1), n(1024, 64))
+    return encoder(parallel(model, bucket_cap_mb=4 if fixed else 25), model, sequences(n(64, 2), n(1024, 64)))
+
+
+def beside_a_thread(step):
+    """The step, and while it runs a thread that wants the interpreter half of the time."""
+    wanted = threading.Event()
+
+    def run():
+        while wanted.wait():
+            think(0.002)
+            time.sleep(0.002)
+
+    def both():
+        wanted.set()
+        step()
+        wanted.clear()
+
+    threading.Thread(target=run, daemon=True).start()
+    return both
+
+
+def small_layers(fixed, *, read):
+    """Layers that the host cannot launch as fast as they run, under DDP; a thread slows the host of rank 1."""
+    model = mlp(n(60, 2), n(512, 64))
+    called, x = parallel(model), random(n(256, 4), n(512, 64))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
+    step = read_each_step(called, optimizer, x) if read else train(optimizer, lambda: called(x).square().mean())
+    return step if fixed or RANK == 0 else beside_a_thread(step)
+
+
+@pair("fix_straggler", ablation=("straggler: a thread beside the host of rank 1, loss read", "no_straggler"))
+def slow_host(fixed):
+    """The host of rank 1 shares its interpreter with a thread; the loss is read each step."""
+    return small_layers(fixed, read=True)
+
+
+@pair("fix_straggler", ablation=("straggler: a thread beside the host of rank 1", "no_straggler"))
+def slow_host_ahead(fixed):
+    """The host of rank 1 shares its interpreter with a thread; nothing is read."""
+    return small_layers(fixed, read=False)
+
+
+@pair("fix_straggler", ablation=("straggler: 5 ms of input on rank 1 every other step", "no_straggler"))
+def straggler_every_other(fixed):
+    """The input of rank 1 comes 5 ms late in every other step."""
+    steps = itertools.count()
+    return in_step(fixed, lambda: time.sleep(0.005 * (next(steps) % 2)))
+
+
+@pair("fix_straggler", ablation=("straggler: rank 1 gets three times the tokens", "no_straggler"))
+def uneven_experts(fixed):
+    """Tokens go to two experts and back in each of eight layers; the one of rank 1 gets three of four."""
+    width, rows = n(2048, 64), n(4096, 8)
+    up, down = (random(width, 4 * width).to(torch.bfloat16), random(4 * width, width).to(torch.bfloat16))
+    x = random(rows, width).to(torch.bfloat16)
+    share = [rows // 2, rows // 2] if fixed else [rows // 4, rows - rows // 4]
+    mine = [share[RANK]] * WORLD
+
+    @torch.no_grad()
+    def step():
+        h = x
+        for _ in range(n(8, 2)):
+            there, back = torch.empty(sum(mine), width, device=DEVICE, dtype=x.dtype), torch.empty_like(x)
+            dist.all_to_all_single(there, h, mine, share)
+            dist.all_to_all_single(back, torch.relu(there @ up) @ down, share, mine)
+            h = back
+        return h
+
+    return step
+
+
+@pair("overlap_communication", ablation=("communication: FSDP of an encoder", "communication_free"))
+def encoder_fsdp(fixed):
+    """An encoder whose parameters are sharded, against whole ones that nobody exchanges."""
+    from torch.distributed.fsdp import fully_shard
+
+    model = blocks(n(8, 1), n(1024, 64))
+    if not fixed:
+        for layer in (*model, model):
+            fully_shard(layer)
+    return encoder(model, model, sequences(n(32, 2), n(1024, 64)))
+
+
+@pair("overlap_communication", ablation=("communication: FSDP of wide layers", "communication_free"))
+def layers_fsdp(fixed):
+    """Twelve wide layers whose parameters are sharded, kept after the forward pass, against whole ones."""
+    from torch.distributed.fsdp import fully_shard
+
+    model = mlp(n(12, 2), n(3072, 64))
+    if not fixed:
+        for layer in model:
+            if isinstance(layer, nn.Linear):
+                fully_shard(layer, reshard_after_forward=False)
+        fully_shard(model)
+    x = random(n(2048, 4), n(3072, 64))
+    return train(torch.optim.SGD(model.parameters(), lr=1e-9), lambda: model(x).square().mean())
+
+
+@pair("larger_buckets", ablation=("buckets: 0.5 MB, loss read, then 25 MB", "buckets=25MB"))
+def buckets_loss_read(fixed):
+    """Eighty small layers in buckets of 0.5 MB, the loss read each step, against buckets of 25 MB."""
+    model = mlp(n(80, 2), n(384, 64))
+    called = parallel(model, bucket_cap_mb=25 if fixed else 0.5)
+    return read_each_step(called, torch.optim.SGD(model.parameters(), lr=1e-9), random(n(1024, 4), n(384, 64)))
+
+
+@pair("larger_buckets", ablation=("buckets: 0.1 MB of layers that fill the GPU, then 25 MB", "buckets=25MB"))
+def buckets_full_gpu(fixed):
+    """Sixty layers of 4 MB that fill the GPU, each tensor a bucket, against buckets of 25 MB."""
+    model = mlp(n(60, 2), n(1024, 64))
+    called, x = parallel(model, bucket_cap_mb=25 if fixed else 0.1), random(n(4096, 4), n(1024, 64))
+    return train(torch.optim.SGD(model.parameters(), lr=1e-9), lambda: called(x).square().mean())
+
+
+@pair("overlap_communication", ablation=("communication: sequences cut over the ranks", "communication_free"))
+def sequences_cut(fixed):
+    """Twelve layers that gather sequences before and scatter their sums after, against the same without."""
+    width, rows = n(2048, 64), n(2048, 8)
+    ups = [random(width, 2 * width).to(torch.bfloat16) for _ in range(n(12, 2))]
+    downs = [random(2 * width, width).to(torch.bfloat16) for _ in ups]
+    part, whole = random(rows // WORLD, width).to(torch.bfloat16), random(rows, width).to(torch.bfloat16)
+
+    @torch.no_grad()
+    def step():
+        mine = part
+        for up, down in zip(ups, downs, strict=True):
+            if not fixed:
+                dist.all_gather_into_tensor(whole, mine)
+            made, mine = torch.relu(whole @ up) @ down, torch.empty_like(part)
+            if not fixed:
+                dist.reduce_scatter_tensor(mine, made)
+        return mine
+
+    return step
+
+
+def read_value(_module, _inputs, output):
+    output[0, 0].item()
+
+
+@pair("fix_straggler", ablation=("straggler: rank 0 reads a value after each layer", "no_straggler"))
+def straggler_reads(fixed):
+    """Under DDP rank 0 reads a value after each of sixteen layers."""
+    model = mlp(n(16, 2), n(1024, 64))
+    called, x = parallel(model), random(n(2048, 4), n(1024, 64))
+    if not fixed and RANK == 0:
+        for layer in model:
+            layer.register_forward_hook(read_value)
+    return read_each_step(called, torch.optim.SGD(model.parameters(), lr=1e-9), x)
+
+
+@pair("fix_straggler", ablation=("straggler: rank 0 pauses 12 ms every third step", "no_straggler"))
+def straggler_pauses(fixed):
+    """Under DDP rank 0 pauses for 12 ms before every third step."""
+    count = itertools.count()
+    model = mlp(n(8, 2), n(2048, 64))
+    x, optimizer = random(n(2048, 4), n(2048, 64)), torch.optim.SGD(model.parameters(), lr=1e-9)
+    pauses = not fixed and RANK == 0
+    return read_each_step(parallel(model), optimizer, x, lambda: time.sleep(0.012 * (pauses and next(count) % 3 == 0)))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.analysis.build import TraceBuilder
 from tests.analysis.test_any_trace import any_rows, measure_rows
+from tests.analyzed import measurements
 from tests.examples import tried
 from tests.recorded import EVERY, GPU, label
 from tests.replay.test_replay import GEMM, NCCL, copying, gpu_bound, host_bound, loading, steps, thinking
@@ -17,7 +18,6 @@ from traceanalyzer.analysis.causes.critical_path import CriticalPath, Part, Path
 from traceanalyzer.analysis.causes.start import Bindings, Bound, HostWaits, host_waits
 from traceanalyzer.analysis.tables.path_rows import PathTime, path_tables
 from traceanalyzer.diagnosis.measurements import Measurements, measure
-from traceanalyzer.ingest import load
 from traceanalyzer.trace import DeviceOpKind, OverheadKind, RangeKind, WaitKind, Waits
 
 if TYPE_CHECKING:
@@ -266,6 +266,5 @@ def test_names_say_what_carries_the_path() -> None:
 
 @pytest.mark.parametrize("recording", [*GPU, *EVERY], ids=label)
 def test_the_paths_of_recordings_are_their_steps(recording: Path) -> None:
-    for trace in load([recording]).traces:
-        ctx = measure(trace)
+    for ctx in measurements(recording).each:
         partitions_the_steps(ctx, find_critical_path(ctx.started))

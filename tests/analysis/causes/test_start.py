@@ -59,3 +59,13 @@ def test_a_queued_op_waits_for_the_one_before_it_on_its_stream() -> None:
 
 def test_without_a_launch_and_anything_before_it_nothing_binds() -> None:
     assert bound(TraceBuilder().kernel("alone", 10, 20)) == (Bound.NOTHING, None)
+
+
+def test_what_an_op_waited_for_was_over_at_its_end_or_with_the_launch() -> None:
+    def lag(builder: TraceBuilder) -> int:
+        return int(measure(builder.build()).started.bindings.lag[-1])
+
+    assert lag(late(450)) == 50_000
+    assert lag(late(700)) == 0, "it ran on"
+    assert lag(late(20)) == 470_000, "launched at 30"
+    assert lag(TraceBuilder().kernel("alone", 10, 20)) == 0

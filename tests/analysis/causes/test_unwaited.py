@@ -114,3 +114,12 @@ def test_the_host_is_never_further_ahead_than_the_queue_is_long() -> None:
     launch, sync = launch_and_sync(waiting(800))
     assert launch > 50
     assert sync >= 4 * REFILL_LAUNCHES
+
+
+def test_the_queue_has_room_as_soon_as_the_op_a_queue_before_begins() -> None:
+    """Without the wait the second kernel begins as the first one ends and runs 50 us; two follow, each a pause later.
+    The last is launched when the second begins, not when it ends, and so runs right after the one before it."""
+    program = Program().launch(us=100).sync()
+    for us in (50, 1, 1, 1):
+        program.spend(15).launch(us=us)
+    assert left(program) == [0, 1000, 1000, 0]

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from tests.analysis.build import TraceBuilder
-from tests.compile.test_steps import program
-from traceanalyzer.analysis.groups.first_steps import PaidBack, first_steps, paid_back
+from tests.replay.compile.test_steps import program
+from traceanalyzer.analysis.groups.first_steps import PaidBack, begin_of_first, first_steps, paid_back
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.ingest import load
 from traceanalyzer.trace import Stopwatch
@@ -85,3 +85,23 @@ def test_a_log_that_begins_later_says_nothing_of_first_steps(tmp_path, number, s
     (tmp_path / "log.jsonl").write_text("\n".join(lines))
     found = first_steps(measure(load([tmp_path / "log.jsonl"]).traces[0]).timed)
     assert (found.source if found else None) == source
+
+
+def test_the_first_step_begins_with_its_host_or_as_earlier_work_ends():
+    """Its two kernels come after 9 ms of compiling, the steps after it take 1 ms."""
+
+    def begin_us(*earlier):
+        trace = TraceBuilder()
+        for i in range(6):
+            begin, end = (9000 + 1000 * i if i else 100), 10_000 + 1000 * i
+            trace.annotation(f"ProfilerStep#{i}", begin, end - 1)
+            for j, at in enumerate((end - 800, end - 400)):
+                trace.call("cudaLaunchKernel", at, at + 5, 2 * i + j + 1)
+                trace.kernel("k", at + 10, at + 390, 2 * i + j + 1)
+        for start, end in earlier:
+            trace.kernel("before", start, end)
+        return begin_of_first(measure(trace.build()).timed) / 1000
+
+    assert begin_us() == 100
+    assert begin_us((50, 90)) == 100
+    assert begin_us((50, 130)) == 130

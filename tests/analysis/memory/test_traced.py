@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.analysis.test_op_memory import memory, op
+from tests.analysis.tables.test_op_memory import memory, op
 from traceanalyzer.analysis.memory.traced import TracedMemory
 from traceanalyzer.diagnosis.memory import of_a_trace
 from traceanalyzer.diagnosis.selection import measured

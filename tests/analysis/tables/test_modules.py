@@ -67,6 +67,21 @@ def test_device_time_goes_to_the_module_whose_forward_pass_made_it(annotated: bo
     assert layer.host_ms == pytest.approx(0.17)
 
 
+def test_what_runs_again_in_the_backward_pass_is_recomputed() -> None:
+    """Of two steps each launches 30 us in the backward pass that its forward pass launched before."""
+    builder = Ranked()
+    for i, at in enumerate((0, 1000)):
+        builder.annotation(f"ProfilerStep#{i}", at, at + 1000).python("nn.Module: Layer_0", at + 10, at + 90)
+        builder.op("aten::addmm", at + 20, at + 40, sequence=i).launched(GEMM, at + 50, at + 80, at + 30)
+        node = "autograd::engine::evaluate_function: AddmmBackward0"
+        builder.op(node, at + 100, at + 300, thread=1, forward_thread=1, sequence=i)
+        builder.op("aten::addmm", at + 110, at + 130, thread=1, sequence=i)
+        builder.launched(GEMM, at + 150, at + 180, at + 120, thread=1)
+        builder.op("aten::mm", at + 140, at + 160, thread=1).launched(GEMM, at + 200, at + 260, at + 150, thread=1)
+    (layer,) = measure(builder.trace()).modules
+    assert (layer.recomputed_ms, layer.backward_ms, layer.device_ms) == pytest.approx((0.03, 0.09, 0.12))
+
+
 def test_annotated_modules_are_no_phases() -> None:
     assert {row.name for row in measure(model(annotated=True).trace()).phase_rows} == {"forward", "backward"}
 

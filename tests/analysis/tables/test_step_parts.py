@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analysis.build import TraceBuilder
+from tests.analyzed import measurements
 from tests.recorded import EVERY, label
 from traceanalyzer.analysis.tables import step_parts as module
 from traceanalyzer.analysis.tables.step_parts import BUDGET, MAX_BATCHES, SMALLER
 from traceanalyzer.diagnosis.measurements import Measurements, measure
-from traceanalyzer.ingest import load
 
 
 def steps_of(count: int) -> TraceBuilder:
@@ -72,8 +72,8 @@ def test_the_parts_are_the_budget_whatever_runs(rows):
 
 @pytest.mark.parametrize("path", EVERY, ids=label)
 def test_the_parts_are_the_budget_of_every_recording(path):
-    for trace in load([path]).traces:
-        holds(measure(trace))
+    for one in measurements(path).each:
+        holds(one)
 
 
 def holds(m: Measurements) -> None:

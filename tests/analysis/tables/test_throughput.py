@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.analysis.build import TraceBuilder
 from tests.recorded import ROOT, ranks, recording
 from traceanalyzer.analysis.joined.linked import Knowledge
 from traceanalyzer.diagnosis.measurements import Measurements, measure
@@ -89,6 +90,18 @@ def test_the_loaders_batch_size_times_its_batches() -> None:
     work = measure(replace(trace, batch_size=32)).throughput
     assert work is not None
     assert (work.source, work.samples) == ("loader", 32.0)
+
+
+def test_a_batch_is_of_the_step_in_which_it_is_asked_for() -> None:
+    """Four steps of 100 us; the last one's two batches come while it runs, one only after its end."""
+    b = TraceBuilder()
+    for i in range(4):
+        b.annotation(f"ProfilerStep#{i}", 100 * i, 100 * i + 100).kernel("gemm", 100 * i + 50, 100 * i + 90)
+        b.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 100 * i + 1, 100 * i + 20)
+    b.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 390, 410)
+    work = measure(b.build(batch_size=8)).throughput
+    assert work is not None
+    assert work.samples == 8 * 5 / 4
 
 
 def captured(folder: Path, **environment: object) -> Measurements:

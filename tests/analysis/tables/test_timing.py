@@ -1,9 +1,11 @@
 """Step times as a measurement, and what the diagnosis makes of a run of which only they are known."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from traceanalyzer.analysis.tables.timing import timing_stats
+from traceanalyzer.analysis.tables.timing import UnprofiledTime, timing_stats, unprofiled_time
 from traceanalyzer.analysis.time.regularity import drift, outliers, two_modes
 from traceanalyzer.report.build import build_report
 from traceanalyzer.trace import Run, StepTimings, Trace
@@ -29,6 +31,14 @@ def report(duration, **columns):
 
 def finding(result, name):
     return next((f for f in result.findings if f.id == name), None)
+
+
+def test_a_step_without_the_profiler_is_the_captures_else_that_of_the_log_given_with_it():
+    trace, log = Trace("trace.json", "kineto", []), table([90 * MS, *[100 * MS] * 19, 0])
+    assert unprofiled_time(trace) is None
+    assert unprofiled_time(replace(trace, step_timings=log)).step_ms == 100.0
+    timed = replace(trace, step_timings=log, unprofiled_step_ns=70.0 * MS)
+    assert unprofiled_time(timed) == UnprofiledTime(70.0, 70.0, 70.0)
 
 
 @pytest.mark.parametrize("noise", [RNG.normal(100, 3, 500), RNG.uniform(90, 110, 500), RNG.exponential(5, 500) + 100])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from traceanalyzer.analysis.serving.fit import decode_fit
 from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.diagnosis.serving.outlook import Predictor, outlook
 from traceanalyzer.diagnosis.serving.phases import phases
-from traceanalyzer.diagnosis.serving.sentences import sentences, serving_values
+from traceanalyzer.diagnosis.serving.sentences import _about, sentences, serving_values
 from traceanalyzer.ingest import load
 
 SERVERS = {
@@ -114,3 +115,16 @@ def test_a_log_alone_tells_what_larger_batches_bring(tmp_path: Path) -> None:
 def test_few_batches_predict_nothing() -> None:
     found = outlook(measure(Server().recorded(waves((8, 16)))))
     assert (found.now, found.twice) == (None, None)
+
+
+def test_a_rate_of_tokens_is_that_without_the_profiler() -> None:
+    """200 tokens a second with iterations of 10 ms are 400 with those of 5."""
+    unprofiled = SimpleNamespace(ms=5.0, low_ms=4.0, high_ms=6.0)
+    phase = SimpleNamespace(
+        phase="decode", iterations=3, requests=2.0, context_tokens=0.0, iteration_ms=10.0, busy_ms=8.0,
+        host_idle_ms=1.0, tokens_per_s=200.0, unprofiled=unprofiled, limit="host", memory_ms=None, arithmetic_ms=None,
+    )  # fmt: skip
+    assert _about(phase) == (
+        "3 decode iterations (2 requests): 5 ms without the profiler (4 ms to 6 ms), 10 ms recorded, "
+        "GPU busy 8 ms (80%), 1 ms waiting for the CPU. 400 generated tokens/s."
+    )

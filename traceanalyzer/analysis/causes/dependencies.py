@@ -8,9 +8,10 @@ collective waits for the compute op launched before it (its input); a compute op
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import at
+from traceanalyzer.analysis.algebra import at, texts_where
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.analysis.names.collectives import CALLS
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, Bool, alike
 
@@ -146,9 +147,13 @@ def _last_ended(start: I64, end: I64, communication: Bool) -> I64:
 
 
 def _after_stream_wait(linked: Linked, chosen: I64) -> Bool:
-    """Which ops are the first to be launched after a call that makes a stream wait for an event."""
-    calls = linked.trace.api_calls
-    waiting = np.sort(calls.start[linked.api_kind == ApiKind.EVENT_WAIT])
+    """Which ops are the first to be launched after a call that makes a stream wait for an event. Those that are made
+    within the call of a collective order its own streams: whoever needs its result waits later."""
+    tree, rows = linked.tree, np.flatnonzero(linked.api_kind == ApiKind.EVENT_WAIT)
+    if len(rows):
+        within = tree.innermost(tree.named(texts_where(linked.trace.strings, CALLS.match)))
+        rows = rows[at(within, tree.node_of_call[rows], -1) < 0]
+    waiting = np.sort(linked.trace.api_calls.start[rows])
     launched = linked.launch_time[chosen]
     count = np.searchsorted(waiting, launched)
     return np.append(count[:1] > 0, count[1:] > count[:-1])

@@ -43,18 +43,15 @@ class FirstSteps:
     """The slow first steps of a process."""
 
     source: str = metric("whether they were `timed` without the profiler, `recorded` or `logged`", text="own")
-    first_ms: float = metric("the first step", "ms")
-    steady_ms: float = metric("a steady step, from the same source", "ms")
+    first_ms: float = metric("the first step")
+    steady_ms: float = metric("a steady step, from the same source")
     steps: int = metric("first steps that take much longer than a steady one")
-    excess_ms: float = metric("time beyond that of as many steady steps", "ms")
+    excess_ms: float = metric("time beyond that of as many steady steps")
     eager_ms: float | None = metric(
         "a steady step with torch.compile switched off; null where none was timed (collect torch --eager-steps N)",
-        "ms",
         default=None,
     )
-    compiled_ms: float | None = metric(
-        "a step with it on, timed just before; null where the other is", "ms", default=None
-    )
+    compiled_ms: float | None = metric("a step with it on, timed just before; null where the other is", default=None)
     pays_after_steps: int | None = metric(
         "steps after which compiled code, faster than the eager step, has made up for the excess; null where it never "
         "does, or no eager step was timed",

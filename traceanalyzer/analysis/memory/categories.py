@@ -100,7 +100,7 @@ def _by_lifetime(lives: Lives, timeline: Timeline, kind: I8) -> tuple[I8, NDArra
 SPEAKS: tuple[tuple[int, Callable[[Frame], object]], ...] = (
     (STATE, lambda frame: frame.name == "_init_group"),
     (ACTIVATIONS, lambda frame: CHECKPOINT_FILE.search(frame.file)),
-    (STATE, lambda frame: OPTIMIZER_FILE.search(frame.file) and "torch/nn/" not in frame.file),
+    (STATE, lambda frame: OPTIMIZER_FILE.search(frame.file)),
     (GRADIENTS, lambda frame: BUCKETS.search(frame.file) and frame.name in ("__init__", "_ddp_init_helper")),
     (PARAMETERS, lambda frame: MAKES_PARAMETERS.search(frame.name)),
     (PARAMETERS, lambda frame: frame.name == "__init__" and OF_MODULES.search(frame.file)),

@@ -43,6 +43,11 @@ class GrowthSite:
     live_bytes: int = metric("bytes alive at the last step's end", MEMORY)
     live_allocations: int = metric("allocations alive there")
 
+    @property
+    def leaks(self) -> bool:
+        """Whether more and more is allocated and kept, by what does not say that it keeps it."""
+        return self.allocations_per_step > 0 and "cache" not in self.site.lower()
+
 
 @dataclass(frozen=True)
 class Growth:
@@ -74,9 +79,7 @@ def growth_of(lives: Lives, timeline: Timeline, stacks: Sequence[Stack]) -> Grow
     if slope < LEAST_BYTES or low <= 0 or not goes_on(whole):
         return Growth(slope, low, high, "steady", len(timeline.steps.ends), ())
     sites = _sites(lives, ends, stacks, slope, stride)
-    leaking = sum(
-        site.bytes_per_step for site in sites if site.allocations_per_step > 0 and "cache" not in site.site.lower()
-    )
+    leaking = sum(site.bytes_per_step for site in sites if site.leaks)
     return Growth(
         slope, low, high, "leak" if leaking >= EXPLAINS * slope else "growth", len(timeline.steps.ends), sites
     )

@@ -7,7 +7,7 @@ program has one.
 
 import re
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -28,7 +28,7 @@ EVEN_SHARE = 0.9
 """Share of the allocations that have to come equally often in each step."""
 
 OPTIMIZER_FILE = re.compile(
-    r"(/optim/|/optimizers?/|optimizer\.py|/(fused_)?(adam|lamb|sgd|adagrad|lion|novograd)\w*\.py$)"
+    r"^(?!.*torch/nn/).*(/optim/|/optimizers?/|optimizer\.py|/(fused_)?(adam|lamb|sgd|adagrad|lion|novograd)\w*\.py$)"
 )
 AUTOGRAD_FILE = re.compile(r"torch/(autograd|_functorch/_aot_autograd)/|torch/_tensor\.py$")
 CHECKPOINT_FILE = re.compile(r"torch/utils/checkpoint\.py$")
@@ -78,26 +78,49 @@ class Timeline:
         return np.union1d(changes, steps[(steps > 0) & (steps < len(self.phase))])
 
 
+ANY = re.compile("")
+SIGNS = (
+    (re.compile(r"^_?zero_grad$"), ANY, ZERO_GRAD),
+    (re.compile(r"^(__init__|add_param_group)$"), OPTIMIZER_FILE, OTHER),
+    (ANY, OPTIMIZER_FILE, OPTIMIZER),
+    (re.compile(r"^scale$"), UPDATE_FILE, PROGRAM),
+    (ANY, UPDATE_FILE, OPTIMIZER),
+    (ENGINE, ANY, BACKWARD),
+    (re.compile(r"^backward$"), AUTOGRAD_FILE, BACKWARD),
+)
+"""Functions and files, the first that a frame has, and the phase that it is of."""
+DECIDES = (ZERO_GRAD, BACKWARD)
+"""Phases that one frame of a stack tells, whatever the others are."""
+
+
+@lru_cache(maxsize=1 << 16)
+def _sign(name: str, file: str) -> tuple[int, bool]:
+    """The phase that a frame is of, and whether it says so though one inside of it says another."""
+    for function, place, label in SIGNS:
+        if function.search(name) and place.search(file):
+            return label, place is not OPTIMIZER_FILE
+    return PROGRAM, False
+
+
 def label_of(stack: Stack) -> int:
     """The phase that a stack is of, as far as it tells."""
-    if not stack:
-        return NO_STACK
     found = PROGRAM
     for frame in stack:
-        if frame.name in ("zero_grad", "_zero_grad"):
-            return ZERO_GRAD
-        if found == PROGRAM and OPTIMIZER_FILE.search(frame.file) and "torch/nn/" not in frame.file:
-            found = OPTIMIZER if frame.name not in ("__init__", "add_param_group") else OTHER
-        elif UPDATE_FILE.search(frame.file):
-            found = PROGRAM if frame.name == "scale" else OPTIMIZER
-        elif ENGINE.search(frame.name) or (frame.name == "backward" and AUTOGRAD_FILE.search(frame.file)):
-            return BACKWARD
-    root = stack[-1]
-    if found == PROGRAM and root.name != "<module>" and TORCH_FILE.search(root.file):
-        return BACKWARD  # a thread that begins inside PyTorch is autograd's
-    if found == PROGRAM and all("::" in frame.name or not frame.file.endswith(".py") for frame in stack):
-        return NO_STACK
-    return found
+        label, overrides = _sign(frame.name, frame.file)
+        if label in DECIDES:
+            return label
+        if overrides or found == PROGRAM:
+            found = label
+    if found != PROGRAM:
+        return found
+    if _begins_in_torch(stack):
+        return BACKWARD
+    return PROGRAM if any(frame.file.endswith(".py") and "::" not in frame.name for frame in stack) else NO_STACK
+
+
+def _begins_in_torch(stack: Stack) -> bool:
+    """As a thread of autograd's does."""
+    return bool(stack) and stack[-1].name != "<module>" and TORCH_FILE.search(stack[-1].file) is not None
 
 
 def timeline_of(events: Events, snapshot: Snapshot, device: int) -> Timeline:
@@ -186,22 +209,15 @@ def _ranges(snapshot: Snapshot, device: int, name: str) -> list[tuple[int, int]]
 
 def steps_of(events: Events, snapshot: Snapshot, device: int, labels: I8) -> Steps:
     """The steps, by the best evidence that there is."""
-    profiled = _ranges(snapshot, device, "ProfilerStep#")
+    profiled, optimizer = (_ranges(snapshot, device, name) for name in ("ProfilerStep#", "Optimizer.step#"))
     if len(profiled) >= MIN_STEPS:
-        rows = [events.row_at(end, "right") for _, end in profiled]
-        return Steps(events.row_at(profiled[0][0]), tuple(rows), "annotation")
-    optimizer = _ranges(snapshot, device, "Optimizer.step#")
+        return Steps(events.row_at(profiled[0][0]), tuple(_ends(events, profiled)), "annotation")
     if len(optimizer) > 1:
-        rows = [events.row_at(end, "right") for _, end in optimizer]
-        return _with_start(events, _past_zeroing(rows, labels), labels, "annotation")
-    updates = _runs(labels, (OPTIMIZER, ZERO_GRAD))
+        return _with_start(events, _past_zeroing(_ends(events, optimizer), labels), labels, "annotation")
+    updates = np.array(_runs(labels, (OPTIMIZER, ZERO_GRAD)), np.int64)
     # zero_grad right before the backward is in the middle of a step
-    ends = [
-        end
-        for end in updates
-        if labels[end - 1] == OPTIMIZER or end == len(labels) or labels[end] not in (BACKWARD, NO_STACK)
-    ]
-    runs = {"optimizer": ends, "zero_grad": _runs(labels, (ZERO_GRAD,))}
+    inside = np.isin(np.append(labels, OTHER)[updates], (BACKWARD, NO_STACK)) & (labels[updates - 1] != OPTIMIZER)
+    runs = {"optimizer": updates[~inside].tolist(), "zero_grad": _runs(labels, (ZERO_GRAD,))}
     if OPTIMIZER in labels:
         source = max(runs, key=lambda name: len(runs[name]))
         if len(runs[source]) > 1 or not len(_runs(labels, (BACKWARD, NO_STACK))) > 1:
@@ -211,6 +227,10 @@ def steps_of(events: Events, snapshot: Snapshot, device: int, labels: I8) -> Ste
     if BACKWARD in labels:
         return _with_start(events, _runs(labels, (BACKWARD, NO_STACK)), labels, "backward")
     return periodic_steps(events, labels)
+
+
+def _ends(events: Events, ranges: list[tuple[int, int]]) -> list[int]:
+    return [events.row_at(end, "right") for _, end in ranges]
 
 
 def _past_zeroing(rows: list[int], labels: I8) -> list[int]:

@@ -56,7 +56,7 @@ class Scenario:
     peak_bytes: int = metric("predicted most bytes allocated", MEMORY)
     basis: str = metric("what the prediction assumes", text="sentence")
     extra_forward_share: float = metric(
-        "part of the forward pass that runs a second time: what the memory costs in time", "share", default=0.0
+        "part of the forward pass that runs a second time: what the memory costs in time", default=0.0
     )
     reserved_bytes: int | None = metric(
         "predicted most bytes reserved; null where that is not known", MEMORY, default=None

@@ -24,8 +24,8 @@ KINDS = (
     "send_recv",
 )
 
-CALLS = re.compile(r"^(c10d::|record_param_comms$|nccl:)")
-"""What PyTorch calls its calls of collectives on the host."""
+CALLS = re.compile(r"^((nccl|rccl|gloo|mpi|ucc|xccl):|c10d::|record_param_comms$|[nr]ccl[A-Z])")
+"""What torch.distributed and NCCL name around every call of a collective on the host."""
 
 WIDE = ("Float", "float32", "float", "fp32")
 """What frameworks call 32 bits."""

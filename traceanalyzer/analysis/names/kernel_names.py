@@ -47,23 +47,23 @@ _SAYS_NOTHING = re.compile(
 
 _TOKENS = re.compile(r"\(anonymous namespace\)|operator\s?(?:\(\)|[<>=!-]+)|[<>() ]")
 _VOID = "void "
+_INTO, _DEEPER = {"(": 1, ")": -1}, {"<": 1, ">": -1}
 
 
 def own_name(name: str) -> str:
     """The kernel's name and template arguments without what stands around them: its parameters, and a result other
     than void (`std::enable_if<...>::type gemv::kernel<float>(curandState*)`). Their types are not what it does."""
     depth = inside = begin = 0
+    spaces = "" if name.startswith(_VOID) else " "
     for token in _TOKENS.finditer(name, 0, MAX_LOOKED_AT):
         if token[0] == "(" and depth == 0:
-            begin = 0 if name.startswith(_VOID) or begin == token.start() else begin  # `Memset (Device)`
-            return name[begin : token.start()]
-        if token[0] in "()":  # a value in template arguments: its `>` closes nothing
-            inside += 1 if token[0] == "(" else -1
-        elif token[0] in "<>" and not inside:
-            depth += 1 if token[0] == "<" else -1
-        elif token[0] == " " and depth == 0:
+            return name[begin if begin != token.start() else 0 : token.start()]  # all of `Memset (Device)`
+        inside += _INTO.get(token[0], 0)
+        if not inside:  # what stands in parentheses is a value in template arguments: its `>` closes nothing
+            depth += _DEEPER.get(token[0], 0)
+        if token[0] == spaces and depth == 0:
             begin = token.end()
-    return name[begin:] if "<" in name[:begin] and not name.startswith(_VOID) else name
+    return name[begin:] if "<" in name[:begin] else name
 
 
 @lru_cache(maxsize=8192)

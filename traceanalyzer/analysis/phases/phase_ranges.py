@@ -7,12 +7,11 @@ which another thread is blocked, that is, has recorded no operator and no call f
 launch; of several such phases to the one that began last.
 """
 
-import re
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra import IntervalSet, at, complement, intersect, still_open, texts_where, union, where
 from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.names.collectives import CALLS
 from traceanalyzer.analysis.names.pytorch import module_of
 from traceanalyzer.analysis.time.host_timeline import LONG_STRETCH_NS
 from traceanalyzer.analysis.time.timed import Timed
@@ -25,10 +24,6 @@ MOST_DEPTH = 32
 """Phases within phases: what is nested deeper belongs to the phase around it. Programs have up to ten."""
 BLOCKED_NS = LONG_STRETCH_NS
 """Shorter pauses are Python between operators: a thread in one works for itself."""
-
-COMMUNICATION_RANGE = re.compile(r"^((nccl|rccl|gloo|mpi|ucc|xccl):|record_param_comms$|[nr]ccl[A-Z])")
-"""What torch.distributed and NCCL name around every collective: not a phase, communication has figures of its
-own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,10 +65,9 @@ def _phases(timed: Timed) -> Bool:
     """Which nodes of the tree are phases: annotations inside a step, but no calls of modules, and not of the
     communication library."""
     tree, ranges, steps = timed.linked.tree, timed.trace.host_ranges, timed.steps
-    phase = (ranges.kind == RangeKind.ANNOTATION) & ~texts_where(timed.trace.strings, COMMUNICATION_RANGE.match)[
-        ranges.name
-    ]
-    phase &= ~texts_where(timed.trace.strings, module_of)[ranges.name]
+    phase = ranges.kind == RangeKind.ANNOTATION
+    for other in (CALLS.match, module_of):
+        phase &= ~texts_where(timed.trace.strings, other)[ranges.name]
     # A range that holds a whole step is the step, or the loop around it.
     following = np.searchsorted(steps.host_start, ranges.start, side="left")
     phase &= ranges.end < np.append(steps.host_end, np.iinfo(np.int64).max)[following]

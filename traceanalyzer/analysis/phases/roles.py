@@ -70,9 +70,9 @@ class Phases:
 class PhaseTime:
     """What is of one role in a mean steady step."""
 
-    host_ms: float = metric("time a step in which any host thread is in one of its ranges or operators", "ms")
+    host_ms: float = metric("time a step in which any host thread is in one of its ranges or operators")
     device_ms: float | None = metric(
-        "time a step with work on the device (union) that it launched; null without device work", "ms"
+        "time a step with work on the device (union) that it launched; null without device work"
     )
     waits: float = metric("calls a step in it that block the CPU until the GPU has finished something")
 

@@ -27,12 +27,12 @@ class CollectiveSkew:
     ranks: int = metric("ranks of the group whose recordings are here")
     group_size: int | None = metric("ranks in the group")
     count: float = metric("collectives a step")
-    transfer_ms: float = metric("time from the last rank's arrival to the last end, a step", "ms")
-    skew_ms: float = metric("time from the first rank's arrival to the last one's, a step", "ms")
-    transfer_us: float = metric("mean transfer of a collective", "us")
-    skew_p95_us: float = metric("95th percentile of the skews of the collectives", "us")
+    transfer_ms: float = metric("time from the last rank's arrival to the last end, a step")
+    skew_ms: float = metric("time from the first rank's arrival to the last one's, a step")
+    transfer_us: float = metric("mean transfer of a collective")
+    skew_p95_us: float = metric("95th percentile of the skews of the collectives")
     last_rank: int = metric("rank that most often arrives last")
-    last_share: float = metric("share of the collectives at which it arrives last", "share")
+    last_share: float = metric("share of the collectives at which it arrives last")
     cause: str = metric(
         "transfer or arrival skew, whichever takes most of the time; inconclusive where neither does, the clocks "
         "are too uncertain, there are too few, or ranks are missing that may have arrived later",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from traceanalyzer.analysis.serving.rows import IterationRow
+from traceanalyzer.analysis.serving.rows import IterationRow, column
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import F64
 
@@ -131,9 +131,7 @@ def decode_fit(rows: Sequence[IterationRow]) -> DecodeFit | None:
 
 def columns_of(rows: Sequence[IterationRow]) -> tuple[F64, F64, F64]:
     """Requests, KV tokens (NaN: unknown) and time of decodes, ms."""
-    columns = [(row.requests, np.nan if row.kv_tokens is None else row.kv_tokens, work_ms(row)) for row in rows]
-    requests, kv, time = np.array(columns, np.float64).reshape(-1, TERMS).T
-    return requests, kv, time
+    return column(rows, "requests"), column(rows, "kv_tokens"), np.array([work_ms(row) for row in rows], np.float64)
 
 
 def _ranged(found: Curve, term: int) -> tuple[float, tuple[float, float]] | None:

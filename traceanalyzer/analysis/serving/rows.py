@@ -1,5 +1,7 @@
 """The iterations of a serving engine as rows: what each had to do, and what it cost."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from traceanalyzer.analysis.algebra import at, complement
@@ -11,7 +13,7 @@ from traceanalyzer.analysis.serving.gap_causes import gap_causes
 from traceanalyzer.analysis.serving.logged import Logged, logged
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass, metric, ms
-from traceanalyzer.trace import I64, StepTimings
+from traceanalyzer.trace import F64, I64, StepTimings
 
 PIECES = 4
 """A forward pass cut at each attention replays more graphs than this, a draft and its verification fewer."""
@@ -22,21 +24,20 @@ class IterationRow:
     """One iteration of a serving engine."""
 
     iteration: int = metric("index, in time order")
-    start_ms: float | None = metric("when it begins on the host, since the first of them", "ms")
+    start_ms: float | None = metric("when it begins on the host, since the first of them")
     phase: str | None = metric("prefill, decode, mixed, verify or idle; null where its mark does not say", text="own")
     requests: int | None = metric("requests of its batch")
     context_tokens: int | None = metric("prompt tokens that it prefills")
     generation_tokens: int | None = metric("tokens of its decodes: one a request, more where guesses are verified")
     kv_tokens: int | None = metric("sum of its requests' lengths: what attention reads of the KV cache")
-    host_ms: float | None = metric("length of its mark on the host; the GPU may work for longer", "ms")
-    gpu_span_ms: float | None = metric("from the start of its first GPU operation to the end of its last one", "ms")
-    gpu_busy_ms: float | None = metric("time in it with any of its GPU operations (union)", "ms")
-    period_ms: float | None = metric("from the end of the previous one's GPU work to the end of its own", "ms")
+    host_ms: float | None = metric("length of its mark on the host; the GPU may work for longer")
+    gpu_span_ms: float | None = metric("from the start of its first GPU operation to the end of its last one")
+    gpu_busy_ms: float | None = metric("time in it with any of its GPU operations (union)")
+    period_ms: float | None = metric("from the end of the previous one's GPU work to the end of its own")
     host_idle_ms: float | None = metric(
-        "GPU idle time of that (of the span, for the first) until the call that launches what ends it had returned",
-        "ms",
+        "GPU idle time of that (of the span, for the first) until the call that launches what ends it had returned"
     )
-    gap_ms: float | None = metric("GPU idle time from its end to the next iteration's first GPU operation", "ms")
+    gap_ms: float | None = metric("GPU idle time from its end to the next iteration's first GPU operation")
     gap_cause: str | None = metric("what the host did for most of that gap", text="own")
     graph: str | None = metric(
         "replayed: its kernels come from CUDA graphs; piecewise: from graphs of parts of the model; eager: none",
@@ -45,7 +46,7 @@ class IterationRow:
     gpu_ops: int | None = metric("its kernels, copies and memsets")
     launches: int | None = metric("kernels that it launched one by one")
     graph_launches: int | None = metric("graphs that it launched")
-    logged_ms: float | None = metric("its time in the server's log", "ms")
+    logged_ms: float | None = metric("its time in the server's log")
 
 
 def iteration_rows(timed: Timed) -> list[IterationRow]:
@@ -90,6 +91,20 @@ def iteration_rows(timed: Timed) -> list[IterationRow]:
             )
         )
     return rows
+
+
+def by_phase(rows: Sequence[IterationRow]) -> dict[str, list[IterationRow]]:
+    """The iterations of each phase; without those whose phase is not known."""
+    found: dict[str, list[IterationRow]] = {}
+    for row in rows:
+        if row.phase is not None:
+            found.setdefault(row.phase, []).append(row)
+    return found
+
+
+def column(rows: Sequence[IterationRow], figure: str) -> F64:
+    """A figure of each iteration; NaN where it is not known."""
+    return np.array([getattr(row, figure) for row in rows], np.float64)
 
 
 def found_in_log(timed: Timed) -> Logged | None:

@@ -5,7 +5,7 @@ Compute goes first, then communication that compute does not hide, then copies t
 partition, so the parts sum to the step.
 """
 
-from dataclasses import astuple
+from dataclasses import astuple, fields
 from typing import Literal
 
 import numpy as np
@@ -95,18 +95,17 @@ class Waiting:
 class Unprofiled:
     """The mean steady-state step without the profiler, in the same parts as the recorded one."""
 
-    step_time_ms: float = metric("step time without the profiler", "ms")
-    low_ms: float = metric("lower end of its 90 % range: nine of ten stopwatch medians lie inside", "ms")
-    high_ms: float = metric("upper end of it", "ms")
+    step_time_ms: float = metric("step time without the profiler")
+    low_ms: float = metric("lower end of its 90 % range: nine of ten stopwatch medians lie inside")
+    high_ms: float = metric("upper end of it")
     source: Literal["measured", "estimated"] = metric(
         "`measured`: timed by the capture; `estimated`: the recording replayed without the profiler's usual cost"
     )
-    budget_ms: Budget = metric("the step's wall-clock time by what the device did, summing to it", "ms")
-    idle_ms: Idle = metric("its idle time by cause, summing to `budget_ms.idle`", "ms")
+    budget_ms: Budget = metric("the step's wall-clock time by what the device did, summing to it")
+    idle_ms: Idle = metric("its idle time by cause, summing to `budget_ms.idle`")
     waiting_ms: Waiting | None = metric(
         "what of `budget_ms.exposed_communication` is waiting for other ranks, by cause; the rest is transfer; null "
         "where ranks were not replayed together",
-        "ms",
         default=None,
     )
     if_host_slower: float | None = metric(
@@ -148,12 +147,7 @@ def step_time(steps: Steps) -> StepTime | None:
 
 def mean_budget(budgets: "StepBudgets", steady: slice) -> Budget:
     """Mean over the steady-state steps."""
-    return Budget(
-        compute=_mean(budgets.compute, steady),
-        exposed_communication=_mean(budgets.exposed_communication, steady),
-        exposed_copy=_mean(budgets.exposed_copy, steady),
-        idle=_mean(budgets.idle, steady),
-    )
+    return Budget(*(_mean(getattr(budgets, part.name), steady) for part in fields(Budget)))
 
 
 def mean_idle(budgets: "StepBudgets", steady: slice) -> Idle:
@@ -208,32 +202,25 @@ class StepRow:
     step: int = metric("index of the step in the recording")
     name: str = metric("the step's name in the recording")
     warmup: bool = metric("whether the step is left out of the steady state")
-    start_ns: int = metric("start of the step's window on the recording's clock", "ns")
-    end_ns: int = metric("end of it: both its host range and its last device op have ended", "ns")
-    duration_ms: float = metric("wall-clock time of the step", "ms")
-    compute_ms: float | None = metric("time with compute on the device", "ms")
-    exposed_communication_ms: float | None = metric("time with a collective and no compute", "ms")
-    exposed_copy_ms: float | None = metric("time with a copy and neither compute nor collective", "ms")
-    idle_ms: float | None = metric("time without device work", "ms")
+    start_ns: int = metric("start of the step's window on the recording's clock")
+    end_ns: int = metric("end of it: both its host range and its last device op have ended")
+    duration_ms: float = metric("wall-clock time of the step")
+    compute_ms: float | None = metric("time with compute on the device")
+    exposed_communication_ms: float | None = metric("time with a collective and no compute")
+    exposed_copy_ms: float | None = metric("time with a copy and neither compute nor collective")
+    idle_ms: float | None = metric("time without device work")
     largest_idle_cause: str | None = metric("cause of the largest part of the idle time", text="own")
     kernels: int = metric("kernels launched by the step")
     launches: int = metric("kernel and graph launch calls made in the step")
     latency_ms: float | None = metric(
-        "time from where the CPU begins the step until its work on the GPU and its host range have ended",
-        "ms",
-        default=None,
+        "time from where the CPU begins the step until its work on the GPU and its host range have ended", default=None
     )
     sm_active_share: float | None = metric(
         "SMs with work, as sampled in the step; null where counters were not sampled, or less than 3 times in it",
-        "share",
         default=None,
     )
-    tensor_active_share: float | None = metric(
-        "cycles in which the tensor cores worked; null as above", "share", default=None
-    )
-    dram_share: float | None = metric(
-        "traffic of the device memory over its peak; null as above", "share", default=None
-    )
+    tensor_active_share: float | None = metric("cycles in which the tensor cores worked; null as above", default=None)
+    dram_share: float | None = metric("traffic of the device memory over its peak; null as above", default=None)
 
 
 def step_rows(timed: Timed, budgets: StepBudgets | None) -> list[StepRow]:

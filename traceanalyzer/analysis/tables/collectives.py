@@ -48,33 +48,29 @@ _SENDS = [KINDS.index(kind) for kind in sorted(POINT_TO_POINT)]
 class CommunicationTime:
     """Communication of a step on the critical device."""
 
-    total_ms: float = metric("time with at least one collective on the device (union of intervals)", "ms")
-    exposed_ms: float = metric("part of it without compute beside it", "ms")
-    overlap_share: float | None = metric("share of communication time hidden by compute; null without any", "share")
+    total_ms: float = metric("time with at least one collective on the device (union of intervals)")
+    exposed_ms: float = metric("part of it without compute beside it")
+    overlap_share: float | None = metric("share of communication time hidden by compute; null without any")
     transfer_ms: float | None = metric(
-        "part of `total_ms` at which all ranks had arrived; null where the ranks were not compared", "ms", default=None
+        "part of `total_ms` at which all ranks had arrived; null where the ranks were not compared", default=None
     )
     waiting_ms: float | None = metric(
         "part of `total_ms` in which another rank had not arrived yet; null where the ranks were not compared",
-        "ms",
         default=None,
     )
     tail_ms: float | None = metric(
         "part of `exposed_ms` behind the backward pass: after its last kernel, before the optimizer or the next "
         "forward pass begins; null where no backward pass is known",
-        "ms",
         default=None,
     )
     between_ms: float | None = metric(
         "the rest of `exposed_ms`: between kernels of the forward and backward pass, and around the optimizer; null "
         "where no backward pass is known",
-        "ms",
         default=None,
     )
     send_recv_ms: float | None = metric(
         "part of `exposed_ms` in sends and receives, waiting for the peer included: in pipeline parallelism the "
         "bubbles; null where none were recorded as such",
-        "ms",
         default=None,
     )
 
@@ -94,30 +90,28 @@ class CollectiveStats:
         "size of a message: the whole buffer over all ranks where it gathers or scatters, else one rank's", "bytes"
     )
     count: float = metric("collectives a step (the kernels of one call are one)")
-    total_ms: float = metric("time of their kernels a step, waiting for other ranks included", "ms")
+    total_ms: float = metric("time of their kernels a step, waiting for other ranks included")
     exposed_ms: float = metric(
-        "part of it without compute on the device; time that n collectives share counts 1/n for each", "ms"
+        "part of it without compute on the device; time that n collectives share counts 1/n for each"
     )
     transfer_ms: float | None = metric(
         "part of `total_ms` at which all ranks had arrived; null where the ranks were not compared",
-        "ms",
         default=None,
         kw_only=True,
     )
     waiting_ms: float | None = metric(
-        "part of it in which another rank had not arrived yet; null as `transfer_ms`", "ms", default=None, kw_only=True
+        "part of it in which another rank had not arrived yet; null as `transfer_ms`", default=None, kw_only=True
     )
-    overlap_share: float | None = metric("share of their time with compute on the device beside it", "share")
-    mean_us: float = metric("mean time of a collective", "us")
-    p50_us: float = metric("median time of a collective", "us")
-    p95_us: float = metric("95th percentile of the times, linearly interpolated", "us")
+    overlap_share: float | None = metric("share of their time with compute on the device beside it")
+    mean_us: float = metric("mean time of a collective")
+    p50_us: float = metric("median time of a collective")
+    p95_us: float = metric("95th percentile of the times, linearly interpolated")
     algorithm_gbs: float | None = metric(
-        "message bytes over time (1 GB is 1e9 bytes); too low where ranks wait for each other", "GB/s"
+        "message bytes over time (1 GB is 1e9 bytes); too low where ranks wait for each other"
     )
     bus_gbs: float | None = metric(
         "algorithm bandwidth times NCCL's factor for n ranks (2(n-1)/n for all_reduce, (n-1)/n for all_gather, "
-        "reduce_scatter, all_to_all, 1 for the others): comparable with a link's bandwidth",
-        "GB/s",
+        "reduce_scatter, all_to_all, 1 for the others): comparable with a link's bandwidth"
     )
     streams: str | None = metric("streams they ran on")
     on_compute_stream: bool | None = metric("whether one of those streams also runs compute")

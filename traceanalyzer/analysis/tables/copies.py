@@ -46,13 +46,12 @@ class CopyStats:
     )
     count: float = metric("copies a step")
     bytes: float | None = metric("bytes copied a step", "bytes")
-    total_ms: float = metric("time of the copies a step (sum)", "ms")
+    total_ms: float = metric("time of the copies a step (sum)")
     exposed_ms: float = metric(
-        "part of it with neither compute nor collective on the device; time that n copies share counts 1/n for each",
-        "ms",
+        "part of it with neither compute nor collective on the device; time that n copies share counts 1/n for each"
     )
     bandwidth_gbs: float | None = metric(
-        "bytes over time (1 GB is 1e9 bytes); null for copies under 1 MB, which measure latency", "GB/s"
+        "bytes over time (1 GB is 1e9 bytes); null for copies under 1 MB, which measure latency"
     )
 
 

@@ -17,19 +17,19 @@ class DeviceTotals:
     rank: int | None = metric("rank of the process")
     device: int = metric("CUDA ordinal of the device in its process")
     name: str | None = metric("device name")
-    span_ms: float = metric("first device op's start to the last one's end", "ms")
-    busy_ms: float = metric("time with any device op (union of kernels, copies, memsets, graphs)", "ms")
-    idle_ms: float = metric("span without any device op", "ms")
-    compute_ms: float = metric("time with a kernel that is not a collective, a memset or a graph (union)", "ms")
-    communication_ms: float = metric("time with a collective (union)", "ms")
-    exposed_communication_ms: float = metric("time with a collective and no compute", "ms")
-    copy_ms: float = metric("time with a memory copy (union)", "ms")
-    exposed_copy_ms: float = metric("time with a memory copy and neither compute nor collective", "ms")
+    span_ms: float = metric("first device op's start to the last one's end")
+    busy_ms: float = metric("time with any device op (union of kernels, copies, memsets, graphs)")
+    idle_ms: float = metric("span without any device op")
+    compute_ms: float = metric("time with a kernel that is not a collective, a memset or a graph (union)")
+    communication_ms: float = metric("time with a collective (union)")
+    exposed_communication_ms: float = metric("time with a collective and no compute")
+    copy_ms: float = metric("time with a memory copy (union)")
+    exposed_copy_ms: float = metric("time with a memory copy and neither compute nor collective")
     kernels: int = metric("number of kernels, collectives included")
     copies: int = metric("number of memory copies")
     memsets: int = metric("number of memsets")
     gaps: int = metric("number of stretches of the span without any device op, however short")
-    largest_gap_ms: float = metric("longest of them", "ms")
+    largest_gap_ms: float = metric("longest of them")
 
 
 def device_totals(timed: Timed) -> list[DeviceTotals]:
@@ -67,18 +67,16 @@ def _totals(linked: Linked, activity: DeviceActivity, name: str | None) -> Devic
 class GpuCounters:
     """Counters sampled during the steady steps on their device, idle time included. Shares are of the GPU's peak."""
 
-    sm_active_share: float | None = metric("SMs with work; null where not sampled", "share")
+    sm_active_share: float | None = metric("SMs with work; null where not sampled")
     occupancy_share: float | None = metric(
-        "compute warps in flight over those that the SMs can hold; null where not sampled", "share"
+        "compute warps in flight over those that the SMs can hold; null where not sampled"
     )
-    tensor_active_share: float | None = metric(
-        "cycles in which the tensor cores worked; null where not sampled", "share"
-    )
+    tensor_active_share: float | None = metric("cycles in which the tensor cores worked; null where not sampled")
     dram_share: float | None = metric(
-        "traffic of the device memory, reads and writes, over its peak; null where not sampled", "share"
+        "traffic of the device memory, reads and writes, over its peak; null where not sampled"
     )
     samples: int = metric("samples in the steady steps")
-    period_us: float = metric("time from one sample to the next: shorter kernels are unsampled", "us")
+    period_us: float = metric("time from one sample to the next: shorter kernels are unsampled")
 
 
 @dataclass(frozen=True)

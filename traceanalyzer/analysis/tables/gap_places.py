@@ -123,9 +123,9 @@ class GapPlaceRow:
     within: str | None = metric("outermost operator or annotation around the longest of them")
     python: str | None = metric("line of the program at the longest of them, where stacks were recorded")
     gaps: float = metric("gaps a step")
-    idle_ms: float = metric("idle time a step in them", "ms")
+    idle_ms: float = metric("idle time a step in them")
     share_of_idle: float = metric("that time as a share of the device's idle time: the rows sum to 1", "share")
-    longest_us: float = metric("the longest of them", "us")
+    longest_us: float = metric("the longest of them")
 
 
 def gap_places(timed: Timed, gaps: Gaps, min_us: float = 0.0) -> list[GapPlaceRow]:

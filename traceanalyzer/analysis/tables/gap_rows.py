@@ -22,8 +22,8 @@ class GapRow:
 
     rank: int | None = metric("rank of the process")
     device: int = metric("CUDA ordinal of the device")
-    start_ns: int = metric("start on the recording's own clock", "ns")
-    duration_ns: int = metric("length of the gap", "ns")
+    start_ns: int = metric("start on the recording's own clock")
+    duration_ns: int = metric("length of the gap")
     step: int | None = metric("index of the step whose work ended the gap")
     cause: str = metric("what the device was waiting for", text="own")
     detail: str = metric("what the host was doing, and the op that ended the gap", text="sentence")
@@ -36,10 +36,10 @@ class GapHistogramRow:
     length: str = metric("range of gap lengths")
     scale: str = metric("micro: latency between ops that follow each other; macro: the device ran dry", text="own")
     gaps: float = metric("gaps a step")
-    idle_ms: float = metric("idle time a step in them", "ms")
-    launch_ms: float = metric("part of it caused by launching", "ms")
-    sync_ms: float = metric("part of it caused by waits for the device", "ms")
-    other_ms: float = metric("part of it with any other cause", "ms")
+    idle_ms: float = metric("idle time a step in them")
+    launch_ms: float = metric("part of it caused by launching")
+    sync_ms: float = metric("part of it caused by waits for the device")
+    other_ms: float = metric("part of it with any other cause")
 
 
 BOUNDS_US = (0, 2, 5, 10, 50, 100, 1_000, 10_000, float("inf"))

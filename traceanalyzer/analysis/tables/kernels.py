@@ -13,7 +13,7 @@ from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.roofline.measured_kernels import KernelMeasures, MeasuredRow
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.roofline.waves import occupancy_of, residence_of
-from traceanalyzer.analysis.tables.roofline_rows import RatedRow, RooflineSums, by_group
+from traceanalyzer.analysis.tables.roofline_rows import RatedRow, by_group, entry, rated_columns
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_US, dataclass, metric, ms
 from traceanalyzer.trace import F64, I32, I64, DeviceOpKind, DeviceOps, OccupancyLimit
@@ -28,16 +28,16 @@ class KernelTimes:
     full_name: str = metric("kernel name as recorded")
     cls: str = metric("class of work, from the name", text="own")
     calls: float = metric("kernels a step")
-    total_ms: float = metric("sum of their durations a step (they may run side by side)", "ms")
+    total_ms: float = metric("sum of their durations a step (they may run side by side)")
     share_of_step: float | None = metric(
         "that sum as a share of the step, at most 1; null if it has no length", "share"
     )
     share_of_device: float = metric("that sum as a share of the durations of all kernels and graphs", "share")
-    mean_us: float = metric("mean duration", "us")
-    p50_us: float = metric("median duration", "us")
-    p95_us: float = metric("95th percentile of the durations", "us")
-    min_us: float = metric("shortest", "us")
-    max_us: float = metric("longest", "us")
+    mean_us: float = metric("mean duration")
+    p50_us: float = metric("median duration")
+    p95_us: float = metric("95th percentile of the durations")
+    min_us: float = metric("shortest")
+    max_us: float = metric("longest")
     op: str | None = metric("operator that launches most of them; null where launches were not recorded")
 
 
@@ -57,7 +57,6 @@ class KernelStats(MeasuredRow, RatedRow, KernelTimes):
     occupancy_share: float | None = metric(
         "mean over their time of the share of the SMs' warps that are resident: as the recorder expected it, else from "
         "the launch configuration and the GPU's limits; null where neither tells",
-        "share",
         default=None,
     )
     module: str | None = metric(
@@ -99,7 +98,7 @@ class ClassStats:
     title: str = metric("what the class holds", text="sentence")
     bound: str = metric("what usually limits its kernels: compute or memory", text="own")
     calls: float = metric("device ops a step")
-    total_ms: float = metric("sum of their durations a step (they may run side by side)", "ms")
+    total_ms: float = metric("sum of their durations a step (they may run side by side)")
     share_of_step: float | None = metric(
         "that sum as a share of the step, at most 1; null if it has no length", "share"
     )
@@ -116,7 +115,7 @@ def kernel_stats(rated: Rated) -> list[KernelStats]:
     low, middle, high, top = groups.quantiles(length, 0, 0.5, 0.95, 1)
     all_ns, steps = max(float(length.sum()), 1.0), rated.timed.steps.steady_count
     classes = rated.linked.op_class[rows][groups.first]
-    sums = RooflineSums(rated, by_group(groups.index, rows, len(groups)))
+    rated_ones = rated_columns(rated, by_group(groups.index, rows, len(groups)))
     waves = _mean(groups, rows, length, lambda of: rated.roofline.waves[of])
     occupancy = _mean(groups, rows, length, partial(occupancy_of, rated.linked))
     limits = groups.most_common(rated.linked.memo(residence_of).limits[rows])
@@ -152,7 +151,7 @@ def kernel_stats(rated: Rated) -> list[KernelStats]:
             graph_nodes=int(nodes[g]) or None,
             launch_options=rated.trace.text(int(options[g])),
             launch_shape=_launch_shape(ops, int(rows[groups.first[g]])),
-            **sums.columns(int(g)),
+            **entry(rated_ones, int(g)),
             **measures.columns(int(g)),
         )
         for g in np.argsort(-total, kind="stable")

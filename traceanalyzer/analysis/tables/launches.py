@@ -18,13 +18,13 @@ from traceanalyzer.trace import I64, DeviceOpKind
 class HostStats:
     """Time of the threads that launch device work, a step; a moment counts once, by the most productive thread."""
 
-    dispatch_ms: float = metric("running operators and issuing calls, with short Python between them", "ms")
-    sync_ms: float = metric("blocked until device work ends", "ms")
-    input_ms: float = metric("loading or waiting for input data", "ms")
-    communication_ms: float = metric("stuck in communication operators", "ms")
-    allocate_ms: float = metric("allocating or freeing memory", "ms")
-    work_ms: float = metric("stretches of 0.1 ms and more without operator or call: Python, I/O, CPU operators", "ms")
-    floor_ms: float = metric("CPU time per step without syncs: a lower bound for the step", "ms")
+    dispatch_ms: float = metric("running operators and issuing calls, with short Python between them")
+    sync_ms: float = metric("blocked until device work ends")
+    input_ms: float = metric("loading or waiting for input data")
+    communication_ms: float = metric("stuck in communication operators")
+    allocate_ms: float = metric("allocating or freeing memory")
+    work_ms: float = metric("stretches of 0.1 ms and more without operator or call: Python, I/O, CPU operators")
+    floor_ms: float = metric("CPU time per step without syncs: a lower bound for the step")
 
 
 def host_stats(timed: Timed) -> HostStats | None:
@@ -60,17 +60,17 @@ class LaunchStats:
 
     kernels: float = metric("kernels of a step (kernels of a CUDA graph counted singly)")
     launch_calls: float = metric("calls of a step that launch a kernel or a graph; nested calls count once")
-    launch_ms: float = metric("host time of a step in launch calls, time blocked by a full queue left out", "ms")
-    launch_mean_us: float | None = metric("mean of a launch call without blocked time; null without launches", "us")
-    launch_p50_us: float | None = metric("median of the launch calls without blocked time", "us")
-    launch_p95_us: float | None = metric("95th percentile of the launch calls without blocked time", "us")
-    back_pressure_ms: float = metric("host time of a step blocked because the launch queue was full", "ms")
+    launch_ms: float = metric("host time of a step in launch calls, time blocked by a full queue left out")
+    launch_mean_us: float | None = metric("mean of a launch call without blocked time; null without launches")
+    launch_p50_us: float | None = metric("median of the launch calls without blocked time")
+    launch_p95_us: float | None = metric("95th percentile of the launch calls without blocked time")
+    back_pressure_ms: float = metric("host time of a step blocked because the launch queue was full")
     queue_delay_p50_us: float | None = metric(
-        "median time from a launch call's end to the start of its first op; absent where that is negative", "us"
+        "median time from a launch call's end to the start of its first op; absent where that is negative"
     )
-    queue_delay_p95_us: float | None = metric("95th percentile of the queue delays", "us")
-    short_kernel_share: float | None = metric("share of the kernels that take less than 10 us", "share")
-    kernel_mean_us: float | None = metric("mean duration of a kernel", "us")
+    queue_delay_p95_us: float | None = metric("95th percentile of the queue delays")
+    short_kernel_share: float | None = metric("share of the kernels that take less than 10 us")
+    kernel_mean_us: float | None = metric("mean duration of a kernel")
     graph_launches: float = metric("CUDA graph launches of a step")
     kernels_per_graph_launch: float | None = metric("kernels of a graph launch; null where they were not recorded")
     copy_calls: float = metric("calls of a step that copy memory")
@@ -78,8 +78,7 @@ class LaunchStats:
     without_launch: float = metric("device ops of a step whose launch call was not recorded")
     fruitless_share: float | None = metric(
         "share of the launch calls whose kernels are not in the recording; those made while a stream was captured, and "
-        "those after the last one whose kernel was recorded, do not count",
-        "share",
+        "those after the last one whose kernel was recorded, do not count"
     )
     captured_calls: float | None = metric(
         "launch calls of a step made while a stream was captured into a graph; null in reports saved before that was "

@@ -5,17 +5,15 @@ Modules of one class at one place in the model (the twelve layers of a stack) ar
 launch with all modules inside them; `self_ms` is what they launch themselves.
 """
 
-from typing import Any
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra import Groups
 from traceanalyzer.analysis.joined.origins import Places, places_of
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.tables.kernels import share_of_step
-from traceanalyzer.analysis.tables.roofline_rows import RatedRow, RooflineSums, by_group
+from traceanalyzer.analysis.tables.roofline_rows import Columns, RatedRow, by_group, entry, listed, rated_columns
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import dataclass, metric, ms
+from traceanalyzer.base import NS_PER_MS, dataclass, metric, ms
 from traceanalyzer.trace import I64, distinct
 
 OUTSIDE = "(outside of all modules)"
@@ -31,17 +29,16 @@ class ModuleTimes:
     within: str | None = metric("modules that enclose them, outermost first")
     modules: int = metric("how many different modules the row stands for, the layers of a stack for instance")
     calls: float = metric("calls a step")
-    host_ms: float = metric("host time a step inside their calls; the backward pass is not in it", "ms")
+    host_ms: float = metric("host time a step inside their calls; the backward pass is not in it")
     device_ms: float = metric(
         "sum of the durations a step of device ops that they, and the modules inside them, launched, forward and "
-        "backward",
-        "ms",
+        "backward"
     )
-    forward_ms: float = metric("part of it launched in their calls", "ms")
+    forward_ms: float = metric("part of it launched in their calls")
     backward_ms: float = metric(
-        "part of it launched in the backward pass, by the autograd nodes of what ran in their calls", "ms"
+        "part of it launched in the backward pass, by the autograd nodes of what ran in their calls"
     )
-    self_ms: float = metric("part of it that no module inside them launched", "ms")
+    self_ms: float = metric("part of it that no module inside them launched")
     share_of_step: float | None = metric("device time as a share of the step; null if it has no length", "share")
     share_of_device: float = metric("device time as a share of that of all device ops", "share")
     python: str | None = metric(
@@ -55,7 +52,6 @@ class ModuleStats(RatedRow, ModuleTimes):
 
     recomputed_ms: float | None = metric(
         "part of the backward time in which their forward pass runs again; null where it does not",
-        "ms",
         default=None,
         kw_only=True,
     )
@@ -73,44 +69,35 @@ def module_stats(rated: Rated) -> list[ModuleStats]:
     held, place_of = _with_enclosing(ops, place, places.above)
     count = len(places.paths) + 1
     group = np.where(place_of >= 0, place_of, count - 1)
-    figures = _Figures(rated, held, group, count, np.where(place >= 0, place, count - 1), ops)
+    figures = _figures(rated, held, group, count, np.where(place >= 0, place, count - 1), ops)
     steady = np.bincount(places.of_call[rated.timed.steady_host(origins.calls.start)], minlength=count)
-    rows = [_row(rated, places, figures, i) for i in range(count - 1) if steady[i] or figures.device[i]]
-    outside = ModuleStats(rated.trace.rank, OUTSIDE, 0, None, 0, 0.0, 0.0, python=None, **figures.columns(-1))
-    return [*rows, *([outside] if figures.device[-1] else [])]
+    rows = [_row(rated, places, figures, i) for i in range(count - 1) if steady[i] or figures["device_ms"][i]]
+    outside = ModuleStats(rated.trace.rank, OUTSIDE, 0, None, 0, 0.0, 0.0, python=None, **entry(figures, -1))
+    return [*rows, *([outside] if outside.device_ms else [])]
 
 
-class _Figures:
-    """Sums over places; the last one is what lies outside of all modules."""
-
-    def __init__(self, rated: Rated, held: I64, group: I64, count: int, own: I64, ops: I64) -> None:
-        length = (rated.trace.device_ops.end - rated.trace.device_ops.start).astype(np.float64)
-        backward = rated.joined.origins.backward
-        self.device = np.bincount(group, weights=length[held], minlength=count)
-        self.backward = np.bincount(group, weights=(length * backward)[held], minlength=count)
-        again = rated.joined.run_again[rated.joined.launch_node]
-        self.again = np.bincount(group, weights=(length * again)[held], minlength=count)
-        self.own = np.bincount(own, weights=length[ops], minlength=count)
-        self.sums = RooflineSums(rated, by_group(group, held, count))
-        self.all_ns = max(float(length[ops].sum()), 1.0)
-        self._timed = rated.timed
-
-    def columns(self, index: int) -> dict[str, Any]:
-        """The columns of a place that are of its device work."""
-        device, steps = float(self.device[index]), self._timed.steps.steady_count
-        return {
-            "device_ms": ms(device / steps),
-            "forward_ms": ms((device - self.backward[index]) / steps),
-            "backward_ms": ms(self.backward[index] / steps),
-            "self_ms": ms(self.own[index] / steps),
-            "share_of_step": share_of_step(self._timed, device),
-            "share_of_device": device / self.all_ns,
-            "recomputed_ms": ms(self.again[index] / steps) if self.again[index] else None,
-            **self.sums.columns(index),
-        }
+def _figures(rated: Rated, held: I64, group: I64, count: int, own: I64, ops: I64) -> Columns:
+    """The columns of places that are of their device work; the last place is what lies outside of all modules."""
+    length, steps = (rated.trace.device_ops.end - rated.trace.device_ops.start).astype(np.float64), rated.timed.steps
+    again = rated.joined.run_again[rated.joined.launch_node]
+    device, backward, repeated = (
+        np.bincount(group, weights=of[held], minlength=count)
+        for of in (length, length * rated.joined.origins.backward, length * again)
+    )
+    alone = np.bincount(own, weights=length[ops], minlength=count)
+    spent = {
+        "device_ms": device, "forward_ms": device - backward, "backward_ms": backward, "self_ms": alone,
+        "recomputed_ms": np.where(repeated > 0, repeated, np.nan),
+    }  # fmt: skip
+    return {
+        **{name: listed(ns / steps.steady_count / NS_PER_MS) for name, ns in spent.items()},
+        "share_of_step": [share_of_step(rated.timed, ns) for ns in device.tolist()],
+        "share_of_device": listed(device / max(float(length[ops].sum()), 1.0)),
+        **rated_columns(rated, by_group(group, held, count)),
+    }
 
 
-def _row(rated: Rated, places: Places, figures: _Figures, index: int) -> ModuleStats:
+def _row(rated: Rated, places: Places, figures: Columns, index: int) -> ModuleStats:
     origins, steps, path = rated.joined.origins, rated.timed.steps.steady_count, places.paths[index]
     every = np.flatnonzero(places.of_call == index)
     calls = every[rated.timed.steady_host(origins.calls.start[every])]
@@ -127,7 +114,7 @@ def _row(rated: Rated, places: Places, figures: _Figures, index: int) -> ModuleS
         python=rated.joined.python.source_line(int(origins.calls.thread[first]), int(origins.calls.start[first]))
         if rated.trace.collected.stacks
         else None,
-        **figures.columns(index),
+        **entry(figures, index),
     )
 
 
@@ -154,7 +141,7 @@ class RangeRow:
     category: str | None = metric("category within it; null without")
     name: str | None = metric("name of the range; null without")
     count: float = metric("ranges a step")
-    host_ms: float = metric("sum of their durations a step (nested ones again)", "ms")
+    host_ms: float = metric("sum of their durations a step (nested ones again)")
     payloads: str | None = metric("their payloads, most frequent first; null without")
 
 

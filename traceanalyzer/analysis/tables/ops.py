@@ -17,9 +17,9 @@ from traceanalyzer.analysis.names.pytorch import BOOKKEEPING, STEP_PREFIX
 from traceanalyzer.analysis.names.serving import iteration
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.tables.kernels import origins_of, share_of_step
-from traceanalyzer.analysis.tables.roofline_rows import RatedRow, RooflineSums, by_subtree
+from traceanalyzer.analysis.tables.roofline_rows import Columns, RatedRow, by_subtree, entry, listed, rated_columns
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import NS_PER_US, dataclass, metric, ms
+from traceanalyzer.base import NS_PER_MS, NS_PER_US, dataclass, metric, ms
 from traceanalyzer.trace import F64, I32, I64, Bool, RangeKind, alike, narrowed
 
 STEP_NAME = "ProfilerStep*"
@@ -36,22 +36,21 @@ class OpTimes:
     kind: str = metric("`op`, `annotation`, or `none` for device work without a recorded operator", text="own")
     shapes: str | None = metric("most common input shapes; null where they were not recorded")
     calls: float = metric("calls a step")
-    host_total_ms: float = metric("host time a step inside them (a nested call of the same name counts again)", "ms")
-    host_self_ms: float = metric("host time a step inside them without the operators and API calls they make", "ms")
+    host_total_ms: float = metric("host time a step inside them (a nested call of the same name counts again)")
+    host_self_ms: float = metric("host time a step inside them without the operators and API calls they make")
     device_total_ms: float = metric(
         "sum of the durations a step of device ops launched anywhere inside them; a call inside one of its own name "
-        "does not count again",
-        "ms",
+        "does not count again"
     )
-    device_self_ms: float = metric("sum of the durations a step of device ops they launch themselves", "ms")
+    device_self_ms: float = metric("sum of the durations a step of device ops they launch themselves")
     share_of_step: float | None = metric("device total as a share of the step; null if it has no length", "share")
-    device_mean_us: float | None = metric("mean device total of a call; null for calls without device work", "us")
-    device_p50_us: float | None = metric("median device total of a call", "us")
-    device_p95_us: float | None = metric("95th percentile of the device totals of the calls", "us")
+    device_mean_us: float | None = metric("mean device total of a call; null for calls without device work")
+    device_p50_us: float | None = metric("median device total of a call")
+    device_p95_us: float | None = metric("95th percentile of the device totals of the calls")
     kernels_per_call: float = metric("kernels launched anywhere inside a call")
-    backward_share: float = metric("share of the calls made in the backward pass", "share")
+    backward_share: float = metric("share of the calls made in the backward pass")
     backward_device_ms: float | None = metric(
-        "device total a step, nested calls once, of the autograd nodes they gave rise to; null without any", "ms"
+        "device total a step, nested calls once, of the autograd nodes they gave rise to; null without any"
     )
 
 
@@ -72,7 +71,6 @@ class OpStats(RatedRow, OpTimes):
     recomputed_ms: float | None = metric(
         "device total a step, nested calls once, of forward calls that run again in the backward pass; null "
         "where none does",
-        "ms",
         default=None,
     )
 
@@ -91,29 +89,6 @@ class _Calls:
     """For each node of the host tree the innermost call around it, -1 without."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Sums:
-    """Figures of groups of calls, one entry a group; times are ns."""
-
-    host_total: F64
-    host_self: F64
-    device_total: F64
-    device_self: F64
-    device_p50: F64
-    device_p95: F64
-    device_of_calls: F64
-    """Sum of the device times of all calls, those that run somewhere inside another one of the same name too."""
-    kernels: F64
-    backward: F64
-    """Calls made in the backward pass."""
-    joined: F64
-    """Calls inside which something gave rise to a recorded autograd node."""
-    backward_once: F64
-    """Device total of these autograd nodes, without nested calls."""
-    again: F64
-    """Device total of calls that run again in the backward pass, without nested calls."""
-
-
 def op_stats(rated: Rated, *, by_shape: bool = False) -> list[OpStats]:
     """A row for each operator name (and input shapes), by device total, then host self time.
 
@@ -125,10 +100,10 @@ def op_stats(rated: Rated, *, by_shape: bool = False) -> list[OpStats]:
     keys = (calls.name, ranges.kind[rows], ranges.shapes[rows])
     groups = Groups.of(*keys if by_shape else keys[:2])
     del keys, rows
-    sums = _sums(rated.timed, calls, groups)
-    table = _rows(rated, calls, groups, sums)
+    times, device_self = _times(rated.timed, calls, groups)
+    table = _rows(rated, calls, groups, times)
     ops, steady = rated.trace.device_ops, rated.timed.steady_ops
-    left = int((ops.end - ops.start)[steady].sum()) - int(sums.device_self.sum())
+    left = int((ops.end - ops.start)[steady].sum()) - int(device_self.sum())
     if left:
         table.append(_unattributed(rated.timed, left))
     return sorted(table, key=lambda row: (-row.device_total_ms, -row.host_self_ms))
@@ -145,9 +120,10 @@ def _calls(timed: Timed) -> _Calls:
     return _Calls(node, name[node], _self_time(inner, node, call), call)
 
 
-def _sums(timed: Timed, calls: _Calls, groups: Groups) -> _Sums:
+def _times(timed: Timed, calls: _Calls, groups: Groups) -> tuple[Columns, F64]:
+    """The columns of `OpTimes` that are of the calls, and the device time that each group launches itself, ns."""
     tree, ops, node, size = timed.linked.tree, timed.trace.device_ops, calls.node, len(timed.linked.tree.start)
-    launched_at = np.where(timed.steady_ops, timed.joined.launch_node, -1)
+    launched_at, steps = np.where(timed.steady_ops, timed.joined.launch_node, -1), timed.steps.steady_count
     owner, length = at(calls.around, owner_nodes(timed.linked, launched_at), -1), ops.end - ops.start
     outer = _outermost(calls, tree)
     launched = _sum_at(launched_at, length, size)
@@ -158,22 +134,28 @@ def _sums(timed: Timed, calls: _Calls, groups: Groups) -> _Sums:
     again = groups.sum(time * (outer & timed.joined.run_again[node]))
     del time
     time = backward_time(timed.linked, launched, timed.joined.in_backward, node)
-    joined, backward_once = groups.sum(time >= 0), groups.sum(np.maximum(time, 0, out=time) * outer)
+    joined, backward = groups.sum(time >= 0), groups.sum(np.maximum(time, 0, out=time) * outer)
     del time, launched
-    return _Sums(
-        host_total=groups.sum(tree.end[node] - tree.start[node]),
-        host_self=groups.sum(calls.host_self),
-        device_total=device_total,
-        device_self=groups.sum(_sum_at(owner, length, size)[node]),
-        device_p50=middle,
-        device_p95=high,
-        device_of_calls=device_of_calls,
-        kernels=groups.sum(tree.subtree_sum(_sum_at(launched_at, timed.linked.is_kernel, size), node)),
-        backward=groups.sum(timed.joined.in_backward[node]),
-        joined=joined,
-        backward_once=backward_once,
-        again=again,
-    )
+    device_self = groups.sum(_sum_at(owner, length, size)[node])
+    a_step = {
+        "host_total_ms": groups.sum(tree.end[node] - tree.start[node]),
+        "host_self_ms": groups.sum(calls.host_self),
+        "device_total_ms": device_total,
+        "device_self_ms": device_self,
+        "backward_device_ms": np.where(joined > 0, backward, np.nan),
+        "recomputed_ms": np.where(again > 0, again, np.nan),
+    }
+    of_a_call = {"device_mean_us": device_of_calls / groups.count, "device_p50_us": middle, "device_p95_us": high}
+    kernels = groups.sum(tree.subtree_sum(_sum_at(launched_at, timed.linked.is_kernel, size), node))
+    columns: Columns = {
+        "calls": listed(groups.count / steps),
+        **{name: listed(ns / NS_PER_MS / steps) for name, ns in a_step.items()},
+        "share_of_step": [share_of_step(timed, ns) for ns in device_total.tolist()],
+        **{name: listed(np.where(device_total > 0, ns, np.nan) / NS_PER_US) for name, ns in of_a_call.items()},
+        "kernels_per_call": listed(kernels / groups.count),
+        "backward_share": listed(groups.sum(timed.joined.in_backward[node]) / groups.count),
+    }
+    return columns, device_self
 
 
 class _Inner(NamedTuple):
@@ -262,44 +244,28 @@ def _sum_at(node: I32 | I64, values: I64 | Bool, size: int) -> I64:
     return scatter(np.add, np.zeros(size, np.int64), known, node, values)
 
 
-def _rows(rated: Rated, calls: _Calls, groups: Groups, of: _Sums) -> list[OpStats]:
-    steps, trace, count = rated.timed.steps.steady_count, rated.trace, groups.count
-    first = rated.linked.tree.row[calls.node[groups.first]]
-    is_op = trace.host_ranges.kind[first] == RangeKind.OP
-    shapes = groups.most_common(trace.host_ranges.shapes[rated.linked.tree.row[calls.node]])
-    outer = _outermost(calls, rated.linked.tree)
+def _rows(rated: Rated, calls: _Calls, groups: Groups, times: Columns) -> list[OpStats]:
+    trace, tree = rated.trace, rated.linked.tree
+    first = tree.row[calls.node[groups.first]]
+    names = [trace.strings[code] for code in calls.name[groups.first].tolist()]
+    shapes = groups.most_common(trace.host_ranges.shapes[tree.row[calls.node]])
+    outer = _outermost(calls, tree)
     node = calls.node[outer]
-    last = rated.linked.tree.subtree_end[node]
     launched_at = np.where(rated.timed.steady_ops, rated.joined.launch_node, -1)
-    sums = RooflineSums(rated, by_subtree(launched_at, node, last, groups.index[outer], len(groups)))
+    last = tree.subtree_end[node]
+    rated_ones = rated_columns(rated, by_subtree(launched_at, node, last, groups.index[outer], len(groups)))
     del last
     module, line = origins_of(rated.joined, groups, calls.node, alike(1, len(calls.node), np.int64))
-    return [
-        OpStats(
-            rank=trace.rank,
-            name=STEP_NAME if name.startswith(STEP_PREFIX) else name,
-            kind="op" if is_op[g] else "annotation",
-            shapes=trace.text(int(shapes[g])),
-            calls=float(count[g]) / steps,
-            host_total_ms=ms(of.host_total[g]) / steps,
-            host_self_ms=ms(of.host_self[g]) / steps,
-            device_total_ms=ms(of.device_total[g]) / steps,
-            device_self_ms=ms(of.device_self[g]) / steps,
-            share_of_step=share_of_step(rated.timed, of.device_total[g]),
-            device_mean_us=float(of.device_of_calls[g] / count[g]) / NS_PER_US if of.device_total[g] else None,
-            device_p50_us=float(of.device_p50[g]) / NS_PER_US if of.device_total[g] else None,
-            device_p95_us=float(of.device_p95[g]) / NS_PER_US if of.device_total[g] else None,
-            kernels_per_call=float(of.kernels[g] / count[g]),
-            backward_share=float(of.backward[g] / count[g]),
-            backward_device_ms=ms(of.backward_once[g]) / steps if of.joined[g] else None,
-            module=module[g],
-            python=line[g],
-            recomputed_ms=ms(of.again[g]) / steps if of.again[g] else None,
-            **sums.columns(g),
-        )
-        for g in range(len(groups))
-        for name in [trace.strings[calls.name[groups.first[g]]]]
-    ]
+    columns: Columns = {
+        "name": [STEP_NAME if name.startswith(STEP_PREFIX) else name for name in names],
+        "kind": np.where(trace.host_ranges.kind[first] == RangeKind.OP, "op", "annotation").tolist(),
+        "shapes": [trace.text(code) for code in shapes.tolist()],
+        "module": module,
+        "python": line,
+        **times,
+        **rated_ones,
+    }
+    return [OpStats(rank=trace.rank, **entry(columns, g)) for g in range(len(groups))]
 
 
 def _unattributed(timed: Timed, time_ns: int) -> OpStats:

@@ -50,7 +50,7 @@ class PathRow:
     name: str = metric("kernel or copy that ran, operator or range the host was in, or call that waited")
     within: str | None = metric("outermost operator or annotation around the longest of them, or around its launch")
     segments: float = metric("segments a step")
-    total_ms: float = metric("their time a step", "ms")
+    total_ms: float = metric("their time a step")
     share_of_step: float = metric("that time as a share of the step: the rows sum to 1", "share")
 
 

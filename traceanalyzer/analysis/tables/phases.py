@@ -36,19 +36,17 @@ class PhaseStats:
     is_input: bool = metric("whether it is named like loading of input data")
     calls: float | None = metric("instances a step; null where it was derived")
     host_ms: float = metric(
-        "host time inside it a step (union on each thread); of a derived phase the time of its operators", "ms"
+        "host time inside it a step (union on each thread); of a derived phase the time of its operators"
     )
-    host_share: float | None = metric("host time as a share of the step's wall-clock time, at most 1", "share")
+    host_share: float | None = metric("host time as a share of the step's wall-clock time, at most 1")
     device_ms: float | None = metric(
         "time with work on the device (union) that was launched inside it, or on its behalf by a thread in no "
-        "phase while its own thread was blocked in it, a step; null without device work",
-        "ms",
+        "phase while its own thread was blocked in it, a step; null without device work"
     )
-    device_share: float | None = metric("device time as a share of the step's wall-clock time", "share")
+    device_share: float | None = metric("device time as a share of the step's wall-clock time")
     device_span_ms: float | None = metric(
         "from the first start to the last end of the device work of an instance, summed over a step's instances; "
-        "null where the phase was derived",
-        "ms",
+        "null where the phase was derived"
     )
     role: str | None = metric(
         "what it is for: forward, backward, optimizer, data, logging or checkpoint; null where its name does not say",
@@ -56,7 +54,6 @@ class PhaseStats:
     )
     gpu_idle_ms: float | None = metric(
         "idle time of the GPU a step while the host was in it, whatever the cause; null without device work",
-        "ms",
         default=None,
     )
     waits: float | None = metric(

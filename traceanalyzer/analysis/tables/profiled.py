@@ -23,21 +23,20 @@ class ProfiledRow:
     kind: str = metric("`kernel` for work on the device, `api` for calls of the runtime, else `op`", text="own")
     cls: str | None = metric("class of work of a kernel, from its name; null for others", text="own")
     calls: float | None = metric("calls, a step where the table has ProfilerStep*; null without such a column")
-    self_cpu_ms: float | None = metric("host time without what it calls, likewise; null without such a column", "ms")
-    cpu_total_ms: float | None = metric("host time with what it calls, likewise; null without such a column", "ms")
-    self_device_ms: float | None = metric("device time of its own, likewise; null without such a column", "ms")
-    device_total_ms: float | None = metric("device time with what it calls, likewise; null without", "ms")
+    self_cpu_ms: float | None = metric("host time without what it calls, likewise; null without such a column")
+    cpu_total_ms: float | None = metric("host time with what it calls, likewise; null without such a column")
+    self_device_ms: float | None = metric("device time of its own, likewise; null without such a column")
+    device_total_ms: float | None = metric("device time with what it calls, likewise; null without")
     share_of_device: float | None = metric("a kernel's part of all device time; null for others", "share")
     shapes: str | None = metric("input shapes; null where the table is not grouped by them")
     device: int | None = metric("GPU of a kernel; null where the table does not say", default=None)
     tflops: float | None = metric(
         "operations a second of a kernel whose work the program states; null for others", "TFLOP/s", default=None
     )
-    gbs: float | None = metric("bytes a second, likewise", "GB/s", default=None)
+    gbs: float | None = metric("bytes a second, likewise", default=None)
     roofline_share: float | None = metric(
         "time that it would take at the GPU's limits (memory bandwidth; peak of tensor cores in types of that width), "
         "of the time it took; null where no limit is known that its work meets",
-        "share",
         default=None,
     )
 
@@ -54,6 +53,15 @@ class Profiled:
     cpu_ms: float
     rows: list[ProfiledRow]
     """By device time, then host time."""
+
+    @property
+    def classes(self) -> list[tuple[float, str]]:
+        """Each class's share of the kernels' time, and its name, the largest first."""
+        found: dict[str, float] = {}
+        for row in self.rows:
+            if row.cls is not None:
+                found[row.cls] = found.get(row.cls, 0.0) + (row.share_of_device or 0.0)
+        return sorted(((share, cls) for cls, share in found.items()), key=lambda one: -one[0])
 
 
 def profiled(

@@ -32,27 +32,25 @@ class RooflineStep:
 
     gpu: str | None = metric("entry of the hardware table that the device is; null where it has none")
     datasheet: str | None = metric("where its limits are from")
-    modelled_share: float = metric("share of the kernels' time (collectives left out) that has a model", "share")
+    modelled_share: float = metric("share of the kernels' time (collectives left out) that has a model")
     ideal_ms: float | None = metric(
         "time of the step's computation at the roofline: of what has a model the least time that work and traffic "
-        "need, of the rest the recorded time; this and utilisation are null where less than half has a model",
-        "ms",
+        "need, of the rest the recorded time; this and utilisation are null where less than half has a model"
     )
     reachable_ms: float | None = metric(
         "the ideal time at the rates that a copy and matmuls were measured to reach on the machine, instead of "
-        "the datasheet's; null where they were not measured (collect --ceilings)",
-        "ms",
+        "the datasheet's; null where they were not measured (collect --ceilings)"
     )
-    headroom_ms: float | None = metric("recorded time of what has a model less its time at the roofline", "ms")
-    compute_bound_ms: float | None = metric("time of kernels that arithmetic limits", "ms")
-    memory_bound_ms: float | None = metric("time of kernels that memory bandwidth limits", "ms")
+    headroom_ms: float | None = metric("recorded time of what has a model less its time at the roofline")
+    compute_bound_ms: float | None = metric("time of kernels that arithmetic limits")
+    memory_bound_ms: float | None = metric("time of kernels that memory bandwidth limits")
     instruction_bound_ms: float | None = metric(
-        "time of kernels limited by instructions that are no FLOPs: indices, conversions, special functions", "ms"
+        "time of kernels limited by instructions that are no FLOPs: indices, conversions, special functions"
     )
     latency_bound_ms: float | None = metric(
-        "time of kernels near no ceiling: too small to fill the GPU, waiting, or with scattered accesses", "ms"
+        "time of kernels near no ceiling: too small to fill the GPU, waiting, or with scattered accesses"
     )
-    unmodelled_ms: float = metric("time of kernels without a model or on an unknown GPU; nothing is said of them", "ms")
+    unmodelled_ms: float = metric("time of kernels without a model or on an unknown GPU; nothing is said of them")
     tflop: float | None = metric("operations of a step, 1e12, a multiply-add is two; of what has a model")
     mfu: float | None = metric(
         "model FLOP/s utilisation: operations of matrix kernels, those done again in the backward pass left out, each "
@@ -61,7 +59,7 @@ class RooflineStep:
     )
     hfu: float | None = metric("the same with operations done again; null where none were seen", "share")
     traffic_gb: float | None = metric("least traffic with the device memory that a step needs, 1e9 bytes", "GB")
-    bandwidth_share: float | None = metric("that traffic over the step time and the memory's bandwidth", "share")
+    bandwidth_share: float | None = metric("that traffic over the step time and the memory's bandwidth")
 
 
 def roofline_step(rated: Rated) -> RooflineStep | None:
@@ -158,7 +156,7 @@ class RatedRow:
         "share",
         default=None,
     )
-    headroom_ms: float | None = metric("time a step less what the roofline allows", "ms", default=None)
+    headroom_ms: float | None = metric("time a step less what the roofline allows", default=None)
     gflop: float | None = metric(
         "1e9 operations a step (a multiply-add is two); null unless nearly all has a model", default=None
     )
@@ -169,71 +167,69 @@ class RatedRow:
     tflops: float | None = metric("operations over the time taken (1 TFLOP/s is 1e12)", "TFLOP/s", default=None)
     traffic_gbs: float | None = metric(
         "traffic over the time taken; null where a cache must have taken some of it (`sol` would be above 1)",
-        "GB/s",
         default=None,
     )
 
 
-class RooflineSums:
-    """Figures of groups of device ops. `total` sums a figure of every device op over each group; it asks for some of
-    them at a time."""
+Columns = dict[str, list[Any]]
+"""Columns of rows by name, an entry a row."""
 
-    def __init__(self, rated: Rated, total: Sum) -> None:
-        roofline, ops = rated.roofline, rated.trace.device_ops
-        flops, moved, attainable = roofline.flops, roofline.bytes, roofline.attainable
-        length = lean(ops.end - ops.start)
 
-        def time(of: Any) -> F64:
-            return length[of].astype(np.float64)
+def listed(values: F64) -> list[float | None]:
+    """These values, None for NaN."""
+    return [None if np.isnan(value) else value for value in values.tolist()]
 
-        def time_with(figure: F64 | Coded) -> F64:
-            return total(lambda of: np.isfinite(figure[of]) * time(of))
 
-        def needed(figure: F64 | Coded, other: F64 | Coded | None = None) -> F64:
-            also = figure if other is None else other
-            return total(lambda of: np.where(np.isfinite(figure[of] + also[of]) & ~roofline.extra[of], figure[of], 0))
+def entry(columns: Columns, row: int) -> dict[str, Any]:
+    """What a row has in each column."""
+    return {name: column[row] for name, column in columns.items()}
 
-        def time_bound(bound: Bound) -> F64:
-            return total(lambda of: (roofline.bound[of] == bound) * time(of))
 
-        def left(of: Any) -> F64:
-            spare = np.maximum(time(of) - np.nan_to_num(attainable[of]) * ~roofline.extra[of], 0)
-            return np.where(np.isfinite(attainable[of]), spare, 0)
+def rated_columns(rated: Rated, total: Sum) -> Columns:
+    """The columns of `RatedRow` for groups of device ops. `total` sums a figure of every device op over each group; it
+    asks for some of them at a time."""
+    roofline, ops, steps = rated.roofline, rated.trace.device_ops, rated.timed.steps.steady_count
+    length = lean(ops.end - ops.start)
 
-        self.steps = rated.timed.steps.steady_count
-        self.time = total(time)
-        self.flops, self.flop_time = needed(flops), time_with(flops)
-        self.bytes, self.byte_time = needed(moved), time_with(moved)
-        self.pair = needed(flops, moved), needed(moved, flops)
-        self.attainable, self.rated_time = needed(attainable), time_with(attainable)
-        self.headroom = total(left)
-        self.by_bound = np.stack([time_bound(bound) for bound in _BOUNDS])
+    def time(of: Any) -> F64:
+        return length[of].astype(np.float64)
 
-    def columns(self, group: int) -> dict[str, Any]:
-        """The columns of `RatedRow` for a group."""
-        known = (self.flop_time, self.byte_time, self.rated_time)
-        flop_time, byte_time, rated = (self._of_nearly_all(time[group], group) for time in known)
-        pair_flops, pair_bytes = self.pair[0][group], self.pair[1][group]
-        bounded = self._of_nearly_all(self.by_bound[:, group].sum(), group)
-        bound = _BOUNDS[int(self.by_bound[:, group].argmax())] if bounded else Bound.UNKNOWN
-        sol = float(self.attainable[group] / rated) if rated else None
-        cached = sol is not None and sol > ABOVE
-        return vars(
-            RatedRow(
-                bound_by=bound.label,
-                gflop=float(self.flops[group]) / self.steps / 1e9 if flop_time else None,
-                bytes=float(self.bytes[group]) / self.steps if byte_time else None,
-                intensity=ratio(float(pair_flops), float(pair_bytes)) if flop_time and byte_time else None,
-                tflops=ratio(float(self.flops[group]) / 1e3, flop_time),
-                traffic_gbs=float(self.bytes[group] / byte_time) if byte_time and not cached else None,
-                sol=None if sol is None or cached else min(sol, 1.0),
-                headroom_ms=ms(self.headroom[group]) / self.steps if rated else None,
-            )
-        )
+    def needed(figure: F64 | Coded, other: F64 | Coded) -> F64:
+        return total(lambda of: np.where(np.isfinite(figure[of] + other[of]) & ~roofline.extra[of], figure[of], 0))
 
-    def _of_nearly_all(self, time: float, group: int) -> float:
-        """This part of a group's device time, 0 where it is not nearly all of it."""
-        return float(time) if time >= MODELLED_SHARE * self.time[group] else 0.0
+    def left(of: Any) -> F64:
+        spare = np.maximum(time(of) - np.nan_to_num(roofline.attainable[of]) * ~roofline.extra[of], 0)
+        return np.where(np.isfinite(roofline.attainable[of]), spare, 0)
+
+    spent, figures = total(time), (roofline.flops, roofline.bytes, roofline.attainable)
+
+    def of_nearly_all(part: F64) -> F64:
+        return np.where((part >= MODELLED_SHARE * spent) & (part > 0), part, np.nan)
+
+    def time_with(figure: F64 | Coded) -> F64:
+        return of_nearly_all(total(lambda of: np.isfinite(figure[of]) * time(of)))
+
+    def time_bound(bound: Bound) -> F64:
+        return total(lambda of: (roofline.bound[of] == bound) * time(of))
+
+    flops, moved, attainable = (needed(figure, figure) for figure in figures)
+    flop_time, byte_time, rated_time = map(time_with, figures)
+    bounds = np.stack(list(map(time_bound, _BOUNDS)))
+    bounded = np.where(np.isnan(of_nearly_all(bounds.sum(axis=0))), -1, bounds.argmax(axis=0))
+    operations, traffic = needed(roofline.flops, roofline.bytes), needed(roofline.bytes, roofline.flops)
+    sol = attainable / rated_time
+    possible, both = np.where(sol > ABOVE, np.nan, 1.0), flop_time + byte_time
+    intensity = np.divide(operations, traffic, out=np.full(len(traffic), np.nan), where=traffic > 0)
+    return {
+        "bound_by": [_BOUNDS[bound].label if bound >= 0 else Bound.UNKNOWN.label for bound in bounded.tolist()],
+        "gflop": listed(np.where(np.isnan(flop_time), np.nan, flops / steps / 1e9)),
+        "bytes": listed(np.where(np.isnan(byte_time), np.nan, moved / steps)),
+        "intensity": listed(np.where(np.isnan(both), np.nan, intensity)),
+        "tflops": listed(flops / 1e3 / flop_time),
+        "traffic_gbs": listed(moved / byte_time * possible),
+        "sol": listed(np.minimum(sol, 1.0) * possible),
+        "headroom_ms": listed(np.where(np.isnan(rated_time), np.nan, total(left) / NS_PER_MS / steps)),
+    }
 
 
 def by_group(group: I32 | I64, rows: I32 | I64, count: int) -> Sum:

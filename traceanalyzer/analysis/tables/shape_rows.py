@@ -36,8 +36,8 @@ class ShapeRow:
     least_elements: int = metric("elements of that input in the step where it is smallest")
     median_elements: float = metric("median of that over the steps")
     most_elements: int = metric("elements in the step where it is largest")
-    shortest_ms: float = metric("GPU time of the kernels and copies that it launches itself, shortest step", "ms")
-    longest_ms: float = metric("longest step", "ms")
+    shortest_ms: float = metric("GPU time of the kernels and copies that it launches itself, shortest step")
+    longest_ms: float = metric("longest step")
 
 
 def shape_rows(timed: Timed) -> list[ShapeRow]:

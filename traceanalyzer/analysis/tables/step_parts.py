@@ -47,11 +47,10 @@ class StepPart:
     dtypes: str | None = metric("types of its input tensors, each once; null where they were not recorded")
     kernel: str | None = metric("kernel or copy, shortened; of idle time the API call that waited")
     calls: float = metric("device ops a step; of idle time gaps")
-    ms: float = metric("wall-clock time of the step that is theirs", "ms")
+    ms: float = metric("wall-clock time of the step that is theirs")
     batch_ms: list[float] = metric(
         "that time in each of up to 16 groups of successive steps (each step where there are fewer), for the spread "
-        "of the mean: the method of batch means",
-        "ms",
+        "of the mean: the method of batch means"
     )
 
 

@@ -28,9 +28,9 @@ class SyncRow:
     op: str | None = metric("operators around the call, outermost first")
     python: str | None = metric("line of the program, where stacks were recorded")
     calls: float = metric("calls a step")
-    host_wait_ms: float = metric("time the host spent in these calls a step", "ms")
-    device_busy_share: float | None = metric("share of the host's wait in which the device was working", "share")
-    gpu_idle_ms: float = metric("device idle time a step because the queue was drained by these syncs", "ms")
+    host_wait_ms: float = metric("time the host spent in these calls a step")
+    device_busy_share: float | None = metric("share of the host's wait in which the device was working")
+    gpu_idle_ms: float = metric("device idle time a step because the queue was drained by these syncs")
     benign: bool | None = metric(
         "whether the device lost (almost) nothing by them; null where no device work was recorded"
     )

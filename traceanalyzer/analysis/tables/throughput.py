@@ -48,7 +48,7 @@ class Throughput:
         "effective tokens a second: padding left out; null where the tokens of a step are not known", "1/s"
     )
     padding_share: float | None = metric(
-        "share of the computed tokens that are padding; null unless a log, or `environment.json`, says both", "share"
+        "share of the computed tokens that are padding; null unless a log, or `environment.json`, says both"
     )
     source: Source | None = metric(
         "who says how much a step works through: `given`, `environment`, `log` or `loader`; null where nobody does"
@@ -96,11 +96,11 @@ class Utilisation:
         "the reciprocal: how many times faster the step could be at most; null where hardly any of it is computation",
         "x",
     )
-    gpu_busy_share: float | None = metric("share of the step with any device work; null without device work", "share")
+    gpu_busy_share: float | None = metric("share of the step with any device work; null without device work")
     least_bandwidth_gbs: float | None = metric(
-        "least traffic with the device memory that the step needs over the step time; null without models", "GB/s"
+        "least traffic with the device memory that the step needs over the step time; null without models"
     )
-    bandwidth_share: float | None = metric("that as a share of the memory's bandwidth", "share")
+    bandwidth_share: float | None = metric("that as a share of the memory's bandwidth")
 
 
 def throughput(

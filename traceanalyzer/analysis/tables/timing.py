@@ -39,24 +39,23 @@ class TimingStats:
     """The steady-state steps of a timing log (leading slow steps excluded)."""
 
     steps: int = metric("logged steady-state steps")
-    median_ms: float | None = metric("median step time; null where the log times no steps", "ms")
+    median_ms: float | None = metric("median step time; null where the log times no steps")
     drift_share: float | None = metric(
         "change of the step time over the log, by its robust slope, as a share of the median; 0 where the slope is "
-        "within chance; null with few steps",
-        "share",
+        "within chance; null with few steps"
     )
     outliers: int = metric("steps that are much slower than the typical one")
-    outlier_excess_share: float = metric("time beyond the median that outliers cost, of the logged time", "share")
+    outlier_excess_share: float = metric("time beyond the median that outliers cost, of the logged time")
     fast_mode_ms: float | None = metric(
-        "median of the fast steps where steps are of two kinds; null where they are of one kind", "ms"
+        "median of the fast steps where steps are of two kinds; null where they are of one kind"
     )
-    slow_mode_ms: float | None = metric("median of the slow steps; null where they are of one kind", "ms")
-    slow_steps_share: float | None = metric("share of the steps that are of the slow kind; null with one kind", "share")
-    data_time_ms: float | None = metric("mean time a step waits for data; null where it was not logged", "ms")
-    data_share: float | None = metric("share of the step time spent waiting for data; null where not logged", "share")
-    forward_ms: float | None = metric("mean time of the forward pass as logged; null where not logged", "ms")
-    backward_ms: float | None = metric("mean time of the backward pass as logged; null where not logged", "ms")
-    optimizer_ms: float | None = metric("mean time of the optimizer as logged; null where not logged", "ms")
+    slow_mode_ms: float | None = metric("median of the slow steps; null where they are of one kind")
+    slow_steps_share: float | None = metric("share of the steps that are of the slow kind; null with one kind")
+    data_time_ms: float | None = metric("mean time a step waits for data; null where it was not logged")
+    data_share: float | None = metric("share of the step time spent waiting for data; null where not logged")
+    forward_ms: float | None = metric("mean time of the forward pass as logged; null where not logged")
+    backward_ms: float | None = metric("mean time of the backward pass as logged; null where not logged")
+    optimizer_ms: float | None = metric("mean time of the optimizer as logged; null where not logged")
     samples_per_s: float | None = metric("samples a second; null where not logged", "1/s")
     tokens_per_s: float | None = metric("tokens a second; null where not logged", "1/s")
     mfu: float | None = metric("mean model FLOP/s utilisation as logged; null where not logged", "share")
@@ -193,12 +192,12 @@ class Latency:
 
     requests: int = metric("recorded steady steps, one request or batch each")
     mean_ms: float = metric(
-        "mean time from where the CPU begins a request until its last GPU work and its host range have ended", "ms"
+        "mean time from where the CPU begins a request until its last GPU work and its host range have ended"
     )
-    median_ms: float = metric("median of these times", "ms")
-    p95_ms: float | None = metric("95th percentile, linearly interpolated; null with fewer than 20 requests", "ms")
-    p99_ms: float | None = metric("99th percentile, linearly interpolated; null with fewer than 100 requests", "ms")
-    max_ms: float = metric("longest", "ms")
+    median_ms: float = metric("median of these times")
+    p95_ms: float | None = metric("95th percentile, linearly interpolated; null with fewer than 20 requests")
+    p99_ms: float | None = metric("99th percentile, linearly interpolated; null with fewer than 100 requests")
+    max_ms: float = metric("longest")
 
 
 def recorded_regularity(timed: Timed, budgets: StepBudgets | None) -> Regularity | None:

@@ -45,24 +45,22 @@ WHOLE_SHARE = 0.75
 class Coverage:
     """How much of the recording the figures of the steps are about. Steps here include warm-up steps."""
 
-    recorded_ms: float = metric("length of the recording: its window where stated, else from first to last event", "ms")
+    recorded_ms: float = metric("length of the recording: its window where stated, else from first to last event")
     device_span_ms: float | None = metric(
-        "from the start of the device's first op to the end of its last; null without device work", "ms"
+        "from the start of the device's first op to the end of its last; null without device work"
     )
-    steps_ms: float | None = metric("from the begin of the first step to the end of the last; null without steps", "ms")
-    steps_share: float | None = metric("share of the recording inside steps; null without steps", "share")
+    steps_ms: float | None = metric("from the begin of the first step to the end of the last; null without steps")
+    steps_share: float | None = metric("share of the recording inside steps; null without steps")
     work_outside_share: float | None = metric(
-        "share of the device's busy time that lies outside all steps; null without steps or device work", "share"
+        "share of the device's busy time that lies outside all steps; null without steps or device work"
     )
     idle_outside_share: float | None = metric(
         "share of the device's idle time, over the whole recording, that lies outside all steps; null without steps "
-        "or device work",
-        "share",
+        "or device work"
     )
     before_first_op_ms: float | None = metric(
         "from the start of the recording to the device's first op: start-up, where the program was recorded from its "
-        "beginning; null without device work",
-        "ms",
+        "beginning; null without device work"
     )
 
 

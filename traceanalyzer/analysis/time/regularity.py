@@ -36,21 +36,19 @@ class Regularity:
     steps: int = metric("steady steps that were compared")
     drift_share: float | None = metric(
         "change of the step time over them, by its robust slope, as a share of the median; 0 where the slope is within "
-        "chance",
-        "share",
+        "chance"
     )
     busy_drift_share: float | None = metric(
         "change of the GPU's busy time over them, as a share of the median step: a profiler slows the host more and "
-        "more, not the GPU; null without device work",
-        "share",
+        "more, not the GPU; null without device work"
     )
     outliers: int = metric("steps that are much slower than the typical one")
-    outlier_excess_share: float = metric("time beyond the median that outliers cost, of all of it", "share")
+    outlier_excess_share: float = metric("time beyond the median that outliers cost, of all of it")
     fast_mode_ms: float | None = metric(
-        "median of the fast steps where steps are of two kinds; null where they are of one kind", "ms"
+        "median of the fast steps where steps are of two kinds; null where they are of one kind"
     )
-    slow_mode_ms: float | None = metric("median of the slow steps; null where they are of one kind", "ms")
-    slow_steps_share: float | None = metric("share of the steps that are of the slow kind; null with one kind", "share")
+    slow_mode_ms: float | None = metric("median of the slow steps; null where they are of one kind")
+    slow_steps_share: float | None = metric("share of the steps that are of the slow kind; null with one kind")
 
 
 def regularity(time: F64, busy: F64 | None = None) -> Regularity | None:

@@ -21,9 +21,9 @@ class Repeats:
     """Device work that repeats within one step."""
 
     count: int = metric("how often the sequence of device ops repeats within the step")
-    mean_ms: float = metric("mean time from the begin of one repetition to that of the next", "ms")
+    mean_ms: float = metric("mean time from the begin of one repetition to that of the next")
     ops: int = metric("device ops of one repetition")
-    share: float = metric("share of the step that they fill", "share")
+    share: float = metric("share of the step that they fill")
     name: str | None = metric(
         "annotation of which each repetition holds one, of another number than the one before (written as #); null "
         "without one"

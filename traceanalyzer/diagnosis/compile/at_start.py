@@ -20,8 +20,14 @@ DYNAMIC = (
 )
 DYNAMIC_RATIO = (1.0, 1.3, 2.0)
 """One compilation for changing shapes against one for a fixed shape: least, usual, most (1.4 on an H200)."""
-WARM_AOT, WARM_INDUCTOR, WARM_AUTOTUNE = (0.2, 0.6, 1.0), (0.02, 0.06, 0.15), (0.0, 0.05, 0.2)
-"""Share of these stages that a warm start still takes (least, usual, most): caches are looked up, code is loaded."""
+WARM = {
+    "dynamo": (1.0, 1.0, 1.0),
+    "cudagraphs": (1.0, 1.0, 1.0),
+    "aot": (0.2, 0.6, 1.0),
+    "inductor": (0.02, 0.06, 0.15),
+    "autotune": (0.0, 0.05, 0.2),
+}
+"""Share of each stage that a warm start still takes (least, usual, most): caches are looked up, code is loaded."""
 WARM_FIXED_S = (0.0, 0.2, 1.5)
 """Imports and hashing torch's own sources, which the first graph of a process pays."""
 
@@ -29,11 +35,8 @@ WARM_FIXED_S = (0.0, 0.2, 1.5)
 def recompiles(compiled: Compiled) -> Iterator[Pair]:
     """A finding for each guard that failed."""
     for index, row in enumerate(compiled.recompile_reasons):
-        ident = "recompilation" if index == 0 else f"recompilation-{index + 1}"
-        seconds = [
-            c.seconds for c in compiled.compilations if c.function and f"{c.function} ({c.location})" == row.function
-        ]
-        total = sum(seconds)
+        ident, seconds = _numbered(index), _seconds_of(compiled, row.function)
+        total, first = sum(seconds), next(iter(seconds), 0.0)
         title = f"Recompiled {count(row.count, 'time')}: {row.guard}, in {row.function}"
         if row.refused:
             title += f"; {row.refused} more refused by the limit, which then run eager"
@@ -42,16 +45,23 @@ def recompiles(compiled: Compiled) -> Iterator[Pair]:
             Evidence("values", ", ".join(row.values) or None, "", "of what the guard checks"),
             Evidence("compile time of the function", total, "s", row.function),
         ]
-        first = seconds[0] if seconds else 0.0
         rest = (compiled.compile_s or 0.0) - total
         low, usual, high = (rest + first * ratio for ratio in DYNAMIC_RATIO)
         action = f"{row.location}: {row.remedy}." if row.location else f"{row.remedy}."
         basis = "one compilation of the function, which takes 1 to 2 times as long as for a fixed value, instead of all"
-        known = row.count > 0 and bool(seconds)
         yield (
             Finding(ident, "host", title, "high" if row.refused else "medium", None, evidence),
-            [start_advice(ident, "mark_dynamic", action, (low, usual, high) if known else None, basis)],
+            [start_advice(ident, "mark_dynamic", action, (low, usual, high) if row.count and seconds else None, basis)],
         )
+
+
+def _numbered(index: int) -> str:
+    return "recompilation" if index == 0 else f"recompilation-{index + 1}"
+
+
+def _seconds_of(compiled: Compiled, function: str) -> list[float]:
+    """How long each compilation of a function took."""
+    return [c.seconds for c in compiled.compilations if c.function and f"{c.function} ({c.location})" == function]
 
 
 def recompiled_regions(compiled: Compiled) -> Iterator[Pair]:
@@ -65,7 +75,7 @@ def recompiled_regions(compiled: Compiled) -> Iterator[Pair]:
         times = compiled_before(region) + 1
         if times < MANY_TIMES:
             return
-        ident = "recompilation" if index == 0 else f"recompilation-{index + 1}"
+        ident = _numbered(index)
         title = f"Compiled at least {times} times: the function of region {region}"
         evidence = [
             Evidence("compilations, at least", times, "", f"Torch-Compiled Region: {region}"),
@@ -117,17 +127,11 @@ def warm_start_s(compiled: Compiled) -> tuple[float, float, float] | None:
     """Compile time of a start that finds everything in the cache: least, expected, most, s."""
     if compiled.compile_s is None:
         return None
-    stages = compiled.stages_s
-    result = [
-        stages.get("dynamo", 0.0)
-        + stages.get("cudagraphs", 0.0)
-        + WARM_AOT[i] * stages.get("aot", 0.0)
-        + WARM_INDUCTOR[i] * stages.get("inductor", 0.0)
-        + WARM_AUTOTUNE[i] * stages.get("autotune", 0.0)
-        + WARM_FIXED_S[i]
+    taken = (
+        sum(share[i] * compiled.stages_s.get(stage, 0.0) for stage, share in WARM.items()) + WARM_FIXED_S[i]
         for i in range(3)
-    ]
-    low, usual, high = (min(each, compiled.compile_s) for each in result)
+    )
+    low, usual, high = (min(seconds, compiled.compile_s) for seconds in taken)
     return low, usual, high
 
 

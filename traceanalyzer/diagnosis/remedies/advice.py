@@ -80,15 +80,13 @@ class Advice:
 def advise(m: Measurements) -> list[Advice]:
     """The remedies that shorten the step without the profiler, shortest first, then those that need others before
     them or change what a step does; none where the recording cannot be replayed faithfully."""
-    replay = m.replay
-    if replay is None or not replay.faithful:
-        return []
-    made = []
+    replay, made = m.faithful_replay, list[Advice]()
+    if replay is None:
+        return made
     for remedy, offer in m.memo(_offers):
-        if not _worth_it(replay, remedy, offer):
-            continue
-        for_host = replay.saved_by_kernels(offer.scenario) is False
-        made.append(Advice(remedy, offer, replay.predict(offer.scenario), for_host))
+        if _worth_it(replay, remedy, offer):
+            for_host = replay.saved_by_kernels(offer.scenario) is False
+            made.append(Advice(remedy, offer, replay.predict(offer.scenario), for_host))
     return sorted(made, key=lambda one: (not one.offer.single, one.prediction.step_ms or 0.0))
 
 

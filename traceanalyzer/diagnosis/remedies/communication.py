@@ -44,9 +44,9 @@ def no_sync_accumulation(m: Measurements) -> Offer:
 
 LARGER = assuming(
     "larger_buckets",
-    rebucketed(BucketSize(bytes=USUAL_BUCKET_BYTES), at_recorded_rate=True),
+    rebucketed(BucketSize(bytes=USUAL_BUCKET_BYTES)),
     may_cost=True,
-    baseline=rebucketed(None, at_recorded_rate=True),
+    baseline=rebucketed(None),
     spread=OF_MOVES,
 )
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from traceanalyzer.analysis.names.collectives import POINT_TO_POINT
 from traceanalyzer.analysis.ranks.compare import RankComparison, RankRow
-from traceanalyzer.analysis.ranks.late import EXPLAINED, SAME_WORK
+from traceanalyzer.analysis.ranks.late import EXPLAINED, SAME_WORK, LateRank
 from traceanalyzer.base import NS_PER_MS, digits
 from traceanalyzer.diagnosis.finding import Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -18,7 +18,7 @@ from traceanalyzer.diagnosis.remedies.remedy import Offer, remedy, words
 from traceanalyzer.replay.changes.data.loading import not_faster_than
 from traceanalyzer.replay.changes.syncs.syncs import is_read
 from traceanalyzer.replay.host_speed import SAME_PROGRAM, host_scaled
-from traceanalyzer.replay.scenarios import Scenario, lower_median
+from traceanalyzer.replay.scenarios import NO_STRAGGLER, Scenario, lower_median
 from traceanalyzer.replay.simulate import step_times_ns
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.together import apart, nothing
@@ -40,12 +40,15 @@ EQUAL_GPUS = 1.05
 
 
 Cause = Literal["slow_gpu", "more_work", "slow_host", "input"]
-REASONS: dict[Cause, str] = {
-    "slow_gpu": "its kernels take longer for the same work",
-    "more_work": "it computes longer",
-    "slow_host": "its host is late",
-    "input": "its input is late",
+REASONS: dict[str, dict[Cause | None, str]] = {
+    "alone": {
+        "slow_gpu": "its kernels take longer for the same work",
+        "more_work": "it computes longer",
+        None: "it computes longer",
+    },
+    "together": {"slow_gpu": "slow GPUs", "more_work": "more work", None: "more work"},
 }
+"""Why ranks compute longer, where one does and where several do."""
 
 
 class _Work(NamedTuple):
@@ -56,6 +59,7 @@ class _Work(NamedTuple):
     """Work and loading of the host, dispatch left out: how long that takes differs from host to host by chance, and the
     profiler makes more of it."""
     launches: F64
+    """Operators that launch, and launches outside of any: how many kernels make a product is the library's choice."""
     waits: F64
     loading_ms: F64
     """Part of `host_ms` on input data."""
@@ -72,27 +76,69 @@ def fix_straggler(m: Measurements) -> Offer | None:
     if ranks.pipeline is not None:
         return _of_pipeline(ranks, replay) if ranks.late else None
     if len(replay.typical) < 2:
-        return _of_its_host(m, ranks.rows[ranks.critical]) or _of_its_stage(m, ranks.rows)
-    tapes, work, named = replay.typical, _work(replay.typical), late_tapes(m)
-    names = [_rank(tape) for tape in tapes]
-    together = bool(ranks.late) and ranks.late[0].together
-    if len(named) > 1 and not together:
-        turns = words("fix_straggler", "by_turns", ranks=listed([names[i] for i in named]), first=names[named[0]])
-        return Offer(turns, without_ranks(tapes, named))
-    if named and why_late(m) == "slow_gpu":
-        more = digits((work.compute_ms[named[0]] - np.median(np.delete(work.compute_ms, named))) * replay.scale)
-        who = f"rank{'s' * together} {listed([names[i] for i in named])}"
-        clocks = words("fix_straggler", "clocks", who=who, more=more)
-        return Offer(clocks, without_ranks(tapes, named, 1.0), against=("straggler", "compute"))
-    most = int(work.compute_ms.argmax())
-    more_ms = float(work.compute_ms[most] - work.compute_ms.mean())
-    if more_ms >= MIN_SHARE * replay.base_ms and work.launches.max() <= SAME_PROGRAM * work.launches.min():
-        how = f"kernels of rank {names[most]} take {digits(more_ms)} ms more than on average"
-        deal = f"Deal out the work evenly: {how}: even out batches, lengths, stages or experts."
-        return Offer(everywhere(deal), _evened(tapes))
-    slow, late_ms = latest(replay)
-    reason = _more_to_do(work, slow, names[slow], replay.base_ms) if late_ms >= LATE_SHARE * replay.base_ms else None
-    return None if reason is None else Offer(reason, without_ranks(tapes, [slow]))
+        return _of_its_host(m, ranks, ranks.rows[ranks.critical]) or _of_its_stage(m, ranks.rows)
+    tapes, late = replay.typical, late_tapes(m)
+    run = _Run(replay, tapes, [_rank(tape) for tape in tapes], _work(tapes), late, how_late(ranks.late))
+    ways = (_by_turns, _with_slow_gpus, _uneven, _with_more_to_do)
+    return next(filter(None, (way(m, run) for way in ways)), None)
+
+
+class _Run(NamedTuple):
+    """Ranks that are replayed together."""
+
+    replay: Replay
+    tapes: Sequence[Tape]
+    names: list[int | None]
+    work: _Work
+    late: list[int]
+    """Positions of those that hold it up."""
+    how: str
+
+
+def how_late(late: Sequence[LateRank]) -> str:
+    """Whether ranks hold up the run `alone`, `together` or `by turns`."""
+    if late and late[0].together:
+        return "together"
+    return "by turns" if len(late) > 1 else "alone"
+
+
+def _by_turns(_: Measurements, run: _Run) -> Offer | None:
+    if len(run.late) < 2 or run.how == "together":
+        return None
+    who = [run.names[i] for i in run.late]
+    return Offer(
+        words("fix_straggler", "by_turns", ranks=listed(who), first=who[0]), without_ranks(run.tapes, run.late)
+    )
+
+
+def _with_slow_gpus(m: Measurements, run: _Run) -> Offer | None:
+    if not run.late or why_late(m) != "slow_gpu":
+        return None
+    compute_ms, slow = run.work.compute_ms, run.late[0]
+    more = digits((compute_ms[slow] - np.median(np.delete(compute_ms, slow))) * run.replay.scale)
+    who = f"rank{'s' * (run.how == 'together')} {listed([run.names[i] for i in run.late])}"
+    clocks = words("fix_straggler", "clocks", who=who, more=more)
+    return Offer(clocks, without_ranks(run.tapes, run.late, 1.0), against=("straggler", "compute"))
+
+
+def _uneven(_: Measurements, run: _Run) -> Offer | None:
+    """One has more kernels' time, by more data."""
+    compute_ms, launches, most = run.work.compute_ms, run.work.launches, int(run.work.compute_ms.argmax())
+    more_ms = float(compute_ms[most] - compute_ms.mean())
+    if more_ms < MIN_SHARE * run.replay.base_ms or launches.max() > SAME_PROGRAM * launches.min():
+        return None
+    how = f"kernels of rank {run.names[most]} take {digits(more_ms)} ms more than on average"
+    deal = f"Deal out the work evenly: {how}: even out batches, lengths, stages or experts."
+    return Offer(everywhere(deal), _evened(run.tapes))
+
+
+def _with_more_to_do(_: Measurements, run: _Run) -> Offer | None:
+    """One that is late does what the others do not."""
+    slow, late_ms = latest(run.replay)
+    if late_ms < LATE_SHARE * run.replay.base_ms:
+        return None
+    reason = _more_to_do(run.work, slow, run.names[slow], run.replay.base_ms)
+    return None if reason is None else Offer(reason, without_ranks(run.tapes, [slow]))
 
 
 def _of_pipeline(ranks: RankComparison, replay: Replay) -> Offer:
@@ -120,6 +166,12 @@ def listed(ranks: Sequence[int | None]) -> str:
     return " and ".join([", ".join(names[:-1])] * (len(names) > 1) + names[-1:])
 
 
+def longest_wait_ms(ranks: RankComparison) -> float | None:
+    """What the rank that waits longest for the one that the report speaks of waits; None where that is not known."""
+    slow = ranks.rows[ranks.critical]
+    return max((r.waiting_ms for r in ranks.rows if r is not slow and r.waiting_ms is not None), default=None)
+
+
 def late_tapes(m: Measurements) -> list[int]:
     """Positions of the tapes of ranks that hold up the run, by what it would gain; none of ranks replayed alone."""
     if m.replay is None or m.ranks is None or len(m.replay.typical) < 2:
@@ -129,6 +181,18 @@ def late_tapes(m: Measurements) -> list[int]:
     return [of_rank[rank] for rank in ranks if rank in of_rank]
 
 
+def gains_without_late(m: Measurements) -> bool:
+    """Whether the run gains without the ranks that hold it up by the replay, too: what comes late as recorded may be
+    the profiler's cost, or the lead of hosts that never wait. True of ranks that cannot be replayed together, and of a
+    single step, in which a host that is slow can't be told from one that was."""
+    named = late_tapes(m)
+    if m.replay is None or m.ranks is None or not named or m.timed.steps.steady_count < 2:
+        return True
+    by_turns = len(named) > 1 and how_late(m.ranks.late) == "by turns"
+    without = NO_STRAGGLER if by_turns else without_ranks(m.replay.typical, named)
+    return m.replay.gain_ms(without) >= LATE_SHARE * m.replay.base_ms
+
+
 def why_late(m: Measurements) -> Cause | None:
     """Why the rank that holds up the run is late: what it has, or takes, most more of than the middle one of the others
     that are replayed with it. None where its own work does not tell, as where ranks take turns."""
@@ -136,16 +200,15 @@ def why_late(m: Measurements) -> Cause | None:
     if m.replay is None or m.ranks is None or not named:
         return None
     slow, work = named[0], _work(m.replay.recorded)
-    more = [float(one[slow] - np.median(np.delete(one, slow))) for one in work]
-    compute_ms, host_ms, loading_ms = more[0], more[1] - more[4], more[4]
-    if max(compute_ms, host_ms, loading_ms) < EXPLAINED * m.ranks.late[0].gain_ms:
+    compute_ms, host_ms, _, _, loading_ms, _ = (float(one[slow] - np.median(np.delete(one, slow))) for one in work)
+    more: dict[Cause, float] = {"more_work": compute_ms, "slow_host": host_ms - loading_ms, "input": loading_ms}
+    cause = max(more, key=lambda cause: more[cause])
+    if more[cause] < EXPLAINED * m.ranks.late[0].gain_ms:
         return None
-    if compute_ms < max(host_ms, loading_ms):
-        return "input" if loading_ms > host_ms else "slow_host"
     alike = all(
         abs(one[slow] / np.median(np.delete(one, slow)) - 1.0) <= SAME_WORK for one in (work.launches, work.threads)
     )
-    return "slow_gpu" if alike and (work.threads > 0).all() else "more_work"
+    return "slow_gpu" if cause == "more_work" and alike and (work.threads > 0).all() else cause
 
 
 def without_ranks(tapes: Sequence[Tape], late: Sequence[int], slower: float | None = None) -> Scenario:
@@ -224,15 +287,14 @@ def _with_kernels(tape: Tape, share: float) -> Tape:
     return tape.retimed(np.where(tape.compute, tape.duration * share, tape.duration))
 
 
-def _of_its_host(m: Measurements, slow: RankRow) -> Offer | None:
+def _of_its_host(m: Measurements, ranks: RankComparison, slow: RankRow) -> Offer | None:
     """Where ranks recorded different steps, so that they cannot be replayed together: the rank that the others wait for
     works on its host for as long as they wait, and they do not."""
-    replay, rows = m.replay, m.ranks.rows if m.ranks is not None else ()
-    waited_ms = max((row.waiting_ms or 0.0 for row in rows if row.rank != slow.rank), default=0.0)
+    replay, waited_ms = m.replay, longest_wait_ms(ranks) or 0.0
     if replay is None or not slow.straggler or waited_ms < MIN_SHARE * m.mean_step_ms or slow.rank != m.trace.rank:
         return None
     others = tapes_of_others(m)
-    if len(others) < len(rows) - 1:
+    if len(others) < len(ranks.rows) - 1:
         return None
     own_ms, *theirs_ms = _work((replay.recorded[0], *others)).host_ms.tolist()
     more_ms = own_ms - sum(theirs_ms) / len(theirs_ms)
@@ -268,11 +330,16 @@ def _work(tapes: Sequence[Tape]) -> _Work:
     return _Work(
         a_step([float((one.end - one.start).sum()) / NS_PER_MS for one in computing]),
         a_step([(float((tape.work + tape.loading).sum()) / NS_PER_MS) for tape in tapes]),
-        a_step([float(len(tape.row)) for tape in tapes]),
+        a_step([_launching(tape) for tape in tapes]),
         a_step([float(is_read(tape).sum()) for tape in tapes]),
         a_step([float(tape.loading.sum()) / NS_PER_MS for tape in tapes]),
         a_step([_threads(tape) for tape in tapes]),
     )
+
+
+def _launching(tape: Tape) -> float:
+    operator = tape.of_launches(tape.source.linked.tree.operator)
+    return float(len(np.unique(operator[operator >= 0])) + (operator < 0).sum())
 
 
 def _threads(tape: Tape) -> float:

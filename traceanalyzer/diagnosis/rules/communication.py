@@ -1,6 +1,5 @@
 """Findings on communication, and on the rank that others wait for."""
 
-import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -11,13 +10,20 @@ from traceanalyzer.analysis.ranks.pipeline.job import PipelineJob
 from traceanalyzer.analysis.ranks.pipeline.operations import BACKWARD, FORWARD
 from traceanalyzer.base import ratio
 from traceanalyzer.base.figures import MS_PER_S
-from traceanalyzer.diagnosis.draft import Draft, Part, Proposal, finding, share
-from traceanalyzer.diagnosis.finding import Evidence, everywhere
+from traceanalyzer.diagnosis.draft import Draft, Proposal, finding, share
+from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.pages import said
 from traceanalyzer.diagnosis.remedies.communication import untold_buckets
 from traceanalyzer.diagnosis.remedies.program import MOSTLY_WAITING, by_links_ms, program, waiting_share
-from traceanalyzer.diagnosis.remedies.straggler import REASONS, listed, why_late
+from traceanalyzer.diagnosis.remedies.straggler import (
+    REASONS,
+    gains_without_late,
+    how_late,
+    listed,
+    longest_wait_ms,
+    why_late,
+)
 from traceanalyzer.trace import Bool
 
 ROWS = 3
@@ -35,6 +41,11 @@ REDUCTIONS = ("all_reduce", "reduce_scatter", "all_gather", "reduce")
 UNBLOCK = "Find what holds up the CPU of rank {rank} (its idle gaps say where): the other ranks pay for it, too."
 OF_COMPUTE = ("slow_gpu", "more_work")
 """Causes of a late rank that are on its device."""
+HOLD_UP = {
+    "alone": "Rank {} holds up the others",
+    "together": "Ranks {} hold up the others together",
+    "by turns": "Ranks {} hold up the others by turns",
+}
 MIN_WAIT_SHARE = 0.05
 """Share of the step that another rank must wait before one rank is said to hold up the run."""
 
@@ -49,18 +60,13 @@ def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
         share(m, exposed_ms, "communication that does not overlap with compute"),
         Evidence("overlap of communication", overlap, "share", "share of its time that overlaps with compute"),
         *_collectives(m),
+        *_of_messages(m),
     ]
-    waiting, by_link = waiting_share(m), by_links_ms(m)
-    if waiting is not None:
-        evidence.append(Evidence("waiting for other ranks", waiting, "share", "of the communication of this rank"))
-    elif by_link is not None:
-        evidence.append(Evidence("time at the rate of the links", by_link, "ms", BY_LINK))
-    if untold_buckets(m):
-        evidence.append(Evidence("time of larger buckets", "not known", "", WOULD_TELL))
+    waiting = waiting_share(m)
     words = said("exposed-communication")
     action = words if _of_gradients(m) else said("exposed-communication", "of_anything")
     # What messages need is known and what of the rest is waiting is not: then nothing tells what overlap would save.
-    bound = waiting is None and by_link is not None
+    bound = waiting is None and by_links_ms(m) is not None
     alone = bound and not program(m).training  # what no remedy on gradients is about
     hide = Proposal(
         action, MAY_WAIT if waiting is None else ALL_HIDDEN, bound=bound, alone=alone, name="overlap_communication"
@@ -84,6 +90,17 @@ def _collectives(m: Measurements) -> Iterator[Evidence]:
         yield Evidence("exposed time", row.exposed_ms, "ms", where)
 
 
+def _of_messages(m: Measurements) -> Iterator[Evidence]:
+    """What of it is waiting, or else what its messages need, and what would tell of larger ones."""
+    waiting, by_link = waiting_share(m), by_links_ms(m)
+    if waiting is not None:
+        yield Evidence("waiting for other ranks", waiting, "share", "of the communication of this rank")
+    elif by_link is not None:
+        yield Evidence("time at the rate of the links", by_link, "ms", BY_LINK)
+    if untold_buckets(m):
+        yield Evidence("latency of a message", "not known", "", WOULD_TELL)
+
+
 def _of_gradients(m: Measurements) -> bool:
     """Whether most of it may be gradients: reductions, in a program that trains."""
     exposed = sum(row.exposed_ms for row in m.collectives)
@@ -97,43 +114,48 @@ def straggler(m: Measurements, _free: Bool) -> Iterator[Draft]:
     ranks = m.ranks
     if ranks is None or len(ranks.rows) < 2 or not ranks.rows[ranks.critical].straggler:
         return
+    waited = longest_wait_ms(ranks)
     if ranks.pipeline is not None:
         yield _in_pipeline(m, ranks.pipeline, ranks.late)
-        return
-    rows, slow, late = ranks.rows, ranks.rows[ranks.critical], ranks.late
-    others = [row for row in rows if not row.straggler]
-    waited = max((r.waiting_ms for r in rows if r is not slow and r.waiting_ms is not None), default=None)
-    if waited is not None and waited < MIN_WAIT_SHARE * m.mean_step_ms:
-        return
-    mean = sum(row.compute_ms for row in others) / len(others) if others else slow.compute_ms
-    evidence = _of_late(m, ranks, ratio(waited, m.mean_step_ms), mean)
-    who, why, several = listed([rows[one.position].rank for one in late] or [slow.rank]), why_late(m), len(late) > 1
-    how = "together" if late and late[0].together else "by turns"
-    title = f"Ranks {who} hold up the others {how}" if several else f"Rank {who} holds up the others"
-    excess = (slow.compute_ms - mean) * len(others) / len(rows)
+    elif waited is None or waited >= MIN_WAIT_SHARE * m.mean_step_ms:
+        yield from _at_collectives(m, ranks, ratio(waited, m.mean_step_ms))
+
+
+def _at_collectives(m: Measurements, ranks: RankComparison, waited: float | None) -> Iterator[Draft]:
+    slow, why = ranks.rows[ranks.critical], why_late(m)
+    others = [row.compute_ms for row in ranks.rows if not row.straggler] or [slow.compute_ms]
+    mean = sum(others) / len(others)
+    excess = (slow.compute_ms - mean) * len(others) / len(ranks.rows)
+    late = ranks.late or (LateRank(ranks.critical, excess),)
+    who, how = listed([ranks.rows[one.position].rank for one in late]), how_late(late)
+    title, evidence = HOLD_UP[how].format(who), _of_late(m, ranks, waited, mean)
     computes = excess > MIN_WAIT_SHARE * m.mean_step_ms if why is None else why in OF_COMPUTE
-    if computes and not (several and how == "by turns"):
+    if computes and how != "by turns":
         balance = Proposal(said("straggler"), "the work spread evenly over the ranks", name="fix_straggler")
-        reason = REASONS[why or "more_work"] if not several else "slow GPUs" if why == "slow_gpu" else "more work"
-        gain = late[0].gain_ms if late else excess
-        yield Draft("straggler", "compute", f"{title}: {reason}", "compute", gain, evidence, [balance])
-    elif m.step.basis == "recorded" or m.step.budget is None or m.step.budget.idle >= MIN_WAIT_SHARE * m.step.step_ms:
-        # The late rank idles without the profiler, too, which alone can make it late.
-        least_ms = MIN_WAIT_SHARE * m.step.step_ms if several else math.inf
-        yield _idles(title if several else "", who, waiting_ms(m), least_ms, evidence, of_input=why == "input")
+        title = f"{title}: {REASONS[how][why]}"
+        yield Draft("straggler", "compute", title, "compute", late[0].gain_ms, evidence, [balance])
+    elif gains_without_late(m):
+        yield from _idles(m, title, who, evidence, alone=how == "alone", of_input=why == "input")
 
 
 def _idles(
-    title: str, who: str, waits_ms: float, least_ms: float, evidence: list[Evidence], *, of_input: bool
-) -> Draft:
-    """That one rank, or several by their `title`, is late because its device idles; what others wait counts from
-    `least_ms` on."""
-    title = title or f"Rank {who} holds up the others: its {'input is late' if of_input else 'GPU idles'}"
+    m: Measurements, title: str, who: str, evidence: list[Evidence], *, alone: bool, of_input: bool
+) -> Iterator[Draft]:
+    """That ranks are late because their devices idle; what others wait for one alone counts where it idles. Without
+    the profiler it must idle, too, for that to make it late."""
+    budget = m.step.budget
+    if m.step.basis == "unprofiled" and budget is not None and budget.idle < MIN_WAIT_SHARE * m.step.step_ms:
+        return
     find = everywhere(UNBLOCK.format(rank=who))
     unblock = Proposal(find, "counted in the findings on idle time", name="fix_straggler")
-    part: Part = "exposed_communication" if waits_ms >= least_ms else "none"
-    claim_ms = waits_ms if waits_ms >= least_ms else None
-    return Draft("straggler", "input" if of_input else "host", title, part, claim_ms, evidence, [unblock])
+    cls: BottleneckClass = "input" if of_input else "host"
+    waits_ms = waiting_ms(m)
+    if alone:
+        title = f"{title}: its {'input is late' if of_input else 'GPU idles'}"
+    if alone or waits_ms < MIN_WAIT_SHARE * m.step.step_ms:
+        yield Draft("straggler", cls, title, "none", None, evidence, [unblock])
+    else:
+        yield Draft("straggler", cls, title, "exposed_communication", waits_ms, evidence, [unblock])
 
 
 def _of_late(m: Measurements, ranks: RankComparison, waiting: float | None, mean_ms: float) -> list[Evidence]:

@@ -109,16 +109,13 @@ def plain_compute(m: Measurements, free: Bool) -> Iterator[Draft]:
     shares = step_shares(m)
     if shares is None or m.step.budget is None or shares.device < MIN_BUSY_SHARE:
         return
-    cls: BottleneckClass = "memory" if shares.memory > shares.compute and not shares.mostly_small else "compute"
-    cls = cls if shares.limit_known else "inconclusive"
-    evidence = [share(m, m.step.budget.compute, "the GPU computes")]
-    classes = [row for row in m.class_rows if _computes(m, row.cls)]
-    total = sum(row.total_ms for row in classes)
-    if total:
-        shares_of = [(row.total_ms / total, row.title) for row in classes[:TOP_KERNELS]]
-        evidence += [Evidence("share of compute time", part, "share", title) for part, title in shares_of]
-    evidence += times(group(m.timed, steady(m.timed) & m.linked.is_compute).top)
-    evidence += _at_the_roofline(m)
+    cls: BottleneckClass = shares.device_class if shares.limit_known else "inconclusive"
+    evidence = [
+        share(m, m.step.budget.compute, "the GPU computes"),
+        *_classes(m),
+        *times(group(m.timed, steady(m.timed) & m.linked.is_compute).top),
+        *_at_the_roofline(m),
+    ]
     action = CHEAPER.format(precision=", lower precision" if wide_matrices(m.rated).any() else "")
     basis = "no estimate: few kernels reach their roofline"
     faster = Proposal(everywhere(action), basis, bound=True, name="faster_kernels")
@@ -127,6 +124,14 @@ def plain_compute(m: Measurements, free: Bool) -> Iterator[Draft]:
     claim = m.step.budget.compute * NEARLY_ALL if above is None else above
     words = Words(action, LIMITED, LIMITED_IN_JAX)
     yield Draft(GPU_BUSY, cls, "GPU compute time by kernel", "compute", claim, evidence, proposals, words=words)
+
+
+def _classes(m: Measurements) -> Iterator[Evidence]:
+    """The classes of work that take most of the compute time."""
+    classes = [row for row in m.class_rows if _computes(m, row.cls)]
+    total = sum(row.total_ms for row in classes)
+    for row in classes[:TOP_KERNELS] if total else ():
+        yield Evidence("share of compute time", row.total_ms / total, "share", row.title)
 
 
 def _could_be_faster(m: Measurements) -> bool:

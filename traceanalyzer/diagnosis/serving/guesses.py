@@ -1,7 +1,8 @@
 """What speculative decoding brings: iterations that verify guessed tokens, as recorded, or by what decodes take."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median_low
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,19 +40,17 @@ class Guesses:
 def guessed(m: Measurements, count: int, acceptance: float) -> Guesses | str:
     """So many guesses a request, each right with this share: all up to the first wrong one count, and one more token.
     A text says why the recording does not tell."""
-    verifying = [row for row in m.iterations if _per_request(row) > 1 and _time(row)]
-    alike = [row for row in verifying if _per_request(row) == count + 1]
-    if verifying and not alike:
-        known = ", ".join(f"{n - 1:g}" for n in sorted(set(map(_per_request, verifying))))
-        return f"recorded iterations verify {known} guesses a request, none {count}"
-    found = _recorded(m, alike) if alike else _predicted(m, count)
+    verifying: dict[float, list[IterationRow]] = {}
+    for row in m.iterations:
+        if _per_request(row) > 1 and _time(row):
+            verifying.setdefault(_per_request(row) - 1, []).append(row)
+    found = _recorded(m, verifying, count) if verifying else _predicted(m, count)
     if isinstance(found, str):
         return found
-    requests, time, low, high, now = found
-    tokens = sum(acceptance**i for i in range(count + 1))
+    tokens, now = sum(acceptance**i for i in range(count + 1)), found.now_ms
     return Guesses(
-        count, acceptance, "verify" if alike else "fit", requests, tokens, time, low, high,
-        requests * tokens / time * MS_PER_S, now and tokens * now / time,
+        count, acceptance, found.source, found.requests, tokens, found.ms, found.low_ms, found.high_ms,
+        found.requests * tokens / found.ms * MS_PER_S, now and tokens * now / found.ms,
     )  # fmt: skip
 
 
@@ -65,20 +64,29 @@ def _time(row: IterationRow) -> float | None:
     return row.period_ms or row.gpu_span_ms or row.logged_ms if row.phase in ("verify", "decode") else None
 
 
-Found = tuple[float, float, float, float, float | None]
-"""Requests, and ms of an iteration: likely, least, most, and of a decode without guesses."""
+class Found(NamedTuple):
+    """An iteration that verifies guesses, and a decode of its requests without them."""
+
+    source: str
+    requests: float
+    ms: float
+    low_ms: float
+    high_ms: float
+    now_ms: float | None = None
 
 
-def _recorded(m: Measurements, rows: Sequence[IterationRow]) -> Found:
-    """Requests and times of the usual batch."""
-    requests = median_low([row.requests or 0 for row in rows])
-    mine = [row for row in rows if row.requests == requests]
-    known = unprofiled(m, [row.iteration for row in mine])
+def _recorded(m: Measurements, verifying: Mapping[float, Sequence[IterationRow]], count: int) -> Found | str:
+    """Requests and times of the usual batch, of the recorded iterations by their guesses."""
+    if count not in verifying:
+        there = ", ".join(f"{guesses:g}" for guesses in sorted(verifying))
+        return f"recorded iterations verify {there} guesses a request, none {count}"
+    requests = median_low([row.requests or 0 for row in verifying[count]])
+    mine = [row for row in verifying[count] if row.requests == requests]
+    known = unprofiled(m, mine)
     if known is not None:
-        return requests, known.ms, known.low_ms, known.high_ms, None
-    times = [time for row in mine if (time := _time(row))]
-    low, time, high = np.percentile(times, (5, 50, 95)).tolist()
-    return requests, time, min(low, time * (1 - SPREAD)), max(high, time * (1 + SPREAD)), None
+        return Found("verify", requests, known.ms, known.low_ms, known.high_ms)
+    low, time, high = np.percentile(list(map(_time, mine)), (5, 50, 95)).tolist()
+    return Found("verify", requests, time, min(low, time * (1 - SPREAD)), max(high, time * (1 + SPREAD)))
 
 
 def _predicted(m: Measurements, count: int) -> Found | str:
@@ -94,4 +102,4 @@ def _predicted(m: Measurements, count: int) -> Found | str:
         return f"{tokens:,.0f} tokens an iteration are too far beyond the largest recorded batch, {most:,.0f} requests"
     predict, spread = Predictor.of(m, fit), max(SPREAD, fit.error_share)
     time = predict.ms(size, length, tokens)
-    return size, time, time * (1 - spread), time * (1 + spread), predict.ms(size, length)
+    return Found("fit", size, time, time * (1 - spread), time * (1 + spread), predict.ms(size, length))

@@ -1,11 +1,12 @@
 """What decides how fast a server is: its batch, prefills among decodes, a host that is ahead."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
 from traceanalyzer.analysis.serving.fit import Curve, DecodeFit, columns_of, curve, decode_fit, decodes
-from traceanalyzer.analysis.serving.rows import IterationRow
+from traceanalyzer.analysis.serving.rows import IterationRow, by_phase, column
 from traceanalyzer.base import MS_PER_S, NS_PER_MS, dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.serving.phases import Unprofiled, unprofiled
@@ -112,7 +113,7 @@ class Predictor:
         if served is None:
             return cls(fit, None, None, rows, 1.0)
         numbers = [row.iteration for row in rows]
-        requests, known = columns_of(rows)[0], unprofiled(m, numbers)
+        requests, known = columns_of(rows)[0], unprofiled(m, rows)
         replayed = served.median_ms(served.usual, numbers)
         host = served.host_ns(served.usual)[numbers]
         scale = known.ms / replayed if known and replayed else 1.0
@@ -147,49 +148,51 @@ class Predictor:
 
 def _mixed(m: Measurements, predict: Predictor, now: Batch) -> tuple[float | None, float | None]:
     """How much longer mixed iterations are than decodes of as many requests, ms: the median, and of 1,000 tokens."""
-    rows = [row for row in m.iterations if row.phase == "mixed" and row.context_tokens and row.generation_tokens]
+    rows = [row for row in by_phase(m.iterations).get("mixed", ()) if row.context_tokens and row.generation_tokens]
     besides = now.decode_ms - predict.fit.gpu_ms(now.requests, now.kv_tokens or 0.0)
-    decodes = [(row.generation_tokens or 0, (row.kv_tokens or 0) - (row.context_tokens or 0)) for row in rows]
-    decode = [predict.fit.gpu_ms(requests, max(kv, 0)) + besides for requests, kv in decodes]
-    longer = predict.times_ms(rows) - np.array(decode)
+    requests, kv, tokens = (column(rows, figure) for figure in ("generation_tokens", "kv_tokens", "context_tokens"))
+    lengths = np.maximum(np.nan_to_num(kv) - tokens, 0.0)
+    longer = predict.times_ms(rows) - [
+        predict.fit.gpu_ms(*one) + besides for one in zip(requests.tolist(), lengths.tolist(), strict=True)
+    ]
     if np.isfinite(longer).sum() < MIN_MIXED:
         return None, None
-    tokens = np.array([row.context_tokens for row in rows], np.float64)
     return float(np.nanmedian(longer)), float(np.nanmedian(longer / tokens)) * 1000
 
 
+CHANGES: dict[str, Callable[[Served, Tape], Tape]] = {
+    "cuda_graphs": Served.in_graphs,
+    "asynchronous_scheduling": Served.ahead,
+    "less_python": Served.less_between,
+}
+"""Ways to launch iterations: in CUDA graphs, by a host that does not wait for each, with less work between them."""
+
+
 def launched_otherwise(m: Measurements) -> tuple[Gain, ...]:
-    """What CUDA graphs, a host that does not wait for each iteration, and less work between iterations would bring each
-    phase. Where graphs are replayed already nothing is gained by graphs."""
-    served, gains = m.served, list[Gain]()
-    if served is None:
+    """What each way to launch them would bring the iterations of a phase. Where graphs are replayed already nothing is
+    gained by graphs."""
+    if m.served is None:
         return ()
-    ways = {
-        "cuda_graphs": served.in_graphs,
-        "asynchronous_scheduling": served.ahead,
-        "less_python": served.less_between,
-    }
-    for phase in PHASES:
-        rows = [row for row in m.iterations if row.phase == phase and row.period_ms]
-        numbers = [row.iteration for row in rows]
-        now = unprofiled(m, numbers) if numbers else None
-        eager = all(row.graph == "eager" for row in rows)
-        if now is not None:
-            gains += [
-                _gain(phase, change, served, now, numbers, how)
-                for change, how in ways.items()
-                if eager or change != "cuda_graphs"
-            ]
-    return tuple(gain for gain in gains if gain.predicted_ms < gain.now_ms * (1 - LEAST_GAIN))
+    phases = by_phase([row for row in m.iterations if row.period_ms])
+    return tuple(gain for phase in PHASES if phase in phases for gain in _of_phase(m, m.served, phase, phases[phase]))
 
 
-def _gain(
-    phase: str, change: str, served: Served, now: Unprofiled, rows: list[int], how: Callable[[Tape], Tape]
-) -> Gain:
+def _of_phase(m: Measurements, served: Served, phase: str, rows: Sequence[IterationRow]) -> Iterator[Gain]:
+    now, launched = unprofiled(m, rows), {row.graph for row in rows}
+    for change in CHANGES:
+        if now is not None and (change != "cuda_graphs" or launched == {"eager"}):
+            gain = _gain(phase, change, served, now, rows)
+            if gain.predicted_ms < gain.now_ms * (1 - LEAST_GAIN):
+                yield gain
+
+
+def _gain(phase: str, change: str, served: Served, now: Unprofiled, rows: Sequence[IterationRow]) -> Gain:
     """The phase after a change, by the replay's ratio; the range is that of the host's speed."""
-    before, after, usual = served.median_ms(served.usual, rows), served.median_ms(how(served.usual), rows), served.usual
-    ends = [served.median_ms(how(tape), rows) / before * now.ms for tape in (served.fast, served.slow)]
-    predicted = after / before * now.ms
+    numbers, how = [row.iteration for row in rows], partial(CHANGES[change], served)
+    before, usual = served.median_ms(served.usual, numbers), how(served.usual)
+    fast, predicted, slow = (
+        served.median_ms(tape, numbers) / before * now.ms for tape in (how(served.fast), usual, how(served.slow))
+    )
     low, high = predicted * (1 - SPREAD), predicted * (1 + SPREAD)
-    share = served.mean_ms(how(usual)) / served.mean_ms(usual)
-    return Gain(phase, change, now.ms, predicted, min(*ends, low), max(*ends, high), share)
+    share = served.mean_ms(usual) / served.mean_ms(served.usual)
+    return Gain(phase, change, now.ms, predicted, min(fast, slow, low), max(fast, slow, high), share)

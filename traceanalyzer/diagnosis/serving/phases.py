@@ -1,14 +1,15 @@
 """The iterations of a serving engine by phase: what each takes with the profiler and without it, and its limit."""
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from traceanalyzer.analysis.serving.cut import find_iterations
-from traceanalyzer.analysis.serving.rows import IterationRow, found_in_log
-from traceanalyzer.base import MS_PER_S, NS_PER_MS, NS_PER_S, dataclass
+from traceanalyzer.analysis.serving.rows import IterationRow, by_phase, column, found_in_log
+from traceanalyzer.base import MS_PER_S, NS_PER_MS, NS_PER_S, dataclass, ratio
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.replay.iterations import FAITHFUL
+from traceanalyzer.trace import F64
 
 OWNS = 0.5
 """What takes this share of an iteration's time limits it."""
@@ -54,80 +55,67 @@ class Phase:
 
 def phases(m: Measurements) -> list[Phase]:
     """The phases that the recorded iterations have, decodes first, then the most frequent."""
-    by_phase: dict[str, list[IterationRow]] = {}
-    for row in m.iterations:
-        if row.phase is not None and row.gpu_span_ms is not None:
-            by_phase.setdefault(row.phase, []).append(row)
+    recorded = by_phase([row for row in m.iterations if row.gpu_span_ms is not None])
     return [
         _phase(m, name, rows)
-        for name, rows in sorted(by_phase.items(), key=lambda one: (one[0] != "decode", -len(one[1])))
+        for name, rows in sorted(recorded.items(), key=lambda one: (one[0] != "decode", -len(one[1])))
     ]
 
 
 def _phase(m: Measurements, name: str, rows: list[IterationRow]) -> Phase:
     followed = [row for row in rows if row.period_ms is not None] or rows
-    times = [row.gpu_span_ms if row.period_ms is None else row.period_ms for row in followed]
-    time, busy, late = (
-        _middle(values) for values in (times, [r.gpu_busy_ms for r in followed], [r.host_idle_ms for r in followed])
+    figures = ("period_ms", "gpu_span_ms", "gpu_busy_ms", "host_idle_ms", "generation_tokens")
+    period, spans, busy, late, made = (column(followed, figure) for figure in figures)
+    times = np.where(np.isnan(period), spans, period)
+    time, works, waits = np.median([times, busy, late], axis=1).tolist()
+    per_ms = ratio(float(np.nansum(made)) or None, sum(times.tolist()))
+    requests, context, generation = (
+        _median(column(rows, figure)) for figure in ("requests", "context_tokens", "generation_tokens")
     )
+    limit = "gpu" if works >= OWNS * time else "host" if waits >= OWNS * (time - works) else "unknown"
     memory, arithmetic = _ceilings(m, rows)
-    made = [row.generation_tokens for row in followed]
-    total = sum(t for t in times if t)
     return Phase(
-        name,
-        len(rows),
-        _median([row.requests for row in rows]),
-        _median([row.context_tokens for row in rows]),
-        _median([row.generation_tokens for row in rows]),
-        time,
-        busy,
-        late,
-        "gpu" if busy >= OWNS * time else "host" if late >= OWNS * (time - busy) else "unknown",
-        sum(n for n in made if n) / total * MS_PER_S if any(made) and total else None,
-        memory,
-        arithmetic,
-        unprofiled(m, [row.iteration for row in followed]),
-    )
+        name, len(rows), requests, context, generation, time, works, waits, limit, per_ms and per_ms * MS_PER_S,
+        memory, arithmetic, unprofiled(m, followed),
+    )  # fmt: skip
 
 
-def unprofiled(m: Measurements, iterations: list[int]) -> Unprofiled | None:
+def unprofiled(m: Measurements, rows: Sequence[IterationRow]) -> Unprofiled | None:
     """The median of these iterations without the profiler: as the log has them, else replayed; None where neither
     tells."""
-    found, log, served = m.timed.memo(find_iterations), m.timed.memo(found_in_log), m.served
-    recorded = np.full(1, np.nan) if found is None else found.period_ns[iterations]
-    if np.isnan(recorded).all():
-        alone = m.unprofiled if len(m.iterations) == 1 else None
+    found, log = m.timed.memo(find_iterations), m.timed.memo(found_in_log)
+    if found is None:
+        return None
+    numbers = column(rows, "iteration").astype(int).tolist()
+    if np.isnan(found.period_ns[numbers]).all():
+        alone = m.unprofiled if len(m.iterations) == len(rows) == 1 else None
         return Unprofiled(alone.step_time_ms, alone.low_ms, alone.high_ms, "replay") if alone else None
-    time = float(np.nanmedian(recorded)) / NS_PER_MS
-    logged = log.stretch if log and {m.iterations[i].phase for i in iterations} == {"decode"} else None
-    if served is None:
-        return Unprofiled(time / logged, *_within(time / logged), "log") if logged else None
-    replayed, fast, usual, slow = (
-        served.median_ms(tape, iterations) for tape in (served.recorded, served.fast, served.usual, served.slow)
-    )
-    if min(fast, usual, slow, time, replayed) <= 0:  # times so damaged that nothing is left of an iteration
+    time = float(np.nanmedian(found.period_ns[numbers])) / NS_PER_MS
+    replayed = [np.nan] * 4 if m.served is None else m.served.medians_ms(numbers)
+    if min(time, *replayed) <= 0:  # times so damaged that nothing is left of an iteration
         return None
-    if logged:
-        ends = *_within(time / logged), *(time / logged * one / usual for one in (fast, slow))
-        return Unprofiled(time / logged, min(ends), max(ends), "log")
-    if not abs(replayed / time - 1.0) <= FAITHFUL:
+    if log and log.stretch and by_phase(rows).keys() == {"decode"}:
+        return _as_logged(time / log.stretch, *replayed[1:])
+    return _as_replayed(time, *replayed)
+
+
+def _as_logged(time: float, fast: float, usual: float, slow: float) -> Unprofiled:
+    """By the log; from run to run, and by its host's speed (NaN: not known), it may differ."""
+    ends = (time * (1 - LOG_SPREAD), time * (1 + LOG_SPREAD), time * fast / usual, time * slow / usual)
+    return Unprofiled(time, float(np.nanmin(ends)), float(np.nanmax(ends)), "log")
+
+
+def _as_replayed(time: float, recorded: float, *hosts: float) -> Unprofiled | None:
+    """By a replay that takes as long as was recorded."""
+    if not abs(recorded / time - 1.0) <= FAITHFUL:
         return None
-    least, likely, most = (min(one * time / replayed, time) for one in (fast, usual, slow))
+    least, likely, most = (min(one * time / recorded, time) for one in hosts)
     return Unprofiled(likely, least, most, "replay")
 
 
-def _within(ms: float) -> tuple[float, float]:
-    return ms * (1 - LOG_SPREAD), ms * (1 + LOG_SPREAD)
-
-
-def _median(values: list[Any]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.median(known)) if known else None
-
-
-def _middle(values: list[Any]) -> float:
-    """The median of values of which none is unknown."""
-    return float(np.median(values))
+def _median(values: F64) -> float | None:
+    known = values[~np.isnan(values)]
+    return float(np.median(known)) if len(known) else None
 
 
 def _ceilings(m: Measurements, rows: list[IterationRow]) -> tuple[float | None, float | None]:

@@ -9,7 +9,7 @@ import numpy as np
 from traceanalyzer.analysis.joined.graph_names import named_in_graphs
 from traceanalyzer.analysis.serving.cut import find_iterations
 from traceanalyzer.analysis.serving.fit import DecodeFit
-from traceanalyzer.analysis.serving.rows import found_in_log
+from traceanalyzer.analysis.serving.rows import by_phase, column, found_in_log
 from traceanalyzer.base import digits
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.serving.guesses import USUAL, Guesses, guessed
@@ -58,16 +58,12 @@ def sentences(m: Measurements, guesses: tuple[int, float] | None = None) -> Iter
         yield _speculation(speculation)
     yield from _gains(known)
     yield from _ranks(m)
-    named, inside = named_in_graphs(m.linked, m.joined.launch_node)
-    if inside:
-        by = f" by {', '.join(Path(one.path).name for one in m.trace.captures)}" if m.trace.captures and named else ""
-        more = WHERE if named < inside else ""
-        yield f"Operators are known of {named:,} of {inside:,} kernels in CUDA graphs{by}{more}."
+    yield from _in_graphs(m)
 
 
 def _log(m: Measurements) -> Iterator[str]:
     """The log against the recording."""
-    if m.trace.only_step_times or not m.trace.step_timings.of_server or not m.iterations:
+    if m.timed.memo(find_iterations) is None or not m.trace.step_timings.of_server:
         return
     log = m.timed.memo(found_in_log)
     if log is None:
@@ -77,10 +73,11 @@ def _log(m: Measurements) -> Iterator[str]:
         other, own = map(_ms, log.other_ms)
         yield f"The log was not joined: it is of another server. Decodes take {other} in it, as recorded {own}."
         return
-    pairs = [(r.period_ms, r.logged_ms) for r in m.iterations if r.phase == "decode" and r.period_ms and r.logged_ms]
-    if pairs:
-        recorded, told = (float(np.median(values)) for values in zip(*pairs, strict=True))
-        yield f"Decodes as logged: {_ms(told)}, as recorded: {_ms(recorded)} (medians)."
+    decodes = by_phase(m.iterations).get("decode", [])
+    recorded, logged = column(decodes, "period_ms"), column(decodes, "logged_ms")
+    if (both := (recorded > 0) & (logged > 0)).any():
+        there, here = (_ms(float(np.median(times[both]))) for times in (logged, recorded))
+        yield f"Decodes as logged: {there}, as recorded: {here} (medians)."
     if log.stretch is not None and log.stretch >= 1 + FEW:
         yield f"The profiler makes decodes {log.stretch:.2f} times as long."
 
@@ -176,6 +173,15 @@ def _ranks(m: Measurements) -> Iterator[str]:
     if len(waits) > 1:
         (least, late), (most, _) = min(waits), max(waits)
         yield f"In a mean iteration ranks wait {_ms(least)} to {_ms(most)} for each other, rank {late} least."
+
+
+def _in_graphs(m: Measurements) -> Iterator[str]:
+    """Of how many kernels in CUDA graphs the operators are known."""
+    named, inside = named_in_graphs(m.linked, m.joined.launch_node)
+    if inside:
+        by = f" by {', '.join(Path(one.path).name for one in m.trace.captures)}" if m.trace.captures and named else ""
+        more = WHERE if named < inside else ""
+        yield f"Operators are known of {named:,} of {inside:,} kernels in CUDA graphs{by}{more}."
 
 
 def _some(count: float | None, noun: str) -> str:

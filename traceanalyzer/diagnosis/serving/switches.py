@@ -52,7 +52,7 @@ def for_server(m: Measurements, advice: list[Recommendation], drafts: Sequence[D
     launched = {row.graph for row in m.iterations if row.gpu_span_ms is not None}
     if not launched:
         return advice
-    if m.served is not None and m.served.faithful:
+    if m.faithful_server is not None:
         return [one for one in advice if one.cls not in HOST_CLASSES] + list(_switches(m, drafts))
     return advice if "eager" in launched else [one for one in advice if one.remedy != "cuda_graph"]
 

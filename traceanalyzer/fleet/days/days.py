@@ -30,8 +30,8 @@ class Level:
     first_step: int = metric("first step of the level")
     last_step: int = metric("last one")
     since: str | None = metric("when its first step ended; null without times", text="own")
-    step_ms: float = metric("median step time", "ms")
-    change_share: float | None = metric("change against the level before it", "share")
+    step_ms: float = metric("median step time")
+    change_share: float | None = metric("change against the level before it")
 
 
 @dataclass(frozen=True)
@@ -55,14 +55,14 @@ class SlowRank:
     since_step: int = metric("step from which on it is behind")
     since: str | None = metric("when that was; null without times", text="own")
     minutes: float = metric("how long it was behind")
-    excess_ms: float = metric("time a step beyond the median of all ranks", "ms")
+    excess_ms: float = metric("time a step beyond the median of all ranks")
 
 
 @dataclass(frozen=True)
 class Goodput:
     """What became of the time from the first step to the last."""
 
-    share: float = metric("share of the time in steps that were not repeated", "share")
+    share: float = metric("share of the time in steps that were not repeated")
     wall_s: float = metric("from the start of the first step to the end of the last", "s")
     useful_s: float = metric("in steps that were not repeated", "s")
     repeated_s: float = metric("in steps that a restart repeated", "s")

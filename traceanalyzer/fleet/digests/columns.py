@@ -24,7 +24,7 @@ from traceanalyzer.analysis.time.steps import Steps
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I64, Table
 
-SCHEMA = 4
+SCHEMA = 5
 """Of the columns: digests of another one are made again."""
 ABOUT, NAMES, STEPS, CALLS, PIECES, MORE = "about", "step_names", "steps", "calls", "pieces", "calls_why"
 COLUMNS = {ABOUT: "text", NAMES: "texts", STEPS: "numbers", CALLS: "numbers", PIECES: "numbers", MORE: "numbers"}
@@ -39,17 +39,17 @@ _FIRST = tuple(f.name for f in fields(DigestedCalls) if f.name not in _LATER)
 _OF_PIECES = tuple(f.name for f in fields(Pieces))
 MORE_FIELDS = (*_LATER, "compute_before", *(f"{cause.label}_before" for cause in IdleCause))
 T = TypeVar("T", bound=Table)
-_KNOWN = ("path", "gpu", "devices", "failure", "claimed")
+_KNOWN = ("path", "gpu", "devices")
 _OF_DIGEST = ("host", "epoch_ns", "device", "only_step_times", "collectives")
 _OF_STEPS = ("source", "warmup", "first", "incomplete", "unlike")
 
 
 @dataclass(frozen=True, eq=False)
 class Rank:
-    """A rank's digest with what tells it from others; without one the recording could not be read."""
+    """A rank's digest with what tells it from others."""
 
     path: str
-    digest: RankDigest | None
+    digest: RankDigest
     why: Why | None = None
     gpu: str = ""
     """Which GPU it used, as far as that is known."""
@@ -57,9 +57,16 @@ class Rank:
     """GPUs that its recording lists: those of its host."""
     notes: tuple[str, ...] = ()
     """What the reader met in the recording."""
-    failure: str = ""
-    claimed: int | None = None
-    """Rank of a recording that could not be read, as its name tells."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A file that is no part of the answer, and why."""
+
+    path: str
+    why: str
+    rank: int | None = None
+    """As its name tells."""
 
 
 class _About(msgspec.Struct):
@@ -87,14 +94,14 @@ class _About(msgspec.Struct):
     clock_mhz: float | None = None
 
 
-def row_of(one: Rank) -> dict[str, Any]:
+def row_of(one: Rank | LeftOut) -> dict[str, Any]:
     """The value of each column."""
-    about = _of(one, *_KNOWN, "notes")
+    if isinstance(one, LeftOut):
+        left_out = {"path": one.path, "gpu": "", "devices": 0, "failure": one.why, "claimed": one.rank, "notes": []}
+        return {ABOUT: orjson.dumps(left_out).decode(), **{name: [] for name in (NAMES, STEPS, CALLS, PIECES, MORE)}}
     digest, why = one.digest, one.why
-    row: dict[str, Any] = {NAMES: [], STEPS: [], CALLS: [], PIECES: [], MORE: []}
-    if digest is None:
-        return row | {ABOUT: orjson.dumps(about | {"failure": one.failure or "no digest"}).decode()}
     steps, calls = digest.steps, digest.calls
+    about = _of(one, *_KNOWN) | {"failure": "", "claimed": None, "notes": one.notes}
     about |= _of(digest, *_OF_DIGEST) | _of(steps, *_OF_STEPS)
     about |= {"claim": list(digest.claim), "groups": [list(group) for group in digest.groups]}
     numbers = [*_of(steps, *_TIMES).values(), *_of(digest, *_SPENT).values()]
@@ -103,7 +110,7 @@ def row_of(one: Rank) -> dict[str, Any]:
         about |= {"families": [list(family) for family in why.families], "clock_mhz": why.clock_mhz}
         numbers += [*_of(why, *_EXPOSED).values(), *why.idle]
         more += [why.compute_before, *why.idle_before]
-    return row | {
+    return {
         ABOUT: orjson.dumps(about, option=orjson.OPT_SERIALIZE_NUMPY).decode(),
         NAMES: list(steps.names),
         STEPS: _joined(numbers),
@@ -117,12 +124,11 @@ def _joined(columns: list[Any]) -> I64:
     return np.concatenate([np.asarray(column, np.int64) for column in columns])
 
 
-def rank_of(row: dict[str, Any]) -> Rank:
-    """The rank of a row; the column that only says why may be missing."""
+def rank_of(row: dict[str, Any]) -> Rank | LeftOut:
+    """The rank of a row, or why its recording could not be read; the column that only says why may be missing."""
     about = msgspec.json.decode(row[ABOUT], type=_About)
-    known = _of(about, *_KNOWN)
     if about.failure:
-        return Rank(digest=None, **known)
+        return LeftOut(about.path, about.failure, about.claimed)
     names = tuple(row[NAMES])
     whole = about.families is not None
     numbers = dict(zip(STEP_FIELDS if whole else _TIMES + _SPENT, row[STEPS].reshape(-1, len(names)), strict=True))
@@ -153,7 +159,7 @@ def rank_of(row: dict[str, Any]) -> Rank:
         **{name: numbers[name] for name in _SPENT},
         **_of(about, "path", *_OF_DIGEST),
     )
-    return Rank(digest=digest, why=_why_of(about, numbers, more), notes=about.notes, **known)
+    return Rank(digest=digest, why=_why_of(about, numbers, more), notes=about.notes, **_of(about, *_KNOWN))
 
 
 def _table(kind: type[T], columns: dict[str, I64]) -> T:

@@ -12,7 +12,7 @@ import orjson
 
 from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.base.files import note_read
-from traceanalyzer.fleet.digests.columns import COLUMNS, SCHEMA, TO_COMPARE, Rank, rank_of, row_of
+from traceanalyzer.fleet.digests.columns import COLUMNS, SCHEMA, TO_COMPARE, LeftOut, Rank, rank_of, row_of
 from traceanalyzer.ingest.places import Place, contents
 from traceanalyzer.ingest.side_files import NOT_JSON
 from traceanalyzer.version import __version__
@@ -55,13 +55,13 @@ def _short(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=6).hexdigest()
 
 
-def encoded(one: Rank) -> bytes:
+def encoded(one: Rank | LeftOut) -> bytes:
     """The file of a digest."""
     pa = arrow()
     about = {METADATA: orjson.dumps({"schema": SCHEMA, "version": __version__})}
-    table = pa.table({name: _column(pa, kind, value) for (name, kind), value in _values(one)}).replace_schema_metadata(
-        about
-    )
+    row = row_of(one)
+    table = pa.table({name: _column(pa, kind, row[name]) for name, kind in COLUMNS.items()})
+    table = table.replace_schema_metadata(about)
     numbers = [f"{name}.list.element" for name, kind in COLUMNS.items() if kind == "numbers"]
     sink = pa.BufferOutputStream()
     pa.parquet.write_table(
@@ -72,12 +72,6 @@ def encoded(one: Rank) -> bytes:
     return found
 
 
-def _values(one: Rank) -> Iterator[tuple[tuple[str, str], Any]]:
-    row = row_of(one)
-    for column in COLUMNS.items():
-        yield column, row[column[0]]
-
-
 def _column(pa: Any, kind: str, value: Any) -> Any:
     if kind == "text":
         return pa.array([value], pa.string())
@@ -85,17 +79,17 @@ def _column(pa: Any, kind: str, value: Any) -> Any:
     return pa.ListArray.from_arrays(pa.array([0, len(inside)], pa.int32()), inside)
 
 
-def read_digests(places: Sequence[Place], *, why: bool = False) -> Iterator[Rank | str]:
-    """The ranks of digests, in their order, and a line for each file that is none, or of another version. `why`: with
+def read_digests(places: Sequence[Place], *, why: bool = False) -> Iterator[Rank | LeftOut]:
+    """The ranks of digests, in their order, and why a file is none, or of another version. `why`: with
     all that says why a rank is late. Raises TraceAnalyzerError."""
     pa = arrow()
     columns = [*COLUMNS] if why else [*TO_COMPARE]
     for place, data in contents(places):
         found = data if isinstance(data, str) else _read(pa, place, data, columns)
-        yield f"{place.url}: {found}" if isinstance(found, str) else found
+        yield LeftOut(place.url, found) if isinstance(found, str) else found
 
 
-def _read(pa: Any, place: Place, data: bytes | None, columns: Sequence[str]) -> Rank | str:
+def _read(pa: Any, place: Place, data: bytes | None, columns: Sequence[str]) -> Rank | LeftOut | str:
     try:
         source = str(note_read(place.path)) if data is None else pa.BufferReader(data)
         file = pa.parquet.ParquetFile(source)

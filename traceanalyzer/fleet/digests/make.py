@@ -6,7 +6,7 @@ from traceanalyzer.analysis.ranks.digested import digest_of, why_of
 from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.base.reading import reading_as
 from traceanalyzer.diagnosis.measurements import measure
-from traceanalyzer.fleet.digests.columns import Rank
+from traceanalyzer.fleet.digests.columns import LeftOut, Rank
 from traceanalyzer.fleet.digests.files import SUFFIX, Made, encoded, name_of
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.places import Place, fetched, write_to
@@ -14,19 +14,19 @@ from traceanalyzer.ingest.run import rank_in_name
 from traceanalyzer.trace import Trace
 
 
-def digests_of(path: Path, url: str) -> list[Rank]:
+def digests_of(path: Path, url: str) -> list[Rank | LeftOut]:
     """The ranks of a recording, or why it cannot be read; it never raises a TraceAnalyzerError."""
     try:
         found = load([path]).traces
         return [_of_trace(trace, url) for trace in found]
     except TraceAnalyzerError as error:
         why = " ".join(str(error).split()).replace(str(path), url)
-        return [Rank(url, None, failure=why, claimed=rank_in_name(Path(url)))]
+        return [LeftOut(url, why, rank_in_name(Path(url)))]
 
 
-def _of_trace(trace: Trace, url: str) -> Rank:
+def _of_trace(trace: Trace, url: str) -> Rank | LeftOut:
     if trace.is_companion:
-        return Rank(url, None, failure=f"{url}: it tells no times of steps; give the rank's trace")
+        return LeftOut(url, f"{url}: it tells no times of steps; give the rank's trace")
     measured = measure(trace)
     digest = measured.timed.memo(digest_of)
     why = why_of(measured.causes, digest.calls)
@@ -41,9 +41,9 @@ def make(one: Place, folder: str) -> Made:
         with fetched(one) as path, reading_as(cache=False):
             ranks = digests_of(path, one.url)
     except TraceAnalyzerError as error:
-        ranks = [Rank(one.url, None, failure=str(error), claimed=rank_in_name(Path(one.url)))]
+        ranks = [LeftOut(one.url, str(error), rank_in_name(Path(one.url)))]
     stem = name_of(one.url, one.stamp)
     names = tuple(f"{stem}-{i}{SUFFIX}" for i in range(len(ranks)))
     for name, rank in reversed(list(zip(names, ranks, strict=True))):
         write_to(folder, name, encoded(rank))
-    return Made(one.url, names, ranks[0].failure)
+    return Made(one.url, names, ranks[0].why if isinstance(ranks[0], LeftOut) else "")

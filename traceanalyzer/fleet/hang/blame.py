@@ -6,7 +6,8 @@ all.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import islice
 
 from traceanalyzer.base import dataclass
@@ -26,7 +27,7 @@ MOST_SHARE = 0.25
 
 @dataclass(frozen=True)
 class Blame:
-    """A culprit: `kind` is cpu, gpu, gone, mismatch or order; `sure` whether nothing else explains it."""
+    """A culprit: `kind` is cpu_stopped, gpu_stopped, no_dump, mismatch or order; `sure`: nothing else explains it."""
 
     rank: int
     kind: str
@@ -36,33 +37,38 @@ class Blame:
 
 def culprits_of(flight: Flight, waits: Sequence[Wait]) -> tuple[list[Blame], list[Wait]]:
     """The culprits, and the waits that none of them explains."""
-    found: list[Blame] = []
-    for wait in waits:
-        odd = odd_ones(flight, waits, wait)
-        found += _of_wait(flight, wait) if odd is None else [Blame(rank, "mismatch", wait, True) for rank in odd]
+    found = [blame for wait in waits for blame in _of_wait(flight, waits, wait)]
     found += _stopped_in_flight(flight, waits, {blame.rank for blame in found})
     found = _without_victims(flight, _best(found))
-    left = unexplained(waits, {blame.rank for blame in found})
+    left = unexplained(waits, found)
     if left and not found:
-        standing = [wait for wait in left if not wait.blockers and not wait.passed and len(wait.waiting) > 1]
-        found = _of_ras(flight, left) or (_of_standing(flight, standing) if standing else _of_minority(flight, left))
-        left = unexplained(waits, {blame.rank for blame in found})
+        found = _of_ras(flight, left) or _of_all(flight, left)
+        left = unexplained(waits, found)
     return found, left
 
 
-def _of_wait(flight: Flight, wait: Wait) -> Iterable[Blame]:
+def _of_all(flight: Flight, left: Sequence[Wait]) -> list[Blame]:
+    """Culprits that waits show together, of which none shows one by itself."""
+    standing = [wait for wait in left if wait.stands]
+    found = (explain(flight, standing or left) for explain in (OF_STANDING if standing else OF_CROSSED))
+    return next(filter(None, found), [])
+
+
+def _of_wait(flight: Flight, waits: Sequence[Wait], wait: Wait) -> Iterable[Blame]:
     """Culprits that one wait shows by itself."""
-    if wait.passed and not wait.unseen and (wait.both_sided or not wait.blockers):
-        yield from (Blame(rank, "gpu", wait, wait.both_sided) for rank in wait.waiting)
-    for rank in wait.absent:
-        if rank in flight.dumps and not pending_of(flight.dumps[rank]):
-            yield Blame(rank, "cpu", wait, True)
-    yield from (Blame(rank, "gone", wait, True) for rank in wait.unknown)
+    odd = odd_ones(flight, waits, wait)
+    if odd is not None:
+        yield from (Blame(rank, "mismatch", wait, True) for rank in odd)
+        return
+    if wait.overtaken:
+        yield from (Blame(rank, "gpu_stopped", wait, wait.both_sided) for rank in wait.waiting)
+    yield from (Blame(rank, "cpu_stopped", wait, True) for rank in wait.absent if not flight.dumps[rank].pending)
+    yield from (Blame(rank, "no_dump", wait, True) for rank in wait.unknown)
 
 
 def _best(found: Iterable[Blame]) -> list[Blame]:
     """One blame a rank: of a mismatch, a GPU or a CPU before that of a missing dump; of the first operation."""
-    order = ("mismatch", "gpu", "cpu", "order", "gone")
+    order = ("mismatch", "gpu_stopped", "cpu_stopped", "order", "no_dump")
     best: dict[int, Blame] = {}
     for blame in sorted(
         found, key=lambda b: (order.index(b.kind), not b.sure, b.wait.op.record < 0, _early(b.wait.op))
@@ -78,48 +84,53 @@ def _early(op: Op) -> tuple[bool, int, int]:
 
 def _without_victims(flight: Flight, found: list[Blame]) -> list[Blame]:
     """Without ranks whose last operation may have failed because a rank is gone, and without those whose file is
-    damaged (they lived to write it), where others explain it. No rank is sure that has no dump where there are others.
-    """
-    failed = [blame for blame in found if _failed(flight, blame)]
-    gone = [Blame(rank, "gone", blame.wait, False) for blame in failed for rank in flight.lost]
-    found = _best([*(blame for blame in found if blame not in failed), *gone])
-    kept = [blame for blame in found if blame.kind != "gone" or blame.rank in flight.lost] or found
-    many = len(kept) > max(2.0, MOST_SHARE * len(flight.expected))
-
-    def doubtful(blame: Blame) -> bool:
-        known = blame.rank in flight.clues.dead_ranks
-        alone = len(kept) == 1 and blame.rank in flight.lost
-        return (blame.kind == "gone" and not known and not alone) or (many and blame.kind in ("cpu", "gone"))
-
-    return [Blame(b.rank, b.kind, b.wait, b.sure and not doubtful(b)) for b in kept]
+    damaged (they lived to write it), where others explain it."""
+    found = _best(cause for blame in found for cause in _causes(flight, blame))
+    kept = [blame for blame in found if blame.kind != "no_dump" or blame.rank in flight.lost] or found
+    return _doubted(flight, kept)
 
 
-def _failed(flight: Flight, blame: Blame) -> bool:
-    """Whether a rank without anything in flight may have stopped at an error, which a rank that is gone caused."""
+def _doubted(flight: Flight, kept: list[Blame]) -> list[Blame]:
+    """No rank is sure that has no dump where there are others, and none that stopped where many did."""
+    known = {*flight.clues.dead_ranks, *(flight.lost if len(kept) == 1 else ())}
+    doubtful = ("cpu_stopped", "no_dump") if len(kept) > max(2.0, MOST_SHARE * len(flight.expected)) else ()
+    return [
+        replace(one, sure=one.sure and one.kind not in doubtful and (one.kind != "no_dump" or one.rank in known))
+        for one in kept
+    ]
+
+
+def _causes(flight: Flight, blame: Blame) -> list[Blame]:
+    """Of a rank without anything in flight, which may have stopped at an error: the ranks that are gone, which caused
+    it; else the blame as it is."""
     dump = flight.dumps.get(blame.rank)
-    if blame.kind != "cpu" or dump is None or dump.last_group < 0 or not flight.lost:
-        return False
-    ranks = flight.groups[dump.last_group].ranks
-    return dump.groups[dump.last_group].ended_unseen and not (ranks and set(ranks).isdisjoint(flight.lost))
+    if blame.kind == "cpu_stopped" and dump is not None and dump.last_group >= 0:
+        ranks = flight.groups[dump.last_group].ranks or flight.lost
+        if dump.groups[dump.last_group].ended_unseen and not set(ranks).isdisjoint(flight.lost):
+            return [Blame(rank, "no_dump", blame.wait, False) for rank in flight.lost]
+    return [blame]
 
 
-def pending_of(dump: RankDump) -> list[tuple[int, Op]]:
-    """The first operations that a rank has not completed, with their groups."""
-    return [(index, op) for index, state in dump.groups.items() for op in state.pending]
-
-
-def _stopped_in_flight(flight: Flight, waits: Sequence[Wait], known: Collection[int]) -> Iterable[Blame]:
+def _stopped_in_flight(flight: Flight, waits: Sequence[Wait], known: set[int]) -> Iterable[Blame]:
     """CPUs that stopped with operations in flight, which peers of the same program have in flight too and still went
     on: so it is not those that hold the CPU."""
-    for wait in waits:
-        few = wait.op.peer < 0 and len(wait.absent) <= max(1.0, min(COMPARED, MOST_SHARE * len(wait.waiting)))
-        for rank in set(wait.absent if few else ()) - set(known):
-            if rank not in flight.dumps or not (mine := pending_of(flight.dumps[rank])):
-                continue
-            peers = (flight.dumps[peer] for peer in wait.waiting if peer not in known)
+    for wait in filter(_lacks_few, waits):
+        for rank in set(wait.absent) - known:
+            mine = flight.dumps[rank].pending
+            peers = (flight.dumps[peer] for peer in set(wait.waiting) - known)
             same = (peer for peer in peers if all(_stands_at(flight, peer, index, op) for index, op in mine))
-            if len(list(islice(same, 2))) > (not known):  # alone, two have to say it
-                yield Blame(rank, "cpu", wait, not known)
+            if mine and len(list(islice(same, 2))) > (not known):  # alone, two have to say it
+                yield Blame(rank, "cpu_stopped", wait, not known)
+
+
+def _lacks_few(wait: Wait) -> bool:
+    """Whether it is a collective that few have not issued."""
+    return wait.op.peer < 0 and len(wait.absent) <= min(COMPARED, _few(wait))
+
+
+def _few(wait: Wait) -> float:
+    """How many ranks are few towards those that wait."""
+    return max(1.0, MOST_SHARE * len(wait.waiting))
 
 
 def _stands_at(flight: Flight, peer: RankDump, index: int, op: Op) -> bool:
@@ -131,8 +142,9 @@ def _stands_at(flight: Flight, peer: RankDump, index: int, op: Op) -> bool:
     return any((o.kind, o.peer, o.seq) == (op.kind, op.peer, op.seq) for i in alike for o in peer.groups[i].pending)
 
 
-def unexplained(waits: Sequence[Wait], culprits: set[int]) -> list[Wait]:
+def unexplained(waits: Sequence[Wait], found: Iterable[Blame]) -> list[Wait]:
     """The waits from which no chain of waiting leads to a culprit."""
+    culprits = {blame.rank for blame in found}
     reached, left = set(culprits), list(waits)
     while True:
         led = [not reached.isdisjoint((*w.blockers, *culprits.intersection(w.waiting))) for w in left]
@@ -173,47 +185,63 @@ def _compared(signature: tuple[str, int, int, str]) -> tuple[object, ...]:
 def _of_ras(flight: Flight, left: Sequence[Wait]) -> list[Blame]:
     """The few ranks that NCCL's RAS or Inspector saw behind all others."""
     few = len(flight.clues.behind) <= MOST_SHARE * len(flight.expected)
-    return [Blame(rank, "cpu", left[0], False) for rank in flight.clues.behind if few]
+    return [Blame(rank, "cpu_stopped", left[0], False) for rank in flight.clues.behind if few]
 
 
-def _of_standing(flight: Flight, standing: Sequence[Wait]) -> list[Blame]:
-    """Operations to which all CPUs have come, and that still stand. Of the GPUs that have not begun one, where others
-    have; or of the one rank that all of them share."""
+def _of_late_gpus(flight: Flight, standing: Sequence[Wait]) -> list[Blame]:
+    """Of operations to which all CPUs have come, and that still stand: the few GPUs that have not begun one."""
     for wait in standing:
-        begun = [rank for rank in wait.waiting if any(op.started for op in _ops_at(flight, rank, wait))]
-        late = [rank for rank in wait.waiting if rank not in begun]
-        if begun and 0 < len(late) <= max(1.0, MOST_SHARE * len(wait.waiting)):
-            return [Blame(rank, "gpu", wait, True) for rank in late]
-    if flight.lost and not flight.groups[standing[0].group].ranks:  # any of them may be a member
-        return [Blame(rank, "gone", standing[0], False) for rank in flight.lost]
+        late = set(wait.waiting) - _begun(flight, wait)
+        if 0 < len(late) <= _few(wait):
+            return [Blame(rank, "gpu_stopped", wait, True) for rank in wait.waiting if rank in late]
+    return []
+
+
+def _of_lost_members(flight: Flight, standing: Sequence[Wait]) -> list[Blame]:
+    """Of a group whose ranks no dump names, any rank without a file may be a member."""
+    named = flight.groups[standing[0].group].ranks
+    return [] if named else [Blame(rank, "no_dump", standing[0], False) for rank in flight.lost]
+
+
+def _of_shared_rank(_: Flight, standing: Sequence[Wait]) -> list[Blame]:
+    """The one rank that all of several operations share."""
     shared = set.intersection(*(set(wait.waiting) for wait in standing))
-    return [Blame(shared.pop(), "gpu", standing[0], False)] if len(standing) > 1 and len(shared) == 1 else []
+    return [Blame(shared.pop(), "gpu_stopped", standing[0], False)] if len(standing) > 1 and len(shared) == 1 else []
 
 
-def _ops_at(flight: Flight, rank: int, wait: Wait) -> list[Op]:
-    """The operations of the group that a rank has not completed, of the kind of this one."""
-    pending = flight.dumps[rank].groups[wait.group].pending
-    return [op for op in pending if (op.peer < 0) == (wait.op.peer < 0)]
+def _begun(flight: Flight, wait: Wait) -> set[int]:
+    """The ranks whose GPU has begun an operation of the group that is not complete, of the kind of this one."""
+    one_sided = wait.op.peer >= 0
+    pending = ((rank, op) for rank in wait.waiting for op in flight.dumps[rank].groups[wait.group].pending)
+    return {rank for rank, op in pending if op.started and (op.peer >= 0) == one_sided}
 
 
-def _of_minority(flight: Flight, left: Sequence[Wait]) -> list[Blame]:
-    """Ranks that wait for each other. Who came to an operation after fewer of them than most left one out; else it is
-    the few that most others wait for."""
+def _of_order(flight: Flight, left: Sequence[Wait]) -> list[Blame]:
+    """Ranks that wait for each other: who came to an operation after fewer of them than most left one out."""
     for wait in left:
         records = {rank: _record(flight, rank, wait) for rank in wait.waiting}
         usual, count = Counter(records.values()).most_common(1)[0]
-        odd = {rank for rank, record in records.items() if record < usual} if count > len(records) / 2 else set()
+        odd = {rank for rank, record in records.items() if record < usual and count > len(records) / 2}
         out = [Blame(rank, "order", w, False) for w in left for rank in sorted(odd.intersection(w.absent))]
         if out:
             return _best(out)
-    held = [wait for wait in left if wait.blockers and len(wait.blockers) < len(wait.waiting)]
-    if not held:
-        return []
-    best = min(held, key=lambda wait: len(wait.blockers) / len(wait.waiting))
-    return [Blame(rank, "order", best, False) for rank in best.blockers]
+    return []
+
+
+def _of_most_waited_for(_: Flight, left: Sequence[Wait]) -> list[Blame]:
+    """Ranks that wait for each other: the few that most others wait for."""
+    held = (wait for wait in left if 0 < len(wait.blockers) < len(wait.waiting))
+    best = min(held, key=lambda wait: len(wait.blockers) / len(wait.waiting), default=None)
+    return [Blame(rank, "order", best, False) for rank in best.blockers] if best else []
 
 
 def _record(flight: Flight, rank: int, wait: Wait) -> int:
     """The place of the operation in the program of the rank."""
     head = flight.dumps[rank].groups[wait.group].head
     return -1 if head is None else head.record
+
+
+OF_STANDING = (_of_late_gpus, _of_lost_members, _of_shared_rank)
+"""What may explain operations to which all ranks have come: the first that does."""
+OF_CROSSED = (_of_order, _of_most_waited_for)
+"""What may explain ranks that wait for each other."""

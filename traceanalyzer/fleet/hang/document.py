@@ -48,7 +48,8 @@ class HangPage(Result):
 def values(hang: Hang) -> dict[str, Any]:
     """What other programs rely on."""
     return {
-        "verdict": {**vars(hang.verdict), "headline": headline(hang)},
+        "verdict": {name: None if value == "" else value for name, value in vars(hang.verdict).items()}
+        | {"headline": headline(hang)},
         "culprits": hang.culprits,
         "silent": hang.silent,
         "cpu_behind": hang.cpu_behind,
@@ -66,16 +67,14 @@ def _answer(hang: Hang) -> list[Part | None]:
     verdict = hang.verdict
     facts = [("confidence", verdict.confidence)]
     if verdict.collective:
-        facts.append(("operation", f"{verdict.collective} #{verdict.sequence:,} {verdict.sizes or ''}".strip()))
+        facts.append(("operation", f"{verdict.collective} #{verdict.sequence:,} {verdict.sizes}".strip()))
     if verdict.frame:
         facts.append(("issued at", verdict.frame))
     for name, ranks in (("silent", hang.silent), ("CPU behind", hang.cpu_behind), ("GPU behind", hang.gpu_behind)):
-        facts.append((name, ranks_text(ranks) if ranks else "none"))
+        facts.append((name, ranks_text(ranks) or "none"))
     if hang.mismatches:
         one = hang.mismatches[0]
-        facts.append(
-            ("mismatch", f"{one.issued} on {ranks_text(one.ranks) if one.ranks else 'half'}, else {one.others}")
-        )
+        facts.append(("mismatch", f"{one.issued} on {ranks_text(one.ranks) or 'half'}, else {one.others}"))
     return [Verdict(headline(hang)), Facts.of(*facts)]
 
 

@@ -1,18 +1,23 @@
 """What is known about a hang, as values: the verdict, the signals it rests on, and where each group stands."""
 
-from collections import Counter
+import math
+import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
-from pathlib import PurePath
+from pathlib import Path, PurePath
+from statistics import mode
 
 from traceanalyzer.base import NS_PER_S, OWN, dataclass, metric
 from traceanalyzer.fleet.hang.blame import MOST_SHARE, Blame, culprits_of, odd_ones
 from traceanalyzer.fleet.hang.waits import Wait, waits_of
-from traceanalyzer.trace.flight import Flight, Repeated, Signature, Unreadable
+from traceanalyzer.trace.flight import Flight, Group, InGroup, Op, Repeated, Signature, Unreadable
 
-KINDS = {"cpu": "cpu_stopped", "gpu": "gpu_stopped", "gone": "no_dump", "mismatch": "mismatch", "order": "order"}
 SHORTEST_HANG_S = 2.0
 """What waited less when the dumps were written need not have hung: a step of any job has such waits."""
+SITUATIONS: dict[str, dict[str, str]] = tomllib.loads(
+    Path(__file__).with_name("situations.toml").read_text(encoding="utf-8")
+)
+NO_WAIT = Wait(-1, Op(-1, ""), ())
 LISTED = 8
 """Ranks that a sentence lists."""
 
@@ -56,20 +61,26 @@ class Mismatch:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer. `confidence` is sure, likely or undecided."""
+    """The answer. `confidence` is sure, likely or undecided. A text is empty where nothing is known."""
 
     culprits: tuple[int, ...]
     kind: str = field(metadata=OWN)
-    collective: str | None
-    sequence: int | None
-    sizes: str | None
-    group: str | None
-    confidence: str = field(metadata=OWN)
-    frame: str | None
+    collective: str = ""
+    sequence: int | None = None
+    sizes: str = ""
+    group: str = ""
+    confidence: str = field(metadata=OWN, default="undecided")
+    frame: str = ""
     """The line of the program that issued the operation on the ranks that wait for it."""
-    victims: int
+    victims: int = 0
     suspects: tuple[int, ...] = ()
     """Of what is undecided: the ranks among which the culprit is, or that the operation connects."""
+
+    @property
+    def operation(self) -> str:
+        """The operation that is waited for, in words."""
+        number = "" if self.sequence is None else f" #{self.sequence:,}"
+        return f"{self.collective or 'the operation'}{number} of {self.group}"
 
 
 @dataclass(frozen=True)
@@ -92,6 +103,8 @@ class Inputs:
 class Hang:
     """A hang."""
 
+    situation: str = field(metadata=OWN)
+    """One of `SITUATIONS`."""
     verdict: Verdict
     culprits: list[Culprit]
     silent: tuple[int, ...]
@@ -104,8 +117,8 @@ class Hang:
     """Processes that RAS no longer reaches."""
     cells: dict[str, dict[int, str]] = field(default_factory=dict, metadata=OWN)
     """By the purpose of groups and rank: complete, waits, cpu, gpu or silent."""
-    waited_s: float | None = None
-    """How long the oldest operation had waited at most when the dumps were written."""
+    waited_s: float = math.inf
+    """How long the oldest operation had waited at most when the dumps were written; infinite where it is unknown."""
 
 
 def hang_of(flight: Flight) -> Hang:
@@ -113,24 +126,28 @@ def hang_of(flight: Flight) -> Hang:
     waits = waits_of(flight)
     mismatches = list(_mismatches(flight, waits))
     waited = _waited_s(flight, waits)
-    healthy = waited is not None and waited < SHORTEST_HANG_S and not mismatches
+    healthy = waited < SHORTEST_HANG_S and not mismatches
     found, left = ([], []) if healthy else culprits_of(flight, waits)
-    behind = sorted({rank for wait in waits if wait.op.peer < 0 for rank in wait.absent if rank in flight.dumps})
-    gpu = sorted({rank for wait in waits if wait.passed and wait.both_sided for rank in wait.waiting})
-    silent = {*flight.missing, *(rank for rank, dump in flight.dumps.items() if not dump.entries)}
+    situation, confidence = _situation(flight, waits, found, left, bool(mismatches))
+    gpu_behind = _every(wait.gpu_behind for wait in waits)
     return Hang(
-        _verdict(flight, waits, found, left, bool(mismatches)),
+        situation,
+        _verdict(flight, waits, found, left, situation, confidence),
         [_culprit(flight, blame) for blame in found],
-        tuple(sorted(silent)),
-        tuple(behind),
-        tuple(gpu),
+        _every((flight.missing, (rank for rank, dump in flight.dumps.items() if not dump.entries))),
+        _every(wait.absent for wait in waits if wait.op.peer < 0),
+        gpu_behind,
         mismatches,
         list(_groups(flight, waits, {blame.rank for blame in found})),
         _inputs(flight),
         list(flight.clues.dead),
-        _cells(flight, waits, gpu),
+        _cells(flight, waits, gpu_behind),
         waited,
     )
+
+
+def _every(ranks: Iterable[Iterable[int]]) -> tuple[int, ...]:
+    return tuple(sorted(set[int]().union(*ranks)))
 
 
 def named(wait: Wait) -> str:
@@ -140,8 +157,10 @@ def named(wait: Wait) -> str:
 
 
 def ranks_text(ranks: Iterable[int]) -> str:
-    """`rank 9`, `ranks 9 and 14`, `ranks 0 to 7`, the first of many."""
+    """`rank 9`, `ranks 9 and 14`, `ranks 0 to 7`, the first of many; empty for none."""
     every = sorted(ranks)
+    if not every:
+        return ""
     if len(every) > 2 and every[-1] - every[0] == len(every) - 1:
         return f"ranks {every[0]} to {every[-1]}"
     shown = [str(rank) for rank in every[:LISTED]]
@@ -150,43 +169,55 @@ def ranks_text(ranks: Iterable[int]) -> str:
     return f"rank{'s' * (len(every) > 1)} {' and '.join([', '.join(shown[:-1]), shown[-1]] if shown[1:] else shown)}"
 
 
-def _verdict(flight: Flight, waits: Sequence[Wait], found: list[Blame], left: list[Wait], mismatched: bool) -> Verdict:
-    culprits = tuple(blame.rank for blame in found)
-    victims = {rank for wait in waits for rank in wait.waiting} - set(culprits)
-    kind, confidence = _kind(flight, found, left, mismatched)
-    if not waits and 0 < len(flight.lost) <= MOST_SHARE * len(flight.expected):
-        kind, confidence, culprits = "no_dump", "likely", flight.lost
-    if kind == "nothing_wrong" and victims:
-        confidence = "likely"
-    at = [blame.wait for blame in found if KINDS[blame.kind] == kind] or [w for w in left if not w.blockers] or left
-    if not at:
-        return Verdict(culprits, kind, None, None, None, None, confidence, None, len(victims))
-    op, group = at[0].op, flight.groups[at[0].group].label
-    suspects = () if found else tuple(sorted({*at[0].waiting, *at[0].passed}))
-    return Verdict(
-        culprits, kind, op.kind or None, op.seq, op.sizes or None, group, confidence, op.frame or None, len(victims),
-        suspects,
-    )  # fmt: skip
-
-
-def _kind(flight: Flight, found: list[Blame], left: list[Wait], mismatched: bool) -> tuple[str, str]:
+def _situation(
+    flight: Flight, waits: Sequence[Wait], found: Sequence[Blame], left: Sequence[Wait], mismatched: bool
+) -> tuple[str, str]:
+    """Which of `SITUATIONS` it is, and the confidence."""
     if found:
-        kind = Counter(KINDS[blame.kind] for blame in found).most_common(1)[0][0]
-        return kind, "sure" if not left and all(blame.sure for blame in found) else "likely"
-    if mismatched:
-        return "mismatch", "undecided"
-    if any(not wait.blockers for wait in left):
-        return "stalled", "undecided"
-    if left:
-        return "undecided", "undecided"
-    return "nothing_wrong", "likely" if flight.missing else "sure"
+        sure = not left and all(blame.sure for blame in found)
+        return mode(blame.kind for blame in found), "sure" if sure else "likely"
+    situations = (
+        (not waits and 0 < len(flight.lost) <= MOST_SHARE * len(flight.expected), "ended", "likely"),
+        (mismatched, "even", "undecided"),
+        (any(not wait.blockers for wait in left), "stalled", "undecided"),
+        (left, "undecided", "undecided"),
+        (waits, "early", "likely"),
+        (flight.missing, "nothing_wrong", "likely"),
+        (True, "nothing_wrong", "sure"),
+    )
+    return next((situation, confidence) for holds, situation, confidence in situations if holds)
 
 
-def _waited_s(flight: Flight, waits: Iterable[Wait]) -> float | None:
-    """A file's time of change is that of the dump or later: what it says is an upper bound. Raises nothing."""
+def _verdict(
+    flight: Flight, waits: Sequence[Wait], found: Sequence[Blame], left: Sequence[Wait], situation: str, confidence: str
+) -> Verdict:
+    kind = SITUATIONS[situation].get("kind", situation)
+    culprits = flight.lost if situation == "ended" else tuple(blame.rank for blame in found)
+    victims = len({*_every(wait.waiting for wait in waits)} - {*culprits})
+    held = [blame.wait for blame in found if blame.kind == kind] or sorted(left, key=lambda wait: bool(wait.blockers))
+    if not held:
+        return Verdict(culprits, kind, confidence=confidence, victims=victims)
+    at, op = held[0], held[0].op
+    suspects = () if found else _every((at.waiting, at.passed))
+    return Verdict(
+        culprits,
+        kind,
+        op.kind,
+        op.seq,
+        op.sizes,
+        flight.groups[at.group].label,
+        confidence,
+        op.frame,
+        victims,
+        suspects,
+    )
+
+
+def _waited_s(flight: Flight, waits: Iterable[Wait]) -> float:
+    """A file's time of change is that of the dump or later: what it says is an upper bound."""
     written = max((dump.dumped_ns for dump in flight.dumps.values()), default=0)
     begun = min((wait.op.created_ns for wait in waits if wait.op.created_ns), default=0)
-    return (written - begun) / NS_PER_S if written > begun > 0 else None
+    return (written - begun) / NS_PER_S if written > begun > 0 else math.inf
 
 
 def _culprit(flight: Flight, blame: Blame) -> Culprit:
@@ -196,7 +227,7 @@ def _culprit(flight: Flight, blame: Blame) -> Culprit:
         number = f" #{dump.last.seq:,}" if dump.last.peer < 0 else ""
         last = f"{dump.last.kind}{number}" + (f" at {_short(dump.last.frame)}" if dump.last.frame else "")
     return Culprit(
-        blame.rank, flight.clues.hosts.get(blame.rank), KINDS[blame.kind], named(blame.wait),
+        blame.rank, flight.clues.hosts.get(blame.rank), blame.kind, named(blame.wait),
         flight.groups[blame.wait.group].label, last, blame.sure,
     )  # fmt: skip
 
@@ -224,37 +255,31 @@ def _issued(signature: Signature) -> str:
 
 def _groups(flight: Flight, waits: Sequence[Wait], culprits: set[int]) -> Iterator[GroupState]:
     """Those that wait for a culprit first, then those that wait."""
-    first: dict[int, Wait] = {}
-    for wait in waits:
-        first.setdefault(wait.group, wait)
-    issued: dict[int, list[int]] = {}
-    completed: dict[int, list[int]] = {}
+    first = {wait.group: wait for wait in reversed(waits)}
+    states: dict[int, list[InGroup]] = {group: [] for group in first}
     for dump in flight.dumps.values():
         for index, state in dump.groups.items():
             if state.enqueued >= 0:
-                issued.setdefault(index, []).append(state.enqueued)
-                completed.setdefault(index, []).append(state.completed)
+                states.setdefault(index, []).append(state)
 
     def importance(index: int) -> tuple[bool, bool, int]:
-        at = first.get(index)
-        return at is None, at is None or not culprits.intersection((*at.blockers, *at.waiting)), index
+        at = first.get(index, NO_WAIT)
+        return not at.waiting, culprits.isdisjoint((*at.blockers, *at.waiting)), index
 
-    for index in sorted({*issued, *first}, key=importance):
-        at, group = first.get(index), flight.groups[index]
-        yield GroupState(
-            group.label,
-            len(group.ranks) or len(issued.get(index, ())),
-            named(at) if at else None,
-            len(at.waiting) if at else 0,
-            ranks_text(_holding(at)) if at and at.blockers else None,
-            min(completed.get(index, ()), default=None),
-            max(issued.get(index, ()), default=None),
-        )
+    for index in sorted(states, key=importance):
+        yield _group(flight.groups[index], first.get(index, NO_WAIT), states[index])
 
 
-def _holding(wait: Wait) -> tuple[int, ...]:
-    """The ranks that have not issued it, else those that have not come to it."""
-    return (*wait.absent, *wait.unknown) or wait.earlier or wait.elsewhere
+def _group(group: Group, at: Wait, states: Sequence[InGroup]) -> GroupState:
+    return GroupState(
+        group.label,
+        len(group.ranks) or len(states),
+        named(at) if at.waiting else None,
+        len(at.waiting),
+        ranks_text((*at.absent, *at.unknown) or at.earlier or at.elsewhere) or None,
+        min((state.completed for state in states), default=None),
+        max((state.enqueued for state in states), default=None),
+    )
 
 
 def _cells(flight: Flight, waits: Sequence[Wait], gpu: Sequence[int]) -> dict[str, dict[int, str]]:

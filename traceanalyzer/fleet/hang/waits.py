@@ -8,11 +8,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace.flight import Flight, Group, InGroup, Op, Signature
+from traceanalyzer.trace.flight import Flight, InGroup, Op, Signature
+from traceanalyzer.trace.table import MOST_IDS
 
 OPPOSITE = {"send": "recv", "recv": "send"}
 ONE_SIDED = frozenset(("broadcast", "_broadcast_oop", "reduce", "_reduce_oop", "scatter", "gather", "send", "recv"))
 """Kinds that a rank can complete before its peers came to them."""
+NOT_THERE = InGroup(enqueued=-MOST_IDS - 1, pairs_enqueued=-MOST_IDS - 1)
+"""Where a rank stands in a group that its dump does not name: before all that others issued."""
 
 
 @dataclass(frozen=True)
@@ -47,102 +50,104 @@ class Wait:
         """Whether no rank can complete it before all came to it."""
         return bool(self.op.kind) and self.op.kind not in ONE_SIDED and not self.unseen
 
+    @property
+    def gpu_behind(self) -> tuple[int, ...]:
+        """The ranks whose GPU has not completed what its peers could not without it."""
+        return self.waiting if self.passed and self.both_sided else ()
+
+    @property
+    def overtaken(self) -> bool:
+        """Whether others have completed what these ranks did not, and no rank but these may hold it up."""
+        return bool(self.passed) and not self.unseen and (self.both_sided or not self.blockers)
+
+    @property
+    def stands(self) -> bool:
+        """Whether all ranks have come to it, and none completed it."""
+        return len(self.waiting) > 1 and not self.blockers and not self.passed
+
 
 def waits_of(flight: Flight) -> list[Wait]:
     """All operations at which ranks stand."""
-    first = {rank: min((op.record for s in d.groups.values() for op in s.pending), default=0)
-             for rank, d in flight.dumps.items()}  # fmt: skip
-    members = _members(flight)
-    found: list[Wait] = []
-    for index, ranks in members.items():
-        here = {rank: state for rank in ranks if (state := flight.dumps[rank].groups.get(index))}
-        whole = flight.groups[index].ranks or tuple(ranks)
-        found += _collectives(index, whole, here, first)
-        found += _pairs(index, flight.groups[index], whole, here, first)
-    return found
-
-
-def _members(flight: Flight) -> dict[int, list[int]]:
-    """By group the ranks whose dumps name it."""
-    found: dict[int, list[int]] = defaultdict(list)
+    first = {rank: min((op.record for _, op in dump.pending), default=0) for rank, dump in flight.dumps.items()}
+    groups: dict[int, dict[int, InGroup]] = defaultdict(dict)
     for rank in sorted(flight.dumps):
-        for index in flight.dumps[rank].groups:
-            found[index].append(rank)
+        for index, state in flight.dumps[rank].groups.items():
+            groups[index][rank] = state
+    found: list[Wait] = []
+    for index, here in groups.items():
+        whole = flight.groups[index].ranks or tuple(here)
+        found += _collectives(index, whole, _of_collectives(here), first)
+        found += _pairs(index, whole, here, first)
     return found
+
+
+def _of_collectives(here: dict[int, InGroup]) -> dict[int, InGroup]:
+    """Without the counters of groups that send and receive, too: they count both."""
+    if not any(state.pairs_enqueued >= 0 and not state.from_status for state in here.values()):
+        return here
+    return {rank: state for rank, state in here.items() if not state.from_status}
 
 
 def _collectives(index: int, ranks: tuple[int, ...], here: dict[int, InGroup], first: dict[int, int]) -> Iterator[Wait]:
-    by_seq: dict[int, list[int]] = defaultdict(list)
-    mixed = any(state.pairs_enqueued >= 0 for state in here.values())
-    for rank in ranks:
-        if rank in here and (head := here[rank].head) is not None and not (mixed and here[rank].from_status):
-            by_seq[head.seq].append(rank)
-    for seq, waiting in sorted(by_seq.items()):
-        parted: dict[str, list[int]] = defaultdict(list)
-        for rank in ranks:
-            parted[_place(here.get(rank), rank in first, seq, mixed, first.get(rank, 0))].append(rank)
+    heads = {rank: head for rank in ranks if (head := here.get(rank, NOT_THERE).head)}
+    for seq in sorted({head.seq for head in heads.values()}):
+        places = _places(seq, ranks, here, first)
+        standing = [(rank, heads[rank]) for rank in places["waiting"]]
+        known = {rank: state.tail[seq] for rank, state in here.items() if seq in state.tail}
         yield Wait(
-            index, _known(seq, [here[rank] for rank in waiting], here.values()), tuple(waiting),
-            **{name: tuple(parted[name]) for name in ("absent", "unknown", "earlier", "elsewhere", "passed")},
-            signatures=tuple((rank, state.tail[seq]) for rank, state in here.items() if seq in state.tail),
-            unseen=any(here[rank].ended_unseen for rank in parted["passed"]),
+            index, _known(seq, standing, known.values()), elsewhere=_elsewhere(standing, first),
+            signatures=tuple(known.items()), unseen=any(here[rank].ended_unseen for rank in places["passed"]),
+            **{name: tuple(found) for name, found in places.items()},
         )  # fmt: skip
 
 
-def _known(seq: int, waiting: Iterable[InGroup], here: Iterable[InGroup]) -> Op:
-    """The operation, by a rank that has it still recorded."""
-    heads = (state.head for state in waiting if state.head is not None and state.head.kind)
-    signature = next((state.tail[seq] for state in here if seq in state.tail), ("", 0, 0, ""))
-    return next(heads, Op(seq, signature[0], signature=signature, record=-1))
+def _places(seq: int, ranks: Iterable[int], here: dict[int, InGroup], first: dict[int, int]) -> dict[str, list[int]]:
+    """The members of a group by where they stand towards the collective `seq`."""
+    found: dict[str, list[int]] = {name: [] for name in ("waiting", "absent", "unknown", "earlier", "passed")}
+    for rank in ranks:
+        found[_place(here.get(rank, NOT_THERE), seq) if rank in first else "unknown"].append(rank)
+    return found
 
 
-def _place(state: InGroup | None, has_dump: bool, seq: int, mixed: bool, first: int) -> str:
-    """Where a member of the group stands towards the collective `seq`; `first`: its first operation not completed."""
-    if not has_dump:
-        return "unknown"
-    if state is None or (state.from_status and mixed):  # the counters count sends and receives too
-        return "absent"
-    if state.head is None:
-        return "passed" if state.enqueued >= seq else "absent"
-    if state.head.seq > seq:
+def _place(state: InGroup, seq: int) -> str:
+    """Where a member of the group that left a dump stands towards the collective `seq`."""
+    if state.stands_at > seq:
         return "passed"
     if state.enqueued < seq:
         return "absent"
-    if state.head.seq < seq:
-        return "earlier"
-    return "elsewhere" if first < state.head.record else "here"
+    return "earlier" if state.stands_at < seq else "waiting"
 
 
-def _pairs(
-    index: int, group: Group, ranks: tuple[int, ...], here: dict[int, InGroup], first: dict[int, int]
-) -> Iterator[Wait]:
+def _known(seq: int, standing: Iterable[tuple[int, Op]], signatures: Iterable[Signature]) -> Op:
+    """The operation, by a rank that has it still recorded."""
+    signature = next(iter(signatures), ("", 0, 0, ""))
+    return next((op for _, op in standing if op.kind), Op(seq, signature[0], signature=signature, record=-1))
+
+
+def _elsewhere(standing: Iterable[tuple[int, Op]], first: dict[int, int]) -> tuple[int, ...]:
+    """The ranks that stand at an operation that they issued before, too."""
+    return tuple(rank for rank, op in standing if first[rank] < op.record)
+
+
+def _pairs(index: int, ranks: tuple[int, ...], here: dict[int, InGroup], first: dict[int, int]) -> Iterator[Wait]:
     """Sends and receives: the two ends are matched by direction and peer."""
     place = {rank: i for i, rank in enumerate(ranks)}
-    seen = set()
-    for rank, state in here.items():
-        for op in state.pairs:
-            peer = ranks[op.peer] if 0 <= op.peer < len(ranks) else -1
-            if (rank, peer, op.kind) in seen:
-                continue
-            other = here.get(peer)
-            match = None if other is None else next(
-                (o for o in other.pairs if o.kind == OPPOSITE.get(op.kind) and o.peer == place[rank]), None
-            )  # fmt: skip
-            if match is not None:
-                seen.add((peer, rank, match.kind))
-                ends = ((rank, op), (peer, match))
-                yield Wait(
-                    index, op, (rank, peer), elsewhere=tuple(r for r, o in ends if first[r] < o.record),
-                    signatures=tuple((r, ("send", *o.signature[1:])) for r, o in ends),
-                )  # fmt: skip
-            elif peer not in first:
-                yield Wait(index, op, (rank,), unknown=(peer,) if peer >= 0 else ())
-            elif len(ranks) == 2 and other is not None and _pairs_issued(other) >= op.seq:
-                yield Wait(index, op, (rank,), passed=(peer,))
-            else:
-                yield Wait(index, op, (rank,), absent=(peer,))
+    ops = {(rank, op.peer, op.kind): op for rank, state in here.items() for op in state.pairs}
+    done = set()
+    for end, op in ops.items():
+        rank, peers = end[0], ranks[op.peer : op.peer + 1]
+        peer = next(iter(peers), -1)
+        other_end = (peer, place.get(rank, -1), OPPOSITE.get(op.kind, ""))
+        if other_end not in ops:
+            state = _other_end(here.get(peer, NOT_THERE), op, len(ranks)) if peer in first else "unknown"
+            yield Wait(index, op, (rank,), signatures=(), unseen=False, **{state: peers})
+        elif other_end not in done:
+            done.add(end)
+            ends = ((rank, op), (peer, ops[other_end]))
+            signatures = tuple((r, ("send", *o.signature[1:])) for r, o in ends)
+            yield Wait(index, op, (rank, peer), elsewhere=_elsewhere(ends, first), signatures=signatures)
 
 
-def _pairs_issued(state: InGroup) -> int:
-    """Sends and receives of a group of two, where both ends count alike."""
-    return state.enqueued if state.from_status else state.pairs_enqueued
+def _other_end(peer: InGroup, op: Op, ranks: int) -> str:
+    """Where the other end stands, which has nothing in flight that would match. Only two count alike."""
+    return "passed" if ranks == 2 and peer.pairs_enqueued >= op.seq else "absent"

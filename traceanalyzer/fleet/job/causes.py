@@ -44,7 +44,7 @@ def _parts(compute: I64, idle: I64) -> "np.ndarray[tuple[int], np.dtype[np.float
 def _before_calls(one: Rank) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
     """Compute, idle time by the host and by input before the collectives of a mean steady step, ns."""
     digest, why = one.digest, one.why
-    if digest is None or why is None or not len(why.compute_before):
+    if why is None or not len(why.compute_before):
         return np.zeros(3)
     steady = digest.calls.step >= digest.steps.warmup
     return _parts(why.compute_before[steady], why.idle_before[:, steady]) / digest.steps.steady_count
@@ -53,7 +53,7 @@ def _before_calls(one: Rank) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
 def _in_steps(one: Rank) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
     """The same in all of a mean steady step."""
     digest, why = one.digest, one.why
-    if digest is None or why is None:
+    if why is None:
         return np.zeros(3)
     steady = digest.steps.steady
     return _parts(digest.compute[steady], why.idle[:, steady]) / digest.steps.steady_count
@@ -69,7 +69,7 @@ def _same_work(late: Rank, others: Sequence[Rank]) -> bool:
 
 
 def _work(one: Rank) -> "np.ndarray[tuple[int], np.dtype[np.float64]] | None":
-    if one.why is None or one.digest is None or any(family.threads < 0 for family in one.why.families):
+    if one.why is None or any(family.threads < 0 for family in one.why.families):
         return None
     sums = [sum(family.launches for family in one.why.families), sum(family.threads for family in one.why.families)]
     return np.array(sums, np.float64) / one.digest.steps.steady_count

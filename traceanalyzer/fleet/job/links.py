@@ -65,8 +65,7 @@ def _named(
     one = ranks[members[0]]
     low, high = range_ms(excess, gain)
     share = float((excess > 0).mean())
-    rank = None if one.digest is None else one.digest.rank
     return [
-        Culprit(rank, here.pop() if len(here) == 1 else None, None, "slow_link", gain, low, high,
+        Culprit(one.digest.rank, here.pop() if len(here) == 1 else None, None, "slow_link", gain, low, high,
                 None, "recurring" if share > 1 / 2 else "roaming", share, one.path)
     ]  # fmt: skip

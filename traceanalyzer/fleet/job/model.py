@@ -5,8 +5,8 @@ import numpy as np
 from traceanalyzer.analysis.ranks.pipeline import slowdown as pipeline
 from traceanalyzer.base import NS_PER_MS, dataclass, digits, metric
 from traceanalyzer.diagnosis.finding import Summary
+from traceanalyzer.fleet.digests.columns import LeftOut
 from traceanalyzer.fleet.job.causes import Cause
-from traceanalyzer.fleet.job.select import LeftOut
 from traceanalyzer.trace import F64
 
 
@@ -34,13 +34,13 @@ class Culprit:
         text="own",
     )
     gain_ms: float = metric(
-        "what the job gains a step without what the rank is late by; of several late together without all of it", "ms"
+        "what the job gains a step without what the rank is late by; of several late together without all of it"
     )
-    low_ms: float | None = metric("lower end of its 90 % range over the steps; null of one step", "ms")
-    high_ms: float | None = metric("upper end of it", "ms")
+    low_ms: float | None = metric("lower end of its 90 % range over the steps; null of one step")
+    high_ms: float | None = metric("upper end of it")
     since: str | None = metric("step from which on it is late; null: in all of them", text="sentence")
     pattern: str = metric("recurring (late in most steps), roaming (others are, too) or once", text="own")
-    steps_share: float = metric("share of the steps in which it comes last by itself more than any other", "share")
+    steps_share: float = metric("share of the steps in which it comes last by itself more than any other")
     path: str = metric("its recording")
 
 
@@ -49,9 +49,9 @@ class Change:
     """What the job would gain."""
 
     what: str = metric("what is changed", text="sentence")
-    gain_ms: float = metric("what a step gets shorter by", "ms")
-    low_ms: float | None = metric("lower end of its 90 % range over the steps; null of one step", "ms")
-    high_ms: float | None = metric("upper end of it", "ms")
+    gain_ms: float = metric("what a step gets shorter by")
+    low_ms: float | None = metric("lower end of its 90 % range over the steps; null of one step")
+    high_ms: float | None = metric("upper end of it")
     explains: float | None = metric("share of what all ranks as the middle one would gain; null where that is nothing",
                                     "share")  # fmt: skip
 
@@ -62,10 +62,10 @@ class JobStep:
 
     step: str = metric("name of the step")
     steady: bool = metric("whether it belongs to the steady state")
-    step_ms: float = metric("its time: median over the ranks", "ms")
-    waiting_ms: float = metric("what ranks wait for others in it: median over the ranks", "ms")
+    step_ms: float = metric("its time: median over the ranks")
+    waiting_ms: float = metric("what ranks wait for others in it: median over the ranks")
     rank: int | None = metric("rank that comes last by most; null where none does")
-    excess_ms: float = metric("how much later than the last but one it comes by itself, over the step", "ms")
+    excess_ms: float = metric("how much later than the last but one it comes by itself, over the step")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.base.reading import reading
-from traceanalyzer.fleet.digests.columns import Rank
+from traceanalyzer.fleet.digests.columns import LeftOut, Rank
 from traceanalyzer.fleet.digests.files import SUFFIX, name_of, read_digests
 from traceanalyzer.fleet.digests.map import Cluster, Done, make_all, stems_in
 from traceanalyzer.fleet.job.answer import answer
@@ -47,14 +47,14 @@ def job_of(
     """The answer about digests and recordings; digests of these are kept in `folder`. With `hidden` without paths and
     hosts, and such names; `racks` says in which rack hosts stand. Raises TraceAnalyzerError."""
     digests, recordings, failures = _sorted(paths, folder)
-    lines = [Rank(one.path, None, failure=one.message, claimed=one.rank) for one in failures]
+    lines = [LeftOut(one.path, one.message, one.rank) for one in failures]
     if recordings:
         made = make_all(recordings, folder, done, via)
-        lines += [Rank(one.url, None, failure=one.failure) for one in made if not one.digests]
+        lines += [LeftOut(one.url, one.failure) for one in made if not one.digests]
         names = {name for one in made for name in one.digests}
         digests += [place for place in places_in([folder], SUFFIX)[0] if _file(place) in names]
     if not digests and len(lines) == 1:
-        raise UnreadableInputError(lines[0].failure)
+        raise UnreadableInputError(lines[0].why)
     found = list(read_digests(digests))
     where = {one.path: place for one, place in zip(found, digests, strict=True) if isinstance(one, Rank)}
 
@@ -65,12 +65,12 @@ def job_of(
     hosts: dict[str, str] = {}
 
     def unnamed(one: Rank) -> Rank:
-        if hidden is None or one.digest is None or one.digest.host is None:
+        if hidden is None or one.digest.host is None:
             return one
         host = hosts.setdefault(one.digest.host, f"host-{len(hosts) + 1}")
         return replace(one, digest=replace(one.digest, host=host))
 
-    ranks = chosen([*(one if isinstance(one, str) else unnamed(one) for one in found), *lines])
+    ranks = chosen([*(unnamed(one) if isinstance(one, Rank) else one for one in found), *lines])
     ranks = replace(ranks, notes=(*iterations_in(paths, recordings), *ranks.notes))
     job = answer(ranks, explained, racks_in(racks) if racks else {})
     if hidden is None:

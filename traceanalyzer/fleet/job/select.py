@@ -10,16 +10,7 @@ from traceanalyzer.analysis.ranks.compare import CLOCK_TOLERANCE_NS
 from traceanalyzer.analysis.ranks.digest import RankDigest
 from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.base import NS_PER_S, dataclass, digits
-from traceanalyzer.fleet.digests.columns import Rank
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """A file that is no part of the answer, and why."""
-
-    path: str
-    why: str
-    rank: int | None = None
+from traceanalyzer.fleet.digests.columns import LeftOut, Rank
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,21 +25,14 @@ class Chosen:
     @property
     def digests(self) -> list[RankDigest]:
         """Of the ranks."""
-        return [one.digest for one in self.ranks if one.digest is not None]
+        return [one.digest for one in self.ranks]
 
 
-def chosen(found: Iterable[Rank | str]) -> Chosen:
-    """The ranks of the largest run among these; lines are of files that are no digests."""
-    unreadable: list[LeftOut] = []
-    ranks: list[Rank] = []
-    for one in found:
-        if isinstance(one, str):
-            path, _, why = one.rpartition(": ")
-            unreadable.append(LeftOut(path, why))
-        elif one.digest is None:
-            unreadable.append(LeftOut(one.path, one.failure.removeprefix(f"{one.path}: "), one.claimed))
-        else:
-            ranks.append(one)
+def chosen(found: Iterable[Rank | LeftOut]) -> Chosen:
+    """The ranks of the largest run among these."""
+    every = list(found)
+    unreadable = [replace(one, why=one.why.removeprefix(f"{one.path}: ")) for one in every if isinstance(one, LeftOut)]
+    ranks = [one for one in every if isinstance(one, Rank)]
     left_out: list[LeftOut] = []
     kept = _with_rank(ranks, left_out)
     kept = _of_one_world(kept, left_out)
@@ -59,31 +43,26 @@ def chosen(found: Iterable[Rank | str]) -> Chosen:
 
 
 def _order(one: Rank) -> tuple[int, str]:
-    rank = _digest(one).rank
+    rank = one.digest.rank
     return -1 if rank is None else rank, one.path
 
 
-def _digest(one: Rank) -> RankDigest:
-    assert one.digest is not None  # noqa: S101 those without are sorted out first
-    return one.digest
-
-
 def _with_rank(ranks: list[Rank], left_out: list[LeftOut]) -> list[Rank]:
-    known = [one for one in ranks if _digest(one).rank is not None]
+    known = [one for one in ranks if one.digest.rank is not None]
     if not known:
         return ranks
-    left_out += [LeftOut(one.path, "it does not say its rank") for one in ranks if _digest(one).rank is None]
+    left_out += [LeftOut(one.path, "it does not say its rank") for one in ranks if one.digest.rank is None]
     return known
 
 
 def _of_one_world(ranks: list[Rank], left_out: list[LeftOut]) -> list[Rank]:
-    sizes = Counter(size for one in ranks if (size := _digest(one).claim.world_size) is not None)
+    sizes = Counter(size for one in ranks if (size := one.digest.claim.world_size) is not None)
     if len(sizes) < 2:
         return ranks
     usual = sizes.most_common(1)[0][0]
-    other = [one for one in ranks if _digest(one).claim.world_size not in (usual, None)]
+    other = [one for one in ranks if one.digest.claim.world_size not in (usual, None)]
     left_out += [
-        LeftOut(one.path, f"of another run: {_digest(one).claim.world_size} ranks, not {usual}", _digest(one).rank)
+        LeftOut(one.path, f"of another run: {one.digest.claim.world_size} ranks, not {usual}", one.digest.rank)
         for one in other
     ]
     return [one for one in ranks if one not in other]
@@ -95,25 +74,25 @@ def _of_one_time(ranks: list[Rank], left_out: list[LeftOut]) -> tuple[list[Rank]
     sets = _at_one_time(ranks)
     if len(sets) < 2:
         return ranks, []
-    main = max(sets, key=lambda one: (len({_digest(rank).rank for rank in one}), _digest(one[0]).claim.start_ns))
+    main = max(sets, key=lambda one: (len({rank.digest.rank for rank in one}), one[0].digest.claim.start_ns))
     sets.remove(main)
     kept, notes = list(main), []
-    there = {_digest(one).rank for one in main}
-    middle = sorted(_digest(one).claim.start_ns for one in main)[len(main) // 2]
+    there = {one.digest.rank for one in main}
+    middle = sorted(one.digest.claim.start_ns for one in main)[len(main) // 2]
     for one in chain.from_iterable(sets):
-        apart = (_digest(one).claim.start_ns - middle) / NS_PER_S
+        apart = (one.digest.claim.start_ns - middle) / NS_PER_S
         when = f"{digits(abs(apart))} s {'later' if apart > 0 else 'earlier'}"
-        if _digest(one).rank not in there and _share_collectives(_digest(main[0]), _digest(one)):
+        if one.digest.rank not in there and _share_collectives(main[0].digest, one.digest):
             kept.append(_moved(one, round(apart * NS_PER_S)))
-            notes.append(f"The clock of rank {_digest(one).rank} is {when} than the others': aligned by collectives.")
+            notes.append(f"The clock of rank {one.digest.rank} is {when} than the others': aligned by collectives.")
         else:
-            left_out.append(LeftOut(one.path, f"of another run: recorded {when}", _digest(one).rank))
+            left_out.append(LeftOut(one.path, f"of another run: recorded {when}", one.digest.rank))
     return kept, notes
 
 
 def _moved(one: Rank, late_ns: int) -> Rank:
     """The rank with its clock put back by so much."""
-    digest = _digest(one)
+    digest = one.digest
     claim = digest.claim
     claim = claim._replace(start_ns=claim.start_ns - late_ns, end_ns=claim.end_ns - late_ns)
     return replace(one, digest=replace(digest, claim=claim, epoch_ns=digest.epoch_ns - late_ns))
@@ -122,8 +101,8 @@ def _moved(one: Rank, late_ns: int) -> Rank:
 def _at_one_time(ranks: Sequence[Rank]) -> list[list[Rank]]:
     sets: list[list[Rank]] = []
     end = 0
-    for one in sorted(ranks, key=lambda one: _digest(one).claim.start_ns):
-        claim = _digest(one).claim
+    for one in sorted(ranks, key=lambda one: one.digest.claim.start_ns):
+        claim = one.digest.claim
         if sets and claim.start_ns <= end + CLOCK_TOLERANCE_NS:
             sets[-1].append(one)
             end = max(end, claim.end_ns)
@@ -142,8 +121,8 @@ def _each_once(ranks: list[Rank], left_out: list[LeftOut]) -> list[Rank]:
     """Of several recordings of a rank the one that was begun last."""
     found: dict[int | None, Rank] = {}
     unranked = []
-    for one in sorted(ranks, key=lambda one: _digest(one).claim.start_ns):
-        rank = _digest(one).rank
+    for one in sorted(ranks, key=lambda one: one.digest.claim.start_ns):
+        rank = one.digest.rank
         if rank is None:
             unranked.append(one)
             continue

@@ -86,7 +86,7 @@ def budget_of(rank: Rank) -> dict[str, float]:
     """Parts of a rank's mean steady step, ms: compute, communication that does not overlap with it, copies that neither
     overlaps with, and idle time by cause; empty without work on a device."""
     digest, why = rank.digest, rank.why
-    if digest is None or why is None:
+    if why is None:
         return {}
     idle = {cause.label: why.idle[cause] for cause in IdleCause}
     exposed = why.exposed_communication + idle.pop("communication")

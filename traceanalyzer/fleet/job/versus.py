@@ -20,8 +20,8 @@ class CulpritChange:
     host: str | None = metric("its host; null where none was recorded")
     cause_a: str | None = metric("why, in A", text="own")
     cause_b: str | None = metric("why, in B", text="own")
-    gain_a_ms: float = metric("what A would gain a step without what it is late by", "ms")
-    gain_b_ms: float = metric("the same in B", "ms")
+    gain_a_ms: float = metric("what A would gain a step without what it is late by")
+    gain_b_ms: float = metric("the same in B")
 
 
 def compared_jobs(runs: Sequence[str], hidden: Sequence[re.Pattern[str]] | None = None) -> Printed | None:

@@ -112,7 +112,7 @@ def _in_group(entries: Sequence[tuple[int, Entry]], counters: Entry | None, wrap
         enqueued = -1 if counters is None else _whole(counters["last_enqueued_collective"])
         # what is not completed is not among the entries: it was overwritten
         lost = Op(completed_at + 1, "", record=-1) if wrapped and enqueued > completed_at >= 0 else None
-        return InGroup(enqueued, completed_at, lost, from_status=True)
+        return InGroup(enqueued, completed_at, lost, pairs_enqueued=enqueued, from_status=True)
     ended = _ended_batches([e for _, e in entries], completed_at)
     collectives, pairs = _parted(entries)
     waiting = [one for one in collectives if not _completed(one[1]) and _number(one[1]) not in ended]

@@ -5,8 +5,9 @@ Exports hold the whole environment and the program's output (`META_DATA_CAPTURE`
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -168,26 +169,45 @@ class Gpus:
         return next((ordinal for ordinal, device in known if uid is not None and device.uid == uid), gpu)
 
 
+_GPU = {
+    "sm_count": "smCount", "memory_bytes": "totalMemory", "bandwidth": "memoryBandwidth", "clock_hz": "clockRate",
+    "major": "computeMajor", "minor": "computeMinor", "name": "name", "bus": "busLocation", "uuid": "uuid",
+}  # fmt: skip
+_OLD_GPU = {
+    "sm_count": "numMultiprocessors", "memory_bytes": "globalMemorySize", "bandwidth": "globalMemoryBandwidth",
+    "clock_hz": "coreClockRate", "major": "computeCapabilityMajor", "minor": "computeCapabilityMinor", "name": "name",
+    "bus": "pciBusId",
+}  # fmt: skip
+"""Columns of the tables of either generation, by what they say."""
+_TEXTS = ("name", "bus", "uuid")
+
+
+def _rows(database: Database, table: str, columns: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """Rows with what they say of a device; a number below 0 is unknown."""
+    wanted = {column: None if what in _TEXTS else -1 for what, column in columns.items()}
+    for row in database.rows(table, wanted):
+        yield dict(zip(columns, row, strict=True))
+
+
+def _stated(row: Mapping[str, Any], unit: float = 1.0) -> dict[str, Any]:
+    """The fields of a `Device` that a row states; bandwidth and clock are in `unit` bytes/s and Hz."""
+    found: dict[str, Any] = {name: row[name] for name in ("sm_count", "memory_bytes") if row[name] > 0}
+    found |= {name: row[name] * unit for name in ("bandwidth", "clock_hz") if row[name] > 0}
+    found |= {"compute_capability": (row["major"], row["minor"])} if row["major"] > 0 else {}
+    return found | ({"name": str(row["name"])} if row["name"] else {})
+
+
 def gpus(database: Database) -> Gpus:
     """Read the tables of devices, of whichever generation."""
     number = "id" if database.has("TARGET_INFO_GPU", "id") else "deviceId"
-    columns: dict[str, int | bytes | None] = {
-        **dict.fromkeys((number, "cuDevice", "smCount", "totalMemory", "computeMajor", "computeMinor"), -1),
-        **dict.fromkeys(("name", "uuid", "busLocation")),
-        **dict.fromkeys(("memoryBandwidth", "clockRate"), -1),
-    }
     by_id: dict[int, Device] = {}
     by_ordinal: dict[int, Device] = {}
     buses: dict[int, Device] = {}
-    for row in database.rows("TARGET_INFO_GPU", columns):
-        key, ordinal, sms, memory, major, minor, name, uuid, bus, bandwidth, clock = row
-        capability, known = (major, minor) if major > 0 else None, (_known(name), _positive(sms), _positive(memory))
-        rates = (float(rate) if rate > 0 else None for rate in (bandwidth, clock))
-        device = Device(key, *known, capability, _uid(uuid, bus), *rates)
-        by_id[key] = device
-        if ordinal >= 0:
-            by_ordinal[ordinal] = device
-        buses[_bus_of(bus)] = device
+    for row in _rows(database, "TARGET_INFO_GPU", {"id": number, "ordinal": "cuDevice", **_GPU}):
+        device = Device(row["id"], uid=_uid(row["uuid"], row["bus"]), **_stated(row))
+        by_id[row["id"]] = buses[_bus_of(row["bus"])] = device
+        if row["ordinal"] >= 0:
+            by_ordinal[row["ordinal"]] = device
     rows = database.rows("TARGET_INFO_CUDA_DEVICE", {"gpuId": -1, "cudaId": -1, "pid": -1})  # from schema 3.17 on
     by_process = {(pid, ordinal): by_id[gpu] for gpu, ordinal, pid in rows if gpu in by_id}
     return Gpus(by_id, by_ordinal, by_process or _old_process_map(database, buses))
@@ -195,34 +215,11 @@ def gpus(database: Database) -> Gpus:
 
 def _old_process_map(database: Database, buses: Mapping[int, Device]) -> dict[tuple[int, int], Device]:
     """Of exports without metadata, where the bus number ties a process's device to a GPU."""
-    columns: dict[str, int | bytes | None] = {
-        "deviceId": -1,
-        "pid": -1,
-        "numMultiprocessors": -1,
-        "globalMemorySize": -1,
-        "globalMemoryBandwidth": -1,
-        "coreClockRate": -1,
-        "computeCapabilityMajor": -1,
-        "computeCapabilityMinor": -1,
-        "pciBusId": None,
-        "name": None,
-    }
     found: dict[tuple[int, int], Device] = {}
-    for row in database.rows("TARGET_INFO_CUDA_GPU", columns):
-        ordinal, pid, sms, memory, bandwidth, clock, major, minor, bus, name = row
-        place = _bus_of(bus)
+    for row in _rows(database, "TARGET_INFO_CUDA_GPU", {"ordinal": "deviceId", "pid": "pid", **_OLD_GPU}):
+        place, ordinal = _bus_of(row["bus"]), row["ordinal"]
         gpu = buses[place] if place in buses and place >= 0 else Device(ordinal)
-        found[pid, ordinal] = replace(
-            gpu,
-            id=ordinal,
-            name=_known(name) or gpu.name,
-            sm_count=_positive(sms) or gpu.sm_count,
-            memory_bytes=_positive(memory) or gpu.memory_bytes,
-            compute_capability=(major, minor) if major > 0 else gpu.compute_capability,
-            # Here in kB/s and kHz.
-            bandwidth=bandwidth * 1e3 if bandwidth > 0 else gpu.bandwidth,
-            clock_hz=clock * 1e3 if clock > 0 else gpu.clock_hz,
-        )
+        found[row["pid"], ordinal] = replace(gpu, id=ordinal, **_stated(row, 1e3))  # kB/s and kHz
     return found
 
 
@@ -234,16 +231,8 @@ def _bus_of(value: object) -> int:
     return int(match[1], 16) if match else -1
 
 
-def _known(text: object) -> str | None:
-    return str(text) if text else None
-
-
-def _positive(number: int) -> int | None:
-    return number if number > 0 else None
-
-
 def _uid(uuid: object, bus: object) -> str | None:
     """The UUID where it is one, else the bus location."""
     if uuid and str(uuid).strip("0-"):
         return str(uuid)
-    return _known(bus)
+    return str(bus) if bus else None

@@ -6,7 +6,7 @@ import numpy as np
 
 from traceanalyzer.ingest.columns import by_value
 from traceanalyzer.ingest.durations import Tally
-from traceanalyzer.ingest.nsys.enums import COPY_KINDS, COPY_NAMES, MEMORY_KINDS
+from traceanalyzer.ingest.nsys.enums import COPY_KINDS, MEMORY_KINDS
 from traceanalyzer.ingest.nsys.events import (
     TIMES,
     Columns,
@@ -118,7 +118,7 @@ def _copies(database: Database, strings: Strings, tally: Tally) -> list[Events]:
         return _events(rows, DeviceOpKind.MEMCPY, by_value(packed, name_of, np.int32))
 
     def name_of(packed: int) -> int:
-        name = COPY_NAMES[CopyKind(packed >> 16)]
+        name = CopyKind(packed >> 16).label
         ends = " -> ".join(MemoryKind(end).name.capitalize() for end in (packed >> 8 & 0xFF, packed & 0xFF))
         return strings.code(f"{name} ({ends})" if packed & 0xFFFF else name)
 

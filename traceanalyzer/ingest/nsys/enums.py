@@ -43,19 +43,6 @@ COPY_KINDS: dict[int, CopyKind] = {
 }
 """`ENUM_CUDA_MEMCPY_OPER`."""
 
-COPY_NAMES: dict[CopyKind, str] = {
-    CopyKind.UNKNOWN: "Memcpy",
-    CopyKind.HOST_TO_DEVICE: "Memcpy HtoD",
-    CopyKind.DEVICE_TO_HOST: "Memcpy DtoH",
-    CopyKind.DEVICE_TO_DEVICE: "Memcpy DtoD",
-    CopyKind.HOST_TO_HOST: "Memcpy HtoH",
-    CopyKind.PEER_TO_PEER: "Memcpy PtoP",
-    CopyKind.UNIFIED_HOST_TO_DEVICE: "Unified Memory HtoD",
-    CopyKind.UNIFIED_DEVICE_TO_HOST: "Unified Memory DtoH",
-    CopyKind.UNIFIED_DEVICE_TO_DEVICE: "Unified Memory DtoD",
-}
-"""Names in the style of Kineto's, so that a copy is called the same whichever tool recorded it."""
-
 MEMORY_KINDS: dict[int, MemoryKind] = {
     0: MemoryKind.PAGEABLE,
     1: MemoryKind.PINNED,

@@ -43,12 +43,7 @@ _MANY_HANDLES = 16
 something else, and the hardware's queues say more (a run of RCCL's: 555 of 563 handles)."""
 _NESTED = 8
 """Calls within calls that lie between a launch and what the program called; two are known."""
-_COPIES = {
-    "HOSTTODEVICE": (CopyKind.HOST_TO_DEVICE, "Memcpy HtoD"),
-    "DEVICETOHOST": (CopyKind.DEVICE_TO_HOST, "Memcpy DtoH"),
-    "DEVICETODEVICE": (CopyKind.DEVICE_TO_DEVICE, "Memcpy DtoD"),
-    "HOSTTOHOST": (CopyKind.HOST_TO_HOST, "Memcpy HtoH"),
-}
+_COPIES = {kind.name.replace("_", ""): kind for kind in CopyKind}
 _COPY = re.compile(r"(?:MEMORY)?COPY")
 
 
@@ -171,19 +166,18 @@ def launch_shape(grid: Sequence[I64], group: Sequence[I64]) -> Columns:
     return {"blocks": np.where(known, blocks, -1), "threads": np.where(known, np.prod(sizes, axis=0), -1)}
 
 
-def copy_of(name: str) -> tuple[CopyKind, str]:
-    """Direction and name of a copy, from what AMD calls it (`MEMORY_COPY_HOST_TO_DEVICE`, `CopyHostToDevice`)."""
-    words = _COPY.sub("", name.upper().replace("_", ""))
-    return _COPIES.get(words, (CopyKind.UNKNOWN, "Memcpy"))
+def copy_of(name: str) -> CopyKind:
+    """Direction of a copy, from what AMD calls it (`MEMORY_COPY_HOST_TO_DEVICE`, `CopyHostToDevice`)."""
+    return _COPIES.get(_COPY.sub("", name.upper().replace("_", "")), CopyKind.UNKNOWN)
 
 
 def copies(names: I64, spelt: Callable[[int], str], source: I64, target: I64, texts: Texts) -> Columns:
     """Columns of copies with these names, by number, from and to these devices (-1: the host)."""
-    kinds = by_value(names, lambda name: copy_of(spelt(name))[0])
+    kinds = by_value(names, lambda name: copy_of(spelt(name)))
     peers = (kinds == CopyKind.DEVICE_TO_DEVICE) & (target >= 0) & (source >= 0) & (target != source)
     return {
         "kind": np.full(len(names), MEMCPY),
-        "name": by_value(names, lambda name: texts.code(copy_of(spelt(name))[1])),
+        "name": by_value(names, lambda name: texts.code(copy_of(spelt(name)).label)),
         "device": np.where(target >= 0, target, source),
         "copy_kind": np.where(peers, CopyKind.PEER_TO_PEER, kinds),
     }

@@ -135,9 +135,9 @@ def _kinds(database: Database, types: I64, texts: Texts) -> tuple[I64, I64, I64]
     """Kind (0: no work), name and direction of each op by its type."""
     spelt = database.texts(distinct(types).tolist(), "rocpd_string", "string")
     kinds = {i: _kind_of(spelt.get(i, "")) for i in distinct(types).tolist()}
-    copies = {i: copy_of(spelt[i]) if kind == MEMCPY else (0, "Memset (Device)") for i, kind in kinds.items()}
-    title = by_value(types, lambda i: texts.code(copies[i][1]))
-    return by_value(types, kinds.__getitem__), title, by_value(types, lambda i: int(copies[i][0]))
+    copies = {i: copy_of(spelt[i]) for i, kind in kinds.items() if kind == MEMCPY}
+    title = by_value(types, lambda i: texts.code(copies[i].label if i in copies else "Memset (Device)"))
+    return by_value(types, kinds.__getitem__), title, by_value(types, lambda i: int(copies.get(i, 0)))
 
 
 def _kind_of(name: str) -> int:

@@ -2,8 +2,10 @@
 
 import math
 import re
+import tomllib
 from collections.abc import Iterable, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from traceanalyzer.base import dataclass
@@ -70,28 +72,8 @@ _TIMED = re.compile(
     rf"(?:(?P<iter>{_ITERATION})|(?P<bare>{_BARE})|(?P<compute>{_COMPUTE})|(?P<data>{_DATA}))_(?P<unit>{'|'.join(UNITS)})"
 )
 _UNITLESS = re.compile(rf"(?!(?:step|iter|iteration|batch|train_step)$)(?:{_ITERATION}|{_BARE})")
-_PLAIN = {
-    "step": "step",
-    "iter": "step",
-    "iteration": "step",
-    "global_step": "step",
-    "rank": "rank",
-    "samples": "samples",
-    "batch_size": "samples",
-    "global_batch_size": "samples",
-    "tokens": "tokens",
-    "padded_tokens": "padded_tokens",
-    "flops": "flops",
-    **dict.fromkeys(("samples_per_s", "throughput_samples_per_s", "images_per_s", "fps"), "samples_per_s"),
-    **dict.fromkeys(("tokens_per_s", "tps"), "tokens_per_s"),
-    **{name: name for name in BATCH},
-    "series": "series",
-    "total": "total",
-    **dict.fromkeys(("when_s", "timestamp", "t"), "when_s"),
-    "mfu": "mfu",
-    "mfu_percent": "mfu_percent",
-    **dict.fromkeys(("its_per_s", "steps_per_s"), "its_per_s"),
-}
+TABLE: dict[str, Any] = tomllib.loads(Path(__file__).with_name("formats.toml").read_text(encoding="utf-8"))
+_PLAIN = {name: field for field, names in TABLE["names"].items() for name in names}
 
 
 def _plain(name: str) -> str:

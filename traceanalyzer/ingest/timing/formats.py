@@ -1,20 +1,21 @@
-"""The line formats of timing logs, one visible list: what a line looks like and what its time means.
+"""The line formats of timing logs: what a line looks like and what its time means. `formats.toml` lists them.
 
 A format reads a line into an `Entry`, returns None for lines that are not its own and raises ValueError for
-lines that are but cannot be read. Each example in `tests/data/timing` is a line as the program writes it.
+lines that are but cannot be read.
 """
 
 import csv
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from traceanalyzer.base import TraceAnalyzerError, dataclass
 from traceanalyzer.base.limits import limits
 from traceanalyzer.ingest.side_files import decoded, mapping, whole
-from traceanalyzer.ingest.timing.entry import Entry, entry, meaning, number, unitless
+from traceanalyzer.ingest.timing.entry import TABLE, Entry, entry, meaning, number, unitless
 from traceanalyzer.ingest.timing.printed import NUMBER, memory_line, phase_line
 
 USUAL_LINES = 3
@@ -35,9 +36,9 @@ class LineFormat:
     """One way to write step times."""
 
     name: str
-    hint: str
-    """Text that every line of the format holds; asked first, because it is cheap."""
     parse: Callable[[str], Entry | None]
+    hint: str = ""
+    """Text that every line of the format holds; asked first, because it is cheap."""
     minimum: int = USUAL_LINES
     """How many lines it takes to be sure."""
     averaged: str = ""
@@ -61,7 +62,7 @@ def pattern_format(pattern: str) -> LineFormat:
             f"--pattern {what}; give named groups such as (?P<step>..), (?P<iter_ms>..), (?P<iter_s>..), "
             "(?P<data_ms>..), (?P<compute_ms>..), (?P<samples_per_s>..), (?P<tokens_per_s>..), (?P<mfu>..)"
         )
-    return LineFormat("pattern", "", _searching(compiled), 1, whole=True)
+    return LineFormat("pattern", _searching(compiled), minimum=1, whole=True)
 
 
 def _field(name: str) -> str:
@@ -76,7 +77,7 @@ def csv_format(header: str) -> LineFormat | None:
     fields = set(map(_field, names))
     if not {*_TIMES, "its_per_s"} & fields and not {"step", "bare_s"} <= fields:
         missing = unitless(names) if len(names) > 1 else None
-        return None if missing is None else LineFormat("CSV", delimiter, _refusing(missing, delimiter), 1, whole=True)
+        return None if missing is None else LineFormat("CSV", _refusing(missing, delimiter), delimiter, 1, whole=True)
 
     def parse(line: str) -> Entry | None:
         cells = _cells(line, delimiter)
@@ -84,7 +85,7 @@ def csv_format(header: str) -> LineFormat | None:
             raise ValueError("not as many cells as the header has names")
         return entry(dict(zip(names, cells, strict=True)))
 
-    return LineFormat("CSV", delimiter if len(names) > 1 else "", parse, 1, whole=True)
+    return LineFormat("CSV", parse, delimiter if len(names) > 1 else "", 1, whole=True)
 
 
 def _cells(line: str, delimiter: str) -> list[str]:
@@ -145,10 +146,6 @@ def _mllog(line: str) -> Entry | None:
         "when_s": None if when is None else when / 1e3,
     }
     return entry(values)
-
-
-def _regex(name: str, hint: str, pattern: str, minimum: int = USUAL_LINES, averaged: str = "") -> LineFormat:
-    return LineFormat(name, hint, _searching(re.compile(pattern.replace("NUMBER", NUMBER))), minimum, averaged)
 
 
 def _searching(pattern: re.Pattern[str]) -> Callable[[str], Entry | None]:
@@ -267,101 +264,57 @@ def _hf_summary(line: str) -> Entry | None:
     return entry(values) if "runtime" in values and "steps_per_second" in values else None
 
 
-MEMORY_MEANS = "Memory is what the program printed after each phase: peaks within one are not known."
 BINARY_MEANS = (
     "Printed GB and MB are read as GiB and MiB: of a program that divides by 1e9 (1e6), they are 7% (5%) less."
 )
-_BAR_MEANS = "A progress bar shows a running mean of the last steps: single slow steps and the spread are smoothed."
+_READERS: dict[str, Callable[[str], Entry | None]] = {
+    "JSONL": _json_line,
+    "TensorRT-LLM iterations": _tensorrt_llm,
+    "TensorRT-LLM metrics": _tensorrt_metrics,
+    "SGLang batches": _sglang,
+    "DeepSpeed": _deepspeed,
+    "DeepSpeed micro-steps": _deepspeed_micro,
+    "MLPerf": _mllog,
+    "Lightning": partial(_bar, lightning=True),
+    "progress bar": partial(_bar, lightning=False),
+    "HF Trainer": _hf_summary,
+    "printed phases": phase_line,
+    "printed memory": memory_line,
+}
+"""Of formats that are more than a pattern."""
 
-PRINTED_MEMORY = LineFormat("printed memory", "llocated", memory_line, 2, averaged=MEMORY_MEANS)
-FORMATS: tuple[LineFormat, ...] = (
-    LineFormat("JSONL", "{", _json_line, 2, whole=True),
-    _regex(
-        "vLLM iterations",
-        "iteration elapsed time",
-        r"(?:Engine (?P<rank>\d+): )?Iteration\((?P<step>\d+)\): (?P<context_requests>\d+) context requests, "
-        r"(?P<context_tokens>\d+) context tokens, (?P<generation_requests>\d+) generation requests, "
-        r"(?P<generation_tokens>\d+) generation tokens, iteration elapsed time: (?P<iter_ms>NUMBER) ms",
-        2,
-    ),
-    LineFormat("TensorRT-LLM iterations", "num_ctx_requests", _tensorrt_llm, 2),
-    LineFormat("TensorRT-LLM metrics", '"iterLatencyMS"', _tensorrt_metrics, 2, whole=True),
-    LineFormat("SGLang batches", " batch", _sglang, 3, "SGLang logs batches, not times: one of forty decodes."),
-    _regex(
-        "Megatron-LM",
-        "elapsed time per iteration (ms)",
-        r"iteration\s+(?P<step>\d+)/\s*\d+ \|.*?elapsed time per iteration \(ms\): (?P<iter_ms>NUMBER)"
-        r"(?:.*?global batch size:\s*(?P<samples>\d+))?",
-        averaged="The time of a line is the mean over the iterations since the line before.",
-    ),
-    _regex(
-        "nanoGPT",
-        "iter ",
-        r"\biter (?P<step>\d+): loss \S+, time (?P<iter_ms>NUMBER)ms(?:, mfu (?P<mfu_percent>NUMBER)%)?",
-    ),
-    _regex(
-        "torchtitan",
-        "tps:",
-        r"\bstep:\s*(?P<step>\d+)\s+loss:.*?\btps: (?P<tokens_per_s>NUMBER)(?:.*?\bmfu: (?P<mfu_percent>NUMBER)%)?",
-        averaged="Tokens/s and MFU of a line are means over the steps since the line before.",
-    ),
-    LineFormat("DeepSpeed", "", _deepspeed),
-    LineFormat("DeepSpeed micro-steps", "_microstep", _deepspeed_micro, averaged="A line times a micro-step."),
-    _regex(
-        "vLLM",
-        "generation throughput",
-        r"Avg prompt throughput: NUMBER tokens/s, Avg generation throughput: (?P<tokens_per_s>NUMBER) tokens/s",
-        averaged="vLLM logs tokens generated in an interval, not steps: there are no step times in this log.",
-    ),
-    LineFormat("MLPerf", ":::MLLOG", _mllog, 2, whole=True),
-    LineFormat("Lightning", "v_num=", lambda line: _bar(line, True), averaged=_BAR_MEANS),
-    LineFormat("progress bar", "%", lambda line: _bar(line, False), averaged=_BAR_MEANS),
-    LineFormat(
-        "HF Trainer",
-        "'train_runtime'",
-        _hf_summary,
-        1,
-        "The only time in this log is the mean over the whole training.",
-    ),
-    *(
-        _regex(
-            "iteration lines",
-            "",
-            rf"(?:\[(?P<step>\d+)\]:?\s+)?(?<![oO]ptimizer[ _])(?<!optim[ _])(?<!opt[ _])"
-            rf"\b(?:iter|iteration|step)(?:[_ ]time)?[ :=]+(?P<iter_{unit}>NUMBER) ?{unit}\b"
-            rf"(?:.*?\bdata(?:[_ ]time)?[ :=]+(?P<data_{unit}>NUMBER) ?{unit}\b)?"
-            r"(?:.*?\b(?:fps|samples/s|img/s|images/s)[ :=]+(?P<samples_per_s>NUMBER))?",
-        )
-        for unit in ("ms", "us", "s")
-    ),
-    *(
-        _regex(
-            "numbered iterations",
-            ":",
-            rf"(?i)\b(?:iter|iteration|step|batch)\W{{0,3}}(?P<step>\d+)\b[^:]{{0,40}}:\s*"
-            rf"(?:(?:time|took|elapsed|duration)\W{{0,3}})?(?P<iter_{unit}>NUMBER) ?{unit}\b"
-            rf"(?:.*?\bdata(?:[_ ](?:time|loading))?\W{{0,3}}(?P<data_{unit}>NUMBER) ?{unit}\b)?",
-        )
-        for unit in ("ms", "us", "s")
-    ),
-    LineFormat("printed phases", "", phase_line),
-    PRINTED_MEMORY,
-)
+
+def _formats(form: dict[str, Any]) -> Iterator[LineFormat]:
+    pattern = "".join(form.pop("pattern", ())).replace("NUMBER", NUMBER)
+    if not pattern:
+        yield LineFormat(parse=_READERS[form["name"]], **form)
+    for unit in ("ms", "us", "s") if "UNIT" in pattern else [""] * bool(pattern):
+        yield LineFormat(parse=_searching(re.compile(pattern.replace("UNIT", unit))), **form)
+
+
+FORMATS = tuple(form for entry in TABLE["format"] for form in _formats(entry))
 """In the order in which they are preferred where a log holds lines of several."""
+PRINTED_MEMORY = FORMATS[-1]
 
 
 def read_line(form: LineFormat, line: str) -> Entry | None:
     """The line's entry with the rank it says it is from; raises ValueError where the line is damaged."""
     if form.hint not in line:
         return None
-    searched = line if form.whole or len(line) <= SEARCHED else line[:SEARCHED].rpartition(" ")[0]
-    if not form.whole and _LONG_NUMBER.search(searched):
-        return None
+    searched = line if form.whole else _searched(line)
     found = form.parse(searched)
     if found is not None and found.data_s is not None and found.when_s is None:
         found = replace(found, when_s=_when(searched))
-    if found is None or found.rank is not None:
-        return found
-    said = _RANK.search(line[:SEARCHED])
-    rank = whole(next(filter(None, said.groups())), len(str(limits().ranks))) if said else -1
-    return replace(found, rank=rank) if 0 <= rank < limits().ranks else found
+    return found if found is None or found.rank is not None else replace(found, rank=_rank(line))
+
+
+def _searched(line: str) -> str:
+    """What of a line is searched for a format; nothing where that would take long."""
+    searched = line if len(line) <= SEARCHED else line[:SEARCHED].rpartition(" ")[0]
+    return "" if _LONG_NUMBER.search(searched) else searched
+
+
+def _rank(line: str) -> int | None:
+    found = _RANK.search(line[:SEARCHED])
+    rank = whole(next(filter(None, found.groups())), len(str(limits().ranks))) if found else -1
+    return rank if 0 <= rank < limits().ranks else None

@@ -44,12 +44,11 @@ def test_an_operator_has_one_model():
     assert not MODELS.working.keys() & MODELS.composite.keys()
 
 
-@pytest.mark.parametrize("name", [*MODELS.working, *MODELS.composite])
-def test_a_call_without_inputs_has_no_model(name):
-    model, _ = MODELS.find(name)
-    assert model is not None
-    with pytest.raises((UnmodelledError, IndexError)):
-        work(name)
+def test_a_call_without_inputs_has_no_model():
+    for name in (*MODELS.working, *MODELS.composite):
+        assert MODELS.find(name)[0] is not None, name
+        with pytest.raises((UnmodelledError, IndexError)):
+            pytest.fail(f"{name}: {work(name)}")
 
 
 def test_a_bag_of_embeddings_reads_its_rows_and_writes_one_for_each_bag():

@@ -7,7 +7,7 @@ the first data-parallel rank recorded in its first step.
 """
 
 from graphlib import CycleError, TopologicalSorter
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 
@@ -30,6 +30,8 @@ from traceanalyzer.base import TraceAnalyzerError, dataclass
 
 CLOCK_S = 5e-5
 """What the clocks of a worker's streams differ by."""
+SERVES = dict(zip(PEERS, ((FORWARD, 1), (FORWARD, -1), (BACKWARD, -1), (BACKWARD, 1)), strict=True))
+"""The computation that a type of send or receive is for, and whether its peer is the next stage or the one before."""
 ACROSS = (PARAMETERS, GRADIENTS, SEPARATE, CLIP)
 """What meets in the data-parallel group."""
 
@@ -61,6 +63,14 @@ class _Stage:
         of_kind: list[int] = self.order[self.ops.of(*kinds)[self.order]].tolist()
         return of_kind
 
+    def last(self, kind: str) -> dict[int, int]:
+        """The last of a type in each model chunk."""
+        return {int(self.ops.chunk[one]): one for one in self.of(kind)}
+
+    def first(self, kind: str) -> dict[int, int]:
+        """The first of a type in each model chunk."""
+        return {int(self.ops.chunk[one]): one for one in reversed(self.of(kind))}
+
 
 def meetings(ops: Operations) -> list[Meeting]:
     """All operations as meetings (mostly of one), in an order in which each comes after what it waits for.
@@ -85,6 +95,12 @@ def _chain(before: list[set[int]], in_order: list[int]) -> None:
         before[following].add(one)
 
 
+def _tie(before: list[set[int]], later: dict[int, int], earlier: dict[int, int]) -> None:
+    """What waits for what of the same chunk."""
+    for chunk in later.keys() & earlier.keys():
+        before[later[chunk]].add(earlier[chunk])
+
+
 def _in_stream(before: list[set[int]], stage: _Stage) -> None:
     """Computation, each kind of send and receive, and data-parallel communication are streams. The first backward send
     and receive are launched after the last but one forward computation before the first backward one."""
@@ -100,17 +116,11 @@ def _in_stream(before: list[set[int]], stage: _Stage) -> None:
 def _around_gradients(before: list[set[int]], stage: _Stage) -> None:
     """Parameters are there before the first forward computation of their chunk, gradients go after the last backward
     one: of their chunk where they overlap with the others (`separate-grads-all-reduce`), else of all."""
-    ops = stage.ops
-    overlapped = bool(ops.of(SEPARATE).any())
-    forward, backward, gradients = stage.of(FORWARD), stage.of(BACKWARD), stage.of(GRADIENTS)
-    last_gather = {int(ops.chunk[one]): one for one in stage.of(PARAMETERS)}
-    for chunk, gather in last_gather.items():
-        for one in [f for f in forward if ops.chunk[f] == chunk][:1]:
-            before[one].add(gather)
-    for chunk, scatter in {int(ops.chunk[g]): g for g in reversed(gradients)}.items() if overlapped else ():
-        for one in [b for b in backward if ops.chunk[b] == chunk][-1:]:
-            before[scatter].add(one)
-    compute = sorted([*forward, *backward], key=lambda one: stage.end[one])
+    overlapped, gradients = bool(stage.ops.of(SEPARATE).any()), stage.of(GRADIENTS)
+    _tie(before, stage.first(FORWARD), stage.last(PARAMETERS))
+    if overlapped:
+        _tie(before, stage.first(GRADIENTS), stage.last(BACKWARD))
+    compute = sorted(stage.of(FORWARD, BACKWARD), key=lambda one: stage.end[one])
     after = [] if overlapped else gradients
     _chain(before, [*compute[-1:], *stage.of(COLLECT), *stage.of(LAYERNORM), *stage.of(EMBEDDING), *after,
                     *stage.of(SEPARATE), *stage.of(CLIP), *stage.of(OPTIMIZER)])  # fmt: skip
@@ -124,29 +134,29 @@ def _around_computation(before: list[set[int]], stage: _Stage, kind: str) -> lis
     Profilers log calls that were never launched: receives after the last computation, sends before the first one, and
     those at the ends of the model. They have no partner.
     """
-    ops, receives, forward = stage.ops, kind.endswith("recv"), kind.startswith("forward")
-    served = sorted(stage.of(FORWARD if forward else BACKWARD), key=lambda one: ops.seq[one])
-    calls = stage.of(kind)
-    if not served or not calls:
-        return []
+    ops, receives = stage.ops, kind.endswith("recv")
+    compute, towards = SERVES[kind]
+    served, calls = np.array(stage.of(compute), np.int64), np.array(stage.of(kind), np.int64)
+    served = served[np.argsort(ops.seq[served], kind="stable")]
     if receives:
-        launched = [one for one in calls if stage.start[one] <= stage.start[served].max() + CLOCK_S]
+        launched = calls[stage.start[calls] <= stage.start[served].max(initial=-np.inf) + CLOCK_S].tolist()
     else:
-        launched = [one for one in calls if stage.end[one] >= stage.end[served].min() - CLOCK_S]
+        launched = calls[stage.end[calls] >= stage.end[served].min(initial=np.inf) - CLOCK_S].tolist()
     missing = len(served) - len(launched)
-    if launched and missing not in (0, 1):
+    if not launched:
+        return []
+    if missing not in (0, 1):
         raise TraceAnalyzerError(
             f"stage {stage.stage} has {len(launched)} {kind} for {len(served)} computations; log all of a step"
         )
-    first = missing if receives and launched else 0
-    for i, call in enumerate(launched, first):
-        if receives:
-            before[served[i]].add(call)
-            before[call].update(served[i - 1 : i] if i else ())
-        else:
-            before[call].add(served[i])
-    towards = 1 if forward != receives else -1
-    return [call for i, call in enumerate(launched, first) if 0 <= ops.place[served[i]] + towards <= ops.place.max()]
+    computed = served[missing if receives else 0 :].tolist()
+    pairs = list(zip(launched, computed, strict=False))
+    if receives:
+        _chain(before, [*served[:missing].tolist(), *chain.from_iterable(pairs)])
+    else:
+        for call, one in pairs:
+            before[call].add(one)
+    return [call for call, one in pairs if 0 <= ops.place[one] + towards <= ops.place.max()]
 
 
 def _pairs(partners: dict[tuple[str, int], list[int]], ops: Operations) -> list[list[int]]:
@@ -170,13 +180,14 @@ def _on_all_stages(ops: Operations, kind: str) -> list[list[int]]:
 
 
 def _in_order(ops: Operations, before: list[set[int]], together: list[list[int]]) -> list[Meeting]:
-    meets = {one for members in together for one in members}
+    meets = set(chain.from_iterable(together))
     members = [*together, *([one] for one in range(len(ops.kind)) if one not in meets)]
     of = {one: i for i, those in enumerate(members) for one in those}
     communicates, across = ops.of(*PEERS, *ACROSS, EMBEDDING), ops.of(*ACROSS)
-    waits = [frozenset().union(*(before[one] for one in those)) for those in members]
+    waits = [set[int]().union(*map(before.__getitem__, those)) for those in members]
+    needs = {i: set(map(of.__getitem__, some)) for i, some in enumerate(waits)}
     try:
-        order = list(TopologicalSorter({i: {of[one] for one in waits[i]} for i in range(len(members))}).static_order())
+        order = list(TopologicalSorter(needs).static_order())
     except CycleError as error:
         one = members[error.args[1][0]][0]
         kind, stage = KINDS[ops.kind[one]], ops.stage[one]

@@ -126,31 +126,48 @@ def _chains(digests: Sequence[RankDigest]) -> list[list[int]]:
     first = {one.rank: _first_calls(one) for one in digests if len(one.pieces) and one.steps.steady_count}
     position = {one.rank: i for i, one in enumerate(digests)}
     found = []
-    for root, (receive, send) in first.items():
-        if send is None or (receive is not None and receive[0] < send[0]):
-            continue
-        chain: list[int | None] = [root]
-        at: int | None = send[1]
-        while at in first and at not in chain:
-            receive, send = first[at]
-            if receive is None or send is None or receive[1] != chain[-1]:
+    for root, calls in first.items():
+        if calls.leads:
+            chain = _followed(first, root)
+            if chain is None:
                 return []
-            chain.append(at)
-            at = send[1] if send[1] != receive[1] else None
-        if at == root:
-            raise TraceAnalyzerError(INTERLEAVED)
-        if at is None:
-            found.append([position[rank] for rank in chain])
+            found.append(list(map(position.__getitem__, chain)))
     longest = max(map(len, found), default=0)
     return [chain for chain in found if len(chain) == longest > 1]
 
 
-def _first_calls(one: RankDigest) -> tuple[tuple[int, int] | None, ...]:
-    """When the rank first receives, and first sends, and the peer; in its first steady step."""
+class _First(NamedTuple):
+    """Whom a rank first receives from, and first sends to; None for neither."""
+
+    source: int | None
+    target: int | None
+    leads: bool
+    """Whether it sends before it receives anything: it is the first stage."""
+
+
+def _followed(first: Mapping[int | None, _First], root: int | None) -> list[int | None] | None:
+    """The ranks that hand on what the first stage sends, where they end in one that sends back; None where one hands on
+    what another sent. Raises TraceAnalyzerError where the first stage gets it again."""
+    chain, at = [root], first[root].target
+    while at in first and at not in chain:
+        source, target, _ = first[at]
+        if target is None or source != chain[-1]:
+            return None
+        chain.append(at)
+        at = target if target != source else None
+    if at == root:
+        raise TraceAnalyzerError(INTERLEAVED)
+    return chain if at is None else []
+
+
+def _first_calls(one: RankDigest) -> _First:
+    """In its first steady step."""
     calls = one.calls
     here = (calls.step == one.steps.warmup) & (calls.peer >= 0)
-    rows = [np.flatnonzero(here & (calls.kind == kind))[:1] for kind in (_RECEIVE, _SEND)]
-    return tuple((int(calls.start[row[0]]), int(calls.peer[row[0]])) if len(row) else None for row in rows)
+    received, sent = (np.flatnonzero(here & (calls.kind == kind))[:1] for kind in (_RECEIVE, _SEND))
+    source, target = (int(calls.peer[row[0]]) if len(row) else None for row in (received, sent))
+    leads = len(sent) > 0 and not (calls.start[received] < calls.start[sent]).any()
+    return _First(source, target, leads)
 
 
 def _steps(digests: Sequence[RankDigest], chains: list[list[int]]) -> list[str]:
@@ -261,38 +278,33 @@ def _begun(one: _Worker) -> None:
 
 def _laid_out(workers: Sequence[Sequence[_Worker]], whole: Bool) -> Operations:
     """In the form of a log: what all replicas have."""
-    rows, start, end, after, busy = [], [], [], [], []
+    parts, ranks, count = [], [], 0
     for stage, of_stage in enumerate(zip(*workers, strict=True)):
-        for kind in [one for one in of_stage[0].times if all(one in other.times for other in of_stage)]:
-            each, computed = [one.times[kind] for one in of_stage], [one.busy_of(kind, whole) for one in of_stage]
-            for seq in range(each[0].start.shape[1]):
-                rows.append((KINDS.index(kind), seq, stage))
-                start.append([times.start[:, seq] for times in each])
-                end.append([times.end[:, seq] for times in each])
-                busy.append([of_one[:, seq] for of_one in computed])
-                after.append(_after(of_stage[0], kind, seq, whole))
-    kind, seq, of = np.array(rows, np.int64).T
-    place = {row: i for i, row in enumerate(rows)}
-    waits = [
-        -1 if one is None else place[KINDS.index(one[0]), one[1], row[2]] for one, row in zip(after, rows, strict=True)
-    ]
-    begin, first = np.array(start), workers[0][0]  # whose steps name those of all
-    base = begin.min()
+        ranks.append([one.digest.rank for one in of_stage])
+        shared, begin = set.intersection(*(set(one.times) for one in of_stage)), count
+        for kind in filter(shared.__contains__, of_stage[0].times):
+            # [start and end and busy, replica, step, which]
+            each = np.array([(*one.times[kind], one.busy_of(kind, whole)) for one in of_stage]).swapaxes(0, 1)
+            which = np.arange(each.shape[-1])
+            after = _after(of_stage[0], kind, whole, begin)
+            ids = (np.full_like(which, KINDS.index(kind)), which, np.full_like(which, stage), after)
+            parts.append((*ids, *np.moveaxis(each, -1, 1)))
+            count += len(which)
+    kind, seq, of, after, start, end, busy = (np.concatenate(part) for part in zip(*parts, strict=True))
+    base, first = start.min(), workers[0][0]  # whose steps name those of all
     note = f"{(~whole).sum():,} steps do not have the same operations on all ranks, and are left out."
     return Operations(
-        kind, seq, of, np.zeros_like(of), of, seq, (begin - base) / NS_PER_S, (np.array(end) - base) / NS_PER_S,
-        np.array([[one.digest.rank for one in chain] for chain in workers], np.int64),
-        first.steps[whole], np.array(waits), np.array(busy) / NS_PER_S, () if whole.all() else (note,),
+        kind, seq, of, np.zeros_like(of), of, seq, (start - base) / NS_PER_S, (end - base) / NS_PER_S,
+        np.array(ranks, np.int64).T, first.steps[whole], after, busy / NS_PER_S, () if whole.all() else (note,),
     )  # fmt: skip
 
 
-def _after(one: _Worker, kind: str, seq: int, whole: Bool) -> tuple[str, int] | None:
-    """The computation, type and number, that was launched last before a call, in the first step."""
+def _after(one: _Worker, kind: str, whole: Bool, begin: int) -> I64:
+    """For each call of the first step the row of the computation that was launched last before it; -1 for none, and for
+    what is no call. Rows of the stage's computations, forward then backward, follow each other from `begin` on."""
     if kind not in one.free:
-        return None
-    piece = int(one.digest.calls.after[one.rows_of(kind, whole)[0, seq]]) - 1
-    for of in (FORWARD, BACKWARD):
-        found = np.flatnonzero(one.rows_of(of, whole)[0] == piece)
-        if len(found):
-            return of, int(found[0])
-    return None
+        return np.full(one.times[kind].start.shape[1], -1)
+    pieces = one.digest.calls.after[one.rows_of(kind, whole)[0]] - 1
+    computed = np.concatenate([one.rows_of(of, whole)[0] for of in (FORWARD, BACKWARD)])
+    same = pieces[:, None] == computed
+    return np.where(same.any(axis=1), begin + same.argmax(axis=1), -1)

@@ -1,6 +1,6 @@
 """What slows a pipelined job down, under the names of arXiv 2505.05713: S, S_t, S_w, M_W, M_S."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import ceil
 
 import numpy as np
@@ -43,8 +43,8 @@ class StepRow:
     """A step of the pipeline."""
 
     step: int = metric("step as logged")
-    recorded_ms: float = metric("from the first start to the last end of its operations", "ms")
-    simulated_ms: float = metric("the same where every operation starts as soon as it can", "ms")
+    recorded_ms: float = metric("from the first start to the last end of its operations")
+    simulated_ms: float = metric("the same where every operation starts as soon as it can")
     s: float = metric("simulated time as a multiple of the ideal one")
 
 
@@ -54,9 +54,9 @@ class Slowdown:
 
     s: float = metric("S: simulated step time as a multiple of the ideal one, in which all operations of a type take "
                       "the same: the mean of computations, the median of transfers")  # fmt: skip
-    recorded_ms: float = metric("recorded step time, mean of the steps", "ms")
-    simulated_ms: float = metric("the same where every operation starts as soon as it can", "ms")
-    ideal_ms: float = metric("ideal step time", "ms")
+    recorded_ms: float = metric("recorded step time, mean of the steps")
+    simulated_ms: float = metric("the same where every operation starts as soon as it can")
+    ideal_ms: float = metric("ideal step time")
     s_t: Mapping[str, float] = metric("S_t: as S with only the operations of this type as recorded")
     s_dp: Mapping[str, float] = metric("as S with only the operations of this data-parallel rank as recorded")
     s_stage: Mapping[str, float] = metric("as S with only the operations of this stage as recorded")
@@ -66,8 +66,8 @@ class Slowdown:
     m_w: float | None = metric("M_W: share of the slowdown that is gone with those workers ideal", "share")
     m_s: float | None = metric("M_S: share of the slowdown that is gone with the last stage ideal", "share")
     without_worst_ms: tuple[float, float, float] = metric("what a step gains with those workers ideal: the mean, and "
-                                                          "what nine of ten steps lie in", "ms")  # fmt: skip
-    without_last_stage_ms: tuple[float, float, float] = metric("the same with the last stage ideal", "ms")
+                                                          "what nine of ten steps lie in")  # fmt: skip
+    without_last_stage_ms: tuple[float, float, float] = metric("the same with the last stage ideal")
     forward_backward_correlation: float | None = metric(
         "correlation of forward and backward time over microbatches; null where they hardly differ"
     )
@@ -77,12 +77,11 @@ def slowdown(of: Pipeline) -> tuple[Slowdown, list[WorkerRow], list[StepRow]]:
     """The slowdown of a job with what explains it, its workers by S_w, and its steps."""
     ops, all_of_them = of.ops, np.ones(of.took.shape[:2], bool)
     groups = _groups(of)
-    times = step_times(of, [all_of_them, ~all_of_them, *(mask for group in groups for mask in group.values())])
-    base, ideal, *others = times.mean(axis=1).tolist()
+    times = step_times(of, [all_of_them, ~all_of_them])
+    base, ideal = times.mean(axis=1).tolist()
     if not ideal:
         raise TraceAnalyzerError("its operations take no time")
-    ratios = iter([other / ideal for other in others])
-    s_t, s_dp, s_stage = (_falling({name: next(ratios) for name in group}) for group in groups)
+    s_t, s_dp, s_stage = (_falling(group, step_times(of, [*group.values()]).mean(axis=1) / ideal) for group in groups)
     rows = ((int(rank), *at, min(s_dp[str(at[0])], s_stage[str(at[1])])) for at, rank in np.ndenumerate(ops.worker))
     workers = sorted((WorkerRow(*row) for row in rows), key=lambda row: (-row.s_w, row.rank))
     worst = workers[: ceil(len(workers) * WORST_SHARE)]
@@ -110,7 +109,7 @@ def slowdown(of: Pipeline) -> tuple[Slowdown, list[WorkerRow], list[StepRow]]:
         forward_backward_correlation=_correlation(ops),
     )
     columns = (ops.step, recorded * MS_PER_S, times[0] * MS_PER_S, times[0] / times[1])
-    return found, workers, [StepRow(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+    return found, workers, list(map(StepRow, *(column.tolist() for column in columns)))
 
 
 def _groups(of: Pipeline) -> tuple[dict[str, Bool], dict[str, Bool], dict[str, Bool]]:
@@ -123,8 +122,8 @@ def _groups(of: Pipeline) -> tuple[dict[str, Bool], dict[str, Bool], dict[str, B
     return types, dps, stages
 
 
-def _falling(values: Mapping[str, float]) -> dict[str, float]:
-    return dict(sorted(values.items(), key=lambda item: -item[1]))
+def _falling(names: Iterable[str], values: F64) -> dict[str, float]:
+    return dict(sorted(zip(names, values.tolist(), strict=True), key=lambda item: -item[1]))
 
 
 def _range(gains: F64) -> tuple[float, float, float]:

@@ -2,7 +2,8 @@
 
 What a collective of a size would take comes from those recorded: time = latency + bytes / bandwidth, fitted to the
 shortest time of each size (the alpha-beta model of communication); where the buckets are of one size the latency is
-what the recording's own short messages take. Between two buckets gradients come evenly. All of it is compared with what
+what the recording's own short messages take, and without such larger ones go at the best recorded rate. The host calls
+each bucket one time. Between two buckets gradients come evenly. All of it is compared with what
 the same model makes of the recorded buckets.
 """
 
@@ -62,12 +63,12 @@ class BucketSize:
 
 
 @parametric
-def rebucketed(tape: Tape, wanted: BucketSize | None, *, at_recorded_rate: bool = False) -> Tape | None:
+def rebucketed(tape: Tape, wanted: BucketSize | None) -> Tape | None:
     """Buckets of another size, or those recorded (None), as the model has them; None where recorded sizes and times do
-    not tell what they would take, unless larger ones `at_recorded_rate` are meant."""
+    not tell what smaller ones would take."""
     size = reduced_bytes(tape)
     runs = _runs(tape, size)
-    cost = cost_of(tape, size) or (_same_rate(tape, size, wanted) if at_recorded_rate else None)
+    cost = cost_of(tape, size) or _same_rate(tape, size, wanted)
     if cost is None or not runs or not _computes(tape).any():
         return None
     target = None if wanted is None else wanted.of(size[np.concatenate(runs)])

@@ -23,6 +23,8 @@ MOST_OVERLAP_COST = 0.75
 """The same by the pessimistic reading."""
 BUCKETING = re.compile(r"ddp\.reducer|torch::distributed::reducer")
 """What DDP calls its copies of gradients into buckets and back."""
+SHARDING = re.compile(r"^FSDP::")
+"""What FSDP calls all that it does around the modules whose parameters it shards."""
 IN_FP32 = re.compile(rf"^({'|'.join(WIDE)})$")
 FORWARD_SHARE = 0.25
 """With less of them in the forward pass, reductions are of gradients, and some of losses."""

@@ -1,0 +1,143 @@
+"""`collect nsys` with a program that stands in for nsys, and the scrubbing of what nsys stores."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.collect.running import SCRIPTS, SMALL, collect
+from tests.collect.stand_in_nsys import SECRET, secret_export
+from tests.nsys_builder import SCHEMAS
+from traceanalyzer import load
+from traceanalyzer.collect.profilers.nsys import scrub, without_paths
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def stand_in(tmp_path):
+    """Environment in which `nsys` is the stand-in, and the file of its calls."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    nsys = programs / "nsys"
+    nsys.write_text(
+        f'#!/bin/sh\nPYTHONPATH="{ROOT}:$PYTHONPATH" exec {sys.executable} -m tests.collect.stand_in_nsys "$@"\n'
+    )
+    nsys.chmod(0o755)
+    log = tmp_path / "calls"
+    return {"PATH": f"{programs}:{os.environ['PATH']}", "STAND_IN_LOG": str(log)}, log
+
+
+def _calls(log):
+    return [json.loads(line) for line in log.read_text().splitlines()]
+
+
+def test_a_whole_run_is_exported_scrubbed_and_keeps_its_status(tmp_path, stand_in):
+    environment, log = stand_in
+    folder = tmp_path / "capture"
+    command = (sys.executable, "-c", "print('out'); raise SystemExit(5)")
+    done = collect("nsys", "-o", folder, "--whole-run", "--", *command, **environment)
+    assert (done.returncode, done.stdout) == (5, "out\n"), done.stderr
+    assert {file.name for file in folder.iterdir()} == {"nsys.sqlite", "environment.json"}
+    assert SECRET.encode() not in (folder / "nsys.sqlite").read_bytes()
+    profile, export = _calls(log)
+    assert profile[0] == "profile"
+    assert {"--trace=cuda,nvtx,cublas,cudnn", "--cuda-graph-trace=node", "--sample=none"} <= set(profile)
+    assert not any("osrt" in word or "capture-range" in word for word in profile)
+    assert profile[-len(command) :] == list(command)
+    assert "--include-blobs=true" in export
+
+
+@pytest.mark.parametrize(
+    ("says", "options", "left"),
+    [
+        ("", ("--keep-report",), {"nsys.sqlite", "nsys.nsys-rep", "environment.json"}),
+        ("error", (), {"environment.json"}),
+        ("error", ("--keep-report",), {"nsys.nsys-rep", "environment.json"}),
+    ],
+)
+def test_nothing_that_nsys_wrote_stays_unless_asked_for(tmp_path, stand_in, says, options, left):
+    environment, _ = stand_in
+    folder = tmp_path / "capture"
+    command = (sys.executable, "-c", "")
+    done = collect("nsys", "-o", folder, "--whole-run", *options, "--", *command, STAND_IN_SAYS=says, **environment)
+    assert done.returncode == 0
+    assert ("nsys export failed with status 1" in done.stderr) == (says == "error")
+    assert {file.name for file in folder.iterdir()} == left
+
+
+def test_nsys_is_cleaned_up_after_where_the_folder_is_refused(tmp_path, stand_in):
+    environment, _ = stand_in
+    (tmp_path / "capture").mkdir()
+    (tmp_path / "capture" / "nsys.sqlite").touch()
+    done = collect("nsys", "-o", tmp_path / "capture", "--whole-run", "--", sys.executable, "-c", "", **environment)
+    assert done.returncode == 1
+    assert "holds a capture already" in done.stderr
+    assert [file.name for file in (tmp_path / "capture").iterdir()] == ["nsys.sqlite"]
+
+
+def test_chosen_steps_need_a_script_on_a_gpu(tmp_path, stand_in):
+    pytest.importorskip("torch")
+    environment, log = stand_in
+    folder = tmp_path / "capture"
+    done = collect("nsys", "-o", folder, *SMALL, "--", SCRIPTS / "train.py", 40, **environment)
+    assert done.returncode == 0
+    assert "the script does not use CUDA" in done.stderr
+    assert "nsys left no report" in done.stderr
+    assert {"--capture-range=cudaProfilerApi", "--capture-range-end=stop"} <= set(_calls(log)[0])
+
+
+def test_without_nsys_it_says_where_to_get_it(tmp_path):
+    done = collect("nsys", "-o", tmp_path / "capture", "--", sys.executable, "x", PATH="/nonexistent")
+    assert done.returncode == 1
+    assert "nsys is not installed" in done.stderr
+    assert not (tmp_path / "capture").exists()
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_scrubbing_keeps_what_is_analysed(tmp_path, schema):
+    path = secret_export(tmp_path / "run.sqlite", schema)
+    (before,) = load(path).traces
+    scrub(path)
+    assert SECRET.encode() not in path.read_bytes()
+    (after,) = load(path).traces
+    for table in ("device_ops", "api_calls", "waits"):
+        left, right = getattr(before, table), getattr(after, table)
+        assert left.to_frame(before.strings).equals(right.to_frame(after.strings)), table
+    assert len(after.host_ranges) == len(before.host_ranges)
+    names = {after.text(code) for code in after.host_ranges.name}
+    assert {"step_0", "load set.bin", "save model.pt"} <= names
+    assert after.collected == before.collected
+
+
+def test_unknown_tables_are_dropped_and_empty_files_stay_readable(tmp_path):
+    path = tmp_path / "x.sqlite"
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(
+            "CREATE TABLE NEW_SECRETS(v TEXT); INSERT INTO NEW_SECRETS VALUES ('x'); CREATE VIEW v AS SELECT 1"
+        )
+    scrub(path)
+    with closing(sqlite3.connect(path)) as database:
+        assert not list(database.execute("SELECT name FROM sqlite_master"))
+
+
+@pytest.mark.parametrize(
+    ("text", "shorter"),
+    [
+        ("void at::native::f<int, 4/2>(a, b)", "void at::native::f<int, 4/2>(a, b)"),
+        ("/usr/lib/python3.11/site.py(12): main", "site.py(12): main"),
+        ("tokens/s", "tokens/s"),
+        ("open ~/keys/id", "open id"),
+        ("x=/a/b/ y", "x=b y"),
+        ("from /home/Ann Lee/x.bin and /mnt/a/b", "from x.bin and b"),
+        (12, 12),
+    ],
+)
+def test_paths_are_cut_to_their_last_component(text, shorter):
+    assert without_paths(text) == shorter

@@ -1,0 +1,103 @@
+"""`hang` as it is typed: one screen, the contract, a page, nothing private after `--redact`; and as an agent asks."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.fleet.hang.simulation import KINDS, case
+from traceanalyzer.agent import verbs
+from traceanalyzer.agent.answer import MOST_TOKENS, tokens
+from traceanalyzer.agent.sources import Sources
+from traceanalyzer.cli import cli
+
+LINES = 24
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["hang", *arguments])
+
+
+def simulated(folder: Path, seed: int) -> Path:
+    for rank, dump in case(seed).dumps.items():
+        (folder / f"rank_{rank}").write_bytes(pickle.dumps(dump, 2))
+    return folder
+
+
+@pytest.mark.parametrize("seed", range(len(KINDS)))
+def test_the_answer_is_one_screen(seed: int, tmp_path: Path) -> None:
+    result = run(str(simulated(tmp_path, seed)))
+    assert result.exit_code == 0, result.output
+    assert len(result.output.splitlines()) <= LINES
+    assert max(map(len, result.output.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("name", ["nvidia/gpu_error_1st", "nvidia/lock_gil_1st"])
+def test_published_hangs_fit_too(name: str, hangs: Path) -> None:
+    assert len(run(str(hangs / name)).output.splitlines()) <= LINES
+
+
+def test_the_contract(hangs: Path) -> None:
+    found = json.loads(run(str(hangs / "nvidia" / "lock_gil_1st"), "--format", "json").output)
+    verdict = found["verdict"]
+    assert {"culprits", "kind", "collective", "group", "confidence"} <= verdict.keys()
+    assert (verdict["culprits"], verdict["kind"], verdict["confidence"]) == ([9, 14], "cpu_stopped", "sure")
+    assert (verdict["collective"], verdict["sequence"]) == ("all_to_all", 45265)
+    assert (found["silent"], found["cpu_behind"], found["gpu_behind"]) == ([9, 14], [9, 14], [])
+    assert found["mismatches"] == []
+    waiting = [group for group in found["groups"] if group["stands_at"]]
+    assert found["groups"][: len(waiting)] == waiting
+    assert any(group["held_up_by"] == "ranks 9 and 14" for group in waiting)
+
+
+def test_markdown_and_page(hangs: Path, tmp_path: Path) -> None:
+    folder = str(hangs / "nvidia" / "gpu_error_1st")
+    assert "**The GPU of ranks 12 and 14 stopped" in run(folder, "--format", "markdown").output
+    page = tmp_path / "hang.html"
+    assert run(folder, "-o", str(page)).exit_code == 0
+    text = page.read_text()
+    assert "rank 14, TENSOR_MODEL_PARALLEL_GROUP: GPU behind" in text
+    assert "http" not in text.replace("http-equiv", "").replace("http://www.w3.org", "")
+
+
+def test_nothing_private_is_left(hangs: Path, tmp_path: Path) -> None:
+    for path in (hangs / "gloo" / "storage").iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "rank_1").write_bytes(b"\x80\x02cos\nsystem\n.")
+    line = {"header": {"id": "0x7f", "rank": 3, "n_ranks": 6, "nnodes": 1}, "metadata": {"hostname": "secrethost7"},
+            "coll_perf": {"coll": "AllReduce", "coll_sn": 64}}  # fmt: skip
+    (tmp_path / "secrethost7.log").write_text(json.dumps(line))
+    for form in ("terminal", "markdown", "json", "html"):
+        arguments = (str(tmp_path), "--world-size", "6", "--format", form)
+        shown, hidden = run(*arguments).output, run(*arguments, "--redact").output
+        assert "secrethost7" in shown
+        for secret in ("secrethost7", "/home/me", str(tmp_path)):
+            assert secret not in hidden
+        assert "gloo_hangs.py" in hidden
+
+
+def test_what_has_no_dumps_is_one_line(tmp_path: Path) -> None:
+    result = run(str(tmp_path))
+    assert (result.exit_code, len(str(result.exception).splitlines())) == (1, 1)
+
+
+def test_an_agent_is_told_in_few_words(hangs: Path) -> None:
+    answer = verbs.hang(Sources(), str(hangs / "nvidia" / "gpu_error_1st"))
+    assert tokens(answer) <= MOST_TOKENS
+    assert json.loads(answer)["verdict"]["culprits"] == [12, 14]
+
+
+def test_what_waits_for_a_moment_is_no_hang(tmp_path: Path) -> None:
+    folder = simulated(tmp_path, KINDS.index("gil"))
+    oldest = min(entry["time_created_ns"] for dump in case(0).dumps.values() for entry in dump["entries"])
+    for path in folder.iterdir():
+        os.utime(path, ns=(oldest, oldest + 10**9))
+    found = json.loads(run(str(folder), "--format", "json").output)
+    assert (found["verdict"]["kind"], found["verdict"]["culprits"], found["culprits"]) == ("nothing_wrong", [], [])
+    assert found["cpu_behind"]
+    assert "Nothing wrong is seen" in run(str(folder)).output
