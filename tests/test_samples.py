@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 from click.testing import CliRunner
 
-from tests.analyzed import measurements, reported
+from tests.analyzed import loaded, measurements, reported
 from tests.recorded import CASES, ranks
 from traceanalyzer.base.figures import ELLIPSIS
 from traceanalyzer.cli import cli
@@ -89,11 +89,12 @@ MACHINE = re.compile(rb"/(?:root|home|tmp|opt|work|usr|mnt)/|LD_LIBRARY_PATH|PYT
 
 @pytest.fixture
 def measured_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands take the measurements of samples that other tests made."""
+    """Commands take the samples as other tests have read and measured them."""
 
     def of_sample(run: Run, *_: object) -> Measured:
         return measurements(Path(run.traces[0].path).parent)
 
+    monkeypatch.setattr("traceanalyzer.ingest.load", lambda files, **_: loaded(*map(Path, files)))
     for user in (tables, advice, selection):
         monkeypatch.setattr(user, "measured", of_sample)
 

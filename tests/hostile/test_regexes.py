@@ -24,8 +24,8 @@ UNITS = (
 )  # fmt: skip
 AROUND = (("", "\0!"), (': "', ""))
 """What stands before and after: an end that no pattern takes, and what a value follows."""
-LENGTH = 10_000
-"""Characters: read in a few milliseconds, while the square of it takes seconds for each text."""
+LENGTH = 5_000
+"""Characters: read in a few milliseconds, while the square of it takes a good part of a second for each text."""
 LEFT_ALONE = (".collect.", ".integrations.", "__main__", "sitecustomize", "self_test")
 """Those read what this program, or the user's own, wrote."""
 MATCHED_WHOLE = frozenset(
@@ -35,7 +35,7 @@ MATCHED_WHOLE = frozenset(
 """Asked about a text from its beginning (`match`, `fullmatch`) and never searched for in one. By module and name."""
 SHORT_TEXTS = frozenset(("health._PRIVATE", "formats._BAR", "guards._EXPECTED", "guards._WHERE", "frames._SOURCE"))
 """Asked about texts of at most 2,000 characters."""
-PATIENCE_S = 8
+PATIENCE_S = 2
 """Of the process's own time, for all texts of a pattern: a guard against those that do not end."""
 
 

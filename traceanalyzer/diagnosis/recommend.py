@@ -3,7 +3,7 @@ propose."""
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import replace
 
 from traceanalyzer.base import digits, ratio, span
 from traceanalyzer.diagnosis.draft import Draft, Proposal
@@ -15,7 +15,7 @@ from traceanalyzer.diagnosis.remedies.program import program
 from traceanalyzer.diagnosis.rules.device import GPU_BUSY
 from traceanalyzer.diagnosis.serving.switches import HOST_CLASSES, for_server
 from traceanalyzer.replay.scenarios import Scenario, less_compute
-from traceanalyzer.replay.whatif import MOST_SPEEDUP, SCENARIO_SPREAD
+from traceanalyzer.replay.whatif import MOST_SPEEDUP, SCENARIO_SPREAD, Prediction
 
 DEVICE_CLASSES = ("compute", "memory")
 """Classes of the GPU's own work."""
@@ -142,37 +142,31 @@ def _of_proposal(m: Measurements, draft: Draft, proposal: Proposal, headroom: fl
     action = proposal.action.of(m.joined.framework)
     if action is None:
         return None
-    step, low, high, basis = _estimate(m, draft, proposal, headroom)
-    id_, cls, speedup = draft.id + proposal.suffix, proposal.cls or draft.cls, ratio(m.step.step_ms, step)
-    return Recommendation(id_, cls, action, step, speedup, basis, proposal.name, low, high)
+    found = _estimate(m, draft, proposal, headroom)
+    id_, cls, speedup = draft.id + proposal.suffix, proposal.cls or draft.cls, ratio(m.step.step_ms, found.step_ms)
+    return Recommendation(
+        id_, cls, action, found.step_ms, speedup, found.basis, proposal.name, found.low_ms, found.high_ms
+    )
 
 
-class _Estimate(NamedTuple):
-    """The step that a proposal leads to, with its range; None where nothing is predicted."""
-
-    step_ms: float | None
-    low_ms: float | None
-    high_ms: float | None
-    basis: str
-
-
-def _estimate(m: Measurements, draft: Draft, proposal: Proposal, headroom: float | None) -> _Estimate:
+def _estimate(m: Measurements, draft: Draft, proposal: Proposal, headroom: float | None) -> Prediction:
     """By the replay, else the step without the headroom: a bound."""
-    base, unknown = m.step.step_ms, _Estimate(None, None, None, proposal.basis)
+    base, unknown = m.step.step_ms, Prediction(draft.id, None, None, None, None, proposal.basis)
     scenario = proposal.scenario or _shorter_compute(m, draft, headroom)
     if proposal.bound:
         return unknown
     if scenario is not None and m.faithful_replay is not None:
-        p = m.faithful_replay.predict(scenario)
-        return _Estimate(p.step_ms, p.low_ms, p.high_ms, f"replayed without the profiler: {p.basis}")
+        replayed = m.faithful_replay.predict(scenario)
+        return replace(replayed, basis=f"replayed without the profiler: {replayed.basis}")
     if headroom is None or not m.timed.steps.known:
         return unknown
     if len(m.trace.api_calls):
-        unknown = unknown._replace(basis=f"not replayed; gains at most this: {proposal.basis}")
+        unknown = replace(unknown, basis=f"not replayed; gains at most this: {proposal.basis}")
     step = max(base - headroom, proposal.least_ms)
     if base > MOST_SPEEDUP * step:
         return unknown
-    return _Estimate(step, step * (1.0 - SCENARIO_SPREAD), max(base, step * (1.0 + SCENARIO_SPREAD)), unknown.basis)
+    low, high = step * (1.0 - SCENARIO_SPREAD), max(base, step * (1.0 + SCENARIO_SPREAD))
+    return replace(unknown, step_ms=step, low_ms=low, high_ms=high)
 
 
 def _shorter_compute(m: Measurements, draft: Draft, headroom: float | None) -> Scenario | None:

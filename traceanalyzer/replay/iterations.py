@@ -1,8 +1,6 @@
 """The iterations of a serving engine replayed: without the profiler, of another batch, launched another way."""
 
-import math
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -23,18 +21,6 @@ FAITHFUL = 0.1
 """A replay of the recording that is off by more predicts nothing."""
 MOST_ITERATIONS = 512
 """More of a recording, those in its middle, say nothing new."""
-
-
-class HostSpeeds(NamedTuple):
-    """Median time of iterations, ms: as recorded, and without the profiler with a fast, the usual and a slow host."""
-
-    recorded: float
-    fast: float
-    usual: float
-    slow: float
-
-
-NOT_REPLAYED = HostSpeeds(*[math.nan] * 4)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,10 +79,9 @@ class Served:
         times = self.periods_ns(tape)[iterations]
         return float(np.median(times[np.isfinite(times)])) / NS_PER_MS if np.isfinite(times).any() else 0.0
 
-    def medians_ms(self, iterations: list[int]) -> HostSpeeds:
-        """The same on each of the tapes."""
-        tapes = (self.recorded, self.fast, self.usual, self.slow)
-        return HostSpeeds(*(self.median_ms(tape, iterations) for tape in tapes))
+    def medians_ms(self, iterations: list[int]) -> list[float]:
+        """The same as recorded, and without the profiler with a fast, the usual and a slow host."""
+        return [self.median_ms(tape, iterations) for tape in (self.recorded, self.fast, self.usual, self.slow)]
 
     @property
     def faithful(self) -> bool:

@@ -5,7 +5,6 @@ from typing import NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.algebra import (
-    Groups,
     IntervalSet,
     contains,
     intersect,
@@ -20,6 +19,7 @@ from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.causes.start import waited_for
 from traceanalyzer.analysis.causes.started import Started
+from traceanalyzer.analysis.joined.alone import alone
 from traceanalyzer.analysis.joined.blocking import RETURN_LATENCY_NS, read_ranges
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.linked import Linked
@@ -101,7 +101,7 @@ def _tape(rated: Rated, rows: I64, chosen: I64, event: I64, host: "_HostTime", s
         event=event,
         stream=starts.stream[chosen],
         duration=(ops.end - ops.start)[chosen],
-        alone=_alone(rated.linked, chosen),
+        alone=alone(rated.linked, chosen),
         latency=latency,
         gap=starts.pause[chosen].astype(np.int64) + held,
         dependencies=dependencies,
@@ -181,23 +181,6 @@ def _latency_from(rated: Rated, chosen: I64, begin: int | None) -> I64:
         return latency
     left = np.maximum(rated.trace.device_ops.start[chosen] - begin, 0)
     return np.where(rated.linked.launch_time[chosen] < begin, np.minimum(latency, left), latency)
-
-
-def _alone(linked: Linked, chosen: I64) -> I64:
-    """Duration of each op, for compute beside a collective that of its like (same name, blocks and bytes) that no
-    collective touched, ns: one that shares some of its time with a collective has fewer multiprocessors for all of it,
-    as its blocks come in waves."""
-    all_ops = linked.trace.device_ops
-    collective = union(all_ops.start[linked.is_communication], all_ops.end[linked.is_communication])
-    ops = all_ops.take(chosen)
-    beside, duration = measure(collective, ops.start, ops.end) > 0, ops.end - ops.start
-    slowed = beside & ~linked.is_communication[chosen]
-    result = duration.copy()
-    for rows in Groups.of(ops.name, ops.blocks, ops.bytes).rows if slowed.any() else ():
-        mine, free = rows[slowed[rows]], rows[~beside[rows]]
-        if len(mine) and len(free):
-            result[mine] = np.minimum(duration[mine], int(np.median(duration[free])))
-    return result
 
 
 class _HostTime(NamedTuple):

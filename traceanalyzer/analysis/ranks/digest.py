@@ -69,6 +69,8 @@ class DigestedCalls(Table):
     peer: I32 = column(np.int32)
     queued: I64 = column(np.int64, fill=0)
     """What it starts later than it could have: it was launched, and what was launched before it had ended, ns."""
+    slowed: I64 = column(np.int64, fill=0)
+    """How much longer compute took for communication beside it, since the call before was launched, ns."""
     held: I32 = column(np.int32, fill=1)
     """Whether compute waited for its end; as it does not for gradients that are reduced during the backward pass."""
     after: I32 = column(np.int32, fill=0)

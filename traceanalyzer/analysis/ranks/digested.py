@@ -8,6 +8,7 @@ from traceanalyzer.analysis.algebra import Groups, measure, one_of, union
 from traceanalyzer.analysis.causes.causes import Causes
 from traceanalyzer.analysis.causes.gaps import idle_by_cause
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
+from traceanalyzer.analysis.joined.alone import alone
 from traceanalyzer.analysis.names.phase_names import Role
 from traceanalyzer.analysis.phases.roles import find_phases
 from traceanalyzer.analysis.ranks.digest import (
@@ -95,7 +96,8 @@ def _calls(timed: Timed) -> tuple[DigestedCalls, tuple[ProcessGroup, ...]]:
     if not len(calls):
         return calls, tuple(code)
     compute = np.flatnonzero((trace.device_ops.device == timed.device) & timed.linked.is_compute)
-    return replace(calls, queued=_queued(timed, calls, compute), held=_held(timed, calls, compute)), tuple(code)
+    queued, held = _queued(timed, calls, compute), _held(timed, calls, compute)
+    return replace(calls, queued=queued, slowed=_slowed(timed, calls, compute), held=held), tuple(code)
 
 
 def _queued(timed: Timed, calls: DigestedCalls, compute: I64) -> I64:
@@ -107,6 +109,18 @@ def _queued(timed: Timed, calls: DigestedCalls, compute: I64) -> I64:
     before, until = (np.searchsorted(launched, calls.launched, side=side) for side in ("left", "right"))
     ready = np.maximum(np.append(ended, calls.launched.min(initial=0))[before - 1], calls.launched)
     return np.where((calls.launched >= 0) & (before == until), np.maximum(calls.start - ready, 0), 0)
+
+
+def _slowed(timed: Timed, calls: DigestedCalls, compute: I64) -> I64:
+    """How much longer the compute launched before each took than its like alone, since the call launched before it."""
+    ops, launched = timed.trace.device_ops, timed.linked.launch_time[compute]
+    rows = compute[np.argsort(launched, kind="stable")]
+    longer = np.append(0, np.cumsum((ops.end - ops.start)[rows] - alone(timed.linked, rows)))
+    until = longer[np.searchsorted(np.sort(launched), calls.launched)]
+    order = np.argsort(calls.launched, kind="stable")
+    slowed = np.empty(len(calls), np.int64)
+    slowed[order] = np.diff(until[order], prepend=0)
+    return slowed
 
 
 def _held(timed: Timed, calls: DigestedCalls, compute: I64) -> I32:

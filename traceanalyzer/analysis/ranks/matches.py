@@ -41,6 +41,8 @@ class Matches:
     """Whether compute waited for its end on its rank."""
     ready: I64
     """When it could have started on its rank: later than that it was held by a call before it."""
+    slowed: I64
+    """How much longer its rank computed for communication beside it, since the call before."""
     row: I64
     """Row of its first kernel in its rank's `Trace.device_ops`."""
     kind: I32
@@ -132,17 +134,10 @@ class Matches:
 
     @cached_property
     def undisturbed(self) -> I64:
-        """When each rank would have been ready had no compute run beside a call that waits. From one of a series to
-        the next no rank that waited takes longer than the one that it waited for, but for what waiting may cost."""
-        chained = np.flatnonzero((self.before >= 0) & (self.series != np.arange(len(self)))[self.collective])
-        took, waited = np.zeros(len(self.rank), np.int64), (self.most(self.start)[self.collective] - self.start)
-        took[chained] = self.ready[chained] - self.ready[self.before[chained]]
-        late = np.zeros(len(self), np.int64)
-        last = chained[waited[self.before[chained]] <= 0]
-        late[self.collective[last]] = took[last]
-        saved = np.minimum(took - late[self.collective], WAITING_COSTS * waited[self.before])[chained]
-        lost = np.zeros(len(self.rank), np.int64)
-        lost[chained] = np.maximum(saved, 0)
+        """When each rank would have been ready had no compute of its series been slowed by communication beside it."""
+        if not self.slowed.any():
+            return self.ready
+        lost = np.where((self.series != np.arange(len(self)))[self.collective], self.slowed, 0)
         for mine in self.of_rank:
             total = np.cumsum(lost[mine])
             _, first, of = np.unique(self.series[self.collective[mine]], return_index=True, return_inverse=True)
@@ -161,11 +156,6 @@ class Matches:
     def most(self, values: I64) -> I64:
         """The largest value of the parts of each collective."""
         return np.maximum.reduceat(values, self.first[:-1]) if len(self) else values[:0]
-
-
-WAITING_COSTS = 0.5
-"""Of the time that a rank waits in a collective while it computes: what the compute may take longer. Kernels of H100s
-took up to 1.6 times as long beside one that waited."""
 
 
 def largest_of(values: I64, *keys: I64 | I32) -> I64:
@@ -188,6 +178,7 @@ class _Calls(NamedTuple):
     start: I64
     end: I64
     queued: I64
+    slowed: I64
     held: I32
     row: I64
     kind: I32
@@ -247,7 +238,7 @@ def _calls_of(recordings: Sequence[RankDigest]) -> tuple[_Calls, list[Group], li
         step = np.array([names.setdefault(name, len(names)) for name in digest.steps.names], np.int32)
         parts.append(
             _Calls(
-                np.full(len(calls), rank, np.int32), calls.start, calls.end, calls.queued,
+                np.full(len(calls), rank, np.int32), calls.start, calls.end, calls.queued, calls.slowed,
                 calls.held, calls.row, calls.kind, calls.bytes, group[calls.group], size[calls.group], step[calls.step],
                 calls.step >= warmup, calls.sequence,
             ).take(rows)
@@ -374,6 +365,7 @@ def _on_one_clock(
         end=(calls.end - offset)[parts],
         held=calls.held[parts] > 0,
         ready=(start - calls.queued)[parts],
+        slowed=calls.slowed[parts],
         row=calls.row[parts],
         kind=calls.kind[one],
         bytes=calls.bytes[one],

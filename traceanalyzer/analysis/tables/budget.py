@@ -5,7 +5,7 @@ Compute goes first, then communication that compute does not hide, then copies t
 partition, so the parts sum to the step.
 """
 
-from dataclasses import astuple
+from dataclasses import astuple, fields
 from typing import Literal
 
 import numpy as np
@@ -147,12 +147,7 @@ def step_time(steps: Steps) -> StepTime | None:
 
 def mean_budget(budgets: "StepBudgets", steady: slice) -> Budget:
     """Mean over the steady-state steps."""
-    return Budget(
-        compute=_mean(budgets.compute, steady),
-        exposed_communication=_mean(budgets.exposed_communication, steady),
-        exposed_copy=_mean(budgets.exposed_copy, steady),
-        idle=_mean(budgets.idle, steady),
-    )
+    return Budget(*(_mean(getattr(budgets, part.name), steady) for part in fields(Budget)))
 
 
 def mean_idle(budgets: "StepBudgets", steady: slice) -> Idle:

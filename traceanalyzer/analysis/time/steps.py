@@ -132,19 +132,10 @@ class Steps:
         """The step with this index alone, counted as steady; EmptyRecordingError if there is none."""
         if not 0 <= index < len(self):
             raise EmptyRecordingError(f"there is no step {index}; the recording has steps 0 to {len(self) - 1}")
-        one = slice(index, index + 1)
+        columns = ("names", "host_start", "host_end", "start", "end")
+        one = {name: getattr(self, name)[index : index + 1] for name in columns}
         of_op = np.where(self.of_op == index, 0, -1).astype(np.int32)
-        return Steps(
-            self.source,
-            self.names[one],
-            self.host_start[one],
-            self.host_end[one],
-            self.start[one],
-            self.end[one],
-            0,
-            of_op,
-            index,
-        )
+        return Steps(self.source, **one, warmup=0, of_op=of_op, first=index)
 
     @property
     def duration(self) -> I64:

@@ -20,8 +20,14 @@ DYNAMIC = (
 )
 DYNAMIC_RATIO = (1.0, 1.3, 2.0)
 """One compilation for changing shapes against one for a fixed shape: least, usual, most (1.4 on an H200)."""
-WARM_AOT, WARM_INDUCTOR, WARM_AUTOTUNE = (0.2, 0.6, 1.0), (0.02, 0.06, 0.15), (0.0, 0.05, 0.2)
-"""Share of these stages that a warm start still takes (least, usual, most): caches are looked up, code is loaded."""
+WARM = {
+    "dynamo": (1.0, 1.0, 1.0),
+    "cudagraphs": (1.0, 1.0, 1.0),
+    "aot": (0.2, 0.6, 1.0),
+    "inductor": (0.02, 0.06, 0.15),
+    "autotune": (0.0, 0.05, 0.2),
+}
+"""Share of each stage that a warm start still takes (least, usual, most): caches are looked up, code is loaded."""
 WARM_FIXED_S = (0.0, 0.2, 1.5)
 """Imports and hashing torch's own sources, which the first graph of a process pays."""
 
@@ -121,17 +127,11 @@ def warm_start_s(compiled: Compiled) -> tuple[float, float, float] | None:
     """Compile time of a start that finds everything in the cache: least, expected, most, s."""
     if compiled.compile_s is None:
         return None
-    stages = compiled.stages_s
-    result = [
-        stages.get("dynamo", 0.0)
-        + stages.get("cudagraphs", 0.0)
-        + WARM_AOT[i] * stages.get("aot", 0.0)
-        + WARM_INDUCTOR[i] * stages.get("inductor", 0.0)
-        + WARM_AUTOTUNE[i] * stages.get("autotune", 0.0)
-        + WARM_FIXED_S[i]
+    taken = (
+        sum(share[i] * compiled.stages_s.get(stage, 0.0) for stage, share in WARM.items()) + WARM_FIXED_S[i]
         for i in range(3)
-    ]
-    low, usual, high = (min(each, compiled.compile_s) for each in result)
+    )
+    low, usual, high = (min(seconds, compiled.compile_s) for seconds in taken)
     return low, usual, high
 
 

@@ -40,18 +40,15 @@ EQUAL_GPUS = 1.05
 
 
 Cause = Literal["slow_gpu", "more_work", "slow_host", "input"]
-REASONS: dict[Cause | None, str] = {
-    "slow_gpu": "its kernels take longer for the same work",
-    "more_work": "it computes longer",
-    None: "it computes longer",
-    "slow_host": "its host is late",
-    "input": "its input is late",
+REASONS: dict[str, dict[Cause | None, str]] = {
+    "alone": {
+        "slow_gpu": "its kernels take longer for the same work",
+        "more_work": "it computes longer",
+        None: "it computes longer",
+    },
+    "together": {"slow_gpu": "slow GPUs", "more_work": "more work", None: "more work"},
 }
-REASONS_OF_SEVERAL: dict[Cause | None, str] = REASONS | {
-    "slow_gpu": "slow GPUs",
-    "more_work": "more work",
-    None: "more work",
-}
+"""Why ranks compute longer, where one does and where several do."""
 
 
 class _Work(NamedTuple):

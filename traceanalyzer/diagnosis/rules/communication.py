@@ -18,7 +18,6 @@ from traceanalyzer.diagnosis.remedies.communication import untold_buckets
 from traceanalyzer.diagnosis.remedies.program import MOSTLY_WAITING, by_links_ms, program, waiting_share
 from traceanalyzer.diagnosis.remedies.straggler import (
     REASONS,
-    REASONS_OF_SEVERAL,
     gains_without_late,
     how_late,
     listed,
@@ -133,7 +132,7 @@ def _at_collectives(m: Measurements, ranks: RankComparison, waited: float | None
     computes = excess > MIN_WAIT_SHARE * m.mean_step_ms if why is None else why in OF_COMPUTE
     if computes and how != "by turns":
         balance = Proposal(said("straggler"), "the work spread evenly over the ranks", name="fix_straggler")
-        title = f"{title}: {(REASONS if how == 'alone' else REASONS_OF_SEVERAL)[why]}"
+        title = f"{title}: {REASONS[how][why]}"
         yield Draft("straggler", "compute", title, "compute", late[0].gain_ms, evidence, [balance])
     elif gains_without_late(m):
         yield from _idles(m, title, who, evidence, alone=how == "alone", of_input=why == "input")

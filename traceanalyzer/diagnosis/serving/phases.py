@@ -8,7 +8,7 @@ from traceanalyzer.analysis.serving.cut import find_iterations
 from traceanalyzer.analysis.serving.rows import IterationRow, by_phase, column, found_in_log
 from traceanalyzer.base import MS_PER_S, NS_PER_MS, NS_PER_S, dataclass, ratio
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.replay.iterations import FAITHFUL, NOT_REPLAYED, HostSpeeds
+from traceanalyzer.replay.iterations import FAITHFUL
 from traceanalyzer.trace import F64
 
 OWNS = 0.5
@@ -91,20 +91,17 @@ def unprofiled(m: Measurements, rows: Sequence[IterationRow]) -> Unprofiled | No
         alone = m.unprofiled if len(m.iterations) == len(rows) == 1 else None
         return Unprofiled(alone.step_time_ms, alone.low_ms, alone.high_ms, "replay") if alone else None
     time = float(np.nanmedian(found.period_ns[numbers])) / NS_PER_MS
-    replayed = NOT_REPLAYED if m.served is None else m.served.medians_ms(numbers)
+    replayed = [np.nan] * 4 if m.served is None else m.served.medians_ms(numbers)
     if min(time, *replayed) <= 0:  # times so damaged that nothing is left of an iteration
         return None
     if log and log.stretch and by_phase(rows).keys() == {"decode"}:
-        return _as_logged(time / log.stretch, replayed)
+        return _as_logged(time / log.stretch, *replayed[1:])
     return _as_replayed(time, *replayed)
 
 
-def _as_logged(time: float, replayed: HostSpeeds) -> Unprofiled:
-    """By the log; from run to run, and by its host's speed, it may differ."""
-    ends = (
-        time * (1 - LOG_SPREAD), time * (1 + LOG_SPREAD),
-        time * replayed.fast / replayed.usual, time * replayed.slow / replayed.usual,
-    )  # fmt: skip
+def _as_logged(time: float, fast: float, usual: float, slow: float) -> Unprofiled:
+    """By the log; from run to run, and by its host's speed (NaN: not known), it may differ."""
+    ends = (time * (1 - LOG_SPREAD), time * (1 + LOG_SPREAD), time * fast / usual, time * slow / usual)
     return Unprofiled(time, float(np.nanmin(ends)), float(np.nanmax(ends)), "log")
 
 

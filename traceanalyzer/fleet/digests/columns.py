@@ -24,7 +24,7 @@ from traceanalyzer.analysis.time.steps import Steps
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I64, Table
 
-SCHEMA = 4
+SCHEMA = 5
 """Of the columns: digests of another one are made again."""
 ABOUT, NAMES, STEPS, CALLS, PIECES, MORE = "about", "step_names", "steps", "calls", "pieces", "calls_why"
 COLUMNS = {ABOUT: "text", NAMES: "texts", STEPS: "numbers", CALLS: "numbers", PIECES: "numbers", MORE: "numbers"}

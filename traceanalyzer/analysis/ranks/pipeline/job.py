@@ -8,6 +8,7 @@ rank makes no stage heavy, and by what their devices compute: a late host makes 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from operator import itemgetter
 
 import numpy as np
 
@@ -142,21 +143,18 @@ class PipelineJob:
         least = MIN_GAIN_SHARE * float(self.base_ms.mean())
         if not self.is_faithful:
             return ()
-        alone = tuple(
-            LateRank(rank, gain)
-            for rank, gain in self.gains_ms.items()
-            if gain >= least and _repeats(self.without_ms([rank]))
-        )
-        several, whole = self._together
-        best = max([one.gain_ms for one in alone], default=0.0)
-        if whole >= least and whole > sum(one.gain_ms for one in alone):
-            alone, best = tuple(LateRank(rank, whole, True) for rank in several), whole
-        evened = float(self.evened_ms.mean())
+        gains = {
+            rank: gain for rank, gain in self.gains_ms.items() if gain >= least and _repeats(self.without_ms([rank]))
+        }
+        best, together, stage = max(gains.values(), default=0.0), False, None
+        (several, whole), evened = self._together, float(self.evened_ms.mean())
+        if whole >= least and whole > sum(gains.values()):
+            gains, best, together = dict.fromkeys(several, whole), whole, True
         if evened >= least and evened > best:
-            return tuple(
-                LateRank(rank, evened, True, self.heaviest) for rank in self.position[:, self.heaviest].tolist()
-            )
-        return tuple(sorted(alone, key=lambda one: -one.gain_ms))
+            stage, together = self.heaviest, True
+            gains = dict.fromkeys(self.position[:, stage].tolist(), evened)
+        falling = sorted(gains.items(), key=itemgetter(1), reverse=True)
+        return tuple(LateRank(rank, gain, together, stage) for rank, gain in falling)
 
     @cached_property
     def _together(self) -> tuple[list[int], float]:
