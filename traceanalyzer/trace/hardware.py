@@ -27,6 +27,9 @@ MIG's bookkeeping keep up to a tenth. Sizes of different products and MIG slices
 SAME_SPEED = 0.03
 """Makers round the bandwidth that clock and width of the memory's bus give."""
 
+MOST = 1e15
+"""What no figure of a GPU comes near to."""
+
 _MAKER = re.compile(r"^(?:NVIDIA|AMD|Tesla|Graphics Device)\s+", re.IGNORECASE)
 _NUMBERS = (
     *("sms", "bandwidth_gbs", "cache_mb", "link_gbs", "host_gbs"),
@@ -240,12 +243,14 @@ def _check(entry: dict[str, Any]) -> None:
     if unknown:
         raise ValueError(f"{entry.get('name')}: unknown key {', '.join(sorted(unknown))}")
     for key in _NUMBERS:
-        if key in entry and not entry[key] > 0:
-            raise ValueError(f"{entry.get('name')}: {key} is not above 0")
+        if key in entry and not 0 < entry[key] <= MOST:
+            raise ValueError(f"{entry.get('name')}: {key} is not above 0, or above {MOST:g}")
 
 
 def _peaks(name: str, rates: dict[str, float]) -> dict[str, float]:
     unknown = rates.keys() - set(PRECISIONS)
     if unknown:
         raise ValueError(f"{name}: unknown precision {', '.join(sorted(unknown))}; known: {', '.join(PRECISIONS)}")
+    if any(rate > MOST for rate in rates.values()):
+        raise ValueError(f"{name}: a peak is above {MOST:g} TFLOP/s")
     return {precision: rate * TERA for precision, rate in rates.items()}

@@ -203,6 +203,7 @@ def scale_of(axis: Axis, marks: Sequence[Mark], direction: str) -> Scale:
     if axis.names is not None:
         return Scale(-HALF, max(len(axis.names), 1) - HALF, False)
     low, high = axis.range or _ends(axis.log, [v for mark in marks for v in mark.values(direction)])
+    low, high = max(low, -MOST), min(high, MOST)
     if not high - low > LEAST:
         low, high = (low / 2, low * 2) if axis.log and low > 0 else (low, low + max(abs(low), 1.0))
     return Scale(low, high, axis.log)
