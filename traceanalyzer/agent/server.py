@@ -54,8 +54,8 @@ def _tool(verb: Callable[..., str], sources: Sources, hidden: Sequence[re.Patter
             answer = verb(**given, **arguments)
             return answer if hidden is None else fitted(redact_rows(orjson.loads(answer), Run(()), hidden))
         except (TraceAnalyzerError, OSError, ValueError) as error:
-            said = str(error) if hidden is None else redact_rows(str(error), Run(()), hidden)
-            raise ToolError(cut(plain(said), LONGEST_ERROR)) from error
+            message = str(error) if hidden is None else redact_rows(str(error), Run(()), hidden)
+            raise ToolError(cut(plain(message), LONGEST_ERROR)) from error
 
     tool.__signature__ = signature.replace(parameters=asked)  # type: ignore[attr-defined]
     return tool

@@ -20,7 +20,7 @@ from traceanalyzer.report.explain import explained
 from traceanalyzer.report.json import RENAMED
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import breakdown, gains, opening
-from traceanalyzer.report.table_entries import TABLES, RowFilter, named
+from traceanalyzer.report.table_entries import TABLES, RowFilter, largest_first, named
 
 SHOWN_FINDINGS = 6
 SHOWN_CHANGES = 8
@@ -75,22 +75,21 @@ def table(
     except ValueError as error:
         raise TraceAnalyzerError(str(error)) from error
     fields = {RENAMED.get(d.name, d.name): d for d in definitions(made.row) if d.name not in FOR_PEOPLE}
-    unknown = [one for one in [*(columns or ()), *([sort] if sort else [])] if one not in fields]
-    if unknown:
+    columns = list(fields) if columns is None else columns
+    if unknown := [one for one in (*columns, *filter(None, (sort,))) if one not in fields]:
         raise TraceAnalyzerError(f"{name} has no column {unknown[0]!r}; columns: {', '.join(fields)}")
-    of = sources.analyzed(path).of
-    top = max(top, 1)
+    of, top = sources.analyzed(path).of, max(top, 1)
     rows = made.rows(of, of.critical, RowFilter(None if sort else top))
-    if sort:
-        rows = sorted(rows, key=lambda row: _worth(getattr(row, fields[sort].name)))
-    shown = [one for one in fields if columns is None or one in columns]
-    kept = [one for one in shown if any(getattr(row, fields[one].name) is not None for row in rows[:top])]
+    rows_in_all = len(rows) if sort else None
+    rows = (largest_first(rows, fields[sort].name) if sort else rows)[:top]
+    values = {one: [_value(getattr(row, fields[one].name)) for row in rows] for one in fields if one in columns}
+    known = {one: column for one, column in values.items() if column.count(None) < len(rows)}
     return fitted(
         {
             "table": made.name,
-            "columns": [{"name": one, "unit": fields[one].unit, "how": fields[one].definition} for one in kept],
-            "rows": [[_value(getattr(row, fields[one].name)) for one in kept] for row in rows[:top]],
-            "rows_in_all": len(rows) if sort else None,
+            "columns": [{"name": one, "unit": fields[one].unit, "how": fields[one].definition} for one in known],
+            "rows": list(zip(*known.values(), strict=True)),
+            "rows_in_all": rows_in_all,
             "none": None if rows else made.none,
             "names": NAMES_ARE_DATA,
         }
@@ -160,22 +159,22 @@ def compare(sources: Sources, a: str, b: str) -> str:
     if other is not None:
         rows = [{"name": row.figure, "a": row.a, "b": row.b} for row in other["figures"]]
         return fitted({"answer": quoted_sentence(other["headline"]), "figures": rows, "names": NAMES_ARE_DATA})
-    told = compare_reports(sources.report(a), sources.report(b), (a, b))
+    found = compare_reports(sources.report(a), sources.report(b), (a, b))
     return fitted(
         {
-            "answer": quoted_sentence(told.headline),
-            "verdict": told.verdict,
-            "step": _difference(told.step),
-            "predicted": None if told.predicted is None else {
-                "finding": told.predicted.id,
-                "predicted": figure(told.predicted.step_ms, "ms per step", f"A's report: {REPLAYED}"),
-                "measured": figure(told.predicted.measured_ms, "ms per step", "stopwatch without the profiler, in B"),
+            "answer": quoted_sentence(found.headline),
+            "verdict": found.verdict,
+            "step": _difference(found.step),
+            "predicted": None if found.predicted is None else {
+                "finding": found.predicted.id,
+                "predicted": figure(found.predicted.step_ms, "ms per step", f"A's report: {REPLAYED}"),
+                "measured": figure(found.predicted.measured_ms, "ms per step", "stopwatch without the profiler, in B"),
             },
-            "parts": [{"name": quoted(c.title), **_difference(c)} for c in told.changes[:SHOWN_CHANGES]],
+            "parts": [{"name": quoted(c.title), **_difference(c)} for c in found.changes[:SHOWN_CHANGES]],
             "how": "means over steady-state steps; the parts sum to the difference; interval: 95 %, Welch over batches "
             "of steps; significant: outside the interval of noise and over 2 %",
-            "not_like_for_like": [c.name for c in told.conditions if c.incomparable],
-            "cannot_be_known": told.notes,
+            "not_like_for_like": [c.name for c in found.conditions if c.incomparable],
+            "cannot_be_known": found.notes,
             "names": NAMES_ARE_DATA,
         }
     )  # fmt: skip
@@ -297,7 +296,3 @@ def _difference(value: Difference) -> dict[str, Any]:
 
 def _value(value: Any) -> Any:
     return quoted(value) if isinstance(value, str) else rounded(value)
-
-
-def _worth(value: Any) -> tuple[bool, Any]:
-    return value is None, -value if isinstance(value, int | float) else str(value)

@@ -1,5 +1,6 @@
 """Groups of matched parts as changes: how large, how sure, and in words."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Literal
 
@@ -75,20 +76,22 @@ def _change(group: Group, whole: Whole) -> Change:
 
 def _kind(group: Group) -> str:
     """What happened, by the links with the largest part of the difference."""
+    of_how = defaultdict[How, float](float)
+    for link in group.links:
+        of_how[link.how] += link.difference_ms
     difference = sum(link.difference_ms for link in group.links)
     grows = (difference > 0) - (difference < 0)
     if group.part == "idle":
         return ("unchanged", "more_idle", "less_idle")[grows]
     if not group.b or not group.a:
         return "added" if group.b else "gone"
-    of_how: dict[How, float] = {}
-    for link in group.links:
-        of_how[link.how] = of_how.get(link.how, 0.0) + link.difference_ms
     how = max(of_how, key=lambda how: abs(of_how[how]))
-    a, b = (sum(p.calls for p in side) for side in (group.a, group.b))
-    if how not in KINDS and abs(b - a) > SAME_CALLS * max(a, b):
+    a, b = Work.of(group.a).calls, Work.of(group.b).calls
+    if how in KINDS:
+        return KINDS[how]
+    if abs(b - a) > SAME_CALLS * max(a, b):
         return "more_calls" if b > a else "fewer_calls"
-    return KINDS.get(how) or ("unchanged", "slower", "faster")[grows]
+    return ("unchanged", "slower", "faster")[grows]
 
 
 def _title(group: Group, kind: str, whole: Whole) -> str:

@@ -1,5 +1,7 @@
 """Compares two reports."""
 
+from operator import attrgetter
+
 from traceanalyzer.analysis.memory.measure import Site
 from traceanalyzer.analysis.tables.step_parts import BUDGET, StepPart
 from traceanalyzer.base import MEMORY, EmptyRecordingError
@@ -167,14 +169,13 @@ def predicted_for(a: Report, b: Report, sides: tuple[Side, Side], changes: list[
     That is the remedy of the class whose time shrank most; a CUDA graph where B launches graphs and A did not. A step
     that became longer was not what any of them was about.
     """
-    before, after = sides[0].unprofiled_step_ms, sides[1].unprofiled_step_ms
-    shrunk = [c for c in changes if c.significant and c.difference_ms < 0]
-    timed = sides[1].unprofiled_source == "measured" and a.summary.basis == "unprofiled"
-    if not shrunk or not timed or before is None or after is None or after >= before:
+    before, after = sides[0].unprofiled_step_ms or 0.0, sides[1].timed_ms
+    shrunk = list(filter(attrgetter("has_shrunk"), changes))
+    if not shrunk or a.summary.basis != "unprofiled" or not 0.0 < after < before:
         return None
-    largest = min(shrunk, key=lambda change: change.difference_ms)
-    cls = largest.cls if largest.part == "idle" else CLASS_OF_PART.get(largest.part)
-    new_graph = _launches_graphs(b) and not _launches_graphs(a)
+    largest = min(shrunk, key=attrgetter("difference_ms"))
+    cls = {**CLASS_OF_PART, "idle": largest.cls}.get(largest.part)
+    new_graph = _launches_graphs(b) > _launches_graphs(a)
     found = next((r for r in a.recommendations if _is_it(a, r, cls, new_graph)), None)
     if found is None or found.predicted_step_ms is None:
         return None

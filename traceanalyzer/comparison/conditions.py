@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 
-from traceanalyzer.comparison.matching import MOSTLY, How, match_parts
+from traceanalyzer.comparison.matching import MOSTLY, match_parts
 from traceanalyzer.comparison.model import Condition
 from traceanalyzer.comparison.work import of_part
 from traceanalyzer.report.format import shorten
@@ -88,20 +89,19 @@ def _stated(a: Report, b: Report) -> Iterator[Condition]:
 def _shapes(a: Report, b: Report) -> Iterator[Condition]:
     """Whether most of the computation runs on other shapes, with the largest operator as the example."""
     groups = match_parts(of_part(a.step_parts, "compute"), of_part(b.step_parts, "compute"))
-    links = [link for group in groups for link in group.links if link.a and link.b]
-    other = [link for link in links if link.how is How.OPERATOR and link.a[0].shapes and link.b[0].shapes]
+    links = [link for group in groups for link in group.links if link.is_of_both]
+    other = [link for link in links if link.has_other_shapes]
     if sum(link.ms for link in other) > MOSTLY * sum(link.ms for link in links):
-        largest = max(other, key=lambda link: link.ms)
-        factor = _factor(largest.a[0].shapes, largest.b[0].shapes)
-        times = f"; sizes that differ are {factor:.4g} times A's" if factor else ""
+        largest = max(other, key=attrgetter("ms"))
+        times = _times_larger(largest.a[0].shapes, largest.b[0].shapes)
         of_a, of_b = (shorten(f"{side[0].op} {side[0].shapes}", SHOWN_LENGTH) for side in (largest.a, largest.b))
         yield Condition(INPUT_SHAPES, of_a, of_b, OTHER_WORK + times, True)
 
 
-def _factor(*shapes: str | None) -> float | None:
-    """The one factor between the sizes of two that differ; None where there are several."""
+def _times_larger(*shapes: str | None) -> str:
+    """The one factor between the sizes of two that differ; empty where there are several."""
     left, right = ([int(n) for n in re.findall(r"\d+", text or "")] for text in shapes)
     if len(left) != len(right):
-        return None
+        return ""
     factors = {y / x for x, y in zip(left, right, strict=True) if x != y and x}
-    return factors.pop() if len(factors) == 1 else None
+    return f"; sizes that differ are {factors.pop():.4g} times A's" if len(factors) == 1 and all(factors) else ""

@@ -7,7 +7,7 @@ another number of calls or waits, other kernels, a stretch of other work that is
 
 import dataclasses
 import math
-from itertools import compress
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -70,6 +70,10 @@ class Evidence:
         """The larger of what changed on the host and on the GPU."""
         return max(abs(self.on_host), abs(self.on_gpu))
 
+    def shows_none(self, least: float) -> bool:
+        """Whether it is known that less than this share of the step changed."""
+        return self.is_same_work or (self.known and self.most < least)
+
     def towards(self, change: float) -> float:
         """How much of what was found in certain places has the sign of a change of the step."""
         sign = math.copysign(1.0, change)
@@ -104,74 +108,104 @@ def _counts_alike(a: Report, b: Report) -> bool:
 
 def same_calls(a: float, b: float) -> bool:
     """Whether both sides make as many calls a step."""
-    return bool(a and b) and abs(b - a) <= max(SAME_CALLS * max(a, b), EDGE)
+    return bool(a and b) and abs(b - a) <= _margin(a, b)
+
+
+def _margin(a: float, b: float) -> float:
+    return max(SAME_CALLS * max(a, b), EDGE)
 
 
 def _device(a: list[StepPart], b: list[StepPart]) -> tuple[Speed | None, float, list[float]]:
     """The GPU's factor, B's time in what both run alike, and the other differences, ms."""
-    sums = paired_work(a, b, lambda p: (p.part, p.op, p.shapes, p.dtypes, p.kernel) if p.part != "idle" else None)
+    sums = paired_work(a, b, _kind_of_work)
     changed = [y.ms - x.ms for x, y in sums if not same_calls(x.calls, y.calls)]
     alike = [(x.ms, y.ms) for x, y in sums if same_calls(x.calls, y.calls) and x.ms and y.ms]
     speed = speed_of([(y / x, min(x, y)) for x, y in alike])
-    usual = usual_gpu(speed)
-    apart = [_is_apart(x * usual, y) for x, y in alike]
-    common_ms = sum(y for (_, y), odd in zip(alike, apart, strict=True) if not odd)
-    return speed, common_ms, [*changed, *(y - x for x, y in compress(alike, apart))]
+    before, after = np.array(alike, float).reshape(-1, 2).T
+    usual = before * usual_gpu(speed)
+    apart = abs(after - usual) > APART * np.maximum(after, usual)
+    return speed, sum(after[~apart].tolist()), [*changed, *(after - before)[apart].tolist()]
+
+
+def _kind_of_work(p: StepPart) -> tuple[str | None, ...] | None:
+    """What is the same work on both sides; idle time is none."""
+    return None if p.part == "idle" else (p.part, p.op, p.shapes, p.dtypes, p.kernel)
+
+
+@dataclass(frozen=True)
+class _Host:
+    """What a report says of its host, calls and ms a step."""
+
+    parts: list[HostPart]
+    recorded: tuple[bool, bool]
+    """Whether operators were, and stacks: their cost is part of the host's time."""
+    waits: float
+    sync_ms: float
+    stretch_ms: float
+    allocate_ms: float
+
+    @classmethod
+    def of(cls, report: Report) -> "_Host":
+        parts, metrics = report.host_parts, report.metrics
+        idle = (metrics.unprofiled or metrics).idle_ms
+        return cls(
+            parts,
+            (any(p.op for p in parts), any("stacks" in (i.collected or ()) for i in report.inputs)),
+            sum(p.waits for p in parts),
+            getattr(idle, "sync", 0.0),
+            sum(p.stretch_ms for p in parts if p.stretches >= EVERY_STEP),
+            getattr(metrics.host, "allocate_ms", 0.0),
+        )
+
+
+def _work_of(parts: list[HostPart]) -> Work:
+    return Work(sum(p.dispatch_ms for p in parts), sum(p.calls for p in parts))
 
 
 def _host(a: Report, b: Report, step_ms: float) -> tuple[Speed | None, list[float]]:
     """The host's factor, and what changed on it in certain places, ms of A's host."""
-    named = all(any(p.op for p in side.host_parts) for side in (a, b))
-    pairs = paired(a.host_parts, b.host_parts, lambda p: (p.op if named else None, p.call))
-    sums = [[Work(sum(p.dispatch_ms for p in side), sum(p.calls for p in side)) for side in pair] for pair in pairs]
-    alike = [(x, y) for x, y in pairs if len(x) == len(y) == 1 and same_calls(x[0].calls, y[0].calls)]
-    timed = [(x[0], y[0]) for x, y in alike if x[0].dispatch_us and y[0].dispatch_us]
-    speed = speed_of([(y.dispatch_us / x.dispatch_us, min(x.dispatch_ms, y.dispatch_ms)) for x, y in timed])
-    factor = speed.factor if speed else 1.0
-    changed = [y.ms / factor - x.ms for x, y in sums if not same_calls(x.calls, y.calls)]
-    waits = [sum(p.waits for p in side.host_parts) for side in (a, b)]
-    if abs(waits[1] - waits[0]) > EDGE and not same_calls(*waits):
-        changed.append(_sync_ms(b) - _sync_ms(a))
-    least = LEAST_STRETCH * step_ms
-    for x, y in ((_stretch_ms(a), _stretch_ms(b)), (_allocate_ms(a), _allocate_ms(b) / factor)):
-        if abs(y - x) > least + APART * min(x, y):
-            changed.append(y - x)
-    return speed, [*changed, *_python(a, b, timed, least)]
+    x, y, least = _Host.of(a), _Host.of(b), LEAST_STRETCH * step_ms
+    named = x.recorded[0] and y.recorded[0]
+    pairs = paired(x.parts, y.parts, lambda p: (named and p.op, p.call))
+    timed = [(p, q) for [p], [q] in filter(_is_timed, pairs)]
+    speed = speed_of([(q.dispatch_us / p.dispatch_us, min(p.dispatch_ms, q.dispatch_ms)) for p, q in timed])
+    factor = (speed or Speed()).factor
+    sums = [(_work_of(mine), _work_of(theirs)) for mine, theirs in pairs]
+    changed = [theirs.ms / factor - mine.ms for mine, theirs in sums if not same_calls(mine.calls, theirs.calls)]
+    if abs(y.waits - x.waits) > _margin(x.waits, y.waits):
+        changed.append(y.sync_ms - x.sync_ms)
+    stretches = ((x.stretch_ms, y.stretch_ms), (x.allocate_ms, y.allocate_ms / factor))
+    changed += _differences(stretches, least)
+    return speed, [*changed, *_python(timed, least) * (x.recorded == y.recorded)]
+
+
+def _is_timed(pair: tuple[list[HostPart], list[HostPart]]) -> bool:
+    """Whether both sides make the same calls in one place, and it is known how long they take."""
+    times = [p.dispatch_us for side in pair for p in side]
+    return list(map(len, pair)) == [1, 1] and all(times) and same_calls(pair[0][0].calls, pair[1][0].calls)
+
+
+def _differences(pairs: Iterable[tuple[float, float]], least: float) -> list[float]:
+    """Those of times that differ by more than hosts do, ms."""
+    return [y - x for x, y in pairs if abs(y - x) > least + APART * min(x, y)]
 
 
 def _idle(a: list[StepPart], b: list[StepPart], step_ms: float) -> list[float]:
     """Idle time by cause that differs by more than hosts do, ms: all that is known of hosts without their parts."""
     sums = paired_work(a, b, lambda p: p.cls if p.part == "idle" else None)
-    least = LEAST_STRETCH * step_ms
-    return [y.ms - x.ms for x, y in sums if abs(y.ms - x.ms) > least + APART * min(x.ms, y.ms)]
+    return _differences(((x.ms, y.ms) for x, y in sums), LEAST_STRETCH * step_ms)
 
 
-def _python(a: Report, b: Report, alike: list[tuple[HostPart, HostPart]], least: float) -> list[float]:
-    """What short Python before the calls that both make became longer by, next to the rest of the host's time, ms. Not
-    told where only one side recorded operators, or stacks: their cost is part of it."""
-    recorded = [
-        (any(p.op for p in r.host_parts), any("stacks" in (i.collected or ()) for i in r.inputs)) for r in (a, b)
-    ]
-    if not alike or recorded[0] != recorded[1]:
+def _python(alike: list[tuple[HostPart, HostPart]], least: float) -> list[float]:
+    """What short Python before the calls that both make became longer by, next to the rest of the host's time, ms."""
+    sides = list(zip(*alike, strict=True))
+    python = [sum(p.calls * p.between_us for p in side) * US_TO_MS for side in sides]
+    rest = [sum(p.calls * (p.dispatch_us - p.between_us) for p in side) for side in sides]
+    if not sides:
         return []
-    python = [sum(p.calls * p.between_us for p in side) * US_TO_MS for side in zip(*alike, strict=True)]
-    rest = [sum(p.calls * (p.dispatch_us - p.between_us) for p in side) for side in zip(*alike, strict=True)]
     now = python[1] * rest[0] / rest[1] if rest[1] else python[1]
     change = now - python[0]
     return [change] if abs(change) > least + PYTHON_APART * max(now, python[0]) else []
-
-
-def _stretch_ms(report: Report) -> float:
-    return sum(p.stretch_ms for p in report.host_parts if p.stretches >= EVERY_STEP)
-
-
-def _allocate_ms(report: Report) -> float:
-    return report.metrics.host.allocate_ms if report.metrics.host else 0.0
-
-
-def _sync_ms(report: Report) -> float:
-    idle = report.metrics.unprofiled.idle_ms if report.metrics.unprofiled else report.metrics.idle_ms
-    return idle.sync if idle else 0.0
 
 
 def _is_apart(a: float, b: float) -> bool:

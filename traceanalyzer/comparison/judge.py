@@ -53,6 +53,11 @@ class Times:
         """The change as it is and at A's speed, shares of A's step."""
         return self.b_ms / self.a_ms - 1.0, self.fair_ms / self.a_ms - 1.0
 
+    @property
+    def seen(self) -> list[float]:
+        """Those of them that are changes."""
+        return [change for change in self.changes if abs(change) >= SEEN]
+
 
 def times_of(a: Report, b: Report, step: Difference, evidence: Evidence) -> Times:
     """The best that is known of the step of both."""
@@ -83,13 +88,13 @@ def _slopes(report: Report) -> tuple[float, float]:
 
 def word_of(times: Times, step: Difference, evidence: Evidence, could_see: float) -> Word:
     """The verdict. `could_see`: the least change that the recordings would have shown."""
-    large = [change for change in times.changes if abs(change) >= SEEN]
+    large = times.seen
     found = [change for change in large if _is_found(change, step, times, evidence)]
-    if found and len({change > 0 for change in large}) == 1:
+    if found and min(large) * max(large) > 0:
         sure = len(found) == 2 and (times.source == "measured" or bool(step.significant))
         return BY_SIGN[sure][found[0] < 0]
-    same = evidence.is_same_work or (evidence.known and evidence.most < SEEN)
-    return "not_comparable" if not same and (large or could_see > SEEN) else "no_change"
+    seen = bool(large) or could_see > SEEN
+    return "not_comparable" if seen and not evidence.shows_none(SEEN) else "no_change"
 
 
 def _is_found(change: float, step: Difference, times: Times, evidence: Evidence) -> bool:
@@ -129,19 +134,25 @@ def from_to(a_ms: float, b_ms: float, per: str) -> str:
 def reason(word: Word, times: Times, evidence: Evidence, could_see: float, per: str) -> str:
     """Why the verdict is not what the times say, or what would settle it; empty where they speak for themselves."""
     raw, fair = times.changes
-    machines = _machines(evidence, raw if word == "no_change" else 0.0)
     if word == "no_change":
-        if max(abs(raw), abs(fair)) < SEEN or not (evidence.is_same_work or machines):
-            return ""
-        other = f"What differs in their work is {evidence.most:.1%} of the time"
-        return f"{SAME_WORK if evidence.most < LEAST_TOLD else other}: {machines or UNKNOWN_CAUSE}."
-    speed = f"{machines[0].upper()}{machines[1:]}" if machines else ""
+        return _reason_of_none(times, evidence) if times.seen else ""
+    machines = _machines(evidence, 0.0)
+    speed = machines[:1].upper() + machines[1:]
     if word == "not_comparable":
         blame = f"{speed}; a" if speed else "A"
         return f"{blame} change below {could_see:.0%} would not be seen. {SETTLE}"
     fair_step = f"{speed}: at A's speed {from_to(times.a_ms, times.fair_ms, per)}."
     shown = fair_step if speed and abs(raw - fair) >= SEEN else ""
     return " ".join(filter(None, (shown, SETTLE * word.startswith("likely"))))
+
+
+def _reason_of_none(times: Times, evidence: Evidence) -> str:
+    """Whose a change is that is not the program's."""
+    machines = _machines(evidence, times.changes[0])
+    if not (evidence.is_same_work or machines):
+        return ""
+    other = f"What differs in their work is {evidence.most:.1%} of the time"
+    return f"{SAME_WORK if evidence.most < LEAST_TOLD else other}: {machines or UNKNOWN_CAUSE}."
 
 
 def _machines(evidence: Evidence, change: float) -> str:

@@ -45,6 +45,16 @@ class Link:
     b: tuple[StepPart, ...]
 
     @property
+    def is_of_both(self) -> bool:
+        """Whether both sides have parts of it."""
+        return bool(self.a and self.b)
+
+    @property
+    def has_other_shapes(self) -> bool:
+        """Whether an operator runs on other shapes, which both sides recorded."""
+        return self.how is How.OPERATOR and all(side[0].shapes for side in (self.a, self.b))
+
+    @property
     def difference_ms(self) -> float:
         """B less A."""
         return _time(self.b) - _time(self.a)

@@ -57,8 +57,8 @@ def figures_by_path(report: Report) -> dict[str, Figure]:
         value = None if waits is None else float(sum(getattr(row, name) for row in waits))
         found[f"syncs.{name}"] = Figure(value, _unit(name))
     for cls in CLASSES:
-        claimed = [f.headroom_ms for f in report.findings if f.cls == cls and f.headroom_ms is not None]
-        found[f"headroom_ms.{cls}"] = Figure(float(sum(claimed)), "ms")
+        claimed = sum(filter(None, (f.headroom_ms for f in report.findings if f.cls == cls)))
+        found[f"headroom_ms.{cls}"] = Figure(float(claimed), "ms")
     for prefix, name, row in _rows(report):
         for figure, column in ROW_FIGURES[prefix].items():
             path = f"{prefix}.{name}.{figure}"

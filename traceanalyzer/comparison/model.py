@@ -24,6 +24,11 @@ class Side:
     unprofiled_step_ms: float | None = metric("step time without the profiler; null where it is not known")
     unprofiled_source: str | None = metric("whether that is `measured` or `estimated`")
 
+    @property
+    def timed_ms(self) -> float:
+        """The step time without the profiler, if a stopwatch says it, ms; else 0."""
+        return (self.unprofiled_step_ms or 0.0) * (self.unprofiled_source == "measured")
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -61,6 +66,11 @@ class Change(Difference):
     )
     title: str = metric("what it is, in words")
     details: list[Detail] = metric("what it is made of, largest difference first")
+
+    @property
+    def has_shrunk(self) -> bool:
+        """Whether B surely takes less time for it."""
+        return bool(self.significant) and self.difference_ms < 0
 
 
 @dataclass(frozen=True)

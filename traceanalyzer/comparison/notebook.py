@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from traceanalyzer.base import NS_PER_MS, TraceAnalyzerError, dataclass, definitions
+from traceanalyzer.base.figures import Definition
 from traceanalyzer.base.files import replacing
 from traceanalyzer.diagnosis.finding import Finding, Recommendation
 from traceanalyzer.diagnosis.selection import Measured
@@ -196,13 +197,14 @@ def as_frame(rows: Sequence[Any], row: type[Any]) -> "pd.DataFrame":
     for name in columns:
         kind: ColumnType | None = "float64" if name.endswith(NS) else _kind(types[name])
         made[_shown(name)] = _sound(made[_shown(name)], kind)
-    units = {d.name: "ms" if d.name.endswith(NS) else d.unit for d in definitions(row)}
-    made.attrs = {
-        "definitions": {_shown(d.name): f"{d.definition} ({units[d.name]})" if units[d.name] else d.definition
-                        for d in definitions(row)},
-        "origin_ns": origin,
-    }  # fmt: skip
+    made.attrs = {"definitions": {_shown(d.name): _defined(d) for d in definitions(row)}, "origin_ns": origin}
     return made
+
+
+def _defined(column: Definition) -> str:
+    """What a column means, and its unit as the frame has it."""
+    unit = "ms" if column.name.endswith(NS) else column.unit
+    return f"{column.definition} ({unit})" if unit else column.definition
 
 
 def _shown(name: str) -> str:

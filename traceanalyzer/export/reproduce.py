@@ -48,7 +48,7 @@ def reproduction(m: Measurements, operator: str) -> str:
         calls=f"{chosen.calls:g}",
         took=f", {each_us:.1f} us of device time each" if each_us else "",
         recorded=repr(f"; recorded {each_us:.1f} us on {gpu}" if each_us else ""),
-        shapes=f"Inputs {_told(str(chosen.shapes))}.",
+        shapes=f"Inputs {_in_a_string(str(chosen.shapes))}.",
         inputs="\n".join(f"    {one}," for one in _inputs(m, operator, str(chosen.shapes))),
         namespace=namespace,
         operator=name,
@@ -96,7 +96,7 @@ def _whole(numbers: Any) -> list[int]:
     return numbers
 
 
-def _told(text: str) -> str:
+def _in_a_string(text: str) -> str:
     """A text of the recording that can stand in a string of the script."""
     return plain(text).replace("\\", "/").replace('"', "'")
 

@@ -1,6 +1,8 @@
 """A history as one HTML file that opens offline: where the step's time went in each run, and metrics over the runs."""
 
 from collections.abc import Sequence
+from itertools import pairwise
+from operator import attrgetter
 from statistics import median
 from typing import Any
 
@@ -126,12 +128,12 @@ def _budgets(runs: Sequence[StoredRun], by_name: dict[str, MetricSeries]) -> Cha
             continue
         what = name.partition(".")[2]
         words = f"idle: {what}" if name in IDLE else label(what)
-        said = [
+        hints = [
             f"{_run(run.run, run.stored_at, run.tags)}: {words} {figure(value, 'ms')}"
             for run, value in zip(shown, drawn, strict=True)
         ]
         colour = f"idle-{what}" if name in IDLE else what.replace("_", "-")
-        parts.append(Series(words, colour, drawn, said))
+        parts.append(Series(words, colour, drawn, hints))
     if not parts:
         return None
     plot = stacked([f"#{run.run}" for run in shown], parts, "run", "ms a step")
@@ -154,27 +156,31 @@ def _line(series: MetricSeries, program: str, number: int) -> Chart:
     shown = series.values[-MAX_RUNS:]
     scale = scale_for(max(abs(v.value) for v in shown), series.unit)
     values = [scaled(v.value, scale) for v in shown]
-    places, found = [float(i) for i in range(len(shown))], levels(values)
+    found = levels(values)
     known = [one for one in found if one.end - one.first >= LEAST_RUNS]
+    top, wide = max([*values, *map(attrgetter("high"), known)]), LINE * len(shown)
     levels_of_runs = [Box(one.first - 0.5, one.end - 0.5, one.low, one.high, strength=0.35) for one in known]
     bands = Rects("what runs vary by", "neutral", levels_of_runs)
-    top = max([*values, *(one.high for one in known)])
-    changes = [one.first for one in found[1:]]
-    wide = LINE * len(shown)
-    lines = [Box(at - 0.5 - wide, at - 0.5 + wide, 0.0, top, f"changed with {_first(shown[at])}") for at in changes]
+    lines = [
+        Box(at - 0.5 - wide, at - 0.5 + wide, 0.0, top, f"changed with {_first(shown[at])}")
+        for at in map(attrgetter("first"), found[1:])
+    ]
     marks = Rects("change", "more", lines)
-    by = Words([(at - 0.5, top, _change(shown, values, at, found)) for at in changes])
-    hints = [f"{_run(v.run, v.stored_at, v.tags)}: {figure(v.value, series.unit)}" for v in shown]
-    dots = Dots("", "compute", [Dot(x, y, 4.0, hint) for x, y, hint in zip(places, values, hints, strict=True)])
-    names = [f"#{v.run}" for v in shown]
-    title = _words(series) + (f": {program}" if program else "")
-    line = Lines(title, "compute", places, values)
-    plot = Plot([bands, marks, line, dots, by], Axis("run", names=names), Axis(scale.label, range=_ends(values, top)))
+    by = Words([(after.first - 0.5, top, _change(before, after, shown)) for before, after in pairwise(found)])
+    points = zip(map(float, range(len(shown))), values, shown, strict=True)
+    dots = [Dot(x, y, 4.0, f"{_run(v.run, v.stored_at, v.tags)}: {figure(v.value, series.unit)}") for x, y, v in points]
+    title = _words(series) + f": {program}" * bool(program)
+    line = Lines(title, "compute", list(map(float, range(len(shown)))), values)
+    plot = Plot(
+        [bands, marks, line, Dots("", "compute", dots), by],
+        Axis("run", names=[f"#{v.run}" for v in shown]),
+        Axis(scale.label, range=_ends(values, top)),
+    )
     caption = (
         "A value for each run. The grey band is what runs of the same program vary by, from five runs on; a line marks "
         "where two runs in a row, or the last, leave it, with the first commit that shows it."
     )
-    return Chart(f"{series.metric.replace('.', '-')}{f'-{number}' if number else ''}", title, caption, plot, 300)
+    return Chart(f"{series.metric.replace('.', '-')}{f'-{number}' * bool(number)}", title, caption, plot, 300)
 
 
 def _ends(values: Sequence[float], top: float) -> tuple[float, float]:
@@ -182,13 +188,11 @@ def _ends(values: Sequence[float], top: float) -> tuple[float, float]:
     return low, top * 1.05 if top > low else low + 1.0
 
 
-def _change(shown: Sequence[MetricValue], values: Sequence[float], at: int, found: Sequence[Any]) -> str:
-    """How much the level is above or below the one before."""
-    before = next(one for one in found if one.end == at)
-    after = next(one for one in found if one.first == at)
+def _change(before: Level, after: Level, shown: Sequence[MetricValue]) -> str:
+    """How much a level is above or below the one before, and with which run it begins."""
     middle = [(one.low + one.high) / 2 for one in (before, after)]
     share = f"{middle[1] / middle[0] - 1:+.1%} " if middle[0] else ""
-    return f"{share}{_first(shown[at])}"
+    return f"{share}{_first(shown[after.first])}"
 
 
 def _first(value: MetricValue) -> str:

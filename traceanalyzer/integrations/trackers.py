@@ -1,6 +1,5 @@
 """Key figures, verdict and pages of a report in an experiment tracker: Weights & Biases, MLflow, TensorBoard."""
 
-import dataclasses
 import tempfile
 import time
 from collections.abc import Iterator
@@ -25,20 +24,20 @@ def key_figures(report: NotebookReport) -> dict[str, float]:
     metrics, summary = report.metrics, report.summary
     parts = metrics.unprofiled if summary.basis == "unprofiled" else metrics
     best = next((one for one in report.recommendations if one.predicted_step_ms is not None), None)
+    budget, idle = getattr(parts, "budget_ms", None), getattr(parts, "idle_ms", None)
     found: dict[str, Any] = {
         "step_ms": summary.step_ms,
-        "recorded_step_ms": metrics.step_time_ms and metrics.step_time_ms.mean,
+        "recorded_step_ms": getattr(metrics.step_time_ms, "mean", None),
         "kernels_per_step": metrics.kernels_per_step,
-        "mfu": metrics.utilisation and metrics.utilisation.mfu,
+        "mfu": getattr(metrics.utilisation, "mfu", None),
         "confidence": summary.confidence,
-        "best_step_ms": best and best.predicted_step_ms,
-        "best_speedup": best and best.predicted_speedup,
+        "best_step_ms": getattr(best, "predicted_step_ms", None),
+        "best_speedup": getattr(best, "predicted_speedup", None),
     }
-    if parts is not None and parts.budget_ms is not None and summary.step_ms:
-        found |= {f"{name}_ms": value for name, value in dataclasses.asdict(parts.budget_ms).items()}
-        found["gpu_idle_share"] = parts.budget_ms.idle / summary.step_ms
-    if parts is not None and parts.idle_ms is not None:
-        found |= {f"idle_{name}_ms": value for name, value in dataclasses.asdict(parts.idle_ms).items()}
+    if budget is not None and summary.step_ms:
+        found |= {f"{name}_ms": value for name, value in vars(budget).items()}
+        found["gpu_idle_share"] = budget.idle / summary.step_ms
+    found |= {f"idle_{name}_ms": value for name, value in (vars(idle) if idle else {}).items()}
     return {name: float(value) for name, value in found.items() if value is not None}
 
 

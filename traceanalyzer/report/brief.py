@@ -27,10 +27,10 @@ def first_screen(
     return Document("", [Section("", parts)])
 
 
-def shown_path(path: str, instead: str) -> str:
-    """A path to type, or a word in its place where there is no room for it."""
+def shown_path(path: str, instead: str, longest: int = LONGEST_PATH) -> str:
+    """A path to type, or a word in its place where there is none, or no room for it."""
     path = plain(path)
-    return path if len(path) <= LONGEST_PATH and " " not in path else instead
+    return path if 0 < len(path) <= longest and " " not in path else instead
 
 
 def brief(text: str, longest: int = LONGEST) -> str:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from traceanalyzer.base import dataclass
+from traceanalyzer.version import __version__
 
 Row: TypeAlias = Any
 """An instance of a dataclass whose fields are figures."""
@@ -193,5 +194,5 @@ class Document:
     sections: Sequence[Section]
     scripts: Sequence[str] = ()
     """Files of `html/assets` that its page needs."""
-    made_by: str = ""
-    """Program and version, where that is not this one."""
+    made_by: str = f"traceanalyzer {__version__}"
+    """Program and version."""

@@ -1,7 +1,7 @@
 """Figures and texts for people: three significant digits with a unit that fits, names that cannot do harm."""
 
 import math
-from typing import Any
+from typing import Any, TypeGuard
 
 from traceanalyzer.base import ELLIPSIS, MEMORY, dataclass
 
@@ -96,7 +96,7 @@ def scaled(value: float, scale: Scale) -> float:
     return int(value) if not scale.label and float(value).is_integer() else value
 
 
-def measured(value: Any) -> bool:
+def measured(value: Any) -> TypeGuard[float]:
     """Whether a value is a figure: a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 

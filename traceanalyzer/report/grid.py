@@ -5,8 +5,9 @@ instead of taking a column.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
+from itertools import chain
 from operator import attrgetter
 from types import NoneType
 from typing import Any
@@ -118,85 +119,112 @@ def make_grid(rows: Sequence[Any], origin_ns: int | None = None, chosen: Sequenc
     """The table of some rows (instances of one dataclass; at least one). `origin_ns`: what moments count from;
     `chosen`: names of the fields to show, in order."""
     every = {f.name: f for f in dataclasses.fields(rows[0])}
-    fields = [every[name] for name in chosen] if chosen else _in_order(list(every.values()))
-    values = {f.name: list(map(attrgetter(f.name), rows)) for f in fields}
-    moments = [moment for name in TIMESTAMPS for moment in values.get(name, ())]
-    if moments and origin_ns is None:
-        origin_ns = min((m for m in moments if m is not None), default=0)
-    scales = _scales(fields, values)
-    known = [f for f in fields if set(map(type, values[f.name])) != {NoneType}]
-    same = [f.name for f in known if _is_constant(f.name, values[f.name])]
-    missing = [label(f.name) for f in fields if f not in known and f.name not in OF_STACKS]
-    constant = [(label(name), _cell(name, values[name][0])) for name in same]
-    columns = [_column(f, values[f.name], scales, origin_ns or 0) for f in known if f.name not in same]
-    defined = [(label(f.name, f.metadata.get("unit", "")), f.metadata.get("definition", "")) for f in known]
-    about = [(name, text) for name, text in defined if text]
-    return Grid(columns, constant, missing, origin_ns if moments else None, len(rows), about)
+    chosen = chosen or _in_order(list(every))
+    fields = [_Field(name, every[name].metadata, list(map(attrgetter(name), rows))) for name in chosen]
+    moments = [*chain.from_iterable(f.moments for f in fields)]
+    scales, origin = _scales(fields), min(moments, default=0) if origin_ns is None else origin_ns
+    grid = Grid([], [], [], origin if moments else None, len(rows), [])
+    for f in fields:
+        if f.is_missing:
+            grid.missing.extend([label(f.name)] * (f.name not in OF_STACKS))
+            continue
+        grid.definitions.extend([(label(f.name, f.unit), f.definition)] * bool(f.definition))
+        if f.is_constant:
+            grid.constant.append((label(f.name), _cell(f.name, f.values[0])))
+        else:
+            grid.columns.append(f.column(scales, origin))
+    return grid
 
 
-def _in_order(fields: list[dataclasses.Field[Any]]) -> list[dataclasses.Field[Any]]:
+@dataclass(frozen=True)
+class _Field:
+    """A field with its value in each row."""
+
+    name: str
+    metadata: Mapping[Any, Any]
+    values: list[Any]
+
+    @property
+    def unit(self) -> str:
+        return self.metadata.get("unit", "")
+
+    @property
+    def definition(self) -> str:
+        return self.metadata.get("definition", "")
+
+    @property
+    def moments(self) -> list[int]:
+        """Those that it holds, where it holds such."""
+        return [value for value in self.values if value is not None] if self.is_moment else []
+
+    @property
+    def is_moment(self) -> bool:
+        return self.name in TIMESTAMPS
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether no row has a value."""
+        return set(map(type, self.values)) == {NoneType}
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether every row has the same value, which is no figure."""
+        if self.is_moment or isinstance(self.values[0], float) or (len(self.values) == 1 and self.name != "rank"):
+            return False
+        return all(value == self.values[0] for value in self.values)
+
+    @property
+    def has_figures(self) -> bool:
+        return any(issubclass(kind, int | float) and kind is not bool for kind in set(map(type, self.values)))
+
+    @property
+    def largest(self) -> float:
+        """The largest figure, whatever its sign; 0 where there is none."""
+        if self.is_moment or not self.has_figures:
+            return 0.0
+        hashable = set(map(type, self.values)) <= {int, float, NoneType}  # values come again and again
+        return max(map(abs, filter(measured, set(self.values) if hashable else self.values)), default=0.0)
+
+    def column(self, scales: dict[str, Scale], origin_ns: int) -> Column:
+        """Its column; moments count from `origin_ns`."""
+        if self.is_moment:
+            cells = [NOT_RECORDED if v is None else f"{(v - origin_ns) / NS_PER_MS:,.3f}" for v in self.values]
+            return Column(self.name, label(self.name), "ms", False, cells)
+        plainly = partial(_cell, self.name)
+        if not self.has_figures or self.name in IDENTIFIERS:
+            return Column(self.name, label(self.name), "", not self.has_figures, _each(plainly, self.values))
+        unit, scale = self.unit, scales[self.unit]
+        cells = _each(lambda v: _figure(v, unit, scale) if measured(v) else plainly(v), self.values)
+        return Column(self.name, label(self.name, unit), scale.label, False, cells)
+
+
+def _in_order(fields: list[str]) -> list[str]:
     """The fields for people: how a figure is distributed last, what decides right behind the share of the step."""
-    shown = [f for f in fields if f.name not in FOR_PROGRAMS]
-    names = [f.name for f in shown]
+    names = [name for name in fields if name not in FOR_PROGRAMS]
     first = names.index("share_of_step") if "share_of_step" in names else len(names)
 
-    def place(at: int) -> int:
-        if _is_distribution(names[at]):
-            return 3
-        return 2 if at > first and names[at] not in DECIDING else 1 if at > first else 0
+    def place(name: str) -> int:
+        behind = names.index(name) > first
+        return 3 if _is_distribution(name) else behind + (behind and name not in DECIDING)
 
-    return [shown[at] for at in sorted(range(len(shown)), key=place)]
+    return sorted(names, key=place)
 
 
 def _is_distribution(name: str) -> bool:
     return any(part in DISTRIBUTION for part in name.split("_"))
 
 
-def _scales(fields: list[dataclasses.Field[Any]], values: dict[str, list[Any]]) -> dict[str, Scale]:
+def _scales(fields: Sequence[_Field]) -> dict[str, Scale]:
     """The unit to show figures in, by recorded unit: the columns of a table are read across."""
     largest: dict[str, float] = {}
     for f in fields:
-        unit = f.metadata.get("unit", "")
-        largest[unit] = max(largest.get(unit, 0.0), _largest(values[f.name]) if f.name not in TIMESTAMPS else 0.0)
+        largest[f.unit] = max(largest.get(f.unit, 0.0), f.largest)
     return {unit: recorded_scale(unit) if _fits(most) else scale_for(most, unit) for unit, most in largest.items()}
-
-
-def _largest(values: list[Any]) -> float:
-    """The largest figure of a column, whatever its sign; 0 where there is none."""
-    if not _has_figures(values):
-        return 0.0
-    plain = set(map(type, values)) <= {int, float, NoneType}  # values come again and again
-    return max(map(abs, filter(measured, set(values) if plain else values)), default=0.0)
-
-
-def _has_figures(values: list[Any]) -> bool:
-    return any(issubclass(kind, int | float) and kind is not bool for kind in set(map(type, values)))
 
 
 def _fits(largest: float) -> bool:
     """Whether figures are readable in the unit they were recorded in, which other tables use as well."""
     return largest == 0 or LEAST_LARGEST <= largest < MOST_LARGEST
-
-
-def _is_constant(name: str, values: list[Any]) -> bool:
-    repeats = len(values) > 1 or name == "rank"
-    return (
-        repeats and name not in TIMESTAMPS and not isinstance(values[0], float) and all(v == values[0] for v in values)
-    )
-
-
-def _column(f: dataclasses.Field[Any], values: list[Any], scales: dict[str, Scale], origin_ns: int) -> Column:
-    """The column of a field; moments count from `origin_ns`."""
-    if f.name in TIMESTAMPS:
-        cells = [NOT_RECORDED if v is None else f"{(v - origin_ns) / NS_PER_MS:,.3f}" for v in values]
-        return Column(f.name, label(f.name), "ms", False, cells)
-    unit = f.metadata.get("unit", "")
-    numeric = _has_figures(values)
-    if not numeric or f.name in IDENTIFIERS:
-        return Column(f.name, label(f.name), "", not numeric, _each(partial(_cell, f.name), values))
-    scale = scales[unit]
-    cells = _each(lambda v: _figure(v, unit, scale) if measured(v) else _cell(f.name, v), values)
-    return Column(f.name, label(f.name, unit), scale.label, False, cells)
 
 
 def _figure(value: float, unit: str, scale: Scale) -> str:

@@ -3,7 +3,7 @@ program."""
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -55,28 +55,38 @@ def _names(kind: type[Any]) -> tuple[tuple[str, str], ...]:
 
 def as_plain(value: Any) -> Any:
     """Dataclasses as dicts, floats rounded to `DECIMALS`, not finite ones as None, text as valid Unicode."""
-    kind = type(value)
-    if kind in _PLAIN or (kind is str and value.isascii()):
-        return value
-    if kind is float:
-        # + 0.0 makes -0.0 a plain zero.
-        return round(value, DECIMALS) + 0.0 if math.isfinite(value) else None
+    return _written(value.__class__)(value)
+
+
+@cache
+def _written(kind: type[Any]) -> Callable[[Any], Any]:
+    """How values of a type are written."""
     if dataclasses.is_dataclass(kind):
-        return {written: as_plain(getattr(value, name)) for name, written in _names(kind)}
-    if isinstance(value, dict):
-        return {as_plain(key): as_plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        first: Any = type(value[0]) if value else None
-        alike = dataclasses.is_dataclass(first) and set(map(type, value)) == {first}
-        if not alike:
-            return [as_plain(item) for item in value]
-        written = [name for _, name in _names(first)]
-        return [dict(zip(written, row, strict=True)) for row in zip(*plain_columns(value), strict=True)]
-    if isinstance(value, float):
-        return as_plain(float(value))  # of numpy
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode("utf-8")
-    return value
+        return _record
+    return next((how for base, how in _BY_TYPE.items() if issubclass(kind, base)), lambda value: value)
+
+
+def _record(value: Any) -> dict[str, Any]:
+    return {written: as_plain(getattr(value, name)) for name, written in _names(value.__class__)}
+
+
+def _list(value: Sequence[Any]) -> list[Any]:
+    """Rows of one dataclass field by field."""
+    kinds = set(map(type, value))
+    if len(kinds) != 1 or not dataclasses.is_dataclass(kind := kinds.pop()):
+        return list(map(as_plain, value))
+    written = [name for _, name in _names(kind)]
+    return [dict(zip(written, row, strict=True)) for row in zip(*plain_columns(value), strict=True)]
+
+
+_BY_TYPE: dict[type[Any], Callable[[Any], Any]] = {
+    # + 0.0 makes -0.0 a plain zero, float() one of numpy Python's.
+    float: lambda value: round(float(value), DECIMALS) + 0.0 if math.isfinite(value) else None,
+    str: lambda value: value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8"),
+    dict: lambda value: {as_plain(key): as_plain(item) for key, item in value.items()},
+    list: _list,
+    tuple: _list,
+}
 
 
 def plain_columns(rows: Sequence[Any]) -> list[list[Any]]:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from functools import cache
-from typing import Any, get_args, get_type_hints
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 import msgspec
 import orjson
@@ -61,20 +61,26 @@ def _rows(name: str, table: Any) -> list[Any]:
 
 def _named(value: Any, kind: Any) -> Any:
     """JSON under the names that the dataclass has in Python, with None for the fields it lacks that can be None."""
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind) and isinstance(value, dict):
-        types = _types(kind)
-        present = {name: RENAMED.get(name, name) for name in types}
-        return {
-            name: _named(value.get(saved), types[name])
-            for name, saved in present.items()
-            if saved in value or type(None) in get_args(types[name])
-        }
     if isinstance(value, list):
         return [_named(item, *get_args(kind)[:1]) for item in value]
-    inner = next((part for part in get_args(kind) if dataclasses.is_dataclass(part)), None)
-    return value if inner is None else _named(value, inner)
+    fields = _fields(kind) if isinstance(value, dict) else None
+    if fields is None:
+        return value
+    known = [one for one in fields if one.saved in value or type(None) in get_args(one.kind)]
+    return {one.name: _named(value.get(one.saved), one.kind) for one in known}
+
+
+class _Field(NamedTuple):
+    name: str
+    saved: str
+    """Its published name."""
+    kind: Any
 
 
 @cache
-def _types(kind: type[Any]) -> dict[str, Any]:
-    return get_type_hints(kind)
+def _fields(kind: Any) -> list[_Field] | None:
+    """The fields of a dataclass, or of the one among what a value may be; None where there is none."""
+    for part in (kind, *get_args(kind)):
+        if dataclasses.is_dataclass(part):
+            return [_Field(name, RENAMED.get(name, name), of) for name, of in get_type_hints(part).items()]
+    return None

@@ -11,7 +11,7 @@ from traceanalyzer.base import dataclass
 
 if TYPE_CHECKING:
     from traceanalyzer.diagnosis.measurements import Measurements
-    from traceanalyzer.diagnosis.selection import Measured
+    from traceanalyzer.diagnosis.selection import Asked, Measured
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Table:
     """Whether the command shows all ranks unless one is asked for; else the critical rank's."""
     totals: str | None = None
     """The table that sums it up, which people are shown below its rows."""
-    summary: "Callable[[Measured | None, RowFilter], Summary] | None" = None
+    summary: "Callable[[Asked | None, RowFilter], Summary]" = lambda *_: Summary({})
     """What its command has besides the rows; None: there are no rows."""
     events: str | None = None
     """The column by which its rows, single events in time order, are longest; None: rows are in order of worth."""
@@ -82,9 +82,10 @@ def _gaps(_: "Measured", m: "Measurements", wanted: RowFilter) -> list[Any]:
     return longest_gaps(m.causes, wanted.top, wanted.min_us)
 
 
-def _serving(of: "Measured | None", wanted: RowFilter) -> Summary:
+def _serving(asked: "Asked | None", wanted: RowFilter) -> Summary:
     from traceanalyzer.diagnosis.serving.sentences import sentences, serving_values
 
+    of = asked.measured if asked else None
     if of is None:
         return Summary(dict.fromkeys(("server", "phases", "decode_fit", "outlook", "speculation", "profiler_stretch")))
     m = of.critical
@@ -275,3 +276,13 @@ def named(name: str) -> Table:
         without_command = [one.name for one in TABLES if one.command is None]
         raise ValueError(f"there is no table {name!r}; tables: {', '.join([*BY_COMMAND, *without_command])}")
     return table
+
+
+def largest_first(rows: list[Any], column: str) -> list[Any]:
+    """The rows, largest in a column first; what was not recorded comes last."""
+
+    def key(row: Any) -> tuple[bool, Any]:
+        value = getattr(row, column)
+        return value is None, -value if isinstance(value, int | float) else str(value)
+
+    return sorted(rows, key=key)

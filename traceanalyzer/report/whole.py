@@ -17,6 +17,7 @@ TITLE = "Key figures"
 SAY_AMOUNTS = "--samples N and --tokens N of a step give samples/s and tokens/s"
 TOLD_FROM_STEPS = 10
 """Steady steps that first ones cost more, to be on the first screen."""
+GROWS = {"leak": "Leaks", "growth": "Grows"}
 SAY_FLOPS = "operations or the GPU's peak are not known: record shapes, or --flops N"
 
 
@@ -53,17 +54,18 @@ def memory(report: Report) -> str:
     if of is None or of.peak is None:
         return ""
     scale = scale_for(of.peak, MEMORY)
-    sizes = {name: getattr(of, name) for name in ("forward", "backward", "optimizer")}
-    parts = [f"{name} {number(scaled(size, scale))}" for name, size in sizes.items() if size is not None]
-    parts = [f"{part} (peak)" if part.startswith(f"{of.peak_phase} ") else part for part in parts]
-    if not any(part.endswith("(peak)") for part in parts):
-        parts.insert(0, f"peak {number(scaled(of.peak, scale))}")
+    phases = ("forward", "backward", "optimizer")
+    sizes = {name: size for name in phases if (size := getattr(of, name)) is not None}
+    if of.peak_phase not in sizes:
+        sizes = {"peak": of.peak, **sizes}
+    marks = {of.peak_phase: " (peak)"}
+    parts = [f"{name} {number(scaled(size, scale))}{marks.get(name, '')}" for name, size in sizes.items()]
     parts += [f"{number(scaled(of.reserved, scale))} reserved"] if of.reserved else []
     text = f"GPU memory ({scale.label}): {', '.join(parts)}."
-    if of.growth not in ("leak", "growth"):
+    if of.growth not in GROWS:
         return text
-    what, where = "Leaks" if of.growth == "leak" else "Grows", f": {of.growth_at}" if of.growth_at else ""
-    return f"{text} {what} {figure(of.growth_per_step, MEMORY)} per step{where}."
+    where = f": {of.growth_at}" if of.growth_at else ""
+    return f"{text} {GROWS[of.growth]} {figure(of.growth_per_step, MEMORY)} per step{where}."
 
 
 def first_step(report: Report) -> str:

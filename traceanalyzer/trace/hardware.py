@@ -27,6 +27,9 @@ MIG's bookkeeping keep up to a tenth. Sizes of different products and MIG slices
 SAME_SPEED = 0.03
 """Makers round the bandwidth that clock and width of the memory's bus give."""
 
+MOST = 1e15
+"""What no figure of a GPU comes near to."""
+
 _MAKER = re.compile(r"^(?:NVIDIA|AMD|Tesla|Graphics Device)\s+", re.IGNORECASE)
 _NUMBERS = (
     *("sms", "bandwidth_gbs", "cache_mb", "link_gbs", "host_gbs"),
@@ -146,7 +149,7 @@ class HardwareTable:
             what = (error.strerror or str(error)).lower()
             raise UnreadableInputError(f"{extra}: the hardware table cannot be opened ({what})") from error
         try:
-            added = _parse(text.decode())
+            added = _gpus(tomllib.loads(text.decode()))
         except _INVALID as error:
             raise UnreadableInputError(f"{extra}: not a valid hardware table: {error}") from error
         return cls(added)
@@ -154,7 +157,7 @@ class HardwareTable:
     @property
     def gpus(self) -> tuple[Hardware, ...]:
         """All of them."""
-        return (*self.own, *_builtin())
+        return (*self.own, *_builtin()["gpu"])
 
     def find(self, device: Device | None) -> Hardware | None:
         """The GPU that a recorded device is, never the nearest one. One that the table does not have is what the
@@ -175,30 +178,13 @@ class HardwareTable:
         return fitting[0] if len(fitting) == 1 else None
 
 
-_GENERATIONS = {
-    (5, 0): (128, 2048, 64),
-    (5, 2): (128, 2048, 96),
-    (6, 0): (64, 2048, 64),
-    (6, 1): (128, 2048, 96),
-    (7, 0): (64, 2048, 96),
-    (7, 5): (64, 1024, 64),
-    (8, 0): (64, 2048, 164),
-    (8, 6): (128, 1536, 100),
-    (8, 9): (128, 1536, 100),
-    (9, 0): (128, 2048, 228),
-    (10, 0): (128, 2048, 228),
-    (12, 0): (128, 1536, 100),
-}
-"""By compute capability: fp32 multiply-adds that an SM starts a cycle, threads and KiB of shared memory that it holds
-(CUDA C++ programming guide, "compute capabilities", "arithmetic instructions")."""
-
-
 def stated_limits(device: Device) -> Hardware | None:
     """What a recording states of its GPU: bandwidth of its memory, and from clock and SMs its fp32 peak; None where it
     states no bandwidth. Of tensor cores recordings say nothing."""
     if not device.bandwidth:
         return None
-    lanes, threads, shared = _GENERATIONS.get(device.compute_capability or (0, 0), (None, None, None))
+    of_generation = _builtin()["generation"].get("{}.{}".format(*device.compute_capability or (0, 0)), {})
+    lanes, threads, shared = (of_generation.get(f"{n}_per_sm") for n in ("fp32_lanes", "threads", "shared_kb"))
     vector = {}
     if lanes and device.sm_count and device.clock_hz:
         vector["fp32"] = 2.0 * lanes * device.sm_count * device.clock_hz
@@ -219,12 +205,13 @@ def stated_limits(device: Device) -> Hardware | None:
 
 
 @lru_cache(maxsize=1)
-def _builtin() -> tuple[Hardware, ...]:
-    return _parse(Path(__file__).with_name("hardware.toml").read_text(encoding="utf-8"))
+def _builtin() -> dict[str, Any]:
+    table = tomllib.loads(Path(__file__).with_name("hardware.toml").read_text(encoding="utf-8"))
+    return {**table, "gpu": _gpus(table)}
 
 
-def _parse(text: str) -> tuple[Hardware, ...]:
-    return tuple(_hardware(entry) for entry in tomllib.loads(text).get("gpu", []))
+def _gpus(table: dict[str, Any]) -> tuple[Hardware, ...]:
+    return tuple(_hardware(entry) for entry in table.get("gpu", []))
 
 
 def _hardware(entry: dict[str, Any]) -> Hardware:
@@ -256,12 +243,14 @@ def _check(entry: dict[str, Any]) -> None:
     if unknown:
         raise ValueError(f"{entry.get('name')}: unknown key {', '.join(sorted(unknown))}")
     for key in _NUMBERS:
-        if key in entry and not entry[key] > 0:
-            raise ValueError(f"{entry.get('name')}: {key} is not above 0")
+        if key in entry and not 0 < entry[key] <= MOST:
+            raise ValueError(f"{entry.get('name')}: {key} is not above 0, or above {MOST:g}")
 
 
 def _peaks(name: str, rates: dict[str, float]) -> dict[str, float]:
     unknown = rates.keys() - set(PRECISIONS)
     if unknown:
         raise ValueError(f"{name}: unknown precision {', '.join(sorted(unknown))}; known: {', '.join(PRECISIONS)}")
+    if any(rate > MOST for rate in rates.values()):
+        raise ValueError(f"{name}: a peak is above {MOST:g} TFLOP/s")
     return {precision: rate * TERA for precision, rate in rates.items()}

@@ -1,7 +1,9 @@
 """The table commands: one for each entry of `report/table_entries.py` that has a command."""
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import click
@@ -19,12 +21,12 @@ from traceanalyzer.cli.options import (
     top_option,
 )
 from traceanalyzer.cli.scope import Scope, selection_options
-from traceanalyzer.report.table_entries import BY_NAME, RowFilter, named
+from traceanalyzer.report.table_entries import BY_NAME, RowFilter, Table, largest_first, named
 
 SHOWN_ROWS = 20
 """Rows that people are shown at most unless they ask for more; a terminal those that fit 24 lines, programs all."""
 SUMS_ALONE = "The recording is a table of sums by name: it does not tell. `kernels` shows its kernels."
-MEMORY = "memory"
+MEMORY, OF_MEMORY = "memory", "op_memory"
 """What operators are sorted by that the table of their memory is then shown for, which is in that order."""
 SHOWN_IN_TIME = 16
 """Of single events in time order: the longest, which a screen has room for."""
@@ -106,6 +108,7 @@ def _print(
     sort: str | None,
     hidden: Hidden,
     output: Output,
+    by: str = "time",
     **wanted: Any,
 ) -> None:
     from traceanalyzer.cli.io.output import emit
@@ -119,88 +122,105 @@ def _print(
     from traceanalyzer.report.printed import Rows
 
     sums = any(trace.profiler_rows for trace in run.traces)
-    if sums and name in ("kernels", "ops"):
-        name = "profiled"
-    if name == "ops" and _of_memory(sort, columns):
-        name, sort, wanted = "op_memory", None if sort == MEMORY else sort, {}
+    name, sort = _instead(name, sums, sort, columns)
     table = named(name)
     names = _columns(table.row, columns)
-    _columns(table.row, sort)
-    order = sort or (table.events if wanted.pop("by", "time") == "worth" else None)
-    show = _Show.of(output.format, everything or top is not None, in_time=bool(table.events and not order), top=top)
-    summed = BY_NAME.get(table.totals or "") if show.people and columns is None else None
-    parts = [(name, RowFilter(None if sort else show.rows, **wanted))]
-    parts += [(summed.name, RowFilter(**wanted))] if summed else []
+    order, *_ = *_columns(table.row, sort), ""
+    show = _Show.of(table, output.format, everything or top is not None, top=top, order=order, by=by)
+    summed = show.totals if columns is None else []
+    shown = RowFilter(None if order else show.rows, **wanted)
     with working("Analyzing"):
         asked = Asked(run, *scope)
-        rows, totals = (*kept_rows(asked, *parts), [])[:2]
-        summary = table.summary(asked.measured if rows else None, parts[0][1]) if table.summary else None
-    if order and (sort or show.people):
-        rows = sorted(rows, key=_by(order))[: show.rows]
-    everything_shown: list[Any] = cleaned([*rows, *totals, summary], hidden, run)
-    rows, totals, summary = everything_shown[: len(rows)], everything_shown[len(rows) : -1], everything_shown[-1]
-    made = Rows(name, rows, table.row, none=SUMS_ALONE if sums else table.none, columns=names, fits=show.fits)
-    if summed:
-        heads = _by_cause(rows, totals)
-        above = Rows(summed.name, totals[: SHOWN_TOTALS - (len(heads) > 1)], summed.row, title=summed.title)
-        made = replace(made, totals=above, heads=heads, title=table.title if totals else "")
-    if summary:
-        made = replace(made, values=summary.values, remarks=summary.remarks)
-    if show.people and len(rows) == show.rows:
-        made = replace(made, cut="longest" if table.events else "first")
+        rows, *totals = kept_rows(asked, (table.asked_as, shown), *((one.name, RowFilter(**wanted)) for one in summed))
+        summary = table.summary(asked if rows else None, shown)
+    everything_shown: list[Any] = [show.first(rows), totals, summary]
+    rows, totals, summary = cleaned(everything_shown, hidden, run)
+    made = Rows(
+        table.asked_as, rows, table.row, none=SUMS_ALONE if sums else table.none, columns=names, fits=show.fits,
+        values=summary.values, remarks=summary.remarks,
+        cut=("longest" if table.events else "first") * (len(rows) == show.rows),
+    )  # fmt: skip
+    for one, places in zip(summed, totals, strict=True):
+        heads = _by_cause(rows, places)
+        above = Rows(one.name, places[: SHOWN_TOTALS - (len(heads) > 1)], one.row, title=one.title)
+        made = replace(made, totals=above, heads=heads, title=table.title * bool(places))
     emit(made, output)
 
 
 class _Show(NamedTuple):
-    """How many rows are printed, for whom, and whether those that a terminal has room for."""
+    """Which rows are printed, and whether those that a terminal has room for."""
 
     rows: int | None
-    people: bool
-    fits: bool
+    order: str
+    """The column by which they are largest first; empty: they stand as they come."""
+    fits: bool = False
+    totals: Sequence[Table] = ()
+    """What sums them up, for people."""
 
     @classmethod
-    def of(cls, form: str, chosen: bool, *, in_time: bool, top: int | None) -> "_Show":
-        """`chosen`: the user says how many; `in_time`: they are single events in the order of time."""
-        people = form in ("terminal", "markdown")
-        if chosen or not people:
-            return cls(top, people, False)
-        on_screen = form == "terminal"
-        return cls(SHOWN_IN_TIME if on_screen and in_time else SHOWN_ROWS, people, on_screen and not in_time)
+    def of(cls, table: Table, form: str, chosen: bool, *, top: int | None, order: str, by: str) -> "_Show":
+        """`chosen`: the user says how many; single events come in the order of time, or `by` their worth."""
+        if form not in ("terminal", "markdown"):
+            return cls(top, order)
+        order = order or {"worth": table.events}.get(by) or ""
+        totals = [BY_NAME[table.totals]] if table.totals else []
+        if chosen:
+            return cls(top, order, totals=totals)
+        on_screen, in_time = form == "terminal", bool(table.events and not order)
+        rows = SHOWN_IN_TIME if on_screen and in_time else SHOWN_ROWS
+        return cls(rows, order, on_screen and not in_time, totals)
+
+    def first(self, rows: list[Any]) -> list[Any]:
+        """Those rows, of all."""
+        return (largest_first(rows, self.order) if self.order else rows)[: self.rows]
+
+
+def _instead(name: str, sums: bool, sort: str | None, columns: str | None) -> tuple[str, str | None]:
+    """The table that is printed where another one is asked for, and its `--sort`: a recording of sums by name has no
+    other, and of operators what they allocate may be asked."""
+    if sums and name in ("kernels", "ops"):
+        return "profiled", sort
+    if name != "ops" or not _of_memory(sort, columns):
+        return name, sort
+    return OF_MEMORY, None if sort == MEMORY else sort
 
 
 def _by_cause(gaps: Sequence[Any], places: Sequence[Any]) -> list[str]:
     """How many gaps there are on each rank, their sum, and what it is by cause."""
     from traceanalyzer.report.format import figure
 
-    each, found = " a step" if any(gap.step is not None for gap in gaps) else "", list[tuple[float, str]]()
-    for rank in dict.fromkeys(place.rank for place in places):
-        here = [place for place in places if place.rank == rank]
-        idle, causes = sum(place.idle_ms for place in here), dict[str, float]()
+    by_rank = dict[int | None, list[Any]]()
+    for place in places:
+        by_rank.setdefault(place.rank, []).append(place)
+    found, each = list[tuple[float, str]](), " a step" * any(gap.step is not None for gap in gaps)
+    for rank, here in by_rank.items():
+        idle, causes = sum(map(attrgetter("idle_ms"), here)), defaultdict[str, float](float)
         for place in here:
-            causes[place.cause] = causes.get(place.cause, 0.0) + place.idle_ms
+            causes[place.cause] += place.idle_ms
         shares = [f"{cause} {figure(ms / idle, 'share')}" for cause, ms in sorted(causes.items(), key=lambda c: -c[1])]
-        count = figure(sum(place.gaps for place in here))
+        count = figure(sum(map(attrgetter("gaps"), here)))
         whose = "" if rank is None else f"Rank {rank}: "
         text = f"{whose}{count} gap{'s' * (count != '1')}{each}, {figure(idle, 'ms')} idle: {', '.join(shares)}."
         found.append((-idle, text))
     more = len(found) - SHOWN_RANKS
-    texts = [text for _, text in (sorted(found)[:SHOWN_RANKS] if more > 0 else found)]
-    return [*texts, *([f"{more} more ranks idle less."] if more > 0 else [])]
+    if more > 0:
+        return [*(text for _, text in sorted(found)[:SHOWN_RANKS]), f"{more} more ranks idle less."]
+    return [text for _, text in found]
 
 
 def _of_memory(sort: str | None, columns: str | None) -> bool:
     """Whether operators are asked for by what they allocate: `memory`, or a column that only that table has."""
     from dataclasses import fields
 
-    mine, others = ({f.name for f in fields(named(name).row)} for name in ("op_memory", "ops"))
+    mine, others = ({f.name for f in fields(named(name).row)} for name in (OF_MEMORY, "ops"))
     asked = {part.strip() for part in f"{sort or ''},{columns or ''}".split(",")}
     return sort == MEMORY or bool(asked & (mine - others))
 
 
-def _columns(row: type[Any], text: str | None) -> list[str] | None:
-    """The names of columns that an option gives. Raises UsageError, naming what there is."""
+def _columns(row: type[Any], text: str | None) -> list[str]:
+    """The names of columns that an option gives, if any. Raises UsageError, naming what there is."""
     if text is None:
-        return None
+        return []
     from dataclasses import fields
 
     from traceanalyzer.report.json import RENAMED
@@ -211,13 +231,3 @@ def _columns(row: type[Any], text: str | None) -> list[str] | None:
         if one not in known:
             raise click.UsageError(f"there is no column {one!r}; columns: {', '.join(known)}")
     return [known[one] for one in asked]
-
-
-def _by(column: str) -> Callable[[Any], tuple[bool, Any]]:
-    """Largest first, what was not recorded last."""
-
-    def key(row: Any) -> tuple[bool, Any]:
-        value = getattr(row, column, None)
-        return value is None, -value if isinstance(value, int | float) else str(value)
-
-    return key

@@ -124,11 +124,11 @@ def _gaps(m: Measurements) -> Iterator[Track]:
     inside = (gaps.side == GapSide.INSIDE) & _asked_for(m.timed, gaps.start, gaps.end)
     for device in m.timed.activity:
         rows = np.flatnonzero(inside & (gaps.device == device))
-        told = np.argsort(gaps.start[rows] - gaps.end[rows], kind="stable")[:EXPLAINED_GAPS]
+        explained = np.argsort(gaps.start[rows] - gaps.end[rows], kind="stable")[:EXPLAINED_GAPS]
         labels = [Label(cause.label, "") for cause in IdleCause]
         label = gaps.cause[rows].astype(np.int64)
-        label[told] = len(labels) + np.arange(len(told))
-        details = zip(gaps.cause[rows[told]].tolist(), gap_details(m.timed, gaps, rows[told]), strict=True)
+        label[explained] = len(labels) + np.arange(len(explained))
+        details = zip(gaps.cause[rows[explained]].tolist(), gap_details(m.timed, gaps, rows[explained]), strict=True)
         labels += [Label(labels[cause].kind, "", detail) for cause, detail in details]
         yield Track(f"idle gaps of GPU {device}", gaps.start[rows], gaps.duration[rows], label, labels)
 

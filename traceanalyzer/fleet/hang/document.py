@@ -108,14 +108,14 @@ def _each(hang: Hang) -> list[str]:
 def _sections(hang: Hang) -> list[Section]:
     texts = more_next_time(hang)
     next_time: list[Part | None] = ["To know more next time:", Bullets(texts)] if texts else []
-    found = [
-        Section(TITLE, [*_answer(hang), *notes(hang)]),
-        Section("Culprits", [Table(hang.culprits)] if hang.culprits else []),
-        Section("Next", [Bullets(next_steps(hang)), *next_time]),
-        Section("Operations that differ", [Table(hang.mismatches)] if hang.mismatches else []),
-        Section("Groups", [Drawing(partial(_matrix, hang)), Table(hang.groups)] if hang.groups else []),
-    ]
-    return [section for section in found if section.parts]
+    found = (
+        (True, Section(TITLE, [*_answer(hang), *notes(hang)])),
+        (hang.culprits, Section("Culprits", [Table(hang.culprits)])),
+        (True, Section("Next", [Bullets(next_steps(hang)), *next_time])),
+        (hang.mismatches, Section("Operations that differ", [Table(hang.mismatches)])),
+        (hang.groups, Section("Groups", [Drawing(partial(_matrix, hang)), Table(hang.groups)])),
+    )
+    return [section for holds, section in found if holds]
 
 
 def _matrix(hang: Hang) -> Markup | None:

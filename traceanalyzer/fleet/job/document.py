@@ -98,29 +98,25 @@ def gone(job: Job) -> list[str]:
 
 
 def _sections(job: Job) -> list[Section]:
-    ranks = job.ranks
+    ranks, heat, missing = job.ranks, job.heat, gone(job)
     facts = [("ranks read", f"{ranks.read:,} of {ranks.expected:,}"), ("basis", job.summary.basis)]
     facts += [("slowdown", f"{job.slowdown.s:.3f}")] if job.slowdown.s is not None else []
-    lists = [Bullets(gone(job))] if gone(job) else []
-    found = [
-        Section(TITLE, [*_answer(job), Facts.of(*facts), *lists]),
-        Section("Who holds it up", [Table(job.culprits)] if job.culprits else []),
-        Section("What the job gains", [Table(job.changes)] if job.changes else []),
-        Section("Next", [Bullets(next_steps(job))]),
-        Section("Ranks and steps", [Drawing(partial(_picture, "heat", job.heat))] if job.heat is not None else []),
-        Section(
-            "Stages",
-            [Drawing(partial(_picture, "stages", job.heat))] if job.heat and job.heat.folded is not None else [],
-        ),
-        Section("Worst ranks", [Table(job.worst)] if job.worst else []),
-        Section("Pipeline", [slowdown_facts(job.pipeline)] if job.pipeline is not None else []),
-        Section("Steps", [Table(job.steps, limit=ALL_NOTES)] if job.steps else [], folded=True),
-        Section("Notes", [Bullets(job.notes[:ALL_NOTES])] if job.notes else []),
-    ]
-    return [section for section in found if section.parts]
+    found = (
+        (True, Section(TITLE, [*_answer(job), Facts.of(*facts), Bullets(missing) if missing else None])),
+        (job.culprits, Section("Who holds it up", [Table(job.culprits)])),
+        (job.changes, Section("What the job gains", [Table(job.changes)])),
+        (True, Section("Next", [Bullets(next_steps(job))])),
+        (heat, Section("Ranks and steps", [Drawing(partial(_picture, "heat", heat))])),
+        (heat and heat.folded is not None, Section("Stages", [Drawing(partial(_picture, "stages", heat))])),
+        (job.worst, Section("Worst ranks", [Table(job.worst)])),
+        (job.pipeline, Section("Pipeline", [slowdown_facts(job.pipeline) if job.pipeline else None])),
+        (job.steps, Section("Steps", [Table(job.steps, limit=ALL_NOTES)], folded=True)),
+        (job.notes, Section("Notes", [Bullets(job.notes[:ALL_NOTES])])),
+    )
+    return [section for holds, section in found if holds]
 
 
-def _picture(name: str, heat: Heat) -> Any:
+def _picture(name: str, heat: Heat | None) -> Any:
     from traceanalyzer.fleet.job import pictures  # a page's parts take as long to load as the answer
 
-    return getattr(pictures, name)(heat)
+    return heat and getattr(pictures, name)(heat)

@@ -43,7 +43,7 @@ def make_trace(path: str, space: Space, texts: Texts) -> Trace:
     ops, memory = device_ops(rows, texts, base), host.memory(texts, base)
     calls, ranges = host.calls(base), host.ranges(base)
     has_ops, has_stacks = (bool((ranges.kind == kind).any()) for kind in (RangeKind.OP, RangeKind.PYTHON))
-    start, stop = space.stat("profile_start_time"), space.stat("profile_stop_time")
+    start, stop = space.time("profile_start_time"), space.time("profile_stop_time")
     return Trace(
         path=path,
         source="xplane",
@@ -66,7 +66,7 @@ def make_trace(path: str, space: Space, texts: Texts) -> Trace:
 
 def _base(space: Space, lines: list[Line]) -> int:
     """What the times count from: the start of the profile, or, in old recordings, the epoch."""
-    start = space.stat("profile_start_time")
+    start = space.time("profile_start_time")
     firsts = [int(line.events["start"].min()) for line in lines if len(line)]
     return start if start and firsts and min(firsts) >= start else 0
 

@@ -8,6 +8,7 @@ import numpy as np
 from traceanalyzer.base import dataclass
 from traceanalyzer.ingest.columns import Texts, joined
 from traceanalyzer.trace import I64, Bool, ranked
+from traceanalyzer.trace.table import MOST_IDS
 
 NUMBERS = ("correlation_id", "step_num", "bytes_allocated", "bytes_reserved", "allocation_bytes", "addr")
 GRAPH, NODE = "cuda_graph_id", "cuda_graph_node_id"
@@ -64,6 +65,11 @@ class Space:
         found = (plane.stats[name] for plane in self.planes if name in plane.stats)
         value = next(found, None)
         return value if isinstance(value, int) else None
+
+    def time(self, name: str) -> int | None:
+        """The same of a moment, ns since the epoch; None for what can be none."""
+        value = self.stat(name)
+        return None if value is None or not 0 <= value < MOST_IDS else value
 
 
 def joined_lines(lines: list[Line]) -> tuple[Columns, I64]:

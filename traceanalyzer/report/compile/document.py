@@ -42,19 +42,16 @@ def compile_document(report: CompileReport, full: bool = True) -> Printed:
 
 def _screen(report: CompileReport) -> Document:
     compiled, diagnosis = report.compiled, report.diagnosis
-    use, kinds = (
-        compiled.trace,
-        [(one["path"], "LOG" if one["kind"] == "torch_log" else "TRACE") for one in report.inputs],
-    )
-    paths = " ".join(dict.fromkeys(shown_path(*one) for one in kinds))
+    use, words = compiled.trace, {"torch_log": "LOG"}
+    paths = " ".join(dict.fromkeys(shown_path(one["path"], words.get(one["kind"], "TRACE")) for one in report.inputs))
     answer = _verdict(compiled, diagnosis)
     lines = list(answer.about)
     lines += [f"{number}. {one.title}" for number, one in enumerate(diagnosis.findings[:MOST_FOUND], 1)]
     times = [line for line in _step_times(compiled.steps) if isinstance(line, str) and line != compiled.steps.basis]
-    lines += [" ".join(times)] if times else []
-    notes = [*(use.notes if use is not None else []), *compiled.notes]
+    lines += filter(None, [" ".join(times)])
     more = [f"compile {paths} --full", *(f"explain {one.id}" for one in diagnosis.findings[:1])]
     more += [f"compile {paths} TRACE"] if use is None else []
+    notes = [*getattr(use, "notes", ()), *compiled.notes]
     advice = [str(line).partition(". ")[2] for line in _advice(diagnosis)]
     return first_screen(answer.text, lines, advice, notes, more)
 

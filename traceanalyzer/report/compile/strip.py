@@ -20,6 +20,7 @@ STAGE_NAMES = {
     "cudagraphs": "CUDA graphs (recording)",
     "other": "rest",
 }
+STEPS = "steps that the trace recorded"
 WIDTH, ROW, LABEL = 1000, 22, 250
 """Of the drawing, of a row, and of its name, in the drawing's own unit."""
 
@@ -28,26 +29,22 @@ def strip_of(log: CompileLog | None, timed: Timed | None) -> Strip | None:
     """The strip of a log, with the steps of a trace where the two have a clock in common; None without compile work."""
     if log is None or not log.spans:
         return None
-    found = {stage: _spans(log, stage) for stage in STAGES}
+    found = {STAGE_NAMES[stage]: _spans(log, stage) for stage in STAGES}
     if timed is not None and timed.steps.found and timed.trace.epoch_ns:
         epoch_ns = timed.trace.epoch_ns
-        found["steps"] = union(timed.steps.start + epoch_ns, timed.steps.end + epoch_ns)
-    shown = {name: times for name, times in found.items() if len(times.start)}
+        found[STEPS] = union(timed.steps.start + epoch_ns, timed.steps.end + epoch_ns)
+    shown = [(name, times) for name, times in found.items() if len(times.start)]
     if not shown:
         return None
-    first = min(int(times.start[0]) for times in shown.values())
-    length = max(int(times.end[-1]) for times in shown.values()) - first
-    return Strip(length, [(_label(name), _pixels(times, first, length)) for name, times in shown.items()])
+    whole = union(*(np.concatenate([getattr(times, end) for _, times in shown]) for end in ("start", "end")))
+    first, length = int(whole.start[0]), int(whole.end[-1] - whole.start[0])
+    return Strip(length, [(name, _pixels(times, first, length)) for name, times in shown])
 
 
 def _spans(log: CompileLog, stage: str) -> IntervalSet:
     spans = [span for span in log.spans if stage_of(span.name) == stage]
     start, end = ([getattr(span, side) for span in spans] for side in ("start_ns", "end_ns"))
     return union(np.array(start, np.int64), np.array(end, np.int64))
-
-
-def _label(name: str) -> str:
-    return "steps that the trace recorded" if name == "steps" else STAGE_NAMES[name]
 
 
 def _pixels(times: IntervalSet, first: int, length: int) -> IntervalSet:
@@ -79,7 +76,7 @@ def _row(label: str, times: IntervalSet, number: int, scale: float) -> Markup:
     y = number * ROW
     bars = [
         tag("rect", x=f"{LABEL + start * scale:.1f}", y=y + 3, width=f"{max((end - start) * scale, 1.0):.1f}",
-            height=ROW - 6, style=f"fill:var(--{'compute' if label.startswith('steps') else 'compile'})")
+            height=ROW - 6, style=f"fill:var(--{'compute' if label == STEPS else 'compile'})")
         for start, end in zip(times.start.tolist(), times.end.tolist(), strict=True)
     ]  # fmt: skip
     return tag("g", tag("text", label, x=0, y=y + ROW - 7, font_size=12, fill="currentColor"), *bars)

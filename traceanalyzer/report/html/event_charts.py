@@ -34,7 +34,7 @@ def idle_places(report: Report) -> Chart | None:
     rows = [row for row in report.tables.get("gap_places", []) if measured(row.idle_ms)][:PLACES]
     if len(rows) < 2:
         return None
-    names = [_place(row) for row in rows]
+    names = list(map(_place, rows))
     ends = [figure(row.idle_ms, "ms") for row in rows]
     hints = [
         f"{name}: {row.cause}, {end} a step in {number(row.gaps)} gaps"

@@ -2,6 +2,7 @@
 sends whom how much. Each is left out where it would say nothing."""
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
@@ -221,22 +222,22 @@ def _cells(cells: Sequence[tuple[int, int, float, str]], colour: str, ends: tupl
 def traffic(report: Report) -> Chart | None:
     """What each rank sends each other one."""
     rows = [row for row in report.tables.get("traffic", []) if row.bytes]
-    every = {rank for row in rows for rank in (row.sender, row.receiver)}
+    every = sorted({*map(attrgetter("sender"), rows), *map(attrgetter("receiver"), rows)})
     if not every:
         return None
-    worst = [row.rank for row in report.tables.get("ranks", []) if row.rank in every] or sorted(every)
-    ranks = sorted(every) if len(every) <= MAX_PEERS else worst[:MAX_PEERS]
-    place = {rank: i for i, rank in enumerate(ranks)}
+    by_worth = map(attrgetter("rank"), report.tables.get("ranks", []))
+    worst = list(filter(every.__contains__, by_worth)) or every
+    ranks = every if len(every) <= MAX_PEERS else worst[:MAX_PEERS]
     cells = [
         (
-            place[row.receiver], place[row.sender], float(row.bytes),
+            ranks.index(row.receiver), ranks.index(row.sender), float(row.bytes),
             f"rank {row.sender} to rank {row.receiver}: {figure(row.bytes, 'bytes')} a step in "
             f"{figure(row.messages)} messages",
         )
-        for row in rows if row.sender in place and row.receiver in place
+        for row in rows if {row.sender, row.receiver} <= {*ranks}
     ]  # fmt: skip
     names = [f"rank {rank}" for rank in ranks]
-    most = max((value for _, _, value, _ in cells), default=0.0)
+    most = max(map(itemgetter(2), cells), default=0.0)
     caption = f"Bytes that the rank on the left sends the rank below in a step; {figure(most, 'bytes')} in full colour."
     if len(every) > len(ranks):
         caption += f" Of {len(every)} ranks the {len(ranks)} that hold up the run most; the table has more."

@@ -23,7 +23,6 @@ from traceanalyzer.report.format import figure
 from traceanalyzer.report.html.frame import framed, heading, page_scripts
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.table_parts import facts, plain_table, table
-from traceanalyzer.version import __version__
 
 ROWS = 100
 """Rows that a table shows."""
@@ -34,13 +33,13 @@ def render_html(document: Document, rows: int = ROWS) -> str:
     made = [(section, _body(section, rows)) for section in _headed(document.sections)]
     shown = [(section.id or f"s{i}", section, body) for i, (section, body) in enumerate(made) if body]
     links = [tag("a", section.title, href=f"#{id_}") for id_, section, _ in shown if not section.folded]
-    first = next((id_ for id_, section, _ in shown[:1] if not section.untitled), "")
+    skip = [tag("a", "Skip to the summary", href=f"#{id_}", class_="skip") for id_, _, _ in shown[:1]]
     return framed(
         document.title,
-        tag("a", "Skip to the summary", href=f"#{shown[0][0]}", class_="skip") if shown else None,
+        *skip,
         tag("header", tag("nav", *links, aria_label="Sections")),
-        tag("main", *(_section(id_, section, body, "h1" if id_ == first else "h2") for id_, section, body in shown)),
-        tag("footer", f"Made by {document.made_by or f'traceanalyzer {__version__}'} from files alone."),
+        tag("main", *(_section(*one, "h1" if one is shown[0] else "h2") for one in shown)),
+        tag("footer", f"Made by {document.made_by} from files alone."),
         page_scripts(*document.scripts),
     )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 from traceanalyzer.report.format import figure, label, measured, number
@@ -15,7 +16,7 @@ from traceanalyzer.report.timeline.distributions import WORST, in_groups
 
 MAX_BARS = 200
 """Steps drawn one by one; of more, each bar is the mean of a few that follow each other. Also of ranks."""
-PARTS = ("compute", "exposed_communication", "exposed_copy", "idle")
+PARTS = ("compute_ms", "exposed_communication_ms", "exposed_copy_ms", "idle_ms")
 OF_LENGTHS = (("launch", "launch"), ("sync", "sync"), ("other", "any other cause"))
 """What the table of gaps by length tells of their causes."""
 CAUSES = ("launch", "sync", "input", "host", "communication", "profiler", "other")
@@ -28,27 +29,31 @@ def step_budget(report: Report, details: Details) -> Chart | None:
     if not rows:
         return None
     block = -(-len(rows) // MAX_BARS)
-    known = rows[0].compute_ms is not None
-    causes = [details.idle_of_steps.get(row.step) for row in rows]
-    by_cause = [one for one in causes if one is not None] if None not in causes else []
-    names = [f"{part}_ms" for part in PARTS if part != "idle" or not by_cause] if known else ["duration_ms"]
-    parts = [(label(name), colour(name.removesuffix("_ms")), [getattr(r, name) for r in rows]) for name in names]
-    parts += [(f"idle: {cause}", f"idle-{cause}", [getattr(one, cause) for one in by_cause]) for cause in CAUSES]
-    series = [Series(name, shown, means(values, block)) for name, shown, values in parts if any(values)]
-    places = [f"step {rows[i].step}" for i in range(0, len(rows), block)]
+    known, columns = rows[0].compute_ms is not None, _of_steps(rows, details)
+    series = [Series(name, shown, means(values, block)) for name, shown, values in columns if any(values)]
+    places = [f"step {row.step}" for row in rows[::block]]
     plot = stacked(places, series, "step", "ms")
-    warm = sum(row.warmup for row in rows)
-    if warm:
-        top = max(box.y1 for mark in plot.marks if isinstance(mark, Rects) for box in mark.boxes)
-        shade = Rects("", "shade", [Box(-0.5, (warm - 1) // block + 0.5, 0.0, top)])
-        plot = replace(plot, marks=[shade, *plot.marks])
-    plot = replace(plot, x=Axis("step", names=[place.removeprefix("step ") for place in places]))
-    caption = "Wall-clock time of each recorded step" + (" by what the device did." if known else ".")
+    warm = sum(map(attrgetter("warmup"), rows))
+    marks, caption = list(plot.marks), f"Wall-clock time of each recorded step{' by what the device did' * known}."
     if block > 1:
         caption += f" Each bar is the mean of {block} steps."
     if warm:
+        top = max(map(sum, zip(*(one.known().tolist() for one in series), strict=True)))
+        marks.insert(0, Rects("", "shade", [Box(-0.5, (warm - 1) // block + 0.5, 0.0, top)]))
         caption += " The shaded steps are warm-up and left out of every mean."
+    plot = replace(plot, marks=marks, x=Axis("step", names=[place.removeprefix("step ") for place in places]))
     return Chart("steps", "Step by step", caption, plot)
+
+
+def _of_steps(rows: Sequence[Any], details: Details) -> list[tuple[str, str, list[float | None]]]:
+    """Name, colour and values of each part of the steps: idle time by cause where that is known of all."""
+    causes = [details.idle_of_steps.get(row.step) for row in rows]
+    names = PARTS if rows[0].compute_ms is not None else ("duration_ms",)
+    parts = [(label(name), colour(name.removesuffix("_ms")), [getattr(row, name) for row in rows]) for name in names]
+    if None in causes:
+        return parts
+    by_cause = [(f"idle: {one}", f"idle-{one}", [getattr(of, one) for of in causes]) for one in CAUSES]
+    return [*(part for part in parts if part[1] != "idle"), *by_cause]
 
 
 def colour(name: str) -> str:
@@ -80,13 +85,14 @@ def gap_lengths(report: Report, details: Details) -> Chart | None:
     if not rows:
         return None
     known = details.idle_by_length
-    if all(row.length in known for row in rows):
-        parts = [(cause, cause, [getattr(known[row.length], cause) for row in rows]) for cause in CAUSES]
+    lengths = list(map(attrgetter("length"), rows))
+    if known.keys() >= {*lengths}:
+        parts = [(cause, cause, [getattr(known[length], cause) for length in lengths]) for cause in CAUSES]
     else:
         parts = [(name, cause, [getattr(row, f"{cause}_ms") for row in rows]) for cause, name in OF_LENGTHS]
     series = [Series(name, f"idle-{cause}", values) for name, cause, values in parts]
     ends = [f"{number(row.gaps)} gaps" for row in rows]
-    plot = rows_of([row.length for row in rows], series, "ms a step", ends)
+    plot = rows_of(lengths, series, "ms a step", ends)
     caption = (
         "Idle time of a mean steady step by the length of its gaps; after each bar the number of gaps. Many short gaps "
         "are latency between kernels, few long ones mean that the GPU ran dry."
@@ -99,8 +105,8 @@ def ranks(report: Report, details: Details) -> Chart | None:
     every = report.tables.get("ranks", [])
     if not every:
         return None
-    groups = [*([row] for row in every[:WORST]), *in_groups(every[WORST:], MAX_BARS - WORST)]
-    names = [_ranks_name(some) for some in groups]
+    groups = [*zip(every[:WORST], strict=True), *in_groups(every[WORST:], MAX_BARS - WORST)]
+    names = list(map(_ranks_name, groups))
 
     def bars(name: str, colour: str, value: Callable[[Any], float | None]) -> Series:
         return Series(name, colour, [_mean([value(row) for row in some]) for some in groups])
@@ -120,7 +126,7 @@ def ranks(report: Report, details: Details) -> Chart | None:
     dots = [
         Dot(i, time, 4.0, f"{names[i]}: mean step {figure(time, 'ms')}")
         for i, time in enumerate(times)
-        if time is not None and measured(time)
+        if measured(time)
     ]
     plot = replace(plot, marks=[*plot.marks, Dots("mean step", "text", dots)])
     return Chart("ranks", "Ranks side by side", _about_ranks(every, len(groups)), plot)

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import cycle
+from operator import attrgetter
 from typing import Any
 
 from traceanalyzer.report.format import figure, plain, shorten
@@ -52,20 +54,19 @@ def roofline(report: Report, details: Details) -> Chart | None:
     gpu = details.ceilings
     if not rows or gpu is None:
         return None
-    low, high = min(r.intensity for r in rows) / 3, max(r.intensity for r in rows) * 3
+    intensities, rates = zip(*((row.intensity, row.tflops) for row in rows), strict=True)
     top = max(gpu.tflops.values(), default=0.0)
-    high = max(high, 3 * top / gpu.bandwidth_tbs)
+    low, high = min(intensities) / 3, max(max(intensities) * 3, 3 * top / gpu.bandwidth_tbs)
+    slowest = min(rates) / 3
     ceilings = [
-        _ceiling(f"{name} {peak:,.0f} TFLOP/s", peak, gpu.bandwidth_tbs, (low, high), DASHES[i % len(DASHES)])
-        for i, (name, peak) in enumerate(gpu.tflops.items())
+        _ceiling(f"{name} {peak:,.0f} TFLOP/s", peak, gpu.bandwidth_tbs, (low, high), dash)
+        for (name, peak), dash in zip(gpu.tflops.items(), cycle(DASHES), strict=False)
     ]
-    longest = max(r.total_ms for r in rows)
-    named = {id(r) for r in sorted(rows, key=lambda r: -r.total_ms)[:NAMED_DOTS]}
-    kinds = [(bound, [r for r in rows if r.bound_by == bound]) for bound in (*BOUNDS, None)]
-    dots = [_kernels(some, bound, longest, named) for bound, some in kinds if some]
-    slowest = min(r.tflops for r in rows) / 3
+    by_time = sorted(rows, key=lambda r: -r.total_ms)
+    named = set(map(id, by_time[:NAMED_DOTS]))
+    dots = [_kernels(rows, bound, by_time[0].total_ms, named) for bound in (*BOUNDS, None)]
     plot = Plot(
-        [*ceilings, *dots],
+        [*ceilings, *filter(attrgetter("dots"), dots)],
         Axis("operations for each byte of traffic", range=(low, high), log=True),
         Axis("TFLOP/s", range=(min(slowest, low * gpu.bandwidth_tbs), 2 * max(top, slowest)), log=True),
     )
@@ -94,6 +95,7 @@ def _kernels(rows: Sequence[Any], bound: str | None, longest: float, named: set[
             shorten(plain(r.name), NAME) if id(r) in named else "",
         )
         for r in rows
+        if r.bound_by == bound
     ]
     return Dots(f"{bound}-bound" if bound else "bound unknown", f"bound-{bound}" if bound else "neutral", dots)
 

@@ -5,6 +5,8 @@ Where there is no room, whole rows go, then whole sections, the least important 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 from traceanalyzer.report.document import (
@@ -45,6 +47,15 @@ class Block:
     weight: Weight = Weight.ANSWER
     least_rows: int = LEAST_ROWS
     left_out: int = 0
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether there is anything to show."""
+        return bool(self.before or self.rows)
+
+    def lines(self) -> list[str]:
+        """All of them."""
+        return [*self.before, *self.rows, *self.after]
 
     def text(self) -> str:
         """Its lines, with a word about the rows left out."""
@@ -101,14 +112,13 @@ def render_markdown(document: Document, max_chars: int | None = None) -> str:
 
 def _block(section: Section) -> Block:
     """A section; rows of its last part with rows can be left out one by one."""
-    drawn = [block for part in section.parts if part for block in [_drawn(part)] if block.before or block.rows]
-    last = max((i for i, block in enumerate(drawn) if block.rows), default=len(drawn))
-    before = [line for block in drawn[:last] for line in (*block.before, *block.rows, *block.after, "")]
-    body = drawn[last] if last < len(drawn) else Block(before[:-1])
-    before = before if last < len(drawn) else []
-    after = [line for block in drawn[last + 1 :] for line in ("", *block.before, *block.after)]
+    drawn = list(filter(attrgetter("has_lines"), map(_drawn, section.parts))) or [Block([])]
+    last = max((i for i, block in enumerate(drawn) if block.rows), default=len(drawn) - 1)
+    before = [*chain.from_iterable((*block.lines(), "") for block in drawn[:last])]
+    after = chain.from_iterable(("", *block.lines()) for block in drawn[last + 1 :])
+    body = drawn[last]
     head, foot = _frame(section, len(body.rows))
-    gap = [""] if head and (before or body.before or body.rows) else []
+    gap = [""] if head and (before or body.has_lines) else []
     return Block(
         [*head, *gap, *before, *body.before], body.rows, [*body.after, *after, *foot], body.noun, section.title,
         section.weight, body.least_rows,
@@ -125,8 +135,8 @@ def _frame(section: Section, rows: int) -> tuple[Lines, Lines]:
     return [f"<details><summary><b>{prose(section.title)}</b>{count}</summary>"], ["", "</details>"]
 
 
-def _drawn(part: Part) -> Block:
-    return _BLOCK[type(part)](part)
+def _drawn(part: Part | None) -> Block:
+    return _BLOCK[type(part)](part) if part else Block([])
 
 
 def _verdict(part: Verdict) -> Block:

@@ -84,18 +84,20 @@ def budget(report: Report) -> list[Share]:
     (spent, idle), total = _parts(report), step_ms(report)
     if spent is None or not total:
         return []
+    waiting, within = waiting_ms(report) or 0.0, report.metrics.copied_within_gpu_ms or 0.0
+    within = min(within, spent.exposed_copy)
+    split = {
+        "exposed_communication": _split(
+            OF_COMMUNICATION, (spent.exposed_communication - waiting, waiting), total, "communication"
+        ) * bool(waiting),
+        "exposed_copy": _split(OF_COPIES, (within, spent.exposed_copy - within), total, "copy")
+        * (within >= SHOWN_SHARE * total),
+    }  # fmt: skip
     parts = []
-    for f in dataclasses.fields(Budget):
-        parts.append(_share(f.name, getattr(spent, f.name), total))
-        if f.name == "exposed_communication" and (waiting := waiting_ms(report)):
-            parts += _split(OF_COMMUNICATION, (parts[-1].ms - waiting, waiting), total, "communication")
-        within = min(report.metrics.copied_within_gpu_ms or 0.0, parts[-1].ms)
-        if f.name == "exposed_copy" and within >= SHOWN_SHARE * total:
-            parts += _split(OF_COPIES, (within, parts[-1].ms - within), total, "copy")
-    if idle is not None:
-        causes = [_share(f.name, getattr(idle, f.name), total, "idle") for f in dataclasses.fields(Idle)]
-        parts += sorted((c for c in causes if c.ms > 0), key=lambda c: -c.ms)
-    return parts
+    for name, ms in vars(spent).items():
+        parts += [_share(name, ms, total), *split.get(name, ())]
+    causes = [_share(name, ms, total, "idle") for name, ms in (vars(idle) if idle else {}).items() if ms > 0]
+    return parts + sorted(causes, key=lambda cause: -cause.ms)
 
 
 def finest(parts: list[Share]) -> list[Share]:

@@ -15,6 +15,8 @@ from traceanalyzer.report.outline.opening import companion
 
 BUSY = 0.9
 """Share of the step from which a GPU counts as busy."""
+RECORD = "traceanalyzer collect torch -- python train.py"
+WHY_NONE = {True: "Nothing to fix: the GPU is busy.", False: "No change is predicted to help."}
 TABLES = {
     "sync": "syncs",
     "launch": "gaps",
@@ -39,18 +41,18 @@ def headroom(report: Report, finding: Finding) -> str:
 
 def no_advice(report: Report) -> str:
     """Why nothing is recommended, or what to record."""
+    bottleneck, headline = report.summary.bottleneck, report.summary.headline
+    evidence = {e.metric: str(e.value) for f in reversed(report.findings) for e in reversed(f.evidence)}
     if companion(report):
         return "Nothing to change."
-    lacking = next((e.value for f in report.findings for e in f.evidence if e.metric == "next step"), None)
     if not report.devices:
-        told = lacking is None or str(lacking) in report.summary.headline
-        return "No recommendation: the GPU was not recorded." if told else str(lacking)
-    if report.findings and report.summary.bottleneck == "inconclusive":
-        return f"Not enough data. Next: {lacking or 'traceanalyzer collect torch -- python train.py'}."
-    used, of_device = report.metrics.utilisation, report.summary.bottleneck in ("compute", "memory")
-    busy = of_device and used is not None and (used.gpu_busy_share or 0.0) >= BUSY
-    why = "Nothing to fix: the GPU is busy." if busy else "No change is predicted to help."
-    return f"{why} To go further: traceanalyzer {TABLES.get(report.summary.bottleneck, 'kernels')} PATH"
+        lacking = evidence.get("next step", "")
+        return "No recommendation: the GPU was not recorded." if lacking in headline else lacking
+    if report.findings and bottleneck == "inconclusive":
+        return f"Not enough data. Next: {evidence.get('next step', RECORD)}."
+    busy = getattr(report.metrics.utilisation, "gpu_busy_share", None) or 0.0
+    is_busy = bottleneck in OF_KERNELS and busy >= BUSY
+    return f"{WHY_NONE[is_busy]} To go further: traceanalyzer {TABLES.get(bottleneck, 'kernels')} PATH"
 
 
 def without_gain(report: Report) -> str | None:
@@ -123,19 +125,23 @@ COLLECTIVE = "collective"
 
 def leads(report: Report, finding: Finding) -> Iterator[str]:
     """What leads from a finding to the code, a sentence each; none where the recording does not tell."""
-    known = [item.where for item in finding.evidence]
-    kernels = [row for row in report.tables.get("kernels", []) if row.name in known]
-    rows = kernels if finding.cls in OF_KERNELS else _places(report, finding, known)
-    lines = dict.fromkeys(row.python for row in rows if row.python)
-    new = [line for line in lines if not any(line in where for where in known)][:MOST_LEADS]
-    if new:
-        yield f"code: {', '.join(new)}"
-    measured = list(dict.fromkeys(function_name(row.full_name) for row in kernels if row.cls != COLLECTIVE))[
-        :MOST_LEADS
-    ]
-    if finding.cls in OF_KERNELS and measured and not any(NO_NCU.search(one.name or "") for one in report.devices):
-        wanted = shlex.quote(f"regex:^({'|'.join(map(re.escape, measured))})$")
+    where = [item.where for item in finding.evidence]
+    rows = [row for row in report.tables.get("kernels", []) if row.name in where]
+    if finding.cls not in OF_KERNELS:
+        yield from _code(_places(report, finding, where), where)
+        return
+    yield from _code(rows, where)
+    functions = [*dict.fromkeys(function_name(row.full_name) for row in rows if row.cls != COLLECTIVE)][:MOST_LEADS]
+    if functions and not NO_NCU.search("\n".join(str(one.name) for one in report.devices)):
+        wanted = shlex.quote(f"regex:^({'|'.join(map(re.escape, functions))})$")
         yield f"what limits its kernels: ncu --set full -k {wanted} -c 10 python train.py"
+
+
+def _code(rows: list[Any], where: list[str]) -> Iterator[str]:
+    """The lines of the program that rows have and the evidence does not name."""
+    lines, known = dict.fromkeys(row.python for row in rows), "\n".join(where)
+    if new := [line for line in lines if line and line not in known]:
+        yield f"code: {', '.join(new[:MOST_LEADS])}"
 
 
 def _places(report: Report, finding: Finding, known: list[str]) -> list[Any]:

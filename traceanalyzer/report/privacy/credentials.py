@@ -8,7 +8,7 @@ PEM (RFC 7468).
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -131,21 +131,24 @@ def _value_after(text: str, word: re.Match[str], least: int) -> tuple[int, int] 
     before = _BEFORE.search(text, max(least, word.start() - _LONGEST_NAME), word.start())
     if rest is None or before is None:
         return None
-    option = before[1].startswith("-")
-    form = _LINE if word["line"] else _VALUE
-    sign = _SIGN.match(text, rest.end()) or ((option or word["strong"]) and _LISTED.match(text, rest.end())) or None
-    blank = None if sign else _BLANK.match(text, rest.end())
-    between = sign or blank
-    value = between and form.match(text, between.end())
-    if not value:
+    option, at = before[1].startswith("-"), rest.end()
+    forms = (_SIGN, _LISTED, _BLANK) if option or word["strong"] else (_SIGN, _BLANK)
+    between = next(filter(None, (form.match(text, at) for form in forms)), None)
+    value = between and (_LINE if word["line"] else _VALUE).match(text, between.end())
+    if between is None or not value:
         return None
     span = value.span("quoted" if value["quoted"] else "bare")
-    name = (before[1] if not before[2] else "") + word[0] + rest[0]
     shown = text[slice(*span)]
-    secret = not word["weak"] or _is_secret(before[0], word[0], rest[0], shown)
-    if blank is not None and secret:
-        secret = not shown.startswith("-") and (option or _stands_alone(name, shown, strong=not word["weak"]))
-    return span if secret else None
+    if word["weak"] and not _is_secret(before[0], word[0], rest[0], shown):
+        return None
+    name = before[1] * (not before[2]) + word[0] + rest[0]
+    alone = between.re is not _BLANK or _after_blank(name, shown, option, strong=not word["weak"])
+    return span if alone else None
+
+
+def _after_blank(name: str, value: str, option: bool, *, strong: bool) -> bool:
+    """Whether what stands after a name and a blank is its value."""
+    return not value.startswith("-") and (option or _stands_alone(name, value, strong=strong))
 
 
 def _stands_alone(name: str, value: str, *, strong: bool) -> bool:
@@ -157,19 +160,34 @@ def _stands_alone(name: str, value: str, *, strong: bool) -> bool:
 
 def _is_secret(before: str, word: str, after: str, value: str) -> bool:
     """Whether a name with a weak word is that of a secret: `before` and `after` are the rest of it."""
-    stem, kind = before.rstrip("_- ").lower(), re.sub("[ _-]", "", word.lower())
-    in_capitals = bool(stem) and (before + word).isupper() and "_" in before
+    kind = re.sub("[ _-]", "", word.lower())
     if after.lower().strip("_-") not in ("", "id", "s", "1", "2"):
         return False
     if _HARMLESS.fullmatch(value) and kind not in ("pin", "otp"):
         return False
-    if kind == "token":
-        return in_capitals or (after.lower() != "s" and _NO_TOKENS.search(stem) is None)
-    if kind in ("key", "pass"):
-        known = (_KEYS if kind == "key" else _PASSES).search(stem) is not None
-        return in_capitals or known or (kind == "pass" and (not stem or (before.endswith(" ") and word.isupper())))
+    stem = before.rstrip("_- ").lower()
+    if stem and (before + word).isupper() and "_" in before:
+        return True
+    return _SECRET_BY_KIND.get(kind, _is_phrase)(before, stem, word, after, value)
+
+
+def _is_pass(before: str, stem: str, word: str, *_: str) -> bool:
+    return not stem or _PASSES.search(stem) is not None or (before.endswith(" ") and word.isupper())
+
+
+def _is_phrase(before: str, _: str, word: str, __: str, value: str) -> bool:
+    """Whether the word begins where it stands, and the value looks like one of its kind."""
+    kind = re.sub("[ _-]", "", word.lower())
     begins = kind.startswith("sess") or not before[-1:].isalpha() or (word[0].isupper() and before[-1].islower())
-    return in_capitals or (begins and kind in _PHRASES and re.fullmatch(_PHRASES[kind], value) is not None)
+    return begins and kind in _PHRASES and re.fullmatch(_PHRASES[kind], value) is not None
+
+
+_SECRET_BY_KIND: dict[str, Callable[[str, str, str, str, str], bool]] = {
+    "token": lambda _, stem, __, after, ___: after.lower() != "s" and _NO_TOKENS.search(stem) is None,
+    "key": lambda _, stem, *__: _KEYS.search(stem) is not None,
+    "pass": _is_pass,
+}
+"""Whether a weak word is of a secret, by what stands before and after it: before, its stem, word, after, value."""
 
 
 LEFT_OUT = frozenset(("IPPublicDetector", "JwtTokenDetector", "NpmDetector", "OpenAIDetector"))

@@ -47,8 +47,14 @@ def redact_rows(rows: Any, run: Run, patterns: Sequence[re.Pattern[str]] = ()) -
     recordings = [(trace.path, trace.source) for trace in (*run.traces, *run.logs, *captures)]
     secrets = Secrets.of(recordings, _texts(rows))
     cleaned = _walk(rows, lambda _, text: secrets.clean(text))
-    named = [row for row in cleaned if hasattr(row, "full_name")] if isinstance(cleaned, list) else []
-    return _hide_names(cleaned, named, patterns) if patterns else cleaned
+    return _hide_names(cleaned, _kernels(cleaned), patterns) if patterns else cleaned
+
+
+def _kernels(value: Any) -> list[Any]:
+    """The rows in a list, or in lists in a list, that have a kernel's two names."""
+    if isinstance(value, list):
+        return [row for one in value for row in _kernels(one)]
+    return [value] if hasattr(value, "full_name") else []
 
 
 def _hide_names(value: Any, kernels: Sequence[Any], patterns: Sequence[re.Pattern[str]]) -> Any:
@@ -77,17 +83,32 @@ def _texts(value: Any) -> list[str]:
 
 def _walk(value: Any, change: Change, what: Text = "name") -> Any:
     """A copy in which every text has been changed that is not the product's own; `what` its field says it is."""
-    if isinstance(value, str):
-        own = what == "own" or (what == "scenario" and "=" not in value)
-        return value if own else change(what, value)
-    if isinstance(value, list):
-        return [_walk(item, change, what) for item in value]
-    if isinstance(value, tuple) and not hasattr(value, "_fields"):
-        return tuple(_walk(item, change, what) for item in value)
-    if isinstance(value, dict):
-        made = {key: _walk(item, change, what) for key, item in value.items()}
-        return made if type(value) is dict else type(value)(made)  # tags, which are written their own way
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        changed = {f.name: _walk(getattr(value, f.name), change, text_of(f)) for f in dataclasses.fields(value)}
-        return dataclasses.replace(value, **changed)
-    return value
+    for kind, copy in _COPIES.items():
+        if isinstance(value, kind):
+            return copy(value, change, what)
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return value
+    changed = {f.name: _walk(getattr(value, f.name), change, text_of(f)) for f in dataclasses.fields(value)}
+    return dataclasses.replace(value, **changed)
+
+
+def _changed(value: str, change: Change, what: Text) -> str:
+    own = what == "own" or (what == "scenario" and "=" not in value)
+    return value if own else change(what, value)
+
+
+def _of_dict(value: dict[Any, Any], change: Change, what: Text) -> dict[Any, Any]:
+    made = {key: _walk(item, change, what) for key, item in value.items()}
+    return made if type(value) is dict else type(value)(made)  # tags, which are written their own way
+
+
+def _of_tuple(value: tuple[Any, ...], change: Change, what: Text) -> tuple[Any, ...]:
+    return value if hasattr(value, "_fields") else tuple(_walk(item, change, what) for item in value)
+
+
+_COPIES: dict[type[Any], Callable[[Any, Change, Text], Any]] = {
+    str: _changed,
+    list: lambda value, change, what: [_walk(item, change, what) for item in value],
+    tuple: _of_tuple,
+    dict: _of_dict,
+}

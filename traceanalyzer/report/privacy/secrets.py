@@ -91,8 +91,7 @@ class Secrets:
     @classmethod
     def of(cls, inputs: Sequence[tuple[str, str]], texts: Iterable[str]) -> "Secrets":
         """The secrets in the inputs (path and kind of each) and in all the texts."""
-        users: set[str] = set()
-        hosts: set[str] = set()
+        users, hosts = set[str](), set[str]()
         for text in texts:
             for setting in filter(_is_name, SETTINGS.finditer(text)):
                 (users if setting["user"] else hosts).add(setting["value"])
@@ -105,12 +104,12 @@ class Secrets:
         literals: dict[str, str] = {}
         for (path, _), alias in zip(inputs, aliases, strict=True):
             literals |= {path: alias, re.split(r"[/\\]", path)[-1]: alias}
-        ordered = sorted((path for path in literals if len(path) >= MIN_NAME), key=len, reverse=True)
-        names = {_bare(name): HOST for name in hosts} | {_bare(name): USER for name in users}
+        ordered = sorted(filter(_is_long, literals), key=len, reverse=True)
+        names = dict.fromkeys(map(_bare, hosts), HOST) | dict.fromkeys(map(_bare, users), USER)
         return cls(
             aliases,
             tuple((re.compile(re.escape(path)), literals[path]) for path in ordered),
-            {name: alias for name, alias in names.items() if len(name) >= MIN_NAME},
+            {name: names[name] for name in filter(_is_long, names)},
         )
 
     def clean(self, text: str) -> str:
@@ -171,6 +170,11 @@ def _without_value(setting: re.Match[str]) -> str:
 WORD = re.compile(r"[^\W_]+")
 MOST_WORDS = 8
 """Parts of a host's name between dots, hyphens and underscores; what is longer is found by its domain."""
+
+
+def _is_long(name: str) -> bool:
+    """Whether a name is more than a part of ordinary words."""
+    return len(name) >= MIN_NAME
 
 
 def _bare(name: str) -> str:

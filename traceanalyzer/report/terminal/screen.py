@@ -7,9 +7,9 @@ from rich.text import Text
 
 from traceanalyzer.base import ELLIPSIS
 from traceanalyzer.report import whole
-from traceanalyzer.report.brief import LONGEST, LONGEST_HEADLINE, LONGEST_OF_MORE, brief
+from traceanalyzer.report.brief import LONGEST, LONGEST_HEADLINE, LONGEST_OF_MORE, brief, shown_path
 from traceanalyzer.report.document import Bullets, Document, Line, Section
-from traceanalyzer.report.format import DEFAULT_WIDTH, figure, number, plain, scale_for, scaled, with_unit
+from traceanalyzer.report.format import DEFAULT_WIDTH, figure, number, scale_for, scaled, with_unit
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import breakdown, gains, opening, step_facts
 from traceanalyzer.report.terminal import render
@@ -109,10 +109,10 @@ def _changes(page: Page, report: Report, shown: int) -> None:
     for position, advice in enumerate(advised, 1):
         gain = gains.prediction(report, advice)
         longest = LONGEST if position == 1 else LONGEST_OF_MORE - cell_len(gain)
-        page.item(f"{position}", f"{gain}  {_told(advice.action, longest)}", indent=1)
+        page.item(f"{position}", f"{gain}  {_in_short(advice.action, longest)}", indent=1)
 
 
-def _told(action: str, longest: int) -> str:
+def _in_short(action: str, longest: int) -> str:
     """The action in so many characters, in more where less than half of that would be left."""
     short = brief(action, longest)
     return short if len(short) >= longest / 2 and not short.endswith(ELLIPSIS) else brief(action)
@@ -131,14 +131,13 @@ def _caveats(page: Page, report: Report) -> None:
 
 def _next(page: Page, report: Report) -> None:
     page.line("")
-    path = plain(report.inputs[0].path) if len(report.inputs) == 1 else ""
-    path = path if 0 < len(path) <= page.width // 3 and " " not in path else "PATH"
-    table = gains.TABLES.get(report.summary.bottleneck) if report.devices else None
-    more = [f"{table} {path}"] if table else []
-    compiled = any(one.remedy in OF_COMPILE for one in report.recommendations[:1])
+    path = shown_path(report.inputs[0].path if len(report.inputs) == 1 else "", "PATH", page.width // 3)
+    remedies = [one.remedy for one in report.recommendations[:1]]
     alone = {"GPU memory": "memory", "torch.compile": "compile"}.get(opening.companion(report))
-    more = [f"{alone or 'compile'} {path}", *more] if alone or compiled else more
-    explained = [f"explain {report.findings[0].id}"] if report.findings else []
+    command = alone or ("compile" if set(remedies) & set(OF_COMPILE) else "")
+    table = gains.TABLES.get(report.summary.bottleneck, "") * bool(report.devices)
+    more = [f"{one} {path}" for one in filter(None, (command, table))]
+    explained = [f"explain {one.id}" for one in report.findings[:1]]
     every = [*more, *explained, f"analyze {path} --full", "-o report.html"]
     texts = (f"Next: traceanalyzer {' | '.join(some)}" for some in (every, every[:-1], [*more, every[-2]]))
     page.line(next((text for text in texts if cell_len(text) <= page.width), every[0]), "dim")

@@ -5,6 +5,7 @@ What is shown are the longest events of each sort; `Timeline.shown` says how man
 
 from collections.abc import Iterator, Sequence
 from dataclasses import field
+from itertools import chain
 from typing import TypeVar
 
 import numpy as np
@@ -109,8 +110,8 @@ class _Drawing:
     def timeline(self, parts: list[_Part], path: list[tuple[int, int, int]]) -> Timeline:
         """All parts together, times from the step's start."""
         facts, about = coded([tuple(lines) for p in parts for lines in p.facts or [[]] * len(p.start)])
-        names, name = coded([text for part in parts for text in part.name])
-        details, detail = coded([text for part in parts for text in part.detail])
+        names, name = coded([*chain.from_iterable(part.name for part in parts)])
+        details, detail = coded([*chain.from_iterable(part.detail for part in parts)])
         steps, origin = self.m.timed.steps, self.window[0]
         columns = {
             **{column: _column(parts, column) for column in ("lane", "category", "own", "link")},

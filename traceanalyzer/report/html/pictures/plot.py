@@ -8,7 +8,7 @@ the axes; places of an axis with names are 0, 1, 2, ..., each taking the room fr
 import math
 from collections.abc import Sequence
 from dataclasses import field
-from typing import NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.report.format import number
@@ -64,6 +64,17 @@ class Rects:
     name: str
     colour: str
     boxes: Sequence[Box]
+    form: ClassVar[str] = ""
+    """In a legend."""
+
+    @property
+    def drawn(self) -> set[tuple[str, str]]:
+        """The colours that can be seen of it, each with the form that it has in a legend."""
+        return {(b.colour or self.colour, self.form) for b in self.boxes if b.x0 != b.x1 and b.y0 != b.y1}
+
+    def values(self, direction: str) -> Sequence[float]:
+        """Where it is along an axis (`x` or `y`)."""
+        return [getattr(box, direction + end) for end in "01" for box in self.boxes]
 
 
 @dataclass(frozen=True)
@@ -83,6 +94,20 @@ class Lines:
     base: Numbers = ()
     """What an area is filled down to; without: a line."""
 
+    @property
+    def form(self) -> str:
+        """In a legend."""
+        return "" if self.base else "line"
+
+    @property
+    def drawn(self) -> set[tuple[str, str]]:
+        """As of `Rects`."""
+        return {(self.colour, self.form)} if len(self.x) else set()
+
+    def values(self, direction: str) -> Sequence[float]:
+        """As of `Rects`."""
+        return self.x if direction == "x" else self.y
+
 
 @dataclass(frozen=True)
 class Dots:
@@ -91,6 +116,16 @@ class Dots:
     name: str
     colour: str
     dots: Sequence[Dot]
+    form: ClassVar[str] = "dot"
+
+    @property
+    def drawn(self) -> set[tuple[str, str]]:
+        """As of `Rects`."""
+        return {(self.colour, self.form)} if self.dots else set()
+
+    def values(self, direction: str) -> Sequence[float]:
+        """As of `Rects`."""
+        return [getattr(dot, direction) for dot in self.dots]
 
 
 @dataclass(frozen=True)
@@ -98,6 +133,12 @@ class Words:
     """Texts (x, y, text) to the right of points."""
 
     words: Sequence[tuple[float, float, str]]
+    name = colour = form = ""
+    drawn: ClassVar[set[tuple[str, str]]] = set()
+
+    def values(self, _: str) -> Sequence[float]:
+        """They take no room."""
+        return ()
 
 
 Mark: TypeAlias = "Rects | Lines | Dots | Words"
@@ -120,24 +161,11 @@ class Plot:
     @property
     def legend(self) -> list[Key]:
         """Names, colours and forms of what is drawn, each once."""
-        drawn = [(colour, form) for mark in self.marks for colour, form in _drawn(mark)]
         if self.keys is not None:
+            drawn = set[tuple[str, str]]().union(*(mark.drawn for mark in self.marks))
             return [key for key in self.keys if key[1:] in drawn]
-        named = [(m.name, m.colour, _form(m)) for m in self.marks if not isinstance(m, Words) and m.name and _drawn(m)]
+        named = [(mark.name, mark.colour, mark.form) for mark in self.marks if mark.name and mark.drawn]
         return list(dict.fromkeys(named)) if len(named) > 1 else []
-
-
-def _form(mark: Mark) -> str:
-    return "dot" if isinstance(mark, Dots) else "line" if isinstance(mark, Lines) and not mark.base else ""
-
-
-def _drawn(mark: Mark) -> set[tuple[str, str]]:
-    """The colours that can be seen of it, each with the form that it has in a legend."""
-    if isinstance(mark, Rects):
-        return {(b.colour or mark.colour, "") for b in mark.boxes if b.x0 != b.x1 and b.y0 != b.y1}
-    if isinstance(mark, Lines | Dots):
-        return {(mark.colour, _form(mark))} if len(_values(mark, "x")) else set()
-    return set()
 
 
 TICKS = 6
@@ -174,25 +202,20 @@ def scale_of(axis: Axis, marks: Sequence[Mark], direction: str) -> Scale:
     """The scale of an axis (`x` or `y`), over all marks unless its range is given."""
     if axis.names is not None:
         return Scale(-HALF, max(len(axis.names), 1) - HALF, False)
-    if axis.range is not None:
-        low, high = axis.range
-    else:
-        least = LEAST if axis.log else -MOST
-        values = [v for mark in marks for v in _values(mark, direction) if least < v < MOST]
-        low, high = min(values, default=float(axis.log)), max(values, default=1.0)
-        if not axis.log:
-            low, high = min(low, 0.0), max(high, 0.0)
+    low, high = axis.range or _ends(axis.log, [v for mark in marks for v in mark.values(direction)])
+    low, high = max(low, -MOST), min(high, MOST)
     if not high - low > LEAST:
         low, high = (low / 2, low * 2) if axis.log and low > 0 else (low, low + max(abs(low), 1.0))
     return Scale(low, high, axis.log)
 
 
-def _values(mark: Mark, direction: str) -> Sequence[float]:
-    if isinstance(mark, Rects):
-        return [getattr(box, direction + end) for end in "01" for box in mark.boxes]
-    if isinstance(mark, Dots):
-        return [getattr(dot, direction) for dot in mark.dots]
-    return getattr(mark, direction) if isinstance(mark, Lines) else ()
+def _ends(log: bool, values: Sequence[float]) -> tuple[float, float]:
+    """The least and the largest value that can be drawn; zero is among those of an axis that has it."""
+    least = LEAST if log else -MOST
+    known = [v for v in values if least < v < MOST]
+    if log:
+        return min(known, default=1.0), max(known, default=1.0)
+    return min([0.0, *known]), max([0.0, *(known or [1.0])])
 
 
 def ticks(axis: Axis, scale: Scale) -> list[tuple[float, str]]:

@@ -3,6 +3,7 @@ another by the parts of their difference.
 """
 
 from collections.abc import Sequence
+from typing import TypeGuard
 
 import numpy as np
 
@@ -120,15 +121,19 @@ def budget(report: Report) -> Plot | None:
 
 def predictions(report: Report) -> tuple[Plot, int] | None:
     """Today's step, the step after each recommended change alone, and the roofline's floor; None without any."""
-    today = breakdown.step_ms(report)
-    known = [r for r in report.recommendations if measured(r.predicted_step_ms) and r.predicted_step_ms][:MOST_CHANGES]
-    if not measured(today) or not today or not known:
-        return None
+    today, roof = breakdown.step_ms(report), report.metrics.roofline
     changes = [
-        (r.action, r.predicted_step_ms or today, (r.low_ms, r.high_ms) if r.low_ms and r.high_ms else None)
-        for r in known
+        (r.action, r.predicted_step_ms, (r.low_ms, r.high_ms) if r.low_ms and r.high_ms else None)
+        for r in report.recommendations
+        if _is_time(r.predicted_step_ms)
     ]
-    roof = report.metrics.roofline
-    least = None if roof is None else roof.reachable_ms or roof.ideal_ms
-    floor = None if least is None or not measured(least) else ("the computation alone at the GPU's limits", least)
-    return ladder(("today", today), changes, floor)
+    if not _is_time(today) or not changes:
+        return None
+    least = (roof.reachable_ms or roof.ideal_ms) if roof else None
+    floor = ("the computation alone at the GPU's limits", least) if _is_time(least) else None
+    return ladder(("today", today), changes[:MOST_CHANGES], floor)
+
+
+def _is_time(value: float | None) -> TypeGuard[float]:
+    """Whether it is known, and not nothing."""
+    return measured(value) and value > 0
