@@ -157,11 +157,12 @@ def test_work_of_one_host_alone_is_no_loading_of_all(other: float, advised: bool
     assert (data_loader_workers.offer(m) is not None) == advised
 
 
-def grids(*blocks: int) -> list[Measurements]:
-    """Ranks with the same launches, the last of which computes for three times as long; grids of so many blocks."""
+def grids(*blocks: int, slow: int = 1, apart_us: float = 0.0) -> list[Measurements]:
+    """Ranks with the same launches, of which the last ones compute for three times as long as the first; each of the
+    others so much longer than the one before; grids of so many blocks."""
     each = []
     for rank, size in enumerate(blocks):
-        b, us = Ranked(), 600.0 if rank == len(blocks) - 1 else 200.0
+        b, us = Ranked(), 600.0 if rank >= len(blocks) - slow else 200.0 + rank * apart_us
         for step in range(6):
             at = 1000.0 * step
             b.annotation(f"ProfilerStep#{step}", at, at + 1000)
@@ -181,6 +182,12 @@ def test_the_same_kernels_that_take_longer_are_a_slow_gpu() -> None:
     assert m.replay is not None
     assert "Fix rank 2: kernels take 0.4 ms a step longer there for the same work" in offer.action.pytorch
     assert m.replay.gain_ms(offer.scenario) == pytest.approx(0.4, rel=0.02)
+
+
+def test_several_slow_gpus_are_compared_with_the_others_alone() -> None:
+    offer = fix_straggler.offer(grids(80, 80, 80, 80, 80, slow=2, apart_us=20.0)[4])
+    assert offer is not None
+    assert "Fix ranks 3 and 4: kernels take 0.38 ms a step longer there for the same work" in offer.action.pytorch
 
 
 def test_larger_grids_are_more_work_to_deal_out() -> None:

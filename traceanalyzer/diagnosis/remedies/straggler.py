@@ -114,8 +114,8 @@ def _by_turns(_: Measurements, run: _Run) -> Offer | None:
 def _with_slow_gpus(m: Measurements, run: _Run) -> Offer | None:
     if not run.late or why_late(m) != "slow_gpu":
         return None
-    compute_ms, slow = run.work.compute_ms, run.late[0]
-    more = digits((compute_ms[slow] - np.median(np.delete(compute_ms, slow))) * run.replay.scale)
+    compute_ms = run.work.compute_ms
+    more = digits((compute_ms[run.late[0]] - np.median(np.delete(compute_ms, run.late))) * run.replay.scale)
     who = f"rank{'s' * (run.how == 'together')} {listed([run.names[i] for i in run.late])}"
     clocks = words("fix_straggler", "clocks", who=who, more=more)
     return Offer(clocks, without_ranks(run.tapes, run.late, 1.0), against=("straggler", "compute"))
