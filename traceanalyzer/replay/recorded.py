@@ -218,7 +218,7 @@ def _host_time(timed: Started, rows: I64, kept: IntervalSet) -> _HostTime:
     brings = np.append(timed.call_brings_input[rows], False)
     loading, work = np.where(brings, loading + work, loading), np.where(brings, 0, work)
     reading = np.clip(measure(_reading(timed.joined), start, end) - waited, 0, dispatch)
-    sending = np.minimum(measure(calling(timed.linked), start, end), dispatch - reading)
+    sending = np.minimum(measure(timed.linked.memo(calling), start, end), dispatch - reading)
     return _HostTime(dispatch, work, loading, reading, sending, profiling)
 
 

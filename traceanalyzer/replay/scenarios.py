@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import contains, union
+from traceanalyzer.analysis.algebra import contains
 from traceanalyzer.base import dataclass
 from traceanalyzer.replay.changes.communication.buckets import MB, BucketSize, rebucketed
 from traceanalyzer.replay.changes.communication.collectives import (
@@ -121,10 +121,9 @@ def communication_free(tape: Tape) -> Tape:
     compute that ran beside one is no longer slowed, and the host neither calls them, nor waits in them, nor shards."""
     gone = tape.communication | launched_within(tape, BUCKETING) | launched_within(tape, SHARDING)
     free = replace(apart(tape), duration=tape.alone).without_launches(gone)
-    inside = contains(calling(tape.source.linked), tape.source.trace.api_calls.start[tape.call])
-    ranges = tape.source.trace.host_ranges
-    sharding = texts(tape.source.linked, SHARDING)[ranges.name]
-    left = 1.0 - tape.share_within(union(ranges.start[sharding], ranges.end[sharding]))
+    inside = contains(tape.source.linked.memo(calling), tape.source.trace.api_calls.start[tape.call])
+    sharding = texts(tape.source.linked, SHARDING)[tape.source.trace.host_ranges.name]
+    left = 1.0 - tape.share_within_ranges(sharding)
     work = np.rint(free.work * left).astype(np.int64)
     free = replace(free, waits=free.waits & ~inside, work=work)
     return free.with_dispatch(np.maximum(free.dispatch - tape.sending, 0) * left)

@@ -14,7 +14,7 @@ from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.analysis.algebra import IntervalSet, at, measure, one_of, texts_where
+from traceanalyzer.analysis.algebra import IntervalSet, at, measure, one_of, texts_where, union
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.joined.linked import Linked, Memo
@@ -136,6 +136,11 @@ class Tape(Memo):
         since = np.append(0, np.diff(called))
         share: F64 = np.divide(self.before_events(intervals), since, out=np.zeros(len(since)), where=since > 0)
         return share.clip(0.0, 1.0)
+
+    def share_within_ranges(self, ranges: Bool) -> F64:
+        """The same of these host ranges (one entry a row of `Trace.host_ranges`)."""
+        table = self.source.trace.host_ranges
+        return self.share_within(union(table.start[ranges], table.end[ranges]))
 
     def usual_dispatch_ns(self, ops: Bool) -> float:
         """Median dispatch before the events that launch these ops, ns; 0 without any."""

@@ -28,6 +28,7 @@ from traceanalyzer.replay.changes.communication.collectives import (
 from traceanalyzer.replay.changes.communication.collectives import smaller_messages as shrunk
 from traceanalyzer.replay.changes.communication.gathers import parameters_kept, prefetched
 from traceanalyzer.replay.limits import OF_MOVES
+from traceanalyzer.replay.scenarios import AS_RECORDED
 
 EXPOSED = "exposed-communication"
 ACCUMULATED = assuming("no_sync_accumulation", accumulated_without_sync, spread=OF_MOVES)
@@ -46,7 +47,7 @@ LARGER = assuming(
     "larger_buckets",
     rebucketed(BucketSize(bytes=USUAL_BUCKET_BYTES)),
     may_cost=True,
-    baseline=rebucketed(None),
+    baseline=AS_RECORDED,
     spread=OF_MOVES,
 )
 

@@ -134,7 +134,7 @@ def _at_collectives(m: Measurements, ranks: RankComparison, waited: float | None
         balance = Proposal(said("straggler"), "the work spread evenly over the ranks", name="fix_straggler")
         title = f"{title}: {REASONS[how][why]}"
         yield Draft("straggler", "compute", title, "compute", late[0].gain_ms, evidence, [balance])
-    elif gains_without_late(m):
+    else:
         yield from _idles(m, title, who, evidence, alone=how == "alone", of_input=why == "input")
 
 
@@ -145,6 +145,8 @@ def _idles(
     the profiler it must idle, too, for that to make it late."""
     budget = m.step.budget
     if m.step.basis == "unprofiled" and budget is not None and budget.idle < MIN_WAIT_SHARE * m.step.step_ms:
+        return
+    if not gains_without_late(m):
         return
     find = everywhere(UNBLOCK.format(rank=who))
     unblock = Proposal(find, "counted in the findings on idle time", name="fix_straggler")

@@ -4,7 +4,6 @@ import re
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import union
 from traceanalyzer.replay.changes.communication.collectives import REDUCTIONS, of_kind, removed, sizes
 from traceanalyzer.replay.patterns.named import nodes_named, texts
 from traceanalyzer.replay.patterns.repeats import each_step
@@ -25,11 +24,10 @@ def parameters_kept(tape: Tape) -> Tape | None:
     if left is None or (of_kind(tape, "all_gather") & tape.in_backward & ~again).any():
         return left
     gone = _ranges_gone(tape)
-    ranges = tape.source.trace.host_ranges
     tree = tape.source.linked.tree
     inside = tree.innermost(tree.of_ranges(gone, False)) >= 0
     left = left.without_launches(tape.of_launches(inside))
-    return left.with_dispatch(left.dispatch * (1.0 - tape.share_within(union(ranges.start[gone], ranges.end[gone]))))
+    return left.with_dispatch(left.dispatch * (1.0 - tape.share_within_ranges(gone)))
 
 
 def gathered_again(tape: Tape) -> Bool:
