@@ -113,10 +113,10 @@ def _queued(timed: Timed, calls: DigestedCalls, compute: I64) -> I64:
 
 def _slowed(timed: Timed, calls: DigestedCalls, compute: I64) -> I64:
     """How much longer the compute launched before each took than its like alone, since the call launched before it."""
-    ops, launched = timed.trace.device_ops, timed.linked.launch_time[compute]
-    rows = compute[np.argsort(launched, kind="stable")]
+    ops, launched = timed.trace.device_ops, timed.linked.launch_time
+    rows = compute[np.argsort(launched[compute], kind="stable")]
     longer = np.append(0, np.cumsum((ops.end - ops.start)[rows] - alone(timed.linked, rows)))
-    until = longer[np.searchsorted(np.sort(launched), calls.launched)]
+    until = longer[np.searchsorted(launched[rows], calls.launched)]
     order = np.argsort(calls.launched, kind="stable")
     slowed = np.empty(len(calls), np.int64)
     slowed[order] = np.diff(until[order], prepend=0)

@@ -222,19 +222,20 @@ def _cells(cells: Sequence[tuple[int, int, float, str]], colour: str, ends: tupl
 def traffic(report: Report) -> Chart | None:
     """What each rank sends each other one."""
     rows = [row for row in report.tables.get("traffic", []) if row.bytes]
-    every = sorted({*map(attrgetter("sender"), rows), *map(attrgetter("receiver"), rows)})
+    every = dict.fromkeys(sorted({*map(attrgetter("sender"), rows), *map(attrgetter("receiver"), rows)}))
     if not every:
         return None
     by_worth = map(attrgetter("rank"), report.tables.get("ranks", []))
-    worst = list(filter(every.__contains__, by_worth)) or every
-    ranks = every if len(every) <= MAX_PEERS else worst[:MAX_PEERS]
+    worst = list(filter(every.__contains__, by_worth)) or list(every)
+    ranks = list(every) if len(every) <= MAX_PEERS else worst[:MAX_PEERS]
+    place = {rank: i for i, rank in enumerate(ranks)}
     cells = [
         (
-            ranks.index(row.receiver), ranks.index(row.sender), float(row.bytes),
+            place[row.receiver], place[row.sender], float(row.bytes),
             f"rank {row.sender} to rank {row.receiver}: {figure(row.bytes, 'bytes')} a step in "
             f"{figure(row.messages)} messages",
         )
-        for row in rows if {row.sender, row.receiver} <= {*ranks}
+        for row in rows if place.keys() >= {row.sender, row.receiver}
     ]  # fmt: skip
     names = [f"rank {rank}" for rank in ranks]
     most = max(map(itemgetter(2), cells), default=0.0)

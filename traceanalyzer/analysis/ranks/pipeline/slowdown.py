@@ -1,6 +1,6 @@
 """What slows a pipelined job down, under the names of arXiv 2505.05713: S, S_t, S_w, M_W, M_S."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil
 
 import numpy as np
@@ -77,11 +77,12 @@ def slowdown(of: Pipeline) -> tuple[Slowdown, list[WorkerRow], list[StepRow]]:
     """The slowdown of a job with what explains it, its workers by S_w, and its steps."""
     ops, all_of_them = of.ops, np.ones(of.took.shape[:2], bool)
     groups = _groups(of)
-    times = step_times(of, [all_of_them, ~all_of_them])
-    base, ideal = times.mean(axis=1).tolist()
+    times = step_times(of, [all_of_them, ~all_of_them, *(mask for group in groups for mask in group.values())])
+    base, ideal, *others = times.mean(axis=1).tolist()
     if not ideal:
         raise TraceAnalyzerError("its operations take no time")
-    s_t, s_dp, s_stage = (_falling(group, step_times(of, [*group.values()]).mean(axis=1) / ideal) for group in groups)
+    ratios = (other / ideal for other in others)
+    s_t, s_dp, s_stage = (_falling(dict(zip(group, ratios, strict=False))) for group in groups)
     rows = ((int(rank), *at, min(s_dp[str(at[0])], s_stage[str(at[1])])) for at, rank in np.ndenumerate(ops.worker))
     workers = sorted((WorkerRow(*row) for row in rows), key=lambda row: (-row.s_w, row.rank))
     worst = workers[: ceil(len(workers) * WORST_SHARE)]
@@ -122,8 +123,8 @@ def _groups(of: Pipeline) -> tuple[dict[str, Bool], dict[str, Bool], dict[str, B
     return types, dps, stages
 
 
-def _falling(names: Iterable[str], values: F64) -> dict[str, float]:
-    return dict(sorted(zip(names, values.tolist(), strict=True), key=lambda item: -item[1]))
+def _falling(values: Mapping[str, float]) -> dict[str, float]:
+    return dict(sorted(values.items(), key=lambda item: -item[1]))
 
 
 def _range(gains: F64) -> tuple[float, float, float]:
