@@ -71,12 +71,12 @@ def read_each_step(called, optimizer, x, before=lambda: None):
     return step
 
 
-def in_step(fixed, late, *, batch=1.0):
-    """DDP whose loss is read each step; `late` runs on rank 1 before the step, its batch is `batch` times as large."""
+def in_step(fixed, late, *, batch=1.0, rank=1):
+    """DDP whose loss is read each step; `late` runs on `rank` before the step, its batch is `batch` times as large."""
     model = mlp(n(8, 2), n(2048, 64))
-    ddp, rows = parallel(model), int(n(2048, 4) * (1.0 if fixed or RANK == 0 else batch))
+    ddp, rows = parallel(model), int(n(2048, 4) * (1.0 if fixed or rank != RANK else batch))
     x, optimizer = random(rows, n(2048, 64)), torch.optim.SGD(model.parameters(), lr=1e-9)
-    return read_each_step(ddp, optimizer, x, late if not fixed and RANK == 1 else lambda: None)
+    return read_each_step(ddp, optimizer, x, late if not fixed and rank == RANK else lambda: None)
 
 
 @pair("fix_straggler", ablation=("straggler: 3 ms of input on rank 1", "no_straggler"))
@@ -277,12 +277,16 @@ def buckets_of_many_sizes(fixed):
     return train(torch.optim.SGD(model.parameters(), lr=1e-9), lambda: ddp(x).square().mean())
 
 
+def full_encoder(megabytes):
+    """An encoder whose kernels take longer than its host, in buckets of so many MB."""
+    model = blocks(n(6, 1), n(1024, 64))
+    return encoder(parallel(model, bucket_cap_mb=megabytes), model, sequences(n(64, 2), n(1024, 64)))
+
+
 @pair("larger_buckets", ablation=("buckets: 1 MB of an encoder that fills the GPU, then 25 MB", "buckets=25MB"))
 def buckets_of_an_encoder(fixed):
-    """An encoder whose kernels take longer than its host, in buckets of 1 MB, against buckets of 25 MB."""
-    model = blocks(n(6, 1), n(1024, 64))
-    called = parallel(model, bucket_cap_mb=25 if fixed else 1)
-    return encoder(called, model, sequences(n(64, 2), n(1024, 64)))
+    """Buckets of 1 MB against buckets of 25 MB."""
+    return full_encoder(25 if fixed else 1)
 
 
 @pair("larger_buckets", ablation=("buckets: 0.1 MB of convolutions, then 25 MB", "buckets=25MB"))
@@ -299,9 +303,8 @@ def buckets_of_convolutions(fixed):
 
 @pair("smaller_buckets", ablation=("buckets: 25 MB of an encoder, then 4 MB", "buckets=4MB"))
 def buckets_smaller(fixed):
-    """An encoder whose kernels take longer than its host, in buckets of 25 MB, against buckets of 4 MB."""
-    model = blocks(n(6, 1), n(1024, 64))
-    return encoder(parallel(model, bucket_cap_mb=4 if fixed else 25), model, sequences(n(64, 2), n(1024, 64)))
+    """Buckets of 25 MB against buckets of 4 MB."""
+    return full_encoder(4 if fixed else 25)
 
 
 def beside_a_thread(step):
@@ -455,8 +458,5 @@ def straggler_reads(fixed):
 @pair("fix_straggler", ablation=("straggler: rank 0 pauses 12 ms every third step", "no_straggler"))
 def straggler_pauses(fixed):
     """Under DDP rank 0 pauses for 12 ms before every third step."""
-    count = itertools.count()
-    model = mlp(n(8, 2), n(2048, 64))
-    x, optimizer = random(n(2048, 4), n(2048, 64)), torch.optim.SGD(model.parameters(), lr=1e-9)
-    pauses = not fixed and RANK == 0
-    return read_each_step(parallel(model), optimizer, x, lambda: time.sleep(0.012 * (pauses and next(count) % 3 == 0)))
+    steps = itertools.count()
+    return in_step(fixed, lambda: time.sleep(0.012 * (next(steps) % 3 == 0)), rank=0)
