@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+ROOT = Path(__file__).parents[2]
 SCRIPTS = Path(__file__).parent / "scripts"
 SMALL = ("--wait", "2", "--unprofiled-steps", "5", "--warmup", "1", "--active", "2")
 """A recording of ten steps, or of up to twenty while they are not steady."""
@@ -31,6 +32,18 @@ def collect(*arguments: object, **environment: str) -> subprocess.CompletedProce
     return subprocess.run(
         command, capture_output=True, text=True, timeout=60, env=ONE_THREAD | environment, check=False
     )
+
+
+def standing_in(program: str, folder: Path) -> tuple[dict[str, str], Path]:
+    """Environment in which `program` is `stand_in_PROGRAM.py` beside this file, and the file of its calls."""
+    programs, log = folder / "bin", folder / "calls"
+    programs.mkdir()
+    made = programs / program
+    made.write_text(
+        f'#!/bin/sh\nPYTHONPATH="{ROOT}:$PYTHONPATH" exec {sys.executable} -m tests.collect.stand_in_{program} "$@"\n'
+    )
+    made.chmod(0o755)
+    return {"PATH": f"{programs}:{os.environ['PATH']}", "STAND_IN_LOG": str(log)}, log
 
 
 @contextmanager

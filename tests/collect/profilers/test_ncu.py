@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.collect.running import SCRIPTS, collect
+from tests.collect.running import SCRIPTS, collect, standing_in
 from tests.collect.stand_in_ncu import SECRET
 from traceanalyzer.analysis.names.kernel_names import function_name
 from traceanalyzer.collect.profilers.ncu import KEPT, METRICS, STALLS, NcuOptions, profile_command
@@ -24,15 +23,7 @@ PRINTS = (sys.executable, "-c", "print('out'); raise SystemExit(5)")
 @pytest.fixture
 def stand_in(tmp_path):
     """Environment in which `ncu` is the stand-in, and the file of its arguments."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    ncu = programs / "ncu"
-    ncu.write_text(
-        f'#!/bin/sh\nPYTHONPATH="{ROOT}:$PYTHONPATH" exec {sys.executable} -m tests.collect.stand_in_ncu "$@"\n'
-    )
-    ncu.chmod(0o755)
-    log = tmp_path / "arguments"
-    return {"PATH": f"{programs}:{os.environ['PATH']}", "STAND_IN_LOG": str(log)}, log
+    return standing_in("ncu", tmp_path)
 
 
 def test_top_kernels_of_a_recording_are_measured_and_the_table_says_nothing_else(tmp_path, stand_in):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import sys
 from contextlib import closing
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.collect.running import SCRIPTS, SMALL, collect
+from tests.collect.running import SCRIPTS, SMALL, collect, standing_in
 from tests.collect.stand_in_nsys import SECRET, secret_export
 from tests.nsys_builder import SCHEMAS
 from traceanalyzer import load
@@ -23,15 +22,7 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture
 def stand_in(tmp_path):
     """Environment in which `nsys` is the stand-in, and the file of its calls."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    nsys = programs / "nsys"
-    nsys.write_text(
-        f'#!/bin/sh\nPYTHONPATH="{ROOT}:$PYTHONPATH" exec {sys.executable} -m tests.collect.stand_in_nsys "$@"\n'
-    )
-    nsys.chmod(0o755)
-    log = tmp_path / "calls"
-    return {"PATH": f"{programs}:{os.environ['PATH']}", "STAND_IN_LOG": str(log)}, log
+    return standing_in("nsys", tmp_path)
 
 
 def _calls(log):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.collect.running import collect
+from tests.collect.running import collect, standing_in
 from tests.collect.stand_in_rocprofv3 import SECRET, secret_run
 from tests.rocpd_builder import SCHEMAS
 from traceanalyzer import load
@@ -21,14 +20,7 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture
 def stand_in(tmp_path: Path) -> dict[str, str]:
     """Environment in which `rocprofv3` is the stand-in."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    program = programs / "rocprofv3"
-    program.write_text(
-        f'#!/bin/sh\nPYTHONPATH="{ROOT}:$PYTHONPATH" exec {sys.executable} -m tests.collect.stand_in_rocprofv3 "$@"\n'
-    )
-    program.chmod(0o755)
-    return {"PATH": f"{programs}:{os.environ['PATH']}", "STAND_IN_LOG": str(tmp_path / "calls")}
+    return standing_in("rocprofv3", tmp_path)[0]
 
 
 def test_a_run_is_recorded_scrubbed_and_keeps_its_status(tmp_path: Path, stand_in: dict[str, str]) -> None:

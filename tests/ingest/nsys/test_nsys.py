@@ -139,35 +139,35 @@ def test_graph_events_of_either_meaning_are_no_device_work(schema: str, target: 
     assert len(read_one(export, target).device_ops) == 4
 
 
-def test_tables_with_a_version_suffix(target: Path) -> None:
+def read_altered(target: Path, *statements: str) -> Trace:
+    """A small export in which these statements of SQL have changed something."""
     small_run("3.24.0").write(target)
     db = sqlite3.connect(target)
-    db.execute("ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL RENAME TO CUPTI_ACTIVITY_KIND_KERNEL_V2")
+    for statement in statements:
+        db.execute(statement)
     db.commit()
     db.close()
     (trace,) = nsys.read(target)
-    assert len(trace.device_ops) == 4
+    return trace
+
+
+def test_tables_with_a_version_suffix(target: Path) -> None:
+    rename = "ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL RENAME TO CUPTI_ACTIVITY_KIND_KERNEL_V2"
+    assert len(read_altered(target, rename).device_ops) == 4
 
 
 def test_columns_may_be_missing_or_more(target: Path) -> None:
-    small_run("3.24.0").write(target)
-    db = sqlite3.connect(target)
-    db.execute("ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL DROP COLUMN correlationId")
-    db.execute("ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL DROP COLUMN globalPid")
-    db.execute("ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL ADD COLUMN kernel_name TEXT")
-    db.commit()
-    db.close()
-    (trace,) = nsys.read(target)
+    trace = read_altered(
+        target,
+        "ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL DROP COLUMN correlationId",
+        "ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL DROP COLUMN globalPid",
+        "ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL ADD COLUMN kernel_name TEXT",
+    )
     assert trace.device_ops.correlation.tolist() == [-1, 3, -1, 4]
 
 
 def test_a_table_without_the_columns_that_choose_its_rows(target: Path) -> None:
-    small_run("3.24.0").write(target)
-    db = sqlite3.connect(target)
-    db.execute("ALTER TABLE NVTX_EVENTS DROP COLUMN eventType")
-    db.commit()
-    db.close()
-    (trace,) = nsys.read(target)
+    trace = read_altered(target, "ALTER TABLE NVTX_EVENTS DROP COLUMN eventType")
     assert len(trace.host_ranges) == 0
     assert not trace.health.truncated
 
