@@ -9,8 +9,7 @@ from traceanalyzer.report.format import plain
 SHOWN_CHANGES, SHOWN_NOTES = 3, 2
 LONGEST, LONGEST_OF_MORE, LONGEST_HEADLINE = 180, 150, 320
 """Characters of a text on the screen; the page, Markdown and `--full` have all of it."""
-LONGEST_PATH = 26
-"""Characters, a third of a terminal's width."""
+LONGEST_PATH = 26  # characters, a third of a terminal's width
 
 
 def first_screen(

@@ -32,15 +32,12 @@ if TYPE_CHECKING:
     from traceanalyzer.diagnosis.selection import Knowledge, Measured, Selection
     from traceanalyzer.trace import Failure, Run, Trace
 
-REPORTED = "nsys reports: "
-"""How a note of the recorder itself begins: of a recording without GPU work it says why."""
+REPORTED = "nsys reports: "  # how a note of the recorder itself begins: of a recording without GPU work it says why
 NOT_KNOWN = "The {} without the profiler, which slows the host, is not known"
 
 
-NAMED_FAILURES = 8
-"""Files that could not be read, named one by one."""
-NOTED_MISSING = 0.001
-"""Share of launches without their kernels that is worth a note."""
+NAMED_FAILURES = 8  # files that could not be read, named one by one
+NOTED_MISSING = 0.001  # share of launches without their kernels that is worth a note
 
 
 def build_report(
@@ -79,10 +76,8 @@ def report_of(of: "Measured", top: int = TOP_ROWS) -> Report:
 
 
 class _Facts(NamedTuple):
-    metrics: Metrics
-    """Without the critical path."""
-    tables: dict[str, list[Any]]
-    """The same."""
+    metrics: Metrics  # without the critical path
+    tables: dict[str, list[Any]]  # the same
 
 
 def _facts(of: "Measured", top: int) -> _Facts:

@@ -22,8 +22,7 @@ from typing import Any, TypeAlias
 from traceanalyzer.base import dataclass
 from traceanalyzer.version import __version__
 
-Row: TypeAlias = Any
-"""An instance of a dataclass whose fields are figures."""
+Row: TypeAlias = Any  # an instance of a dataclass whose fields are figures
 
 
 class Weight(enum.IntEnum):
@@ -80,8 +79,7 @@ class Facts:
     """Single figures below each other."""
 
     facts: Sequence[Fact]
-    is_table: bool = False
-    """Whether Markdown has a table of them."""
+    is_table: bool = False  # whether Markdown has a table of them
 
     @classmethod
     def of(cls, *pairs: tuple[str, str]) -> "Facts":
@@ -112,28 +110,17 @@ class Table:
     """Rows of one dataclass."""
 
     rows: Sequence[Row]
-    title: str = ""
-    """Of a page's table; empty: the section's."""
-    limit: int | None = None
-    """Rows that a terminal shows; None: all."""
-    command: str | None = None
-    """The command that prints all of them."""
-    chosen: Sequence[str] | None = None
-    """Fields to show, in order; None: all."""
-    origin_ns: int | None = None
-    """What moments count from; None: the first of them."""
-    every_column_in: str = "csv"
-    """The format that has the columns which a terminal has no room for."""
-    defined: bool = False
-    """Whether Markdown has the definitions of the columns below it."""
-    folded: bool = False
-    """Whether a page shows it on demand."""
-    remarks: Sequence[str] = ()
-    """Sentences below it."""
-    chart: Sequence[str] = ()
-    """Markdown of a chart of it."""
-    link: Callable[[Row], Any] | None = None
-    """From a row to the place on a page that it is about."""
+    title: str = ""  # of a page's table; empty: the section's
+    limit: int | None = None  # rows that a terminal shows; None: all
+    command: str | None = None  # the command that prints all of them
+    chosen: Sequence[str] | None = None  # fields to show, in order; None: all
+    origin_ns: int | None = None  # what moments count from; None: the first of them
+    every_column_in: str = "csv"  # the format that has the columns which a terminal has no room for
+    defined: bool = False  # whether Markdown has the definitions of the columns below it
+    folded: bool = False  # whether a page shows it on demand
+    remarks: Sequence[str] = ()  # sentences below it
+    chart: Sequence[str] = ()  # Markdown of a chart of it
+    link: Callable[[Row], Any] | None = None  # from a row to the place on a page that it is about
 
 
 @dataclass(frozen=True)
@@ -145,8 +132,7 @@ class TextTable:
     rows: Sequence[Sequence[str]]
     title: str = ""
     noun: str = "rows"
-    is_whole: bool = False
-    """Whether its rows stay together where there is no room for all."""
+    is_whole: bool = False  # whether its rows stay together where there is no room for all
 
 
 @dataclass(frozen=True)
@@ -175,15 +161,12 @@ class Section:
 
     title: str
     parts: Sequence[Part | None] = ()
-    is_minor: bool = False
-    """Whether it belongs to the section before."""
-    folded: bool = False
-    """Whether it is for who wants to know more."""
+    is_minor: bool = False  # whether it belongs to the section before
+    folded: bool = False  # whether it is for who wants to know more
     untitled: bool = False
     """Whether its title is not shown, only named (in navigation, or where the section was left out)."""
     weight: Weight = Weight.ANSWER
-    id: str = ""
-    """Its address on a page; empty: a number."""
+    id: str = ""  # its address on a page; empty: a number
 
 
 @dataclass(frozen=True)
@@ -192,7 +175,5 @@ class Document:
 
     title: str
     sections: Sequence[Section]
-    scripts: Sequence[str] = ()
-    """Files of `html/assets` that its page needs."""
-    made_by: str = f"traceanalyzer {__version__}"
-    """Program and version."""
+    scripts: Sequence[str] = ()  # files of `html/assets` that its page needs
+    made_by: str = f"traceanalyzer {__version__}"  # program and version

@@ -7,8 +7,7 @@ from traceanalyzer.base import ELLIPSIS, MEMORY, dataclass
 
 DEFAULT_WIDTH = 80
 NOT_AVAILABLE = "n/a"
-TRUNCATED_TAIL = 0.4
-"""Share of a shortened name that is kept of its end: C++ names differ there (types, tile sizes)."""
+TRUNCATED_TAIL = 0.4  # share of a shortened name that is kept of its end: C++ names differ there (types, tile sizes)
 
 
 @dataclass(frozen=True)
@@ -56,13 +55,10 @@ LABELS = {
     "s_w": "S_w",
 }
 """Names of figures whose fields' names say too little."""
-PER_SECOND = "1/s"
-"""Of rates; their names say it."""
-ROUNDS_UP = 999.5
-"""From here on a figure is shown as 1,000 of its unit."""
+PER_SECOND = "1/s"  # of rates; their names say it
+ROUNDS_UP = 999.5  # from here on a figure is shown as 1,000 of its unit
 SMALLEST = 0.001
-LARGEST = 1e15
-"""Figures beyond these are shown as such: their digits would say nothing."""
+LARGEST = 1e15  # figures beyond these are shown as such: their digits would say nothing
 
 
 def scale_for(largest: float, unit: str) -> Scale:

@@ -27,12 +27,9 @@ from traceanalyzer.report.format import (
     yes_no,
 )
 
-TIMESTAMPS = ("start_ns", "end_ns")
-"""Fields that hold a moment, not a length: three digits of it would say nothing."""
-IDENTIFIERS = ("rank", "device", "step", "id")
-"""Fields that hold an integer which is not a figure."""
-FOR_PROGRAMS = ("full_name", "end_ns")
-"""Fields that people get in a shorter form as well: the name, start and duration."""
+TIMESTAMPS = ("start_ns", "end_ns")  # fields that hold a moment, not a length: three digits of it would say nothing
+IDENTIFIERS = ("rank", "device", "step", "id")  # fields that hold an integer which is not a figure
+FOR_PROGRAMS = ("full_name", "end_ns")  # fields that people get in a shorter form as well: the name, start and duration
 MAIN = ("total_ms", "device_total_ms", "gpu_idle_ms", "duration_ns", "duration_ms", "step_ms", "device_ms")
 """Fields by which rows are in order, or that a row is about."""
 DECIDING = (
@@ -49,14 +46,11 @@ DECIDING = (
     "verdict",
 )
 """Fields that say what to do about a row: shown first where there is not room for all."""
-OF_STACKS = ("rank", "python")
-"""Fields that most recordings have no value for: nobody misses them."""
+OF_STACKS = ("rank", "python")  # fields that most recordings have no value for: nobody misses them
 DISTRIBUTION = ("p50", "p95", "p99", "min", "max", "std")
 """Parts of the names of fields that come last: few people need them."""
-LEAST_LARGEST, MOST_LARGEST = 1, 10_000
-"""A column whose largest figure lies outside is shown in another unit."""
-NOT_RECORDED = "-"
-"""A cell without a value; most of a column may be such, so it has to be quiet."""
+LEAST_LARGEST, MOST_LARGEST = 1, 10_000  # a column whose largest figure lies outside is shown in another unit
+NOT_RECORDED = "-"  # a cell without a value; most of a column may be such, so it has to be quiet
 
 
 @dataclass(frozen=True)
@@ -89,15 +83,11 @@ class Grid:
     """A table as shown."""
 
     columns: list[Column]
-    constant: list[tuple[str, str]]
-    """Labels and values of the fields that are the same in every row."""
-    missing: list[str]
-    """Labels of the fields that no row has a value for."""
-    origin_ns: int | None
-    """What the moments in the table count from, on the recording's clock."""
+    constant: list[tuple[str, str]]  # labels and values of the fields that are the same in every row
+    missing: list[str]  # labels of the fields that no row has a value for
+    origin_ns: int | None  # what the moments in the table count from, on the recording's clock
     rows: int
-    definitions: list[tuple[str, str]]
-    """Label and definition of each field that is shown."""
+    definitions: list[tuple[str, str]]  # label and definition of each field that is shown
 
     @property
     def remarks(self) -> list[str]:

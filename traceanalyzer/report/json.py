@@ -30,11 +30,9 @@ KEYS = (
 """In order of interest to someone who opens the file."""
 
 
-DECIMALS = 6
-"""Of a millisecond: nanoseconds. More digits would be noise of the floating-point format."""
+DECIMALS = 6  # Of a millisecond: nanoseconds. More digits would be noise of the floating-point format.
 _PLAIN = {int, bool, type(None)}
-RENAMED = {"cls": "class"}
-"""Fields that cannot have their published name in Python."""
+RENAMED = {"cls": "class"}  # fields that cannot have their published name in Python
 
 
 def render_json(report: "Report") -> str:

@@ -13,8 +13,7 @@ from traceanalyzer.ingest.cache.answers import answered_once
 from traceanalyzer.report import tables
 from traceanalyzer.report.table_entries import RowFilter, named
 
-MOST_ROWS = 20_000
-"""A row is a hundred bytes of text or more, and answers of over two million are not kept."""
+MOST_ROWS = 20_000  # a row is a hundred bytes of text or more, and answers of over two million are not kept
 
 
 def kept_rows(asked: Asked, *parts: tuple[str, RowFilter]) -> list[list[Any]]:

@@ -29,10 +29,8 @@ from traceanalyzer.diagnosis.finding import Finding, Recommendation, Summary
 from traceanalyzer.replay.compile.model import CompileStats
 from traceanalyzer.replay.host_parts import HostPart
 
-TOP_ROWS = 30
-"""Rows of the long tables (kernels, operators, gaps, ...) that go into a report; the commands give all."""
-PAGE_ROWS = 300
-"""The same of an HTML report, where they can be searched and sorted."""
+TOP_ROWS = 30  # rows of the long tables (kernels, operators, gaps, ...) that go into a report; the commands give all
+PAGE_ROWS = 300  # the same of an HTML report, where they can be searched and sorted
 SCHEMA_VERSION = 2
 
 

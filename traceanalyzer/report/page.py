@@ -26,11 +26,9 @@ class ReportPage(Result):
 
     report: "Report"
     details: "Details | None" = None
-    full: bool = False
-    """Whether a terminal gets all of it, and Markdown as much as GitHub takes."""
+    full: bool = False  # whether a terminal gets all of it, and Markdown as much as GitHub takes
     max_chars: int | None = None
-    short: bool = False
-    """Whether a terminal gets the verdict alone."""
+    short: bool = False  # whether a terminal gets the verdict alone
     compiled: "CompileReport | None" = None
     """What the log of torch.compile says, which stands at the end (in JSON as `compile`)."""
 

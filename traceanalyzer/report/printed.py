@@ -15,8 +15,7 @@ from traceanalyzer.report.document import Document, Line, Row, Section, Table
 from traceanalyzer.report.format import DEFAULT_WIDTH, plain
 from traceanalyzer.report.json import RENAMED, dump, plain_columns
 
-WIDTH = 100
-"""Columns in a notebook."""
+WIDTH = 100  # columns in a notebook
 
 
 class Result:
@@ -101,8 +100,7 @@ class Printed(Result):
         return "" if self.picture is None else self.picture()
 
 
-SCREEN_LINES, LEAST_ROWS = 24, 3
-"""Of a terminal; so few rows are shown in any case, where nothing above sums them up."""
+SCREEN_LINES, LEAST_ROWS = 24, 3  # of a terminal; so few rows are shown in any case, where nothing above sums them up
 
 
 @dataclass(frozen=True)
@@ -114,21 +112,15 @@ class Rows(Result):
     row_type: type[Any]
     none: str = "No rows."
     shown: Sequence[Row] | None = None
-    remarks: Sequence[str] = field(default_factory=tuple)
-    """Sentences below the table, for people."""
-    heads: Sequence[str] = field(default_factory=tuple)
-    """Sentences above it, for people."""
+    remarks: Sequence[str] = field(default_factory=tuple)  # sentences below the table, for people
+    heads: Sequence[str] = field(default_factory=tuple)  # sentences above it, for people
     columns: Sequence[str] | None = None
     """The columns that people are shown, in order; None: as many as there is room for."""
-    totals: "Rows | None" = None
-    """What sums it up, which people are shown below; its title is `title`."""
+    totals: "Rows | None" = None  # what sums it up, which people are shown below; its title is `title`
     title: str = ""
-    values: dict[str, Any] = field(default_factory=dict)
-    """What JSON has before the rows."""
-    cut: str = ""
-    """What these rows are of more: `first`, `longest`; empty: all of them."""
-    fits: bool = False
-    """Whether a terminal shows only the rows that fit its height."""
+    values: dict[str, Any] = field(default_factory=dict)  # what JSON has before the rows
+    cut: str = ""  # what these rows are of more: `first`, `longest`; empty: all of them
+    fits: bool = False  # whether a terminal shows only the rows that fit its height
 
     @property
     def document(self) -> Document:

@@ -72,8 +72,7 @@ def _named(value: Any, kind: Any) -> Any:
 
 class _Field(NamedTuple):
     name: str
-    saved: str
-    """Its published name."""
+    saved: str  # its published name
     kind: Any
 
 

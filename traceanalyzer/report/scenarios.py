@@ -22,8 +22,7 @@ from traceanalyzer.report.printed import Printed, Result, Rows
 COLUMNS = [f.name for f in dataclasses.fields(Prediction) if f.name != "basis"]
 """All but the assumptions, which stand below the table."""
 _ID_BASIS = attrgetter("id", "basis")
-LEAST_GAIN = 0.01
-"""A smaller change of the step is none."""
+LEAST_GAIN = 0.01  # a smaller change of the step is none
 
 
 def _asked_for(scenario: Prediction) -> bool:
@@ -52,8 +51,7 @@ class ScenariosPage(Result):
     """The answer of `whatif`."""
 
     result: WhatIf
-    full: bool = False
-    """Whether a terminal shows also what gains nothing, and why the others are not predicted."""
+    full: bool = False  # whether a terminal shows also what gains nothing, and why the others are not predicted
 
     def terminal(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
         """Scenarios by step time; in full what each assumes, combinations what their parts do."""

@@ -18,16 +18,11 @@ if TYPE_CHECKING:
 class RowFilter:
     """Which rows of a table are asked for."""
 
-    top: int | None = None
-    """The first rows, of single events the longest; None: all."""
-    min_us: float = 0.0
-    """Gaps of at least this length."""
-    by_shape: bool = False
-    """Operators by name and input shapes, instead of by name."""
-    acceptance: float | None = None
-    """The share of guessed tokens that is right, which is asked about."""
-    draft_tokens: int = 4
-    """Guessed tokens a request of that question."""
+    top: int | None = None  # the first rows, of single events the longest; None: all
+    min_us: float = 0.0  # gaps of at least this length
+    by_shape: bool = False  # operators by name and input shapes, instead of by name
+    acceptance: float | None = None  # the share of guessed tokens that is right, which is asked about
+    draft_tokens: int = 4  # guessed tokens a request of that question
 
 
 @dataclass(frozen=True)
@@ -42,23 +37,16 @@ class Summary:
 class Table:
     """A table of measurements."""
 
-    name: str
-    """Its key in the report's `tables` and in documents."""
+    name: str  # its key in the report's `tables` and in documents
     title: str
-    row_class: str
-    """The dataclass of its rows, below the package."""
+    row_class: str  # the dataclass of its rows, below the package
     rows: "Callable[[Measured, Measurements, RowFilter], list[Any]]"
     """Its rows for one rank of a measured run; more than are asked for do no harm."""
-    none: str
-    """What takes the place of rows where there are none."""
-    command: str | None = None
-    """The command that prints all of it; `cli/help` has its help."""
-    long: bool = False
-    """Whether a report has its first rows only."""
-    of_every_rank: bool = False
-    """Whether the command shows all ranks unless one is asked for; else the critical rank's."""
-    totals: str | None = None
-    """The table that sums it up, which people are shown below its rows."""
+    none: str  # what takes the place of rows where there are none
+    command: str | None = None  # the command that prints all of it; `cli/help` has its help
+    long: bool = False  # whether a report has its first rows only
+    of_every_rank: bool = False  # whether the command shows all ranks unless one is asked for; else the critical rank's
+    totals: str | None = None  # the table that sums it up, which people are shown below its rows
     summary: "Callable[[Asked | None, RowFilter], Summary]" = lambda *_: Summary({})
     """What its command has besides the rows; None: there are no rows."""
     events: str | None = None

@@ -15,8 +15,7 @@ from traceanalyzer.report.outline import gains, step_facts
 
 TITLE = "Key figures"
 SAY_AMOUNTS = "--samples N and --tokens N of a step give samples/s and tokens/s"
-TOLD_FROM_STEPS = 10
-"""Steady steps that first ones cost more, to be on the first screen."""
+TOLD_FROM_STEPS = 10  # steady steps that first ones cost more, to be on the first screen
 GROWS = {"leak": "Leaks", "growth": "Grows"}
 SAY_FLOPS = "operations or the GPU's peak are not known: record shapes, or --flops N"
 
@@ -121,14 +120,10 @@ def _bandwidth(used: Utilisation | None) -> str:
     return f"at least {figure(used.least_bandwidth_gbs, 'GB/s')}{peak}"
 
 
-CONDITIONS = "conditions"
-"""A table without a command of its own, all of which a reader of a report has to see."""
-TABLE_ROWS = 5
-"""Rows of a table within the report in a terminal; the table's own command prints all."""
-LONGER = {"Ranks": 11}
-"""Tables with more: the critical rank and the ten that hold up the run most."""
-OPEN_ROWS = 8
-"""The table of devices stays open up to this long; others are folded."""
+CONDITIONS = "conditions"  # a table without a command of its own, all of which a reader of a report has to see
+TABLE_ROWS = 5  # rows of a table within the report in a terminal; the table's own command prints all
+LONGER = {"Ranks": 11}  # tables with more: the critical rank and the ten that hold up the run most
+OPEN_ROWS = 8  # the table of devices stays open up to this long; others are folded
 SEVERITY_STYLES = {"high": "bold red", "medium": "yellow", "low": "", "info": "dim"}
 NO_FINDING = "No finding: the recording supports none."
 

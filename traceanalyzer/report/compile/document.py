@@ -16,8 +16,7 @@ from traceanalyzer.version import __version__
 
 SCHEMA_VERSION = 2
 MOST_FOUND = 4
-MAX_ROWS = 20
-"""Rows of a table on paper; the JSON has all."""
+MAX_ROWS = 20  # rows of a table on paper; the JSON has all
 NO_FUSION = (
     "Why kernels were not fused is not in the structured log: set TORCH_LOGS=+fusion and "
     "TORCH_LOGS_OUT=FOLDER/fusion.txt as well, with the FOLDER of TORCH_TRACE."

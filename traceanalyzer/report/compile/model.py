@@ -23,7 +23,5 @@ class CompileReport:
     inputs: list[dict[str, Any]]
     compiled: Compiled
     diagnosis: CompileDiagnosis
-    strip: Strip | None = None
-    """When it compiled, for people."""
-    note: str = ""
-    """How it stands to the report that it is a part of."""
+    strip: Strip | None = None  # when it compiled, for people
+    note: str = ""  # how it stands to the report that it is a part of

@@ -21,8 +21,7 @@ STAGE_NAMES = {
     "other": "rest",
 }
 STEPS = "steps that the trace recorded"
-WIDTH, ROW, LABEL = 1000, 22, 250
-"""Of the drawing, of a row, and of its name, in the drawing's own unit."""
+WIDTH, ROW, LABEL = 1000, 22, 250  # of the drawing, of a row, and of its name, in the drawing's own unit
 
 
 def strip_of(log: CompileLog | None, timed: Timed | None) -> Strip | None:

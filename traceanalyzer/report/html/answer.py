@@ -14,8 +14,7 @@ from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import breakdown, gains, opening, step_facts
 from traceanalyzer.report.outline.breakdown import Share
 
-FIRST = 3
-"""Recommendations that are open, and warnings that are shown."""
+FIRST = 3  # recommendations that are open, and warnings that are shown
 GLOSSARY = dict(step_facts.GLOSSARY)
 
 

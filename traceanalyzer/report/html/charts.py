@@ -11,14 +11,10 @@ from traceanalyzer.report.format import figure, measured, plain, shorten
 from traceanalyzer.report.html.pictures.plot import Axis, Box, Plot, Rects, Words
 from traceanalyzer.trace import F64
 
-MAX_NAME = 60
-"""Characters of a name at an axis."""
-BAR = 0.85
-"""Of the room that an axis has for a place, this much is bar."""
-ROW_PX, EDGES_PX = 38, 74
-"""Height of a row whose name stands above its bar, and of what is around the rows."""
-NAME_SHARE = 0.45
-"""Of a row this is its name."""
+MAX_NAME = 60  # characters of a name at an axis
+BAR = 0.85  # of the room that an axis has for a place, this much is bar
+ROW_PX, EDGES_PX = 38, 74  # height of a row whose name stands above its bar, and of what is around the rows
+NAME_SHARE = 0.45  # of a row this is its name
 
 
 @dataclass(frozen=True)
@@ -39,8 +35,7 @@ class Series:
     name: str
     colour: str
     values: Sequence[float | None]
-    hints: Sequence[str] = ()
-    """Shown where a value is pointed at; without: place, name and value in ms."""
+    hints: Sequence[str] = ()  # shown where a value is pointed at; without: place, name and value in ms
 
     def known(self) -> F64:
         """The values, 0 where there is none."""

@@ -17,10 +17,8 @@ T = TypeVar("T")
 
 FIRST_BYTES, REST_BYTES = 650_000, 300_000
 """Of the representative step, and of any other timeline: a page is to stay below 2 MB."""
-FEW = 100
-"""Events that are shown however long their names are."""
-ROOMY = 3
-"""A step's host range this many times longer than its window is not shown whole at first."""
+FEW = 100  # events that are shown however long their names are
+ROOMY = 3  # a step's host range this many times longer than its window is not shown whole at first
 
 
 def json_block(id_: str, value: Any) -> Markup:

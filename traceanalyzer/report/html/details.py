@@ -40,34 +40,26 @@ class Ceilings:
     """What the GPU can do at most, as far as the recorded kernels are concerned."""
 
     name: str
-    bandwidth_tbs: float
-    """Device memory, 1e12 bytes/s."""
-    tflops: dict[str, float]
-    """1e12 FLOP/s by what calculates, highest first."""
+    bandwidth_tbs: float  # device memory, 1e12 bytes/s
+    tflops: dict[str, float]  # 1e12 FLOP/s by what calculates, highest first
 
 
 @dataclass(frozen=True)
 class Details:
     """All of it for the critical rank; what was not recorded is None or empty."""
 
-    timelines: list[Timeline] = field(default_factory=list)
-    """The representative step first."""
+    timelines: list[Timeline] = field(default_factory=list)  # the representative step first
     memory: list[MemoryTrack] = field(default_factory=list)
     ceilings: Ceilings | None = None
     lengths: Lengths | None = None
     queue: Queue | None = None
     by_rank: list[StepsOfRank] = field(default_factory=list)
     logged: list[Logged] = field(default_factory=list)
-    boxes: list[Box] = field(default_factory=list)
-    """Device time of the representative step by who launched it."""
-    idle_boxes: list[Box] = field(default_factory=list)
-    """Its idle time by who is behind it."""
-    messages: list[Message] = field(default_factory=list)
-    """Its collectives."""
-    idle_of_steps: dict[int, Idle] = field(default_factory=dict)
-    """Idle time of each step by cause."""
-    idle_of_ranks: dict[int | None, Idle] = field(default_factory=dict)
-    """Of the mean step of each rank."""
+    boxes: list[Box] = field(default_factory=list)  # device time of the representative step by who launched it
+    idle_boxes: list[Box] = field(default_factory=list)  # its idle time by who is behind it
+    messages: list[Message] = field(default_factory=list)  # its collectives
+    idle_of_steps: dict[int, Idle] = field(default_factory=dict)  # idle time of each step by cause
+    idle_of_ranks: dict[int | None, Idle] = field(default_factory=dict)  # of the mean step of each rank
     idle_by_length: dict[str, Idle] = field(default_factory=dict)
     """Of the mean step by the length of the gaps, as the table of these has it."""
 

@@ -19,14 +19,12 @@ from traceanalyzer.report.model import Report
 from traceanalyzer.report.timeline.icicle import Box
 from traceanalyzer.trace import F64
 
-LEAST_KERNELS, LEAST_STEPS = 20, 20
-"""Fewer make no distribution."""
+LEAST_KERNELS, LEAST_STEPS = 20, 20  # fewer make no distribution
 PLACES = 10
 MAX_LOGGED = 200
 ROW_PX, EDGES_PX = 24, 60
 MAX_BOXES = 300
-SORTS = {"operator": "phase or operator"}
-"""What boxes are that do not have the name of their colour."""
+SORTS = {"operator": "phase or operator"}  # what boxes are that do not have the name of their colour
 
 
 def idle_places(report: Report) -> Chart | None:

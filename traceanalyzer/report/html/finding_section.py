@@ -109,8 +109,7 @@ def explained(finding_id: str) -> Markup | None:
     return tag("details", tag("summary", TITLE), tag("div", drawn))
 
 
-LEAST = 8
-"""Characters that a shortened name needs to stand for one."""
+LEAST = 8  # characters that a shortened name needs to stand for one
 OF_CLASS = {
     "launch": Category.IDLE_LAUNCH,
     "sync": Category.IDLE_SYNC,
@@ -122,8 +121,7 @@ OF_CLASS = {
 """What on the timeline a finding of a class is about; others are where their evidence says."""
 DETAIL = {"launch-latency": "the next op was already queued"}
 """How the details of those gaps begin that a finding is about, where not all gaps of its class are."""
-NOWHERE = ("profiler-cost", "condition-")
-"""Findings about the whole recording."""
+NOWHERE = ("profiler-cost", "condition-")  # findings about the whole recording
 
 
 @dataclass(frozen=True)

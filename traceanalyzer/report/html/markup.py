@@ -12,10 +12,8 @@ class Markup(str):
     __slots__ = ()
 
 
-VOID = frozenset(("br", "input", "meta"))
-"""Elements without an end tag."""
-TEXTS = 4096
-"""That are remembered as HTML: most cells and attributes of a page say what others say."""
+VOID = frozenset(("br", "input", "meta"))  # elements without an end tag
+TEXTS = 4096  # that are remembered as HTML: most cells and attributes of a page say what others say
 
 
 def tag(name: str, /, *children: str | None, **attributes: str | int | float | bool | None) -> Markup:

@@ -9,8 +9,7 @@ from traceanalyzer.report.html.details import Details
 from traceanalyzer.report.html.sections import page_document
 from traceanalyzer.report.model import Report
 
-MAX_BYTES = 3_000_000
-"""Of the file."""
+MAX_BYTES = 3_000_000  # of the file
 ROWS = (300, 100, 30, 10)
 """Rows a table shows; fewer are tried until the file is small enough. The last is taken as it is."""
 

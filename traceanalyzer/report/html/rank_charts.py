@@ -19,14 +19,11 @@ from traceanalyzer.report.timeline.distributions import Message, StepsOfRank
 from traceanalyzer.report.timeline.lanes import Category, Timeline
 
 ROW_PX, EDGES_PX, STRIP_PX = 24, 60, 32
-PALEST = 0.12
-"""Strength of the colour of the least value."""
+PALEST = 0.12  # strength of the colour of the least value
 LEAST_SPREAD, LEAST_WAIT = 0.2, 0.1
 """Of the longest step, and of a step: differences and waits below that are not to look like large ones."""
-FINEST = 2_000
-"""Boxes that a strip has room for: nearer neighbours are one."""
-MAX_PEERS = 64
-"""Ranks along the sides of the traffic's map."""
+FINEST = 2_000  # boxes that a strip has room for: nearer neighbours are one
+MAX_PEERS = 64  # ranks along the sides of the traffic's map
 PALETTE = ("communication", "compute", "copy", "idle-launch", "idle-sync", "idle-input")
 
 

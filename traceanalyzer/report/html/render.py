@@ -24,8 +24,7 @@ from traceanalyzer.report.html.frame import framed, heading, page_scripts
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.table_parts import facts, plain_table, table
 
-ROWS = 100
-"""Rows that a table shows."""
+ROWS = 100  # rows that a table shows
 
 
 def render_html(document: Document, rows: int = ROWS) -> str:

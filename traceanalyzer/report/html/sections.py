@@ -21,8 +21,7 @@ from traceanalyzer.report.model import Input, Report
 from traceanalyzer.report.outline import opening, step_facts
 from traceanalyzer.report.whole import TITLE, quoted
 
-MAX_NOTES = 100
-"""Notes that are shown: a run of a thousand ranks may have one for each."""
+MAX_NOTES = 100  # notes that are shown: a run of a thousand ranks may have one for each
 IN_TABLES = " The figures are in the tables of this page."
 ELSEWHERE = (step_facts.STEP_GROUPS["communication"], step_facts.STEP_GROUPS["roofline"])
 """Groups of figures that have a section of their own."""

@@ -14,8 +14,7 @@ from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline.breakdown import recorded_ms
 from traceanalyzer.report.timeline.distributions import WORST, in_groups
 
-MAX_BARS = 200
-"""Steps drawn one by one; of more, each bar is the mean of a few that follow each other. Also of ranks."""
+MAX_BARS = 200  # Steps drawn one by one; of more, each bar is the mean of a few that follow each other. Also of ranks.
 PARTS = ("compute_ms", "exposed_communication_ms", "exposed_copy_ms", "idle_ms")
 OF_LENGTHS = (("launch", "launch"), ("sync", "sync"), ("other", "any other cause"))
 """What the table of gaps by length tells of their causes."""

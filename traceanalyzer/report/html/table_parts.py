@@ -10,21 +10,14 @@ from traceanalyzer.report.format import figure, measured, plain, shorten
 from traceanalyzer.report.grid import TIMESTAMPS, Column, Grid, make_grid
 from traceanalyzer.report.html.markup import Markup, join, tag
 
-Link = Callable[[Any], Markup | None]
-"""From a row to the link to its place on the timeline, None where it has none."""
+Link = Callable[[Any], Markup | None]  # from a row to the link to its place on the timeline, None where it has none
 
-SEARCH_FROM = 8
-"""Rows from which a table can be searched."""
-PRINTED_COLUMNS = 8
-"""As the style sheet has it: more cannot be read on paper."""
-MAX_CELL = 200
-"""Characters of a cell's text: names of kernels reach 10,000."""
-LONG_CELL = 24
-"""Characters from which a column of texts gets room."""
-FIGURE_CHARACTERS = 32
-"""Longer than a figure with its threshold: a text."""
-MAX_FULL_NAME = 600
-"""Characters of a name in full, shown for the cell under the pointer."""
+SEARCH_FROM = 8  # rows from which a table can be searched
+PRINTED_COLUMNS = 8  # as the style sheet has it: more cannot be read on paper
+MAX_CELL = 200  # characters of a cell's text: names of kernels reach 10,000
+LONG_CELL = 24  # characters from which a column of texts gets room
+FIGURE_CHARACTERS = 32  # longer than a figure with its threshold: a text
+MAX_FULL_NAME = 600  # characters of a name in full, shown for the cell under the pointer
 
 
 def table(

@@ -10,8 +10,7 @@ from traceanalyzer.report.html.pictures.svg import drawn
 from traceanalyzer.report.timeline.lanes import Category, Timeline
 from traceanalyzer.trace import distinct
 
-SCRIPTS = ("timeline_data.js", "timeline_canvas.js", "timeline_perfetto.js", "timeline.js")
-"""What makes them move."""
+SCRIPTS = ("timeline_data.js", "timeline_canvas.js", "timeline_perfetto.js", "timeline.js")  # what makes them move
 PERFETTO = (
     "Opens ui.perfetto.dev in a window of its own and hands it the events of this timeline, which it reads within the "
     "browser. Nothing else leaves this page."

@@ -13,17 +13,13 @@ from traceanalyzer.report.html.details import Details
 from traceanalyzer.report.html.pictures.plot import Axis, Dot, Dots, Lines, Plot
 from traceanalyzer.report.model import Report
 
-MAX_ROWS = 20
-"""Rows of a table that a chart of bars shows; the table has the others."""
+MAX_ROWS = 20  # rows of a table that a chart of bars shows; the table has the others
 DASHES = ("", "8 4", "2 3", "8 4 2 4")
 BOUNDS = ("compute", "memory", "instructions", "latency", "link")
-NAMED_DOTS = 5
-"""Kernels of the roofline whose names are written: those with the most time."""
+NAMED_DOTS = 5  # kernels of the roofline whose names are written: those with the most time
 NAME = 24
-MAX_TRACKS = 8
-"""GPUs whose memory is drawn: those with the highest peaks."""
-SMALLEST_PX, LARGEST_PX = 4.0, 17.0
-"""Radius of a kernel without time, and of the one with the most."""
+MAX_TRACKS = 8  # GPUs whose memory is drawn: those with the highest peaks
+SMALLEST_PX, LARGEST_PX = 4.0, 17.0  # radius of a kernel without time, and of the one with the most
 
 
 def kernel_classes(report: Report) -> Chart | None:

@@ -6,18 +6,15 @@ from collections.abc import Sequence
 from traceanalyzer.report.format import plain, shorten
 from traceanalyzer.report.grid import Grid
 
-CELL_LIMIT = 160
-"""Characters of a name in a table: template arguments of C++ kernels run to thousands."""
+CELL_LIMIT = 160  # characters of a name in a table: template arguments of C++ kernels run to thousands
 PROSE_LIMIT = 1000
 SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~$&!])")
 TRIGGERS = re.compile(r"([@#]|:(?=//)|\bwww(?=\.)|\bGH(?=-\d)|:(?=\w+:))")
 """What GitHub turns into mentions, references, links and emoji even where Markdown's escapes are used."""
-LINE_START = re.compile(r"^([-+]|=+|\d+[.)])(?=\s|$)")
-"""What starts a list or underlines a heading."""
+LINE_START = re.compile(r"^([-+]|=+|\d+[.)])(?=\s|$)")  # what starts a list or underlines a heading
 Lines = list[str]
 
-BREAK = "\u200b"
-"""A zero-width space after a trigger disarms it and is not seen."""
+BREAK = "\u200b"  # a zero-width space after a trigger disarms it and is not seen
 SAFE_CELL = re.compile(r"(?!.*:\w+:)(?:<(?=\d))?(?:[\w ,.;:()/+%='-](?<!_))*")
 
 

@@ -10,12 +10,9 @@ from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import breakdown, gains, opening
 from traceanalyzer.report.whole import brief, memory
 
-BRIEF = 8_000
-"""Characters that a reader of an issue will look through; `--max-chars` for more."""
-GITHUB_LIMIT = 65_536
-"""Characters of an issue or a comment."""
-ROOM = 4_096
-"""Left for the words of the person who posts it."""
+BRIEF = 8_000  # characters that a reader of an issue will look through; `--max-chars` for more
+GITHUB_LIMIT = 65_536  # characters of an issue or a comment
+ROOM = 4_096  # left for the words of the person who posts it
 
 
 def render_markdown(report: Report, max_chars: int = BRIEF, *, advice_first: bool = False) -> str:

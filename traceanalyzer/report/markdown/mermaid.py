@@ -18,10 +18,8 @@ SPAN = re.compile(r"(?<!\d)(\d++) (\w+) to (\d+) \2")
 """From one figure to another of the same unit: written shorter below a bar."""
 BAR_WIDTH = 20
 MOST_SLICES = 8
-MOST_BARS = 20
-"""More steps are drawn as a line."""
-MOST_POINTS = 200
-"""More cannot be distinguished in a chart of a column's width."""
+MOST_BARS = 20  # more steps are drawn as a line
+MOST_POINTS = 200  # more cannot be distinguished in a chart of a column's width
 COLOURS = ("#54aeff", "#d4a72c", "#4ac26b", "#ff8182", "#c297ff", "#fb8f44", "#76e3ea", "#afb8c1")
 """Seen on light and on dark pages; Mermaid's own are nearly white."""
 XY_LOOK = {"xyChart": {"width": 700, "height": 300}, "themeVariables": {"xyChart": {"plotColorPalette": COLOURS[0]}}}

@@ -29,10 +29,8 @@ from traceanalyzer.report.format import figure
 from traceanalyzer.report.grid import make_grid
 from traceanalyzer.report.markdown.escape import Lines, cell, grid_table, prose, table
 
-MARKER_LENGTH = 60
-"""Room for the line that says how many rows were left out."""
-LEAST_ROWS = 5
-"""Rows that a table keeps as long as whole sections can go instead."""
+MARKER_LENGTH = 60  # room for the line that says how many rows were left out
+LEAST_ROWS = 5  # rows that a table keeps as long as whole sections can go instead
 
 
 @dataclass
@@ -98,8 +96,7 @@ def _note(blocks: Sequence[Block], kept: Sequence[int], limit: int) -> str:
     return f"\n*Left out to fit {figure(limit)} characters: {', '.join(titles)}.*\n" if titles else ""
 
 
-LEAST_ITEMS = 10
-"""Numbered paragraphs that stay as long as whole tables can go instead."""
+LEAST_ITEMS = 10  # numbered paragraphs that stay as long as whole tables can go instead
 EVIDENCE = ("Evidence", "Value", "Where"), (False, True, False)
 
 

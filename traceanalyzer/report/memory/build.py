@@ -7,8 +7,7 @@ from traceanalyzer.diagnosis.memory import findings_of, headline, recommendation
 from traceanalyzer.report.memory.model import UNTRACED, MemoryReport, Traced, compared
 from traceanalyzer.trace.snapshot import Snapshot
 
-LEAST_TIMES = 1.05
-"""A batch that is less than this much larger is the same one."""
+LEAST_TIMES = 1.05  # a batch that is less than this much larger is the same one
 
 
 def memory_report(

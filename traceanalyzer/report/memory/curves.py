@@ -12,8 +12,7 @@ from traceanalyzer.report.html.markup import Markup, join
 from traceanalyzer.report.html.pictures.plot import Axis, Dot, Dots, Lines, Plot
 
 GIGA = 2**30
-AROUND = 120
-"""Points of the curve on each side of the peak that are shown near it: a few steps."""
+AROUND = 120  # points of the curve on each side of the peak that are shown near it: a few steps
 PALETTE = (
     "compute", "idle-launch", "copy", "communication", "idle-input", "idle-sync", "idle-host", "idle-communication",
     "idle-profiler",

@@ -201,8 +201,7 @@ def _oom(oom: Oom, on: str) -> Section:
     return Section(f"Out of memory{on}: {oom.verdict.replace('_', ' ')}", [text, facts, _rows(oom.culprits)])
 
 
-NEEDED = ("parameters", "gradients", "optimizer_state")
-"""What no training does without."""
+NEEDED = ("parameters", "gradients", "optimizer_state")  # what no training does without
 
 
 def _fits(oom: Oom) -> str:

@@ -9,8 +9,7 @@ from traceanalyzer.report.format import label
 from traceanalyzer.report.model import Report
 
 NO_STEPS = ("none", "recording")
-SHOWN_SHARE = 0.01
-"""Parts of the step below this are not on the first screen."""
+SHOWN_SHARE = 0.01  # parts of the step below this are not on the first screen
 WAITING = "waiting for ranks"
 OF_COMMUNICATION = {
     "transfer": "time in collectives at which all ranks had arrived",

@@ -13,8 +13,7 @@ from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline.breakdown import step_ms, whole
 from traceanalyzer.report.outline.opening import companion
 
-BUSY = 0.9
-"""Share of the step from which a GPU counts as busy."""
+BUSY = 0.9  # share of the step from which a GPU counts as busy
 RECORD = "traceanalyzer collect torch -- python train.py"
 WHY_NONE = {True: "Nothing to fix: the GPU is busy.", False: "No change is predicted to help."}
 TABLES = {
@@ -113,14 +112,10 @@ def evidence_value(item: Evidence) -> str:
     return figure(item.value, item.unit) + held
 
 
-MOST_LEADS = 3
-"""Lines, and kernels: a run under Nsight Compute repeats each of their launches many times."""
-OF_KERNELS = ("compute", "memory")
-"""Classes whose cause is in kernels; the others' is in what the CPU does."""
-NO_NCU = re.compile(r"AMD|Instinct|Radeon|Intel|\bgfx", re.IGNORECASE)
-"""Devices that Nsight Compute does not know."""
-COLLECTIVE = "collective"
-"""Class of kernels that wait for other ranks: run again and again, they would wait for ever."""
+MOST_LEADS = 3  # lines, and kernels: a run under Nsight Compute repeats each of their launches many times
+OF_KERNELS = ("compute", "memory")  # classes whose cause is in kernels; the others' is in what the CPU does
+NO_NCU = re.compile(r"AMD|Instinct|Radeon|Intel|\bgfx", re.IGNORECASE)  # devices that Nsight Compute does not know
+COLLECTIVE = "collective"  # class of kernels that wait for other ranks: run again and again, they would wait for ever
 
 
 def leads(report: Report, finding: Finding) -> Iterator[str]:

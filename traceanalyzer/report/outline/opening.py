@@ -11,10 +11,8 @@ from traceanalyzer.report.outline.step_facts import STEPS_FOR_P95
 
 COMPANIONS = {"memory_snapshot": "GPU memory", "torch_log": "torch.compile"}
 """What snapshots and logs are on, where they are all that was given."""
-LONGEST_NAME = 40
-"""Characters of GPUs' names on the first screen."""
-CLEAR, LIKELY = 0.75, 0.5
-"""From here on a verdict is clear, likely; below it is a close call."""
+LONGEST_NAME = 40  # characters of GPUs' names on the first screen
+CLEAR, LIKELY = 0.75, 0.5  # from here on a verdict is clear, likely; below it is a close call
 
 
 def verdict(report: Report) -> str:
@@ -78,8 +76,7 @@ def caveats(report: Report) -> list[str]:
     return [*found, *report.notes[: report.pressing_notes]]
 
 
-ONE_BY_ONE = 8
-"""Recordings of one kind that are listed one by one where nothing is wrong with them."""
+ONE_BY_ONE = 8  # recordings of one kind that are listed one by one where nothing is wrong with them
 
 
 def steps_measured(count: int) -> str:

@@ -3,13 +3,10 @@
 import re
 from collections.abc import Callable, Sequence
 
-WITHIN = " > "
-"""Between the parts of an operator path."""
+WITHIN = " > "  # between the parts of an operator path
 PUNCTUATION = ".,;:"
-CUT = re.compile(r"…|\.\.\.")
-"""Where the end of a name was left out."""
-CUT_LEAST = 6
-"""Characters that a shortened name has at least in common with the name."""
+CUT = re.compile(r"…|\.\.\.")  # where the end of a name was left out
+CUT_LEAST = 6  # characters that a shortened name has at least in common with the name
 
 
 class Aliases:

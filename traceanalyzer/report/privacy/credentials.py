@@ -90,8 +90,7 @@ _VALUE = re.compile(
     | (?P<bare>(?!<secret>)(?:[^\s,;&"'`<]|<(?!/)|[,;&](?!\s|\Z|[\w.-]{1,60}+\s?[=:])){1,4096}+)""",
     re.VERBOSE,
 )
-_LINE = re.compile(r"\\{0,3}[\"'`]?(?P<quoted>[^\n\"'`\\]{1,4096}+)")
-"""A header's value has blanks and signs."""
+_LINE = re.compile(r"\\{0,3}[\"'`]?(?P<quoted>[^\n\"'`\\]{1,4096}+)")  # a header's value has blanks and signs
 
 
 def without_credentials(text: str) -> str:

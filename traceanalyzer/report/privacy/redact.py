@@ -15,8 +15,7 @@ from traceanalyzer.report.privacy.aliases import Aliases
 from traceanalyzer.report.privacy.secrets import Secrets
 from traceanalyzer.trace import Run
 
-Change = Callable[[Text, str], str]
-"""From what a text is and the text itself to the text to have there."""
+Change = Callable[[Text, str], str]  # from what a text is and the text itself to the text to have there
 
 T = TypeVar("T")
 

@@ -12,8 +12,7 @@ SUFFIXES = {
     "kineto": ".json", "nsys": ".sqlite", "pftrace": ".pftrace", "xplane": ".xplane.pb", "timing_log": ".log",
     "memory_snapshot": ".pickle", "torch_log": ".log",
 }  # fmt: skip
-MIN_NAME = 3
-"""Shorter user and host names are not searched for outside paths: they are parts of ordinary words."""
+MIN_NAME = 3  # shorter user and host names are not searched for outside paths: they are parts of ordinary words
 
 URLS = re.compile(r"\b\w+://[^\s\"'<>|]+")
 ACCOUNTS = re.compile(r"(?<![\w.+-])([\w.+-]+)@([A-Za-z0-9][\w.-]*)")
@@ -83,10 +82,8 @@ class Secrets:
     """What is to be removed from a report, and the aliases of its inputs in their order."""
 
     inputs: list[str]
-    replacements: tuple[tuple[re.Pattern[str], str], ...]
-    """Paths of inputs and their aliases."""
-    names: Mapping[str, str] = field(default_factory=dict)
-    """Users and hosts, in lower case, and what stands for them."""
+    replacements: tuple[tuple[re.Pattern[str], str], ...]  # paths of inputs and their aliases
+    names: Mapping[str, str] = field(default_factory=dict)  # users and hosts, in lower case, and what stands for them
 
     @classmethod
     def of(cls, inputs: Sequence[tuple[str, str]], texts: Iterable[str]) -> "Secrets":
@@ -168,8 +165,7 @@ def _without_value(setting: re.Match[str]) -> str:
 
 
 WORD = re.compile(r"[^\W_]+")
-MOST_WORDS = 8
-"""Parts of a host's name between dots, hyphens and underscores; what is longer is found by its domain."""
+MOST_WORDS = 8  # parts of a host's name between dots, hyphens and underscores; what is longer is found by its domain
 
 
 def _is_long(name: str) -> bool:

@@ -18,13 +18,10 @@ from traceanalyzer.report.grid import Column, Grid
 
 SEPARATOR = 2
 INDENT = 2
-NAME_WIDTH = 28
-"""Least width of a table's first text column, which says what a row is about."""
+NAME_WIDTH = 28  # least width of a table's first text column, which says what a row is about
 TEXT_WIDTH = 14
-LONGEST_CELL = 300
-"""Characters of a text in a table of texts."""
-LINES_OF_TEXT = 2
-"""Lines that a name may take in a table before its middle is left out."""
+LONGEST_CELL = 300  # characters of a text in a table of texts
+LINES_OF_TEXT = 2  # lines that a name may take in a table before its middle is left out
 
 
 MEANINGS = {"BREACHED": "bold red", "holds": "green", "slower": "red", "faster": "green"}

@@ -16,8 +16,7 @@ from traceanalyzer.report.terminal import render
 from traceanalyzer.report.terminal.drawing import Page
 
 SHOWN_CHANGES = 3
-SCREEN_LINES = 24
-"""Of a terminal; of more a pager would show the end alone."""
+SCREEN_LINES = 24  # of a terminal; of more a pager would show the end alone
 SHOWN_CAVEATS = 2
 BAR_WIDTH = 40
 OF_COMPILE = ("mark_dynamic", "remove_graph_breaks", "warm_cache", "fix_compile_error")
@@ -143,8 +142,7 @@ def _next(page: Page, report: Report) -> None:
     page.line(next((text for text in texts if cell_len(text) <= page.width), every[0]), "dim")
 
 
-ONE_BY_ONE = ("steps", "gaps")
-"""Lists of single events, whose first rows say little; they have commands."""
+ONE_BY_ONE = ("steps", "gaps")  # lists of single events, whose first rows say little; they have commands
 
 
 def render_terminal(report: Report, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:

@@ -22,8 +22,7 @@ from traceanalyzer.trace import F64, I64, MemoryEvents, distinct
 BINS_A_DECADE = 6
 MAX_QUEUE_POINTS = 500
 MAX_RANKS, MAX_STEPS = 32, 60
-WORST = 11
-"""Ranks that have a row or a bar of their own at any number of ranks: the critical one and the ten worst."""
+WORST = 11  # ranks that have a row or a bar of their own at any number of ranks: the critical one and the ten worst
 Row = TypeVar("Row")
 
 
@@ -31,8 +30,7 @@ Row = TypeVar("Row")
 class Lengths:
     """Kernels of a mean steady step by their lengths."""
 
-    edges_us: F64
-    """One more than there are bins."""
+    edges_us: F64  # one more than there are bins
     kernels: F64
     time_ms: F64
 
@@ -41,10 +39,8 @@ class Lengths:
 class Queue:
     """Device ops launched and not finished in the representative step."""
 
-    time_ns: I64
-    """From the step's start."""
-    depth: I64
-    """From each moment on; of moments that are near each other the deepest."""
+    time_ns: I64  # from the step's start
+    depth: I64  # from each moment on; of moments that are near each other the deepest
 
 
 @dataclass(frozen=True)
@@ -52,13 +48,10 @@ class StepsOfRank:
     """Wall-clock times of a rank's steps, and what of them it waited for other ranks."""
 
     rank: int
-    first: int
-    """Its first step."""
+    first: int  # its first step
     times_ms: list[float]
-    waiting_ms: list[float] = field(default_factory=list)
-    """Empty where no collectives were matched across ranks."""
-    others: int = 0
-    """So many more ranks are in this row: of all of them the longest times."""
+    waiting_ms: list[float] = field(default_factory=list)  # empty where no collectives were matched across ranks
+    others: int = 0  # so many more ranks are in this row: of all of them the longest times
 
     @property
     def name(self) -> str:
@@ -157,23 +150,18 @@ def logged_steps(m: Measurements) -> list[Logged]:
     return [Logged(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
-MAX_MEMORY_POINTS = 1_000
-"""As many as a wide screen has pixels to tell apart."""
+MAX_MEMORY_POINTS = 1_000  # as many as a wide screen has pixels to tell apart
 
 
 @dataclass(frozen=True, eq=False)
 class MemoryTrack:
     """Allocated and reserved bytes of one device over time; every stretch of time shows its maximum."""
 
-    device: int
-    """CUDA ordinal, -1 for host memory."""
-    time: I64
-    """ns on the recording's clock."""
+    device: int  # CUDA ordinal, -1 for host memory
+    time: I64  # ns on the recording's clock
     allocated: I64
-    reserved: I64
-    """-1 where not recorded."""
-    events: int
-    """Allocations and frees recorded."""
+    reserved: I64  # -1 where not recorded
+    events: int  # allocations and frees recorded
 
     @property
     def peak(self) -> int:
@@ -202,8 +190,7 @@ def _track(events: MemoryEvents, device: int, rows: I64) -> MemoryTrack:
     )
 
 
-MAX_MESSAGES = 400
-"""Longest ones that are named: of more, boxes are no wider than lines."""
+MAX_MESSAGES = 400  # longest ones that are named: of more, boxes are no wider than lines
 
 
 @dataclass(frozen=True)
@@ -211,17 +198,14 @@ class Message:
     """A collective of the step, ns from the step's start."""
 
     kind: str = field(metadata=OWN)
-    number: int
-    """Which one of its kind and group it is in the step, from 1 on."""
-    of: int
-    """How many of these there are."""
+    number: int  # which one of its kind and group it is in the step, from 1 on
+    of: int  # how many of these there are
     group: str | None
     bytes: int | None
     stream: int
     start: int
     end: int
-    exposed: int
-    """Time of it that does not overlap with compute."""
+    exposed: int  # time of it that does not overlap with compute
 
 
 def messages(m: Measurements) -> list[Message]:

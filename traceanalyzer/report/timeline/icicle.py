@@ -18,12 +18,9 @@ from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.report.timeline.lanes import representative
 from traceanalyzer.trace import I32, I64
 
-DEEPEST = 5
-"""Levels of operators and annotations of which the widest kernels' launches are shown."""
-MAX_OPS = 20_000
-"""Longest device ops and gaps that are counted: a recording without steps is one step of millions."""
-LEAST_SHARE = 0.004
-"""Of a step's device (or idle) time: less is no wider than a line."""
+DEEPEST = 5  # levels of operators and annotations of which the widest kernels' launches are shown
+MAX_OPS = 20_000  # longest device ops and gaps that are counted: a recording without steps is one step of millions
+LEAST_SHARE = 0.004  # of a step's device (or idle) time: less is no wider than a line
 MAX_NAME = 100
 COMPUTE, COMMUNICATION, COPY = "compute", "communication", "copy"
 UNKNOWN = -2

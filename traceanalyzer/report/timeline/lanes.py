@@ -23,8 +23,7 @@ class CompileSpans:
     end: I64
     depth: I64
     name: list[str]
-    detail: list[str]
-    """Compile id and stage."""
+    detail: list[str]  # compile id and stage
 
 
 def compile_spans(logs: Sequence[CompileLog], trace: Trace) -> CompileSpans:
@@ -47,8 +46,7 @@ class Category(enum.IntEnum):
     COMPUTE = 0
     COMMUNICATION = 1
     COPY = 2
-    IDLE_LAUNCH = 3
-    """This and the next six: a gap by `IdleCause`, in the order of that."""
+    IDLE_LAUNCH = 3  # this and the next six: a gap by `IdleCause`, in the order of that
     IDLE_SYNC = 4
     IDLE_INPUT = 5
     IDLE_HOST = 6
@@ -59,8 +57,7 @@ class Category(enum.IntEnum):
     ANNOTATION = 11
     LIBRARY = 12
     API_CALL = 13
-    WAIT = 14
-    """An API call in which the host waits for the device."""
+    WAIT = 14  # an API call in which the host waits for the device
     PATH_LAUNCH = 15
     """This and the next five: what of the critical path no device op fills, by `PathKind`, in the order of that."""
     PATH_WAIT = 16
@@ -68,8 +65,7 @@ class Category(enum.IntEnum):
     PATH_HOST = 18
     PATH_PROFILER = 19
     PATH_OTHER = 20
-    COMPILE = 21
-    """Work of torch.compile, from its log."""
+    COMPILE = 21  # work of torch.compile, from its log
 
     @property
     def label(self) -> str:
@@ -103,43 +99,31 @@ class Events(Table):
     category: U8 = column(np.uint8)
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
-    name: I32 = column(np.int32)
-    """Index into `Timeline.names`."""
-    detail: I32 = column(np.int32)
-    """Index into `Timeline.detail`, -1 without."""
-    facts: I32 = column(np.int32)
-    """Index into `Timeline.facts`, -1 without."""
-    own: I64 = column(np.int64)
-    """What other events call this one, -1 where none does."""
+    name: I32 = column(np.int32)  # index into `Timeline.names`
+    detail: I32 = column(np.int32)  # index into `Timeline.detail`, -1 without
+    facts: I32 = column(np.int32)  # index into `Timeline.facts`, -1 without
+    own: I64 = column(np.int64)  # what other events call this one, -1 where none does
     link: I64 = column(np.int64)
     """`own` of the call that launched it, or of the device op that ended this wait; -1 without."""
-    on_path: I64 = column(np.int64, fill=0)
-    """How much of the critical path it is, ns."""
-    filled: U8 = column(np.uint8, fill=100)
-    """How much of it there is something, %: less where it stands for several."""
+    on_path: I64 = column(np.int64, fill=0)  # how much of the critical path it is, ns
+    filled: U8 = column(np.uint8, fill=100)  # how much of it there is something, %: less where it stands for several
 
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
     """One step, from the start of its host range to the end of its device work."""
 
-    step: int | None
-    """Index in the recording; None: there are no steps and this is all of it."""
-    origin_ns: int
-    """The step's start on the recording's clock; times of the timeline count from it."""
-    extent: tuple[int, int]
-    """First and last moment shown, ns from the origin."""
-    window: tuple[int, int]
-    """The step's wall-clock window, ns from the origin."""
+    step: int | None  # index in the recording; None: there are no steps and this is all of it
+    origin_ns: int  # the step's start on the recording's clock; times of the timeline count from it
+    extent: tuple[int, int]  # first and last moment shown, ns from the origin
+    window: tuple[int, int]  # the step's wall-clock window, ns from the origin
     lanes: list[Lane]
     names: list[str]
     detail: list[str] = field(metadata=SENTENCE)
     events: Events
     shown: list[Shown]
-    title: str = field(metadata=SENTENCE, default="")
-    """Which step of which rank, in words."""
-    facts: list[list[str]] = field(default_factory=list)
-    """What is known of an event beyond name and times, each a line."""
+    title: str = field(metadata=SENTENCE, default="")  # which step of which rank, in words
+    facts: list[list[str]] = field(default_factory=list)  # what is known of an event beyond name and times, each a line
     path: list[tuple[int, int, int]] = field(default_factory=list)
     """The critical path from lane to lane: start, end, lane."""
 

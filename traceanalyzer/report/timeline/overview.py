@@ -26,10 +26,8 @@ from traceanalyzer.report.timeline.step_timeline import (
 )
 from traceanalyzer.trace import I32, I64, Table, column, distinct
 
-FINEST = 16_000
-"""Parts of a stretch that are told apart at most: as many as eight screens have pixels."""
-MAX_BLOCKS = 9_000
-"""Of one timeline: of more, the parts are made larger until they are fewer."""
+FINEST = 16_000  # parts of a stretch that are told apart at most: as many as eight screens have pixels
+MAX_BLOCKS = 9_000  # of one timeline: of more, the parts are made larger until they are fewer
 Names = Callable[[I64], list[str]]
 
 
@@ -43,10 +41,8 @@ class Stretch:
     shift: int = 0
     prefix: str = ""
     threads: int = 1
-    levels: int = 2
-    """Threads of the host with the most time, and their outermost ranges."""
-    steps: bool = False
-    """Whether the steps have a lane."""
+    levels: int = 2  # threads of the host with the most time, and their outermost ranges
+    steps: bool = False  # whether the steps have a lane
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,11 +53,9 @@ class Blocks(Table):
     category: I32 = column(np.int32)
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
-    filled: I64 = column(np.int64)
-    """Time of it that they take, ns."""
+    filled: I64 = column(np.int64)  # time of it that they take, ns
     count: I64 = column(np.int64, fill=1)
-    row: I64 = column(np.int64)
-    """Where its name is found, if it is one event."""
+    row: I64 = column(np.int64)  # where its name is found, if it is one event
 
 
 def overview(of: Sequence[Stretch], origin_ns: int, title: str) -> Timeline:

@@ -18,8 +18,7 @@ from traceanalyzer.report.format import figure
 from traceanalyzer.report.timeline.lanes import extent_of, shown_steps
 from traceanalyzer.trace import I32, I64, Bool
 
-MAX_STRETCHES = 6_000
-"""Longest stretches on one lane that are drawn; more than a screen has pixels to tell apart."""
+MAX_STRETCHES = 6_000  # longest stretches on one lane that are drawn; more than a screen has pixels to tell apart
 _OF_OP = (Part.OP, Part.LATENCY, Part.PAUSE, Part.UNKNOWN)
 """Parts of the path that are drawn where their device op is; the others are the host's."""
 
@@ -98,12 +97,9 @@ def _lanes(on: OnPath, rows: I64) -> I64:
     return result
 
 
-MAX_LINE = 200
-"""Characters: shapes of fused optimizers name hundreds of tensors."""
-MAX_OUTER = 3
-"""Operators and annotations around an event that are named."""
-STACKS = 1_000
-"""Events whose line of Python is looked up; each costs a search."""
+MAX_LINE = 200  # characters: shapes of fused optimizers name hundreds of tensors
+MAX_OUTER = 3  # operators and annotations around an event that are named
+STACKS = 1_000  # events whose line of Python is looked up; each costs a search
 
 
 def device_facts(m: Measurements, rows: I64) -> list[list[str]]:

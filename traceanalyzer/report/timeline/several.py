@@ -22,10 +22,8 @@ from traceanalyzer.report.timeline.overview import Stretch, overview
 from traceanalyzer.report.timeline.step_timeline import step_timeline
 from traceanalyzer.trace.compile_log import CompileLog
 
-MAX_RANKS = 16
-"""Ranks drawn below each other: more lanes than a screen has room for say nothing."""
-MAX_THREADS, LEVELS = 2, 4
-"""Of the host, where all steps are drawn."""
+MAX_RANKS = 16  # ranks drawn below each other: more lanes than a screen has room for say nothing
+MAX_THREADS, LEVELS = 2, 4  # of the host, where all steps are drawn
 
 
 def timelines(of: Measured, logs: Sequence[CompileLog] = ()) -> list[Timeline]:

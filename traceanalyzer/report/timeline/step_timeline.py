@@ -36,12 +36,10 @@ Text = TypeVar("Text", str, tuple[str, ...])
 MAX_DEVICE_OPS, MAX_GAPS, MAX_HOST_EVENTS = 8_000, 4_000, 10_000
 """Longest ones shown. A step of a large model in eager mode has 800 kernels and 6,000 host events: nearly every step
 is shown in full, and a browser still draws all of it at once."""
-EXPLAINED_GAPS = 400
-"""Longest gaps whose cause is explained in words; each costs a search of the host's timeline."""
+EXPLAINED_GAPS = 400  # longest gaps whose cause is explained in words; each costs a search of the host's timeline
 MAX_THREADS, MAX_DEPTH, MAX_STREAMS = 6, 8, 16
 """Threads and streams with the most time, and levels of nesting, that a screen can show."""
-MAX_NAME = 160
-"""Characters of a name or of its explanation."""
+MAX_NAME = 160  # characters of a name or of its explanation
 
 
 _OF_PATH = np.array(
@@ -303,5 +301,4 @@ def thread_title(m: Measurements, thread: int) -> str:
     return cut(known.name if known.tid in known.name else f"thread {known.tid} {known.name}".strip(), MAX_NAME)
 
 
-LANES = (_critical_path, _gaps, _streams, _threads, _compiling)
-"""What is drawn, from the top."""
+LANES = (_critical_path, _gaps, _streams, _threads, _compiling)  # what is drawn, from the top

@@ -8,8 +8,7 @@ from traceanalyzer.report.timeline.lanes import Category
 
 OTHERWISE = {Category.WAIT: "idle-sync", Category.PATH_WAIT: "idle-sync"}
 """Categories whose colour is not named after themselves; what is not idle on the path is coloured as if it were."""
-LIGHT = 140
-"""Luma from which a colour asks for dark text."""
+LIGHT = 140  # luma from which a colour asks for dark text
 _DEFINED = re.compile(r"(?<![\w-])--([\w-]{1,40}+): (#[0-9a-f]{6})")
 
 

@@ -21,13 +21,10 @@ class Axis:
     """One direction of a picture."""
 
     title: str = ""
-    names: Sequence[str] | None = None
-    """What stands at 0, 1, 2, ...; None: the axis has numbers."""
-    range: tuple[float, float] | None = None
-    """Ends; None: from zero to the largest mark."""
+    names: Sequence[str] | None = None  # what stands at 0, 1, 2, ...; None: the axis has numbers
+    range: tuple[float, float] | None = None  # ends; None: from zero to the largest mark
     log: bool = False
-    hidden: bool = False
-    """Without numbers, names and lines."""
+    hidden: bool = False  # without numbers, names and lines
 
 
 class Box(NamedTuple):
@@ -37,14 +34,10 @@ class Box(NamedTuple):
     x1: float
     y0: float
     y1: float
-    hint: str = ""
-    """Shown where it is pointed at."""
-    text: str = ""
-    """Written into it, as far as there is room."""
-    colour: str = ""
-    """Its own, where it is not that of all."""
-    strength: float = 1.0
-    """How strong its colour is, 0 to 1."""
+    hint: str = ""  # shown where it is pointed at
+    text: str = ""  # written into it, as far as there is room
+    colour: str = ""  # its own, where it is not that of all
+    strength: float = 1.0  # how strong its colour is, 0 to 1
 
 
 class Dot(NamedTuple):
@@ -64,8 +57,7 @@ class Rects:
     name: str
     colour: str
     boxes: Sequence[Box]
-    form: ClassVar[str] = ""
-    """In a legend."""
+    form: ClassVar[str] = ""  # in a legend
 
     @property
     def drawn(self) -> set[tuple[str, str]]:
@@ -85,14 +77,10 @@ class Lines:
     colour: str
     x: Numbers
     y: Numbers
-    dash: str = ""
-    """As SVG writes it."""
-    steps: bool = False
-    """Whether a value holds until the next point."""
-    hints: Sequence[str] = ()
-    """Shown where a point is pointed at; of an area one text for all of it."""
-    base: Numbers = ()
-    """What an area is filled down to; without: a line."""
+    dash: str = ""  # as SVG writes it
+    steps: bool = False  # whether a value holds until the next point
+    hints: Sequence[str] = ()  # shown where a point is pointed at; of an area one text for all of it
+    base: Numbers = ()  # what an area is filled down to; without: a line
 
     @property
     def form(self) -> str:
@@ -153,8 +141,7 @@ class Plot:
     marks: Sequence[Mark]
     x: Axis = field(default_factory=Axis)
     y: Axis = field(default_factory=Axis)
-    down: bool = False
-    """Whether the vertical axis begins at the top."""
+    down: bool = False  # whether the vertical axis begins at the top
     keys: Sequence[Key] | None = None
     """Names, colours and forms of the legend; None: those of the marks, where there are several."""
 
@@ -168,17 +155,12 @@ class Plot:
         return list(dict.fromkeys(named)) if len(named) > 1 else []
 
 
-TICKS = 6
-"""Lines across a picture at most: more make it no easier to read."""
-NAMED = 24
-"""Names along an axis at most; of more, every second, third, ... one is written."""
-FEW_DECADES = 2.0
-"""Of fewer, a logarithmic axis has 2 and 5 written, too."""
+TICKS = 6  # lines across a picture at most: more make it no easier to read
+NAMED = 24  # Names along an axis at most; of more, every second, third, ... one is written.
+FEW_DECADES = 2.0  # of fewer, a logarithmic axis has 2 and 5 written, too
 HALF = 0.5
-LEAST = 1e-290
-"""Values that differ by less are one: no line fits between them."""
-MOST = 1e300
-"""What is larger is not drawn."""
+LEAST = 1e-290  # values that differ by less are one: no line fits between them
+MOST = 1e300  # what is larger is not drawn
 
 
 @dataclass(frozen=True)

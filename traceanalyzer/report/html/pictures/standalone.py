@@ -17,8 +17,7 @@ from traceanalyzer.report.html.pictures.svg import CHARACTER_PX, drawn
 from traceanalyzer.report.timeline.lanes import Category, Timeline
 from traceanalyzer.trace import distinct
 
-BOXES = 400
-"""Across a lane: less than a pixel of a wide screen each."""
+BOXES = 400  # across a lane: less than a pixel of a wide screen each
 MAX_LANES = 10
 ROW_PX, EDGES_PX = 22, 66
 ON_HOST = (Category.OPERATOR, Category.ANNOTATION, Category.LIBRARY, Category.API_CALL, Category.WAIT, Category.COMPILE)
@@ -66,15 +65,11 @@ def _of_lane(timeline: Timeline, lane: int, place: int) -> list[Rects]:
     return made
 
 
-WIDTH, EDGE = 900, 20
-"""As wide as a column of an issue shows without shrinking it."""
+WIDTH, EDGE = 900, 20  # as wide as a column of an issue shows without shrinking it
 LINE_PX, TITLE_PX, LEGEND_PX = 20, 30, 20
-MOST_LINE = 122
-"""Characters of a line of text that fit the width."""
-MOST_LINES = 4
-"""Of one text: names can be endless."""
-KEY_PX = 24
-"""Of a legend's key: its square and the room around it."""
+MOST_LINE = 122  # characters of a line of text that fit the width
+MOST_LINES = 4  # of one text: names can be endless
+KEY_PX = 24  # of a legend's key: its square and the room around it
 
 
 @dataclass(frozen=True)

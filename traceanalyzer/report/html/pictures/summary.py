@@ -16,10 +16,8 @@ from traceanalyzer.report.timeline.lanes import Timeline
 
 ROW_PX, EDGES_PX = 36, 52
 MAX_NAME = 90
-TOP, BOTTOM, MIDDLE = -0.06, 0.44, -0.28
-"""Within a row of 1: its bar, and its name above."""
-REACH = 1.14
-"""Room for the figure after the longest bar."""
+TOP, BOTTOM, MIDDLE = -0.06, 0.44, -0.28  # within a row of 1: its bar, and its name above
+REACH = 1.14  # room for the figure after the longest bar
 
 
 def waterfall(
@@ -83,8 +81,7 @@ def _rows(
 
 BUDGET_PX = 66
 MOST_CHANGES = 5
-NEGLIGIBLE = 0.001
-"""Parts of the step below this are no wider than a line."""
+NEGLIGIBLE = 0.001  # parts of the step below this are no wider than a line
 
 
 def picture(report: Report, timeline: Timeline | None = None) -> str:

@@ -25,20 +25,15 @@ from traceanalyzer.report.html.pictures.plot import (
     ticks,
 )
 
-CHARACTER_PX = 6.9
-"""A character of 12 px text, on average."""
+CHARACTER_PX = 6.9  # a character of 12 px text, on average
 EDGE_PX, RIGHT_PX, BELOW_PX, TITLE_PX = 10, 18, 22, 18
 """Room around the marks: at the top, to the right, for the numbers below, for a title."""
 MAX_LEFT_PX = 130
-LEAST_PX = 34.0
-"""Narrower boxes of a picture of `USUAL_PX` have only written into them what fits in full."""
-USUAL_PX, NARROW_PX = 1000, 330
-"""Width of a picture on a screen, and on a telephone."""
+LEAST_PX = 34.0  # narrower boxes of a picture of `USUAL_PX` have only written into them what fits in full
+USUAL_PX, NARROW_PX = 1000, 330  # width of a picture on a screen, and on a telephone
 LEAST_WORDS = 12
-FEW_TICKS = 4
-"""Of more, a narrow page shows every second one."""
-FAR = 0.5
-"""Words to the right of what lies farther across stand to its left."""
+FEW_TICKS = 4  # of more, a narrow page shows every second one
+FAR = 0.5  # words to the right of what lies farther across stand to its left
 _ASIDE = re.compile(r" \([^()]*\)")
 
 
