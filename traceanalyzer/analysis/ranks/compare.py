@@ -45,8 +45,8 @@ class RankRow:
     rank: int | None = metric("rank of the process; where no rank was recorded its position among the inputs")
     device: int | None = metric("CUDA ordinal of the device; null without device work")
     gain_ms: float | None = metric(
-        "what the run would gain a step if the rank came to no collective later than the last but one; null where none "
-        "were matched",
+        "what the run would gain a step if the rank came to no collective later than the last but one, at most the "
+        "step without what each rank computes; null where none were matched",
         default=None,
         kw_only=True,
     )
@@ -162,12 +162,15 @@ def _matched(recordings: Sequence[RankDigest], matches: Matches | None, labels: 
     if matches is None or not len(matches):
         return _Matched([None] * len(recordings))
     came, steps = arrivals(matches), max(digest.steps.steady_count for digest in recordings)
-    gains = gains_ms(matches, came, steps)
+    step_ms = max(_mean_step_ms(digest) for digest in recordings)
+    # Hosts that run ahead come later than a step is long: without their delay the run still computes.
+    bound_ms = step_ms - min(ms(_compute_alone(digest)) for digest in recordings)
+    gains = np.minimum(gains_ms(matches, came, steps), bound_ms)
     return _Matched(
         [_waiting_and_transfer(digest, matches, came, i) for i, digest in enumerate(recordings)],
         skew_rows(matches, came, labels, steps),
         dict(enumerate(gains.tolist())),
-        late_ranks(matches, came, gains, steps, max(_mean_step_ms(digest) for digest in recordings)),
+        late_ranks(matches, came, gains, steps, step_ms),
     )
 
 
@@ -223,6 +226,14 @@ def _row(
         idle_ms=ms(digest.per_step(duration - digest.busy)) if digest.device is not None else None,
         straggler=late,
     )
+
+
+def _compute_alone(digest: RankDigest) -> float:
+    """Compute of a steady step as long as it takes without communication beside it, ns."""
+    calls = digest.calls
+    within = calls.step >= 0
+    slowed = np.bincount(calls.step[within], calls.slowed[within], len(digest.compute))
+    return digest.per_step((digest.compute - slowed).astype(np.int64))
 
 
 def _mean_step_ms(digest: RankDigest) -> float:

@@ -85,7 +85,8 @@ def _beside(whole: Whole, rank: int, late: Sequence[int]) -> list[int]:
 
 def _culprit(whole: Whole, rank: int, gain_ms: float) -> Culprit:
     gain, own = whole.gain_ns(rank), whole.own_ns[whole.steady_steps]
-    low, high = range_ms(gain, gain_ms)
+    # What a rank is late by may be more than the run can gain without it.
+    low, high = range_ms(gain * min(gain_ms * NS_PER_MS / max(gain.mean(), 1.0), 1.0), gain_ms)
     late = gain if whole.compared.pipeline is None else own[:, rank]
     share = float((late >= np.maximum(own.max(axis=1), 1)).mean()) if len(own) else 0.0
     digest, pattern = whole.digests[rank], "roaming"
