@@ -119,8 +119,8 @@ def record(folder: Path, fault: str) -> None:
 
 def main(folder: Path) -> int:
     """Record and explain each; the number of wrong answers."""
+    from traceanalyzer.fleet.hang.document import headline
     from traceanalyzer.fleet.hang.model import hang_of
-    from traceanalyzer.fleet.hang.words import headline
     from traceanalyzer.ingest.flight_recorder.folder import read_flight
 
     wrong = 0

@@ -42,16 +42,13 @@ def culprits_of(flight: Flight, waits: Sequence[Wait]) -> tuple[list[Blame], lis
     found = _without_victims(flight, _best(found))
     left = unexplained(waits, found)
     if left and not found:
-        found = _of_ras(flight, left) or _of_all(flight, left)
+        # All ranks have come to what stands and none completed it; ranks wait for each other at the others.
+        standing = [wait for wait in left if len(wait.waiting) > 1 and not wait.blockers and not wait.passed]
+        of_standing, of_crossed = (_of_late_gpus, _of_lost_members, _of_shared_rank), (_of_order, _of_most_waited_for)
+        together = (explain(flight, standing or left) for explain in (of_standing if standing else of_crossed))
+        found = _of_ras(flight, left) or next(filter(None, together), [])
         left = unexplained(waits, found)
     return found, left
-
-
-def _of_all(flight: Flight, left: Sequence[Wait]) -> list[Blame]:
-    """Culprits that waits show together, of which none shows one by itself."""
-    standing = [wait for wait in left if wait.stands]
-    found = (explain(flight, standing or left) for explain in (OF_STANDING if standing else OF_CROSSED))
-    return next(filter(None, found), [])
 
 
 def _of_wait(flight: Flight, waits: Sequence[Wait], wait: Wait) -> Iterable[Blame]:
@@ -60,38 +57,34 @@ def _of_wait(flight: Flight, waits: Sequence[Wait], wait: Wait) -> Iterable[Blam
     if odd is not None:
         yield from (Blame(rank, "mismatch", wait, True) for rank in odd)
         return
-    if wait.overtaken:
+    # Others have completed what these ranks did not, and no rank but these may hold it up.
+    if wait.passed and not wait.unseen and (wait.both_sided or not wait.blockers):
         yield from (Blame(rank, "gpu_stopped", wait, wait.both_sided) for rank in wait.waiting)
     yield from (Blame(rank, "cpu_stopped", wait, True) for rank in wait.absent if not flight.dumps[rank].pending)
     yield from (Blame(rank, "no_dump", wait, True) for rank in wait.unknown)
 
 
 def _best(found: Iterable[Blame]) -> list[Blame]:
-    """One blame a rank: of a mismatch, a GPU or a CPU before that of a missing dump; of the first operation."""
+    """One blame a rank: of a mismatch, a GPU or a CPU before that of a missing dump; of the first operation.
+    Collectives come first: the other end of a pair runs another part of the program, at another time."""
     order = ("mismatch", "gpu_stopped", "cpu_stopped", "order", "no_dump")
+
+    def rank_of(b: Blame) -> tuple[object, ...]:
+        op = b.wait.op
+        return order.index(b.kind), not b.sure, op.record < 0, op.peer >= 0, op.created_ns, op.seq
+
     best: dict[int, Blame] = {}
-    for blame in sorted(
-        found, key=lambda b: (order.index(b.kind), not b.sure, b.wait.op.record < 0, _early(b.wait.op))
-    ):
+    for blame in sorted(found, key=rank_of):
         best.setdefault(blame.rank, blame)
     return sorted(best.values(), key=lambda blame: blame.rank)
 
 
-def _early(op: Op) -> tuple[bool, int, int]:
-    """Collectives first: the other end of a pair runs another part of the program, at another time."""
-    return op.peer >= 0, op.created_ns, op.seq
-
-
 def _without_victims(flight: Flight, found: list[Blame]) -> list[Blame]:
     """Without ranks whose last operation may have failed because a rank is gone, and without those whose file is
-    damaged (they lived to write it), where others explain it."""
+    damaged (they lived to write it), where others explain it. No rank is sure that has no dump where there are others,
+    and none that stopped where many did."""
     found = _best(cause for blame in found for cause in _causes(flight, blame))
     kept = [blame for blame in found if blame.kind != "no_dump" or blame.rank in flight.lost] or found
-    return _doubted(flight, kept)
-
-
-def _doubted(flight: Flight, kept: list[Blame]) -> list[Blame]:
-    """No rank is sure that has no dump where there are others, and none that stopped where many did."""
     known = {*flight.clues.dead_ranks, *(flight.lost if len(kept) == 1 else ())}
     doubtful = ("cpu_stopped", "no_dump") if len(kept) > max(2.0, MOST_SHARE * len(flight.expected)) else ()
     return [
@@ -114,18 +107,15 @@ def _causes(flight: Flight, blame: Blame) -> list[Blame]:
 def _stopped_in_flight(flight: Flight, waits: Sequence[Wait], known: set[int]) -> Iterable[Blame]:
     """CPUs that stopped with operations in flight, which peers of the same program have in flight too and still went
     on: so it is not those that hold the CPU."""
-    for wait in filter(_lacks_few, waits):
+    for wait in waits:
+        if wait.op.peer >= 0 or len(wait.absent) > min(COMPARED, _few(wait)):  # a collective that few have not issued
+            continue
         for rank in set(wait.absent) - known:
             mine = flight.dumps[rank].pending
             peers = (flight.dumps[peer] for peer in set(wait.waiting) - known)
             same = (peer for peer in peers if all(_stands_at(flight, peer, index, op) for index, op in mine))
             if mine and len(list(islice(same, 2))) > (not known):  # alone, two have to say it
                 yield Blame(rank, "cpu_stopped", wait, not known)
-
-
-def _lacks_few(wait: Wait) -> bool:
-    """Whether it is a collective that few have not issued."""
-    return wait.op.peer < 0 and len(wait.absent) <= min(COMPARED, _few(wait))
 
 
 def _few(wait: Wait) -> float:
@@ -178,8 +168,7 @@ def _alike(flight: Flight, waits: Sequence[Wait], wait: Wait) -> Counter[tuple[o
 
 
 def _compared(signature: tuple[str, int, int, str]) -> tuple[object, ...]:
-    kind, _, _, type_ = signature
-    return signature if kind in SAME_SIZES else (kind, type_)
+    return signature if signature[0] in SAME_SIZES else (signature[0], signature[3])
 
 
 def _of_ras(flight: Flight, left: Sequence[Wait]) -> list[Blame]:
@@ -191,7 +180,9 @@ def _of_ras(flight: Flight, left: Sequence[Wait]) -> list[Blame]:
 def _of_late_gpus(flight: Flight, standing: Sequence[Wait]) -> list[Blame]:
     """Of operations to which all CPUs have come, and that still stand: the few GPUs that have not begun one."""
     for wait in standing:
-        late = set(wait.waiting) - _begun(flight, wait)
+        pending = ((rank, op) for rank in wait.waiting for op in flight.dumps[rank].groups[wait.group].pending)
+        begun = {rank for rank, op in pending if op.started and (op.peer >= 0) == (wait.op.peer >= 0)}
+        late = set(wait.waiting) - begun
         if 0 < len(late) <= _few(wait):
             return [Blame(rank, "gpu_stopped", wait, True) for rank in wait.waiting if rank in late]
     return []
@@ -209,17 +200,11 @@ def _of_shared_rank(_: Flight, standing: Sequence[Wait]) -> list[Blame]:
     return [Blame(shared.pop(), "gpu_stopped", standing[0], False)] if len(standing) > 1 and len(shared) == 1 else []
 
 
-def _begun(flight: Flight, wait: Wait) -> set[int]:
-    """The ranks whose GPU has begun an operation of the group that is not complete, of the kind of this one."""
-    one_sided = wait.op.peer >= 0
-    pending = ((rank, op) for rank in wait.waiting for op in flight.dumps[rank].groups[wait.group].pending)
-    return {rank for rank, op in pending if op.started and (op.peer >= 0) == one_sided}
-
-
 def _of_order(flight: Flight, left: Sequence[Wait]) -> list[Blame]:
     """Ranks that wait for each other: who came to an operation after fewer of them than most left one out."""
     for wait in left:
-        records = {rank: _record(flight, rank, wait) for rank in wait.waiting}
+        heads = {rank: flight.dumps[rank].groups[wait.group].head for rank in wait.waiting}
+        records = {rank: -1 if head is None else head.record for rank, head in heads.items()}  # place in the program
         usual, count = Counter(records.values()).most_common(1)[0]
         odd = {rank for rank, record in records.items() if record < usual and count > len(records) / 2}
         out = [Blame(rank, "order", w, False) for w in left for rank in sorted(odd.intersection(w.absent))]
@@ -233,15 +218,3 @@ def _of_most_waited_for(_: Flight, left: Sequence[Wait]) -> list[Blame]:
     held = (wait for wait in left if 0 < len(wait.blockers) < len(wait.waiting))
     best = min(held, key=lambda wait: len(wait.blockers) / len(wait.waiting), default=None)
     return [Blame(rank, "order", best, False) for rank in best.blockers] if best else []
-
-
-def _record(flight: Flight, rank: int, wait: Wait) -> int:
-    """The place of the operation in the program of the rank."""
-    head = flight.dumps[rank].groups[wait.group].head
-    return -1 if head is None else head.record
-
-
-OF_STANDING = (_of_late_gpus, _of_lost_members, _of_shared_rank)
-"""What may explain operations to which all ranks have come: the first that does."""
-OF_CROSSED = (_of_order, _of_most_waited_for)
-"""What may explain ranks that wait for each other."""

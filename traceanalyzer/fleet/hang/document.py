@@ -1,15 +1,14 @@
-"""A hang as a document: one screen for a terminal, all of it as Markdown and as a page."""
+"""A hang in sentences, and as a document: one screen for a terminal, all of it as Markdown and as a page."""
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.fleet.hang.model import Hang, ranks_text
-from traceanalyzer.fleet.hang.words import headline, more_next_time, next_steps, notes
+from traceanalyzer.fleet.hang.model import SITUATIONS, Hang, ranks_text
 from traceanalyzer.report.document import Bullets, Document, Drawing, Facts, Line, Part, Section, Table, Verdict
 from traceanalyzer.report.html.charts import Chart
 from traceanalyzer.report.html.frame import chart_place
@@ -30,6 +29,68 @@ COLOURS = {
     "complete": ("complete", "idle"), "waits": ("waits", "communication"), "gpu": ("GPU behind", "more"),
     "cpu": ("CPU behind", "high"), "silent": ("silent", "text"),
 }  # fmt: skip
+ONE = {"have": "it has", "its": "its", "it": "it"}
+MANY = {"have": "they have", "its": "their", "it": "them"}
+
+
+def headline(hang: Hang) -> str:
+    """The answer in a sentence."""
+    verdict = hang.verdict
+    same = [one for one in hang.culprits if one.kind == verdict.kind]
+    chosen = [one.rank for one in same] or verdict.culprits
+    ranks = ranks_text(chosen)
+    alike = len({(one.operation, one.group) for one in same}) > 1
+    sentence = SITUATIONS[hang.situation]["sentence"].format(
+        Ranks=ranks[:1].upper() + ranks[1:], ranks=ranks, group=verdict.group, waited_s=hang.waited_s,
+        operation=verdict.operation + " and the like" * alike,
+        others=f"{verdict.victims:,} rank{'s' * (verdict.victims != 1)}",
+        suspects=ranks_text(verdict.suspects) or "all", **(MANY if len(chosen) > 1 else ONE),
+    )  # fmt: skip
+    rest = [one for one in hang.culprits if one not in same]
+    return sentence + "".join(f" Rank {one.rank}, too: {one.kind.replace('_', ' ')}." for one in rest[:2])
+
+
+def next_steps(hang: Hang) -> list[str]:
+    """What to run now."""
+    found = []
+    for kind in dict.fromkeys(one.kind for one in hang.culprits):
+        same = [one for one in hang.culprits if one.kind == kind]
+        hosts = sorted({culprit.host for culprit in same if culprit.host})
+        where = ranks_text(culprit.rank for culprit in same) + (f" on {', '.join(hosts[:3])}" if hosts else "")
+        found.append(SITUATIONS[kind]["run"].format(where=where, operation=same[0].operation))
+    situation = SITUATIONS[hang.situation]
+    if not found:
+        found.append(situation.get("run", "").format(where="", operation=hang.verdict.collective or None))
+    return [text for text in (*found, situation.get("decides")) if text]
+
+
+def more_next_time(hang: Hang) -> list[str]:
+    """The variables that would have recorded what is missing."""
+    inputs, unframed = hang.inputs, not hang.inputs.frames
+    untimed = not inputs.timed and hang.situation == "stalled"
+    known = {
+        "TORCH_NCCL_DUMP_ON_TIMEOUT=1 TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC=60000: every rank dumps": inputs.missing,
+        "TORCH_FR_BUFFER_SIZE=20000: older operations were overwritten": inputs.overwritten,
+        "TORCH_NCCL_ENABLE_TIMING=1: which ranks have begun an operation": untimed,
+        "a dump with stack traces (onlyActive and includeStackTraces of the dump): the line of the program": unframed,
+        "`ncclras -v > FOLDER/ras.txt` while it hangs: hosts, and processes that are gone": not inputs.logs,
+    }
+    return [text for text, lacks in known.items() if lacks]
+
+
+def notes(hang: Hang) -> Iterator[str]:
+    """What the dumps lack, and what NCCL adds."""
+    inputs = hang.inputs
+    if inputs.missing:
+        yield f"{len(inputs.missing):,} of {inputs.expected:,} ranks have no dump: {ranks_text(inputs.missing)}."
+    for one in inputs.unreadable[:3]:
+        yield f"{one.path}{'' if one.rank is None else f' (rank {one.rank})'} could not be read: {one.why}."
+    if len(inputs.unreadable) > 3:
+        yield f"{len(inputs.unreadable) - 3:,} more files could not be read."
+    if inputs.repeated:
+        yield f"{len(inputs.repeated):,} dumps are of ranks that have another: the newest of each counts."
+    for process in hang.dead[:3]:
+        yield f"NCCL's RAS does not reach: {process}."
 
 
 @dataclass(frozen=True)
@@ -47,20 +108,12 @@ class HangPage(Result):
 
 def values(hang: Hang) -> dict[str, Any]:
     """What other programs rely on."""
+    verdict = {name: None if value == "" else value for name, value in vars(hang.verdict).items()}
+    same = ("culprits", "silent", "cpu_behind", "gpu_behind", "mismatches", "groups", "inputs")
     return {
-        "verdict": {name: None if value == "" else value for name, value in vars(hang.verdict).items()}
-        | {"headline": headline(hang)},
-        "culprits": hang.culprits,
-        "silent": hang.silent,
-        "cpu_behind": hang.cpu_behind,
-        "gpu_behind": hang.gpu_behind,
-        "mismatches": hang.mismatches,
-        "groups": hang.groups,
-        "inputs": hang.inputs,
-        "next": next_steps(hang),
-        "next_time": more_next_time(hang),
-        "notes": list(notes(hang)),
-    }
+        "verdict": verdict | {"headline": headline(hang)}, **{name: getattr(hang, name) for name in same},
+        "next": next_steps(hang), "next_time": more_next_time(hang), "notes": list(notes(hang)),
+    }  # fmt: skip
 
 
 def _answer(hang: Hang) -> list[Part | None]:
@@ -89,20 +142,16 @@ def _screen(hang: Hang) -> list[Section]:
         waiting.append(f"{len(standing) - SHOWN_GROUPS:,} more groups wait (-o hang.html, --format json).")
     found = [Section(TITLE, _answer(hang), untitled=True)]
     if len(hang.culprits) > 1:
-        found.append(Section("Culprits", [Bullets(_each(hang)[:SHOWN_CULPRITS])], is_minor=True))
+        each = [
+            f"rank {one.rank}" + (f" on {one.host}" if one.host else "") + f": {one.kind.replace('_', ' ')} at "
+            f"{one.operation} of {one.group}" + (f"; last issued {one.issued_last}" if one.issued_last else "")
+            for one in hang.culprits[:SHOWN_CULPRITS]
+        ]
+        found.append(Section("Culprits", [Bullets(each)], is_minor=True))
     if waiting:
         found.append(Section("Who waits", [Bullets(waiting)], is_minor=True))
-    last: list[Part | None] = [Bullets(next_steps(hang)[:SHOWN_STEPS], ">")]
-    last += [Line(text, "yellow") for text in list(notes(hang))[:SHOWN_NOTES]]
-    return [*found, Section("Next", last, is_minor=True)]
-
-
-def _each(hang: Hang) -> list[str]:
-    return [
-        f"rank {one.rank}" + (f" on {one.host}" if one.host else "") + f": {one.kind.replace('_', ' ')} at "
-        f"{one.operation} of {one.group}" + (f"; last issued {one.issued_last}" if one.issued_last else "")
-        for one in hang.culprits
-    ]
+    shown = [Line(text, "yellow") for text in list(notes(hang))[:SHOWN_NOTES]]
+    return [*found, Section("Next", [Bullets(next_steps(hang)[:SHOWN_STEPS], ">"), *shown], is_minor=True)]
 
 
 def _sections(hang: Hang) -> list[Section]:
@@ -151,23 +200,15 @@ def _rects(hang: Hang, purposes: Sequence[str], state: str, wide: int) -> Rects:
     return Rects(name, colour, [Box(x - 0.48, x + 0.48, y - 0.46, y + 0.46, hint(x, y)) for x, y in places])
 
 
-NODE = re.compile(r"on node \S+")
-
-
 def redacted(hang: Hang, patterns: Sequence[re.Pattern[str]] = ()) -> Hang:
     """The report without paths, hosts and users; names that match a pattern become `name-1`, `name-2`, ..."""
-    inputs = replace(
-        hang.inputs,
-        path="dumps",
-        unreadable=[replace(one, path=f"dump-{i}") for i, one in enumerate(hang.inputs.unreadable, 1)],
-        repeated=[replace(one, path=f"repeated-{i}") for i, one in enumerate(hang.inputs.repeated, 1)],
-        logs=[f"log-{i}" for i, _ in enumerate(hang.inputs.logs, 1)],
-    )
-    hidden = replace(
-        hang,
-        culprits=[replace(one, host=HOST if one.host else None) for one in hang.culprits],
-        dead=[NODE.sub(f"on node {HOST}", text) for text in hang.dead],
-        inputs=inputs,
-    )
+    inputs = hang.inputs
+    unreadable = [replace(one, path=f"dump-{i}") for i, one in enumerate(inputs.unreadable, 1)]
+    repeated = [replace(one, path=f"repeated-{i}") for i, one in enumerate(inputs.repeated, 1)]
+    logs = [f"log-{i}" for i, _ in enumerate(inputs.logs, 1)]
+    inputs = replace(inputs, path="dumps", unreadable=unreadable, repeated=repeated, logs=logs)
+    culprits = [replace(one, host=HOST if one.host else None) for one in hang.culprits]
+    dead = [re.sub(r"on node \S+", f"on node {HOST}", text) for text in hang.dead]
+    hidden = replace(hang, culprits=culprits, dead=dead, inputs=inputs)
     cleaned: Hang = redact_rows(hidden, Run(()), patterns)
     return cleaned

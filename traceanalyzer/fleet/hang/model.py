@@ -10,7 +10,7 @@ from statistics import mode
 from traceanalyzer.base import NS_PER_S, OWN, dataclass, metric
 from traceanalyzer.fleet.hang.blame import MOST_SHARE, Blame, culprits_of, odd_ones
 from traceanalyzer.fleet.hang.waits import Wait, waits_of
-from traceanalyzer.trace.flight import Flight, Group, InGroup, Op, Repeated, Signature, Unreadable
+from traceanalyzer.trace.flight import Flight, InGroup, Op, Repeated, Signature, Unreadable
 
 SHORTEST_HANG_S = 2.0
 """What waited less when the dumps were written need not have hung: a step of any job has such waits."""
@@ -125,25 +125,23 @@ def hang_of(flight: Flight) -> Hang:
     """The answer to what the dumps of a job ask."""
     waits = waits_of(flight)
     mismatches = list(_mismatches(flight, waits))
-    waited = _waited_s(flight, waits)
+    # A file's time of change is that of the dump or later: what it says is an upper bound.
+    written = max((dump.dumped_ns for dump in flight.dumps.values()), default=0)
+    begun = min((wait.op.created_ns for wait in waits if wait.op.created_ns), default=0)
+    waited = (written - begun) / NS_PER_S if written > begun > 0 else math.inf
     healthy = waited < SHORTEST_HANG_S and not mismatches
     found, left = ([], []) if healthy else culprits_of(flight, waits)
     situation, confidence = _situation(flight, waits, found, left, bool(mismatches))
-    gpu_behind = _every(wait.gpu_behind for wait in waits)
+    # Their GPU has not completed what its peers could not without it.
+    gpu_behind = _every(wait.waiting for wait in waits if wait.passed and wait.both_sided)
     return Hang(
-        situation,
-        _verdict(flight, waits, found, left, situation, confidence),
+        situation, _verdict(flight, waits, found, left, situation, confidence),
         [_culprit(flight, blame) for blame in found],
         _every((flight.missing, (rank for rank, dump in flight.dumps.items() if not dump.entries))),
-        _every(wait.absent for wait in waits if wait.op.peer < 0),
-        gpu_behind,
-        mismatches,
-        list(_groups(flight, waits, {blame.rank for blame in found})),
-        _inputs(flight),
-        list(flight.clues.dead),
-        _cells(flight, waits, gpu_behind),
-        waited,
-    )
+        _every(wait.absent for wait in waits if wait.op.peer < 0), gpu_behind, mismatches,
+        list(_groups(flight, waits, {blame.rank for blame in found})), _inputs(flight), list(flight.clues.dead),
+        _cells(flight, waits, gpu_behind), waited,
+    )  # fmt: skip
 
 
 def _every(ranks: Iterable[Iterable[int]]) -> tuple[int, ...]:
@@ -198,43 +196,20 @@ def _verdict(
     if not held:
         return Verdict(culprits, kind, confidence=confidence, victims=victims)
     at, op = held[0], held[0].op
-    suspects = () if found else _every((at.waiting, at.passed))
-    return Verdict(
-        culprits,
-        kind,
-        op.kind,
-        op.seq,
-        op.sizes,
-        flight.groups[at.group].label,
-        confidence,
-        op.frame,
-        victims,
-        suspects,
-    )
-
-
-def _waited_s(flight: Flight, waits: Iterable[Wait]) -> float:
-    """A file's time of change is that of the dump or later: what it says is an upper bound."""
-    written = max((dump.dumped_ns for dump in flight.dumps.values()), default=0)
-    begun = min((wait.op.created_ns for wait in waits if wait.op.created_ns), default=0)
-    return (written - begun) / NS_PER_S if written > begun > 0 else math.inf
+    label, suspects = flight.groups[at.group].label, () if found else _every((at.waiting, at.passed))
+    return Verdict(culprits, kind, op.kind, op.seq, op.sizes, label, confidence, op.frame, victims, suspects)
 
 
 def _culprit(flight: Flight, blame: Blame) -> Culprit:
-    dump = flight.dumps.get(blame.rank)
-    last = None
-    if dump is not None and dump.last is not None:
-        number = f" #{dump.last.seq:,}" if dump.last.peer < 0 else ""
-        last = f"{dump.last.kind}{number}" + (f" at {_short(dump.last.frame)}" if dump.last.frame else "")
+    dump, issued = flight.dumps.get(blame.rank), None
+    if dump is not None and (last := dump.last) is not None:
+        path, _, line = last.frame.partition(":")
+        at = f" at {PurePath(path).name}:{line}" if last.frame else ""
+        issued = last.kind + (f" #{last.seq:,}" if last.peer < 0 else "") + at
     return Culprit(
         blame.rank, flight.clues.hosts.get(blame.rank), blame.kind, named(blame.wait),
-        flight.groups[blame.wait.group].label, last, blame.sure,
+        flight.groups[blame.wait.group].label, issued, blame.sure,
     )  # fmt: skip
-
-
-def _short(frame: str) -> str:
-    path, _, rest = frame.partition(":")
-    return f"{PurePath(path).name}:{rest}"
 
 
 def _mismatches(flight: Flight, waits: Sequence[Wait]) -> Iterator[Mismatch]:
@@ -267,32 +242,24 @@ def _groups(flight: Flight, waits: Sequence[Wait], culprits: set[int]) -> Iterat
         return not at.waiting, culprits.isdisjoint((*at.blockers, *at.waiting)), index
 
     for index in sorted(states, key=importance):
-        yield _group(flight.groups[index], first.get(index, NO_WAIT), states[index])
-
-
-def _group(group: Group, at: Wait, states: Sequence[InGroup]) -> GroupState:
-    return GroupState(
-        group.label,
-        len(group.ranks) or len(states),
-        named(at) if at.waiting else None,
-        len(at.waiting),
-        ranks_text((*at.absent, *at.unknown) or at.earlier or at.elsewhere) or None,
-        min((state.completed for state in states), default=None),
-        max((state.enqueued for state in states), default=None),
-    )
+        group, at, here = flight.groups[index], first.get(index, NO_WAIT), states[index]
+        yield GroupState(
+            group.label, len(group.ranks) or len(here), named(at) if at.waiting else None, len(at.waiting),
+            ranks_text((*at.absent, *at.unknown) or at.earlier or at.elsewhere) or None,
+            min((state.completed for state in here), default=None),
+            max((state.enqueued for state in here), default=None),
+        )  # fmt: skip
 
 
 def _cells(flight: Flight, waits: Sequence[Wait], gpu: Sequence[int]) -> dict[str, dict[int, str]]:
     """The worst state of each rank in the groups of each purpose."""
     order = ("complete", "waits", "gpu", "cpu", "silent")
     cells: dict[str, dict[int, str]] = {}
-    late = set(gpu)
 
     def mark(index: int, ranks: Iterable[int], state: str) -> None:
         row = cells.setdefault(flight.groups[index].desc or flight.groups[index].name, {})
         for rank in ranks:
-            if order.index(state) > order.index(row.get(rank, "complete")) or rank not in row:
-                row[rank] = state
+            row[rank] = max(row.get(rank, state), state, key=order.index)
 
     for rank, dump in flight.dumps.items():
         for index, state in dump.groups.items():
@@ -300,7 +267,7 @@ def _cells(flight: Flight, waits: Sequence[Wait], gpu: Sequence[int]) -> dict[st
                 mark(index, [rank], "complete")
     for wait in waits:
         mark(wait.group, wait.waiting, "waits")
-        mark(wait.group, late.intersection(wait.waiting) if wait.passed else (), "gpu")
+        mark(wait.group, set(gpu).intersection(wait.waiting) if wait.passed else (), "gpu")
         mark(wait.group, wait.absent, "cpu")
         mark(wait.group, wait.unknown, "silent")
     return cells

@@ -50,21 +50,6 @@ class Wait:
         """Whether no rank can complete it before all came to it."""
         return bool(self.op.kind) and self.op.kind not in ONE_SIDED and not self.unseen
 
-    @property
-    def gpu_behind(self) -> tuple[int, ...]:
-        """The ranks whose GPU has not completed what its peers could not without it."""
-        return self.waiting if self.passed and self.both_sided else ()
-
-    @property
-    def overtaken(self) -> bool:
-        """Whether others have completed what these ranks did not, and no rank but these may hold it up."""
-        return bool(self.passed) and not self.unseen and (self.both_sided or not self.blockers)
-
-    @property
-    def stands(self) -> bool:
-        """Whether all ranks have come to it, and none completed it."""
-        return len(self.waiting) > 1 and not self.blockers and not self.passed
-
 
 def waits_of(flight: Flight) -> list[Wait]:
     """All operations at which ranks stand."""
@@ -76,22 +61,19 @@ def waits_of(flight: Flight) -> list[Wait]:
     found: list[Wait] = []
     for index, here in groups.items():
         whole = flight.groups[index].ranks or tuple(here)
-        found += _collectives(index, whole, _of_collectives(here), first)
-        found += _pairs(index, whole, here, first)
+        both = any(state.pairs_enqueued >= 0 and not state.from_status for state in here.values())
+        # The counters of a status count sends and receives, too.
+        collectives = {rank: state for rank, state in here.items() if not (both and state.from_status)}
+        found += [*_collectives(index, whole, collectives, first), *_pairs(index, whole, here, first)]
     return found
-
-
-def _of_collectives(here: dict[int, InGroup]) -> dict[int, InGroup]:
-    """Without the counters of groups that send and receive, too: they count both."""
-    if not any(state.pairs_enqueued >= 0 and not state.from_status for state in here.values()):
-        return here
-    return {rank: state for rank, state in here.items() if not state.from_status}
 
 
 def _collectives(index: int, ranks: tuple[int, ...], here: dict[int, InGroup], first: dict[int, int]) -> Iterator[Wait]:
     heads = {rank: head for rank in ranks if (head := here.get(rank, NOT_THERE).head)}
     for seq in sorted({head.seq for head in heads.values()}):
-        places = _places(seq, ranks, here, first)
+        places: dict[str, list[int]] = {name: [] for name in ("waiting", "absent", "unknown", "earlier", "passed")}
+        for rank in ranks:
+            places[_place(here.get(rank, NOT_THERE), seq) if rank in first else "unknown"].append(rank)
         standing = [(rank, heads[rank]) for rank in places["waiting"]]
         known = {rank: state.tail[seq] for rank, state in here.items() if seq in state.tail}
         yield Wait(
@@ -99,14 +81,6 @@ def _collectives(index: int, ranks: tuple[int, ...], here: dict[int, InGroup], f
             signatures=tuple(known.items()), unseen=any(here[rank].ended_unseen for rank in places["passed"]),
             **{name: tuple(found) for name, found in places.items()},
         )  # fmt: skip
-
-
-def _places(seq: int, ranks: Iterable[int], here: dict[int, InGroup], first: dict[int, int]) -> dict[str, list[int]]:
-    """The members of a group by where they stand towards the collective `seq`."""
-    found: dict[str, list[int]] = {name: [] for name in ("waiting", "absent", "unknown", "earlier", "passed")}
-    for rank in ranks:
-        found[_place(here.get(rank, NOT_THERE), seq) if rank in first else "unknown"].append(rank)
-    return found
 
 
 def _place(state: InGroup, seq: int) -> str:
@@ -138,16 +112,12 @@ def _pairs(index: int, ranks: tuple[int, ...], here: dict[int, InGroup], first: 
         rank, peers = end[0], ranks[op.peer : op.peer + 1]
         peer = next(iter(peers), -1)
         other_end = (peer, place.get(rank, -1), OPPOSITE.get(op.kind, ""))
-        if other_end not in ops:
-            state = _other_end(here.get(peer, NOT_THERE), op, len(ranks)) if peer in first else "unknown"
+        if other_end not in ops:  # nothing in flight would match; only two ranks count alike
+            gone = len(ranks) == 2 and here.get(peer, NOT_THERE).pairs_enqueued >= op.seq
+            state = ("passed" if gone else "absent") if peer in first else "unknown"
             yield Wait(index, op, (rank,), signatures=(), unseen=False, **{state: peers})
         elif other_end not in done:
             done.add(end)
             ends = ((rank, op), (peer, ops[other_end]))
             signatures = tuple((r, ("send", *o.signature[1:])) for r, o in ends)
             yield Wait(index, op, (rank, peer), elsewhere=_elsewhere(ends, first), signatures=signatures)
-
-
-def _other_end(peer: InGroup, op: Op, ranks: int) -> str:
-    """Where the other end stands, which has nothing in flight that would match. Only two count alike."""
-    return "passed" if ranks == 2 and peer.pairs_enqueued >= op.seq else "absent"
