@@ -39,12 +39,9 @@ def changes(values: F64) -> tuple[list[int], Drift | None]:
     width = max(len(values) // BLOCKS, 1)
     whole = len(values) // width
     blocks = np.median(values[: whole * width].reshape(whole, width), axis=1) if whole else values
-    least = max(LEAST_BLOCKS, -(-LEAST_STEPS // width))
-    cuts = _cuts(blocks, 0, len(blocks), least)
+    cuts = _cuts(blocks, 0, len(blocks), max(LEAST_BLOCKS, -(-LEAST_STEPS // width)))
     drift = _drift(blocks, cuts, width)
-    if drift is not None:
-        return [], drift
-    return [_refined(values, cut, width) for cut in cuts], None
+    return ([_refined(values, cut, width) for cut in cuts] if drift is None else []), drift
 
 
 def _cuts(x: F64, first: int, end: int, least: int) -> list[int]:
@@ -68,8 +65,7 @@ def _noise(score: F64, length: int) -> float:
     """Sigma of a score, from what neighbours of so many scores differ by in the mean: by noise alone but for the few
     between which the level changes. Where noise lasts, long neighbours show it."""
     length = max(length, 1)
-    means = score[: len(score) // length * length].reshape(-1, length).mean(axis=1)
-    apart = np.diff(means)
+    apart = np.diff(score[: len(score) // length * length].reshape(-1, length).mean(axis=1))
     return MAD_SIGMA * float(np.median(np.abs(apart - np.median(apart)))) * (length / 2) ** 0.5
 
 

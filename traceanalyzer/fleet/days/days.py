@@ -92,19 +92,11 @@ def days_of(asked: Asked) -> Days:
     stride = max(float(np.median(np.diff(steps.step))), 1.0) if len(steps.step) > 1 else 1.0
     width = max(round(WINDOW_MS / usual), int(stride))
     behind = {own: asked.behind(own, width, EXCESS_SHARE * usual) for own in asked.own}
+    behind = {own: asked.behind(own, width, EXCESS_SHARE * usual) for own in asked.own}
     stops, redone = _stops(steps, usual, stride)
-    levels, drift = _levels(steps)
-    return Days(
-        run=asked.run,
-        steps=len(steps.step),
-        step_ms=usual,
-        levels=levels,
-        drift=drift,
-        slow_ranks=tuple(_slow_ranks(behind, width * usual / WINDOW_MS)),
-        stops=tuple(stops),
-        goodput=_goodput(steps, stops, redone, stride),
-        notes=tuple(_notes(steps, asked.own)),
-    )
+    slow = tuple(_slow_ranks(behind, width * usual / WINDOW_MS))
+    goodput, notes = _goodput(steps, stops, redone, stride), tuple(_notes(steps, asked.own))
+    return Days(asked.run, len(steps.step), usual, *_levels(steps), slow, tuple(stops), goodput, notes)
 
 
 def _notes(steps: Steps, own: Sequence[str]) -> Iterator[str]:

@@ -53,8 +53,14 @@ def days_page(store: Path, logs: Sequence[Path], run: str | None) -> Printed:
 
 def headline(found: Days) -> str:
     """The answer in a sentence or two."""
-    goodput = f" Goodput {found.goodput.share:.0%}." if found.goodput else ""
-    return f"{_what(found)}{_who(found)}{goodput}"
+    text = _what(found)
+    if found.slow_ranks:
+        worst = max(found.slow_ranks, key=lambda one: one.excess_ms)
+        text += (
+            f" Rank {worst.rank} takes {figure(worst.excess_ms, 'ms')} longer than its peers ({worst.of}) from step "
+            f"{worst.since_step:,} on, for {worst.minutes:,.0f} min."
+        )
+    return text + (f" Goodput {found.goodput.share:.0%}." if found.goodput else "")
 
 
 def _what(found: Days) -> str:
@@ -72,27 +78,14 @@ def _what(found: Days) -> str:
     )
 
 
-def _who(found: Days) -> str:
-    if not found.slow_ranks:
-        return ""
-    worst = max(found.slow_ranks, key=lambda one: one.excess_ms)
-    return (
-        f" Rank {worst.rank} takes {figure(worst.excess_ms, 'ms')} longer than its peers ({worst.of}) from step "
-        f"{worst.since_step:,} on, for {worst.minutes:,.0f} min."
-    )
-
-
 def _sections(found: Days, ranks: int, known: Sequence[str]) -> list[Section]:
     about = f"Run {found.run}, {ranks:,} ranks" + (f"; of {len(known)} runs (--run ID)" if len(known) > 1 else "")
     tables = (("Levels", found.levels), ("Ranks behind their peers", found.slow_ranks), ("Stops", found.stops))
+    shown = [(one, getattr(found.goodput, one.name)) for one in definitions(Goodput)] if found.goodput else []
+    facts = [Fact(label(one.name, one.unit), figure(value, one.unit), one.definition) for one, value in shown]
     return [
         Section(TITLE, [Verdict(headline(found), [about])], untitled=True),
         *(Section(title, [Table(rows, limit=SHOWN, defined=True)]) for title, rows in tables if rows),
-        *([Section("Goodput", [_facts(found.goodput)])] if found.goodput else []),
+        *([Section("Goodput", [Facts(facts)])] if facts else []),
         *([Section("Notes", [Bullets(found.notes)])] if found.notes else []),
     ]
-
-
-def _facts(goodput: Goodput) -> Facts:
-    shown = [(label(one.name, one.unit), one) for one in definitions(Goodput)]
-    return Facts([Fact(name, figure(getattr(goodput, one.name), one.unit), one.definition) for name, one in shown])
