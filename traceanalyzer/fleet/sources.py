@@ -1,8 +1,4 @@
-"""What `fleet` answers from beside digests and recordings of ranks.
-
-A source is a module of this package with `recognise(path)`, whether a file or folder is of its kind, and `page(paths,
-progress)`, which gives the answer as a `Result`. It plugs in by its name in `SOURCES`.
-"""
+"""What `fleet` answers from beside digests and recordings of ranks: modules of this package, named in `SOURCES`."""
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -23,7 +19,7 @@ class Source(Protocol):
 
 
 SOURCES = ("days.document", "pipeline.document")
-"""Modules of this package, in the order in which they are asked; each is imported when it is."""
+"""In the order in which they are asked; each is imported when it is."""
 
 
 def source_of(paths: Sequence[str]) -> Source | None:

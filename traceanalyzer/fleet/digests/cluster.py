@@ -11,7 +11,6 @@ from traceanalyzer.fleet.digests.make import make
 from traceanalyzer.fleet.digests.map import Cluster
 from traceanalyzer.ingest.places import Place
 
-NEEDS = "a cluster needs dask.distributed and cryptography: pip install 'traceanalyzer[fleet]'"
 NO_PAGES: dict[str, list[Any]] = {f"distributed.{server}.http.routes": [] for server in ("scheduler", "worker")}
 """A scheduler runs whatever it is sent, and its pages show paths: another user of this machine gets neither."""
 WINDOW = 4
@@ -34,7 +33,8 @@ def cluster(scheduler: str | None, workers: int | None) -> Iterator[Cluster | No
 
         own = None if scheduler else Security.temporary()
     except ImportError as error:
-        raise TraceAnalyzerError(NEEDS) from error
+        needs = "a cluster needs dask.distributed and cryptography: pip install 'traceanalyzer[fleet]'"
+        raise TraceAnalyzerError(needs) from error
     try:
         with dask.config.set(NO_PAGES):
             local = own and LocalCluster(

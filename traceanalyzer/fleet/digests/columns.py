@@ -145,20 +145,12 @@ def rank_of(row: dict[str, Any]) -> Rank | LeftOut:
     ):  # fmt: skip
         if len(what[name]) and not 0 <= what[name].min() <= what[name].max() < len(values):
             raise ValueError(f"no such {name}")
+    times = {name: numbers[name] for name in _TIMES}
+    steps = Steps(names=names, of_op=np.empty(0, np.int32), **times, **_of(about, *_OF_STEPS))
     digest = RankDigest(
-        claim=about.claim,
-        steps=Steps(
-            names=names,
-            of_op=np.empty(0, np.int32),
-            **{name: numbers[name] for name in _TIMES},
-            **_of(about, *_OF_STEPS),
-        ),
-        calls=_table(DigestedCalls, calls),
-        groups=about.groups,
-        pieces=_table(Pieces, pieces),
-        **{name: numbers[name] for name in _SPENT},
-        **_of(about, "path", *_OF_DIGEST),
-    )
+        claim=about.claim, steps=steps, calls=_table(DigestedCalls, calls), groups=about.groups,
+        pieces=_table(Pieces, pieces), **{name: numbers[name] for name in _SPENT}, **_of(about, "path", *_OF_DIGEST),
+    )  # fmt: skip
     return Rank(digest=digest, why=_why_of(about, numbers, more), notes=about.notes, **_of(about, *_KNOWN))
 
 
@@ -173,12 +165,9 @@ def _of(one: object, *names: str) -> dict[str, Any]:
 def _why_of(about: _About, numbers: dict[str, I64], more: dict[str, I64]) -> Why | None:
     if about.families is None:
         return None
-    nothing = np.empty(0, np.int64)
+    compute, *idle = (more.get(name, np.empty(0, np.int64)) for name in MORE_FIELDS[len(_LATER) :])
+    stands = np.stack([numbers[f"idle_{one.label}"] for one in IdleCause])
     return Why(
-        **{name: numbers[name] for name in _EXPOSED},
-        idle=np.stack([numbers[f"idle_{cause.label}"] for cause in IdleCause]),
-        compute_before=more.get("compute_before", nothing),
-        idle_before=np.stack([more.get(f"{cause.label}_before", nothing) for cause in IdleCause]),
-        families=about.families,
-        clock_mhz=about.clock_mhz,
-    )
+        **{name: numbers[name] for name in _EXPOSED}, idle=stands,
+        compute_before=compute, idle_before=np.stack(idle), families=about.families, clock_mhz=about.clock_mhz,
+    )  # fmt: skip

@@ -20,7 +20,6 @@ from traceanalyzer.version import __version__
 SUFFIX = ".digest.parquet"
 METADATA = b"traceanalyzer"
 """Key of what a file says of itself: schema and version of the program."""
-NEEDS = "digests need pyarrow: pip install 'traceanalyzer[fleet]'"
 LONGEST_STEM = 60
 
 
@@ -41,7 +40,7 @@ def arrow() -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise TraceAnalyzerError(NEEDS) from error
+        raise TraceAnalyzerError("digests need pyarrow: pip install 'traceanalyzer[fleet]'") from error
     return pyarrow
 
 
@@ -58,10 +57,9 @@ def _short(text: str) -> str:
 def encoded(one: Rank | LeftOut) -> bytes:
     """The file of a digest."""
     pa = arrow()
-    about = {METADATA: orjson.dumps({"schema": SCHEMA, "version": __version__})}
     row = row_of(one)
     table = pa.table({name: _column(pa, kind, row[name]) for name, kind in COLUMNS.items()})
-    table = table.replace_schema_metadata(about)
+    table = table.replace_schema_metadata({METADATA: orjson.dumps({"schema": SCHEMA, "version": __version__})})
     numbers = [f"{name}.list.element" for name, kind in COLUMNS.items() if kind == "numbers"]
     sink = pa.BufferOutputStream()
     pa.parquet.write_table(

@@ -17,8 +17,7 @@ from traceanalyzer.trace import Trace
 def digests_of(path: Path, url: str) -> list[Rank | LeftOut]:
     """The ranks of a recording, or why it cannot be read; it never raises a TraceAnalyzerError."""
     try:
-        found = load([path]).traces
-        return [_of_trace(trace, url) for trace in found]
+        return [_of_trace(trace, url) for trace in load([path]).traces]
     except TraceAnalyzerError as error:
         why = " ".join(str(error).split()).replace(str(path), url)
         return [LeftOut(url, why, rank_in_name(Path(url)))]
@@ -29,9 +28,8 @@ def _of_trace(trace: Trace, url: str) -> Rank | LeftOut:
         return LeftOut(url, f"{url}: it tells no times of steps; give the rank's trace")
     measured = measure(trace)
     digest = measured.timed.memo(digest_of)
-    why = why_of(measured.causes, digest.calls)
     gpu = next((device.uid or "" for device in trace.devices if device.id == digest.device), "")
-    return Rank(url, digest, why, gpu, len(trace.devices), trace.health.notes)
+    return Rank(url, digest, why_of(measured.causes, digest.calls), gpu, len(trace.devices), trace.health.notes)
 
 
 def make(one: Place, folder: str) -> Made:

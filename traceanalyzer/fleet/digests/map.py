@@ -18,8 +18,6 @@ MOST_RATIO = 12
 """A compressed trace that lies elsewhere is at most so many times as large once read: what is needed for it."""
 MOST_TURNS = 4096
 """Processes take work so many times, however many recordings there are."""
-
-
 Done = Callable[[int, int], None]
 
 
@@ -30,11 +28,18 @@ def make_all(
     order of the places. `done` is called with how many there are, and of how many. Raises TraceAnalyzerError."""
     arrow()
     by_stem = stems_in(folder)
-    made = {place: _found(place, by_stem) for place in places}
+    made: dict[Place, Made | None] = {}
+    for place in places:
+        names = by_stem.get(name_of(place.url, place.stamp), ())
+        whole = any(name.endswith(f"-0{SUFFIX}") for name in names)
+        made[place] = Made(place.url, tuple(sorted(names)), found=True) if whole else None
     todo = [place for place, one in made.items() if one is None]
-    report = partial(_report, done, len(places), len(places) - len(todo))
-    fresh = (via or _by_processes)(todo, folder, report) if todo else []
-    made.update(zip(todo, fresh, strict=True))
+
+    def report(more: int) -> None:
+        if done is not None:
+            done(len(places) - len(todo) + more, len(places))
+
+    made.update(zip(todo, (via or _by_processes)(todo, folder, report) if todo else [], strict=True))
     _remove_older(folder, todo, by_stem)
     return [one for one in made.values() if one is not None]
 
@@ -52,17 +57,6 @@ def stems_in(folder: str) -> dict[str, list[str]]:
 
 Cluster = Callable[[Sequence[Place], str, Callable[[int], None]], list[Made]]
 """Digests recordings on other machines: given those, the folder, and what is called with how many are done."""
-
-
-def _report(done: Done | None, total: int, found: int, more: int) -> None:
-    if done is not None:
-        done(found + more, total)
-
-
-def _found(place: Place, by_stem: dict[str, list[str]]) -> Made | None:
-    names = by_stem.get(name_of(place.url, place.stamp), ())
-    whole = any(name.endswith(f"-0{SUFFIX}") for name in names)
-    return Made(place.url, tuple(sorted(names)), found=True) if whole else None
 
 
 def _remove_older(folder: str, places: Sequence[Place], by_stem: dict[str, list[str]]) -> None:
