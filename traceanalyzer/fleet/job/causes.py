@@ -55,8 +55,7 @@ def _in_steps(one: Rank) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
     digest, why = one.digest, one.why
     if why is None:
         return np.zeros(3)
-    steady = digest.steps.steady
-    return _parts(digest.compute[steady], why.idle[:, steady]) / digest.steps.steady_count
+    return _parts(digest.compute[digest.steps.steady], why.idle[:, digest.steps.steady]) / digest.steps.steady_count
 
 
 def _same_work(late: Rank, others: Sequence[Rank]) -> bool:

@@ -8,18 +8,7 @@ from typing import Any
 from traceanalyzer.base import digits
 from traceanalyzer.fleet.job.model import Culprit, Heat, Job, ends_of
 from traceanalyzer.fleet.pipeline.document import slowdown_facts
-from traceanalyzer.report.document import (
-    Bullets,
-    Document,
-    Drawing,
-    Facts,
-    Line,
-    Part,
-    Section,
-    Table,
-    TextTable,
-    Verdict,
-)
+from traceanalyzer.report.document import Bullets, Document, Drawing, Facts, Line, Section, Table, TextTable, Verdict
 from traceanalyzer.report.format import shorten
 from traceanalyzer.report.printed import Printed
 
@@ -27,7 +16,6 @@ TITLE = "Fleet"
 SHOWN_CHANGES, SHOWN_FILES, SHOWN_RANKS, SHOWN_NOTES = 5, 2, 8, 1
 """Of a terminal's one screen."""
 ALL_NOTES = 50
-PATH = 60
 
 
 def job_page(job: Job) -> Printed:
@@ -36,13 +24,13 @@ def job_page(job: Job) -> Printed:
     return Printed(Document(job.summary.headline, _sections(job)), values, screen=Document(TITLE, _screen(job)))
 
 
-def _answer(job: Job) -> list[Part | None]:
+def _answer(job: Job) -> Verdict:
     ranks, steady = job.ranks, sum(step.steady for step in job.steps)
     about = [f"{ranks.read:,} of {ranks.expected:,} ranks", f"{steady} steps" if steady else "no shared steps"]
     if job.slowdown.s is not None:
         alike = "as the middle one" if job.pipeline is None else "and stages alike"
         about.append(f"{job.slowdown.s:.2f}x slower than with all ranks {alike}")
-    return [Verdict(job.summary.headline, [f"{', '.join(about)}; confidence {job.summary.confidence:.0%}"])]
+    return Verdict(job.summary.headline, [f"{', '.join(about)}; confidence {job.summary.confidence:.0%}"])
 
 
 def _screen(job: Job) -> list[Section]:
@@ -52,12 +40,14 @@ def _screen(job: Job) -> list[Section]:
         + (f", {one.explains:.0%} of the slowdown" if one.explains is not None else "")
         for one in job.changes[:SHOWN_CHANGES]
     ]
-    found = [Section(TITLE, _answer(job), untitled=True)]
-    found.append(Section("What the job gains", [Bullets(gains)] if gains else [], is_minor=True))
-    found.append(Section("Worst ranks", [_worst(job.worst)] if job.worst else [], is_minor=True))
-    last: list[Part | None] = [Bullets(next_steps(job), ">")]
-    last += [Line(text, "yellow") for text in (*gone(job), *job.notes[:SHOWN_NOTES])]
-    return [one for one in [*found, Section("Next", last, is_minor=True)] if one.parts]
+    notes = [Line(text, "yellow") for text in (*gone(job), *job.notes[:SHOWN_NOTES])]
+    found = [
+        Section(TITLE, [_answer(job)], untitled=True),
+        Section("What the job gains", [Bullets(gains)] if gains else [], is_minor=True),
+        Section("Worst ranks", [_worst(job.worst)] if job.worst else [], is_minor=True),
+        Section("Next", [Bullets(next_steps(job), ">"), *notes], is_minor=True),
+    ]
+    return [one for one in found if one.parts]
 
 
 def _worst(rows: Sequence[Culprit]) -> TextTable:
@@ -65,8 +55,7 @@ def _worst(rows: Sequence[Culprit]) -> TextTable:
     texts = [
         [
             str(one.rank), shorten(one.host or "-", 14), "-" if one.stage is None else str(one.stage),
-            digits(one.gain_ms), ends_of(one) or "-", f"{one.steps_share:.0%}",
-            (one.cause or "-").replace("_", " "),
+            digits(one.gain_ms), ends_of(one) or "-", f"{one.steps_share:.0%}", (one.cause or "-").replace("_", " "),
         ]
         for one in rows
     ]  # fmt: skip
@@ -75,8 +64,7 @@ def _worst(rows: Sequence[Culprit]) -> TextTable:
 
 def next_steps(job: Job) -> list[str]:
     """What to do now."""
-    worst = (job.culprits or job.worst)[:1]
-    steps = [f"traceanalyzer analyze {one.path}" for one in worst]
+    steps = [f"traceanalyzer analyze {one.path}" for one in (job.culprits or job.worst)[:1]]
     if job.culprits and job.culprits[0].cause == "slow_gpu" and job.culprits[0].host:
         steps.append(f"on {job.culprits[0].host}: nvidia-smi -q -d CLOCK,PERFORMANCE")
     return steps or ["traceanalyzer fleet ... -o fleet.html shows all ranks"]
@@ -84,14 +72,13 @@ def next_steps(job: Job) -> list[str]:
 
 def gone(job: Job) -> list[str]:
     """Who is missing, and which files could not be read, by name."""
-    ranks = job.ranks
-    lines = []
+    ranks, lines = job.ranks, []
     if ranks.missing:
         shown = ", ".join(map(str, ranks.missing[:SHOWN_RANKS]))
         more = f" and {len(ranks.missing) - SHOWN_RANKS:,} more" if len(ranks.missing) > SHOWN_RANKS else ""
         lines.append(f"{len(ranks.missing):,} of {ranks.expected:,} ranks are missing: {shown}{more}")
     for what, files in (("could not be read", ranks.unreadable), ("left out", ranks.left_out)):
-        lines += [f"{what}: {shorten(one.path, PATH)}: {shorten(one.why, PATH)}" for one in files[:SHOWN_FILES]]
+        lines += [f"{what}: {shorten(one.path, 60)}: {shorten(one.why, 60)}" for one in files[:SHOWN_FILES]]
         if len(files) > SHOWN_FILES:
             lines.append(f"{len(files) - SHOWN_FILES:,} more {what} (--format json)")
     return lines
@@ -102,7 +89,7 @@ def _sections(job: Job) -> list[Section]:
     facts = [("ranks read", f"{ranks.read:,} of {ranks.expected:,}"), ("basis", job.summary.basis)]
     facts += [("slowdown", f"{job.slowdown.s:.3f}")] if job.slowdown.s is not None else []
     found = (
-        (True, Section(TITLE, [*_answer(job), Facts.of(*facts), Bullets(missing) if missing else None])),
+        (True, Section(TITLE, [_answer(job), Facts.of(*facts), Bullets(missing) if missing else None])),
         (job.culprits, Section("Who holds it up", [Table(job.culprits)])),
         (job.changes, Section("What the job gains", [Table(job.changes)])),
         (True, Section("Next", [Bullets(next_steps(job))])),

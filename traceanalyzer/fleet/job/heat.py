@@ -7,7 +7,7 @@ from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.fleet.job.model import Heat
 from traceanalyzer.fleet.job.simulate import middle_of_alike
 from traceanalyzer.fleet.job.whole import Whole
-from traceanalyzer.trace import F64, Bool
+from traceanalyzer.trace import F64
 
 MOST_ROWS = 256
 MOST_STEPS = 128
@@ -21,9 +21,12 @@ def heat_of(whole: Whole) -> Heat | None:
         return None
     table = _excess(whole)[:, steps] / NS_PER_MS
     order = sorted(range(size), key=lambda i: (_or(whole.stages[i]), whole.hosts[0][i] or "", i))
-    names = [_name(whole, i) for i in order]
-    rows, labels = _binned(table[order], names)
-    return Heat(rows, labels, [whole.steps[i] for i in steps.tolist()], _folded(table, whole))
+    order = sorted(range(size), key=lambda i: (_or(whole.stages[i]), whole.hosts[0][i] or "", i))
+    names = []
+    for i in order:
+        rank, stage = whole.digests[i].rank, whole.stages[i]
+        names.append(f"rank {i if rank is None else rank}" + ("" if stage is None else f", stage {stage}"))
+    return Heat(*_binned(table[order], names), [whole.steps[i] for i in steps.tolist()], _folded(table, whole))
 
 
 def _excess(whole: Whole) -> F64:
@@ -40,11 +43,6 @@ def _excess(whole: Whole) -> F64:
 
 def _or(stage: int | None) -> int:
     return -1 if stage is None else stage
-
-
-def _name(whole: Whole, i: int) -> str:
-    rank, stage = whole.digests[i].rank, whole.stages[i]
-    return f"rank {i if rank is None else rank}" + ("" if stage is None else f", stage {stage}")
 
 
 def _binned(table: F64, names: list[str]) -> tuple[F64, list[str]]:
@@ -64,14 +62,12 @@ def _binned(table: F64, names: list[str]) -> tuple[F64, list[str]]:
 def _folded(table: F64, whole: Whole) -> F64 | None:
     """The mean excess of each stage (row) and place in it (column); None without stages."""
     stages = np.array([_or(stage) for stage in whole.stages])
-    known: Bool = stages >= 0
-    if not known.all() or len(np.unique(stages)) < 2:
+    if stages.min() < 0 or len(np.unique(stages)) < 2:
         return None
     mean, width = table.mean(axis=1), int(np.bincount(stages).max())
     wide = -(-width // MOST_ROWS)
     result = np.zeros((int(stages.max()) + 1, -(-width // wide)))
-    for stage in range(len(result)):
+    for stage, row in enumerate(result):
         mine = mean[stages == stage]
-        for i, value in enumerate(mine.tolist()):
-            result[stage, i // wide] = max(result[stage, i // wide], value)
+        np.maximum.at(row, np.arange(len(mine)) // wide, mine)
     return result

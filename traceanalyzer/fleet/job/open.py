@@ -52,7 +52,7 @@ def job_of(
         made = make_all(recordings, folder, done, via)
         lines += [LeftOut(one.url, one.failure) for one in made if not one.digests]
         names = {name for one in made for name in one.digests}
-        digests += [place for place in places_in([folder], SUFFIX)[0] if _file(place) in names]
+        digests += [place for place in places_in([folder], SUFFIX)[0] if place.name.rpartition("/")[2] in names]
     if not digests and len(lines) == 1:
         raise UnreadableInputError(lines[0].why)
     found = list(read_digests(digests))
@@ -79,10 +79,6 @@ def job_of(
 
     cleaned: Job = redact_rows(job, Run(()), hidden)
     return cleaned
-
-
-def _file(place: Place) -> str:
-    return place.name.rpartition("/")[2]
 
 
 def _sorted(paths: Sequence[str], folder: str) -> tuple[list[Place], list[Place], list[Failure]]:

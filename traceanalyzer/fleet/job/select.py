@@ -33,26 +33,12 @@ def chosen(found: Iterable[Rank | LeftOut]) -> Chosen:
     every = list(found)
     unreadable = [replace(one, why=one.why.removeprefix(f"{one.path}: ")) for one in every if isinstance(one, LeftOut)]
     ranks = [one for one in every if isinstance(one, Rank)]
-    left_out: list[LeftOut] = []
-    kept = _with_rank(ranks, left_out)
-    kept = _of_one_world(kept, left_out)
-    kept, notes = _of_one_time(kept, left_out)
-    kept = _each_once(kept, left_out)
-    kept.sort(key=_order)
-    return Chosen(tuple(kept), tuple(unreadable), tuple(left_out), tuple(notes))
-
-
-def _order(one: Rank) -> tuple[int, str]:
-    rank = one.digest.rank
-    return -1 if rank is None else rank, one.path
-
-
-def _with_rank(ranks: list[Rank], left_out: list[LeftOut]) -> list[Rank]:
     known = [one for one in ranks if one.digest.rank is not None]
-    if not known:
-        return ranks
-    left_out += [LeftOut(one.path, "it does not say its rank") for one in ranks if one.digest.rank is None]
-    return known
+    left_out = [LeftOut(one.path, "it does not say its rank") for one in ranks if known and one.digest.rank is None]
+    kept, notes = _of_one_time(_of_one_world(known or ranks, left_out), left_out)
+    kept = _each_once(kept, left_out) if known else kept
+    kept.sort(key=lambda one: (-1 if one.digest.rank is None else one.digest.rank, one.path, one.digest.claim.start_ns))
+    return Chosen(tuple(kept), tuple(unreadable), tuple(left_out), tuple(notes))
 
 
 def _of_one_world(ranks: list[Rank], left_out: list[LeftOut]) -> list[Rank]:
@@ -61,10 +47,8 @@ def _of_one_world(ranks: list[Rank], left_out: list[LeftOut]) -> list[Rank]:
         return ranks
     usual = sizes.most_common(1)[0][0]
     other = [one for one in ranks if one.digest.claim.world_size not in (usual, None)]
-    left_out += [
-        LeftOut(one.path, f"of another run: {one.digest.claim.world_size} ranks, not {usual}", one.digest.rank)
-        for one in other
-    ]
+    why = "of another run: {} ranks, not {}"
+    left_out += [LeftOut(one.path, why.format(one.digest.claim.world_size, usual), one.digest.rank) for one in other]
     return [one for one in ranks if one not in other]
 
 
@@ -82,7 +66,8 @@ def _of_one_time(ranks: list[Rank], left_out: list[LeftOut]) -> tuple[list[Rank]
     for one in chain.from_iterable(sets):
         apart = (one.digest.claim.start_ns - middle) / NS_PER_S
         when = f"{digits(abs(apart))} s {'later' if apart > 0 else 'earlier'}"
-        if one.digest.rank not in there and _share_collectives(main[0].digest, one.digest):
+        shared = one.digest.rank not in there and match_collectives([main[0].digest, one.digest])
+        if shared and len(shared) > 1 and shared.clocks.comparable:
             kept.append(_moved(one, round(apart * NS_PER_S)))
             notes.append(f"The clock of rank {one.digest.rank} is {when} than the others': aligned by collectives.")
         else:
@@ -92,8 +77,7 @@ def _of_one_time(ranks: list[Rank], left_out: list[LeftOut]) -> tuple[list[Rank]
 
 def _moved(one: Rank, late_ns: int) -> Rank:
     """The rank with its clock put back by so much."""
-    digest = one.digest
-    claim = digest.claim
+    digest, claim = one.digest, one.digest.claim
     claim = claim._replace(start_ns=claim.start_ns - late_ns, end_ns=claim.end_ns - late_ns)
     return replace(one, digest=replace(digest, claim=claim, epoch_ns=digest.epoch_ns - late_ns))
 
@@ -112,22 +96,13 @@ def _at_one_time(ranks: Sequence[Rank]) -> list[list[Rank]]:
     return sets
 
 
-def _share_collectives(one: RankDigest, other: RankDigest) -> bool:
-    matches = match_collectives([one, other])
-    return len(matches) > 1 and matches.clocks.comparable
-
-
 def _each_once(ranks: list[Rank], left_out: list[LeftOut]) -> list[Rank]:
     """Of several recordings of a rank the one that was begun last."""
     found: dict[int | None, Rank] = {}
-    unranked = []
     for one in sorted(ranks, key=lambda one: one.digest.claim.start_ns):
         rank = one.digest.rank
-        if rank is None:
-            unranked.append(one)
-            continue
         if rank in found:
             name = PurePath(one.path).name
             left_out.append(LeftOut(found[rank].path, f"rank {rank} is here twice: {name} is taken", rank))
         found[rank] = one
-    return [*unranked, *found.values()]
+    return list(found.values())

@@ -100,9 +100,7 @@ def middle_of_alike(plan: Plan) -> I64:
     """Of each part the middle stretch of the parts at the same place of the program: those of collectives of one kind
     and wave."""
     matches = plan.matches
-    key = (plan.wave.astype(np.int64) * 64 + matches.kind)[matches.collective]
-    alike = Groups.of(key)
-    order = np.lexsort((matches.stretch, alike.index))
-    begin = np.cumsum(alike.count) - alike.count
+    alike = Groups.of((plan.wave.astype(np.int64) * 64 + matches.kind)[matches.collective])
+    order, begin = np.lexsort((matches.stretch, alike.index)), np.cumsum(alike.count) - alike.count
     middle: I64 = matches.stretch[order][begin + (alike.count - 1) // 2]
     return middle[alike.index]

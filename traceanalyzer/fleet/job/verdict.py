@@ -13,7 +13,6 @@ from traceanalyzer.fleet.job.whole import Whole
 
 SHOWN = 4
 """Ranks named in a sentence."""
-_UNEXPLAINED = ("profiler", "other", "unexplained")
 _NAMES = {
     "compute": "compute", "communication": "transfer", "transfer": "copies", "launch": "launch overhead",
     "sync": "syncs", "input": "waiting for input", "host": "host work",
@@ -22,36 +21,26 @@ _NAMES = {
 
 def summary_of(whole: Whole, culprits: Sequence[Culprit]) -> Summary:
     """Class, confidence and headline. The class is the largest part of the step of the rank that is not waited on."""
-    critical = whole.ranks[whole.compared.critical]
-    digest = whole.digests[whole.compared.critical]
+    rank, digest = whole.compared.critical, whole.digests[whole.compared.critical]
     step_ms = ms(digest.mean_step_ns) if digest.steps.known else None
-    parts = _parts(whole, critical)
+    parts = budget_of(whole.ranks[rank])
     if not step_ms or not parts:
         return Summary("inconclusive", 0.0, "Inconclusive: no rank has steps with work on a GPU.", "recorded", step_ms)
+    waiting = whole.compared.rows[rank].waiting_ms or 0.0
+    parts["communication"] = max(parts["communication"] - waiting, 0.0)
     first, second = sorted(parts, key=lambda name: -parts[name])[:2]
     margin = (parts[first] - parts[second]) / step_ms
-    named = first not in _UNEXPLAINED
+    named = first not in ("profiler", "other", "unexplained")
     cls = cast("BottleneckClass", first) if named else "inconclusive"
     confidence = round(min(MAX_CONFIDENCE, BASE_CONFIDENCE + margin), 2) if named else 0.0
     return Summary(cls, confidence, _headline(whole, culprits, parts, first, step_ms), "recorded", step_ms)
 
 
-def _parts(whole: Whole, critical: Rank) -> dict[str, float]:
-    parts = budget_of(critical)
-    waiting = whole.compared.rows[whole.compared.critical].waiting_ms or 0.0
-    if "communication" in parts:
-        parts["communication"] = max(parts["communication"] - waiting, 0.0)
-    return parts
-
-
 def _headline(whole: Whole, culprits: Sequence[Culprit], parts: dict[str, float], first: str, step_ms: float) -> str:
     if not culprits:
-        what = _NAMES.get(first, "what the digests do not tell")
-        share = parts[first] / step_ms
-        return (
-            f"No rank holds up the job: {what} takes {digits(parts[first])} ms ({share:.0%}) of each {digits(step_ms)} "
-            "ms step, on all ranks alike."
-        )
+        what, share = _NAMES.get(first, "what the digests do not tell"), parts[first] / step_ms
+        part, step = f"{digits(parts[first])} ms ({share:.0%})", f"{digits(step_ms)} ms step"
+        return f"No rank holds up the job: {what} takes {part} of each {step}, on all ranks alike."
     worst = culprits[0]
     if worst.cause == "heavy_stage":
         mine = [str(one.rank) for one, stage in zip(whole.digests, whole.stages, strict=True) if stage == worst.stage]
@@ -75,11 +64,8 @@ def _headline(whole: Whole, culprits: Sequence[Culprit], parts: dict[str, float]
 
 def _cost(one: Culprit, step_ms: float) -> str:
     since = f", since {one.since}" if one.since else ", in all steps" if one.pattern == "recurring" else ""
-    share = one.gain_ms / step_ms
-    return (
-        f"{digits(one.gain_ms)} ms ({'; '.join(filter(None, (f'{share:.0%}', ends_of(one))))}) of each "
-        f"{digits(step_ms)} ms step{since}"
-    )
+    share = "; ".join(filter(None, (f"{one.gain_ms / step_ms:.0%}", ends_of(one))))
+    return f"{digits(one.gain_ms)} ms ({share}) of each {digits(step_ms)} ms step{since}"
 
 
 def budget_of(rank: Rank) -> dict[str, float]:

@@ -26,7 +26,7 @@ class CulpritChange:
 
 def compared_jobs(runs: Sequence[str], hidden: Sequence[re.Pattern[str]] | None = None) -> Printed | None:
     """The comparison of two folders of digests; None where these are not two of them. Raises TraceAnalyzerError."""
-    if len(runs) != 2 or not all(_has_digests(Path(run)) for run in runs):
+    if len(runs) != 2 or not all(Path(run).is_dir() and list(Path(run).glob(f"*{SUFFIX}")) for run in runs):
         return None
     a, b = (job_of([run], "", hidden=hidden) for run in runs)
     rows = _rows(a, b)
@@ -44,10 +44,6 @@ def compared_jobs(runs: Sequence[str], hidden: Sequence[re.Pattern[str]] | None 
     return Printed(Document(_headline(a, b), sections), values | {"slowdown": [a.slowdown, b.slowdown]})
 
 
-def _has_digests(folder: Path) -> bool:
-    return folder.is_dir() and any(one.name.endswith(SUFFIX) for one in folder.iterdir())
-
-
 def _rows(a: Job, b: Job) -> list[CulpritChange]:
     before, after = ({_who(one): one for one in job.culprits} for job in (a, b))
     rows = [_row(before.get(rank), after.get(rank)) for rank in dict.fromkeys([*before, *after])]
@@ -55,15 +51,9 @@ def _rows(a: Job, b: Job) -> list[CulpritChange]:
 
 
 def _row(a: Culprit | None, b: Culprit | None) -> CulpritChange:
-    one = a or b
-    return CulpritChange(
-        rank=None if one is None else one.rank,
-        host=None if one is None else one.host,
-        cause_a=a.cause if a else None,
-        cause_b=b.cause if b else None,
-        gain_a_ms=a.gain_ms if a else 0.0,
-        gain_b_ms=b.gain_ms if b else 0.0,
-    )
+    rank, host = (one.rank, one.host) if (one := a or b) else (None, None)
+    (cause_a, gain_a), (cause_b, gain_b) = ((one.cause, one.gain_ms) if one else (None, 0.0) for one in (a, b))
+    return CulpritChange(rank, host, cause_a, cause_b, gain_a, gain_b)
 
 
 def _who(one: Culprit) -> str:

@@ -149,9 +149,8 @@ def hosts_of(digests: Sequence[RankDigest], gpus: Sequence[int]) -> tuple[list[s
 def racks_in(path: Path) -> dict[str, str]:
     """The rack of each host, from lines of `HOST RACK` (or `HOST,RACK`). Raises UnreadableInputError."""
     try:
-        rows = [
-            line.replace(",", " ").split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()
-        ]
+        lines = path.read_text(encoding="utf-8").splitlines()
+        rows = [line.replace(",", " ").split() for line in lines if line.strip()]
     except (OSError, ValueError) as error:
         raise UnreadableInputError(f"{path}: cannot be read ({error})") from error
     wrong = next((i for i, row in enumerate(rows, 1) if len(row) != 2), None)
@@ -162,12 +161,8 @@ def racks_in(path: Path) -> dict[str, str]:
 
 def stages_of(digests: Sequence[RankDigest]) -> list[int | None]:
     """The stage of each rank: its place in its group of the pipeline; None where no such group was recorded."""
-    return [_stage_of(one) for one in digests]
-
-
-def _stage_of(one: RankDigest) -> int | None:
-    found = (_stage(group.name, group.ranks, one.rank) for group in one.groups)
-    return next((stage for stage in found if stage is not None), None)
+    found = ((_stage(group.name, group.ranks, one.rank) for group in one.groups) for one in digests)
+    return [next((stage for stage in stages if stage is not None), None) for stages in found]
 
 
 def _stage(name: str, ranks: str, rank: int | None) -> int | None:
