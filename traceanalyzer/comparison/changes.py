@@ -11,12 +11,7 @@ from traceanalyzer.comparison.model import Change, Detail
 from traceanalyzer.comparison.work import WHOLE, Whole, Work, figures
 from traceanalyzer.report.format import shorten
 
-KINDS = {
-    How.POSITION: "replaced",
-    How.OPERATOR: "other_shapes",
-    How.SHAPES: "other_types",
-    How.INPUTS: "other_kernels",
-}
+KINDS = {How.POSITION: "replaced", How.OPERATOR: "other_shapes", How.SHAPES: "other_types", How.INPUTS: "other_kernels"}
 """What happened to parts that are linked so."""
 NAMED = 3
 """Names of a group that are written out; the rest is a number."""

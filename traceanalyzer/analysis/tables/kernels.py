@@ -46,8 +46,7 @@ class KernelStats(MeasuredRow, RatedRow, KernelTimes):
     """Kernels of one name in a mean steady step, compared with the roofline."""
 
     tensor_cores: bool | None = metric(
-        "whether matrix kernels use tensor cores; null for others and where the name does not tell",
-        default=None,
+        "whether matrix kernels use tensor cores; null for others and where the name does not tell", default=None
     )
     waves: float | None = metric(
         "mean over their time of blocks over the blocks that the GPU holds at a time: far below 1 it is not filled, "
