@@ -20,6 +20,7 @@ from traceanalyzer.base.figures import (
     cut,
     definitions,
     digits,
+    maybe,
     metric,
     ms,
     ratio,
@@ -31,5 +32,5 @@ from traceanalyzer.base.frozen import dataclass
 __all__ = [
     "ELLIPSIS", "MEMORY", "MS_PER_S", "NS_PER_MS", "NS_PER_S", "NS_PER_US", "OWN", "SENTENCE", "Aside",
     "EmptyRecordingError", "RefusedSnapshotError", "TraceAnalyzerError", "UnreadableInputError", "cut", "dataclass",
-    "definitions", "digits", "metric", "ms", "ratio", "span", "text_of",
+    "definitions", "digits", "maybe", "metric", "ms", "ratio", "span", "text_of",
 ]  # fmt: skip

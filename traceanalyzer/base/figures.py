@@ -5,6 +5,7 @@ The report's definitions, the headers of its tables and the documentation are al
 
 from collections.abc import Mapping
 from dataclasses import Field, field, fields
+from functools import partial
 from typing import Any, Literal
 
 from traceanalyzer.base.frozen import dataclass
@@ -26,6 +27,10 @@ def metric(definition: str, unit: str = "", text: Text = "name", **options: Any)
     unit (`_ms`, `_share`) says it itself. `text` says what a text in it is; `options` are those of `dataclasses.field`.
     """
     return field(metadata={"definition": definition, "unit": unit, "text": text}, **options)
+
+
+maybe = partial(metric, default=None)
+"""A figure that only some recordings, or some versions of the report, have."""
 
 
 def text_of(of: Field[Any]) -> Text:

@@ -14,7 +14,7 @@ from traceanalyzer.analysis.names.phase_names import Role, role_of
 from traceanalyzer.analysis.phases.derived_phases import roles_by_autograd
 from traceanalyzer.analysis.phases.phase_ranges import PhaseRanges, phase_ranges
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import dataclass, metric, ms
+from traceanalyzer.base import dataclass, maybe, metric, ms
 from traceanalyzer.trace import I64, U8, Bool, RangeKind, Trace
 
 NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
@@ -87,10 +87,9 @@ class PhaseTimes:
     data: PhaseTime | None = metric("loading of input data; null without a range of such a name")
     logging: PhaseTime | None = metric("logging; null without a range of such a name")
     checkpoint: PhaseTime | None = metric("saving of checkpoints; null without a range of such a name")
-    recomputation: PhaseTime | None = metric(
+    recomputation: PhaseTime | None = maybe(
         "the part of the backward pass in which operators of the forward pass run again (activation checkpointing); "
-        "null where none does",
-        default=None,
+        "null where none does"
     )
 
 

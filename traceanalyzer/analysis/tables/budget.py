@@ -17,7 +17,7 @@ from traceanalyzer.analysis.joined.launched import is_launch
 from traceanalyzer.analysis.time.sampled import MIN_STEP_SAMPLES, samples_of
 from traceanalyzer.analysis.time.steps import Steps
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import NS_PER_MS, dataclass, metric, ms
+from traceanalyzer.base import NS_PER_MS, dataclass, maybe, metric, ms
 from traceanalyzer.trace import I64
 
 
@@ -103,18 +103,16 @@ class Unprofiled:
     )
     budget_ms: Budget = metric("the step's wall-clock time by what the device did, summing to it")
     idle_ms: Idle = metric("its idle time by cause, summing to `budget_ms.idle`")
-    waiting_ms: Waiting | None = metric(
+    waiting_ms: Waiting | None = maybe(
         "what of `budget_ms.exposed_communication` is waiting for other ranks, by cause; the rest is transfer; null "
-        "where ranks were not replayed together",
-        default=None,
+        "where ranks were not replayed together"
     )
-    if_host_slower: float | None = metric(
+    if_host_slower: float | None = maybe(
         "by which share it grows for each 100 % that the host takes longer: 0 where the GPU bounds it, 1 where the "
         "host does; null where it was not replayed",
         "share",
-        default=None,
     )
-    if_host_faster: float | None = metric("by which share it shrinks for each 100 % less", "share", default=None)
+    if_host_faster: float | None = maybe("by which share it shrinks for each 100 % less", "share")
 
 
 @dataclass(frozen=True)
@@ -212,15 +210,14 @@ class StepRow:
     largest_idle_cause: str | None = metric("cause of the largest part of the idle time", text="own")
     kernels: int = metric("kernels launched by the step")
     launches: int = metric("kernel and graph launch calls made in the step")
-    latency_ms: float | None = metric(
-        "time from where the CPU begins the step until its work on the GPU and its host range have ended", default=None
+    latency_ms: float | None = maybe(
+        "time from where the CPU begins the step until its work on the GPU and its host range have ended"
     )
-    sm_active_share: float | None = metric(
-        "SMs with work, as sampled in the step; null where counters were not sampled, or less than 3 times in it",
-        default=None,
+    sm_active_share: float | None = maybe(
+        "SMs with work, as sampled in the step; null where counters were not sampled, or less than 3 times in it"
     )
-    tensor_active_share: float | None = metric("cycles in which the tensor cores worked; null as above", default=None)
-    dram_share: float | None = metric("traffic of the device memory over its peak; null as above", default=None)
+    tensor_active_share: float | None = maybe("cycles in which the tensor cores worked; null as above")
+    dram_share: float | None = maybe("traffic of the device memory over its peak; null as above")
 
 
 def step_rows(timed: Timed, budgets: StepBudgets | None) -> list[StepRow]:

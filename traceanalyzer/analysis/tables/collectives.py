@@ -13,7 +13,7 @@ from traceanalyzer.analysis.names.phase_names import Role
 from traceanalyzer.analysis.phases.roles import Phases
 from traceanalyzer.analysis.time.collective_calls import CollectiveCalls
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import NS_PER_US, dataclass, metric, ms, ratio
+from traceanalyzer.base import NS_PER_US, dataclass, maybe, metric, ms, ratio
 from traceanalyzer.trace import F64, I32, I64, U8, distinct
 
 AFTER = (Role.FORWARD, Role.OPTIMIZER)
@@ -51,27 +51,23 @@ class CommunicationTime:
     total_ms: float = metric("time with at least one collective on the device (union of intervals)")
     exposed_ms: float = metric("part of it without compute beside it")
     overlap_share: float | None = metric("share of communication time hidden by compute; null without any")
-    transfer_ms: float | None = metric(
-        "part of `total_ms` at which all ranks had arrived; null where the ranks were not compared", default=None
+    transfer_ms: float | None = maybe(
+        "part of `total_ms` at which all ranks had arrived; null where the ranks were not compared"
     )
-    waiting_ms: float | None = metric(
-        "part of `total_ms` in which another rank had not arrived yet; null where the ranks were not compared",
-        default=None,
+    waiting_ms: float | None = maybe(
+        "part of `total_ms` in which another rank had not arrived yet; null where the ranks were not compared"
     )
-    tail_ms: float | None = metric(
+    tail_ms: float | None = maybe(
         "part of `exposed_ms` behind the backward pass: after its last kernel, before the optimizer or the next "
-        "forward pass begins; null where no backward pass is known",
-        default=None,
+        "forward pass begins; null where no backward pass is known"
     )
-    between_ms: float | None = metric(
+    between_ms: float | None = maybe(
         "the rest of `exposed_ms`: between kernels of the forward and backward pass, and around the optimizer; null "
-        "where no backward pass is known",
-        default=None,
+        "where no backward pass is known"
     )
-    send_recv_ms: float | None = metric(
+    send_recv_ms: float | None = maybe(
         "part of `exposed_ms` in sends and receives, waiting for the peer included: in pipeline parallelism the "
-        "bubbles; null where none were recorded as such",
-        default=None,
+        "bubbles; null where none were recorded as such"
     )
 
 
@@ -94,13 +90,11 @@ class CollectiveStats:
     exposed_ms: float = metric(
         "part of it without compute on the device; time that n collectives share counts 1/n for each"
     )
-    transfer_ms: float | None = metric(
-        "part of `total_ms` at which all ranks had arrived; null where the ranks were not compared",
-        default=None,
-        kw_only=True,
+    transfer_ms: float | None = maybe(
+        "part of `total_ms` at which all ranks had arrived; null where the ranks were not compared", kw_only=True
     )
-    waiting_ms: float | None = metric(
-        "part of it in which another rank had not arrived yet; null as `transfer_ms`", default=None, kw_only=True
+    waiting_ms: float | None = maybe(
+        "part of it in which another rank had not arrived yet; null as `transfer_ms`", kw_only=True
     )
     overlap_share: float | None = metric("share of their time with compute on the device beside it")
     mean_us: float = metric("mean time of a collective")

@@ -15,7 +15,7 @@ from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.roofline.waves import occupancy_of, residence_of
 from traceanalyzer.analysis.tables.roofline_rows import RatedRow, by_group, entry, rated_columns
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import NS_PER_US, dataclass, metric, ms
+from traceanalyzer.base import NS_PER_US, dataclass, maybe, metric, ms
 from traceanalyzer.trace import F64, I32, I64, DeviceOpKind, DeviceOps, OccupancyLimit
 
 
@@ -45,46 +45,38 @@ class KernelTimes:
 class KernelStats(MeasuredRow, RatedRow, KernelTimes):
     """Kernels of one name in a mean steady step, compared with the roofline."""
 
-    tensor_cores: bool | None = metric(
-        "whether matrix kernels use tensor cores; null for others and where the name does not tell", default=None
+    tensor_cores: bool | None = maybe(
+        "whether matrix kernels use tensor cores; null for others and where the name does not tell"
     )
-    waves: float | None = metric(
+    waves: float | None = maybe(
         "mean over their time of blocks over the blocks that the GPU holds at a time: far below 1 it is not filled, "
-        "just above a whole number the last wave runs nearly empty",
-        default=None,
+        "just above a whole number the last wave runs nearly empty"
     )
-    occupancy_share: float | None = metric(
+    occupancy_share: float | None = maybe(
         "mean over their time of the share of the SMs' warps that are resident: as the recorder expected it, else from "
-        "the launch configuration and the GPU's limits; null where neither tells",
-        default=None,
+        "the launch configuration and the GPU's limits; null where neither tells"
     )
-    module: str | None = metric(
+    module: str | None = maybe(
         "module of the model that most of their time is for, forward or backward, with the one around it; null where "
-        "that is none, or no calls of modules were recorded",
-        default=None,
+        "that is none, or no calls of modules were recorded"
     )
-    python: str | None = metric(
+    python: str | None = maybe(
         "line of the program that most of their time comes from, the backward pass's by its forward operator; null "
-        "where that is none, or stacks were not recorded",
-        default=None,
+        "where that is none, or stacks were not recorded"
     )
-    occupancy_limit: str | None = metric(
+    occupancy_limit: str | None = maybe(
         "what keeps more blocks of most of them from an SM: warps (threads), registers, shared memory, blocks or "
-        "barriers; null where it is not known",
-        default=None,
+        "barriers; null where it is not known"
     )
-    graph_nodes: int | None = metric(
-        "distinct nodes of CUDA graphs that they are; null outside graphs, or where nodes were not recorded",
-        default=None,
+    graph_nodes: int | None = maybe(
+        "distinct nodes of CUDA graphs that they are; null outside graphs, or where nodes were not recorded"
     )
-    launch_options: str | None = metric(
-        "options with which a kernel generator (Triton) launches most of them; null where none are recorded",
-        default=None,
+    launch_options: str | None = maybe(
+        "options with which a kernel generator (Triton) launches most of them; null where none are recorded"
     )
-    launch_shape: str | None = metric(
+    launch_shape: str | None = maybe(
         "grid, block, registers of a thread and shared memory of a block of the first of them; null where not recorded",
         text="own",
-        default=None,
     )
 
 

@@ -10,7 +10,7 @@ from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import blocked_time, recorded_back_pressure
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import NS_PER_MS, NS_PER_US, dataclass, metric, ms
+from traceanalyzer.base import NS_PER_MS, NS_PER_US, dataclass, maybe, metric, ms
 from traceanalyzer.trace import I64, DeviceOpKind
 
 
@@ -80,10 +80,9 @@ class LaunchStats:
         "share of the launch calls whose kernels are not in the recording; those made while a stream was captured, and "
         "those after the last one whose kernel was recorded, do not count"
     )
-    captured_calls: float | None = metric(
+    captured_calls: float | None = maybe(
         "launch calls of a step made while a stream was captured into a graph; null in reports saved before that was "
-        "kept",
-        default=None,
+        "kept"
     )
 
 

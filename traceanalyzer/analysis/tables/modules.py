@@ -13,7 +13,7 @@ from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.tables.kernels import share_of_step
 from traceanalyzer.analysis.tables.roofline_rows import Columns, RatedRow, by_group, entry, listed, rated_columns
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import NS_PER_MS, dataclass, metric, ms
+from traceanalyzer.base import NS_PER_MS, dataclass, maybe, metric, ms
 from traceanalyzer.trace import I64, distinct
 
 OUTSIDE = "(outside of all modules)"
@@ -50,10 +50,8 @@ class ModuleTimes:
 class ModuleStats(RatedRow, ModuleTimes):
     """Modules of one class at one place of the model, compared with the roofline."""
 
-    recomputed_ms: float | None = metric(
-        "part of the backward time in which their forward pass runs again; null where it does not",
-        default=None,
-        kw_only=True,
+    recomputed_ms: float | None = maybe(
+        "part of the backward time in which their forward pass runs again; null where it does not", kw_only=True
     )
 
 

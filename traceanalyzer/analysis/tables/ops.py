@@ -19,7 +19,7 @@ from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.tables.kernels import origins_of, share_of_step
 from traceanalyzer.analysis.tables.roofline_rows import Columns, RatedRow, by_subtree, entry, listed, rated_columns
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import NS_PER_MS, NS_PER_US, dataclass, metric, ms
+from traceanalyzer.base import NS_PER_MS, NS_PER_US, dataclass, maybe, metric, ms
 from traceanalyzer.trace import F64, I32, I64, Bool, RangeKind, alike, narrowed
 
 STEP_NAME = "ProfilerStep*"
@@ -58,20 +58,17 @@ class OpTimes:
 class OpStats(RatedRow, OpTimes):
     """Operators of one name in a mean steady step; what they launched anywhere inside compared with the roofline."""
 
-    module: str | None = metric(
+    module: str | None = maybe(
         "module of the model that most of them run for, forward or backward, with the one around it; null where that "
-        "is none, or no calls of modules were recorded",
-        default=None,
+        "is none, or no calls of modules were recorded"
     )
-    python: str | None = metric(
+    python: str | None = maybe(
         "line of the program that most of them come from, those of the backward pass by their forward operator; null "
-        "where that is none, or stacks were not recorded",
-        default=None,
+        "where that is none, or stacks were not recorded"
     )
-    recomputed_ms: float | None = metric(
+    recomputed_ms: float | None = maybe(
         "device total a step, nested calls once, of forward calls that run again in the backward pass; null "
-        "where none does",
-        default=None,
+        "where none does"
     )
 
 

@@ -20,7 +20,7 @@ from traceanalyzer.analysis.phases.derived_phases import derived_phases, host_ti
 from traceanalyzer.analysis.phases.phase_ranges import PhaseRanges
 from traceanalyzer.analysis.phases.roles import NUMBER, Phases
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import dataclass, metric, ms, ratio
+from traceanalyzer.base import dataclass, maybe, metric, ms, ratio
 from traceanalyzer.trace import I32, I64, ranked
 
 
@@ -48,18 +48,15 @@ class PhaseStats:
         "from the first start to the last end of the device work of an instance, summed over a step's instances; "
         "null where the phase was derived"
     )
-    role: str | None = metric(
-        "what it is for: forward, backward, optimizer, data, logging or checkpoint; null where its name does not say",
-        default=None,
+    role: str | None = maybe(
+        "what it is for: forward, backward, optimizer, data, logging or checkpoint; null where its name does not say"
     )
-    gpu_idle_ms: float | None = metric(
-        "idle time of the GPU a step while the host was in it, whatever the cause; null without device work",
-        default=None,
+    gpu_idle_ms: float | None = maybe(
+        "idle time of the GPU a step while the host was in it, whatever the cause; null without device work"
     )
-    waits: float | None = metric(
+    waits: float | None = maybe(
         "calls a step inside it that block the CPU until the GPU has finished something; null where API calls were not "
-        "recorded",
-        default=None,
+        "recorded"
     )
 
 

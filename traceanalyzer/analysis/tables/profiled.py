@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from traceanalyzer.analysis.names.kernel_classes import KernelClasses
 from traceanalyzer.analysis.names.pytorch import PROFILER_STEP
-from traceanalyzer.base import dataclass, metric, ratio
+from traceanalyzer.base import dataclass, maybe, metric, ratio
 from traceanalyzer.trace import ProfilerRow
 from traceanalyzer.trace.hardware import GIGA, TERA, Hardware
 
@@ -29,15 +29,14 @@ class ProfiledRow:
     device_total_ms: float | None = metric("device time with what it calls, likewise; null without")
     share_of_device: float | None = metric("a kernel's part of all device time; null for others", "share")
     shapes: str | None = metric("input shapes; null where the table is not grouped by them")
-    device: int | None = metric("GPU of a kernel; null where the table does not say", default=None)
-    tflops: float | None = metric(
-        "operations a second of a kernel whose work the program states; null for others", "TFLOP/s", default=None
+    device: int | None = maybe("GPU of a kernel; null where the table does not say")
+    tflops: float | None = maybe(
+        "operations a second of a kernel whose work the program states; null for others", "TFLOP/s"
     )
-    gbs: float | None = metric("bytes a second, likewise", default=None)
-    roofline_share: float | None = metric(
+    gbs: float | None = maybe("bytes a second, likewise")
+    roofline_share: float | None = maybe(
         "time that it would take at the GPU's limits (memory bandwidth; peak of tensor cores in types of that width), "
-        "of the time it took; null where no limit is known that its work meets",
-        default=None,
+        "of the time it took; null where no limit is known that its work meets"
     )
 
 

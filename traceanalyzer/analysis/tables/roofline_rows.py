@@ -12,7 +12,7 @@ from traceanalyzer.analysis.algebra import Coded, Rows, lean, places, running_su
 from traceanalyzer.analysis.roofline.bounds import Bound
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.rated import Rated
-from traceanalyzer.base import NS_PER_MS, NS_PER_S, dataclass, metric, ms, ratio
+from traceanalyzer.base import NS_PER_MS, NS_PER_S, dataclass, maybe, metric, ms, ratio
 from traceanalyzer.trace import F64, I32, I64, Bool, distinct, is_sorted
 from traceanalyzer.trace.hardware import GIGA, TERA, Hardware
 
@@ -144,30 +144,23 @@ _BOUNDS = [bound for bound in Bound if bound is not Bound.UNKNOWN]
 class RatedRow:
     """Columns that rows of device ops have beside their times."""
 
-    bound_by: str | None = metric(
+    bound_by: str | None = maybe(
         "what limits most of the time: compute, memory, link, instructions (that are no FLOPs), or latency (near none "
         "of them: too small to fill the GPU, waiting, scattered accesses); null where no model of nearly all of the "
-        "device time, or no known GPU, tells",
-        default=None,
+        "device time, or no known GPU, tells"
     )
-    sol: float | None = metric(
+    sol: float | None = maybe(
         "speed of light: time that the roofline allows over the time taken; null unless nearly all has a model, and "
         "where that is above 1: data came from a cache, or the model does not fit",
         "share",
-        default=None,
     )
-    headroom_ms: float | None = metric("time a step less what the roofline allows", default=None)
-    gflop: float | None = metric(
-        "1e9 operations a step (a multiply-add is two); null unless nearly all has a model", default=None
-    )
-    bytes: float | None = metric(
-        "least traffic a step that the data needs; null unless nearly all has a model", "bytes", default=None
-    )
-    intensity: float | None = metric("arithmetic intensity: operations for each byte of traffic", default=None)
-    tflops: float | None = metric("operations over the time taken (1 TFLOP/s is 1e12)", "TFLOP/s", default=None)
-    traffic_gbs: float | None = metric(
-        "traffic over the time taken; null where a cache must have taken some of it (`sol` would be above 1)",
-        default=None,
+    headroom_ms: float | None = maybe("time a step less what the roofline allows")
+    gflop: float | None = maybe("1e9 operations a step (a multiply-add is two); null unless nearly all has a model")
+    bytes: float | None = maybe("least traffic a step that the data needs; null unless nearly all has a model", "bytes")
+    intensity: float | None = maybe("arithmetic intensity: operations for each byte of traffic")
+    tflops: float | None = maybe("operations over the time taken (1 TFLOP/s is 1e12)", "TFLOP/s")
+    traffic_gbs: float | None = maybe(
+        "traffic over the time taken; null where a cache must have taken some of it (`sol` would be above 1)"
     )
 
 

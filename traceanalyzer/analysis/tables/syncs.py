@@ -12,7 +12,7 @@ from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.phases.roles import Phases
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import dataclass, metric, ms
+from traceanalyzer.base import dataclass, maybe, metric, ms
 from traceanalyzer.trace import I32, I64, RangeKind
 
 BENIGN_IDLE_SHARE = 0.001
@@ -34,10 +34,9 @@ class SyncRow:
     benign: bool | None = metric(
         "whether the device lost (almost) nothing by them; null where no device work was recorded"
     )
-    phase: str | None = metric(
+    phase: str | None = maybe(
         "phase that the calls were made in: the innermost annotated one, else what autograd tells, else between which "
-        "two; null where nothing tells",
-        default=None,
+        "two; null where nothing tells"
     )
 
 
