@@ -145,22 +145,18 @@ def step_time(steps: Steps) -> StepTime | None:
 
 def mean_budget(budgets: "StepBudgets", steady: slice) -> Budget:
     """Mean over the steady-state steps."""
-    return Budget(*(_mean(getattr(budgets, part.name), steady) for part in fields(Budget)))
+    return Budget(*(ms(getattr(budgets, part.name)[steady].mean()) for part in fields(Budget)))
 
 
 def mean_idle(budgets: "StepBudgets", steady: slice) -> Idle:
     """Mean over the steady-state steps."""
-    return Idle(**{cause.label: _mean(budgets.idle_by_cause[cause], steady) for cause in IdleCause})
+    return Idle(**{cause.label: ms(budgets.idle_by_cause[cause][steady].mean()) for cause in IdleCause})
 
 
 def each_idle(budgets: "StepBudgets") -> list[Idle]:
     """Of every step, warm-up included."""
     columns = ((budgets.idle_by_cause[cause] / NS_PER_MS).tolist() for cause in IdleCause)
     return [Idle(*times) for times in zip(*columns, strict=True)]
-
-
-def _mean(values: I64, steady: slice) -> float:
-    return ms(values[steady].mean())
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,17 +175,13 @@ class StepBudgets:
 
 def step_budgets(timed: Timed, gaps: Gaps, device: int) -> StepBudgets:
     """Partition the window of every step on the device."""
-    activity, start, end = timed.activity[device], timed.steps.start, timed.steps.end
-    duration = timed.steps.duration
-    return StepBudgets(
-        duration=duration,
-        compute=measure(activity.compute, start, end),
-        exposed_communication=measure(activity.exposed_communication, start, end),
-        exposed_copy=measure(activity.exposed_copy, start, end),
-        idle=duration - measure(activity.busy, start, end),
-        communication=measure(activity.communication, start, end),
-        idle_by_cause=idle_by_cause(timed, gaps, device),
+    activity, duration = timed.activity[device], timed.steps.duration
+    sets = (activity.compute, activity.exposed_communication, activity.exposed_copy, activity.busy)
+    compute, exposed, copy, busy, communication = (
+        measure(one, timed.steps.start, timed.steps.end) for one in (*sets, activity.communication)
     )
+    by_cause = idle_by_cause(timed, gaps, device)
+    return StepBudgets(duration, compute, exposed, copy, duration - busy, communication, by_cause)
 
 
 @dataclass(frozen=True)
@@ -222,15 +214,12 @@ class StepRow:
 
 def step_rows(timed: Timed, budgets: StepBudgets | None) -> list[StepRow]:
     """A row a step, warm-up included."""
-    steps, count = timed.steps, len(timed.steps)
-    inside = timed.linked.is_kernel & (steps.of_op >= 0)
-    kernels = np.bincount(steps.of_op[inside], minlength=count)
-    launches = launches_by_step(timed)
+    steps, count, launches = timed.steps, len(timed.steps), launches_by_step(timed)
+    kernels = np.bincount(steps.of_op[timed.linked.is_kernel & (steps.of_op >= 0)], minlength=count)
+    samples = None if timed.device is None else samples_of(timed, timed.device)
 
     def part(name: str, i: int) -> float | None:
         return None if budgets is None else ms(getattr(budgets, name)[i])
-
-    samples = None if timed.device is None else samples_of(timed, timed.device)
 
     def counter(role: str, i: int) -> float | None:
         return None if samples is None else samples.mean(role, int(steps.start[i]), int(steps.end[i]), MIN_STEP_SAMPLES)

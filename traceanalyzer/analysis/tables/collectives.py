@@ -6,15 +6,14 @@ arrive, which only the recordings of several ranks can tell apart (`ranks`).
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import Groups, IntervalSet, measure, one_of, shared_time, union
-from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.algebra import Groups, IntervalSet, clip, measure, one_of, shared_time, union
 from traceanalyzer.analysis.names.collectives import KINDS, POINT_TO_POINT, bus_factor
 from traceanalyzer.analysis.names.phase_names import Role
 from traceanalyzer.analysis.phases.roles import Phases
 from traceanalyzer.analysis.time.collective_calls import CollectiveCalls
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_US, dataclass, maybe, metric, ms, ratio
-from traceanalyzer.trace import F64, I32, I64, U8, distinct
+from traceanalyzer.trace import I32, I64, U8, distinct
 
 AFTER = (Role.FORWARD, Role.OPTIMIZER)
 """What ends a tail. Other work (copies out of buckets, clipping) runs in it."""
@@ -33,15 +32,10 @@ def tail_time(timed: Timed, role_of_op: U8, device: int) -> int | None:
     begin = np.maximum.accumulate(np.where(backward, ops.end[rows], 0))[ends]
     until = np.append(ops.start[rows], np.iinfo(np.int64).max)[ends + 1]
     kept = until > begin
-    tails = IntervalSet(begin[kept], until[kept])
     exposed = timed.activity[device].exposed_communication
-    window = timed.steps.start[timed.steps.steady][0], timed.steps.end[timed.steps.steady][-1]
-    start, end = np.maximum(tails.start, window[0]), np.minimum(tails.end, window[1])
-    inside = end > start
-    return int(measure(exposed, start[inside], end[inside]).sum())
-
-
-_SENDS = [KINDS.index(kind) for kind in sorted(POINT_TO_POINT)]
+    window = int(timed.steps.start[timed.steps.steady][0]), int(timed.steps.end[timed.steps.steady][-1])
+    tails = clip(IntervalSet(begin[kept], until[kept]), window)
+    return int(measure(exposed, tails.start, tails.end).sum())
 
 
 @dataclass(frozen=True)
@@ -113,51 +107,37 @@ class CollectiveStats:
 
 def communication_time(timed: Timed, device: int, phases: Phases) -> CommunicationTime:
     """Communication of a mean steady step on the device (CUDA ordinal)."""
-    activity, steps = timed.activity[device], timed.steps
+    activity, steps, calls, ops = timed.activity[device], timed.steps, timed.collective_calls, timed.trace.device_ops
     start, end = steps.start[steps.steady], steps.end[steps.steady]
     total = int(measure(activity.communication, start, end).sum())
     exposed = int(measure(activity.exposed_communication, start, end).sum())
     tail = tail_time(timed, phases.of_op, device) if total else None
+    # The name of a kernel that sends is that of an all-to-all made of sends, too: the recording has to say which it is.
+    sends = one_of(calls.kind, map(KINDS.index, POINT_TO_POINT)) & (calls.metadata >= 0) & (calls.step >= steps.warmup)
+    rows = calls.kernels[sends[calls.of_kernel] & (ops.device[calls.kernels] == device)]
+    sending = union(ops.start[rows], ops.end[rows])
+    sent = int(measure(activity.exposed_communication, sending.start, sending.end).sum())
     return CommunicationTime(
         total_ms=ms(total / steps.steady_count),
         exposed_ms=ms(exposed / steps.steady_count),
         overlap_share=1 - exposed / total if total else None,
         tail_ms=None if tail is None else ms(tail / steps.steady_count),
         between_ms=None if tail is None else ms((exposed - tail) / steps.steady_count),
-        send_recv_ms=_send_recv_ms(timed, device),
+        send_recv_ms=ms(sent / steps.steady_count) if len(rows) else None,
     )
-
-
-def _send_recv_ms(timed: Timed, device: int) -> float | None:
-    """Exposed time a step in kernels that the recording says send or receive, ms. Where it only has the kernel's name,
-    which an all-to-all made of sends has too, nothing is said."""
-    calls, ops, steps = timed.collective_calls, timed.trace.device_ops, timed.steps
-    known = (one_of(calls.kind, _SENDS) & (calls.metadata >= 0) & (calls.step >= steps.warmup))[calls.of_kernel]
-    rows = calls.kernels[known & (ops.device[calls.kernels] == device)]
-    if not len(rows):
-        return None
-    sending = union(ops.start[rows], ops.end[rows])
-    exposed = measure(timed.activity[device].exposed_communication, sending.start, sending.end)
-    return ms(int(exposed.sum()) / steps.steady_count)
 
 
 def collective_stats(timed: Timed, arrived: tuple[I64, I64] | None = None) -> list[CollectiveStats]:
     """A row for each sort of collective in the steady state, by exposed, then total time. `arrived` has the rows of the
     first kernels of those that other ranks recorded too, and when the last rank came to each, ns."""
-    calls = timed.collective_calls
-    steady = np.flatnonzero(calls.step >= timed.steps.warmup)
-    keys: list[I32 | I64] = [calls.device, calls.kind, calls.bytes, *_metadata(timed.linked, calls)]
-    times = _Times(timed, calls, arrived)
+    calls, table = timed.collective_calls, timed.trace.collectives
+    times, steady = _Times(timed, calls, arrived), np.flatnonzero(calls.step >= timed.steps.warmup)
+    columns = (table.group, table.ranks, table.group_size, table.dtype)
+    metadata = [np.append(column, -1).astype(np.int64)[calls.metadata] for column in columns]
+    keys: list[I32 | I64] = [calls.device, calls.kind, calls.bytes, *metadata]
     groups = Groups.of(*(key[steady] for key in keys)).rows
     rows = [_row(timed, calls, times, steady[group]) for group in groups]
     return sorted(rows, key=lambda row: (-row.exposed_ms, -row.total_ms))
-
-
-def _metadata(linked: Linked, calls: CollectiveCalls) -> tuple[I64, ...]:
-    """Group, its ranks, its size and the type of each collective, as codes; -1 without metadata."""
-    table = linked.trace.collectives
-    columns = (table.group, table.ranks, table.group_size, table.dtype)
-    return tuple(np.append(column, np.int32(-1)).astype(np.int64)[calls.metadata] for column in columns)
 
 
 class _Times:
@@ -172,9 +152,8 @@ class _Times:
             start, end = ops.start[rows[here]], ops.end[rows[here]]
             exposed[here] = shared_time(start, end, activity.exposed_communication)
             hidden[here] = measure(activity.compute, start, end)
-        self.total = _sum(ops.end[rows] - ops.start[rows], calls)
-        self.exposed = _sum(exposed, calls)
-        self.hidden = _sum(hidden, calls)
+        times = (ops.end[rows] - ops.start[rows], exposed, hidden)
+        self.total, self.exposed, self.hidden = (np.bincount(calls.of_kernel, time, len(calls)) for time in times)
         self.transfer = np.full(len(calls), np.nan)
         if arrived is not None:
             _, mine, theirs = np.intersect1d(calls.row, arrived[0], return_indices=True)
@@ -182,29 +161,23 @@ class _Times:
             self.transfer[mine] = np.clip(moving, 0, self.total[mine])
 
 
-def _sum(of_kernel: I64 | F64, calls: CollectiveCalls) -> F64:
-    """Sum of a figure of the kernels for each collective."""
-    result: F64 = np.zeros(len(calls))
-    np.add.at(result, calls.of_kernel, of_kernel)
-    return result
-
-
 def _row(timed: Timed, calls: CollectiveCalls, times: _Times, chosen: I64) -> CollectiveStats:
     table, steps, first = timed.trace.collectives, timed.steps.steady_count, int(chosen[0])
-    metadata, size = int(calls.metadata[first]), int(calls.bytes[first])
+    metadata, size, device = int(calls.metadata[first]), int(calls.bytes[first]), int(calls.device[first])
     kind, ranks = KINDS[calls.kind[first]], int(table.group_size[metadata]) if metadata >= 0 else -1
-    total = float(times.total[chosen].sum())
-    bandwidth = ratio(size * len(chosen), total) if size > 0 else None
-    factor = bus_factor(kind, ranks)
+    total, ops = float(times.total[chosen].sum()), timed.trace.device_ops
+    bandwidth, factor = ratio(size * len(chosen), total) if size > 0 else None, bus_factor(kind, ranks)
     streams, moving = distinct(calls.stream[chosen]), times.transfer[chosen]
-    known = np.isfinite(moving).all()
+    known, computing = np.isfinite(moving).all(), timed.linked.is_kernel & timed.linked.is_compute
+    on_compute = np.isin(streams, ops.stream[computing & (ops.device == device)]).any() if streams[0] >= 0 else None
+    p50_us, p95_us = (np.percentile(times.total[chosen], (50, 95)) / NS_PER_US).tolist()
 
     def text(codes: I32) -> str | None:
         return timed.trace.text(int(codes[metadata])) if metadata >= 0 else None
 
     return CollectiveStats(
         rank=timed.trace.rank,
-        device=int(calls.device[first]),
+        device=device,
         collective=kind,
         group=text(table.group),
         group_ranks=text(table.ranks),
@@ -218,18 +191,10 @@ def _row(timed: Timed, calls: CollectiveCalls, times: _Times, chosen: I64) -> Co
         waiting_ms=ms((total - moving.sum()) / steps) if known else None,
         overlap_share=ratio(float(times.hidden[chosen].sum()), total),
         mean_us=total / len(chosen) / NS_PER_US,
-        p50_us=float(np.percentile(times.total[chosen], 50)) / NS_PER_US,
-        p95_us=float(np.percentile(times.total[chosen], 95)) / NS_PER_US,
+        p50_us=p50_us,
+        p95_us=p95_us,
         algorithm_gbs=bandwidth,
         bus_gbs=bandwidth * factor if bandwidth is not None and factor is not None else None,
         streams=", ".join(map(str, streams)) if streams[0] >= 0 else None,
-        on_compute_stream=_on_compute_stream(timed.linked, int(calls.device[first]), streams),
+        on_compute_stream=None if on_compute is None else bool(on_compute),
     )
-
-
-def _on_compute_stream(linked: Linked, device: int, streams: I32) -> bool | None:
-    if streams[0] < 0:
-        return None
-    ops = linked.trace.device_ops
-    compute = linked.is_kernel & linked.is_compute & (ops.device == device)
-    return bool(np.isin(streams, ops.stream[compute]).any())

@@ -10,7 +10,7 @@ from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.tables.syncs import op_path
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_MS, dataclass, metric
-from traceanalyzer.trace import F64, I32, I64, Bool, CopyKind, MemoryKind
+from traceanalyzer.trace import I32, I64, Bool, CopyKind, MemoryKind
 
 STAGED_BYTES = 64_000
 """A synchronous copy to the device of up to this size returns as soon as its source has been staged (NVIDIA's
@@ -21,7 +21,7 @@ BANDWIDTH_BYTES = 1_000_000
 
 _SIZES = ((STAGED_BYTES, "up to 64 kB"), (1_000_000, "64 kB to 1 MB"), (64_000_000, "1 MB to 64 MB"))
 """Upper bound in bytes and title of each size class."""
-_LARGEST, _UNKNOWN = "over 64 MB", "not recorded"
+_LARGEST, _UNKNOWN = (np.inf, "over 64 MB"), (-1, "not recorded")
 
 _DIRECTIONS = {kind: kind.name.lower().replace("_", " ") for kind in CopyKind}
 _STREAM_ORDERED = re.compile(r"Async|MemcpyBatch|GraphLaunch")
@@ -57,22 +57,19 @@ class CopyStats:
 
 def copy_stats(timed: Timed) -> list[CopyStats]:
     """A row for each sort of copy, by exposed, then total time."""
-    ops = timed.trace.device_ops
+    ops, tree = timed.trace.device_ops, timed.linked.tree
     rows = np.flatnonzero(timed.linked.is_copy & timed.steady_ops)
-    exposed = _exposed(timed, rows)
-    tree = timed.linked.tree
+    # Time of each copy, ns, in which its device neither computed nor communicated, shared between copies.
+    exposed = np.zeros(len(rows))
+    for device, activity in timed.activity.items():
+        here = ops.device[rows] == device
+        exposed[here] = shared_time(ops.start[rows[here]], ops.end[rows[here]], activity.exposed_copy)
     node = at(tree.node_of_call, timed.linked.launch[rows], -1)
     inner, outer = at(tree.operator, node, -1), at(tree.outer_operator, node, -1)
-    groups = Groups.of(
-        ops.device[rows],
-        ops.copy_kind[rows],
-        ops.source_memory[rows],
-        ops.target_memory[rows],
-        np.where(ops.bytes[rows] < 0, -1, np.searchsorted([bound for bound, _ in _SIZES], ops.bytes[rows])),
-        _call_names(timed.linked, rows),
-        _waited_for(timed.joined, rows),
-        *(tree.names(inner), tree.names(outer)),
-    ).rows
+    size = np.where(ops.bytes[rows] < 0, -1, np.searchsorted([bound for bound, _ in _SIZES], ops.bytes[rows]))
+    columns = (ops.device, ops.copy_kind, ops.source_memory, ops.target_memory)
+    asked = (_call_names(timed.linked, rows), _waited_for(timed.joined, rows), tree.names(inner), tree.names(outer))
+    groups = Groups.of(*(column[rows] for column in columns), size, *asked).rows
     table = [_row(timed, rows[group], float(exposed[group].sum())) for group in groups]
     return sorted(table, key=lambda row: (-row.exposed_ms, -row.total_ms))
 
@@ -89,7 +86,7 @@ def _row(timed: Timed, chosen: I64, exposed: float) -> CopyStats:
         direction=_DIRECTIONS[CopyKind(ops.copy_kind[first])],
         source_memory=_memory(int(ops.source_memory[first])),
         target_memory=_memory(int(ops.target_memory[first])),
-        size=_size_title(int(size[0])),
+        size=next(title for bound, title in (_UNKNOWN, *_SIZES, _LARGEST) if size[0] <= bound),
         call=timed.trace.text(int(timed.trace.api_calls.name[call])) if call >= 0 else None,
         op=op_path(timed.linked, int(timed.linked.tree.node_of_call[call])) if call >= 0 else None,
         blocking=bool(_waited_for(timed.joined, chosen[:1])[0]) if call >= 0 else None,
@@ -101,38 +98,18 @@ def _row(timed: Timed, chosen: I64, exposed: float) -> CopyStats:
     )
 
 
-def _exposed(timed: Timed, rows: I64) -> F64:
-    """Time of each copy, ns, in which its device neither computed nor communicated, shared between copies."""
-    ops = timed.trace.device_ops
-    result: F64 = np.zeros(len(rows))
-    for device, activity in timed.activity.items():
-        here = ops.device[rows] == device
-        chosen = rows[here]
-        result[here] = shared_time(ops.start[chosen], ops.end[chosen], activity.exposed_copy)
-    return result
-
-
-def _size_title(size: int) -> str:
-    if size < 0:
-        return _UNKNOWN
-    return next((title for bound, title in _SIZES if size <= bound), _LARGEST)
-
-
 def _memory(kind: int) -> str | None:
     return MemoryKind(kind).name.lower() if kind else None
 
 
 def _call_names(linked: Linked, rows: I64) -> I32:
-    call = linked.launch[rows]
-    return at(linked.trace.api_calls.name, call, -1)
+    return at(linked.trace.api_calls.name, linked.launch[rows], -1)
 
 
 def _waited_for(joined: Joined, rows: I64) -> Bool:
     """Which of these copies make the host wait until they are done."""
-    ops, trace = joined.trace.device_ops, joined.trace
-    ordered = np.array([*(bool(_STREAM_ORDERED.search(s)) for s in trace.strings), True])[
-        _call_names(joined.linked, rows)
-    ]
+    ops, names = joined.trace.device_ops, _call_names(joined.linked, rows)
+    ordered = np.array([*(bool(_STREAM_ORDERED.search(text)) for text in joined.trace.strings), True])[names]
     staged = (ops.copy_kind[rows] == CopyKind.HOST_TO_DEVICE) & (ops.bytes[rows] <= STAGED_BYTES)
     within = ops.copy_kind[rows] == CopyKind.DEVICE_TO_DEVICE
     kinds = np.stack((ops.source_memory[rows], ops.target_memory[rows]))

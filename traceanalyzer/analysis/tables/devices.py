@@ -2,12 +2,11 @@
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import clip, covered_before
-from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.algebra import EMPTY, clip, covered_before
 from traceanalyzer.analysis.time.sampled import samples_of
 from traceanalyzer.analysis.time.timed import DeviceActivity, Timed
 from traceanalyzer.base import NS_PER_US, dataclass, metric, ms
-from traceanalyzer.trace import F64, DeviceOpKind
+from traceanalyzer.trace import DeviceOpKind, Trace
 
 
 @dataclass(frozen=True)
@@ -35,16 +34,14 @@ class DeviceTotals:
 def device_totals(timed: Timed) -> list[DeviceTotals]:
     """A row for each device of the trace that did anything, by ordinal."""
     names = {d.id: d.name for d in timed.trace.devices}
-    return [_totals(timed.linked, a, names.get(a.device)) for a in timed.activity.values()]
+    return [_totals(timed.trace, activity, names.get(device)) for device, activity in timed.activity.items()]
 
 
-def _totals(linked: Linked, activity: DeviceActivity, name: str | None) -> DeviceTotals:
-    ops = linked.trace.device_ops
+def _totals(trace: Trace, activity: DeviceActivity, name: str | None) -> DeviceTotals:
+    ops, gaps, span = trace.device_ops, activity.gaps, activity.span[1] - activity.span[0]
     kinds = np.bincount(ops.kind[ops.device == activity.device], minlength=max(DeviceOpKind) + 1)
-    gaps = activity.gaps
-    span = activity.span[1] - activity.span[0]
     return DeviceTotals(
-        rank=linked.trace.rank,
+        rank=trace.rank,
         device=activity.device,
         name=name,
         span_ms=ms(span),
@@ -98,18 +95,11 @@ def gpu_counters(timed: Timed) -> GpuCounters | None:
     samples = None if timed.device is None else samples_of(timed, timed.device)
     if samples is None:
         return None
-    start, end = _steady(timed)
-    count = samples.count(start, end)
-    if not count:
+    window = _steady(timed)
+    if not (count := samples.count(*window)):
         return None
-    return GpuCounters(
-        sm_active_share=samples.mean("sm_active", start, end),
-        occupancy_share=samples.mean("warps", start, end),
-        tensor_active_share=samples.mean("tensor", start, end),
-        dram_share=samples.mean("dram", start, end),
-        samples=count,
-        period_us=samples.period_ns / NS_PER_US,
-    )
+    active, occupancy, tensor, dram = (samples.mean(role, *window) for role in ("sm_active", "warps", "tensor", "dram"))
+    return GpuCounters(active, occupancy, tensor, dram, count, samples.period_ns / NS_PER_US)
 
 
 def counter_stats(timed: Timed) -> list[CounterStats]:
@@ -121,19 +111,17 @@ def counter_stats(timed: Timed) -> list[CounterStats]:
     result = []
     for device, code in sorted(set(zip(table.device[rows].tolist(), table.name[rows].tolist(), strict=True))):
         mine = rows[(table.device[rows] == device) & (table.name[rows] == code)]
-        value: F64 = table.value[mine].astype(np.float64)
-        here = busy.get(timed.device or 0 if device < 0 else device)
-        working = np.zeros(len(mine), bool)
-        if here is not None:
-            at = table.start[mine]
-            working = covered_before(here, at) > covered_before(here, at - 1)
-        counter, unit = _with_unit(strings[code])
+        value, at = table.value[mine].astype(np.float64), table.start[mine]
+        here = busy.get(timed.device or 0 if device < 0 else device, EMPTY)
+        working = covered_before(here, at) > covered_before(here, at - 1)
+        counter, bracket, unit = strings[code].rpartition(" [")
+        has_unit = bool(bracket) and unit.endswith("]")
         result.append(
             CounterStats(
                 rank=timed.trace.rank,
                 device=device if device >= 0 else None,
-                counter=counter,
-                counted_in=unit,
+                counter=counter if has_unit else strings[code],
+                counted_in=unit[:-1] if has_unit else None,
                 mean=float(value.mean()),
                 busy_mean=float(value[working].mean()) if working.any() else None,
                 max=float(value.max()),
@@ -141,12 +129,6 @@ def counter_stats(timed: Timed) -> list[CounterStats]:
             )
         )
     return sorted(result, key=lambda row: (row.device or 0, row.counter))
-
-
-def _with_unit(name: str) -> tuple[str, str | None]:
-    """A counter's name and the unit that it has in brackets at its end."""
-    counter, bracket, unit = name.rpartition(" [")
-    return (counter, unit[:-1]) if bracket and unit.endswith("]") else (name, None)
 
 
 def _steady(timed: Timed) -> tuple[int, int]:

@@ -12,7 +12,6 @@ from traceanalyzer.analysis.causes.details import OF_NO_CALL, IdleDetail
 from traceanalyzer.analysis.causes.frames import python_frames
 from traceanalyzer.analysis.causes.gaps import Gaps
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
-from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.tables.path_rows import is_named, names_at, within
 from traceanalyzer.analysis.tables.syncs import op_path, same_path
@@ -28,46 +27,39 @@ LONGEST_NAME = 60
 def gap_details(timed: Timed, gaps: Gaps, chosen: I64) -> list[str]:
     """For each of these gaps (rows) its cause in words: what the host was doing, and the op that ended it."""
     some = gaps.take(chosen)
-    followed = some.next_op >= 0
-    launched = some.end.copy()
+    followed, launched = some.next_op >= 0, some.end.copy()
     launched[followed] = timed.linked.launch_times_of(some.next_op[followed])
     on_host = (some.cause != IdleCause.SYNC) & ~one_of(some.detail, OF_NO_CALL) & (some.queued == 0)
     on_host &= ~followed | (launched >= 0)
     host = _host_activities(timed, some.take(on_host), launched[on_host])
-    return [
-        (next(host) if told else _other_cause(timed, some, i)) + end
-        for i, (told, end) in enumerate(zip(on_host.tolist(), _ends(timed, some.next_op), strict=True))
-    ]
 
-
-def _ends(timed: Timed, next_op: I32) -> Iterator[str]:
     @cache
     def ended_by(code: int, is_kernel: bool) -> str:
         name = timed.trace.strings[code]
         return f"; ended by {cut(short_name(name) if is_kernel else name, LONGEST_NAME)}"
 
-    names, kernels = at(timed.trace.device_ops.name, next_op, -1), at(timed.linked.is_kernel, next_op, False)
-    for op, code, is_kernel in zip(next_op.tolist(), names.tolist(), kernels.tolist(), strict=True):
-        yield ended_by(code, is_kernel) if op >= 0 else "; nothing follows"
+    names, kernels = at(timed.trace.device_ops.name, some.next_op, -1), at(timed.linked.is_kernel, some.next_op, False)
+    columns = zip(on_host.tolist(), followed.tolist(), names.tolist(), kernels.tolist(), strict=True)
+    return [
+        (next(host) if told else _other_cause(timed, some, i)) + (ended_by(*op) if follows else "; nothing follows")
+        for i, (told, follows, *op) in enumerate(columns)
+    ]
 
 
 def _other_cause(timed: Timed, gaps: Gaps, i: int) -> str:
     """The cause of a gap in which it does not matter what the host did, or is not known."""
     cause, named = IdleCause(gaps.cause[i]), IdleDetail(gaps.detail[i])
     if cause == IdleCause.SYNC:
-        return _waited(timed.linked, int(gaps.sync[i]))
+        call = int(gaps.sync[i])
+        name = timed.trace.strings[timed.trace.api_calls.name[call]]
+        path = op_path(timed.linked, int(timed.linked.tree.node_of_call[call]))
+        return f"queue drained by {name}" + (f" in {path}" if path else "")
     if named in OF_NO_CALL:
         return named.label
     if gaps.queued[i]:
         known = "device-side latency" if cause == IdleCause.LAUNCH else "it waited for something not recorded"
         return f"the next op was already queued: {known}"
     return "the launch of the next op was not recorded"
-
-
-def _waited(linked: Linked, call: int) -> str:
-    name = linked.trace.strings[linked.trace.api_calls.name[call]]
-    path = op_path(linked, int(linked.tree.node_of_call[call]))
-    return f"queue drained by {name}" + (f" in {path}" if path else "")
 
 
 def _host_activities(timed: Timed, gaps: Gaps, launched: I64) -> Iterator[str]:
@@ -77,33 +69,24 @@ def _host_activities(timed: Timed, gaps: Gaps, launched: I64) -> Iterator[str]:
     nodes, threads = dominant_nodes(timed.timeline, gaps.start, until, at(timed.trace.api_calls.thread, launch, -1))
     launching = gaps.cause == IdleCause.LAUNCH
     # Most gaps are told in words that others are told in, too.
-    names, path = _names(timed.linked, nodes), same_path(timed.linked, at(timed.linked.tree.parent, nodes, -1))
+    tree, trace = timed.linked.tree, timed.trace
+    names, path = tree.names(nodes), same_path(timed.linked, at(tree.parent, nodes, -1))
+    calls = np.flatnonzero(at(tree.is_call, nodes, False))
+    names[calls] = trace.api_calls.name[tree.row[nodes[calls]]]
     alike = Groups.of(names, path, threads, launching, gaps.detail)
     told = []
     for i in alike.first.tolist():
-        named, thread = IdleDetail(gaps.detail[i]), int(threads[i])
-        where = f" on thread {timed.trace.threads[thread].tid}" if thread >= 0 else ""
-        within = _within(timed.linked, int(nodes[i]), int(names[i]), bool(launching[i]))
+        named, thread, node = IdleDetail(gaps.detail[i]), int(threads[i]), int(nodes[i])
+        within = "host between launches" if launching[i] else "host outside operators and calls"
+        if node >= 0:
+            around = op_path(timed.linked, int(tree.parent[node]))
+            within = f"host in {trace.strings[names[i]]}" + (f" (in {around})" if around else "")
+        where = f" on thread {trace.threads[thread].tid}" if thread >= 0 else ""
         told.append((f"{named.label}: " if named else "") + within + where)
     columns = (alike.index, threads, gaps.start, until)
     for group, thread, start, end in zip(*(column.tolist() for column in columns), strict=True):
         frames = python_frames(timed, thread, start, end)
         yield told[group] + (f" at {frames}" if frames else "")
-
-
-def _names(linked: Linked, nodes: I64) -> I32:
-    """Name (code) of the range or call that each node of the host tree is, -1 for -1."""
-    names, calls = linked.tree.names(nodes), np.flatnonzero(at(linked.tree.is_call, nodes, False))
-    names[calls] = linked.trace.api_calls.name[linked.tree.row[nodes[calls]]]
-    return names
-
-
-def _within(linked: Linked, node: int, name: int, launching: bool) -> str:
-    """Where the host was, by the node of its tree and that node's name (code)."""
-    if node < 0:
-        return "host between launches" if launching else "host outside operators and calls"
-    path = op_path(linked, int(linked.tree.parent[node]))
-    return f"host in {linked.trace.strings[name]}" + (f" (in {path})" if path else "")
 
 
 NOWHERE = "(launch not recorded)"
@@ -149,11 +132,10 @@ def gap_places(timed: Timed, gaps: Gaps, min_us: float = 0.0) -> list[GapPlaceRo
     name[waits] = trace.api_calls.name[sync[waits]]
     of_no_call = one_of(gaps.detail[chosen], OF_NO_CALL)
     name[of_no_call] = nowhere + 2 + gaps.detail[chosen][of_no_call].astype(np.int64)
-    del chosen, sync, waits
     what = np.multiply(name, len(IdleCause), dtype=np.int64)
     what += cause
     keys, group = ranked(what)
-    del name, what
+    del chosen, sync, waits, name, what
     total, count = sums(group, length, len(keys)), counts(group, len(keys))
     most, longest = np.zeros(len(keys), length.dtype), np.zeros(len(keys), np.int64)
     np.maximum.at(most, group, length)
@@ -161,6 +143,9 @@ def gap_places(timed: Timed, gaps: Gaps, min_us: float = 0.0) -> list[GapPlaceRo
     def largest(gap: I32, length: I32 | I64, group: I32) -> tuple[I32, I32]:
         chosen = length == most[group]
         return group[chosen], gap[chosen]
+
+    def line(node: int) -> str | None:
+        return timed.joined.python.source_line(int(tree.thread[node]), int(tree.start[node])) if node >= 0 else None
 
     scatter(np.maximum, longest, largest, RowNumbers(len(group)), length, group)  # of several the last one
     outermost = tree.outermost(is_named(timed))
@@ -171,7 +156,7 @@ def gap_places(timed: Timed, gaps: Gaps, min_us: float = 0.0) -> list[GapPlaceRo
             cause=IdleCause(int(keys[g]) % len(IdleCause)).label,
             name=names[int(keys[g]) // len(IdleCause)],
             within=within(timed.linked, outermost, int(node[longest[g]])),
-            python=_line(timed, int(node[longest[g]])),
+            python=line(int(node[longest[g]])),
             gaps=float(count[g]) / steps.steady_count,
             idle_ms=ms(total[g] / steps.steady_count),
             share_of_idle=float(total[g] / total.sum()),
@@ -206,11 +191,3 @@ def on_host(timed: Timed, gaps: Gaps, rows: I32 | I64) -> Bool:
     known = (next_op < 0) | (timed.linked.launch_times_of(np.maximum(next_op, 0)) >= 0)
     other = ~one_of(cause, (IdleCause.LAUNCH, IdleCause.SYNC)) & (gaps.queued[rows] == 0)
     return other & known & (gaps.sync[rows] < 0)
-
-
-def _line(timed: Timed, node: int) -> str | None:
-    return (
-        timed.joined.python.source_line(int(timed.linked.tree.thread[node]), int(timed.linked.tree.start[node]))
-        if node >= 0
-        else None
-    )

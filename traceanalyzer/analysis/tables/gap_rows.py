@@ -49,23 +49,12 @@ MICRO_GAP_US = 10
 
 def gap_rows(timed: Timed, gaps: Gaps, chosen: I64) -> list[GapRow]:
     """Rows for the chosen gaps, in the order given."""
-    first, some = timed.steps.first, gaps.take(chosen)
+    first, some, rank = timed.steps.first, gaps.take(chosen), timed.trace.rank
     labels = [cause.label for cause in IdleCause]
-    columns = (some.device, some.start, some.duration, some.step, some.cause)
-    return [
-        GapRow(
-            rank=timed.trace.rank,
-            device=device,
-            start_ns=start,
-            duration_ns=duration,
-            step=first + step if timed.steps.found and step >= 0 else None,
-            cause=labels[cause],
-            detail=detail,
-        )
-        for device, start, duration, step, cause, detail in zip(
-            *(column.tolist() for column in columns), gap_details(timed, gaps, chosen), strict=True
-        )
-    ]
+    step = [first + step if timed.steps.found and step >= 0 else None for step in some.step.tolist()]
+    columns = (some.device.tolist(), some.start.tolist(), some.duration.tolist(), step)
+    causes = (labels[cause] for cause in some.cause.tolist())
+    return [GapRow(rank, *row) for row in zip(*columns, causes, gap_details(timed, gaps, chosen), strict=True)]
 
 
 def longest_gaps(explained: Causes, top: int | None, min_us: float) -> list[GapRow]:
@@ -84,8 +73,13 @@ def longest_gaps(explained: Causes, top: int | None, min_us: float) -> list[GapR
 
 def gap_histogram(timed: Timed, gaps: Gaps) -> list[GapHistogramRow]:
     """Gaps of the steady state on the step's device by length, clipped to the steps' windows."""
-    steps = timed.steps.steady_count
-    return [_histogram_row(length, cause, low, high, steps) for length, cause, low, high in _by_length(timed, gaps)]
+    steps, rows = timed.steps.steady_count, []
+    for length, cause, low, high in _by_length(timed, gaps):
+        total = ms(length.sum() / steps)
+        launch, sync = (ms(length[cause == one].sum() / steps) for one in (IdleCause.LAUNCH, IdleCause.SYNC))
+        scale, other = "micro" if high <= MICRO_GAP_US * NS_PER_US else "macro", max(total - launch - sync, 0.0)
+        rows.append(GapHistogramRow(_range(low, high), scale, len(length) / steps, total, launch, sync, other))
+    return rows
 
 
 def idle_by_length(timed: Timed, gaps: Gaps) -> dict[str, Idle]:
@@ -109,23 +103,6 @@ def _by_length(timed: Timed, gaps: Gaps) -> Iterator[tuple[I64, I64, float, floa
         inside = (length >= low) & (length < high)
         if inside.any():
             yield length[inside], cause[inside], low, high
-
-
-def _histogram_row(length: I64, cause: I64, low: float, high: float, steps: int) -> GapHistogramRow:
-    def spent(which: IdleCause) -> float:
-        return ms(length[cause == which].sum() / steps)
-
-    total = ms(length.sum() / steps)
-    launch, sync = spent(IdleCause.LAUNCH), spent(IdleCause.SYNC)
-    return GapHistogramRow(
-        length=_range(low, high),
-        scale="micro" if high <= MICRO_GAP_US * NS_PER_US else "macro",
-        gaps=len(length) / steps,
-        idle_ms=total,
-        launch_ms=launch,
-        sync_ms=sync,
-        other_ms=max(total - launch - sync, 0.0),
-    )
 
 
 def _range(low: float, high: float) -> str:

@@ -13,7 +13,7 @@ from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.roofline.measured_kernels import KernelMeasures, MeasuredRow
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.roofline.waves import occupancy_of, residence_of
-from traceanalyzer.analysis.tables.roofline_rows import RatedRow, by_group, entry, rated_columns
+from traceanalyzer.analysis.tables.roofline_rows import RatedRow, by_group, entry, listed, rated_columns
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_US, dataclass, maybe, metric, ms
 from traceanalyzer.trace import F64, I32, I64, DeviceOpKind, DeviceOps, OccupancyLimit
@@ -110,11 +110,8 @@ def kernel_stats(rated: Rated) -> list[KernelStats]:
     waves = _mean(groups, rows, length, lambda of: rated.roofline.waves[of])
     occupancy = _mean(groups, rows, length, partial(occupancy_of, rated.linked))
     limits = groups.most_common(rated.linked.memo(residence_of).limits[rows])
-    nodes, options = (
-        _graph_nodes(rated.linked, rows, groups),
-        groups.most_common(_of_operators(rated.joined, rows, rated.trace.host_ranges.launch)),
-    )
-    tensor = rated.roofline.tensor[rows][groups.first]
+    nodes, tensor = _graph_nodes(rated.linked, rows, groups), rated.roofline.tensor[rows][groups.first]
+    options = groups.most_common(_of_operators(rated.joined, rows, rated.trace.host_ranges.launch))
     measures = KernelMeasures(rated, groups, rows)
     module, line = origins_of(rated.joined, groups, rated.joined.launch_node[rows], length)
     return [
@@ -134,8 +131,8 @@ def kernel_stats(rated: Rated) -> list[KernelStats]:
             max_us=float(top[g]) / NS_PER_US,
             op=rated.trace.text(int(op[g])),
             tensor_cores=None if tensor[g] < 0 else bool(tensor[g]),
-            waves=_known(waves[g]),
-            occupancy_share=_known(occupancy[g]),
+            waves=waves[g],
+            occupancy_share=occupancy[g],
             module=module[g],
             python=line[g],
             occupancy_limit=_limit(int(limits[g])),
@@ -152,11 +149,9 @@ def kernel_stats(rated: Rated) -> list[KernelStats]:
 
 def class_stats(timed: Timed) -> list[ClassStats]:
     """A row for each class of device work in the steady state, by total time."""
-    ops, classes = timed.trace.device_ops, timed.linked.classes
-    rows = np.flatnonzero(timed.steady_ops)
-    length = ops.end[rows] - ops.start[rows]
-    count = np.bincount(timed.linked.op_class[rows], minlength=len(classes.names))
-    total = np.bincount(timed.linked.op_class[rows], weights=length, minlength=len(classes.names))
+    ops, classes, rows = timed.trace.device_ops, timed.linked.classes, np.flatnonzero(timed.steady_ops)
+    length, of_row = ops.end[rows] - ops.start[rows], timed.linked.op_class[rows]
+    count, total = (np.bincount(of_row, weights, len(classes.names)) for weights in (None, length))
     all_ns, steps = max(float(length.sum()), 1.0), timed.steps.steady_count
     return [
         ClassStats(
@@ -190,9 +185,8 @@ def origins_of(
 
 def _limit(flags: int) -> str | None:
     """`registers`, `warps and registers`; None for none."""
-    return (
-        " and ".join(one.name.lower().replace("_", " ") for one in OccupancyLimit if one & flags and one.name) or None
-    )
+    named = (one.name.lower().replace("_", " ") for one in OccupancyLimit if one & flags and one.name)
+    return " and ".join(named) or None
 
 
 def _graph_nodes(linked: Linked, rows: I32 | I64, groups: Groups) -> I64:
@@ -206,9 +200,8 @@ def _graph_nodes(linked: Linked, rows: I32 | I64, groups: Groups) -> I64:
 
 def _launch_shape(ops: DeviceOps, row: int) -> str | None:
     """How a kernel was launched, None where that was not recorded."""
-    blocks, threads, registers, shared = (
-        int(column[row]) for column in (ops.blocks, ops.threads, ops.registers, ops.shared_bytes)
-    )
+    columns = (ops.blocks, ops.threads, ops.registers, ops.shared_bytes)
+    blocks, threads, registers, shared = (int(column[row]) for column in columns)
     if blocks < 1 or threads < 1:
         return None
     more = [f"{registers} registers"] if registers > 0 else []
@@ -228,16 +221,12 @@ def _of_operators(joined: Joined, rows: I32 | I64, codes: I32) -> I32:
     return blockwise(of, rows)
 
 
-def _mean(groups: Groups, rows: I32 | I64, length: I32 | I64, figure: Callable[[I32 | I64], F64]) -> F64:
-    """Mean of the finite figures of each group's device ops by their lengths, NaN where it has none."""
+def _mean(groups: Groups, rows: I32 | I64, length: I32 | I64, figure: Callable[[I32 | I64], F64]) -> list[float | None]:
+    """Mean of the finite figures of each group's device ops by their lengths, None where it has none."""
     values, weight = blockwise(figure, rows), np.maximum(length, 1)
     known = np.isfinite(values)
     total, time = groups.sum(np.where(known, values, 0) * weight), groups.sum(known * weight)
-    return np.where(time > 0, total / np.maximum(time, 1), np.nan)
-
-
-def _known(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
+    return listed(np.where(time > 0, total / np.maximum(time, 1), np.nan))
 
 
 def share_of_step(timed: Timed, total_ns: float) -> float | None:

@@ -35,19 +35,10 @@ def host_stats(timed: Timed) -> HostStats | None:
     end = steps.host_end[steps.steady]
     # A host range longer than its step holds the recorder's own start-up, which the step's window leaves out.
     start = np.maximum(steps.host_start[steps.steady], end - steps.duration[steps.steady])
-    spent = {
-        state: ms(measure(covered, start, end).sum() / steps.steady_count)
-        for state, covered in timed.timeline.states.items()
-    }
-    return HostStats(
-        dispatch_ms=spent[HostState.DISPATCH],
-        sync_ms=spent[HostState.SYNC],
-        input_ms=spent[HostState.INPUT],
-        communication_ms=spent[HostState.COMMUNICATION],
-        allocate_ms=spent[HostState.ALLOCATE],
-        work_ms=spent[HostState.WORK],
-        floor_ms=sum(spent.values()) - spent[HostState.SYNC],
-    )
+    states, count = timed.timeline.states, steps.steady_count
+    spent = {state: ms(measure(covered, start, end).sum() / count) for state, covered in states.items()}
+    floor_ms = sum(spent.values()) - spent[HostState.SYNC]
+    return HostStats(**{f"{state.name.lower()}_ms": time for state, time in spent.items()}, floor_ms=floor_ms)
 
 
 SHORT_KERNEL_US = 10.0
@@ -101,6 +92,10 @@ def measure_launches(timed: Timed) -> LaunchStats | None:
     graph_launches = int(graph[launching].sum())
     in_graph = int((kernels & (timed.linked.launch >= 0) & graph[timed.linked.launch]).sum())
     delay = _queue_delays(timed)
+    fruitful, captured = bore_work(timed.linked), timed.linked.memo(captured_calls)
+    due, last = launching[(fruitful | ~captured)[launching]], int(timed.linked.launch_time.max(initial=-1))
+    if last >= 0:  # later ones were still queued when the recording ended
+        due = due[calls.start[due] <= last]
     return LaunchStats(
         kernels=len(length) / steps,
         launch_calls=len(launching) / steps,
@@ -118,26 +113,14 @@ def measure_launches(timed: Timed) -> LaunchStats | None:
         copy_calls=float((steady & (timed.linked.api_kind == ApiKind.COPY)).sum()) / steps,
         memset_calls=float((steady & (timed.linked.api_kind == ApiKind.SET)).sum()) / steps,
         without_launch=float((timed.steady_ops & (timed.linked.launch < 0)).sum()) / steps,
-        fruitless_share=_fruitless_share(timed, launching),
-        captured_calls=float((timed.linked.memo(captured_calls) & ~bore_work(timed.linked))[launching].sum()) / steps,
+        fruitless_share=float(1.0 - np.mean(fruitful[due])) if len(due) else None,
+        captured_calls=float((captured & ~fruitful)[launching].sum()) / steps,
     )
-
-
-def _fruitless_share(timed: Timed, launching: I64) -> float | None:
-    """Share of these launch calls that should have put work on the device but did not."""
-    fruitful = bore_work(timed.linked)
-    due = launching[fruitful[launching] | ~timed.linked.memo(captured_calls)[launching]]
-    last = int(timed.linked.launch_time.max(initial=-1))
-    if last >= 0:
-        # Later ones were still queued when the recording ended.
-        due = due[timed.trace.api_calls.start[due] <= last]
-    return float(1.0 - np.mean(fruitful[due])) if len(due) else None
 
 
 def _back_pressure(timed: Timed, launching: I64, blocked: I64) -> float:
     """Time blocked within the steady steps, ns: what was recorded (in whatever call) and what was inferred."""
-    steps, recorded = timed.steps, recorded_back_pressure(timed.linked)
-    calls = timed.trace.api_calls
+    steps, calls, recorded = timed.steps, timed.trace.api_calls, recorded_back_pressure(timed.linked)
     within = clip(recorded, (int(steps.host_start[steps.warmup]), int(steps.host_end[-1]))).total
     if len(recorded.start):
         blocked = blocked - measure(recorded, calls.start[launching], calls.end[launching])

@@ -62,12 +62,16 @@ def module_stats(rated: Rated) -> list[ModuleStats]:
     if not len(origins.calls.start):
         return []
     places = places_of(origins.calls)
-    ops = np.flatnonzero(rated.timed.steady_ops)
+    ops, count = np.flatnonzero(rated.timed.steady_ops), len(places.paths) + 1
     place = np.append(places.of_call, -1)[origins.call[ops]]
-    held, place_of = _with_enclosing(ops, place, places.above)
-    count = len(places.paths) + 1
-    group = np.where(place_of >= 0, place_of, count - 1)
-    figures = _figures(rated, held, group, count, np.where(place >= 0, place, count - 1), ops)
+    # Pairs of a device op and a place that it belongs to, directly or through one inside; -1 outside of all.
+    pairs, up = [(ops, place)], np.append(places.above, -1)
+    while len(pairs[-1][0]):
+        inner, outer = pairs[-1][0], up[pairs[-1][1]]
+        pairs.append((inner[outer >= 0], outer[outer >= 0]))
+    held, place_of = (np.concatenate(column) for column in zip(*pairs, strict=True))
+    group, own = (np.where(of >= 0, of, count - 1) for of in (place_of, place))
+    figures = _figures(rated, held, group, count, own, ops)
     steady = np.bincount(places.of_call[rated.timed.steady_host(origins.calls.start)], minlength=count)
     rows = [_row(rated, places, figures, i) for i in range(count - 1) if steady[i] or figures["device_ms"][i]]
     outside = ModuleStats(rated.trace.rank, OUTSIDE, 0, None, 0, 0.0, 0.0, python=None, **entry(figures, -1))
@@ -101,6 +105,7 @@ def _row(rated: Rated, places: Places, figures: Columns, index: int) -> ModuleSt
     calls = every[rated.timed.steady_host(origins.calls.start[every])]
     length = (origins.calls.end - origins.calls.start)[calls]
     first = int([*calls, *every][0])
+    line = rated.joined.python.source_line(int(origins.calls.thread[first]), int(origins.calls.start[first]))
     return ModuleStats(
         rank=rated.trace.rank,
         name=path[-1],
@@ -109,22 +114,9 @@ def _row(rated: Rated, places: Places, figures: Columns, index: int) -> ModuleSt
         modules=len(distinct(origins.calls.name[every])),
         calls=len(calls) / steps,
         host_ms=ms(int(length.sum()) / steps),
-        python=rated.joined.python.source_line(int(origins.calls.thread[first]), int(origins.calls.start[first]))
-        if rated.trace.collected.stacks
-        else None,
+        python=line if rated.trace.collected.stacks else None,
         **entry(figures, index),
     )
-
-
-def _with_enclosing(ops: I64, place: I64, above: I64) -> tuple[I64, I64]:
-    """Pairs of a device op and a place that it belongs to, directly or through one inside; -1 outside of all."""
-    pairs = [(ops, place)]
-    up = np.append(above, -1)
-    while len(ops):
-        outer = up[place]
-        ops, place = ops[outer >= 0], outer[outer >= 0]
-        pairs.append((ops, place))
-    return np.concatenate([p[0] for p in pairs]), np.concatenate([p[1] for p in pairs])
 
 
 SHOWN_PAYLOADS = 4
@@ -155,15 +147,10 @@ def range_rows(timed: Timed) -> list[RangeRow]:
         values, counts = np.unique(table.payload[rows[members]], return_counts=True)
         shown = [trace.strings[v] for v in values[np.argsort(-counts, kind="stable")].tolist() if v >= 0]
         more = f", {len(shown) - SHOWN_PAYLOADS} more" if len(shown) > SHOWN_PAYLOADS else ""
-        found.append(
-            RangeRow(
-                rank=trace.rank,
-                domain=trace.text(int(table.domain[first])),
-                category=trace.text(int(table.category[first])),
-                name=trace.text(int(table.name[first])),
-                count=len(members) / steps,
-                host_ms=ms(total[group]) / steps,
-                payloads=", ".join(shown[:SHOWN_PAYLOADS]) + more if shown else None,
-            )
+        payloads = ", ".join(shown[:SHOWN_PAYLOADS]) + more if shown else None
+        domain, category, name = (
+            trace.text(int(column[first])) for column in (table.domain, table.category, table.name)
         )
+        count, host_ms = len(members) / steps, ms(total[group]) / steps
+        found.append(RangeRow(trace.rank, domain, category, name, count, host_ms, payloads))
     return sorted(found, key=lambda row: -row.host_ms)

@@ -13,7 +13,7 @@ from traceanalyzer.analysis.algebra import one_of, still_open
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import MEMORY, dataclass, metric
 from traceanalyzer.trace import I64, Bool, MemoryEvents, RangeKind, Trace, distinct
-from traceanalyzer.trace.snapshot import ACTIVE, CODE, DeviceMemory, Snapshot
+from traceanalyzer.trace.snapshot import ACTIVE, CODE, Snapshot
 
 OUTSIDE = "(outside of operators)"
 BEFORE = "(allocated before the recording)"
@@ -42,7 +42,11 @@ class OpMemory:
 
 def op_memory(timed: Timed) -> list[OpMemory]:
     """A row for each operator and GPU that allocates or frees, by what is held at the peak; empty without events."""
-    events, ranges = _events(timed), timed.trace.host_ranges
+    trace, ranges, events = timed.trace, timed.trace.host_ranges, timed.trace.memory_events
+    events = events.take(np.flatnonzero((events.device >= 0) & (events.address >= 0)))
+    if not len(events) and trace.memory is not None:
+        of_snapshot = events_of(trace.memory, trace)
+        events = of_snapshot if _clocks_agree(timed, of_snapshot) else events
     if not len(events):
         return []
     node = innermost_operator(timed, events.start)
@@ -54,17 +58,6 @@ def op_memory(timed: Timed) -> list[OpMemory]:
         mine = events.device == device
         table += _of_device(timed, events.take(np.flatnonzero(mine)), name[mine], steady[mine], device)
     return sorted(table, key=lambda row: (-row.held_at_peak_bytes, -row.allocated_bytes, row.name))
-
-
-def _events(timed: Timed) -> MemoryEvents:
-    """The allocator's events on GPUs; those of a snapshot only where its clock is the trace's."""
-    trace = timed.trace
-    events = trace.memory_events
-    rows = np.flatnonzero((events.device >= 0) & (events.address >= 0))
-    if len(rows) or trace.memory is None:
-        return events.take(rows)
-    events = events_of(trace.memory, trace)
-    return events if _clocks_agree(timed, events) else events.take(rows)
 
 
 def _clocks_agree(timed: Timed, events: MemoryEvents) -> bool:
@@ -80,15 +73,19 @@ def _clocks_agree(timed: Timed, events: MemoryEvents) -> bool:
 
 def _makes_room(timed: Timed) -> Bool:
     """For each node of the host tree whether it only allocates."""
-    tree, trace = timed.linked.tree, timed.trace
-    texts = np.array([bool(MAKES_ROOM.match(text)) for text in trace.strings] + [False])
-    return tree.named(texts)
+    return timed.linked.tree.named(np.array([*(bool(MAKES_ROOM.match(text)) for text in timed.trace.strings), False]))
 
 
 def _of_device(timed: Timed, events: MemoryEvents, name: I64, steady: Bool, device: int) -> list[OpMemory]:
-    maker = makers(events)
+    maker, peak = makers(events), int(events.allocated.argmax())
     name = np.where(maker >= 0, name[maker], BEFORE_CODE)
-    held, before = _held_at_peak(events, maker)
+    # What is still allocated at the peak, and the bytes there that no event allocated.
+    held, before = np.zeros(len(events), bool), 0
+    if events.allocated[peak] >= 0:
+        held[: peak + 1] = events.bytes[: peak + 1] > 0
+        freed = maker[: peak + 1][~held[: peak + 1]]
+        held[freed[freed >= 0]] = False
+        before = max(int(events.allocated[peak]) - int(events.bytes[held].sum()), 0)
     found, group = np.unique(np.append(name, BEFORE_CODE), return_inverse=True)
     group, count, is_made = group[:-1], timed.steps.steady_count, events.bytes > 0
     calls, allocated, freed = (
@@ -118,17 +115,6 @@ def makers(events: MemoryEvents) -> I64:
         else:
             maker[row] = live.pop(address, -1)
     return maker
-
-
-def _held_at_peak(events: MemoryEvents, maker: I64) -> tuple[Bool, int]:
-    """Which events allocate what is still allocated at the peak, and the bytes there that none of them did."""
-    peak = int(events.allocated.argmax())
-    held = (events.bytes > 0) & (np.arange(len(events)) <= peak)
-    if events.allocated[peak] < 0:
-        return np.zeros(len(events), bool), 0
-    freed = maker[: peak + 1][events.bytes[: peak + 1] <= 0]
-    held[freed[freed >= 0]] = False
-    return held, max(int(events.allocated[peak]) - int(events.bytes[held].sum()), 0)
 
 
 def innermost_operator(timed: Timed, time: I64) -> I64:
@@ -168,19 +154,13 @@ def events_of(snapshot: Snapshot, trace: Trace) -> MemoryEvents:
     for device in snapshot.devices:
         events = device.events
         start = events.since_us.astype(np.int64) * 1000 + (events.begin_us * 1000 - trace.epoch_ns)
-        change, allocated = _changes(device)
+        sign = (events.action == CODE["alloc"]).astype(np.int64) - (events.action == CODE["free_requested"])
+        change, blocks = events.size.astype(np.int64) * sign, device.blocks
+        # All that is allocated after each row: what is held in the end, without what changes later.
+        allocated = blocks.requested[blocks.state == ACTIVE].sum() - (change.sum() - change.cumsum())
         rows = np.flatnonzero((start >= begin) & (start <= end) & (change != 0))
         of_device = np.full(len(rows), device.device)
         taken = (start[rows], of_device, change[rows], allocated[rows], events.address[rows])
         for name, values in zip(columns, taken, strict=True):
             columns[name].append(values)
     return MemoryEvents.from_columns({name: np.concatenate(parts) for name, parts in columns.items() if parts}, None)
-
-
-def _changes(device: DeviceMemory) -> tuple[I64, I64]:
-    """For each row of a GPU's history the bytes that it allocates or frees, and all that is allocated after it."""
-    events, blocks = device.events, device.blocks
-    sign = (events.action == CODE["alloc"]).astype(np.int64) - (events.action == CODE["free_requested"])
-    change = events.size.astype(np.int64) * sign
-    later = change.sum() - change.cumsum()
-    return change, blocks.requested[blocks.state == ACTIVE].sum() - later

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import Groups, Rows, at, blockwise_found, scatter, stable_order
+from traceanalyzer.analysis.algebra import Groups, Rows, at, blockwise_found, one_of, scatter, stable_order
 from traceanalyzer.analysis.joined.backward import backward_time
 from traceanalyzer.analysis.joined.host_tree import HostTree
 from traceanalyzer.analysis.joined.linked import Linked, owner_nodes
@@ -72,8 +72,7 @@ class OpStats(RatedRow, OpTimes):
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Calls:
+class _Calls(NamedTuple):
     """The calls in the steady state, one entry each. What is summed over them is made column by column: of a recording
     of gigabytes there are millions."""
 
@@ -102,7 +101,15 @@ def op_stats(rated: Rated, *, by_shape: bool = False) -> list[OpStats]:
     ops, steady = rated.trace.device_ops, rated.timed.steady_ops
     left = int((ops.end - ops.start)[steady].sum()) - int(device_self.sum())
     if left:
-        table.append(_unattributed(rated.timed, left))
+        time = ms(left) / rated.timed.steps.steady_count
+        table.append(
+            OpStats(
+                rank=rated.trace.rank, name=UNATTRIBUTED, kind="none", shapes=None, calls=0.0, host_total_ms=0.0,
+                host_self_ms=0.0, device_total_ms=time, device_self_ms=time, device_mean_us=None, device_p50_us=None,
+                device_p95_us=None, kernels_per_call=0.0, backward_share=0.0, backward_device_ms=None,
+                share_of_step=share_of_step(rated.timed, left),
+            )
+        )  # fmt: skip
     return sorted(table, key=lambda row: (-row.device_total_ms, -row.host_self_ms))
 
 
@@ -112,7 +119,7 @@ def _calls(timed: Timed) -> _Calls:
     inner = _Inner(tree, counted, tree.innermost(counted))
     whole = _whole(inner, name)
     call = inner.nearest if whole is counted else tree.innermost(whole)
-    shown = (tree.kind == RangeKind.OP) | (tree.kind == RangeKind.ANNOTATION)
+    shown = one_of(tree.kind, (RangeKind.OP, RangeKind.ANNOTATION))
     node = np.flatnonzero(whole & shown & timed.steady_host(tree.start)).astype(np.int32)
     return _Calls(node, name[node], _self_time(inner, node, call), call)
 
@@ -135,13 +142,11 @@ def _times(timed: Timed, calls: _Calls, groups: Groups) -> tuple[Columns, F64]:
     del time, launched
     device_self = groups.sum(_sum_at(owner, length, size)[node])
     a_step = {
-        "host_total_ms": groups.sum(tree.end[node] - tree.start[node]),
-        "host_self_ms": groups.sum(calls.host_self),
-        "device_total_ms": device_total,
-        "device_self_ms": device_self,
+        "host_total_ms": groups.sum(tree.end[node] - tree.start[node]), "host_self_ms": groups.sum(calls.host_self),
+        "device_total_ms": device_total, "device_self_ms": device_self,
         "backward_device_ms": np.where(joined > 0, backward, np.nan),
         "recomputed_ms": np.where(again > 0, again, np.nan),
-    }
+    }  # fmt: skip
     of_a_call = {"device_mean_us": device_of_calls / groups.count, "device_p50_us": middle, "device_p95_us": high}
     kernels = groups.sum(tree.subtree_sum(_sum_at(launched_at, timed.linked.is_kernel, size), node))
     columns: Columns = {
@@ -249,9 +254,8 @@ def _rows(rated: Rated, calls: _Calls, groups: Groups, times: Columns) -> list[O
     outer = _outermost(calls, tree)
     node = calls.node[outer]
     launched_at = np.where(rated.timed.steady_ops, rated.joined.launch_node, -1)
-    last = tree.subtree_end[node]
-    rated_ones = rated_columns(rated, by_subtree(launched_at, node, last, groups.index[outer], len(groups)))
-    del last
+    of_calls = by_subtree(launched_at, node, tree.subtree_end[node], groups.index[outer], len(groups))
+    rated_ones = rated_columns(rated, of_calls)
     module, line = origins_of(rated.joined, groups, calls.node, alike(1, len(calls.node), np.int64))
     columns: Columns = {
         "name": [STEP_NAME if name.startswith(STEP_PREFIX) else name for name in names],
@@ -263,25 +267,3 @@ def _rows(rated: Rated, calls: _Calls, groups: Groups, times: Columns) -> list[O
         **rated_ones,
     }
     return [OpStats(rank=trace.rank, **entry(columns, g)) for g in range(len(groups))]
-
-
-def _unattributed(timed: Timed, time_ns: int) -> OpStats:
-    time = ms(time_ns) / timed.steps.steady_count
-    return OpStats(
-        rank=timed.trace.rank,
-        name=UNATTRIBUTED,
-        kind="none",
-        shapes=None,
-        calls=0.0,
-        host_total_ms=0.0,
-        host_self_ms=0.0,
-        device_total_ms=time,
-        device_self_ms=time,
-        share_of_step=share_of_step(timed, time_ns),
-        device_mean_us=None,
-        device_p50_us=None,
-        device_p95_us=None,
-        kernels_per_call=0.0,
-        backward_share=0.0,
-        backward_device_ms=None,
-    )

@@ -62,8 +62,7 @@ def path_tables(timed: Timed, parts: Iterable[CriticalPath]) -> tuple[PathTime |
         sums.add(_segment_codes(timed, part), part)
     if not sums.segments:
         return None, []
-    steps = timed.steps.steady_count
-    spent = sums.total.sum(axis=0) / steps
+    spent = sums.total.sum(axis=0) / timed.steps.steady_count
     return PathTime(**{kind.label: ms(spent[kind]) for kind in PathKind}), _rows(timed, sums)
 
 
@@ -136,7 +135,8 @@ def _names(strings: list[str], count: I64, running: Bool) -> tuple[list[str], I3
     texts: dict[str, int] = {}
     index = np.zeros(len(strings) + len(Part), np.int32)
     for used in np.flatnonzero(count).tolist():
-        index[used] = texts.setdefault(_text(strings, used, bool(running[used])), len(texts))
+        text = f"({PART_NAMES[Part(used - len(strings))]})" if used >= len(strings) else strings[used]
+        index[used] = texts.setdefault(short_name(text) if running[used] else text, len(texts))
     return list(texts), index
 
 
@@ -154,10 +154,8 @@ def _segment_codes(timed: Timed, path: CriticalPath) -> I32:
     return code
 
 
-def _text(strings: list[str], code: int, is_kernel: bool) -> str:
-    if code >= len(strings):
-        return f"({PART_NAMES[Part(code - len(strings))]})"
-    return short_name(strings[code]) if is_kernel else strings[code]
+def _innermost_named(timed: Timed) -> Column:
+    return run_lengths(timed.linked.tree.innermost(is_named(timed)))
 
 
 def names_at(timed: Timed, node: I32 | I64, outside: int) -> I32:
@@ -175,10 +173,6 @@ def names_at(timed: Timed, node: I32 | I64, outside: int) -> I32:
         return result
 
     return blockwise(name, node)
-
-
-def _innermost_named(timed: Timed) -> Column:
-    return run_lengths(timed.linked.tree.innermost(is_named(timed)))
 
 
 def within(linked: Linked, outermost: I32 | I64, node: int) -> str | None:

@@ -1,14 +1,12 @@
 """Phases of a step (forward, backward, optimizer, data loading, ...) on the host and on the device.
 
 Phases are what the program or its libraries annotated inside a step (`record_function`, NVTX, PyTorch's own
-`Optimizer.step#...`); which device ops belong to one is said in `phase_ranges`. In a recording of operators
-whose annotations do not tell forward from backward these are derived from autograd (`derived_phases`). Modules that
-are annotated have a table of their own.
+`Optimizer.step#...`). In a recording of operators whose annotations do not tell forward from backward these are derived
+from autograd (`derived_phases`). Modules that are annotated have a table of their own.
 """
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -80,18 +78,15 @@ def phase_stats(timed: Timed, phases: Phases) -> list[PhaseStats]:
     step_ns = float(timed.steps.duration[timed.steps.steady].mean())
     derived = derived_phases(timed, phases.ranges, phases.by_autograd)
     others = (_Phase((role.label,), None, rows, ops, None, role) for role, rows, ops in derived)
-    found = chain(_annotated(timed, phases.ranges), others, _recomputation(timed))
-    return [_row(timed, step_ns, phase) for phase in found]
-
-
-def _recomputation(timed: Timed) -> Iterator[_Phase]:
-    """What of the forward pass runs again in the backward pass."""
+    found = [*_annotated(timed, phases.ranges), *others]
+    # What of the forward pass runs again in the backward pass.
     tree, ops, again = timed.linked.tree, timed.trace.device_ops, timed.joined.run_again
     nodes = np.flatnonzero(again[:-1] & ~again[tree.parent[:]] & ~tree.is_call)
     rows = tree.row[nodes[timed.steady_host(tree.start[nodes])]]
     if len(rows):
-        mine = again[timed.joined.launch_node] & timed.steady_ops & (ops.device == timed.device)
-        yield _Phase((Role.BACKWARD.label, "recomputation"), None, rows, np.flatnonzero(mine), None, Role.NONE)
+        mine = np.flatnonzero(again[timed.joined.launch_node] & timed.steady_ops & (ops.device == timed.device))
+        found.append(_Phase((Role.BACKWARD.label, "recomputation"), None, rows, mine, None, Role.NONE))
+    return [_row(timed, step_ns, phase) for phase in found]
 
 
 def _annotated(timed: Timed, ranges: PhaseRanges) -> Iterator[_Phase]:
@@ -109,18 +104,26 @@ def _annotated(timed: Timed, ranges: PhaseRanges) -> Iterator[_Phase]:
         chosen = ranges.row[instances[path]]
         if not len(chosen):
             continue
-        mine = np.concatenate([members[inner] for inner in inside[path]])
-        instance = [_above(ranges, launched_in[members[q]], len(paths[q]) - len(paths[path])) for q in inside[path]]
-        role = role_of(paths[path][-1])
-        yield _Phase(paths[path], len(chosen), chosen, ops[mine], np.concatenate(instance), role)
+        mine, instances_of = [members[inner] for inner in inside[path]], []
+        for inner, launches in zip(inside[path], mine, strict=True):
+            instance = launched_in[launches]
+            for _ in range(len(paths[inner]) - len(paths[path])):
+                instance = ranges.parent[instance]
+            instances_of.append(instance)
+        role, whole = role_of(paths[path][-1]), np.concatenate(instances_of)
+        yield _Phase(paths[path], len(chosen), chosen, ops[np.concatenate(mine)], whole, role)
 
 
 def _row(timed: Timed, step_ns: float, phase: _Phase) -> PhaseStats:
-    ops, steps = timed.trace.device_ops, timed.steps.steady_count
+    ops, table, steps = timed.trace.device_ops, timed.trace.host_ranges, timed.steps.steady_count
     start, end = ops.start[phase.ops], ops.end[phase.ops]
-    device = None if timed.device is None else _in_steps(timed, start, end).total / steps
-    span = None if timed.device is None or phase.instance is None else _spans(start, end, phase.instance) / steps
-    host_ns = host_time(timed.trace.host_ranges, phase.rows)
+    device = span = idle = None
+    if timed.device is not None:
+        device = _in_steps(timed, start, end).total / steps
+        span = None if phase.instance is None else _spans(start, end, phase.instance) / steps
+        inside = _in_steps(timed, table.start[phase.rows], table.end[phase.rows])
+        idle = int(measure(timed.activity[timed.device].gaps, inside.start, inside.end).sum()) / steps
+    host_ns = host_time(table, phase.rows)
     return PhaseStats(
         rank=timed.trace.rank,
         name=phase.path[-1],
@@ -135,18 +138,9 @@ def _row(timed: Timed, step_ns: float, phase: _Phase) -> PhaseStats:
         device_share=ratio(device, step_ns),
         device_span_ms=None if span is None else ms(span),
         role=phase.role.label if phase.role else None,
-        gpu_idle_ms=_idle_ms(timed, phase.rows),
+        gpu_idle_ms=None if idle is None else ms(idle),
         waits=_waits(timed, phase.rows),
     )
-
-
-def _idle_ms(timed: Timed, rows: I32 | I64) -> float | None:
-    """GPU idle time a step while any host thread is in one of these ranges, ms."""
-    if timed.device is None:
-        return None
-    table, gaps = timed.trace.host_ranges, timed.activity[timed.device].gaps
-    inside = _in_steps(timed, table.start[rows], table.end[rows])
-    return ms(int(measure(gaps, inside.start, inside.end).sum()) / timed.steps.steady_count)
 
 
 def _in_steps(timed: Timed, start: I64, end: I64) -> IntervalSet:
@@ -185,56 +179,42 @@ def _shared_names(strings: list[str], names: I32) -> tuple[I32, list[str]]:
     """Which of some texts is the name of each instance (given by code): with # for numbers, where several names differ
     in nothing else."""
     codes, place = ranked(names)
-    general = {strings[code]: NUMBER.sub("#", strings[code]) for code in codes.tolist()}
+    texts = [strings[code] for code in codes.tolist()]
+    general = {text: NUMBER.sub("#", text) for text in texts}
     instances = Counter(general.values())
-    shared = [general[name] if instances[general[name]] > 1 else name for name in general]
+    shared = [general[text] if instances[general[text]] > 1 else text for text in texts]
     index = {name: i for i, name in enumerate(dict.fromkeys(shared))}
-    of_text = dict(zip(general, shared, strict=True))
-    of_code = np.array([index[of_text[strings[code]]] for code in codes.tolist()], np.int32)
-    return of_code[place], list(index)
+    return np.array([index[name] for name in shared], np.int32)[place], list(index)
 
 
 def _paths(names: I32, texts: list[str], parent: I32) -> tuple[I32, list[tuple[str, ...]]]:
     """The path (names from the outermost phase down) of each instance as an index, and the paths, each after the one
     that it goes on from."""
     result, paths = np.empty(len(names), np.int32), list[tuple[str, ...]]()
-    for level, rows in enumerate(levels(_depth(parent))):
-        key = names[rows].astype(np.int64)
-        if level:
-            key += np.multiply(result[parent[rows]], len(texts), dtype=np.int64)
-        known, place = ranked(key)
-        result[rows] = place + len(paths)
-        above, own = (known // len(texts)).tolist(), (known % len(texts)).tolist()
-        paths += [(*(paths[a] if level else ()), texts[name]) for a, name in zip(above, own, strict=True)]
-    return result, paths
-
-
-def _depth(parent: I32) -> I32:
-    """How many instances enclose each."""
     depth, rows = np.zeros(len(parent), np.int32), where(parent >= 0)
     above = parent[rows]
     while len(rows):
         depth[rows] += 1
         above = parent[above]
         rows, above = rows[above >= 0], above[above >= 0]
-    return depth
+    for level, rows in enumerate(levels(depth)):
+        key = names[rows].astype(np.int64)
+        if level:
+            key += np.multiply(result[parent[rows]], len(texts), dtype=np.int64)
+        known, place = ranked(key)
+        result[rows] = place + len(paths)
+        own = (divmod(one, len(texts)) for one in known.tolist())
+        paths += [(*(paths[around] if level else ()), texts[name]) for around, name in own]
+    return result, paths
 
 
 def _inside(paths: list[tuple[str, ...]]) -> list[list[int]]:
     """For each path itself and those that go on from it."""
-    index = {path: i for i, path in enumerate(paths)}
-    result: list[list[int]] = [[] for _ in paths]
+    inside: dict[tuple[str, ...], list[int]] = {path: [] for path in paths}
     for i, path in enumerate(paths):
-        for length in range(1, len(path) + 1):
-            result[index[path[:length]]].append(i)
-    return result
-
-
-def _above(ranges: PhaseRanges, instance: I32, levels_up: int) -> I32:
-    """The instances that enclose these, so many levels up."""
-    for _ in range(levels_up):
-        instance = ranges.parent[instance]
-    return instance
+        for length in range(len(path)):
+            inside[path[: length + 1]].append(i)
+    return list(inside.values())
 
 
 def _by_path(path: I32, count: int) -> list[I64]:

@@ -1,10 +1,11 @@
 """What a printed table of `key_averages()` tells: sums by name. It has no times of single events, so no idle time."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from traceanalyzer.analysis.names.kernel_classes import KernelClasses
 from traceanalyzer.analysis.names.pytorch import PROFILER_STEP
-from traceanalyzer.base import dataclass, maybe, metric, ratio
+from traceanalyzer.base import MS_PER_S, dataclass, maybe, metric, ratio
 from traceanalyzer.trace import ProfilerRow
 from traceanalyzer.trace.hardware import GIGA, TERA, Hardware
 
@@ -12,7 +13,6 @@ API = ("cuda", "hip", "cu")
 DEVICE = ("Memcpy", "Memset")
 WIDTHS = {"8": ("fp8", "int8"), "16": ("fp16", "bf16"), "32": ("tf32", "fp32"), "64": ("fp64",)}
 """Types of so many bits; which one it was is not stated, so that the share of a limit is the least that it can be."""
-MS_PER_S = 1e3
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,10 @@ class Profiled:
     @property
     def classes(self) -> list[tuple[float, str]]:
         """Each class's share of the kernels' time, and its name, the largest first."""
-        found: dict[str, float] = {}
+        found: dict[str, float] = defaultdict(float)
         for row in self.rows:
             if row.cls is not None:
-                found[row.cls] = found.get(row.cls, 0.0) + (row.share_of_device or 0.0)
+                found[row.cls] += row.share_of_device or 0.0
         return sorted(((share, cls) for cls, share in found.items()), key=lambda one: -one[0])
 
 
@@ -103,21 +103,16 @@ def _row(
     row: ProfilerRow, steps: float, device_ms: float, classes: KernelClasses, gpus: Mapping[int, Hardware | None]
 ) -> ProfiledRow:
     kind, own = _kind(row), row.self_device_ms
-    kernel = kind == "kernel"
-
-    def per_step(value: float | None) -> float | None:
-        return ratio(value, steps)
-
     return ProfiledRow(
         name=row.name,
         kind=kind,
-        cls=classes.names[classes.class_of(row.name)] if kernel else None,
-        calls=per_step(row.calls),
-        self_cpu_ms=per_step(row.self_cpu_ms),
-        cpu_total_ms=per_step(row.cpu_total_ms),
-        self_device_ms=per_step(own),
-        device_total_ms=per_step(row.device_total_ms),
-        share_of_device=ratio(own, device_ms) if kernel else None,
+        cls=classes.names[classes.class_of(row.name)] if kind == "kernel" else None,
+        calls=ratio(row.calls, steps),
+        self_cpu_ms=ratio(row.self_cpu_ms, steps),
+        cpu_total_ms=ratio(row.cpu_total_ms, steps),
+        self_device_ms=ratio(own, steps),
+        device_total_ms=ratio(row.device_total_ms, steps),
+        share_of_device=ratio(own, device_ms) if kind == "kernel" else None,
         shapes=row.shapes,
         device=row.device,
         **_rates(row, gpus.get(-1 if row.device is None else row.device)),
@@ -129,23 +124,18 @@ def _rates(row: ProfilerRow, gpu: Hardware | None) -> dict[str, float | None]:
     seconds, flops = (row.self_device_ms or 0.0) / MS_PER_S, sum(row.flops.values())
     if not seconds or not (flops or row.bytes):
         return {}
-    least = 0.0 if gpu is None else max((row.bytes or 0.0) / gpu.bandwidth, _computing_s(gpu, row.flops))
+    least = 0.0
+    if gpu is not None:
+        # The fastest type of each width; where one is not known nothing is said of the computation.
+        types = {width: [gpu.matrix_peak(name) or 0.0 for name in WIDTHS.get(width, ())] for width in row.flops}
+        peaks = {width: max(known, default=0.0) for width, known in types.items()}
+        computing = (ratio(amount, peaks[width]) or 0.0 for width, amount in row.flops.items())
+        least = max((row.bytes or 0.0) / gpu.bandwidth, sum(computing) if all(peaks.values()) else 0.0)
     return {
         "tflops": flops / seconds / TERA if flops else None,
         "gbs": row.bytes / seconds / GIGA if row.bytes else None,
         "roofline_share": ratio(least or None, seconds),
     }
-
-
-def _computing_s(gpu: Hardware, flops: Mapping[str, float]) -> float:
-    """The least time of operations by the width of their type; 0 where the peak of one is not known."""
-    peaks = {width: _peak(gpu, width) for width in flops}
-    return sum(ratio(amount, peaks[width]) or 0.0 for width, amount in flops.items()) if all(peaks.values()) else 0.0
-
-
-def _peak(gpu: Hardware, width: str) -> float | None:
-    """FLOP/s in the fastest type of that width."""
-    return max((peak for name in WIDTHS.get(width, ()) if (peak := gpu.matrix_peak(name))), default=None)
 
 
 def _kind(row: ProfilerRow) -> str:

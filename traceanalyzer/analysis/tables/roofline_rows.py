@@ -1,6 +1,4 @@
-"""Steps and groups of device ops against the roofline: utilisation (MFU, HFU), bandwidth use, what bounds their time,
-their ideal time.
-"""
+"""Steps and groups of device ops against the roofline: MFU, HFU, bandwidth use, what bounds them, their ideal time."""
 
 from collections.abc import Callable
 from typing import Any
@@ -82,10 +80,9 @@ def roofline_step(rated: Rated) -> RooflineStep | None:
         by_limits |= zip(OF_LIMITS, (np.array(spent) / NS_PER_MS / steps).tolist(), strict=True)
         if modelled_share >= ENOUGH_SHARE:
             by_limits |= zip(OF_MOST, _at_limits(rated, gpu, counted, limited, time, traffic), strict=True)
-    name, datasheet = (gpu.name, gpu.source) if gpu else (None, None)
     return RooflineStep(
-        gpu=name,
-        datasheet=datasheet,
+        gpu=gpu.name if gpu else None,
+        datasheet=gpu.source if gpu else None,
         modelled_share=modelled_share,
         unmodelled_ms=ms(time[~limited].sum()) / steps,
         tflop=float(r.flops[counted].sum()) / TERA / steps if counted.any() else None,
@@ -106,13 +103,9 @@ def _at_limits(
     best = [np.where(np.isfinite(rate), rate, r.attainable)[limited] for rate in rates]
     least = [np.minimum(one, time[limited]).sum() + time[~limited].sum() for one in best]
     ideal_ms, reachable_ms = ([ms(ns) / steps.steady_count for ns in least] + [None])[:2]
-    return (
-        ideal_ms,
-        reachable_ms,
-        None if used is None else used - (repeated or 0.0),
-        used if again.any() else None,
-        ratio(traffic, gpu.bandwidth * whole_ns / steps.steady_count / NS_PER_S) or None,
-    )
+    bandwidth_share = ratio(traffic, gpu.bandwidth * whole_ns / steps.steady_count / NS_PER_S) or None
+    mfu, hfu = None if used is None else used - (repeated or 0.0), used if again.any() else None
+    return ideal_ms, reachable_ms, mfu, hfu, bandwidth_share
 
 
 def _utilisation(rated: Rated, gpu: Hardware, chosen: Bool, time_ns: float) -> float | None:
@@ -124,7 +117,7 @@ def _utilisation(rated: Rated, gpu: Hardware, chosen: Bool, time_ns: float) -> f
         peak = gpu.matrix_peak(Precision(code).name.lower())
         if peak is None:
             return None
-        needed += float(float(r.flops[matrix & (r.precision == code)].sum())) / peak
+        needed += float(r.flops[matrix & (r.precision == code)].sum()) / peak
     return needed / (time_ns / 1e9)
 
 
@@ -182,7 +175,7 @@ def rated_columns(rated: Rated, total: Sum) -> Columns:
     """The columns of `RatedRow` for groups of device ops. `total` sums a figure of every device op over each group; it
     asks for some of them at a time."""
     roofline, ops, steps = rated.roofline, rated.trace.device_ops, rated.timed.steps.steady_count
-    length = lean(ops.end - ops.start)
+    length, figures = lean(ops.end - ops.start), (roofline.flops, roofline.bytes, roofline.attainable)
 
     def time(of: Any) -> F64:
         return length[of].astype(np.float64)
@@ -194,7 +187,7 @@ def rated_columns(rated: Rated, total: Sum) -> Columns:
         spare = np.maximum(time(of) - np.nan_to_num(roofline.attainable[of]) * ~roofline.extra[of], 0)
         return np.where(np.isfinite(roofline.attainable[of]), spare, 0)
 
-    spent, figures = total(time), (roofline.flops, roofline.bytes, roofline.attainable)
+    spent = total(time)
 
     def of_nearly_all(part: F64) -> F64:
         return np.where((part >= MODELLED_SHARE * spent) & (part > 0), part, np.nan)

@@ -15,7 +15,7 @@ from traceanalyzer.analysis.joined.linked import owner_nodes
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, inputs_of
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass, metric, ms
-from traceanalyzer.trace import F64, I32, I64, Bool, RangeKind, Trace, distinct
+from traceanalyzer.trace import F64, RangeKind, distinct
 
 SHOWN_SHAPES = 4
 """Shapes that are named; the others are counted."""
@@ -44,7 +44,15 @@ def shape_rows(timed: Timed) -> list[ShapeRow]:
     """A row for each operator with GPU work whose shapes change, by GPU time; none without steps or shapes."""
     if not timed.steps.found or not (timed.trace.host_ranges.shapes >= 0).any():
         return []
-    time = _time(timed)
+    # For each name the GPU time, ns, in each step of what operators of this name launch themselves.
+    ops, tree = timed.trace.device_ops, timed.linked.tree
+    owner = owner_nodes(timed.linked, np.where(timed.steady_ops, timed.joined.launch_node, -1))
+    name = tree.names(owner).astype(np.int64)
+    rows = np.flatnonzero(name >= 0)
+    groups = Groups.of(name[rows], timed.steps.of_op[rows])
+    total, time = groups.sum((ops.end - ops.start)[rows]), dict[int, F64]()
+    for group, row in enumerate(rows[groups.first].tolist()):
+        time.setdefault(int(name[row]), np.zeros(len(timed.steps)))[timed.steps.of_op[row]] = total[group]
     kinds = _kinds(timed, list(time))
     names = sorted(kinds, key=lambda name: -float(time[name].sum()))
     return [_row(timed, name, kinds[name], time[name]) for name in names if time[name].sum() > 0]
@@ -64,41 +72,16 @@ def _kinds(timed: Timed, names: list[int]) -> dict[int, dict[int, Kind]]:
     rows = rows[timed.steady_host(ranges.start[rows])]
     step = np.searchsorted(steps.host_start, ranges.start[rows], side="right") - 1
     groups = Groups.of(ranges.name[rows], step, ranges.shapes[rows])
-    changing = _changing(ranges.name[rows[groups.first]], step[groups.first], ranges.shapes[rows[groups.first]], groups)
-    first = groups.first[changing]
-    keys = zip(ranges.name[rows[first]].tolist(), step[first].tolist(), strict=True)
-    values = zip(ranges.shapes[rows[first]].tolist(), groups.count[changing].tolist(), strict=True)
+    name, shapes, step = ranges.name[rows[groups.first]], ranges.shapes[rows[groups.first]], step[groups.first]
+    # Steps of a name are not all alike where some shapes are not in every step that calls it, or not as often.
+    by_step, alike = Groups.of(name, step), Groups.of(name, shapes, groups.count)
+    steps_of = np.bincount(name[by_step.first], minlength=len(wanted))
+    changes = np.unique(name[alike.first[alike.count != steps_of[name[alike.first]]]])
     collected: dict[int, dict[int, list[tuple[int, int]]]] = {}
-    for (name, one), value in zip(keys, values, strict=True):
-        collected.setdefault(name, {}).setdefault(one, []).append(value)
+    for one in np.flatnonzero(np.isin(name, changes)).tolist():
+        of_step = collected.setdefault(int(name[one]), {}).setdefault(int(step[one]), [])
+        of_step.append((int(shapes[one]), int(groups.count[one])))
     return {name: {one: frozenset(v) for one, v in sorted(of.items())} for name, of in collected.items()}
-
-
-def _changing(name: I32, step: I64, shapes: I32, calls: Groups) -> Bool:
-    """Which groups of calls, by name, step and shapes, are of names whose steps are not all alike: some shapes are not
-    in every step that calls the operator, or not as often."""
-    if not len(name):
-        return np.zeros(0, bool)
-    by_step, alike = Groups.of(name, step), Groups.of(name, shapes, calls.count)
-    steps_of = np.bincount(name[by_step.first])
-    changes = np.zeros(len(steps_of), bool)
-    changes[name[alike.first[alike.count != steps_of[name[alike.first]]]]] = True
-    return changes[name]
-
-
-def _time(timed: Timed) -> dict[int, F64]:
-    """For each name the GPU time, ns, in each step of what operators of this name launch themselves."""
-    ops, tree = timed.trace.device_ops, timed.linked.tree
-    owner = owner_nodes(timed.linked, np.where(timed.steady_ops, timed.joined.launch_node, -1))
-    name = tree.names(owner).astype(np.int64)
-    rows = np.flatnonzero(name >= 0)
-    count = len(timed.steps)
-    groups = Groups.of(name[rows], timed.steps.of_op[rows])
-    total = groups.sum((ops.end - ops.start)[rows])
-    result: dict[int, F64] = {}
-    for group, row in enumerate(rows[groups.first].tolist()):
-        result.setdefault(int(name[row]), np.zeros(count))[timed.steps.of_op[row]] = total[group]
-    return result
 
 
 Shape = tuple[int, ...]
@@ -111,16 +94,11 @@ def _shapes_in(text: str | None) -> frozenset[Shape]:
     return frozenset(t.shape for t in tensors if isinstance(t, Tensor))
 
 
-def _largest(trace: Trace, kinds: list[Kind]) -> list[Shape]:
-    """Of each step the largest input among those that not every step has."""
-    by_step = [frozenset[Shape]().union(*(_shapes_in(trace.text(code)) for code, _ in one)) for one in kinds]
-    always = frozenset.intersection(*by_step)
-    return [max(one - always or one or {()}, key=lambda shape: (math.prod(shape), shape)) for one in by_step]
-
-
 def _row(timed: Timed, name: int, by_step: dict[int, Kind], time: F64) -> ShapeRow:
-    kinds, spent = list(by_step.values()), time[list(by_step)]
-    largest = _largest(timed.trace, kinds)
+    kinds, spent, text = list(by_step.values()), time[list(by_step)], timed.trace.text
+    inputs = [frozenset[Shape]().union(*(_shapes_in(text(code)) for code, _ in one)) for one in kinds]
+    always = frozenset.intersection(*inputs)
+    largest = [max(one - always or one or {()}, key=lambda shape: (math.prod(shape), shape)) for one in inputs]
     common = Counter(largest).most_common()
     more = f", {len(common) - SHOWN_SHAPES} more" if len(common) > SHOWN_SHAPES else ""
     elements = [math.prod(shape) for shape in largest]
@@ -141,24 +119,22 @@ def _row(timed: Timed, name: int, by_step: dict[int, Kind], time: F64) -> ShapeR
 
 @dataclass(frozen=True)
 class NewShapes:
-    """Operators whose input shapes change."""
+    """Operators whose input shapes change: steady steps with other shapes than the one before, steps that have such an
+    operator, different shapes, names of the operators that have several, idle time a step during host work in them."""
 
     changed: int
-    """Steady steps with other shapes than the one before, of ..."""
     steps: int
-    """... those that have such an operator."""
     shapes: int
-    """Different shapes in the steady steps."""
     operators: list[str]
-    """Names of the operators that have several."""
     idle_ms: float
-    """Idle time a recorded step during host work in them."""
 
 
 def new_shapes(explained: Causes, pattern: str) -> NewShapes | None:
     """Operators with such a name (regular expression) whose shapes change; None where they do not."""
-    rows, steps = _recorded(explained.timed, pattern), explained.timed.steps
-    ranges, gaps = explained.trace.host_ranges, explained.gaps
+    ranges, gaps, steps = explained.trace.host_ranges, explained.gaps, explained.timed.steps
+    named = texts_where(explained.trace.strings, re.compile(pattern).search)
+    rows = np.flatnonzero((ranges.kind == RangeKind.OP) & (ranges.shapes >= 0) & named[ranges.name])
+    rows = rows[explained.timed.steady_host(ranges.start[rows])]
     name, shape = ranges.name[rows], ranges.shapes[rows]
     step = np.searchsorted(steps.host_start[steps.steady], ranges.start[rows], side="right") - 1
     by_step = [frozenset(shape[step == one].tolist()) for one in distinct(step)]
@@ -175,14 +151,3 @@ def new_shapes(explained: Causes, pattern: str) -> NewShapes | None:
         operators=[explained.trace.strings[code] for code in names[counts > 1]],
         idle_ms=ms(int(idle.sum()) / steps.steady_count),
     )
-
-
-def _recorded(timed: Timed, pattern: str) -> I64:
-    """Rows of the host ranges of steady steps that are such operators and have recorded shapes."""
-    trace = timed.trace
-    ranges = trace.host_ranges
-    named = texts_where(trace.strings, re.compile(pattern).search)
-    recorded = (ranges.kind == RangeKind.OP) & (ranges.shapes >= 0)
-    rows = np.flatnonzero(recorded)
-    rows = rows[named[ranges.name[rows]]]
-    return rows[timed.steady_host(ranges.start[rows])]

@@ -54,8 +54,7 @@ class StepPart:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Pieces:
+class _Pieces(NamedTuple):
     """Stretches of time that do not cross the boundary of a step."""
 
     row: I32
@@ -112,7 +111,7 @@ class _Spent:
             first=kinds.first,
             kind=kinds.index,
             step=narrowed(pieces.step),
-            ns=(narrowed(whole) if ns.dtype.kind == "i" or (whole == ns).all() else ns),
+            ns=narrowed(whole) if ns.dtype.kind == "i" or (whole == ns).all() else ns,
         )
 
     @classmethod
@@ -120,30 +119,24 @@ class _Spent:
         """The time of several stretches of one part of the budget, which follow each other."""
         keys = _keys_of(parts)
         kinds = Groups.of(*keys)
-        before = np.cumsum([0, *(len(one.ns) for one in parts)])
+        before = np.cumsum([0, *(len(one.ns) for one in parts)])[:-1]
         of_kind = np.split(narrowed(kinds.index), np.cumsum([len(one.since) for one in parts])[:-1])
-        return cls(
-            part=parts[0].part,
-            keys=keys.take(kinds.first),
-            calls=kinds.sum(_of_all(parts, "calls")),
-            since=_least(kinds, _of_all(parts, "since")),
-            first=np.concatenate([one.first + n for one, n in zip(parts, before[:-1], strict=True)])[kinds.first],
-            kind=np.concatenate([kind[one.kind] for one, kind in zip(parts, of_kind, strict=True)]),
-            step=_of_all(parts, "step"),
-            ns=_of_all(parts, "ns"),
-        )
+        first = np.concatenate([one.first + n for one, n in zip(parts, before, strict=True)])[kinds.first]
+        kind = np.concatenate([kind[one.kind] for one, kind in zip(parts, of_kind, strict=True)])
+        calls, since = kinds.sum(_of_all(parts, "calls")), _least(kinds, _of_all(parts, "since"))
+        step, ns = _of_all(parts, "step"), _of_all(parts, "ns")
+        return cls(parts[0].part, keys.take(kinds.first), calls, since, first, kind, step, ns)
 
     def time(self, row: I64, rows: int) -> F64:
         """Time of each of so many rows, ns; `row`: the row of each kind."""
-        return np.bincount(row[self.kind], weights=self.ns, minlength=rows).astype(np.float64)
+        return np.bincount(row[self.kind], self.ns, rows).astype(np.float64)
 
     def time_by_batch(self, row: I64, rows: int, batch_of_step: I64, batches: int) -> F64:
         """The same in each of so many batches of steps (column)."""
         cell = row[self.kind]
         cell *= batches
         cell += batch_of_step[self.step]
-        result: F64 = np.bincount(cell, weights=self.ns, minlength=rows * batches).astype(np.float64)
-        return result.reshape(rows, batches)
+        return np.bincount(cell, self.ns, rows * batches).astype(np.float64).reshape(rows, batches)
 
 
 def _of_all(parts: list[_Spent], column: str) -> NDArray[Any]:
@@ -161,8 +154,7 @@ def _least(groups: Groups, values: I64) -> I64:
     return least
 
 
-@dataclass(frozen=True, eq=False)
-class _Rows:
+class _Rows(NamedTuple):
     """The rows that are shown, in the order of their keys: each kind with much time, and the others of each part of
     the budget put together."""
 
@@ -176,9 +168,6 @@ class _Rows:
     """Which rows hold different things."""
     calls: F64
     since: I64
-
-    def __len__(self) -> int:
-        return len(self.part)
 
     @classmethod
     def of(cls, spent: list[_Spent]) -> "_Rows":
@@ -196,28 +185,9 @@ class _Rows:
         mixed = np.zeros(len(rows), bool)
         for key in (keys.op, keys.shapes, keys.dtypes, keys.kernel):
             mixed[rows.index[key != key[lead][rows.index]]] = True
-        return cls(
-            of_kind=np.split(rows.index, np.cumsum([len(one.calls) for one in spent])[:-1]),
-            part=part[lead],
-            keys=keys.take(lead),
-            mixed=mixed,
-            calls=rows.sum(_of_all(spent, "calls")),
-            since=_least(rows, _of_all(spent, "since")),
-        )
-
-    def time(self, spent: list[_Spent]) -> F64:
-        """Time of each row, ns."""
-        return sum((one.time(row, len(self)) for one, row in zip(spent, self.of_kind, strict=True)), np.zeros(1))
-
-    def by_batch(self, spent: list[_Spent], steps: int) -> F64:
-        """Mean time a step of each row in each batch of successive steps (column), ns."""
-        batches = min(steps, MAX_BATCHES)
-        batch_of_step = np.arange(steps) * batches // steps
-        each = [
-            one.time_by_batch(row, len(self), batch_of_step, batches)
-            for one, row in zip(spent, self.of_kind, strict=True)
-        ]
-        return sum(each, np.zeros(1)) / np.bincount(batch_of_step)
+        of_kind: list[I64] = np.split(rows.index, np.cumsum([len(one.calls) for one in spent])[:-1])
+        calls, since = rows.sum(_of_all(spent, "calls")), _least(rows, _of_all(spent, "since"))
+        return cls(of_kind, part[lead], keys.take(lead), mixed, calls, since)
 
 
 def step_parts(timed: Timed, gaps: Gaps) -> list[StepPart]:
@@ -228,42 +198,36 @@ def step_parts(timed: Timed, gaps: Gaps) -> list[StepPart]:
     if timed.device is None:
         return []
     waiting = in_blocks(partial(_idle_here, timed, gaps), np.flatnonzero(gaps.device == timed.device).astype(np.int32))
-    spent = [*_on_device(timed, timed.device), _Spent.joined(waiting)]
-    steps = timed.steps.steady_count
-    rows = _Rows.of(spent)
-    time, by_batch = rows.time(spent), rows.by_batch(spent, steps)
-    return [
-        StepPart(
-            part=BUDGET[rows.part[i]],
-            cls=IdleCause(rows.keys.label[i]).label
-            if rows.part[i] == IDLE
-            else timed.linked.classes.names[rows.keys.label[i]],
-            op=None if rows.mixed[i] else timed.trace.text(int(rows.keys.op[i])),
-            shapes=None if rows.mixed[i] else _shown(timed.trace.text(int(rows.keys.shapes[i]))),
-            dtypes=None if rows.mixed[i] else _tensor_types(timed.trace.text(int(rows.keys.dtypes[i]))),
-            kernel=SMALLER
-            if rows.mixed[i]
-            else _kernel_name(timed.linked, int(rows.part[i]), int(rows.keys.kernel[i])),
+    here, activity = timed.trace.device_ops.device == timed.device, timed.activity[timed.device]
+    within = (activity.compute, activity.exposed_communication, activity.exposed_copy)
+    which = (timed.linked.is_compute, timed.linked.is_communication, timed.linked.is_copy)
+    ops = [np.flatnonzero(chosen & here).astype(np.int32) for chosen in which]
+    spent = [*(_running(timed, i, ops[i], within[i]) for i in range(IDLE)), _Spent.joined(waiting)]
+    rows, steps = _Rows.of(spent), timed.steps.steady_count
+    batches, by_kind = min(steps, MAX_BATCHES), list(zip(spent, rows.of_kind, strict=True))
+    batch, count = np.arange(steps) * batches // steps, len(rows.part)
+    time = sum((one.time(row, count) for one, row in by_kind), np.zeros(1))
+    by_batch = sum((one.time_by_batch(row, count, batch, batches) for one, row in by_kind), np.zeros(1))
+    by_batch = by_batch / np.bincount(batch) / NS_PER_MS
+
+    def part(i: int) -> StepPart:
+        op, shapes, dtypes, kernel = (None if rows.mixed[i] else timed.trace.text(int(key[i])) for key in rows.keys[:4])
+        budget, label = BUDGET[rows.part[i]], rows.keys.label[i]
+        if kernel is not None and budget != "exposed_copy":  # of copies in full: brackets name the kind of memory
+            kernel = short_name(kernel)
+        return StepPart(
+            part=budget,
+            cls=IdleCause(label).label if budget == "idle" else timed.linked.classes.names[label],
+            op=op,
+            shapes=None if shapes is None else cut(shapes, SHAPES_LENGTH),
+            dtypes=_tensor_types(dtypes),
+            kernel=SMALLER if rows.mixed[i] else kernel,
             calls=float(rows.calls[i]) / steps,
             ms=ms(time[i]) / steps,
-            batch_ms=(by_batch[i] / NS_PER_MS).tolist(),
+            batch_ms=by_batch[i].tolist(),
         )
-        for i in np.lexsort((rows.since, rows.part == IDLE)).tolist()
-    ]
 
-
-def _on_device(timed: Timed, device: int) -> list[_Spent]:
-    ops, activity = timed.trace.device_ops, timed.activity[device]
-    parts = (
-        (timed.linked.is_compute, activity.compute),
-        (timed.linked.is_communication, activity.exposed_communication),
-        (timed.linked.is_copy, activity.exposed_copy),
-    )
-    here = ops.device == device
-    return [
-        _running(timed, i, np.flatnonzero(which & here).astype(np.int32), within)
-        for i, (which, within) in enumerate(parts)
-    ]
+    return [part(i) for i in np.lexsort((rows.since, rows.part == IDLE)).tolist()]
 
 
 def _running(timed: Timed, part: int, rows: I32, within: IntervalSet) -> _Spent:
@@ -286,14 +250,12 @@ def _running_here(timed: Timed, part: int, within: IntervalSet, rows: I32) -> _S
 def _idle_here(timed: Timed, gaps: Gaps, rows: I32) -> _Spent:
     """What these gaps wait for."""
     pieces = _cut(timed, gaps.start[rows], gaps.end[rows])
-    ns = pieces.end - pieces.start
-    rows = rows[pieces.row]
+    ns, rows = pieces.end - pieces.start, rows[pieces.row]
     next_op, sync = gaps.next_op[rows], gaps.sync[rows]
     waited = sync >= 0
     node = at(timed.joined.launch_node, next_op, -1)
     node[waited] = timed.linked.tree.node_of_call[sync[waited]]
-    call = at(timed.trace.api_calls.name, sync, -1)
-    op, *_ = _operators(timed.linked, node)
+    call, op = at(timed.trace.api_calls.name, sync, -1), _operators(timed.linked, node)[0]
     none = alike(-1, len(op), np.int32)
     return _Spent.of(timed, IDLE, pieces, ns, _Keys(op, none, none, call, gaps.cause[rows].astype(np.int32)))
 
@@ -319,25 +281,14 @@ def _operators(linked: Linked, launched_at: I32) -> tuple[I32, I32, I32]:
     known = np.flatnonzero(owner >= 0)
     known = known[linked.tree.kind[owner[known]] == RangeKind.OP]
     if not len(known):
-        none = alike(-1, len(owner), np.int32)
-        return none, none, none
+        return (alike(-1, len(owner), np.int32),) * 3
     name, shapes, dtypes = (np.full(len(owner), -1, np.int32) for _ in range(3))
     ranges, rows = linked.trace.host_ranges, linked.tree.row[owner[known]]
     name[known], shapes[known], dtypes[known] = ranges.name[rows], ranges.shapes[rows], ranges.dtypes[rows]
     return name, shapes, dtypes
 
 
-def _shown(text: str | None) -> str | None:
-    return None if text is None else cut(text, SHAPES_LENGTH)
-
-
 def _tensor_types(text: str | None) -> str | None:
     """`float, BFloat16` of `["float", "c10::BFloat16", "Scalar", "float"]`."""
     named = [name.removeprefix("c10::") for name in re.findall(r'"([^"]+)"', text or "")]
     return ", ".join(dict.fromkeys(name for name in named if not NO_TENSOR.search(name))) or None
-
-
-def _kernel_name(linked: Linked, part: int, code: int) -> str | None:
-    """Shortened, but of copies in full: what stands in brackets there is the kind of memory."""
-    name = linked.trace.text(code)
-    return name if name is None or BUDGET[part] == "exposed_copy" else short_name(name)

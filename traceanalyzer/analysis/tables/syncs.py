@@ -47,26 +47,25 @@ def sync_rows(timed: Timed, gaps: Gaps, phases: Phases) -> list[SyncRow]:
     if not len(rows):
         return []
     places, place = _places(timed.joined, rows, phases)
-    idle = np.bincount(place, weights=_idle_after(timed, gaps, rows), minlength=len(places))
-    wait = np.bincount(place, weights=calls.end[rows] - calls.start[rows], minlength=len(places))
     working = EMPTY if timed.device is None else timed.activity[timed.device].busy
-    busy = np.bincount(place, measure(working, calls.start[rows], calls.end[rows]), len(places))
-    count = np.bincount(place, minlength=len(places))
+    times = (_idle_after(timed, gaps, rows), calls.end[rows] - calls.start[rows])
+    during = measure(working, calls.start[rows], calls.end[rows])
+    idle, wait, busy, count = (np.bincount(place, weights, len(places)) for weights in (*times, during, None))
     steps, mean_step = timed.steps.steady_count, float(np.mean(timed.steps.duration[timed.steps.steady]))
     table = [
         SyncRow(
             rank=timed.trace.rank,
-            call=label[0],
-            op=label[1],
-            python=label[2],
+            call=call,
+            op=op,
+            python=python,
             calls=float(count[i]) / steps,
             host_wait_ms=ms(wait[i] / steps),
             device_busy_share=float(busy[i] / wait[i]) if wait[i] and timed.device is not None else None,
             gpu_idle_ms=ms(idle[i] / steps),
             benign=None if timed.device is None else bool(idle[i] / steps < BENIGN_IDLE_SHARE * mean_step),
-            phase=label[3],
+            phase=phase,
         )
-        for label, i in places.items()
+        for (call, op, python, phase), i in places.items()
     ]
     return sorted(table, key=lambda row: (-row.gpu_idle_ms, -row.host_wait_ms))
 
@@ -79,21 +78,15 @@ def _places(joined: Joined, rows: I64, phases: Phases) -> tuple[dict[Place, int]
     calls, node = joined.trace.api_calls, joined.linked.tree.node_of_call[rows].astype(np.int64)
     line = joined.python.line_at(calls.thread[rows], calls.start[rows])
     alike = Groups.of(calls.name[rows], same_path(joined.linked, node), line, *phases.named_by(joined.trace, node))
-    labels = [_place(joined, int(rows[i]), phases) for i in alike.first]
-    places = {labels[i]: 0 for i in np.argsort(alike.first).tolist()}
-    places = {label: i for i, label in enumerate(places)}
+    labels: list[Place] = []
+    for i in alike.first.tolist():
+        row, around = int(rows[i]), int(node[i])
+        frame = joined.python.source_line(int(calls.thread[row]), int(calls.start[row]))
+        call, phase = joined.trace.strings[calls.name[row]], phases.name_of(joined.trace, around)
+        labels.append((call, op_path(joined.linked, around), frame, phase))
+    met = dict.fromkeys(labels[i] for i in np.argsort(alike.first).tolist())
+    places = {label: i for i, label in enumerate(met)}
     return places, np.array([places[label] for label in labels])[alike.index]
-
-
-def _place(joined: Joined, row: int, phases: Phases) -> Place:
-    calls, node = joined.trace.api_calls, int(joined.linked.tree.node_of_call[row])
-    frame = joined.python.source_line(int(calls.thread[row]), int(calls.start[row]))
-    return (
-        joined.trace.strings[calls.name[row]],
-        op_path(joined.linked, node),
-        frame,
-        phases.name_of(joined.trace, node),
-    )
 
 
 MOST_LEVELS = 64
@@ -128,9 +121,8 @@ def same_path(linked: Linked, node: I32 | I64) -> I32 | I64:
 
 def _idle_after(timed: Timed, gaps: Gaps, rows: I64) -> I64:
     """Idle time on the step's device that each of these calls caused within steady steps, ns."""
-    steps, first = timed.steps, timed.steps.warmup
     caused = np.flatnonzero((gaps.sync >= 0) & (gaps.device == (-1 if timed.device is None else timed.device)))
-    window = (int(steps.start[first]), int(steps.end[-1]))
+    window = (int(timed.steps.start[timed.steps.warmup]), int(timed.steps.end[-1]))
     length = np.minimum(gaps.end[caused], window[1]) - np.maximum(gaps.start[caused], window[0])
     by_call = np.zeros(len(timed.trace.api_calls), np.int64)
     np.add.at(by_call, gaps.sync[caused], np.maximum(length, 0))

@@ -26,7 +26,7 @@ MOST_ROOM = 1000.0
 LOADER_RANGE = re.compile(r"^enumerate\(DataLoader\)#")
 REPLICATED = re.compile(r"(Distributed|FullySharded)DataParallel\.|^FSDP::|^torch::distributed::reducer|reducer::")
 """Each rank works through a batch of its own. Ranks of other kinds of parallelism share one."""
-TERA, GIGA = 1e12, 1e9
+TERA = 1e12
 
 
 @dataclass(frozen=True)
@@ -111,23 +111,24 @@ def throughput(
     if seconds <= 0 and logged is None:
         return None
     amounts, source = step_amounts(rated.timed)
-    flops, flops_source = _flops(amounts, roofline)
+    flops, given = amounts.flops, amounts.flops is not None
+    if flops is None and roofline and roofline.tflop is not None and roofline.modelled_share >= ENOUGH_SHARE:
+        flops = roofline.tflop * TERA
     full, tflop, replicas = ratio(amounts.tokens, amounts.padded_tokens), ratio(flops, TERA), _replicas(rated.timed)
     own = amounts.samples if source != "log" else None
-    logged_samples, logged_tokens = (logged.samples_per_s, logged.tokens_per_s) if logged else (None, None)
     total = own * replicas if own is not None and replicas is not None else None
     return Throughput(
         steps_per_s=ratio(1.0, seconds),
         samples=amounts.samples,
-        samples_per_s=ratio(amounts.samples, seconds) or logged_samples,
+        samples_per_s=ratio(amounts.samples, seconds) or (logged.samples_per_s if logged else None),
         ms_per_sample=ratio(step.step_ms, amounts.samples) if seconds else None,
         tokens=amounts.tokens,
-        tokens_per_s=ratio(amounts.tokens, seconds) or logged_tokens,
+        tokens_per_s=ratio(amounts.tokens, seconds) or (logged.tokens_per_s if logged else None),
         padding_share=None if full is None else max(1.0 - full, 0.0),
         source=source,
         tflop=tflop,
         tflops_per_s=ratio(tflop, seconds),
-        flops_source=flops_source,
+        flops_source="given" if given else None if flops is None else "modelled",
         micro_batch=ratio(own, program.micro_steps) if program else None,
         replicas=replicas,
         global_batch=total,
@@ -143,21 +144,17 @@ def utilisation(rated: Rated, step: Step, roofline: RooflineStep | None, recorde
     mfu = ratio(ratio(step_amounts(rated.timed)[0].flops, step.step_ms / MS_PER_S), peak_flops_per_s(rated))
     if rated.timed.device is None and mfu is None:
         return None
-    modelled = ideal_ms = traffic_gb = bandwidth_share = None
-    if roofline is not None:
-        modelled, ideal_ms, traffic_gb = roofline.mfu, roofline.ideal_ms, roofline.traffic_gb
-        bandwidth_share = roofline.bandwidth_share
     faster = ratio(step.step_ms, recorded_ms)
-    mfu = ratio(modelled, faster) if mfu is None else mfu
-    sol = ratio(ideal_ms, step.step_ms)
+    mfu = ratio(roofline.mfu if roofline else None, faster) if mfu is None else mfu
+    sol = ratio(roofline.ideal_ms if roofline else None, step.step_ms)
     return Utilisation(
         mfu=mfu,
         attainable_mfu=ratio(mfu, sol),
         sol=sol,
         room=1.0 / sol if sol and sol * MOST_ROOM >= 1 else None,
         gpu_busy_share=None if step.budget is None else 1.0 - step.budget.idle / step.step_ms,
-        least_bandwidth_gbs=ratio(traffic_gb, step.step_ms / MS_PER_S),
-        bandwidth_share=ratio(bandwidth_share, faster),
+        least_bandwidth_gbs=ratio(roofline.traffic_gb if roofline else None, step.step_ms / MS_PER_S),
+        bandwidth_share=ratio(roofline.bandwidth_share if roofline else None, faster),
     )
 
 
@@ -192,16 +189,6 @@ def _loaded(timed: Timed) -> float | None:
     named = texts_where(timed.trace.strings, LOADER_RANGE.match)[ranges.name] & (ranges.kind == RangeKind.ANNOTATION)
     batches = int((named & timed.steady_host(ranges.start)).sum())
     return size * batches / timed.steps.steady_count if batches else None
-
-
-def _flops(
-    amounts: StepAmounts, roofline: RooflineStep | None
-) -> tuple[float | None, Literal["given", "modelled"] | None]:
-    if amounts.flops is not None:
-        return amounts.flops, "given"
-    if roofline is None or roofline.tflop is None or roofline.modelled_share < ENOUGH_SHARE:
-        return None, None
-    return roofline.tflop * TERA, "modelled"
 
 
 def peak_flops_per_s(rated: Rated) -> float | None:

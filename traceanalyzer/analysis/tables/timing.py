@@ -8,20 +8,11 @@ import numpy as np
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.names.serving import iteration
 from traceanalyzer.analysis.tables.budget import StepBudgets
+from traceanalyzer.analysis.time import regularity as stats
 from traceanalyzer.analysis.time.periods import inference_only
-from traceanalyzer.analysis.time.regularity import (
-    MIN_STEPS,
-    Regularity,
-    drift,
-    excess_share,
-    outliers,
-    percentile,
-    regularity,
-    two_modes,
-)
 from traceanalyzer.analysis.time.steps import Steps, count_warmup
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import NS_PER_MS, dataclass, metric, ms
+from traceanalyzer.base import NS_PER_MS, dataclass, metric, ms, ratio
 from traceanalyzer.trace import F64, I64, Bool, StepTimings, Trace
 
 FEWEST_STEPS = 4
@@ -66,26 +57,25 @@ def timing_stats(log: StepTimings) -> TimingStats | None:
     if not len(log):
         return None
     steady = _steady(log)
-    time = log.duration[steady].astype(np.float64)
-    known = time > 0
-    time = time[known]
-    slow = outliers(time)
-    modes = two_modes(time)
-    median = float(np.median(time)) if len(time) else None
+    time = log.duration[steady & (log.duration > 0)].astype(np.float64)
+    slow, (fast_ns, slow_ns, slow_share) = stats.outliers(time), stats.two_modes(time) or (None, None, None)
     both = steady & (log.data >= 0) & (log.duration > 0)
+    data_ms, forward_ms, backward_ms, optimizer_ms = (
+        ratio(_mean(times[steady]), NS_PER_MS) for times in (log.data, log.forward, log.backward, log.optimizer)
+    )
     return TimingStats(
         steps=len(time) or int(steady.sum()),
-        median_ms=None if median is None else median / NS_PER_MS,
-        drift_share=drift(time),
+        median_ms=ms(np.median(time)) if len(time) else None,
+        drift_share=stats.drift(time),
         outliers=int(slow.sum()),
-        outlier_excess_share=excess_share(time, slow),
-        fast_mode_ms=None if modes is None else modes[0] / NS_PER_MS,
-        slow_mode_ms=None if modes is None else modes[1] / NS_PER_MS,
-        slow_steps_share=None if modes is None else modes[2],
-        data_time_ms=_mean_ms(log.data, steady),
-        forward_ms=_mean_ms(log.forward, steady),
-        backward_ms=_mean_ms(log.backward, steady),
-        optimizer_ms=_mean_ms(log.optimizer, steady),
+        outlier_excess_share=stats.excess_share(time, slow),
+        fast_mode_ms=ratio(fast_ns, NS_PER_MS),
+        slow_mode_ms=ratio(slow_ns, NS_PER_MS),
+        slow_steps_share=slow_share,
+        data_time_ms=data_ms,
+        forward_ms=forward_ms,
+        backward_ms=backward_ms,
+        optimizer_ms=optimizer_ms,
         data_share=float(log.data[both].sum() / log.duration[both].sum()) if both.any() else None,
         samples_per_s=_rate(log, steady, log.samples_per_s, log.samples),
         tokens_per_s=_rate(log, steady, log.tokens_per_s, log.tokens),
@@ -123,21 +113,19 @@ def unprofiled_time(trace: Trace) -> UnprofiledTime | None:
     if trace.step_timings.of_server:
         return None  # its iterations are unlike, and not those of the recording alone
     time = trace.step_timings.duration[_steady(trace.step_timings)]
-    time = time[time > 0]
-    return _median(time) if len(time) else None
+    order = np.sort(time[time > 0])
+    if not len(order):
+        return None
+    # Order statistics, by the normal approximation to the binomial.
+    middle, half = len(order) / 2, NORMAL_90 / 2 * np.sqrt(len(order))
+    low, high = max(int(middle - half), 0), min(int(np.ceil(middle + half)), len(order) - 1)
+    return UnprofiledTime(ms(float(np.median(order))), ms(order[low]), ms(order[high]))
 
 
 def contradicted(timed: UnprofiledTime, recorded_ms: float) -> bool:
     """Whether recorded steps are so much faster than those that were timed that these must be others: no profiler makes
     a program faster."""
     return recorded_ms < FASTER_SHARE * timed.low_ms
-
-
-def _median(time: I64) -> UnprofiledTime:
-    """The median with its 90 % interval: order statistics, by the normal approximation to the binomial."""
-    order, half = np.sort(time), NORMAL_90 / 2 * np.sqrt(len(time))
-    low, high = max(int(len(time) / 2 - half), 0), min(int(np.ceil(len(time) / 2 + half)), len(time) - 1)
-    return UnprofiledTime(ms(float(np.median(time))), ms(order[low]), ms(order[high]))
 
 
 def _steady(log: StepTimings) -> Bool:
@@ -152,32 +140,24 @@ def _steady(log: StepTimings) -> Bool:
 def kinds_of_steps(time_ns: I64) -> StepKinds | None:
     """Two kinds of steps among recorded ones, where their times fall in two groups; None where they do not."""
     time = time_ns.astype(np.float64)
-    if len(time) >= MIN_STEPS:
-        modes = two_modes(time)
+    if len(time) >= stats.MIN_STEPS:
+        modes = stats.two_modes(time)
         return None if modes is None else StepKinds(ms(modes[0]), ms(modes[1]), modes[2])
     order = np.sort(time)
-    ratio = order[1:] / np.maximum(order[:-1], 1)
-    if len(time) < FEWEST_STEPS or ratio.max() < FEW_STEPS_RATIO:
+    growth = order[1:] / np.maximum(order[:-1], 1)
+    if len(time) < FEWEST_STEPS or growth.max() < FEW_STEPS_RATIO:
         return None
-    cut = int(ratio.argmax()) + 1
-    return StepKinds(ms(np.median(order[:cut])), ms(np.median(order[cut:])), len(order[cut:]) / len(order))
-
-
-def _mean_ms(times: I64, steady: Bool) -> float | None:
-    known = times[steady]
-    known = known[known >= 0]
-    return ms(float(known.mean())) if len(known) else None
+    fast, slow = np.split(order, [int(growth.argmax()) + 1])
+    return StepKinds(ms(np.median(fast)), ms(np.median(slow)), len(slow) / len(order))
 
 
 def _rate(log: StepTimings, steady: Bool, logged: F64, count: I64) -> float | None:
     """Units a second: counts over the time they took, else the mean of what the log says."""
     both = steady & (count > 0) & (log.duration > 0)
-    if both.any():
-        return float(count[both].sum() / log.duration[both].sum() * 1e9)
-    return _mean(logged[steady])
+    return float(count[both].sum() / log.duration[both].sum() * 1e9) if both.any() else _mean(logged[steady])
 
 
-def _mean(values: F64) -> float | None:
+def _mean(values: F64 | I64) -> float | None:
     known = values[values >= 0]
     return float(known.mean()) if len(known) else None
 
@@ -200,27 +180,25 @@ class Latency:
     max_ms: float = metric("longest")
 
 
-def recorded_regularity(timed: Timed, budgets: StepBudgets | None) -> Regularity | None:
+def recorded_regularity(timed: Timed, budgets: StepBudgets | None) -> stats.Regularity | None:
     """How regular the recorded steady steps are; None where they are few, or not marked as one kind of step."""
     phases = {one.phase if one else None for one in map(iteration, timed.steps.names)}
     if timed.steps.source not in MARKED or len(phases) != 1:
         return None
     busy = None if budgets is None else (budgets.duration - budgets.idle)[timed.steps.steady].astype(np.float64)
-    return regularity(own_times(timed.steps, budgets), busy)
+    return stats.regularity(own_times(timed.steps, budgets), busy)
 
 
 def own_times(steps: Steps, budgets: StepBudgets | None) -> F64:
     """Times of the steady steps without the profiler's own idle time, ns."""
-    time: F64 = steps.duration.astype(np.float64)
-    if budgets is not None:
-        time = time - budgets.idle_by_cause[IdleCause.PROFILER]
-    return time[steps.steady]
+    own = 0 if budgets is None else budgets.idle_by_cause[IdleCause.PROFILER]
+    return (steps.duration.astype(np.float64) - own)[steps.steady]
 
 
 def slow_steps(timed: Timed, budgets: StepBudgets | None) -> list[str]:
     """Names of the steady steps that are outliers."""
     names = timed.steps.names[timed.steps.steady]
-    return [names[i] for i in np.flatnonzero(outliers(own_times(timed.steps, budgets)))]
+    return [names[i] for i in np.flatnonzero(stats.outliers(own_times(timed.steps, budgets)))]
 
 
 def latency(timed: Timed) -> Latency | None:
@@ -234,7 +212,7 @@ def latency(timed: Timed) -> Latency | None:
         requests=len(time),
         mean_ms=float(time.mean()),
         median_ms=float(np.median(time)),
-        p95_ms=percentile(time, 95),
-        p99_ms=percentile(time, 99),
+        p95_ms=stats.percentile(time, 95),
+        p99_ms=stats.percentile(time, 99),
         max_ms=float(time.max()),
     )
