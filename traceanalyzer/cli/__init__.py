@@ -2,8 +2,7 @@
 
 Each command is a small module of the same name that parses, calls and prints: `answers/` about recordings, `tools/`
 around them; `io/` is what they share, `help/NAME.txt` what `--help` says. Modules are imported when their command is
-used, and import what they need inside it, so that `--help` answers at once.
-"""
+used, and import what they need inside it, so that `--help` answers at once."""
 
 import atexit
 import gc
@@ -74,8 +73,7 @@ def cli() -> None:
 
     \b
     Start with:
-      traceanalyzer analyze trace.json.gz
-    """
+      traceanalyzer analyze trace.json.gz"""
     from traceanalyzer.base.files import forget_reads
 
     forget_reads()

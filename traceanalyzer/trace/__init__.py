@@ -9,8 +9,7 @@ Conventions
   comparable between the traces of a run (0 where the recording has no epoch).
 - Text is dictionary-coded: an int32 column marked `text=True` indexes `Trace.strings`; -1 is "not recorded".
 - Unknown numbers are -1, unknown enumeration values 0. `Trace.collected` tells "not collected" from "none".
-- Rows of every table are sorted by start time; `end >= start` always holds.
-"""
+- Rows of every table are sorted by start time; `end >= start` always holds."""
 
 from traceanalyzer.trace.circumstances import (
     Ceilings,

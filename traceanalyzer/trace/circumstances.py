@@ -1,6 +1,5 @@
 """What is known of a recording beside its tables: threads, devices, what was collected, under which conditions, with
-which environment variables (no others are recorded, nor read from captures of other origin).
-"""
+which environment variables (no others are recorded, nor read from captures of other origin)."""
 
 from collections.abc import Mapping
 from dataclasses import field

@@ -1,7 +1,6 @@
 """What the ranks of a distributed job recorded of their collectives when it stopped: PyTorch's Flight Recorder.
 
-Of each rank only what a verdict needs is kept: where it stands in each process group, and a few operations.
-"""
+Of each rank only what a verdict needs is kept: where it stands in each process group, and a few operations."""
 
 from dataclasses import field
 

@@ -109,8 +109,7 @@ class Hardware:
     def resident_blocks(self, threads: int, registers: int, shared_bytes: int) -> int | None:
         """Blocks of this shape that one SM holds at a time (0: none fit); None where the limits are not known.
 
-        The least of what its threads, registers and shared memory allow (CUDA C++ best practices guide, occupancy).
-        """
+        The least of what its threads, registers and shared memory allow (CUDA C++ best practices guide, occupancy)."""
         return min((blocks for blocks, _ in self._block_limits(threads, registers, shared_bytes)), default=None)
 
     def occupancy_limits(self, threads: int, registers: int, shared_bytes: int) -> OccupancyLimit:

@@ -1,7 +1,6 @@
 """The one model of a CUDA memory snapshot: what PyTorch's caching allocator held, and what it did before.
 
-https://docs.pytorch.org/docs/stable/torch_cuda_memory.html#snapshot-api-reference
-"""
+https://docs.pytorch.org/docs/stable/torch_cuda_memory.html#snapshot-api-reference"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

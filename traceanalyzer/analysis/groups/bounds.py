@@ -1,6 +1,5 @@
 """Compute time by what limits its kernels: arithmetic or memory; kernels faster than their roofline; and what sampled
-hardware counters say of the GPU's limits.
-"""
+hardware counters say of the GPU's limits."""
 
 import re
 

@@ -1,6 +1,5 @@
 """The first steps of a process apart from the steady ones: what compilation, loading of kernels and a growing allocator
-cost at each start, and when compiled code has made up for it.
-"""
+cost at each start, and when compiled code has made up for it."""
 
 import math
 from dataclasses import replace

@@ -3,8 +3,7 @@ through memory in strides: neighbouring threads read or write elements that lie 
 
 Memory moves in sectors of 32 bytes. Where the fastest dimension of one operand of an elementwise kernel is walked
 through in steps of a sector or more in another, one of the two moves a sector for each element, whichever order the
-kernel takes. The strides of the inputs say so; results are not recorded, so only what inputs show is told.
-"""
+kernel takes. The strides of the inputs say so; results are not recorded, so only what inputs show is told."""
 
 import re
 from itertools import combinations

@@ -1,6 +1,5 @@
 """Passes over memory that could be fewer (of an optimizer, of runs of memory-bound kernels), and what a run of kernels
-moves as one kernel: what comes in from outside of it and what it leaves, not what its kernels hand to each other.
-"""
+moves as one kernel: what comes in from outside of it and what it leaves, not what its kernels hand to each other."""
 
 import re
 
@@ -53,8 +52,7 @@ def crossing(number: I64, traffic: F64, out: F64, reducing: Bool) -> F64:
     """Of each op's traffic, bytes, what crosses the border of its run (`number`, -1 outside of any): what it reads and
     no op before it in the run wrote or read whole, and what the run's last op writes (`out`).
 
-    What a reduction reads beside the run's first op is told apart: a fused kernel reads it again.
-    """
+    What a reduction reads beside the run's first op is told apart: a fused kernel reads it again."""
     inside = number >= 0
     same = np.zeros(len(number), bool)
     same[1:] = inside[1:] & (number[1:] == number[:-1])

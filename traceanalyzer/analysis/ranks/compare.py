@@ -1,8 +1,7 @@
 """The ranks of one run side by side: who is slow, who waits for whom, and what collectives really cost.
 
 A collective's kernel runs from the rank's arrival to the end. From the last rank's arrival on it transfers;
-what a rank spent in it before that is waiting for the others (arrival skew), not communication.
-"""
+what a rank spent in it before that is waiting for the others (arrival skew), not communication."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -114,8 +113,7 @@ def compare_ranks(
     The critical rank is the one without which the run would gain most, else the one that waits least for the others in
     matched collectives, where they wait markedly longer; where none are matched the one with the longest mean step,
     where it differs from the shortest by more than noise, or else the one that computes markedly longer than the others
-    (stages of a pipeline have equal steps); else the first with work on a device.
-    """
+    (stages of a pipeline have equal steps); else the first with work on a device."""
     doubt = why_not_one_run([digest.claim for digest in recordings])
     if doubt:
         rows = [_row(digest, digest.rank, None, (None, None), False) for digest in recordings]

@@ -1,8 +1,7 @@
 """The ranks that the others wait for, and what the run would gain without what each of them is late by.
 
 At each collective the rank that comes last costs the run what it comes later than the last but one: leave one out. A
-rank holds up the run where that adds up to a share of the step, and does not come from one moment alone.
-"""
+rank holds up the run where that adds up to a share of the step, and does not come from one moment alone."""
 
 from typing import NamedTuple
 

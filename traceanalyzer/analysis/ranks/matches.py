@@ -2,8 +2,7 @@
 
 The collectives of a process group run in the same order on all its ranks, so the n-th of a group in a step is
 the same one everywhere, as long as all of them recorded equally many. One that synchronises ends at nearly the
-same time on all its ranks: what their ends differ by in the median is what the clocks are apart (`clocks`).
-"""
+same time on all its ranks: what their ends differ by in the median is what the clocks are apart (`clocks`)."""
 
 from collections.abc import Sequence
 from functools import cached_property

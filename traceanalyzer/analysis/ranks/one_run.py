@@ -17,8 +17,7 @@ NAMED = 4
 def refuse_several_runs(traces: Sequence[Trace]) -> None:
     """Raises SeveralRunsError where several files are no ranks of one run, saying why and what to do.
 
-    Processes in one file belong together, and so do a rank's recordings in one capture.
-    """
+    Processes in one file belong together, and so do a rank's recordings in one capture."""
     sources = list(dict.fromkeys(_source(trace) for trace in traces))
     if len(sources) < 2:
         return

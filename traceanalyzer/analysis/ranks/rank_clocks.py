@@ -37,8 +37,7 @@ def align_clocks(epochs: Sequence[int], first: I64, rank: I32, end: I64) -> Cloc
 
     `rank` and `end` have an entry for each recording that takes part in a collective, those of one after the other
     from `first` on: who, by position, and when it ended on that recording's own clock. Each recording is held against
-    the one, already held against others, with which it shares the most.
-    """
+    the one, already held against others, with which it shares the most."""
     count = len(epochs)
     known = all(epochs)
     offset = np.array([epochs[0] - epoch if known else 0 for epoch in epochs], np.int64)

@@ -4,14 +4,11 @@ import enum
 import re
 
 import numpy as np
-from numpy.typing import NDArray
 
-from traceanalyzer.analysis.joined.linked import Linked
-from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.time.sampled import alone_through
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace import F64, I32, I64, U8, Bool, distinct, ranked
+from traceanalyzer.trace import F64, I32, I64, U8, Bool, distinct
 
 NEAR = 0.6
 """Share of a ceiling from which it limits a kernel: below 60 % of both compute and memory Nsight Compute's own rule
@@ -23,19 +20,12 @@ kernels on an H200, at 1.73 to 1.79 of 1.98 GHz)."""
 
 
 class Bound(enum.IntEnum):
-    """What limits a device op."""
+    """What limits a device op: arithmetic that FLOPs count (COMPUTE), the device memory's bandwidth, nothing but too
+    little work to fill the GPU, steps that wait for each other or scattered accesses (LATENCY: near no ceiling), PCIe,
+    NVLink or another connection (LINK), or issuing instructions that are no FLOPs: indices, conversions, special
+    functions."""
 
-    UNKNOWN = 0
-    COMPUTE = 1
-    """Arithmetic that FLOPs count."""
-    MEMORY = 2
-    """The device memory's bandwidth."""
-    LATENCY = 3
-    """Near no ceiling: too little work to fill the GPU, steps that wait for each other, scattered accesses."""
-    LINK = 4
-    """PCIe, NVLink or another connection."""
-    INSTRUCTIONS = 5
-    """Issuing instructions that are no FLOPs: indices, conversions, special functions."""
+    UNKNOWN, COMPUTE, MEMORY, LATENCY, LINK, INSTRUCTIONS = range(6)
 
     @property
     def label(self) -> str | None:
@@ -99,65 +89,42 @@ def tensor_cores(name: str) -> int:
     return YES if TENSOR_CORES.search(name) else UNKNOWN
 
 
-def tensor_cores_of_ops(linked: Linked) -> NDArray[np.int8]:
-    """For each device op whether it uses tensor cores; UNKNOWN for all but matrix kernels."""
-    ops, matrix = linked.trace.device_ops, linked.is_matrix
-    result = np.full(len(ops), UNKNOWN, np.int8)
-    codes, inverse = ranked(ops.name[matrix])
-    use = [tensor_cores(linked.trace.text(int(code)) or "") for code in codes]
-    result[matrix] = np.array(use, np.int8)[inverse] if len(codes) else UNKNOWN
-    return result
-
-
-def effective_precision(declared: NDArray[np.int8], tensor: NDArray[np.int8]) -> NDArray[np.int8]:
-    """Format in which a matrix kernel multiplies: fp32 operands on tensor cores are rounded to TF32."""
-    return np.where((declared == Precision.FP32) & (tensor == YES), Precision.TF32, declared).astype(np.int8)
-
-
 MIN_SAMPLES = 20
 """Fewer samples tell nothing of a step, or of a kernel."""
 SHARE = re.compile(r"%|pct", re.IGNORECASE)
 """Counters that are shares of the hardware's peak say so in their names."""
 OF_MEMORY = re.compile(r"dram.{0,12}(throughput|bandwidth)", re.IGNORECASE)
 OF_ARITHMETIC = re.compile(r"sm__throughput|tensor.{0,40}active|sm.{0,6}issue|inst_executed_pipe", re.IGNORECASE)
-PERCENT = 100
 
 
 def sampled_bounds(timed: Timed) -> U8:
     """For each device op what limits kernels of its name as counters sampled while they ran say, as a `Bound`; UNKNOWN
     where too few samples fell into them, or no unit was near its peak."""
-    ops, table, strings = timed.trace.device_ops, timed.trace.gpu_metrics, timed.trace.strings
+    ops, table = timed.trace.device_ops, timed.trace.gpu_metrics
     result = np.full(len(ops), int(Bound.UNKNOWN), np.uint8)
     if not len(table) or not len(ops):
         return result
     row = _running(timed, table.start, table.device)
-    reached = {bound: _reached(timed, row, _named(strings, telling)) for bound, telling in KINDS.items()}
-    memory, arithmetic = reached[Bound.MEMORY], reached[Bound.COMPUTE]
+    memory, arithmetic = (_reached(timed, row, telling) for telling in (OF_MEMORY, OF_ARITHMETIC))
     for code in memory.keys() | arithmetic.keys():
         most = max((memory.get(code, 0.0), int(Bound.MEMORY)), (arithmetic.get(code, 0.0), int(Bound.COMPUTE)))
-        if most[0] >= NEAR * PERCENT:
+        if most[0] >= NEAR * 100:
             result[timed.linked.is_kernel & (ops.name == code)] = most[1]
     return result
 
 
-KINDS = {Bound.MEMORY: OF_MEMORY, Bound.COMPUTE: OF_ARITHMETIC}
-
-
-def _named(strings: list[str], telling: re.Pattern[str]) -> Bool:
-    return np.array([bool(telling.search(text) and SHARE.search(text)) for text in strings], bool)
-
-
-def _reached(timed: Timed, row: I64, wanted: Bool) -> dict[int, float]:
+def _reached(timed: Timed, row: I64, telling: re.Pattern[str]) -> dict[int, float]:
     """For each kernel name the mean of the largest of these counters, where enough samples fell into its kernels."""
     table, names = timed.trace.gpu_metrics, timed.trace.device_ops.name
     result: dict[int, float] = {}
-    for counter in np.flatnonzero(wanted).tolist():
+    for counter, text in enumerate(timed.trace.strings):
+        if not telling.search(text) or not SHARE.search(text):
+            continue
         mine = (table.name == counter) & (row >= 0)
         codes, inverse, count = np.unique(names[row[mine]], return_inverse=True, return_counts=True)
-        total = np.bincount(inverse, weights=table.value[mine], minlength=len(codes))
-        for code, number, value in zip(codes.tolist(), count.tolist(), total.tolist(), strict=True):
-            if number >= MIN_SAMPLES:
-                result[code] = max(result.get(code, 0.0), value / number)
+        mean = np.bincount(inverse, weights=table.value[mine], minlength=len(codes)) / count
+        for code in np.flatnonzero(count >= MIN_SAMPLES).tolist():
+            result[int(codes[code])] = max(result.get(int(codes[code]), 0.0), float(mean[code]))
     return result
 
 

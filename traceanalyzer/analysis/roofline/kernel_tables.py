@@ -10,9 +10,6 @@ from typing import NamedTuple
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import Trace, distinct
 
-RECORDED_VERSION = "PyTorch"
-"""The condition of a recording that says its version."""
-
 
 class Slots(NamedTuple):
     """Issue slots that kernels of such a name take, in threads' instructions."""
@@ -66,8 +63,7 @@ class KernelTables:
 @cache
 def kernel_tables() -> KernelTables:
     """Those of this package."""
-    text = Path(__file__).with_name("kernel_tables.toml").read_text(encoding="utf-8")
-    known = tomllib.loads(text)
+    known = tomllib.loads(Path(__file__).with_name("kernel_tables.toml").read_text(encoding="utf-8"))
     return KernelTables(
         torch=known["torch"],
         slots=tuple(Slots(**entry | {"kernel": re.compile(entry["kernel"])}) for entry in known["instructions"]),
@@ -81,7 +77,7 @@ def other_version(trace: Trace) -> str | None:
     has kernels of the tables; None otherwise."""
     tables = kernel_tables()
     stated = {condition.name: condition.value for condition in trace.conditions}
-    version = re.match(r"\d+\.\d+", stated.get(RECORDED_VERSION, ""))
+    version = re.match(r"\d+\.\d+", stated.get("PyTorch", ""))
     if version is None or version[0] == tables.torch:
         return None
     names = list(filter(None, map(trace.text, distinct(trace.device_ops.name).tolist())))

@@ -1,4 +1,5 @@
-"""What each device op could reach on its GPU: as a kernel profiler measured it, else as estimated."""
+"""What each device op could reach on its GPU, as estimated or as a kernel profiler that ran it again measured it; and
+what counters say of kernels, by that profiler or sampled while they ran."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -16,9 +17,10 @@ from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.roofline.bounds import measured_bound, sampled_bounds
 from traceanalyzer.analysis.roofline.roofline import Roofline, build_roofline
+from traceanalyzer.analysis.time.sampled import sampled_ops
 from traceanalyzer.analysis.time.timed import OfTimed, Timed
-from traceanalyzer.base import dataclass
-from traceanalyzer.trace import I64, U8
+from traceanalyzer.base import dataclass, metric
+from traceanalyzer.trace import I32, I64, U8
 from traceanalyzer.trace.circumstances import KernelCounters
 
 
@@ -50,9 +52,15 @@ class Rated(OfTimed):
 
 
 def counted_roofline(rated: Rated) -> Roofline:
-    """What each device op could reach: as counters say where they were collected, else as estimated."""
+    """What each device op could reach: as estimated, with measured traffic, speed of light, bound and use of tensor
+    cores where counters were collected. Joined by kernel name (without parameters) and launch shape; of kernels
+    measured several times the mean counts."""
     estimated, counters = build_roofline(rated.timed), rated.linked.knowledge.counters
-    return with_counters(rated.linked, estimated, counters) if counters else estimated
+    columns = ("bytes", "expected", "attainable", "bound", "tensor", "counted") if counters else ()
+    made = {name: getattr(estimated, name).copy() for name in columns}
+    for rows, found in matches(rated.linked, counters):
+        _replace(rated.linked, made, rows, found)
+    return replace(estimated, **made)
 
 
 TENSOR_SHARE = 0.01
@@ -60,37 +68,22 @@ TENSOR_SHARE = 0.01
 MULTIPLYING = 0.5
 """Tensor cores that are active for this much of what keeps the SMs busy do arithmetic, whatever the kernel is named."""
 
-Key = tuple[str, int, int]
-
-_MEASURED = ("bytes", "expected", "attainable", "bound", "tensor", "counted")
-"""Columns of `Roofline` that measured kernels change."""
-
 _NAMESPACE = re.compile(r"(?<!\w)\w++::")
-
-
-def with_counters(linked: Linked, roofline: Roofline, counters: Iterable[KernelCounters]) -> Roofline:
-    """The roofline with measured traffic, speed of light, bound and use of tensor cores.
-
-    Joined by kernel name (without parameters) and launch shape; of kernels measured several times the mean counts.
-    """
-    made = {name: getattr(roofline, name).copy() for name in _MEASURED}
-    for rows, found in matches(linked, counters):
-        _replace(linked, made, rows, found)
-    return replace(roofline, **made)
 
 
 def matches(linked: Linked, counters: Iterable[KernelCounters]) -> Iterator[tuple[I64, list[KernelCounters]]]:
     """Device ops of one kernel and launch shape, with what was measured of it, for each that was."""
-    measured: dict[Key, list[KernelCounters]] = {}
+    measured: dict[tuple[str, int, int], list[KernelCounters]] = {}
     for kernel in counters:
         measured.setdefault((_name(kernel.name), kernel.blocks, kernel.threads), []).append(kernel)
+    if not measured:
+        return
     ops, rows = linked.trace.device_ops, np.flatnonzero(linked.is_kernel)
     groups = Groups.of(ops.name[rows], ops.blocks[rows], ops.threads[rows])
-    for group, first in enumerate(rows[groups.first].tolist() if measured else ()):
+    for group, first in enumerate(rows[groups.first].tolist()):
         key = (_name(linked.trace.text(int(ops.name[first])) or ""), int(ops.blocks[first]), int(ops.threads[first]))
-        found = measured.get(key)
-        if found is not None:
-            yield rows[groups.index == group], found
+        if key in measured:
+            yield rows[groups.index == group], measured[key]
 
 
 def _name(name: str) -> str:
@@ -100,7 +93,9 @@ def _name(name: str) -> str:
 
 def _replace(linked: Linked, made: dict[str, NDArray[Any]], rows: I64, found: list[KernelCounters]) -> None:
     traffic, tensor = mean_of(found, lambda k: k.dram_bytes), mean_of(found, lambda k: k.tensor_share)
-    compute, memory = mean_of(found, lambda k: k.compute_share), mean_of(found, device_memory_share)
+    compute = mean_of(found, lambda k: k.compute_share)
+    # Where only the busiest part of the memory system was measured, which may be a cache, that stands for the memory.
+    memory = mean_of(found, lambda k: k.memory_share if k.dram_share is None else k.dram_share)
     ops = linked.trace.device_ops
     made["counted"][rows] = True
     if traffic is not None:
@@ -113,13 +108,93 @@ def _replace(linked: Linked, made: dict[str, NDArray[Any]], rows: I64, found: li
         made["bound"][rows] = measured_bound(compute, memory, matrix=multiplies)
 
 
-def device_memory_share(kernel: KernelCounters) -> float | None:
-    """Use of the device memory's bandwidth. Where only the busiest part of the memory system was measured, which may
-    be a cache, that stands for it."""
-    return kernel.memory_share if kernel.dram_share is None else kernel.dram_share
-
-
 def mean_of(found: list[KernelCounters], figure: Callable[[KernelCounters], float | None]) -> float | None:
     """Mean of a figure over the measured launches that have it."""
     values = [value for kernel in found if (value := figure(kernel)) is not None]
     return sum(values) / len(values) if values else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredRow:
+    """Columns of kernels that counters tell."""
+
+    achieved_occupancy_share: float | None = metric(
+        "warps active over those that an SM can hold, as Nsight Compute measured; null without `--ncu` or where it did "
+        "not measure them",
+        default=None,
+    )
+    tensor_active_share: float | None = metric(
+        "cycles in which the tensor cores worked, as Nsight Compute measured; null as above", default=None
+    )
+    main_stall: str | None = metric(
+        "what its warps waited for most, as Nsight Compute measured; null without `collect ncu --stalls`", default=None
+    )
+    main_stall_share: float | None = metric("share of its warps' cycles that they waited for that", default=None)
+    samples: float | None = metric(
+        "samples of the GPU's counters a step that are its own: taken over a sampling period in which it ran alone; 0 "
+        "is unsampled (shorter than the period, or never alone), null where no counters were sampled",
+        default=None,
+    )
+    sampled_sm_share: float | None = metric("SMs with work in these samples; null without any", default=None)
+    sampled_tensor_share: float | None = metric(
+        "cycles in which the tensor cores worked in these samples; null without any", default=None
+    )
+    sampled_dram_share: float | None = metric(
+        "traffic of the device memory over its peak in these samples; null without any", default=None
+    )
+
+
+class KernelMeasures:
+    """The columns of `MeasuredRow` for groups of these device ops."""
+
+    def __init__(self, rated: Rated, groups: Groups, rows: I32 | I64) -> None:
+        self._steps, sampled = rated.timed.steps.steady_count, sampled_ops(rated.timed)
+        self._samples = None if sampled is None else groups.sum(sampled.count[rows])
+        self._sums = {role: groups.sum(total[rows]) for role, total in sampled.total.items()} if sampled else {}
+        self._counted: dict[int, list[tuple[int, list[KernelCounters]]]] = {}
+        """For each group what was measured of its launch shapes, with how many of its device ops have each."""
+        place = np.full(len(rated.trace.device_ops), -1, np.int64)
+        place[rows] = groups.index
+        for ops, found in matches(rated.linked, rated.linked.knowledge.counters):
+            inside = place[ops][place[ops] >= 0]
+            if len(inside):
+                self._counted.setdefault(int(inside[0]), []).append((len(inside), found))
+
+    def columns(self, group: int) -> dict[str, Any]:
+        """The columns for a group."""
+        found = self._counted.get(group, [])
+        stall, share = _main_stall(found)
+        samples = None if self._samples is None else float(self._samples[group])
+        return vars(
+            MeasuredRow(
+                achieved_occupancy_share=_weighted(found, "occupancy_share"),
+                tensor_active_share=_weighted(found, "tensor_share"),
+                main_stall=stall,
+                main_stall_share=share,
+                samples=None if samples is None else samples / self._steps,
+                sampled_sm_share=self._mean("sm_active", group, samples),
+                sampled_tensor_share=self._mean("tensor", group, samples),
+                sampled_dram_share=self._mean("dram", group, samples),
+            )
+        )
+
+    def _mean(self, role: str, group: int, samples: float | None) -> float | None:
+        return float(self._sums[role][group]) / samples if samples and role in self._sums else None
+
+
+def _weighted(found: list[tuple[int, list[KernelCounters]]], figure: str) -> float | None:
+    """Mean of a figure over the device ops whose launch shapes were measured."""
+    known = [(n, mean) for n, one in found if (mean := mean_of(one, lambda k: getattr(k, figure))) is not None]
+    return sum(n * mean for n, mean in known) / sum(n for n, _ in known) if known else None
+
+
+def _main_stall(found: list[tuple[int, list[KernelCounters]]]) -> tuple[str | None, float | None]:
+    """What the warps of these launches waited for most, and the mean share of it."""
+    total: dict[str, float] = {}
+    weight = 0.0
+    for part, kernel in ((count / len(kernels), kernel) for count, kernels in found for kernel in kernels):
+        weight += part if kernel.stalls else 0.0
+        for reason, share in kernel.stalls:
+            total[reason] = total.get(reason, 0.0) + part * share
+    most = max(total, key=total.__getitem__, default=None)
+    return most, None if most is None else total[most] / weight

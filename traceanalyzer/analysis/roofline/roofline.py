@@ -6,8 +6,7 @@ recorded time, arithmetic intensity W / Q. (Williams, Waterman, Patterson: Roofl
 
 The kernels of one modelled operator share its work by their time, FLOPs of matrix products among the matrix kernels
 alone; so each has the operator's SOL. Copies and memsets move the bytes that were recorded. Everything is NaN or
-UNKNOWN where no model describes the operation or the GPU is not in the table, and nothing is spread over the rest.
-"""
+UNKNOWN where no model describes the operation or the GPU is not in the table, and nothing is spread over the rest."""
 
 from functools import partial
 
@@ -16,10 +15,9 @@ from numpy.typing import NDArray
 
 from traceanalyzer.analysis.algebra import Coded, Rows, blockwise, coded, flat, lean, one_of
 from traceanalyzer.analysis.joined.linked import Linked
-from traceanalyzer.analysis.roofline.bounds import NO, Bound, Reached, bounds, effective_precision, tensor_cores_of_ops
-from traceanalyzer.analysis.roofline.link_limits import collective_traffic, copy_traffic, share_of_group
+from traceanalyzer.analysis.roofline import traffic as flow
+from traceanalyzer.analysis.roofline.bounds import NO, UNKNOWN, YES, Bound, Reached, bounds, tensor_cores
 from traceanalyzer.analysis.roofline.op_models import Figure, OpWork, Precision, model_ops
-from traceanalyzer.analysis.roofline.traffic import PREPARING, expected_traffic, issue_time, passes_of
 from traceanalyzer.analysis.roofline.waves import resident_blocks, waves_of
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_S, dataclass
@@ -78,36 +76,33 @@ class Roofline:
         return np.isfinite(self.attainable)
 
 
-def build_roofline(timed: Timed, work: OpWork | None = None) -> Roofline:
-    """The roofline of every device op; `work` is what `model_ops` says unless given."""
-    work = model_ops(timed.joined) if work is None else work
+def build_roofline(timed: Timed) -> Roofline:
+    """The roofline of every device op."""
+    work = model_ops(timed.joined)
     row = lean(np.where(timed.linked.is_kernel & ~timed.linked.is_communication, work.of_device_op, -1))
-    passes = lean(passes_of(timed.linked, row))
+    passes = lean(flow.passes_of(timed.linked, row))
     flops, traffic, precision = _share_out(timed.linked, work, row, passes)
-    tensor = tensor_cores_of_ops(timed.linked)
-    precision = effective_precision(precision, tensor)
+    tensor = np.where(timed.linked.is_matrix, flow.by_name(timed.linked, tensor_cores), UNKNOWN).astype(np.int8)
+    # fp32 operands on tensor cores are rounded to TF32
+    precision[(precision == Precision.FP32) & (tensor == YES)] = Precision.TF32
     waves = waves_of(timed.linked)
-    _drop_impossible(timed.linked, flops, traffic)
-    expected = expected_traffic(timed.linked, work, row, (flops, traffic), passes, resident_blocks(timed.linked, waves))
+    expected = flow.expected_traffic(
+        timed.linked, work, row, (flops, traffic), passes, resident_blocks(timed.linked, waves)
+    )
     rate = timed.linked.limit("bandwidth").copy()
-    for carried, carrier in (copy_traffic(timed.linked), collective_traffic(timed)):
+    for carried, carrier in (flow.copy_traffic(timed.linked), flow.collective_traffic(timed)):
         moved = np.isfinite(carried)
         traffic[moved], rate[moved], flops[moved] = carried[moved], carrier[moved], 0.0
     if expected is not traffic:
         expected = np.where(np.isfinite(expected), expected, traffic)
     del passes, carried, carrier, moved
     peak = blockwise(partial(_peaks_of, timed.linked), Rows(len(flops)), precision, tensor, flops)
-    arithmetic, transfer = flops / peak, traffic / rate
-    arithmetic *= NS_PER_S
-    transfer *= NS_PER_S
+    arithmetic, transfer = flops / peak * NS_PER_S, traffic / rate * NS_PER_S
     attainable = _together(arithmetic, transfer, flops, row)
     reachable = _reachable(timed.linked, precision, (flops, traffic), (peak, rate), row)
     del peak
-    ops, cores, issue = (
-        timed.trace.device_ops,
-        timed.linked.is_matrix & (tensor != NO),
-        issue_time(timed.linked, work, row),
-    )
+    ops, cores = timed.trace.device_ops, timed.linked.is_matrix & (tensor != NO)
+    issue = flow.issue_time(timed.linked, work, row)
     cache, on_links = timed.linked.limit("cache_bytes"), _on_links(timed.linked)
 
     def bound_of(here: slice) -> tuple[U8, Bool]:
@@ -141,32 +136,26 @@ def build_roofline(timed: Timed, work: OpWork | None = None) -> Roofline:
 
 def _share_out(linked: Linked, work: OpWork, row: I64, passes: I64) -> tuple[F64, F64, NDArray[np.int8]]:
     """FLOPs, bytes and precision of each kernel from the operator that it is part of. Kernels that only prepare or
-    finish a product (`PREPARING` of `passes`) have no FLOPs."""
+    finish a product (`PREPARING` of `passes`) have no FLOPs; unknown is the work of those whose data could not have
+    been moved in their time even with as much of it as fits in the cache: the model does not describe them (an operator
+    that was given one tensor twice)."""
     ops, count = linked.trace.device_ops, len(row)
-    flops, traffic = np.full(count, np.nan), np.full(count, np.nan)
-    precision = np.zeros(count, np.int8)
+    flops, traffic, precision = np.full(count, np.nan), np.full(count, np.nan), np.zeros(count, np.int8)
     rows = np.flatnonzero(row >= 0)
     if not len(rows):
         return flops, traffic, precision
-    duration, matrix = ops.end - ops.start, linked.is_matrix & ~one_of(passes, PREPARING)
+    duration, matrix = ops.end - ops.start, linked.is_matrix & ~one_of(passes, flow.PREPARING)
     _, group = ranked(row[rows])
     has_matrix = np.bincount(group, weights=matrix[rows]) > 0
-    weighed = np.where(has_matrix[group] & ~matrix[rows], 0, duration[rows])
     by_time = np.zeros(count, np.int64)
-    by_time[rows] = weighed
-    flops[rows] = work.of(Figure.FLOPS, row[rows]) * share_of_group(by_time, rows, group)
-    traffic[rows] = work.of(Figure.BYTES, row[rows]) * share_of_group(duration, rows, group)
+    by_time[rows] = np.where(has_matrix[group] & ~matrix[rows], 0, duration[rows])
+    flops[rows] = work.of(Figure.FLOPS, row[rows]) * flow.share_of_group(by_time, rows, group)
+    traffic[rows] = work.of(Figure.BYTES, row[rows]) * flow.share_of_group(duration, rows, group)
     precision[rows] = work.of(Figure.PRECISION, row[rows])
-    return flops, traffic, precision
-
-
-def _drop_impossible(linked: Linked, flops: F64, traffic: F64) -> None:
-    """Forget (in place) the work of kernels whose data could not have been moved in their time even with as much of it
-    as fits in the cache: the model does not describe them (an operator that was given one tensor twice)."""
-    ops = linked.trace.device_ops
     moved = (traffic - np.nan_to_num(linked.limit("cache_bytes"))) / linked.limit("bandwidth") * NS_PER_S
-    wrong = moved > np.maximum(ops.end - ops.start, 1)
+    wrong = moved > np.maximum(duration, 1)
     flops[wrong] = traffic[wrong] = np.nan
+    return flops, traffic, precision
 
 
 def _extra(linked: Linked, work: OpWork, row: I64) -> Bool:
@@ -190,14 +179,10 @@ def _peaks_of(linked: Linked, rows: slice, precision: NDArray[np.int8], tensor: 
         for code in distinct(precision[here]):
             chosen = here & (precision == code)
             plain = gpu.vector.get("fp64" if code == Precision.FP64 else "fp32", np.nan)
-            result[chosen] = np.where(
-                matrix[chosen] | (flops[chosen] > plain * seconds[chosen]),
-                gpu.matrix_peak(Precision(code).name.lower()) or np.nan,
-                plain,
-            )
+            peak, fast = gpu.matrix_peak(Precision(code).name.lower()), flops[chosen] > plain * seconds[chosen]
+            result[chosen] = np.where(matrix[chosen] | fast, peak or np.nan, plain)
             if code in (Precision.FP16, Precision.BF16):
-                slow = chosen & (tensor == 0)
-                result[slow] = plain
+                result[chosen & (tensor == NO)] = plain
     return result
 
 
@@ -209,13 +194,14 @@ def _together(arithmetic: F64, transfer: F64, flops: F64, row: I64) -> F64:
     if not len(rows):
         return result
     _, group = ranked(row[rows])
-    sums = [np.bincount(group, weights=np.nan_to_num(part[rows])) for part in (counted, transfer)]
-    known = [np.bincount(group, weights=np.isfinite(part[rows])) > 0 for part in (counted, transfer)]
-    total = np.where(known[0] & known[1], np.maximum(*sums), np.where(known[0], sums[0], sums[1]))
-    total[~(known[0] | known[1])] = np.nan
-    share = np.nan_to_num(transfer[rows]) / np.where(sums[1][group] > 0, sums[1][group], 1)
+    parts = counted[rows], transfer[rows]
+    calculating, moving = (np.bincount(group, weights=np.nan_to_num(part)) for part in parts)
+    known, told = (np.bincount(group, weights=np.isfinite(part)) > 0 for part in parts)
+    total = np.where(known & told, np.maximum(calculating, moving), np.where(known, calculating, moving))
+    total[~(known | told)] = np.nan
+    share = np.nan_to_num(parts[1]) / np.where(moving[group] > 0, moving[group], 1)
     even = 1 / np.bincount(group)[group]
-    result[rows] = total[group] * np.where(sums[1][group] > 0, share, even)
+    result[rows] = total[group] * np.where(moving[group] > 0, share, even)
     return result
 
 
@@ -223,14 +209,12 @@ def _reachable(
     linked: Linked, precision: NDArray[np.int8], work: tuple[F64, F64], stated: tuple[F64, F64], row: I64
 ) -> F64:
     """Attainable time where the measured rates take the place of those that are stated (and higher)."""
-    ceilings = linked.trace.ceilings
-    if ceilings is None:
+    if (ceilings := linked.trace.ceilings) is None:
         return np.broadcast_to(np.nan, len(row))
     measured = np.array([ceilings.matmul.get(p.name.lower(), np.inf) for p in Precision])
-    peak = np.minimum(stated[0], measured[precision])
-    on_memory = stated[1] == linked.limit("bandwidth")
-    rate = np.where(on_memory, np.minimum(stated[1], ceilings.bandwidth), stated[1])
-    return _together(work[0] / peak * NS_PER_S, work[1] / rate * NS_PER_S, work[0], row)
+    (flops, traffic), (peak, rate) = work, stated
+    rate = np.where(rate == linked.limit("bandwidth"), np.minimum(rate, ceilings.bandwidth), rate)
+    return _together(flops / np.minimum(peak, measured[precision]) * NS_PER_S, traffic / rate * NS_PER_S, flops, row)
 
 
 def _bound(reached: Reached, attainable: F64, slow: Bool, moves: tuple[Bool, Bool]) -> U8:

@@ -1,4 +1,5 @@
-"""Traffic with the device memory that kernels are expected to cause, where it is more than their operator needs.
+"""Traffic that kernels are expected to cause with the device memory, where it is more than their operator needs, and
+what copies, memsets and collectives move between memories, with the rate of what carries them.
 
 An operator's least traffic (`op_models`) says what an ideal kernel moves; these say what known kernels move:
 
@@ -8,19 +9,24 @@ An operator's least traffic (`op_models`) says what an ideal kernel moves; these
   cache; the next wave reads its operands anew unless the cache holds both whole. A wave that covers an area with sides
   s and t reads (s + t)·k elements for s·t results. (Lam, Rothberg, Wolf: The Cache Performance and Optimizations of
   Blocked Algorithms, ASPLOS 1991, here with the whole GPU as processor.)
-- **Look-ups** find rows of a table again in the cache as far as it holds the table.
-"""
+- **Look-ups** find rows of a table again in the cache as far as it holds the table."""
 
 import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from traceanalyzer.analysis.algebra import Groups, at
+from traceanalyzer.analysis.algebra import Groups, at, one_of
 from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.names.collectives import KINDS, bus_factor
 from traceanalyzer.analysis.roofline.kernel_tables import kernel_tables
 from traceanalyzer.analysis.roofline.op_models import Figure, OpWork
-from traceanalyzer.base import NS_PER_S, dataclass
-from traceanalyzer.trace import F64, I64, Bool
+from traceanalyzer.analysis.roofline.op_models.tensors import FLOAT
+from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base import NS_PER_S
+from traceanalyzer.trace import F64, I32, I64, CopyKind, DeviceOpKind
 
 # Time that kernels need to issue their instructions, where that is not the arithmetic that FLOPs count.
 #
@@ -36,10 +42,15 @@ from traceanalyzer.trace import F64, I64, Bool
 
 LANES = 32
 """Threads of an instruction."""
-
-
 SLOTS = kernel_tables().slots
 """The first that fits counts."""
+
+
+def by_name(linked: Linked, figure: Callable[[str], Any]) -> NDArray[Any]:
+    """What this function says of the name of each device op."""
+    groups = Groups.of(linked.trace.device_ops.name)
+    names = linked.trace.device_ops.name[groups.first].tolist()
+    return np.array([figure(linked.trace.text(code) or "") for code in names])[groups.index]
 
 
 def issue_time(linked: Linked, work: OpWork, row: I64) -> F64:
@@ -49,9 +60,11 @@ def issue_time(linked: Linked, work: OpWork, row: I64) -> F64:
     ops = linked.trace.device_ops
     if not (row >= 0).any():
         return np.broadcast_to(np.nan, len(ops))
-    groups = Groups.of(ops.name)
-    slots = np.array([_slots(linked.trace.text(int(c)) or "") for c in ops.name[groups.first]]).reshape(-1, 4)
-    element, block, thread, operation = slots[groups.index].T
+
+    def slots(kernel: str) -> tuple[float, ...]:
+        return next((s[1:] for s in SLOTS if s.kernel.search(kernel)), (np.nan,) * 4)
+
+    element, block, thread, operation = by_name(linked, slots).T
     blocks, threads = np.maximum(ops.blocks, 0).astype(np.float64), np.maximum(ops.threads, 0)
     elements, operations = (work.of(column, row) for column in (Figure.ELEMENTS, Figure.FLOPS))
     needed = elements * element + blocks * (block + threads * thread) + operations * operation
@@ -59,24 +72,13 @@ def issue_time(linked: Linked, work: OpWork, row: I64) -> F64:
     return np.where(linked.is_kernel & (time <= ops.end - ops.start), time, np.nan)
 
 
-def _slots(kernel: str) -> tuple[float, ...]:
-    found = next((s for s in SLOTS if s.kernel.search(kernel)), None)
-    return tuple(found[1:]) if found else (np.nan,) * 4
-
-
-FP32_BYTES = 4
-
-
 PASSES = kernel_tables().passes
 """The first that fits counts. Checked against `dram__bytes` (docs/roofline.md)."""
-
 PREPARING = tuple(i for i, p in enumerate(PASSES) if not p.calculates)
 """Places of those that do no matrix products, though they may be of such an operator."""
-
 _SIZE = r"([1-9]\d{0,4})x([1-9]\d{0,4})"
 TILE = re.compile(rf"nvjet_\w*?_{_SIZE}_\d+x\d+|tilesize{_SIZE}x|gemm(?:_[a-z]\w*?)?_{_SIZE}(?=_)")
 """Rows and columns of the tiles of a matrix kernel: nvjet, xmma, CUTLASS and the older cuBLAS."""
-USUAL_TILE = (128, 128)
 STRIP = 8
 """Tiles beside each other that the blocks of a kernel that schedules its tiles itself take in turn, so that a wave is
 neither a row nor a column of tiles (CUTLASS, `GemmIdentityThreadblockSwizzle`: up to eight). Where the GPU schedules
@@ -89,36 +91,25 @@ LOOK_UPS = re.compile(r"gather_kernel|indexSelect|index_select")
 
 def passes_of(linked: Linked, row: I64) -> I64:
     """For each device op its place in `PASSES`, -1 for most; `row` is the host range whose work it is part of."""
-    names = at(linked.trace.host_ranges.name, row, -1)
-    groups = Groups.of(linked.trace.device_ops.name, names)
-    pairs = zip(linked.trace.device_ops.name[groups.first].tolist(), names[groups.first].tolist(), strict=True)
-    places = [_place(linked.trace.text(kernel) or "", linked.trace.text(operator)) for kernel, operator in pairs]
+    kernels, names, text = linked.trace.device_ops.name, at(linked.trace.host_ranges.name, row, -1), linked.trace.text
+    groups = Groups.of(kernels, names)
+    places = []
+    for code, name in zip(kernels[groups.first].tolist(), names[groups.first].tolist(), strict=True):
+        kernel, operator = text(code) or "", text(name)
+        fits = (i for i, p in enumerate(PASSES) if p.operator in (None, operator) and p.kernel.search(kernel))
+        places.append(next(fits, -1))
     return np.where(linked.is_kernel & (row >= 0), np.array(places, np.int64)[groups.index], -1)
 
 
-def _place(kernel: str, operator: str | None) -> int:
-    fits = (p.operator in (None, operator) and p.kernel.search(kernel) for p in PASSES)
-    return next((i for i, fit in enumerate(fits) if fit), -1)
-
-
-@dataclass(frozen=True, eq=False)
-class Operators:
-    """Of each device op's operator what traffic depends on; NaN where it has none."""
+class Operators(NamedTuple):
+    """Of each device op's operator what traffic depends on, as `Figure` has it; NaN where it has none."""
 
     flops: F64
     bytes: F64
-    """Least traffic."""
     inputs: F64
     entries: F64
     elements: F64
     width: F64
-    """As `Figure` has them."""
-
-    @classmethod
-    def of(cls, work: OpWork, row: I64) -> "Operators":
-        """Those of these host ranges, -1 for none."""
-        columns = (Figure.FLOPS, Figure.BYTES, Figure.INPUTS, Figure.ENTRIES, Figure.ELEMENTS, Figure.WIDTH)
-        return cls(*(work.of(column, row) for column in columns))
 
     @property
     def written(self) -> F64:
@@ -130,22 +121,24 @@ def expected_traffic(linked: Linked, work: OpWork, row: I64, share: tuple[F64, F
     """Bytes that each device op is expected to read and write, NaN where nothing is known.
 
     `row` is the host range whose work it is part of, `share` its shares of that work's FLOPs and least traffic,
-    `passes` what `passes_of` says, `resident` how many of its blocks the GPU holds at a time.
-    """
-    (flops, least), cache, ops = share, linked.limit("cache_bytes"), linked.trace.device_ops
+    `passes` what `passes_of` says, `resident` how many of its blocks the GPU holds at a time."""
+    (flops, least), cache, ops, described = share, linked.limit("cache_bytes"), linked.trace.device_ops, passes >= 0
     if not (row >= 0).any():
         return least
-    of = Operators.of(work, row)
-    result = np.where(passes >= 0, _passes(linked, of, passes, resident), least)
-    _leave_the_rest(result, of, row, passes >= 0, linked.is_matrix)
+    of = Operators(*(work.of(column, row) for column in Figure if column is not Figure.PRECISION))
+    result = np.where(described, _passes(linked, of, passes, resident), least)
+    # Of operators with described kernels the matrix kernels have the operator's traffic, the others (which clear
+    # counters and the like) none.
+    rest = (row >= 0) & ~described & np.isin(row, row[described])
+    main = rest & linked.is_matrix
+    result[rest] = 0.0
+    result[main] = of.bytes[main] / np.bincount(row[main])[row[main]] if main.any() else 0.0
     beyond = of.inputs / of.entries > cache
     missed = 1 - cache / np.where(of.inputs > 0, of.inputs, np.nan)
     gemm = linked.op_class == linked.classes.index("gemm")
-    for rows, reads in (
-        (gemm & beyond, _wave_reads(linked, of, flops, resident)),
-        (_named(linked, LOOK_UPS) & beyond, of.written * missed),
-    ):
-        result = np.where(rows, np.fmax(result, reads + of.written), result)
+    looking_up = by_name(linked, lambda name: LOOK_UPS.search(name) is not None)
+    for rows, reads in ((gemm, _wave_reads(linked, of, flops, resident)), (looking_up, of.written * missed)):
+        result = np.where(rows & beyond, np.fmax(result, reads + of.written), result)
     # no memory moves more in the time; where even the least is more, that is for a finding to say
     most = np.fmax(linked.limit("bandwidth") * (ops.end - ops.start) / NS_PER_S, least)
     return np.where(result > most, most, result)
@@ -157,54 +150,86 @@ def _passes(linked: Linked, of: Operators, passes: I64, resident: F64) -> F64:
         np.array([getattr(p, name) for p in PASSES])[passes]
         for name in ("tensors", "again", "times", "in_fp32", "each", "inputs")
     )
-    launched = each * linked.trace.device_ops.blocks * np.maximum(linked.trace.device_ops.threads, 0).astype(np.float64)
+    blocks = linked.trace.device_ops.blocks
+    launched = each * blocks * np.maximum(linked.trace.device_ops.threads, 0).astype(np.float64)
     largest = np.fmax(of.elements, of.written / of.width)
     size = np.where(launched > 0, np.fmin(launched, largest), of.elements) * of.width
-    running = size * again / np.maximum(linked.trace.device_ops.blocks, 1) * resident / linked.limit("cache_bytes")
+    running = size * again / np.maximum(blocks, 1) * resident / linked.limit("cache_bytes")
     missed = np.nan_to_num(np.clip((running - FITS) / (FAILS - FITS), 0, 1))
-    return size * (tensors + again * times * missed) + of.elements * in_fp32 * FP32_BYTES + of.inputs * inputs
-
-
-def _leave_the_rest(result: F64, of: Operators, row: I64, described: Bool, matrix: Bool) -> None:
-    """Of operators with described kernels the matrix kernels have the operator's traffic, the others (which clear
-    counters and the like) none."""
-    rest = (row >= 0) & ~described & np.isin(row, row[described])
-    result[rest] = 0.0
-    main = rest & matrix
-    result[main] = of.bytes[main] / np.bincount(row[main])[row[main]] if main.any() else 0.0
+    return size * (tensors + again * times * missed) + of.elements * in_fp32 * FLOAT.bytes + of.inputs * inputs
 
 
 def _wave_reads(linked: Linked, of: Operators, flops: F64, resident: F64) -> F64:
-    """Bytes that each product reads wave by wave, were its operands larger than the cache."""
-    groups = Groups.of(linked.trace.device_ops.name)
-    names = [linked.trace.text(int(code)) or "" for code in linked.trace.device_ops.name[groups.first]]
-    high, wide = np.array([tile(name) for name in names], np.float64).reshape(-1, 2)[groups.index].T
+    """Bytes that each product reads wave by wave, were its operands larger than the cache.
+
+    Rows and columns of its result (which is which is not told) follow from its operations and its traffic: with m·n
+    results, k = FLOPs / 2mn and (m + n)·k elements of the operands."""
+    high, wide = by_name(linked, tile).astype(np.float64).T
     area = resident * high * wide
     strips = (STRIP + resident / STRIP) * (high + wide) / 2  # the mean of strips along rows and along columns
     with np.errstate(divide="ignore", invalid="ignore"):
-        rows = np.mean([extent + area / extent for extent in _extents(of)], axis=0)
+        results = of.written / of.width
+        total = of.inputs / of.width / (of.flops / 2 / results)
+        half = np.sqrt(np.maximum(total * total / 4 - results, 0))
+        extents = total / 2 + half, np.maximum(total / 2 - half, 1)
+        rows = np.mean([extent + area / extent for extent in extents], axis=0)
     scheduled = (linked.trace.device_ops.blocks > resident) & np.isfinite(rows)
-    sides = np.where(scheduled, np.fmax(rows, strips), strips)
-    return flops / 2 * sides / area * of.width
-
-
-def _extents(of: Operators) -> tuple[F64, F64]:
-    """Rows and columns of a product's result (which is which is not told), from its operations and its traffic: with
-    m·n results, k = FLOPs / 2mn and (m + n)·k elements of the operands."""
-    results = of.written / of.width
-    total = of.inputs / of.width / (of.flops / 2 / results)
-    half = np.sqrt(np.maximum(total * total / 4 - results, 0))
-    return total / 2 + half, np.maximum(total / 2 - half, 1)
+    return flops / 2 * np.where(scheduled, np.fmax(rows, strips), strips) / area * of.width
 
 
 def tile(kernel: str) -> tuple[int, int]:
     """Rows and columns of the tile that a block of a matrix kernel calculates, by its name; those of a usual one."""
     found = TILE.search(kernel)
-    rows, columns = [int(size) for size in found.groups() if size] if found else USUAL_TILE
+    rows, columns = [int(size) for size in found.groups() if size] if found else (128, 128)
     return rows, columns
 
 
-def _named(linked: Linked, pattern: re.Pattern[str]) -> Bool:
-    groups = Groups.of(linked.trace.device_ops.name)
-    names = [linked.trace.text(int(code)) or "" for code in linked.trace.device_ops.name[groups.first]]
-    return np.array([bool(pattern.search(name)) for name in names], bool)[groups.index]
+NODE_GPUS = 8
+"""Ranks of a group beyond this many do not all share one node's links (GB200 racks aside), and the network's rate
+is not in any datasheet of the GPU."""
+HOST_COPIES = (
+    CopyKind.HOST_TO_DEVICE, CopyKind.DEVICE_TO_HOST,
+    CopyKind.UNIFIED_HOST_TO_DEVICE, CopyKind.UNIFIED_DEVICE_TO_HOST,
+)  # fmt: skip
+
+
+def copy_traffic(linked: Linked) -> tuple[F64, F64]:
+    """For each device op the bytes it moves (a copy within the device reads and writes them, a memset writes) and
+    the bandwidth of what carries them, bytes/s; NaN for kernels and where size or rate is not known."""
+    ops = linked.trace.device_ops
+    traffic, rate = np.full(len(ops), np.nan), np.full(len(ops), np.nan)
+    moved, copied = np.where(ops.bytes >= 0, ops.bytes, np.nan), ops.kind == DeviceOpKind.MEMCPY
+    for rows, factor, limit in (
+        (copied & (ops.copy_kind == CopyKind.DEVICE_TO_DEVICE), 2, "bandwidth"),
+        (ops.kind == DeviceOpKind.MEMSET, 1, "bandwidth"),
+        (copied & one_of(ops.copy_kind, HOST_COPIES), 1, "host"),
+        (copied & (ops.copy_kind == CopyKind.PEER_TO_PEER), 1, "link"),
+    ):
+        traffic[rows], rate[rows] = factor * moved[rows], linked.limit(limit)[rows]
+    return traffic, rate
+
+
+def collective_traffic(timed: Timed) -> tuple[F64, F64]:
+    """For each kernel of a collective the bytes that its GPU has to send over its links, and their bandwidth.
+
+    Message times NCCL's bus factor (2(n-1)/n for all_reduce, ...); the kernels of one call share it by time. NaN
+    where message, group or link is not known, or the group spans more than a node."""
+    ops, calls = timed.trace.device_ops, timed.collective_calls
+    if not len(calls):
+        return np.broadcast_to(np.nan, len(ops)), np.broadcast_to(np.nan, len(ops))
+    traffic, rate = np.full(len(ops), np.nan), np.full(len(ops), np.nan)
+    size = np.append(timed.trace.collectives.group_size, np.int32(-1))[calls.metadata]
+    bus = np.array([bus_factor(KINDS[kind], int(n)) for kind, n in zip(calls.kind, size, strict=True)], np.float64)
+    sent = np.where((calls.bytes > 0) & (size > 1) & (size <= NODE_GPUS), calls.bytes * bus, np.nan)
+    share = share_of_group(ops.end - ops.start, calls.kernels, calls.of_kernel)
+    traffic[calls.kernels] = sent[calls.of_kernel] * share
+    rate[calls.kernels] = timed.linked.limit("link")[calls.kernels]
+    return traffic, rate
+
+
+def share_of_group(duration: I64, rows: I64, group: I32 | I64) -> F64:
+    """Share of each of these device ops in the time of its group (equal shares where that is none)."""
+    time = duration[rows].astype(np.float64)
+    total = np.bincount(group, weights=time, minlength=int(group.max(initial=-1)) + 1)
+    count = np.bincount(group, minlength=len(total))
+    return np.where(total[group] > 0, time / np.maximum(total[group], 1), 1 / np.maximum(count[group], 1))

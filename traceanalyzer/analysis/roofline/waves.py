@@ -1,7 +1,6 @@
 """How blocks of kernels fill the GPU: as many at a time as threads, registers and shared memory of its SMs allow.
 
-What the recorder worked out itself comes first; else it follows from the launch configuration and the GPU's limits.
-"""
+What the recorder worked out itself comes first; else it follows from the launch configuration and the GPU's limits."""
 
 import numpy as np
 
@@ -25,15 +24,12 @@ def residence_of(linked: Linked) -> Residence:
     ops = linked.trace.device_ops
     recorded, stated = np.where(ops.resident_blocks > 0, ops.resident_blocks, np.nan), ops.limits.copy()
     rows = np.flatnonzero((ops.threads > 0) & (np.isnan(recorded) | (ops.limits == 0)))
-    if not len(rows):
-        return Residence(coded(recorded), flat(stated))
     launched = [column[rows] for column in (ops.device, ops.threads, ops.registers, ops.shared_bytes)]
     kinds = Groups.of(*launched)
     blocks, limits = np.full(len(kinds), np.nan), np.zeros(len(kinds), np.uint8)
     for i, (device, *shape) in enumerate(zip(*(column[kinds.first].tolist() for column in launched), strict=True)):
         gpu = linked.gpus.get(device)
-        resident = gpu.resident_blocks(*shape) if gpu else None
-        if gpu is not None and resident:
+        if gpu is not None and (resident := gpu.resident_blocks(*shape)):
             blocks[i], limits[i] = resident, gpu.occupancy_limits(*shape)
     recorded[rows] = np.where(np.isnan(recorded[rows]), blocks[kinds.index], recorded[rows])
     stated[rows] = np.where(stated[rows] == 0, limits[kinds.index], stated[rows])

@@ -10,8 +10,7 @@ from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.linked import Linked, owner_nodes
 from traceanalyzer.analysis.joined.origins import places_of
 from traceanalyzer.analysis.names.kernel_names import short_name
-from traceanalyzer.analysis.roofline.measured_kernels import KernelMeasures, MeasuredRow
-from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.analysis.roofline.rated import KernelMeasures, MeasuredRow, Rated
 from traceanalyzer.analysis.roofline.waves import occupancy_of, residence_of
 from traceanalyzer.analysis.tables.roofline_rows import RatedRow, by_group, entry, listed, rated_columns
 from traceanalyzer.analysis.time.timed import Timed

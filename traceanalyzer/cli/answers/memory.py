@@ -32,13 +32,7 @@ PERMILLE = 1000
 @redact_options()
 @output_options(REPORT_FORMATS, "other")
 def memory(
-    snapshot: Path,
-    trace: str | None,
-    other: Path | None,
-    ranks: int,
-    full: bool,
-    hidden: Hidden,
-    output: Output,
+    snapshot: Path, trace: str | None, other: Path | None, ranks: int, full: bool, hidden: Hidden, output: Output
 ) -> None:
     """Say what fills GPU memory at the peak, what grows, and why memory ran out."""
     from traceanalyzer.cli.io.output import emit

@@ -77,8 +77,7 @@ def comment_command(issue: Issue) -> list[str]:
 def publish(issue: Issue, text: str) -> str:
     """Make a text a comment, or what a comment of one's own that begins with the same mark says now; gives its address.
 
-    Raises TraceAnalyzerError where gh is missing, not logged in, or refuses.
-    """
+    Raises TraceAnalyzerError where gh is missing, not logged in, or refuses."""
     if shutil.which("gh") is None:
         raise TraceAnalyzerError("gh is not installed: get it from https://cli.github.com, or paste the text yourself")
     earlier = _earlier(issue, text.partition("\n")[0]) if text.startswith(MARK.partition("{")[0]) else None

@@ -181,8 +181,7 @@ STDIN = "-"
 def from_stdin(paths: Sequence[str]) -> Iterator[Sequence[str]]:
     """The paths with `-` and pipes replaced by files that hold what comes through them, which are gone after the block.
 
-    Raises UsageError where nothing is piped in, UnreadableInputError where what is piped in is empty.
-    """
+    Raises UsageError where nothing is piped in, UnreadableInputError where what is piped in is empty."""
     piped = [path for path in paths if path == STDIN or _is_pipe(path)]
     if not piped:
         yield paths

@@ -1,6 +1,5 @@
 """How the process of a command is set up: the allocator keeps what is freed, and numpy starts no threads for linear
-algebra: products here are small, and each thread waits for work at a tenth of a second of a core.
-"""
+algebra: products here are small, and each thread waits for work at a tenth of a second of a core."""
 
 import os
 import sys

@@ -63,10 +63,7 @@ def _common(command: F) -> F:
 @click.option("--stacks", is_flag=True, help="Python call stacks (costly).")
 @click.option("--memory", is_flag=True, help="Allocator events.")
 @click.option(
-    "--modules/--no-modules",
-    default=True,
-    show_default=True,
-    help="Names of modules; 3 us a call, none if compiled.",
+    "--modules/--no-modules", default=True, show_default=True, help="Names of modules; 3 us a call, none if compiled."
 )
 @click.option(
     "--memory-snapshot", is_flag=True, help="Also a CUDA memory snapshot, on out-of-memory too; for `memory`."

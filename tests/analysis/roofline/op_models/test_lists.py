@@ -11,7 +11,7 @@ import pytest
 from tests.analysis.build import TraceBuilder
 from tests.analysis.roofline.op_models.calls import columns, work
 from traceanalyzer.analysis.roofline.op_models import Precision, model_ops
-from traceanalyzer.analysis.roofline.op_models.left_out import CHUNK
+from traceanalyzer.analysis.roofline.op_models.optimizer import CHUNK
 from traceanalyzer.analysis.roofline.op_models.tensors import element_type
 from traceanalyzer.diagnosis.measurements import measure
 

@@ -3,8 +3,7 @@
 As arXiv 2505.05713 has it: the operations of a worker's stream run in order; a send and the receive of the same data
 meet; parameters and gradients meet in their data-parallel group, gradients of embeddings between the first and the last
 stage, and the norm of all gradients (`optimizer-clip-main-grad`) on all workers. The order of a stream is the one that
-the first data-parallel rank recorded in its first step.
-"""
+the first data-parallel rank recorded in its first step."""
 
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain, pairwise
@@ -75,8 +74,7 @@ class _Stage:
 def meetings(ops: Operations) -> list[Meeting]:
     """All operations as meetings (mostly of one), in an order in which each comes after what it waits for.
 
-    Raises TraceAnalyzerError where sends and receives do not fit each other.
-    """
+    Raises TraceAnalyzerError where sends and receives do not fit each other."""
     stages = [_Stage(ops, stage) for stage in range(ops.stages)]
     before: list[set[int]] = [set() for _ in ops.kind]
     partners: dict[tuple[str, int], list[int]] = {}
@@ -132,8 +130,7 @@ def _around_computation(before: list[set[int]], stage: _Stage, kind: str) -> lis
     """Ties each send to the computation before it and each receive to those around it; the calls that have a partner.
 
     Profilers log calls that were never launched: receives after the last computation, sends before the first one, and
-    those at the ends of the model. They have no partner.
-    """
+    those at the ends of the model. They have no partner."""
     ops, receives = stage.ops, kind.endswith("recv")
     compute, towards = SERVES[kind]
     served, calls = np.array(stage.of(compute), np.int64), np.array(stage.of(kind), np.int64)

@@ -2,8 +2,7 @@
 
 A rank's computations are compared with those of its stage in other replicas, so that a stage with more layers makes
 none of its ranks slow, and with the lateness of its host. Stages are compared by their middle replica, so that a slow
-rank makes no stage heavy, and by what their devices compute: a late host makes no stage heavy either.
-"""
+rank makes no stage heavy, and by what their devices compute: a late host makes no stage heavy either."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

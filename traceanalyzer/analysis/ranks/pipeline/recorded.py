@@ -4,8 +4,7 @@ A rank sends activations to the next stage and gradients to the one before: its 
 is of the first microbatch's activations, its first send hands them on. Between these calls it computes; the n-th piece
 of a direction is that of the n-th microbatch, whose data the n-th receive of that direction brought. A computation is
 taken to begin when it could have: when the one before it had ended and its data was sent and transferred, so that a
-host that is late counts with it.
-"""
+host that is late counts with it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace

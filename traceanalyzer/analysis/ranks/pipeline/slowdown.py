@@ -175,8 +175,7 @@ def step_times(of: Pipeline, recorded: Sequence[Bool]) -> F64:
     """[scenario, step]: how long each step takes, s, where the operations that a scenario marks ([operation,
     data-parallel rank]) take what they took, and the others what is ideal.
 
-    Data-parallel ranks of which a scenario marks nothing are alike: one stands for them.
-    """
+    Data-parallel ranks of which a scenario marks nothing are alike: one stands for them."""
     marked = [np.flatnonzero(one.any(axis=0)) for one in recorded]
     replicas, steps = of.took.shape[1:]
     chosen = [np.append(some, np.setdiff1d(np.arange(replicas), some)[:1]) for some in marked]

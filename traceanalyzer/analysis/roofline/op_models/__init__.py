@@ -1,130 +1,116 @@
 """FLOPs and bytes of recorded operators, from the shapes, strides, types and values of their inputs.
 
 `model_ops` is the measurement; `MODELS` is the one list of operators that have a model. A name also stands for
-its in-place variant (`aten::add_`).
-"""
+its in-place variant (`aten::add_`)."""
+
+from collections.abc import Callable, Mapping
+from typing import Concatenate, ParamSpec, TypeVar
 
 from traceanalyzer.analysis.joined.joined import Joined
-from traceanalyzer.analysis.roofline.op_models import (
-    attention,
-    convolution,
-    elementwise,
-    engines,
-    indexing,
-    inductor,
-    layout,
-    matmul,
-    normalisation,
-    optimizer,
-    pooling,
-    reduction,
-)
-from traceanalyzer.analysis.roofline.op_models.call import Model, formula
+from traceanalyzer.analysis.roofline.op_models import attention, engines, indexing, matmul, optimizer, reduction
+from traceanalyzer.analysis.roofline.op_models import convolution as conv
+from traceanalyzer.analysis.roofline.op_models import elementwise as each
+from traceanalyzer.analysis.roofline.op_models.call import Call, Model, Work, formula
+from traceanalyzer.analysis.roofline.op_models.inductor import triton
+from traceanalyzer.analysis.roofline.op_models.reduction import RMS_FLOPS
 from traceanalyzer.analysis.roofline.op_models.tensors import BOOL, INT32, LONG, Precision
 from traceanalyzer.analysis.roofline.op_models.work import OVER_CACHES, Figure, Models, OpWork, apply_models
 
+P = ParamSpec("P")
+T = TypeVar("T")
 
-def _aten(names: str, model: Model) -> dict[str, Model]:
-    return {f"aten::{name}": model for name in names.split()}
+
+def _aten(names: str, model: Callable[Concatenate[Call, P], Work], *given: P.args, **by: P.kwargs) -> dict[str, Model]:
+    """The model with these parameters by the operators' names, PyTorch's where they name no library."""
+    return {name if "::" in name else f"aten::{name}": lambda call: model(call, *given, **by) for name in names.split()}
 
 
-def _served(names: str, model: Model) -> dict[str, Model]:
+def _each(table: Mapping[str, T], model: Callable[[Call, T], Work]) -> dict[str, Model]:
+    return {name: one for names, of in table.items() for name, one in _aten(names, model, of).items()}
+
+
+def _served(names: str) -> str:
     """Engines have operators of one name and kind each for themselves."""
-    return {f"{engine}::{name}": model for engine in engines.ENGINES for name in names.split()}
+    return " ".join(f"{engine}::{name}" for engine in engines.ENGINES for name in names.split())
 
 
 MODELS = Models(
     working={
         # Matrix products
-        **_aten("mm bmm mv dot vdot", matmul.product(0, 1)),
-        **_aten("addmm _addmm_activation baddbmm addmv", matmul.product(1, 2, base=0)),
+        **_aten("mm bmm mv dot vdot", matmul.product, 0, 1),
+        **_aten("addmm _addmm_activation baddbmm addmv", matmul.product, 1, 2, base=0),
         **_aten("addbmm", matmul.addbmm),
         **_aten("mkldnn_linear", matmul.linear),
         **_aten("_scaled_mm", matmul.scaled_mm),
-        **_aten("_int_mm", matmul.product(0, 1, out=INT32)),
+        **_aten("_int_mm", matmul.product, 0, 1, out=INT32),
         **_aten("_grouped_mm", matmul.grouped_mm),
         # Convolutions
-        **{k: v for names, of in convolution.WORKING.items() for k, v in _aten(names, convolution.forward(of)).items()},
-        **_aten("convolution_backward", convolution.backward),
+        **_each(conv.WORKING, conv.forward),
+        **_aten("convolution_backward", conv.backward),
         # Attention
-        **{name: attention.forward(arguments) for name, arguments in attention.FORWARD.items()},
-        **{name: attention.backward(arguments) for name, arguments in attention.BACKWARD.items()},
+        **_each(attention.FORWARD, attention.forward),
+        **_each(attention.BACKWARD, attention.backward),
         # Normalisation
-        **_aten("native_layer_norm", normalisation.layer_norm),
-        **_aten("native_layer_norm_backward", normalisation.backward(weight=5, saved=(3, 4))),
-        **_aten(
-            "native_batch_norm cudnn_batch_norm miopen_batch_norm _native_batch_norm_legit"
-            " _native_batch_norm_legit_functional _native_batch_norm_legit_no_training _batch_norm_with_update",
-            normalisation.batch_norm,
-        ),
-        **_aten(
-            "native_batch_norm_backward cudnn_batch_norm_backward miopen_batch_norm_backward batch_norm_backward",
-            normalisation.backward(weight=2, saved=(5, 6)),
-        ),
-        **_aten("batch_norm_stats", normalisation.statistics(4.0, 1, 2)),
-        **_aten("batch_norm_elemt", normalisation.batch_norm_elemt),
-        **_aten("batch_norm_backward_reduce", normalisation.statistics(6.0, 2, 4)),
-        **_aten("batch_norm_backward_elemt", formula(7.0, reads=(0, 1), like=1)),
-        **_aten("native_group_norm", normalisation.group_norm),
-        **_aten("native_group_norm_backward", normalisation.backward(weight=4, saved=(2, 3))),
-        **_aten("_fused_rms_norm", normalisation.rms_norm),
-        **_aten("_fused_rms_norm_backward", normalisation.backward(4, (3,), normalisation.RMS_BACKWARD_FLOPS, 1)),
+        **_aten("native_layer_norm", reduction.layer_norm),
+        **_aten("native_layer_norm_backward", reduction.normalise_backward, weight=5, saved=(3, 4)),
+        **_aten("native_batch_norm cudnn_batch_norm miopen_batch_norm "
+                "_native_batch_norm_legit _native_batch_norm_legit_functional _native_batch_norm_legit_no_training "
+                "_batch_norm_with_update", reduction.batch_norm),
+        **_aten("native_batch_norm_backward cudnn_batch_norm_backward miopen_batch_norm_backward "
+                "batch_norm_backward", reduction.normalise_backward, weight=2, saved=(5, 6)),
+        **_aten("batch_norm_stats", reduction.statistics, 4.0, 1, 2),
+        **_aten("batch_norm_elemt", reduction.batch_norm_elemt),
+        **_aten("batch_norm_backward_reduce", reduction.statistics, 6.0, 2, 4),
+        **_aten("batch_norm_backward_elemt", formula, 7.0, reads=(0, 1), like=1),
+        **_aten("native_group_norm", reduction.group_norm),
+        **_aten("native_group_norm_backward", reduction.normalise_backward, weight=4, saved=(2, 3)),
+        **_aten("_fused_rms_norm", reduction.rms_norm),
+        **_aten("_fused_rms_norm_backward", reduction.normalise_backward, 4, (3,), 10.0, parameters=1),
         # Softmax
         **_aten("_softmax _log_softmax", reduction.softmax),
         **_aten("_softmax_backward_data _log_softmax_backward_data", reduction.softmax_backward),
         # Pointwise, one operation an element
-        **_aten(
-            "abs neg floor ceil round trunc frac sign sgn square relu clamp_min clamp_max threshold conj_physical"
-            " positive nan_to_num",
-            elementwise.pointwise(1),
-        ),
-        **_aten(
-            "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh erf"
-            " erfc erfinv lgamma digamma deg2rad rad2deg",
-            elementwise.real_function(),
-        ),
-        **_aten(
-            "add sub rsub mul div true_divide floor_divide remainder fmod pow maximum minimum fmax fmin atan2 hypot"
-            " copysign heaviside bitwise_and bitwise_or bitwise_xor bitwise_not __and__ __or__ __xor__ __lshift__"
-            " __rshift__ bitwise_left_shift bitwise_right_shift",
-            elementwise.pointwise(2),
-        ),
-        **_aten("eq ne lt le gt ge logical_and logical_or logical_xor isclose", elementwise.pointwise(2, 1.0, BOOL)),
-        **_aten("logical_not isnan isinf isfinite signbit", elementwise.pointwise(1, 0.0, BOOL)),
-        **_aten("clamp", elementwise.pointwise(3, 2.0)),
-        **_aten("addcmul addcdiv lerp", elementwise.pointwise(3, 3.0)),
-        **_aten("where", elementwise.where),
-        **_aten("masked_fill_", elementwise.masked_fill),
-        **_aten("tril triu", elementwise.pointwise(1, 0.0)),
-        **_aten("fill zero normal_ uniform_ random_ bernoulli_ exponential_", elementwise.fill),
-        **_aten("arange linspace", elementwise.generated),
+        **_aten("abs neg floor ceil round trunc frac sign sgn square relu clamp_min clamp_max threshold conj_physical"
+                " positive nan_to_num", each.pointwise, 1),
+        **_aten("exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh "
+                "erf erfc erfinv lgamma digamma deg2rad rad2deg", each.real_function),
+        **_aten("add sub rsub mul div true_divide floor_divide remainder fmod pow maximum minimum fmax fmin atan2 hypot"
+                " copysign heaviside bitwise_and bitwise_or bitwise_xor bitwise_not __and__ __or__ __xor__ __lshift__"
+                " __rshift__ bitwise_left_shift bitwise_right_shift", each.pointwise, 2),
+        **_aten("eq ne lt le gt ge logical_and logical_or logical_xor isclose", each.pointwise, 2, 1.0, BOOL),
+        **_aten("logical_not isnan isinf isfinite signbit", each.pointwise, 1, 0.0, BOOL),
+        **_aten("clamp", each.pointwise, 3, 2.0),
+        **_aten("addcmul addcdiv lerp", each.pointwise, 3, 3.0),
+        **_aten("where", each.where),
+        **_aten("masked_fill_", each.masked_fill),
+        **_aten("tril triu", each.pointwise, 1, 0.0),
+        **_aten("fill zero normal_ uniform_ random_ bernoulli_ exponential_", each.fill),
+        **_aten("arange linspace", each.generated),
         # Activations
-        **_aten("sigmoid", elementwise.real_function(3.0)),
-        **_aten("silu", elementwise.pointwise(1, 4.0)),
-        **_aten("gelu", elementwise.pointwise(1, 8.0)),
-        **_aten("mish", elementwise.pointwise(1, 5.0)),
-        **_aten("softplus elu leaky_relu hardtanh relu6 hardsigmoid", elementwise.pointwise(1, 3.0)),
-        **_aten("hardswish log_sigmoid_forward", elementwise.pointwise(1, 4.0)),
-        **_aten("_prelu_kernel", elementwise.pointwise(2, 2.0)),
-        **_aten("threshold_backward hardtanh_backward leaky_relu_backward", elementwise.at(0, 1)),
-        **_aten("sigmoid_backward tanh_backward", elementwise.at(0, 1, flops=3.0)),
-        **_aten("silu_backward hardswish_backward softplus_backward", elementwise.at(0, 1, flops=6.0)),
-        **_aten("gelu_backward", elementwise.at(0, 1, flops=14.0)),
-        **_aten("mish_backward", elementwise.at(0, 1, flops=10.0)),
-        **_aten("elu_backward", elementwise.at(0, 5, flops=3.0)),
-        **_aten("glu", formula(2.5, writes=0.5)),
-        **_aten("glu_backward", formula(4.5, reads=(0, 1), like=1)),
-        **_aten("native_dropout _fused_dropout", formula(2.0, beside=BOOL.bytes)),
-        **_aten("native_dropout_backward _masked_scale", formula(2.0, reads=(0, 1))),
+        **_aten("sigmoid", each.real_function, 3.0),
+        **_aten("silu hardswish log_sigmoid_forward", each.pointwise, 1, 4.0),
+        **_aten("gelu", each.pointwise, 1, 8.0),
+        **_aten("mish", each.pointwise, 1, 5.0),
+        **_aten("softplus elu leaky_relu hardtanh relu6 hardsigmoid", each.pointwise, 1, 3.0),
+        **_aten("_prelu_kernel", each.pointwise, 2, 2.0),
+        **_aten("threshold_backward hardtanh_backward leaky_relu_backward", each.at, 0, 1),
+        **_aten("sigmoid_backward tanh_backward", each.at, 0, 1, flops=3.0),
+        **_aten("silu_backward hardswish_backward softplus_backward", each.at, 0, 1, flops=6.0),
+        **_aten("gelu_backward", each.at, 0, 1, flops=14.0),
+        **_aten("mish_backward", each.at, 0, 1, flops=10.0),
+        **_aten("elu_backward", each.at, 0, 5, flops=3.0),
+        **_aten("glu", formula, 2.5, writes=0.5),
+        **_aten("glu_backward", formula, 4.5, reads=(0, 1), like=1),
+        **_aten("native_dropout _fused_dropout", formula, 2.0, beside=BOOL.bytes),
+        **_aten("native_dropout_backward _masked_scale", formula, 2.0, reads=(0, 1)),
         # Reductions and scans
-        **_aten("sum nansum mean prod amax amin", reduction.over(1.0)),
-        **_aten("norm linalg_vector_norm", reduction.over(2.0, dims=2)),
-        **_aten("var std", reduction.over(4.0)),
-        **_aten("var_mean std_mean aminmax", reduction.over(4.0, results=2)),
-        **_aten("logsumexp", reduction.over(4.0)),
+        **_aten("sum nansum mean prod amax amin", reduction.over, 1.0),
+        **_aten("norm linalg_vector_norm", reduction.over, 2.0, dims=2),
+        **_aten("var std logsumexp", reduction.over, 4.0),
+        **_aten("var_mean std_mean aminmax", reduction.over, 4.0, results=2),
         **_aten("max min median mode", reduction.extreme),
-        **_aten("argmax argmin", reduction.position),
-        **_aten("any all", reduction.truth),
+        **_aten("argmax argmin", reduction.over, 1.0, out=LONG),
+        **_aten("any all", reduction.over, 0.0, out=BOOL),
         **_aten("cumsum cumprod cummax logcumsumexp", reduction.scan),
         # Look-ups
         **_aten("embedding_dense_backward", indexing.embedding_backward),
@@ -132,90 +118,83 @@ MODELS = Models(
         **_aten("index_select", indexing.index_select),
         **_aten("gather", indexing.gather),
         **_aten("index_put _index_put_impl_", indexing.index_put),
-        **_aten("scatter index_copy", indexing.scatter(0.0, passes=1)),
-        **_aten("scatter_add index_add scatter_reduce", indexing.scatter(1.0, passes=2)),
+        **_aten("scatter index_copy", indexing.scatter, 0.0, passes=1),
+        **_aten("scatter_add index_add scatter_reduce", indexing.scatter, 1.0, passes=2),
         # Copies
-        **_aten("copy_", layout.copy),
-        **_aten("flip roll", formula()),
-        **_aten("cat", layout.cat),
-        **_aten("constant_pad_nd", layout.pad),
+        **_aten("copy_", each.copy),
+        **_aten("flip roll", formula),
+        **_aten("cat", each.cat),
+        **_aten("constant_pad_nd", each.pad),
         # Pooling and resampling
-        **_aten("max_pool1d_with_indices", pooling.max_pool(1)),
-        **_aten("max_pool2d_with_indices", pooling.max_pool(2)),
-        **_aten("mkldnn_max_pool2d", pooling.max_pool(2, positions=False)),
-        **_aten("max_pool3d_with_indices", pooling.max_pool(3)),
-        **_aten("max_pool2d_with_indices_backward max_pool3d_with_indices_backward", pooling.max_pool_backward),
-        **_aten("avg_pool2d", pooling.avg_pool(2)),
-        **_aten("avg_pool3d", pooling.avg_pool(3)),
-        **_aten(
-            "avg_pool2d_backward avg_pool3d_backward _adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward",
-            pooling.like_input,
-        ),
-        **_aten("_adaptive_avg_pool2d _adaptive_avg_pool3d", pooling.adaptive),
-        **_aten("upsample_nearest1d upsample_nearest2d upsample_nearest3d", pooling.upsample(0.0)),
-        **_aten("upsample_bilinear2d", pooling.upsample(pooling.BILINEAR_FLOPS)),
-        **_aten(
-            "upsample_nearest1d_backward upsample_nearest2d_backward upsample_nearest3d_backward",
-            pooling.upsample_backward(1.0),
-        ),
-        **_aten("upsample_bilinear2d_backward", pooling.upsample_backward(pooling.BILINEAR_FLOPS)),
+        **_aten("max_pool1d_with_indices", conv.pool, 1, dilation=4, ceil=5, positions=True),
+        **_aten("max_pool2d_with_indices", conv.pool, 2, dilation=4, ceil=5, positions=True),
+        **_aten("mkldnn_max_pool2d", conv.pool, 2, dilation=4, ceil=5),
+        **_aten("max_pool3d_with_indices", conv.pool, 3, dilation=4, ceil=5, positions=True),
+        **_aten("max_pool2d_with_indices_backward max_pool3d_with_indices_backward", conv.max_pool_backward),
+        **_aten("avg_pool2d", conv.pool, 2, dilation=None, ceil=4),
+        **_aten("avg_pool3d", conv.pool, 3, dilation=None, ceil=4),
+        **_aten("avg_pool2d_backward avg_pool3d_backward _adaptive_avg_pool2d_backward "
+                "_adaptive_avg_pool3d_backward", conv.like_input),
+        **_aten("_adaptive_avg_pool2d _adaptive_avg_pool3d", conv.adaptive),
+        **_aten("upsample_nearest1d upsample_nearest2d upsample_nearest3d", conv.upsample, 0.0),
+        **_aten("upsample_bilinear2d", conv.upsample, conv.BILINEAR_FLOPS),
+        **_aten("upsample_nearest1d_backward upsample_nearest2d_backward "
+                "upsample_nearest3d_backward", conv.upsample_backward, 1.0),
+        **_aten("upsample_bilinear2d_backward", conv.upsample_backward, conv.BILINEAR_FLOPS),
         # Losses
         **_aten("nll_loss_forward nll_loss2d_forward", reduction.nll),
         **_aten("nll_loss_backward nll_loss2d_backward", reduction.nll_backward),
-        **_aten("mse_loss", reduction.compared(3.0)),
-        **_aten("mse_loss_backward", formula(3.0, reads=(0, 1, 2), like=1)),
-        **_aten("smooth_l1_loss huber_loss", reduction.compared(5.0)),
-        **_aten("smooth_l1_loss_backward huber_loss_backward", formula(5.0, reads=(0, 1, 2), like=1)),
-        **_aten("binary_cross_entropy", reduction.compared(7.0)),
-        **_aten("binary_cross_entropy_backward", formula(6.0, reads=(0, 1, 2), like=1)),
+        **_aten("mse_loss", reduction.compared, 3.0),
+        **_aten("mse_loss_backward", formula, 3.0, reads=(0, 1, 2), like=1),
+        **_aten("smooth_l1_loss huber_loss", reduction.compared, 5.0),
+        **_aten("smooth_l1_loss_backward huber_loss_backward", formula, 5.0, reads=(0, 1, 2), like=1),
+        **_aten("binary_cross_entropy", reduction.compared, 7.0),
+        **_aten("binary_cross_entropy_backward", formula, 6.0, reads=(0, 1, 2), like=1),
         # Sorting
-        **_aten("sort", formula(beside=LONG.bytes)),
+        **_aten("sort", formula, beside=LONG.bytes),
         **_aten("topk", indexing.topk),
         **_aten("bucketize searchsorted", indexing.bucketize),
         # Lists of tensors and fused optimizers
-        **_aten(
-            "_foreach_add _foreach_sub _foreach_mul _foreach_div _foreach_sqrt _foreach_pow _foreach_neg _foreach_abs"
-            " _foreach_exp _foreach_log _foreach_reciprocal _foreach_rsqrt _foreach_maximum _foreach_minimum"
-            " _foreach_clamp_max _foreach_clamp_min _foreach_sign _foreach_tanh _foreach_sigmoid",
-            optimizer.foreach(1.0),
-        ),
-        **_aten("_foreach_addcdiv _foreach_lerp", optimizer.foreach(3.0)),
-        **_aten("_foreach_addcmul", optimizer.listed(3.0, reads=(0, 1))),
-        **_aten("_foreach_zero", optimizer.listed(0.0, reads=())),
-        **_aten("_foreach_copy", optimizer.listed(0.0, reads=(1,))),
+        **_aten("_foreach_add _foreach_sub _foreach_mul _foreach_div _foreach_sqrt _foreach_pow _foreach_neg "
+                "_foreach_abs _foreach_exp _foreach_log _foreach_reciprocal _foreach_rsqrt _foreach_maximum "
+                "_foreach_minimum _foreach_clamp_max _foreach_clamp_min _foreach_sign _foreach_tanh _foreach_sigmoid",
+                optimizer.foreach, 1.0),
+        **_aten("_foreach_addcdiv _foreach_lerp", optimizer.foreach, 3.0),
+        **_aten("_foreach_addcmul", optimizer.listed, 3.0, reads=(0, 1)),
+        **_aten("_foreach_zero", optimizer.listed, 0.0, reads=()),
+        **_aten("_foreach_copy", optimizer.listed, 0.0, reads=(1,)),
         **_aten("_foreach_norm", optimizer.foreach_norm),
-        **_aten("_amp_foreach_non_finite_check_and_unscale", optimizer.listed(1.0)),
-        **_aten("_fused_adam _fused_adamw", optimizer.adam),
-        **_aten("_fused_sgd", optimizer.sgd),
-        **_aten("_fused_adagrad", optimizer.adagrad),
+        **_aten("_amp_foreach_non_finite_check_and_unscale", optimizer.listed, 1.0),
+        # FLOPs a parameter of Adam: weight decay 2, first moment 3, second moment 4, denominator 3, update 2, with the
+        # largest second moments where `amsgrad` is set; of SGD: weight decay 2, momentum 2 (else no buffers), update 2.
+        **_aten("_fused_adam _fused_adamw", optimizer.fused, 14.0, (2, 3), lambda call: (4,) if call.flag(11) else ()),
+        **_aten("_fused_sgd", optimizer.fused, 6.0, (), lambda call: (2,) if float(call.value(4)) else ()),
+        **_aten("_fused_adagrad", optimizer.fused, 8.0, (2,)),
         # Serving
-        **_served("silu_and_mul mul_and_silu", engines.gated(5.0)),
-        **_served("gelu_and_mul gelu_tanh_and_mul", engines.gated(9.0)),
-        **_served("rms_norm rmsnorm rmsnorm2d_fwd rmsnorm2d_fwd_ck", engines.rms_norm),
-        **_served("fused_add_rms_norm fused_add_rmsnorm add_rmsnorm rmsnorm2d_fwd_with_add_ck", engines.add_rms_norm),
-        **_served("_groupnorm_run", engines.group_norm),
-        **_served("rotary_embedding", engines.rotary),
-        **_served("reshape_and_cache_flash", engines.store),
-        **_served("static_scaled_fp8_quant dynamic_scaled_fp8_quant", engines.quantise),
-        **_served(" ".join(sorted(OVER_CACHES)), engines.attention),
+        **_aten(_served("silu_and_mul mul_and_silu"), engines.gated, 5.0),
+        **_aten(_served("gelu_and_mul gelu_tanh_and_mul"), engines.gated, 9.0),
+        **_aten(_served("rms_norm rmsnorm rmsnorm2d_fwd rmsnorm2d_fwd_ck"), engines.normalised, RMS_FLOPS, 2),
+        **_aten(_served("fused_add_rms_norm fused_add_rmsnorm add_rmsnorm rmsnorm2d_fwd_with_add_ck"),
+                engines.normalised, RMS_FLOPS + 1, 4),
+        **_aten(_served("_groupnorm_run"), engines.normalised, 8.0, 2),
+        **_aten(_served("rotary_embedding"), engines.rotary),
+        **_aten(_served("reshape_and_cache_flash"), engines.store),
+        **_aten(_served("static_scaled_fp8_quant dynamic_scaled_fp8_quant"), engines.quantise),
+        **_aten(_served(" ".join(sorted(OVER_CACHES))), engines.attention),
         # Communication
-        "record_param_comms": layout.on_the_link,
+        "record_param_comms": each.on_the_link,
     },
     composite={
         **_aten("linear", matmul.linear),
         **_aten("matmul", matmul.matmul),
-        **_aten("convolution _convolution", convolution.forward(convolution.GENERAL)),
-        **_aten("conv1d conv2d conv3d", convolution.forward(convolution.CONV_ND)),
-        **_aten(
-            "conv_transpose1d conv_transpose2d conv_transpose3d", convolution.forward(convolution.CONV_TRANSPOSE_ND)
-        ),
-        **_aten("scaled_dot_product_attention", attention.forward(attention.SDPA)),
+        **_each(conv.COMPOSITE, conv.forward),
+        **_aten("scaled_dot_product_attention", attention.forward, attention.SDPA),
         **_aten("embedding", indexing.embedding),
-        **_aten("clone contiguous", formula()),
-        **_aten("_to_copy", layout.cast),
+        **_aten("clone contiguous", formula),
+        **_aten("_to_copy", each.cast),
     },
-    prefixes={"triton_": inductor.triton},
-)
+    prefixes={"triton_": triton},
+)  # fmt: skip
 
 
 def model_ops(joined: Joined) -> OpWork:

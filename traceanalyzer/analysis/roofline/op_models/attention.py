@@ -3,12 +3,12 @@
 FLOPs forward: 2·pairs·(d + dv) for each batch entry and query head; backward, with the scores calculated again,
 2·pairs·(3·d + 2·dv). Without a mask pairs are queries times keys; a causal mask leaves the triangle (which
 `torch.utils.flop_counter` does not take off). Softmax is not counted. Source: Dao et al., FlashAttention-2, section
-4.1; torch/utils/flop_counter.py. Traffic is that of fused kernels: scores never reach memory.
-"""
+4.1; torch/utils/flop_counter.py. Traffic is that of fused kernels: scores never reach memory."""
 
 import enum
+from typing import NamedTuple
 
-from traceanalyzer.analysis.roofline.op_models.call import Call, Model, UnmodelledError, Work, read
+from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read
 from traceanalyzer.analysis.roofline.op_models.tensors import FLOAT, Tensor
 from traceanalyzer.base import dataclass
 
@@ -64,45 +64,32 @@ BACKWARD = {
 }
 
 
-@dataclass(frozen=True)
-class Sizes:
+class Sizes(NamedTuple):
     """Extents of one attention. Packed sequences count as equally long: FLOPs of others are more, never fewer."""
 
-    batch: float
-    heads: int
-    queries: float
-    keys: float
+    rows: float
+    """Queries of all heads and batches."""
+    pairs: float
+    """Of a query and a key that it may see, in all of these."""
     d: int
     dv: int
 
 
-def forward(arguments: Arguments) -> Model:
-    """The model of an attention operator with inputs (query, key, value, ..)."""
-
-    def model(call: Call) -> Work:
-        q, k, v = call.tensor(0), call.tensor(1), call.tensor(2)
-        sizes = _sizes(call, arguments, q, k, v)
-        pairs = visible_pairs(sizes.queries, sizes.keys, _mask(call, arguments)) * sizes.batch * sizes.heads
-        rows = sizes.batch * sizes.heads * sizes.queries
-        traffic = read(q, k, v, _bias(call, arguments)) + rows * (sizes.dv * q.dtype.bytes + FLOAT.bytes)
-        return Work(2.0 * pairs * (sizes.d + sizes.dv), traffic, q.dtype.precision)
-
-    return model
+def forward(call: Call, arguments: Arguments) -> Work:
+    """Of an attention operator with inputs (query, key, value, ..)."""
+    q, k, v = call.tensor(0), call.tensor(1), call.tensor(2)
+    rows, pairs, d, dv = _sizes(call, arguments, q, k, v)
+    traffic = read(q, k, v, call.optional(arguments.bias)) + rows * (dv * q.dtype.bytes + FLOAT.bytes)
+    return Work(2.0 * pairs * (d + dv), traffic, q.dtype.precision)
 
 
-def backward(arguments: Arguments) -> Model:
-    """The model of an attention operator's backward with inputs (gradient, query, key, value, ..)."""
-
-    def model(call: Call) -> Work:
-        grad, q, k, v = (call.tensor(i) for i in range(4))
-        sizes = _sizes(call, arguments, q, k, v)
-        pairs = visible_pairs(sizes.queries, sizes.keys, _mask(call, arguments)) * sizes.batch * sizes.heads
-        saved = (call.optional(i) for i in arguments.saved)
-        traffic = read(grad, q, k, v, *saved, _bias(call, arguments))
-        traffic += q.dense_bytes + k.dense_bytes + v.dense_bytes
-        return Work(2.0 * pairs * (3 * sizes.d + 2 * sizes.dv), traffic, q.dtype.precision)
-
-    return model
+def backward(call: Call, arguments: Arguments) -> Work:
+    """Of an attention operator's backward with inputs (gradient, query, key, value, ..)."""
+    grad, q, k, v = (call.tensor(i) for i in range(4))
+    _, pairs, d, dv = _sizes(call, arguments, q, k, v)
+    traffic = read(grad, q, k, v, *map(call.optional, arguments.saved), call.optional(arguments.bias))
+    traffic += q.dense_bytes + k.dense_bytes + v.dense_bytes
+    return Work(2.0 * pairs * (3 * d + 2 * dv), traffic, q.dtype.precision)
 
 
 def visible_pairs(queries: float, keys: float, mask: Mask) -> float:
@@ -110,35 +97,31 @@ def visible_pairs(queries: float, keys: float, mask: Mask) -> float:
     if mask is Mask.NONE:
         return queries * keys
     square = min(queries, keys)
-    triangle = square * (square + 1) / 2
-    if mask is Mask.TOP_LEFT:
-        return triangle + max(queries - keys, 0) * keys
-    return triangle + max(keys - queries, 0) * queries
+    beside = max(queries - keys, 0) * keys if mask is Mask.TOP_LEFT else max(keys - queries, 0) * queries
+    return square * (square + 1) / 2 + beside
 
 
 def _sizes(call: Call, arguments: Arguments, q: Tensor, k: Tensor, v: Tensor) -> Sizes:
-    ends = call.optional(arguments.lengths) if arguments.lengths is not None else None
-    packed = ends is not None and ends.numel > 1
-    if packed and ends is not None:
-        many = ends.numel - 1
+    ends = call.optional(arguments.lengths)
+    if ends is not None and ends.numel > 1:
+        batch: float = ends.numel - 1
         tokens, heads, d = q.shape[-3:]
-        return Sizes(many, heads, tokens / many, k.shape[-3] / many, d, v.shape[-1])
-    if len(q.shape) != 4:
+        queries, keys, dv = tokens / batch, k.shape[-3] / batch, v.shape[-1]
+    elif len(q.shape) != 4:
         raise UnmodelledError("neither a batch of sequences nor their ends")
-    heads, queries, keys = (1, 2, 2) if arguments.heads_first else (2, 1, 1)
-    return Sizes(q.shape[0], q.shape[heads], q.shape[queries], k.shape[keys], q.shape[3], v.shape[3])
+    else:
+        head, sequence = (1, 2) if arguments.heads_first else (2, 1)
+        batch, heads, d, dv = q.shape[0], q.shape[head], q.shape[3], v.shape[3]
+        queries, keys = q.shape[sequence], k.shape[sequence]
+    pairs = visible_pairs(queries, keys, _mask(call, arguments)) * batch * heads
+    return Sizes(batch * heads * queries, pairs, d, dv)
 
 
 def _mask(call: Call, arguments: Arguments) -> Mask:
     if arguments.typed:
         number = call.integer(arguments.mask)
-        return Mask(number) if number in {mask.value for mask in Mask} else Mask.NONE
-    causal = call.flag(arguments.mask)
-    if not causal:
+        return Mask(number) if number in tuple(Mask) else Mask.NONE
+    if not call.flag(arguments.mask):
         return Mask.NONE
     # The flash kernels align the triangle to the end, scaled_dot_product_attention to the beginning.
     return Mask.TOP_LEFT if arguments.heads_first else Mask.BOTTOM_RIGHT
-
-
-def _bias(call: Call, arguments: Arguments) -> Tensor | None:
-    return call.optional(arguments.bias) if arguments.bias is not None else None

@@ -1,22 +1,15 @@
-"""Convolutions forward and backward: 2 FLOPs for each result element, input channel of its group and weight tap.
+"""Convolutions, pooling and resampling: the input (and weight) read once, the result written.
 
-The formula of `torch.utils.flop_counter` (which, unlike this, counts the weight gradient of grouped convolutions
-as if they had no groups). Implementations that calculate with fewer (Winograd, FFT) do the same work. A bias is
-added without counting. Inputs, weight and result move once.
-"""
+A convolution has 2 FLOPs for each result element, input channel of its group and weight tap, forward and backward: the
+formula of `torch.utils.flop_counter` (which, unlike this, counts the weight gradient of grouped convolutions as if they
+had no groups). Implementations that calculate with fewer (Winograd, FFT) do the same work. A bias is added without
+counting. Pooling has a FLOP for each element of a window."""
 
 import math
+from collections.abc import Sequence
 
-from traceanalyzer.analysis.roofline.op_models.call import (
-    Call,
-    Model,
-    UnmodelledError,
-    Work,
-    per_dimension,
-    read,
-    windows,
-)
-from traceanalyzer.analysis.roofline.op_models.tensors import Tensor
+from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read
+from traceanalyzer.analysis.roofline.op_models.tensors import LONG, Tensor
 from traceanalyzer.base import dataclass
 
 
@@ -33,11 +26,6 @@ class Arguments:
     groups: int | None = None
 
 
-GENERAL = Arguments(2, 3, 4, 5, transposed=6, output_padding=7, groups=8)
-"""`convolution(x, w, bias, stride, padding, dilation, transposed, output_padding, groups)`."""
-CONV_ND = Arguments(2, 3, 4, 5, groups=6)
-"""`conv2d(x, w, bias, stride, padding, dilation, groups)`."""
-CONV_TRANSPOSE_ND = Arguments(2, 3, 4, 7, transposed=True, output_padding=5, groups=6)
 WORKING = {
     "cudnn_convolution": Arguments(None, 3, 2, 4, groups=5),
     "cudnn_convolution_transpose": Arguments(None, 4, 2, 5, transposed=True, output_padding=3, groups=6),
@@ -48,34 +36,32 @@ WORKING = {
     "_conv_depthwise2d conv_depthwise3d slow_conv_dilated2d slow_conv_dilated3d": Arguments(3, 4, 5, 6),
     "slow_conv_transpose2d slow_conv_transpose3d": Arguments(3, 4, 5, 7, transposed=True, output_padding=6),
 }
+COMPOSITE = {
+    "convolution _convolution": Arguments(2, 3, 4, 5, transposed=6, output_padding=7, groups=8),
+    "conv1d conv2d conv3d": Arguments(2, 3, 4, 5, groups=6),
+    "conv_transpose1d conv_transpose2d conv_transpose3d": Arguments(2, 3, 4, 7, True, output_padding=5, groups=6),
+}
 
 
-def forward(arguments: Arguments) -> Model:
-    """The model of a convolution whose arguments stand at these positions."""
-
-    def model(call: Call) -> Work:
-        x, weight = call.tensor(0), call.tensor(1)
-        flag = arguments.transposed
-        transposed = flag if isinstance(flag, bool) else call.flag(flag)
-        result = math.prod(_result_shape(call, arguments, x, weight, transposed=transposed))
-        bias = call.optional(arguments.bias) if arguments.bias is not None else None
-        # Input 2 of cudnn_convolution_add_relu is a tensor that is added to the result.
-        added = call.optional(2) if arguments.bias not in (None, 2) else None
-        traffic = read(x, weight, bias, added) + result * x.dtype.bytes
-        return Work(_flops(x if transposed else result, weight), traffic, x.dtype.precision)
-
-    return model
+def forward(call: Call, arguments: Arguments) -> Work:
+    """Of a convolution whose arguments stand at these positions."""
+    x, weight, flag = call.tensor(0), call.tensor(1), arguments.transposed
+    transposed = flag if isinstance(flag, bool) else call.flag(flag)
+    result = math.prod(_result_shape(call, arguments, x, weight, transposed=transposed))
+    # Input 2 of cudnn_convolution_add_relu is a tensor that is added to the result.
+    added = call.optional(2) if arguments.bias not in (None, 2) else None
+    traffic = read(x, weight, call.optional(arguments.bias), added) + result * x.dtype.bytes
+    return Work(_flops(x.numel if transposed else result, weight), traffic, x.dtype.precision)
 
 
 def backward(call: Call) -> Work:
     """`convolution_backward(grad, x, w, bias_sizes, <arguments as of convolution>, mask)`.
 
     Each of the gradients of x and w takes as many FLOPs as the forward pass and reads `grad`: they are kernels of their
-    own. The mask says which are made.
-    """
+    own. The mask says which are made."""
     grad, x, weight = call.tensor(0), call.tensor(1), call.tensor(2)
-    wants_x, wants_weight, wants_bias = call.flags(10)
-    once = _flops(x if call.flag(7) else grad.numel, weight)
+    wants_x, wants_weight, wants_bias = (item.lower() in {"true", "1"} for item in call.items(10))
+    once = _flops((x if call.flag(7) else grad).numel, weight)
     traffic = read(grad) * max(wants_x + wants_weight, 1)
     if wants_x:
         traffic += read(weight) + x.dense_bytes
@@ -86,9 +72,8 @@ def backward(call: Call) -> Work:
     return Work(once * (wants_x + wants_weight), traffic, x.dtype.precision)
 
 
-def _flops(positions: Tensor | int, weight: Tensor) -> float:
+def _flops(elements: int, weight: Tensor) -> float:
     """2 · elements of the result · weight elements for each of its channels; of a transposed one, of the input."""
-    elements = positions if isinstance(positions, int) else positions.numel
     return 2.0 * elements * (weight.numel // max(weight.shape[0], 1))
 
 
@@ -96,8 +81,7 @@ def _result_shape(call: Call, arguments: Arguments, x: Tensor, weight: Tensor, *
     """Batch, channels and positions of the result. Source: documentation of torch.nn.Conv2d, ConvTranspose2d."""
     kernel = weight.shape[2:]
     n = len(kernel)
-    batch = x.shape[: -n - 1]
-    sizes = x.shape[len(x.shape) - n :]
+    batch, sizes = x.shape[: -n - 1], x.shape[len(x.shape) - n :]
     stride = per_dimension(call.integers(arguments.stride), n, 1)
     dilation = per_dimension(call.integers(arguments.dilation) if arguments.dilation is not None else [], n, 1)
     if call.value(arguments.padding) == "same":
@@ -110,8 +94,84 @@ def _result_shape(call: Call, arguments: Arguments, x: Tensor, weight: Tensor, *
         raise UnmodelledError("the padding of the result is not an argument")
     extra = per_dimension(call.integers(arguments.output_padding), n, 0)
     groups = call.integer(arguments.groups) if arguments.groups is not None else 1
-    spatial = (
-        (size - 1) * s - 2 * p + d * (k - 1) + e + 1
-        for size, s, p, d, k, e in zip(sizes, stride, padding, dilation, kernel, extra, strict=True)
-    )
+    each = zip(sizes, stride, padding, dilation, kernel, extra, strict=True)
+    spatial = ((size - 1) * s - 2 * p + d * (k - 1) + e + 1 for size, s, p, d, k, e in each)
     return (*batch, weight.shape[1] * groups, *spatial)
+
+
+def per_dimension(values: Sequence[int], dimensions: int, otherwise: int) -> list[int]:
+    """A parameter for each spatial dimension: one value stands for all, none for `otherwise`."""
+    if len(values) not in {0, 1, dimensions}:
+        raise UnmodelledError("parameters do not fit the dimensions")
+    return list(values) if values and len(values) == dimensions else [*values, otherwise][:1] * dimensions
+
+
+def windows(
+    sizes: Sequence[int], kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
+    *, ceil: bool = False,
+) -> list[int]:  # fmt: skip
+    """How many windows fit each spatial dimension: floor((n + 2·p - d·(k - 1) - 1) / s) + 1.
+
+    Source: documentation of torch.nn.Conv2d and MaxPool2d."""
+    found = []
+    for n, k, s, p, d in zip(sizes, kernel, stride, padding, dilation, strict=True):
+        if s < 1:
+            raise UnmodelledError("a stride below one")
+        room = n + 2 * p - d * (k - 1) - 1
+        count = (-(-room // s) if ceil else room // s) + 1
+        # A window that would start in the right padding is left out.
+        found.append(count - 1 if ceil and (count - 1) * s >= n + p else count)
+    return found
+
+
+BILINEAR_FLOPS = 7.0
+"""Three interpolations of a product and an add each, and a difference."""
+
+
+def pool(call: Call, dimensions: int, dilation: int | None, ceil: int, *, positions: bool = False) -> Work:
+    """`max_pool2d_with_indices(x, kernel, stride, padding, dilation, ceil)`, which writes positions too, and
+    `avg_pool2d(x, kernel, stride, padding, ceil, ..)`; a stride that was left out is the kernel's size."""
+    x, kernel = call.tensor(0), per_dimension(call.integers(1), dimensions, 1)
+    if len(x.shape) <= dimensions:
+        raise UnmodelledError("no channels")
+    stride = (call.has_value(2) and call.integers(2)) or kernel
+    padding = per_dimension(call.integers(3), dimensions, 0)
+    spread = per_dimension([] if dilation is None else call.integers(dilation), dimensions, 1)
+    stride = per_dimension(stride, dimensions, 1)
+    found = windows(x.shape[-dimensions:], kernel, stride, padding, spread, ceil=call.flag(ceil))
+    result = math.prod(x.shape[:-dimensions]) * math.prod(found)
+    cell = x.dtype.bytes + (LONG.bytes if positions else 0)
+    return Work(float(result * math.prod(kernel)), read(x) + result * cell, x.dtype.precision)
+
+
+def max_pool_backward(call: Call) -> Work:
+    """`max_pool2d_with_indices_backward(grad, x, .., positions)`: reads both, writes a gradient like x; an add each."""
+    grad, x, positions = call.tensor(0), call.tensor(1), call.tensor(7)
+    return Work(float(grad.numel), read(grad, positions) + x.dense_bytes, x.dtype.precision)
+
+
+def like_input(call: Call) -> Work:
+    """`avg_pool2d_backward(grad, x, ..)`, `_adaptive_avg_pool2d_backward(grad, x)`: reads grad, writes one like x."""
+    grad, x = call.tensor(0), call.tensor(1)
+    return Work(float(max(x.numel, grad.numel)), read(grad) + x.dense_bytes, x.dtype.precision)
+
+
+def adaptive(call: Call) -> Work:
+    """`_adaptive_avg_pool2d(x, sizes)`: an add an element of x."""
+    x, sizes = call.tensor(0), call.integers(1)
+    result = math.prod(x.shape[: len(x.shape) - len(sizes)]) * math.prod(sizes)
+    return Work(float(x.numel), read(x) + result * x.dtype.bytes, x.dtype.precision)
+
+
+def upsample(call: Call, flops: float) -> Work:
+    """`upsample_nearest2d(x, sizes, ..)`, `upsample_bilinear2d(..)` with this much work a result."""
+    x = call.tensor(0)
+    result = x.shape[0] * x.shape[1] * math.prod(call.integers(1))
+    return Work(flops * result, read(x) + result * x.dtype.bytes, x.dtype.precision)
+
+
+def upsample_backward(call: Call, flops: float) -> Work:
+    """`upsample_nearest2d_backward(grad, sizes, input_sizes, ..)`: reads grad, writes the input's."""
+    grad = call.tensor(0)
+    traffic = read(grad) + math.prod(call.integers(2)) * grad.dtype.bytes
+    return Work(flops * grad.numel, traffic, grad.dtype.precision)

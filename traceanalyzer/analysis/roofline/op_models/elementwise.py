@@ -1,41 +1,29 @@
-"""Pointwise operators: every input read once as it is stored, one result of the broadcast shape written.
-
-FLOPs are counted a result element: an arithmetic operation or an elementary function (exp, tanh, sqrt, a
-division) is one, an activation as many as its formula has. Integer and boolean work is no FLOPs.
-"""
+"""Pointwise operators and what only moves: every input read once as it is stored, one result of the broadcast shape
+written. FLOPs are counted a result element: an arithmetic operation or an elementary function (exp, tanh, sqrt, a
+division) is one, an activation as many as its formula has. Integer and boolean work, copies, casts, joins and
+collectives (the bytes each rank moves over its link) are no FLOPs; views cost nothing and have no model."""
 
 import math
 
-from traceanalyzer.analysis.roofline.op_models.call import Call, Model, UnmodelledError, Work, broadcast, read
+from traceanalyzer.analysis.names.collectives import bus_factor, collective_kind, element_bytes, message_bytes
+from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, broadcast, read
 from traceanalyzer.analysis.roofline.op_models.tensors import FLOAT, DType, Kind, Tensor, promoted
 
 
-def pointwise(operands: int, flops: float = 1.0, out: DType | None = None) -> Model:
-    """The model of `f(x1, .., xn)` with up to `operands` tensors in front (others are scalars) and this much work."""
-
-    def model(call: Call) -> Work:
-        return _mapped(call, [t for i in range(operands) if (t := call.optional(i)) is not None], flops, out)
-
-    return model
+def pointwise(call: Call, operands: int, flops: float = 1.0, out: DType | None = None) -> Work:
+    """`f(x1, .., xn)` with up to `operands` tensors in front (others are scalars) and this much work."""
+    return _mapped(call, [t for i in range(operands) if (t := call.optional(i)) is not None], flops, out)
 
 
-def real_function(flops: float = 1.0) -> Model:
-    """The model of `f(x)` whose result is real: integers become floats."""
-
-    def model(call: Call) -> Work:
-        x = call.tensor(0)
-        return _mapped(call, [x], flops, x.dtype if x.dtype.kind >= Kind.FLOAT else FLOAT)
-
-    return model
+def real_function(call: Call, flops: float = 1.0) -> Work:
+    """`f(x)` whose result is real: integers become floats."""
+    x = call.tensor(0)
+    return _mapped(call, [x], flops, x.dtype if x.dtype.kind >= Kind.FLOAT else FLOAT)
 
 
-def at(*positions: int, flops: float = 1.0) -> Model:
-    """The model of a pointwise function of the tensors at these positions."""
-
-    def model(call: Call) -> Work:
-        return _mapped(call, [call.tensor(i) for i in positions], flops, None)
-
-    return model
+def at(call: Call, *positions: int, flops: float = 1.0) -> Work:
+    """A pointwise function of the tensors at these positions."""
+    return _mapped(call, [call.tensor(i) for i in positions], flops, None)
 
 
 def where(call: Call) -> Work:
@@ -70,3 +58,40 @@ def _mapped(call: Call, tensors: list[Tensor], flops: float, out: DType | None) 
     result = tensors[0].dtype if call.name.endswith("_") else (out or dtype)
     counted = flops if dtype.kind >= Kind.FLOAT else 0.0
     return Work(counted * elements, read(*tensors) + elements * result.bytes, dtype.precision)
+
+
+def copy(call: Call) -> Work:
+    """`copy_(target, source)`: reads the source as it is stored (broadcast: once), writes the target."""
+    target, source = call.tensor(0), call.tensor(1)
+    return Work(0.0, read(source) + target.bytes, source.dtype.precision)
+
+
+def cast(call: Call) -> Work:
+    """`_to_copy(x, dtype, ..)`: reads x, writes it in the new type."""
+    x = call.tensor(0)
+    return Work(0.0, read(x) + x.numel * call.dtype(1, x.dtype).bytes, x.dtype.precision)
+
+
+def cat(call: Call) -> Work:
+    """`cat(tensors, dim)`: reads each, writes as much."""
+    parts = call.tensor_list(0)
+    return Work(0.0, sum(t.bytes + t.dense_bytes for t in parts), parts[0].dtype.precision)
+
+
+def pad(call: Call) -> Work:
+    """`constant_pad_nd(x, pad)`: reads x, writes it with the padding on each side of its last dimensions."""
+    x, amounts = call.tensor(0), call.integers(1)
+    sizes = (max(size + sum(amounts[2 * i : 2 * i + 2]), 0) for i, size in enumerate(reversed(x.shape)))
+    return Work(0.0, read(x) + math.prod(sizes) * x.dtype.bytes, x.dtype.precision)
+
+
+def on_the_link(call: Call) -> Work:
+    """`record_param_comms`: the message times the bus factor of nccl-tests (all-reduce 2·(n-1)/n, gathers (n-1)/n)."""
+    if (link := call.link) is None:
+        raise UnmodelledError("no record of a collective")
+    kind = collective_kind(link.name)
+    size = message_bytes(kind, link.in_elements, link.out_elements, link.group_size, element_bytes(link.dtype))
+    factor = bus_factor(kind, link.group_size)
+    if size < 0 or factor is None:
+        raise UnmodelledError("its size or its kind is not known")
+    return Work(0.0, size * factor)

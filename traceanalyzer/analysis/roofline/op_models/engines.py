@@ -1,41 +1,26 @@
 """Operators of serving engines (vLLM's `_C`, sgl_kernel, aiter), which are given their results as tensors.
 
 Signatures: vllm csrc/torch_bindings.cpp, sgl-kernel's elementwise.py, aiter's ops. The largest tensor is the input or
-as large as it, whatever the order.
-"""
+as large as it, whatever the order."""
 
-from traceanalyzer.analysis.roofline.op_models.call import Call, Model, UnmodelledError, Work, read
-from traceanalyzer.analysis.roofline.op_models.normalisation import FORWARD_FLOPS, RMS_FORWARD_FLOPS
+from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor
 
 ENGINES = ("_C", "_C_cache_ops", "vllm", "sgl_kernel", "sglang", "aiter")
 
 
-def gated(flops: float) -> Model:
+def gated(call: Call, flops: float) -> Work:
     """`silu_and_mul(out, x)`: reads both halves of x, writes as much as one; so many FLOPs a result element."""
-
-    def model(call: Call) -> Work:
-        x = _largest(call)
-        return Work(flops * x.numel / 2, 1.5 * x.dense_bytes, x.dtype.precision)
-
-    return model
+    x = _largest(call)
+    return Work(flops * x.numel / 2, 1.5 * x.dense_bytes, x.dtype.precision)
 
 
-def normalised(flops: float, passes: int) -> Model:
-    """`rms_norm(out, x, weight, eps)` and its kin, which read and write tensors as large as x so many times."""
-
-    def model(call: Call) -> Work:
-        x = _largest(call)
-        weights = [t for t in call.tensors if len(t.shape) == 1]
-        return Work(flops * x.numel, passes * x.dense_bytes + read(*weights), x.dtype.precision)
-
-    return model
-
-
-rms_norm = normalised(RMS_FORWARD_FLOPS, 2)
-add_rms_norm = normalised(RMS_FORWARD_FLOPS + 1, 4)
-"""Also reads the residual, and writes the sum."""
-group_norm = normalised(FORWARD_FLOPS, 2)
+def normalised(call: Call, flops: float, passes: int) -> Work:
+    """`rms_norm(out, x, weight, eps)` and its kin, which read and write tensors as large as x so many times (with a
+    residual that is added: also that, and the sum)."""
+    x = _largest(call)
+    weights = [t for t in call.tensors if len(t.shape) == 1]
+    return Work(flops * x.numel, passes * x.dense_bytes + read(*weights), x.dtype.precision)
 
 
 def rotary(call: Call) -> Work:
@@ -69,8 +54,7 @@ def attention(call: Call) -> Work:
         raise UnmodelledError("the lengths of the requests are not recorded")
     heads, d = query.shape[-2:]
     kept, dv = key.shape[-2], value.shape[-1]
-    length = max(said.kv_tokens or 0, said.tokens)
-    cached = length * kept * (d * key.dtype.bytes + dv * value.dtype.bytes)
+    cached = max(said.kv_tokens or 0, said.tokens) * kept * (d * key.dtype.bytes + dv * value.dtype.bytes)
     moved = said.tokens * heads * (d + dv) * query.dtype.bytes
     return Work(2.0 * said.pairs * heads * (d + dv), moved + cached, query.dtype.precision)
 

@@ -1,8 +1,7 @@
 """Look-ups and their backward, sorting and selection: only the rows that are touched move, the index tensor is read
-once, and sorting passes over its input once at least (comparisons are no FLOPs).
-"""
+once, and sorting passes over its input once at least (comparisons are no FLOPs)."""
 
-from traceanalyzer.analysis.roofline.op_models.call import Call, Model, UnmodelledError, Work, read
+from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read
 from traceanalyzer.analysis.roofline.op_models.tensors import LONG, Tensor
 
 
@@ -30,8 +29,7 @@ def embedding_bag(call: Call) -> Work:
 def index_select(call: Call) -> Work:
     """`index_select(x, dim, index)`: reads the index and the slices it names, writes them."""
     x, index = call.tensor(0), call.tensor(2)
-    length = x.shape[call.integer(1)] if x.shape else 1
-    return _looked_up(x, index, x.numel // max(length, 1) * index.numel)
+    return _looked_up(x, index, x.numel // max(x.shape[call.integer(1)] if x.shape else 1, 1) * index.numel)
 
 
 def gather(call: Call) -> Work:
@@ -43,28 +41,22 @@ def index_put(call: Call) -> Work:
     """`x[i, ..] = values` or `+=`: reads the values, writes as many elements of x; adding reads those too.
 
     Lists of index tensors are in no recording, so values that are broadcast over what they are written to, and
-    all of `x[i, ..]` read, have no model. The indices' own bytes are left out.
-    """
+    all of `x[i, ..]` read, have no model. The indices' own bytes are left out."""
     x, values = call.tensor(0), call.tensor(2)
     if not values.shape:
         raise UnmodelledError("how much is written was not recorded")
-    touched = min(values.numel, x.stored) * x.dtype.bytes
     adds = call.flag(3)
-    traffic = read(values) + touched * (2 if adds else 1)
-    return Work(float(values.numel) if adds else 0.0, traffic, x.dtype.precision)
+    traffic = read(values) + min(values.numel, x.stored) * x.dtype.bytes * (1 + adds)
+    return Work(float(values.numel * adds), traffic, x.dtype.precision)
 
 
-def scatter(flops: float, passes: int) -> Model:
-    """The model of `scatter_(x, dim, index, source)`, `index_add_(..)`: reads index and source (or a value), passes so
-    often over what is touched (adding reads it, too); so many FLOPs for each."""
-
-    def model(call: Call) -> Work:
-        x, places, source = call.tensor(0), call.tensor(2), call.optional(3)
-        elements = source.numel if source is not None else places.numel
-        traffic = read(places, source) + passes * min(elements, x.stored) * x.dtype.bytes
-        return Work(flops * elements, traffic, x.dtype.precision)
-
-    return model
+def scatter(call: Call, flops: float, passes: int) -> Work:
+    """`scatter_(x, dim, index, source)`, `index_add_(..)`: reads index and source (or a value), passes so often over
+    what is touched (adding reads it, too); so many FLOPs for each."""
+    x, places, source = call.tensor(0), call.tensor(2), call.optional(3)
+    elements = (source or places).numel
+    traffic = read(places, source) + passes * min(elements, x.stored) * x.dtype.bytes
+    return Work(flops * elements, traffic, x.dtype.precision)
 
 
 def _looked_up(x: Tensor, places: Tensor, elements: int) -> Work:
@@ -74,13 +66,11 @@ def _looked_up(x: Tensor, places: Tensor, elements: int) -> Work:
 def topk(call: Call) -> Work:
     """`topk(x, k, dim)`: reads x, writes k values and positions for each row."""
     x, k = call.tensor(0), call.integer(1)
-    dim = call.integer(2) if len(call.values) > 2 and call.values[2] else -1
-    length = x.shape[dim] if x.shape else 1
+    length = x.shape[call.integer(2) if call.has_value(2) else -1] if x.shape else 1
     return Work(0.0, read(x) + x.numel // max(length, 1) * k * (x.dtype.bytes + LONG.bytes), x.dtype.precision)
 
 
 def bucketize(call: Call) -> Work:
     """`bucketize(x, edges)`, `searchsorted(edges, x)`: reads both, writes a position for each value."""
-    first, second = call.tensor(0), call.tensor(1)
-    values = second if call.name.endswith("searchsorted") else first
-    return Work(0.0, read(first, second) + values.numel * LONG.bytes)
+    given = call.tensor(0), call.tensor(1)
+    return Work(0.0, read(*given) + given[call.name.endswith("searchsorted")].numel * LONG.bytes)

@@ -4,8 +4,7 @@ estimated from the operators in their names.
 The launch is recorded with its tensors, results last, and then the sizes of what it goes over: of a tensor that is
 larger (a slice of it is meant) it reads no more than that. A pointwise kernel without a tensor left for its result
 updates its first one, which is then read and written. Which that is the recording does not say, so bytes are an
-estimate.
-"""
+estimate."""
 
 import math
 import re
@@ -29,18 +28,14 @@ def triton(call: Call) -> Work:
     tensors, named = call.tensors, call.name.partition("fused")[2]
     if not tensors:
         raise UnmodelledError("no tensor")
-    points = min(_points(call), max(t.numel for t in tensors))
+    # The elements that the kernel goes over: the product of the sizes behind its tensors, where they are recorded.
+    behind = max(i for i, given in enumerate(call.inputs) if given) + 1
+    sizes = [int(text) for text in call.values[behind:] if text.isdecimal()]
+    points = min(math.prod(sizes) if sizes else math.inf, max(t.numel for t in tensors))
     moved = [min(t.stored, points) * t.dtype.bytes for t in tensors]
     in_place = len(tensors) == 1 or ("_poi_" in call.name and _updates_first(named, tensors, points))
     flops = points * sum(OPERATOR_FLOPS[name] for name in _OPERATORS.findall(named))
     return Work(float(flops), sum(moved) + in_place * moved[0], promoted(*tensors).precision)
-
-
-def _points(call: Call) -> float:
-    """Elements that the kernel goes over: the product of the sizes behind its tensors; infinite where not recorded."""
-    behind = max(i for i, given in enumerate(call.inputs) if given) + 1
-    sizes = [int(text) for text in call.values[behind:] if text.isdecimal()]
-    return math.prod(sizes) if sizes else math.inf
 
 
 def _updates_first(named: str, tensors: list[Tensor], points: float) -> bool:

@@ -1,29 +1,23 @@
 """Matrix products: 2·m·n·k FLOPs (a multiply and an add for each), operands read once, the product written once.
 
-The convention of `torch.utils.flop_counter`; the addition of a bias or of the third matrix is not counted.
-"""
+The convention of `torch.utils.flop_counter`; the addition of a bias or of the third matrix is not counted."""
 
 import math
 
-from traceanalyzer.analysis.roofline.op_models.call import Call, Model, UnmodelledError, Work, broadcast, read, written
+from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, broadcast, read
 from traceanalyzer.analysis.roofline.op_models.tensors import DType
 
 
-def product(a: int, b: int, base: int | None = None, out: DType | None = None) -> Model:
-    """The model of `mm(a[m,k], b[k,n])`, of batches of it (an operand expanded over the batch is read once) and with a
-    vector b[k]; what is added to it (`base`) is read once, a broadcast row as such. The product is of type `out`, or
-    a's."""
-
-    def model(call: Call) -> Work:
-        left, right = call.tensor(a), call.tensor(b)
-        if not left.shape or not right.shape:
-            raise UnmodelledError("no matrices")
-        columns = right.shape[-1] if len(right.shape) > 1 else 1
-        result = left.numel // max(left.shape[-1], 1) * columns
-        traffic = read(left, right, None if base is None else call.tensor(base)) + written(result, out or left.dtype)
-        return Work(2.0 * left.numel * columns, traffic, left.dtype.precision)
-
-    return model
+def product(call: Call, a: int, b: int, base: int | None = None, out: DType | None = None) -> Work:
+    """`mm(a[m,k], b[k,n])`, batches of it (an operand expanded over the batch is read once) and with a vector b[k];
+    what is added to it (`base`) is read once, a broadcast row as such. The product is of type `out`, or a's."""
+    left, right = call.tensor(a), call.tensor(b)
+    if not left.shape or not right.shape:
+        raise UnmodelledError("no matrices")
+    columns = right.shape[-1] if len(right.shape) > 1 else 1
+    result = left.numel // max(left.shape[-1], 1) * columns
+    traffic = read(left, right, None if base is None else call.tensor(base)) + result * (out or left.dtype).bytes
+    return Work(2.0 * left.numel * columns, traffic, left.dtype.precision)
 
 
 def matmul(call: Call) -> Work:
@@ -33,16 +27,15 @@ def matmul(call: Call) -> Work:
         raise UnmodelledError("matmul of a scalar")
     rows = a.shape[-2] if len(a.shape) > 1 else 1
     columns = b.shape[-1] if len(b.shape) > 1 else 1
-    batch = math.prod(broadcast(a.shape[:-2], b.shape[:-2]))
-    result = batch * rows * columns
-    return Work(2.0 * result * a.shape[-1], read(a, b) + written(result, a.dtype), a.dtype.precision)
+    result = math.prod(broadcast(a.shape[:-2], b.shape[:-2])) * rows * columns
+    return Work(2.0 * result * a.shape[-1], read(a, b) + result * a.dtype.bytes, a.dtype.precision)
 
 
 def linear(call: Call) -> Work:
     """`linear(x[*,k], w[n,k], bias)`: 2·numel(x)·n FLOPs."""
     x, weight = call.tensor(0), call.tensor(1)
     rows, columns = x.numel // max(x.shape[-1], 1), weight.numel // max(weight.shape[-1], 1)
-    traffic = read(x, weight, call.optional(2)) + written(rows * columns, x.dtype)
+    traffic = read(x, weight, call.optional(2)) + rows * columns * x.dtype.bytes
     return Work(2.0 * x.numel * columns, traffic, x.dtype.precision)
 
 
@@ -50,13 +43,11 @@ def scaled_mm(call: Call) -> Work:
     """`_scaled_mm(a[m,k], b[k,n], scales.., out_dtype)`: 2·m·n·k FLOPs in the operands' format.
 
     Source of the argument order: native_functions.yaml (`out_dtype` is argument 6). Four-bit types pack two
-    values into a byte.
-    """
+    values into a byte."""
     a, b = call.tensor(0), call.tensor(1)
     packed = 2 if a.dtype.precision.name == "FP4" else 1
     rows, columns = a.shape[0], b.shape[1]
-    out = call.dtype(6, DType(2))
-    traffic = read(a, b, call.optional(2), call.optional(3), call.optional(4)) + written(rows * columns, out)
+    traffic = read(a, b, *map(call.optional, (2, 3, 4))) + rows * columns * call.dtype(6, DType(2)).bytes
     return Work(2.0 * rows * columns * a.shape[1] * packed, traffic, a.dtype.precision)
 
 
@@ -64,20 +55,18 @@ def grouped_mm(call: Call) -> Work:
     """`_grouped_mm(a, b, offsets)`: groups of products with ragged rows, columns or inner dimensions.
 
     Operands of 2 and 3 dimensions: every row of the first meets one group of the second, 2·m·k·n FLOPs. Both of
-    2 dimensions: the inner dimension is split, each group's part gives a product, 2·m·k·n over all of them.
-    """
+    2 dimensions: the inner dimension is split, each group's part gives a product, 2·m·k·n over all of them."""
     a, b = call.tensor(0), call.tensor(1)
     groups = call.optional(2) or call.optional(4)
-    many = groups.numel if groups else 1
     rows, inner, columns = a.shape[-2], a.shape[-1], b.shape[-1]
     if len(a.shape) == 3 and len(b.shape) == 3:
         rows *= a.shape[0]
-    product = rows * columns * (many if len(a.shape) == len(b.shape) == 2 else 1)
-    return Work(2.0 * rows * columns * inner, read(a, b) + written(product, DType(2)), a.dtype.precision)
+    result = rows * columns * (groups.numel if groups and len(a.shape) == len(b.shape) == 2 else 1)
+    return Work(2.0 * rows * columns * inner, read(a, b) + result * 2.0, a.dtype.precision)
 
 
 def addbmm(call: Call) -> Work:
     """`addbmm(c[m,n], a[b,m,k], d[b,k,n])`: 2·b·m·n·k FLOPs, one matrix written."""
     base, a, b = call.tensor(0), call.tensor(1), call.tensor(2)
     result = a.shape[1] * b.shape[2]
-    return Work(2.0 * a.numel * b.shape[2], read(base, a, b) + written(result, a.dtype), a.dtype.precision)
+    return Work(2.0 * a.numel * b.shape[2], read(base, a, b) + result * a.dtype.bytes, a.dtype.precision)

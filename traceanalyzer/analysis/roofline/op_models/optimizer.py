@@ -1,44 +1,37 @@
 """Operators on lists of tensors and fused optimizer steps: every list read once, what is updated written.
 
-Recordings name the type of a list only as `TensorList`; it is taken from the kernel's name (`tensors.py`). A
-list of more than 30 tensors is left out of a recording; `left_out.py` says when it is known all the same.
-"""
+Recordings name the type of a list only as `TensorList`; it is taken from the kernel's name (`tensors.py`). Lists of
+more than 30 tensors PyTorch leaves out of recordings. An optimizer updates the parameters whose gradients the backward
+pass before it accumulated, and each of those is recorded with its shape and type (`torch::autograd::AccumulateGrad`).
+That is not so where there are several groups of parameters or ranks share them out, so it is only believed where the
+launches agree: the kernels of such an operator have a block for each begun chunk of each tensor."""
 
 from collections.abc import Callable
 
-from traceanalyzer.analysis.roofline.op_models.call import Call, Model, Work
-from traceanalyzer.analysis.roofline.op_models.tensors import TensorList
+import numpy as np
 
-ADAM_FLOPS = 14.0
-"""A parameter: weight decay 2, first moment 3, second moment 4, denominator 3, update 2."""
-SGD_FLOPS = 6.0
-"""A parameter: weight decay 2, momentum 2, update 2."""
-ADAGRAD_FLOPS = 8.0
-
-
-def foreach(flops: float) -> Model:
-    """The model of `_foreach_f(list, list or scalar, ..)`: reads each list, writes one; this much work an element."""
-
-    def model(call: Call) -> Work:
-        first = call.tensor_list(0)
-        lists = [given for given in call.inputs if isinstance(given, tuple) and len(given) == len(first)]
-        return _updated(first, read=_bytes(*lists), written=_bytes(first), flops=flops)
-
-    return model
+from traceanalyzer.analysis.algebra import texts_where
+from traceanalyzer.analysis.joined.joined import Joined
+from traceanalyzer.analysis.joined.linked import owner_nodes
+from traceanalyzer.analysis.roofline.op_models.call import Call, Work
+from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, TensorList, inputs_of
+from traceanalyzer.trace import I64, RangeKind, Trace, distinct
 
 
-def listed(flops: float, reads: tuple[int, ...] = (0,)) -> Model:
-    """The model of an operator that reads these lists and writes the first, with this much work an element.
+def foreach(call: Call, flops: float) -> Work:
+    """`_foreach_f(list, list or scalar, ..)`: reads each list, writes one; this much work an element."""
+    first = call.tensor_list(0)
+    lists = [given for given in call.inputs if isinstance(given, tuple) and len(given) == len(first)]
+    return _updated(first, read=_bytes(*lists), written=_bytes(first), flops=flops)
+
+
+def listed(call: Call, flops: float, reads: tuple[int, ...] = (0,)) -> Work:
+    """Of an operator that reads these lists and writes the first, with this much work an element.
 
     Recordings do not say whether two lists are the same tensors. Optimizers square a gradient with `_foreach_addcmul_`
-    (`exp_avg_sq.addcmul_(grad, grad)`), so its last list is not counted: the least that may move.
-    """
-
-    def model(call: Call) -> Work:
-        first = call.tensor_list(0)
-        return _updated(first, read=_bytes(*map(call.tensor_list, reads)), written=_bytes(first), flops=flops)
-
-    return model
+    (`exp_avg_sq.addcmul_(grad, grad)`), so its last list is not counted: the least that may move."""
+    first = call.tensor_list(0)
+    return _updated(first, read=_bytes(*map(call.tensor_list, reads)), written=_bytes(first), flops=flops)
 
 
 def foreach_norm(call: Call) -> Work:
@@ -47,24 +40,15 @@ def foreach_norm(call: Call) -> Work:
     return _updated(first, read=_bytes(first), written=len(first) * first[0].dtype.bytes, flops=2.0)
 
 
-def fused(flops: float, state: tuple[int, ...], kept: Callable[[Call], tuple[int, ...]] = lambda _: ()) -> Model:
-    """The model of `_fused_adam_(parameters, gradients, first, second, largest, steps, ..)` and its kin: reads
-    gradients and the lists of its state, parameters among them, and writes the latter; some are `kept` by its settings.
+def fused(
+    call: Call, flops: float, state: tuple[int, ...], kept: Callable[[Call], tuple[int, ...]] = lambda _: ()
+) -> Work:
+    """`_fused_adam_(parameters, gradients, first, second, largest, steps, ..)` and its kin: reads gradients and the
+    lists of its state, parameters among them, and writes the latter; some are `kept` by its settings.
     Source: native_functions.yaml."""
-
-    def model(call: Call) -> Work:
-        parameters, gradients = call.tensor_list(0), call.tensor_list(1)
-        moved = _bytes(parameters, *map(call.tensor_list, (*state, *kept(call))))
-        return _updated(parameters, read=_bytes(gradients) + moved, written=moved, flops=flops)
-
-    return model
-
-
-adam = fused(ADAM_FLOPS, (2, 3), lambda call: (4,) if call.flag(11) else ())
-"""The largest second moments are kept where `amsgrad` is set."""
-sgd = fused(SGD_FLOPS, (), lambda call: (2,) if call.number(4) else ())
-"""Without momentum there are no buffers."""
-adagrad = fused(ADAGRAD_FLOPS, (2,))
+    parameters, gradients = call.tensor_list(0), call.tensor_list(1)
+    moved = _bytes(parameters, *map(call.tensor_list, (*state, *kept(call))))
+    return _updated(parameters, read=_bytes(gradients) + moved, written=moved, flops=flops)
 
 
 def _updated(tensors: TensorList, *, read: float, written: float, flops: float) -> Work:
@@ -73,3 +57,52 @@ def _updated(tensors: TensorList, *, read: float, written: float, flops: float) 
 
 def _bytes(*lists: TensorList) -> float:
     return sum((t.bytes for tensors in lists for t in tensors), 0.0)
+
+
+ACCUMULATE = "torch::autograd::AccumulateGrad"
+ON_PARAMETERS = {f"aten::_fused_{name}_" for name in ("adam", "adamw", "sgd", "adagrad")} | {
+    f"aten::_foreach_{name}" for name in ("lerp_", "addcmul_", "addcdiv_", "mul_", "sqrt", "div_", "zero_")
+}
+"""Operators that optimizers call on all parameters, their gradients or their moments."""
+CHUNK = 65_536
+"""Elements that one block of such a kernel takes, of one tensor (`kChunkSize` of ATen's MultiTensorApply.cuh)."""
+
+
+def parameters_of(joined: Joined, rows: I64) -> dict[int, TensorList]:
+    """The parameters that the operators in these rows (of `ON_PARAMETERS`, ascending) updated, where it is known."""
+    trace, ranges = joined.trace, joined.trace.host_ranges
+    gradients = np.flatnonzero(texts_where(trace.strings, ACCUMULATE.__eq__)[ranges.name] & (ranges.shapes >= 0))
+    if not len(gradients) or not len(rows):
+        return {}
+    # How many forward operators the thread had begun is equal within one backward pass: its thread waits for that.
+    forward = (ranges.kind == RangeKind.OP) & (ranges.thread == ranges.thread[rows[0]]) & (ranges.sequence >= 0)
+    passes = np.searchsorted(ranges.start[forward], ranges.start[gradients])
+    before = np.searchsorted(ranges.start[gradients], ranges.start[rows]) - 1
+    of_row = np.where(before >= 0, passes[before], -1)
+    read: dict[bytes, TensorList] = {}
+    known = {n: _tensors(trace, gradients[passes == n], read) for n in distinct(of_row).tolist()}
+    chunks = {n: sum(-(-t.numel // CHUNK) for t in tensors) for n, tensors in known.items()}
+    launches = zip(rows.tolist(), of_row.tolist(), _blocks(joined, rows).tolist(), strict=True)
+    return {row: known[n] for row, n, launched in launches if known[n] and chunks[n] == launched}
+
+
+def _blocks(joined: Joined, rows: I64) -> I64:
+    """Thread blocks of all kernels that each of these operators launched itself; 0 where they were not recorded."""
+    launched = owner_nodes(joined.linked, joined.launch_node)
+    inside = np.flatnonzero((launched >= 0) & joined.linked.is_kernel & (joined.trace.device_ops.blocks > 0))
+    of_op = np.where(joined.linked.tree.is_call, -1, joined.linked.tree.row[:])[launched[inside]]
+    order = np.searchsorted(rows, of_op)
+    hit = rows[np.minimum(order, len(rows) - 1)] == of_op
+    sums = np.bincount(order[hit], weights=joined.trace.device_ops.blocks[inside[hit]], minlength=len(rows))
+    return sums.astype(np.int64)
+
+
+def _tensors(trace: Trace, rows: I64, read: dict[bytes, TensorList]) -> TensorList:
+    """The gradients' tensors; none if one of them cannot be read. Steps that are alike (`read`) share one tuple."""
+    shapes, dtypes = trace.host_ranges.shapes[rows], trace.host_ranges.dtypes[rows]
+    key = shapes.tobytes() + dtypes.tobytes()
+    if key not in read:
+        texts = zip(map(trace.text, shapes.tolist()), map(trace.text, dtypes.tolist()), strict=True)
+        tensors = tuple(t for text in texts for t in inputs_of(*text)[:1] if isinstance(t, Tensor))
+        read[key] = tensors if len(tensors) == len(rows) else ()
+    return read[key]

@@ -1,9 +1,77 @@
-"""Reductions, softmax and losses: the input read once, what is left written;
-a FLOP an element for each operation of the sum.
-"""
+"""Reductions, normalisation, softmax and losses: the input read once, what is left written; a FLOP an element for each
+operation of the sum.
 
-from traceanalyzer.analysis.roofline.op_models.call import Call, Model, UnmodelledError, Work, read, reduced
-from traceanalyzer.analysis.roofline.op_models.tensors import BOOL, FLOAT, LONG, Kind, Tensor
+Layer, batch, group and RMS normalisation forward read the input once and write as much, beside weights and statistics.
+FLOPs an element: mean 1, variance 3, normalising 2, weight and bias 2. Backward, with x^ the normalised input and
+h = grad·weight: x^ 2, both sums for the parameters 3, h 1, the sums of h and h·x^ 3, dx = r·(h - a - x^·b) 4."""
+
+import math
+
+from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read
+from traceanalyzer.analysis.roofline.op_models.tensors import FLOAT, LONG, DType, Kind, Tensor
+
+RMS_FLOPS = 4.0
+"""A square, its sum, two products. Backward 10: x^ 1, the weight's sum 2, h 1, the sum of h·x^ 2, dx = r·(h - x^·b) 3,
+and scaling 1."""
+
+
+def layer_norm(call: Call) -> Work:
+    """`native_layer_norm(x, shape, weight, bias, eps)`: also writes mean and 1/deviation of each row in float."""
+    x = call.tensor(0)
+    return _forward(x, [call.optional(2), call.optional(3)], 2 * (x.numel // max(math.prod(call.integers(1)), 1)))
+
+
+def batch_norm(call: Call) -> Work:
+    """`native_batch_norm(x, weight, bias, mean, var, ..)`, `cudnn_batch_norm(..)`: two statistics a channel."""
+    x = call.tensor(0)
+    return _forward(x, [call.optional(1), call.optional(2)], 2 * _channels(x))
+
+
+def statistics(call: Call, flops: float, reads: int, figures: int) -> Work:
+    """`batch_norm_stats(x, eps)`, `batch_norm_backward_reduce(grad, x, ..)`: reads so many tensors like x, writes so
+    many figures a channel."""
+    x = call.tensor(reads - 1)
+    traffic = read(*map(call.tensor, range(reads))) + figures * _channels(x) * FLOAT.bytes
+    return Work(flops * x.numel, traffic, x.dtype.precision)
+
+
+def batch_norm_elemt(call: Call) -> Work:
+    """`batch_norm_elemt(x, weight, bias, mean, invstd, eps)`: normalises with given statistics; 4 FLOPs an element."""
+    x = call.tensor(0)
+    return Work(4.0 * x.numel, read(x, *map(call.optional, range(1, 5))) + x.dense_bytes, x.dtype.precision)
+
+
+def group_norm(call: Call) -> Work:
+    """`native_group_norm(x, weight, bias, N, C, HxW, groups, eps)`: two statistics a group."""
+    return _forward(call.tensor(0), [call.optional(1), call.optional(2)], 2 * call.integer(3) * call.integer(6))
+
+
+def rms_norm(call: Call) -> Work:
+    """`_fused_rms_norm(x, shape, weight, eps)`: writes one statistic a row."""
+    x = call.tensor(0)
+    return _forward(x, [call.optional(2)], x.numel // max(math.prod(call.integers(1)), 1), RMS_FLOPS)
+
+
+def _forward(x: Tensor, parameters: list[Tensor | None], statistics: int, flops: float = 8.0) -> Work:
+    traffic = read(x, *parameters) + x.dense_bytes + statistics * FLOAT.bytes
+    return Work(flops * x.numel, traffic, x.dtype.precision)
+
+
+def _channels(x: Tensor) -> int:
+    if len(x.shape) < 2:
+        raise UnmodelledError("no channels")
+    return x.shape[1]
+
+
+def normalise_backward(
+    call: Call, weight: int, saved: tuple[int, ...], flops: float = 13.0, parameters: int = 2
+) -> Work:
+    """`native_layer_norm_backward(grad, x, ..)` and its kin, with weight and saved statistics at these inputs, which
+    write gradients of x and of so many parameters; cuDNN's begin x, grad."""
+    grad, x, scale = call.tensor(0), call.tensor(1), call.optional(weight)
+    gradients = x.dense_bytes + (parameters * scale.bytes if scale else 0.0)
+    traffic = read(grad, x, scale, *map(call.optional, saved)) + gradients
+    return Work(flops * x.numel, traffic, x.dtype.precision)
 
 
 def nll(call: Call) -> Work:
@@ -19,71 +87,44 @@ def nll_backward(call: Call) -> Work:
     return Work(float(target.numel), read(grad, target, call.optional(3)) + x.dense_bytes, x.dtype.precision)
 
 
-def compared(flops: float) -> Model:
-    """The model of a loss of `f(x, target, .., reduction)`, as of `mse_loss`: reads both, writes the mean or each.
-
-    Reduction is input 2: 0 is none (each element is written), else one number is.
-    """
-
-    def model(call: Call) -> Work:
-        x, target = call.tensor(0), call.tensor(1)
-        each = len(call.values) > 2 and call.values[2] == "0"
-        written = x.dense_bytes if each else x.dtype.bytes
-        return Work(flops * x.numel, read(x, target) + written, x.dtype.precision)
-
-    return model
-
-
-SOFTMAX_FLOPS = 5.0
-"""An element: maximum, difference, exponential, sum, quotient (of the logarithm: another difference)."""
-SOFTMAX_BACKWARD_FLOPS = 4.0
-"""An element: product with the result, its sum, difference, product."""
+def compared(call: Call, flops: float) -> Work:
+    """A loss `f(x, target, .., reduction)`, as `mse_loss`: reads both, writes each where reduction, input 2, is 0
+    (none), else one number."""
+    x, target = call.tensor(0), call.tensor(1)
+    written = x.dense_bytes if call.values[2:3] == ("0",) else x.dtype.bytes
+    return Work(flops * x.numel, read(x, target) + written, x.dtype.precision)
 
 
 def softmax(call: Call) -> Work:
-    """`_softmax(x, dim, half_to_float)`, `_log_softmax(..)`: reads x, writes as much, in float where asked for."""
+    """`_softmax(x, dim, half_to_float)`, `_log_softmax(..)`: reads x, writes as much, in float where asked for. FLOPs:
+    maximum, difference, exponential, sum, quotient (of the logarithm: another difference)."""
     x = call.tensor(0)
-    widened = len(call.values) > 2 and call.values[2].lower() == "true"
-    return Work(SOFTMAX_FLOPS * x.numel, read(x) + x.numel * (FLOAT if widened else x.dtype).bytes, x.dtype.precision)
+    widened = call.has_value(2) and call.values[2].lower() == "true"
+    return Work(5.0 * x.numel, read(x) + x.numel * (FLOAT if widened else x.dtype).bytes, x.dtype.precision)
 
 
 def softmax_backward(call: Call) -> Work:
-    """`_softmax_backward_data(grad, output, dim, input_dtype)`: reads both, writes the input's gradient."""
+    """`_softmax_backward_data(grad, output, dim, input_dtype)`: reads both, writes the input's gradient. FLOPs: product
+    with the result, its sum, difference, product."""
     grad, output = call.tensor(0), call.tensor(1)
     traffic = read(grad, output) + grad.numel * call.dtype(3, grad.dtype).bytes
-    return Work(SOFTMAX_BACKWARD_FLOPS * grad.numel, traffic, grad.dtype.precision)
+    return Work(4.0 * grad.numel, traffic, grad.dtype.precision)
 
 
-def over(flops: float, results: int = 1, dims: int = 1) -> Model:
-    """The model of a reduction with this much work an element, as many results, dimensions named at input `dims`."""
-
-    def model(call: Call) -> Work:
-        x = call.tensor(0)
-        return _reduced(x, flops, results * _left(call, x, dims) * x.dtype.bytes)
-
-    return model
+def over(call: Call, flops: float, results: int = 1, dims: int = 1, out: DType | None = None) -> Work:
+    """A reduction with this much work an element, as many results (of x's type, or `out`: `argmax` writes positions,
+    `any` booleans), dimensions named at input `dims`."""
+    x = call.tensor(0)
+    return _reduced(x, flops, results * _left(call, x, dims) * (out or x.dtype).bytes)
 
 
 def extreme(call: Call) -> Work:
     """`max(x)`, `max(x, dim)`, `max(a, b)`: with a dimension the positions are written too (64 bit)."""
-    x, other = call.tensor(0), call.optional(1)
-    if other is not None:
+    if call.optional(1) is not None:
         raise UnmodelledError("the pointwise maximum is `maximum`")
-    if len(call.values) < 2 or not call.values[1]:
-        return _reduced(x, 1.0, x.dtype.bytes)
-    return _reduced(x, 1.0, _left(call, x, 1) * (x.dtype.bytes + LONG.bytes))
-
-
-def position(call: Call) -> Work:
-    """`argmax(x, dim)`: writes positions (64 bit)."""
     x = call.tensor(0)
-    return _reduced(x, 1.0, _left(call, x, 1) * LONG.bytes)
-
-
-def truth(call: Call) -> Work:
-    """`any(x, dim)`, `all(x, dim)`: writes booleans; no FLOPs."""
-    x = call.tensor(0)
-    return _reduced(x, 0.0, _left(call, x, 1) * BOOL.bytes)
+    positions = LONG.bytes if call.has_value(1) else 0
+    return _reduced(x, 1.0, (_left(call, x, 1) if positions else 1) * (x.dtype.bytes + positions))
 
 
 def scan(call: Call) -> Work:
@@ -93,15 +134,14 @@ def scan(call: Call) -> Work:
 
 
 def _left(call: Call, x: Tensor, index: int) -> int:
-    """Elements of the result. A single number is a dimension only where another input follows (else a type)."""
+    """Elements of the result: all but the named dimensions, 1 where none is named. A single number is a dimension only
+    where another input follows (else a type)."""
     text = call.values[index] if index < len(call.values) else ""
-    if text.startswith("["):
-        return reduced(x.shape, call.integers(index))
-    if text.lstrip("-").isdecimal() and len(call.inputs) > index + 1:
-        return reduced(x.shape, [int(text)])
-    return 1
+    alone = text.lstrip("-").isdecimal() and len(call.inputs) > index + 1
+    named = call.integers(index) if text.startswith("[") or alone else []
+    gone = {d % max(len(x.shape), 1) for d in named}
+    return math.prod(n for i, n in enumerate(x.shape) if i not in gone) if named else 1
 
 
 def _reduced(x: Tensor, flops: float, result: float) -> Work:
-    counted = flops if x.dtype.kind >= Kind.FLOAT else 0.0
-    return Work(counted * x.numel, read(x) + result, x.dtype.precision)
+    return Work((flops if x.dtype.kind >= Kind.FLOAT else 0.0) * x.numel, read(x) + result, x.dtype.precision)

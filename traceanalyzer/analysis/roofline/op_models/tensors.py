@@ -18,24 +18,13 @@ MAX_DIMS = 64
 class Precision(enum.IntEnum):
     """Number format in which an operator calculates."""
 
-    UNKNOWN = 0
-    FP64 = 1
-    FP32 = 2
-    TF32 = 3
-    FP16 = 4
-    BF16 = 5
-    FP8 = 6
-    FP4 = 7
-    INT8 = 8
+    UNKNOWN, FP64, FP32, TF32, FP16, BF16, FP8, FP4, INT8 = range(9)
 
 
 class Kind(enum.IntEnum):
     """Families of element types, in the order in which they win when types meet."""
 
-    BOOL = 0
-    INTEGER = 1
-    FLOAT = 2
-    COMPLEX = 3
+    BOOL, INTEGER, FLOAT, COMPLEX = range(4)
 
 
 @dataclass(frozen=True)
@@ -48,65 +37,35 @@ class DType:
 
 
 UNKNOWN = DType(NAN)
-FLOAT = DType(4, Precision.FP32)
-INT32 = DType(4, kind=Kind.INTEGER)
-LONG = DType(8, kind=Kind.INTEGER)
+DOUBLE, FLOAT = DType(8, Precision.FP64), DType(4, Precision.FP32)
+HALF, BFLOAT16 = DType(2, Precision.FP16), DType(2, Precision.BF16)
+FP8, FP4 = DType(1, Precision.FP8), DType(1, Precision.FP4)
+COMPLEX = DType(8, Precision.FP32, Kind.COMPLEX)
+COMPLEX_DOUBLE = DType(16, Precision.FP64, Kind.COMPLEX)
+BYTE = DType(1, Precision.INT8, Kind.INTEGER)
+SHORT, INT32, LONG = (DType(size, kind=Kind.INTEGER) for size in (2, 4, 8))
 BOOL = DType(1, kind=Kind.BOOL)
 
 DTYPES = {
-    "double": DType(8, Precision.FP64),
-    "float": FLOAT,
-    "c10::Half": DType(2, Precision.FP16),
-    "c10::BFloat16": DType(2, Precision.BF16),
-    "c10::Float8_e4m3fn": DType(1, Precision.FP8),
-    "c10::Float8_e5m2": DType(1, Precision.FP8),
-    "c10::Float8_e4m3fnuz": DType(1, Precision.FP8),
-    "c10::Float8_e5m2fnuz": DType(1, Precision.FP8),
-    "c10::Float8_e8m0fnu": DType(1, Precision.FP8),
-    # Two values share a byte, and shapes count bytes.
-    "c10::Float4_e2m1fn_x2": DType(1, Precision.FP4),
-    "c10::complex<float>": DType(8, Precision.FP32, Kind.COMPLEX),
-    "c10::complex<double>": DType(16, Precision.FP64, Kind.COMPLEX),
+    "double": DOUBLE, "float": FLOAT, "c10::Half": HALF, "c10::BFloat16": BFLOAT16,
+    "c10::Float8_e4m3fn": FP8, "c10::Float8_e5m2": FP8, "c10::Float8_e4m3fnuz": FP8, "c10::Float8_e5m2fnuz": FP8,
+    "c10::Float8_e8m0fnu": FP8, "c10::Float4_e2m1fn_x2": FP4,  # two values share a byte, and shapes count bytes
+    "c10::complex<float>": COMPLEX, "c10::complex<double>": COMPLEX_DOUBLE,
     "c10::complex<c10::Half>": DType(4, Precision.FP16, Kind.COMPLEX),
-    "long int": LONG,
-    "long": LONG,
-    "long long": LONG,
-    "int": INT32,
-    "short int": DType(2, kind=Kind.INTEGER),
-    "short": DType(2, kind=Kind.INTEGER),
-    "signed char": DType(1, Precision.INT8, Kind.INTEGER),
-    "unsigned char": DType(1, Precision.INT8, Kind.INTEGER),
-    "unsigned short": DType(2, kind=Kind.INTEGER),
-    "unsigned int": DType(4, kind=Kind.INTEGER),
-    "unsigned long": LONG,
-    "bool": BOOL,
-    "c10::qint8": DType(1, Precision.INT8, Kind.INTEGER),
-    "c10::quint8": DType(1, Precision.INT8, Kind.INTEGER),
-    "c10::qint32": DType(4, kind=Kind.INTEGER),
-}
+    "long int": LONG, "long": LONG, "long long": LONG, "unsigned long": LONG,
+    "int": INT32, "unsigned int": INT32, "c10::qint32": INT32,
+    "short int": SHORT, "short": SHORT, "unsigned short": SHORT,
+    "signed char": BYTE, "unsigned char": BYTE, "c10::qint8": BYTE, "c10::quint8": BYTE, "bool": BOOL,
+}  # fmt: skip
 """Type names in `Input type`: `scalarTypeToTypeMeta(t).name()` of PyTorch (c10/core/ScalarType.h)."""
 
 SCALAR_TYPES = {
-    0: DTYPES["unsigned char"],
-    1: DTYPES["signed char"],
-    2: DTYPES["short int"],
-    3: DTYPES["int"],
-    4: LONG,
-    5: DTYPES["c10::Half"],
-    6: FLOAT,
-    7: DTYPES["double"],
-    9: DTYPES["c10::complex<float>"],
-    10: DTYPES["c10::complex<double>"],
-    11: BOOL,
-    15: DTYPES["c10::BFloat16"],
-    23: DTYPES["c10::Float8_e5m2"],
-    24: DTYPES["c10::Float8_e4m3fn"],
-    45: DTYPES["c10::Float4_e2m1fn_x2"],
-}
+    0: BYTE, 1: BYTE, 2: SHORT, 3: INT32, 4: LONG, 5: HALF, 6: FLOAT, 7: DOUBLE, 9: COMPLEX, 10: COMPLEX_DOUBLE,
+    11: BOOL, 15: BFLOAT16, 23: FP8, 24: FP8, 45: FP4,
+}  # fmt: skip
 """`c10::ScalarType` as an argument (`aten::_to_copy`), by its number."""
 
 _NO_TENSORS = frozenset({"", "Scalar", "ScalarList", "GenericList", "Device", "None"})
-TENSOR_LIST = "TensorList"
 MAX_ELEMENTS = 2**44
 """Of one tensor: more is in no memory, and products of sizes would leave int64."""
 
@@ -120,7 +79,7 @@ class Tensor:
 
     shape: Shape
     dtype: DType = UNKNOWN
-    strides: tuple[int, ...] | None = None
+    strides: Shape | None = None
 
     @property
     def numel(self) -> int:
@@ -133,8 +92,7 @@ class Tensor:
         if self.strides is None or not self.numel:
             return self.numel
         steps = [(size, abs(stride)) for size, stride in zip(self.shape, self.strides, strict=True) if stride]
-        reach = 1 + sum((size - 1) * stride for size, stride in steps)
-        return min(math.prod(size for size, _ in steps), reach)
+        return min(math.prod(size for size, _ in steps), 1 + sum((size - 1) * stride for size, stride in steps))
 
     @property
     def bytes(self) -> float:
@@ -151,17 +109,13 @@ def promoted(*tensors: Tensor) -> DType:
     """The type of a result: the highest family wins, within it the widest; those without dimensions only by family.
 
     PyTorch's rule (torch.result_type); half and bfloat16 together make float, and so does a Python number (a
-    double without dimensions) with integers.
-    """
-    kinds = [t.dtype.kind for t in tensors]
-    highest = max(kinds, default=Kind.FLOAT)
+    double without dimensions) with integers."""
+    highest = max((t.dtype.kind for t in tensors), default=Kind.FLOAT)
     rivals = [t for t in tensors if t.dtype.kind is highest]
-    wins_by_family = all(not t.shape for t in rivals) and any(t.shape for t in tensors)
-    rivals = [t for t in rivals if t.shape] or rivals
-    types = {t.dtype for t in rivals}
-    if (wins_by_family and highest is Kind.FLOAT) or {DTYPES["c10::Half"], DTYPES["c10::BFloat16"]} <= types:
-        return FLOAT
-    return max(types, key=lambda dtype: dtype.bytes, default=UNKNOWN)
+    with_dimensions = [t for t in rivals if t.shape]
+    types = {t.dtype for t in with_dimensions or rivals}
+    by_family = highest is Kind.FLOAT and not with_dimensions and any(t.shape for t in tensors)
+    return FLOAT if by_family or {HALF, BFLOAT16} <= types else max(types, key=lambda one: one.bytes, default=UNKNOWN)
 
 
 TensorList = tuple[Tensor, ...]
@@ -180,12 +134,9 @@ def parse_inputs(shapes: str, dtypes: str | None, strides: str | None) -> tuple[
         dims = _Dims.decode(shapes)
         # Old recordings may have shapes alone: whatever has dimensions is a tensor of unknown type.
         types = _Types.decode(dtypes) if dtypes else ["unknown" if d else "" for d in dims]
-        steps = _Dims.decode(strides) if strides else [None] * len(dims)
-        if len(types) != len(dims):
-            return None
-        if len(steps) != len(dims):
-            steps = [None] * len(dims)
-        return tuple(map(_input, dims, types, steps))
+        steps = _Dims.decode(strides) if strides else []
+        inputs = map(_input, dims, types, steps if len(steps) == len(dims) else [None] * len(dims))
+        return tuple(inputs) if len(types) == len(dims) else None
     except (msgspec.DecodeError, ValueError, TypeError, RecursionError):
         return None
 
@@ -216,26 +167,24 @@ def parse_values(concrete: str | None) -> tuple[str, ...]:
 def _input(dims: list[Any], dtype: str, strides: list[Any] | None) -> Input:
     if dtype in _NO_TENSORS:
         return None
-    if dtype == TENSOR_LIST or (dims and isinstance(dims[0], list)):
-        steps = strides if strides and len(strides) == len(dims) else [None] * len(dims)
-        return tuple(_tensor(d, DTYPES.get(dtype, UNKNOWN), s) for d, s in zip(dims, steps, strict=True))
-    return _tensor(dims, DTYPES.get(dtype, UNKNOWN), strides)
+    element = DTYPES.get(dtype, UNKNOWN)
+    if dtype != "TensorList" and not (dims and isinstance(dims[0], list)):
+        return _tensor(dims, element, strides)
+    steps = strides if strides and len(strides) == len(dims) else [None] * len(dims)
+    return tuple(_tensor(d, element, s) for d, s in zip(dims, steps, strict=True))
 
 
 def _tensor(dims: Any, dtype: DType, strides: Any) -> Tensor:
     shape = _sizes(dims)
-    if min(shape, default=0) < 0:
-        raise ValueError("a size below zero")
-    if math.prod(shape) > MAX_ELEMENTS:
-        raise ValueError("larger than any memory")
-    steps = None if strides is None or len(strides) != len(shape) else _sizes(strides)
-    return Tensor(shape, dtype, steps)
+    if min(shape, default=0) < 0 or math.prod(shape) > MAX_ELEMENTS:
+        raise ValueError("a size below zero, or larger than any memory")
+    return Tensor(shape, dtype, None if strides is None or len(strides) != len(shape) else _sizes(strides))
 
 
 def _sizes(values: Any) -> tuple[int, ...]:
     if not isinstance(values, list) or len(values) > MAX_DIMS or not all(type(v) is int for v in values):
         raise ValueError("not a list of sizes")
-    if not all(-MAX_ELEMENTS <= v <= MAX_ELEMENTS for v in values):
+    if not all(abs(v) <= MAX_ELEMENTS for v in values):
         raise ValueError("larger than any memory")
     return tuple(values)
 

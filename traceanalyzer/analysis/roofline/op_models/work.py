@@ -3,11 +3,10 @@
 Recorded operators are nested (`aten::linear` calls `aten::addmm`), so a model of each must not count the work
 twice. Models of operators that do the work come first: of several nested ones the outermost describes it whole
 (`aten::_scaled_dot_product_flash_attention` around `aten::_flash_attention_forward`). Models of operators that
-usually call others (`aten::linear`) are only used where nothing beneath them is modelled.
-"""
+usually call others (`aten::linear`) are only used where nothing beneath them is modelled."""
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import replace
 from functools import partial
 
@@ -17,36 +16,24 @@ from traceanalyzer.analysis.algebra import Groups, at
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.serving import iteration
-from traceanalyzer.analysis.roofline.op_models.call import Call, Link, UnmodelledError, Work
-from traceanalyzer.analysis.roofline.op_models.left_out import ON_PARAMETERS, parameters_of
+from traceanalyzer.analysis.roofline.op_models.call import Call, Link, Model
+from traceanalyzer.analysis.roofline.op_models.optimizer import ON_PARAMETERS, parameters_of
 from traceanalyzer.analysis.roofline.op_models.tensors import NAN, Tensor, element_type, parse_inputs, parse_values
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace import F64, I32, I64, Bool, RangeKind, Trace, alike, distinct
+from traceanalyzer.trace import F64, I32, I64, Bool, RangeKind, Trace, distinct
 
-Model = Callable[[Call], Work]
-Found = dict[int, tuple[Model, bool]]
-"""The model of a name by its code, and whether it is composite."""
-
-Row = tuple[float, float, float, float, float, float, float]
-"""FLOPs, bytes and precision as `Work` has them; bytes of the inputs, entries of a batch; elements of the largest
-input, and bytes of one."""
+Row = tuple[float, ...]
+"""A value for each `Figure`."""
 
 
 class Figure(enum.IntEnum):
-    """Places in a row."""
+    """Places in a row: FLOPs, bytes and precision as `Work` has them; bytes of the inputs, entries of a batch;
+    elements of the largest input, and bytes of one."""
 
-    FLOPS = 0
-    BYTES = 1
-    PRECISION = 2
-    INPUTS = 3
-    ENTRIES = 4
-    ELEMENTS = 5
-    WIDTH = 6
+    FLOPS, BYTES, PRECISION, INPUTS, ENTRIES, ELEMENTS, WIDTH = range(7)
 
 
 UNKNOWN_ROW: Row = (NAN, NAN, 0.0, NAN, 1.0, NAN, NAN)
-BATCHED = ("aten::bmm", "aten::baddbmm")
-NO_TENSOR = Tensor((0,))
 OVER_CACHES = frozenset(("unified_attention", "unified_attention_with_output", "mha_batch_prefill"))
 """Attention of serving engines: its shapes do not say how long the requests are."""
 MOST = 0.5
@@ -68,9 +55,7 @@ class OpWork:
 
     def of(self, figure: Figure, rows: I64) -> F64:
         """A figure of these host ranges; NaN for row -1, and where it is not known."""
-        result: F64 = self.figures[at(self.kind, rows, 0), figure]
-        result[rows < 0] = NAN
-        return result
+        return np.where(rows < 0, NAN, self.figures[at(self.kind, rows, 0), figure])
 
     @property
     def flops(self) -> F64:
@@ -97,107 +82,108 @@ class Models:
     def find(self, name: str) -> tuple[Model | None, bool]:
         """The model of an operator and whether it is composite; an in-place variant has that of its namesake."""
         for key in (name, name.removesuffix("_")):
-            if key in self.working:
-                return self.working[key], False
-            if key in self.composite:
-                return self.composite[key], True
+            if found := self.working.get(key) or self.composite.get(key):
+                return found, key not in self.working
         return next((m for prefix, m in self.prefixes.items() if name.startswith(prefix)), None), False
 
 
 def apply_models(joined: Joined, models: Models) -> OpWork:
     """Model every recorded operator that `models` knows."""
-    ranges, count = joined.trace.host_ranges, len(joined.trace.host_ranges)
-    composite = np.zeros(count, np.bool_)
-    found = _models_of_names(joined.trace, models)
-    rows = np.flatnonzero((ranges.kind == RangeKind.OP) & np.isin(ranges.name, list(found)))
+    ranges, strings = joined.trace.host_ranges, joined.trace.strings
+    named = {int(code): models.find(strings[code]) for code in distinct(ranges.name) if code >= 0}
+    table = _Table(joined.trace, {code: model for code, (model, _) in named.items() if model is not None})
+    rows = np.flatnonzero((ranges.kind == RangeKind.OP) & np.isin(ranges.name, list(table.found)))
     groups = _distinct_calls(joined.trace, rows)
-    table = _Table(count)
     table.kind[rows] = groups.index + len(table.rows)
-    table.rows += [_work(joined.trace, row, found) for row in rows[groups.first]]
+    table.rows += [table.row_of(row) for row in rows[groups.first]]
+    composite = np.zeros(len(ranges), np.bool_)
+    composite[rows] = np.isin(ranges.name[rows], [code for code, (_, of_others) in named.items() if of_others])
     del groups
-    composite[rows] = np.isin(ranges.name[rows], [code for code, (_, of_others) in found.items() if of_others])
-    _fill_lists(joined, table, found)
-    _fill_iterations(joined, table, found)
+    _fill_lists(joined, table)
+    _fill_iterations(joined, table)
     counts, of_device_op = _cover(joined, table.figure(Figure.FLOPS)[table.kind], composite)
-    _type_lists(joined.trace, table, of_device_op, found)
+    _type_lists(joined.trace, table, of_device_op)
     return OpWork(np.array(table.rows), table.kind, counts, of_device_op)
 
 
 class _Table:
     """Rows of figures while they are made."""
 
-    def __init__(self, count: int) -> None:
-        """Of so many host ranges."""
+    def __init__(self, trace: Trace, found: dict[int, Model]) -> None:
+        """With the models by the codes of their operators' names."""
+        self.trace, self.found = trace, found
         self.rows = [UNKNOWN_ROW]
-        self.kind = np.zeros(count, np.int32)
+        self.kind = np.zeros(len(trace.host_ranges), np.int32)
 
     def figure(self, figure: Figure) -> F64:
         """One of the figures of every row."""
         return np.array([row[figure] for row in self.rows])
 
-    def set(self, ranges: I64 | int, row: Row) -> None:
-        """Give host ranges a row of their own."""
-        self.kind[ranges] = len(self.rows)
-        self.rows.append(row)
+    def ranges_of(self, names: Set[str]) -> I64:
+        """Host ranges of modelled operators of these names; engines call one by several."""
+        codes = [c for c in self.found if names & {self.trace.strings[c], self.trace.strings[c].partition("::")[2]}]
+        return np.flatnonzero(np.isin(self.trace.host_ranges.name, codes))
+
+    def amend(self, ranges: I64, key: I32 | I64, amend: Callable[[int], Callable[[Call], Call]]) -> None:
+        """Give host ranges that are alike in call and key a row of their own: of the call, amended as the key says."""
+        groups = Groups.of(_distinct_calls(self.trace, ranges).index, key)
+        for group, i in enumerate(groups.first.tolist()):
+            self.kind[ranges[groups.index == group]] = len(self.rows)
+            self.rows.append(self.row_of(int(ranges[i]), amend(int(key[i]))))
+
+    def row_of(self, row: int, amend: Callable[[Call], Call] | None = None) -> Row:
+        """What its model says of this host range; nothing where the recording does not suffice."""
+        text, ranges = self.trace.text, self.trace.host_ranges
+        shapes, dtypes, strides = (text(column[row]) for column in (ranges.shapes, ranges.dtypes, ranges.strides))
+        if (inputs := parse_inputs(shapes or "[]", dtypes, strides)) is None:
+            return UNKNOWN_ROW
+        link, at, made = None, int(ranges.collective[row]), self.trace.collectives
+        if at >= 0:
+            sizes = int(made.in_elements[at]), int(made.out_elements[at])
+            link = Link(text(made.name[at]) or "", *sizes, text(made.dtype[at]) or "", int(made.group_size[at]))
+        call = Call(text(ranges.name[row]) or "", inputs, parse_values(text(ranges.concrete[row])), link)
+        try:
+            call = amend(call) if amend else call
+            work = self.found[int(ranges.name[row])](call)
+        except (ValueError, IndexError, ArithmeticError):
+            return UNKNOWN_ROW
+        largest = max(call.tensors, key=lambda tensor: tensor.numel, default=Tensor((0,)))
+        entries = largest.shape[0] if call.name in {"aten::bmm", "aten::baddbmm"} else 1
+        read = sum(tensor.bytes for tensor in call.tensors)
+        return (*map(float, (*work, read, max(entries, 1), largest.numel)), largest.dtype.bytes)
 
 
-def _fill_lists(joined: Joined, table: _Table, found: Found) -> None:
+def _fill_lists(joined: Joined, table: _Table) -> None:
     """Model optimizer calls whose lists were left out of the recording with the parameters known elsewhere."""
-    trace = joined.trace
-    codes = [code for code in found if trace.strings[code] in ON_PARAMETERS]
-    unknown = np.isnan(table.figure(Figure.FLOPS))
-    rows = np.flatnonzero(np.isin(trace.host_ranges.name, codes))
-    rows = rows[unknown[table.kind[rows]]]
-    if not len(rows):
-        return
-    alike = dict(zip(rows.tolist(), _distinct_calls(trace, rows).index.tolist(), strict=True))
-    known: dict[tuple[int, int], Row] = {}
-    for row, parameters in parameters_of(joined, rows).items():
-        key = alike[row], id(parameters)
-        if key not in known:
-            known[key] = _work(trace, row, found, partial(Call.with_lists, tensors=parameters))
-        table.set(row, known[key])
+    rows = table.ranges_of(ON_PARAMETERS)
+    given = parameters_of(joined, rows[np.isnan(table.figure(Figure.FLOPS))[table.kind[rows]]])
+    lists = {id(parameters): parameters for parameters in given.values()}
+    keys = np.array([id(parameters) for parameters in given.values()], np.int64)
+    table.amend(np.array(list(given), np.int64), keys, lambda key: partial(Call.with_lists, tensors=lists[key]))
 
 
-def _fill_iterations(joined: Joined, table: _Table, found: Found) -> None:
+def _fill_iterations(joined: Joined, table: _Table) -> None:
     """Model attention over a cache by the lengths that the marker of the iteration around it says."""
-    trace, tree = joined.trace, joined.linked.tree
-    said = {code: one for code, text in enumerate(trace.strings) if (one := iteration(text)) and one.pairs is not None}
-    codes = [code for code in found if trace.strings[code].partition("::")[2] in OVER_CACHES]
-    if not said or not codes:
+    tree, texts = joined.linked.tree, joined.trace.strings
+    said = {code: one for code, text in enumerate(texts) if (one := iteration(text)) and one.pairs is not None}
+    rows = table.ranges_of(OVER_CACHES)
+    if not said or not len(rows):
         return
-    rows = np.flatnonzero(np.isin(trace.host_ranges.name, codes))
     marked = tree.innermost(np.isin(tree.names(np.arange(len(tree.start))), list(said)))
     mark = tree.names(at(marked, tree.node_of_range[rows], -1))
-    rows, mark = rows[mark >= 0], mark[mark >= 0]
-    if not len(rows):
-        return
-    groups = Groups.of(_distinct_calls(trace, rows).index, mark)
-    for group, i in enumerate(groups.first.tolist()):
-        within = partial(replace, iteration=said[int(mark[i])])
-        table.set(rows[groups.index == group], _work(trace, int(rows[i]), found, within))
+    table.amend(rows[mark >= 0], mark[mark >= 0], lambda code: partial(replace, iteration=said[code]))
 
 
-def _type_lists(trace: Trace, table: _Table, of_device_op: I64, found: Found) -> None:
+def _type_lists(trace: Trace, table: _Table, of_device_op: I64) -> None:
     """Model calls on lists of tensors again with the type that the kernel they launched first tells."""
     covered = np.flatnonzero(of_device_op >= 0)
     rows, first = np.unique(of_device_op[covered], return_index=True)
     wanted = np.isnan(table.figure(Figure.BYTES))[table.kind[rows]]
-    rows, kernel = rows[wanted], trace.device_ops.name[covered[first[wanted]]]
-    if not len(rows):
-        return
-    groups = Groups.of(_distinct_calls(trace, rows).index, kernel)
-    for group, i in enumerate(groups.first.tolist()):
-        dtype = element_type(trace.text(int(kernel[i])) or "")
-        work = _work(trace, int(rows[i]), found, partial(Call.with_list_dtype, dtype=dtype))
-        table.set(rows[groups.index == group], work)
 
+    def typed(kernel: int) -> Callable[[Call], Call]:
+        return partial(Call.with_list_dtype, dtype=element_type(trace.text(kernel) or ""))
 
-def _models_of_names(trace: Trace, models: Models) -> Found:
-    """The model of each distinct range name that has one, by the name's code."""
-    codes = distinct(trace.host_ranges.name)
-    named = {int(code): models.find(trace.strings[code]) for code in codes if code >= 0}
-    return {code: (model, composite) for code, (model, composite) in named.items() if model is not None}
+    table.amend(rows[wanted], trace.device_ops.name[covered[first[wanted]]], typed)
 
 
 def _distinct_calls(trace: Trace, rows: I64) -> Groups:
@@ -209,61 +195,18 @@ def _distinct_calls(trace: Trace, rows: I64) -> Groups:
     return groups
 
 
-def _work(trace: Trace, row: int, found: Found, amend: Callable[[Call], Call] | None = None) -> Row:
-    """What its model says of this row; nothing where the recording does not suffice."""
-    call = _call(trace, row)
-    if call is None:
-        return UNKNOWN_ROW
-    model = found[int(trace.host_ranges.name[row])][0]
-    try:
-        amended = amend(call) if amend else call
-        work = model(amended)
-    except (UnmodelledError, IndexError, ArithmeticError):
-        return UNKNOWN_ROW
-    largest = max(amended.tensors, key=lambda tensor: tensor.numel, default=NO_TENSOR)
-    entries = largest.shape[0] if amended.name in BATCHED else 1
-    inputs = sum(tensor.bytes for tensor in amended.tensors)
-    known = float(work.flops), float(work.bytes), float(work.precision)
-    return (*known, inputs, float(max(entries, 1)), float(largest.numel), largest.dtype.bytes)
-
-
-def _call(trace: Trace, row: int) -> Call | None:
-    ranges = trace.host_ranges
-    shapes = trace.text(ranges.shapes[row])
-    inputs = parse_inputs(shapes or "[]", trace.text(ranges.dtypes[row]), trace.text(ranges.strides[row]))
-    if inputs is None:
-        return None
-    values = parse_values(trace.text(ranges.concrete[row]))
-    return Call(trace.text(ranges.name[row]) or "", inputs, values, _link(trace, int(ranges.collective[row])))
-
-
-def _link(trace: Trace, row: int) -> Link | None:
-    if row < 0:
-        return None
-    made = trace.collectives
-    return Link(
-        trace.text(made.name[row]) or "",
-        int(made.in_elements[row]),
-        int(made.out_elements[row]),
-        trace.text(made.dtype[row]) or "",
-        int(made.group_size[row]),
-    )
-
-
 def _cover(joined: Joined, flops: F64, composite: Bool) -> tuple[Bool, I64]:
     """Which host ranges stand for work, and for each device op the one whose work it is part of."""
-    tree = joined.linked.tree
+    tree, node = joined.linked.tree, joined.launch_node
+    counts, of_device_op = np.zeros(len(flops), np.bool_), np.full(len(joined.trace.device_ops), -1, np.int64)
     if not np.isfinite(flops).any():
-        return np.zeros(len(flops), np.bool_), alike(-1, len(joined.trace.device_ops), np.int64)
+        return counts, of_device_op
     row = np.where(tree.is_call, -1, tree.row[:])
     here = at(flops, row, NAN)
     working = np.isfinite(here) & ~at(composite, row, False)
     whole = np.isfinite(here) & ~working & ~_done_below(joined.linked, np.where(working, here, 0.0), working, here)
     covering = tree.outermost(working | whole)
-    counts = np.zeros(len(flops), np.bool_)
     counts[tree.row[np.flatnonzero(covering == np.arange(len(covering)))]] = True
-    of_device_op = np.full(len(joined.trace.device_ops), -1, np.int64)
-    node = joined.launch_node
     inside = np.flatnonzero(node >= 0)
     cover = covering[node[inside]]
     of_device_op[inside] = np.where(cover >= 0, tree.row[cover], -1)
