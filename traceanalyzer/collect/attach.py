@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     Finder = FunctionCalls | JaxSteps | StepFinder
     Recorder = ProfilerRange | StepLog | TorchRecording
 
-FIRST_STEPS = 10
-"""Steps of a process that are timed one by one, by the host's clock."""
+FIRST_STEPS = 10  # steps of a process that are timed one by one, by the host's clock
 
 
 class Attached:

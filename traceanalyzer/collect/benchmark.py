@@ -9,11 +9,9 @@ from traceanalyzer.collect.host.cuda import timing_events
 from traceanalyzer.collect.steps.step_clock import summarize
 
 WARMUP, REPEATS = 10, 100
-GRAPH_WARMUP = 3
-"""Calls on the side stream before a capture, for libraries that set themselves up on first use."""
+GRAPH_WARMUP = 3  # calls on the side stream before a capture, for libraries that set themselves up on first use
 
-L2_FACTOR = 2
-"""The buffer that flushes the L2 cache is this many times its size: replacement is not strictly by age."""
+L2_FACTOR = 2  # the buffer that flushes the L2 cache is this many times its size: replacement is not strictly by age
 
 
 @dataclass(frozen=True)
@@ -28,8 +26,7 @@ class Timing:
     max: float
     p95: float
     p99: float
-    clock: str
-    """`cuda_events`, or `host` without CUDA."""
+    clock: str  # `cuda_events`, or `host` without CUDA
 
 
 def benchmark(

@@ -11,8 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-COPY_BYTES = 1 << 30
-"""Ten times what the largest cache holds."""
+COPY_BYTES = 1 << 30  # ten times what the largest cache holds
 SIZES = {"bf16": 8192, "fp16": 8192, "tf32": 8192, "fp32": 4096}
 """Sides of the products: hundreds of tiles for every SM, less than a second on the slowest GPU that has the format."""
 MOST_OF_FREE_MEMORY = 0.25

@@ -3,8 +3,7 @@
 import sys
 from typing import Any
 
-EAGER_WARMUP = 4
-"""Eager steps that are not timed."""
+EAGER_WARMUP = 4  # eager steps that are not timed
 
 
 class Eager:

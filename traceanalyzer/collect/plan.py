@@ -8,29 +8,22 @@ from typing import Any, Self
 
 from traceanalyzer.base import dataclass
 
-VARIABLE = "TRACEANALYZER_COLLECT"
-"""Environment variable that carries the plan."""
+VARIABLE = "TRACEANALYZER_COLLECT"  # environment variable that carries the plan
 
-WAIT = 10
-"""Steps left out before anything is measured: compilation, cuDNN's search, allocator growth, first batches."""
+WAIT = 10  # steps left out before anything is measured: compilation, cuDNN's search, allocator growth, first batches
 
-UNPROFILED_STEPS = 20
-"""Enough for a median within 1 % where single steps vary by 4 %."""
+UNPROFILED_STEPS = 20  # enough for a median within 1 % where single steps vary by 4 %
 
 UNPROFILED_MOST = 3
 """How many times as many are timed where they are not steady: new shapes load kernels, caches fill, hosts are busy."""
 
-LIGHT_STEPS = 4
-"""Steps recorded with device activities only."""
+LIGHT_STEPS = 4  # steps recorded with device activities only
 
-LIGHT_WARMUP = 1
-"""Steps before those, while CUPTI is switched on."""
+LIGHT_WARMUP = 1  # steps before those, while CUPTI is switched on
 
-WARMUP = 2
-"""Steps with the profiler on whose events are thrown away: switching CUPTI on slows the first ones."""
+WARMUP = 2  # steps with the profiler on whose events are thrown away: switching CUPTI on slows the first ones
 
-ACTIVE = 4
-"""Steady state shows in four steps; more make the file larger and not the answer better."""
+ACTIVE = 4  # steady state shows in four steps; more make the file larger and not the answer better
 
 
 @dataclass(frozen=True)
@@ -38,36 +31,26 @@ class Plan:
     """Options of one recording."""
 
     folder: str
-    recorder: str = "torch"
-    """`torch`, `timing`, `nsys`, `ncu`, `rocprofv3` or `jax`."""
+    recorder: str = "torch"  # `torch`, `timing`, `nsys`, `ncu`, `rocprofv3` or `jax`
     wait: int = WAIT
     unprofiled_steps: int = UNPROFILED_STEPS
     light_steps: int = LIGHT_STEPS
     warmup: int = WARMUP
     active: int = ACTIVE
     repeat: int = 1
-    first: bool = False
-    """Whether the first steps of the process are recorded, and steady ones timed after them."""
-    eager_steps: int = 0
-    """Steps timed with torch.compile's code switched off."""
+    first: bool = False  # whether the first steps of the process are recorded, and steady ones timed after them
+    eager_steps: int = 0  # steps timed with torch.compile's code switched off
     shapes: bool = True
     stacks: bool = False
     memory: bool = False
-    modules: bool = True
-    """Whether the calls of modules are named, where no stacks name them."""
+    modules: bool = True  # whether the calls of modules are named, where no stacks name them
     memory_snapshot: bool = False
-    compile_log: bool = False
-    """Whether torch.compile writes its log into the capture."""
-    time_limit: float | None = None
-    """Seconds after which a recording in progress ends at the next step."""
-    step_on: str | None = None
-    """Regular expression for the qualified name of the function that is a step."""
-    on_signal: bool = False
-    """Record only when SIGUSR2 asks for it."""
-    nvml_interval: float | None = None
-    """Seconds between NVML samples; None takes none."""
-    command: str | None = None
-    """Program name of the command, without its arguments: those may hold secrets."""
+    compile_log: bool = False  # whether torch.compile writes its log into the capture
+    time_limit: float | None = None  # seconds after which a recording in progress ends at the next step
+    step_on: str | None = None  # regular expression for the qualified name of the function that is a step
+    on_signal: bool = False  # record only when SIGUSR2 asks for it
+    nvml_interval: float | None = None  # seconds between NVML samples; None takes none
+    command: str | None = None  # program name of the command, without its arguments: those may hold secrets
     git_revision: str | None = None
     ceilings: dict[str, Any] | None = None
     """What the GPU was measured to reach before the command, as `ceilings.measure` has it."""

@@ -31,8 +31,7 @@ class TimerSummary:
 
     iter_ms: dict[str, float]
     data_ms: dict[str, float]
-    data_share: float
-    """Waiting for data over the whole, 0..1."""
+    data_share: float  # waiting for data over the whole, 0..1
     rates: Rates
 
 

@@ -20,14 +20,11 @@ from traceanalyzer.collect.profilers.other_profilers import WATCH, ScriptProfile
 from traceanalyzer.collect.profilers.session import Session, teardown_is_safe
 from traceanalyzer.collect.steps.step_clock import StepClock
 
-LIGHT = "traceanalyzer_light"
-"""Key of a light recording's head: the times at which its steps ended, ns since the epoch."""
+LIGHT = "traceanalyzer_light"  # key of a light recording's head: the times at which its steps ended, ns since the epoch
 
-UNIT = "traceanalyzer_step"
-"""Key of a recording's head: what ends a step."""
+UNIT = "traceanalyzer_step"  # key of a recording's head: what ends a step
 
-ATTEMPTS = 3
-"""Recordings that a profiler of the script's may end before they hold a step; then we stay out."""
+ATTEMPTS = 3  # recordings that a profiler of the script's may end before they hold a step; then we stay out
 
 STAYS_OUT = "the script runs a profiler of its own: nothing is recorded while that is on"
 ENDED_EARLY = "the script began a profiler of its own: the recording ended there"

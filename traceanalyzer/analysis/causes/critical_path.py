@@ -31,22 +31,17 @@ from traceanalyzer.trace import I32, I64, U8, Bool, Table, column, distinct
 class PathKind(enum.IntEnum):
     """What a stretch of the critical path is; in the order of display."""
 
-    COMPUTE = 0
-    """A kernel, memset or graph."""
-    COMMUNICATION = 1
-    """A collective, or the host stuck in a communication operator."""
+    COMPUTE = 0  # a kernel, memset or graph
+    COMMUNICATION = 1  # a collective, or the host stuck in a communication operator
     COPY = 2
-    LAUNCH = 3
-    """Dispatch of operators, launch calls, and the device's latency from a launch or the op before."""
+    LAUNCH = 3  # dispatch of operators, launch calls, and the device's latency from a launch or the op before
     WAIT = 4
     """From the end of the device work that the host waited for to the moment it went on, and the operators that only
     bring a value to the host."""
     INPUT = 5
-    HOST = 6
-    """Other work of the host."""
+    HOST = 6  # other work of the host
     PROFILER = 7
-    OTHER = 8
-    """The recording does not tell."""
+    OTHER = 8  # the recording does not tell
 
     @property
     def label(self) -> str:
@@ -57,18 +52,13 @@ class PathKind(enum.IntEnum):
 class Part(enum.IntEnum):
     """What of the chain of causes a segment is."""
 
-    OP = 0
-    """A device op runs."""
-    LATENCY = 1
-    """From the start of a launch call to its op."""
-    PAUSE = 2
-    """From the end of an op to the start of the one that waited for it."""
-    UNKNOWN = 3
-    """Up to an op before which the recording shows no cause."""
+    OP = 0  # a device op runs
+    LATENCY = 1  # from the start of a launch call to its op
+    PAUSE = 2  # from the end of an op to the start of the one that waited for it
+    UNKNOWN = 3  # up to an op before which the recording shows no cause
     RETURN = 4
     """From the end of an op, or the start of one that made room in the queue, to the return of the call that waited."""
-    HOST = 5
-    """The host goes on, up to a launch or the end of the last step."""
+    HOST = 5  # the host goes on, up to a launch or the end of the last step
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +69,7 @@ class CriticalPath(Table):
     end: I64 = column(np.int64)
     kind: U8 = column(np.uint8, fill=PathKind.OTHER)
     part: U8 = column(np.uint8, fill=Part.HOST)
-    op: I32 = column(np.int32)
-    """Device op that runs, that the host waited for, or that the segment leads to; -1: none."""
+    op: I32 = column(np.int32)  # device op that runs, that the host waited for, or that the segment leads to; -1: none
     node: I32 = column(np.int32)
     """Node of the host tree: where the host is, or the call that launches or waits; -1 outside all."""
     step: I32 = column(np.int32)
@@ -99,10 +88,8 @@ class Chain(Table):
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
     part: U8 = column(np.uint8, fill=Part.HOST)
-    op: I32 = column(np.int32)
-    """As in `CriticalPath`."""
-    wait: I32 = column(np.int32)
-    """Row of the host waits, -1: none."""
+    op: I32 = column(np.int32)  # as in `CriticalPath`
+    wait: I32 = column(np.int32)  # row of the host waits, -1: none
 
     def cut_at(self, edges: I64) -> "Chain":
         """The segments cut at these times."""
@@ -135,8 +122,7 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 AT_ONCE = 1 << 16
 """Segments of the chain that are refined at once: each is cut into several, of which some dozen columns are made."""
-SEGMENTS = 4
-"""Segments that an op of the chain has at most: return, host, pause and itself."""
+SEGMENTS = 4  # segments that an op of the chain has at most: return, host, pause and itself
 
 
 def find_critical_path(started: Started) -> CriticalPath:
@@ -245,10 +231,8 @@ class _Links(NamedTuple):
     end: I64
     by: U8
     since: I64
-    before: I32
-    """As in `Bindings`."""
-    wait: I32
-    """Row of the host wait before it was launched, -1 without."""
+    before: I32  # as in `Bindings`
+    wait: I32  # row of the host wait before it was launched, -1 without
 
 
 def _or_else(values: NDArray[Scalar], op: I32, otherwise: int) -> NDArray[Scalar]:

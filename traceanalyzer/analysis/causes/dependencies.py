@@ -15,12 +15,9 @@ from traceanalyzer.analysis.names.collectives import CALLS
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, Bool, alike
 
-NEVER = np.iinfo(np.int64).min // 2
-"""End of what an op does not have."""
-REACTION_NS = 20_000
-"""An op that waits for another starts within this after it has ended."""
-SLACK_NS = 5_000
-"""Starting later by less than this needs no explanation."""
+NEVER = np.iinfo(np.int64).min // 2  # end of what an op does not have
+REACTION_NS = 20_000  # an op that waits for another starts within this after it has ended
+SLACK_NS = 5_000  # starting later by less than this needs no explanation
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +26,7 @@ class Dependencies:
 
     on: I64
     delay: I64
-    also_on: I64
-    """A second one, on which the op follows without a delay."""
+    also_on: I64  # a second one, on which the op follows without a delay
 
     @classmethod
     def none(cls, count: int) -> "Dependencies":

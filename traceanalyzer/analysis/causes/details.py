@@ -19,19 +19,14 @@ class IdleDetail(enum.IntEnum):
     """A cause of idle time with a remedy of its own."""
 
     NONE = 0
-    ALLOCATION = 1
-    """Allocating or freeing memory."""
+    ALLOCATION = 1  # allocating or freeing memory
     LOADING = 2
     """Loading kernels, modules and libraries, and setting up contexts, streams and events: the first use of each."""
-    GRAPHS = 3
-    """Capturing streams into graphs, instantiating and updating graphs."""
+    GRAPHS = 3  # capturing streams into graphs, instantiating and updating graphs
     COMPILATION = 4
-    PAGE_MIGRATION = 5
-    """Managed memory moves page by page when the other side touches it."""
-    LOST = 6
-    """Kernels were launched meanwhile that are not in the recording."""
-    MANAGED_LOOP = 7
-    """The CPU works on managed memory, page after page, far longer than a page takes to move."""
+    PAGE_MIGRATION = 5  # managed memory moves page by page when the other side touches it
+    LOST = 6  # kernels were launched meanwhile that are not in the recording
+    MANAGED_LOOP = 7  # the CPU works on managed memory, page after page, far longer than a page takes to move
 
     @property
     def label(self) -> str:

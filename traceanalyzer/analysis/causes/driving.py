@@ -8,10 +8,8 @@ from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, U8
 
-PROFILER_STATE = len(HostState)
-"""State of a stretch that is the profiler's own."""
-NO_STATE = PROFILER_STATE + 1
-"""State of a stretch for which no launching thread has anything recorded."""
+PROFILER_STATE = len(HostState)  # state of a stretch that is the profiler's own
+NO_STATE = PROFILER_STATE + 1  # state of a stretch for which no launching thread has anything recorded
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,10 +18,8 @@ class Stretches:
 
     start: I64
     end: I64
-    state: U8
-    """`HostState` of the process, `PROFILER_STATE` or `NO_STATE`."""
-    node: I32
-    """Innermost node of the host tree of the thread that is in this state; -1 outside all."""
+    state: U8  # `HostState` of the process, `PROFILER_STATE` or `NO_STATE`
+    node: I32  # innermost node of the host tree of the thread that is in this state; -1 outside all
 
 
 def driving(timed: Timed, within: IntervalSet) -> Stretches:

@@ -8,17 +8,12 @@ from traceanalyzer.analysis.joined.python_stacks import PythonStacks
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.trace import I64
 
-MIN_GAP_NS = 1_000_000
-"""Shorter gaps are dispatch, whose frames say nothing."""
-WHOLE_SHARE = 0.9
-"""The place of a gap is the innermost function that still fills this share of it."""
-PART_SHARE = 0.1
-"""Functions within it are named from this share of the gap on."""
-WRAPPED_SHARE = 0.8
-"""A function that spends this much of its time in the functions it calls only passes the call on."""
+MIN_GAP_NS = 1_000_000  # shorter gaps are dispatch, whose frames say nothing
+WHOLE_SHARE = 0.9  # the place of a gap is the innermost function that still fills this share of it
+PART_SHARE = 0.1  # functions within it are named from this share of the gap on
+WRAPPED_SHARE = 0.8  # a function that spends this much of its time in the functions it calls only passes the call on
 PARTS = 3
-MAX_FRAMES = 20_000
-"""Frames of one gap that are looked at, the longest."""
+MAX_FRAMES = 20_000  # frames of one gap that are looked at, the longest
 BUILT_IN = "<built-in"
 _SOURCE = re.compile(r"(?:^|[/\\])([^/\\]+\(\d+\): .+)$")
 

@@ -35,13 +35,11 @@ class GapSide(enum.IntEnum):
     """Where a gap lies in the device's span."""
 
     INSIDE = 0
-    BEFORE = 1
-    """Before the device's first op (but inside a step)."""
+    BEFORE = 1  # before the device's first op (but inside a step)
     AFTER = 2
 
 
-AT_ONCE = 1 << 16
-"""Gaps that are explained at once: a hundred columns are made on the way."""
+AT_ONCE = 1 << 16  # gaps that are explained at once: a hundred columns are made on the way
 REFILL_LAUNCHES = 16
 """After the host waited for the device the queue is empty, and the next launches are exposed however fast they
 are; a host that is faster than the device is ahead again after about this many."""
@@ -62,18 +60,15 @@ class Gaps(Table):
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
     device: I32 = column(np.int32)
-    next_op: I32 = column(np.int32)
-    """Device op that ends the gap, -1 after the last one."""
+    next_op: I32 = column(np.int32)  # device op that ends the gap, -1 after the last one
     step: I32 = column(np.int32, narrow=True)
     """Step of the op that ends the gap, else the step whose window holds the gap's start; -1 outside."""
     cause: U8 = column(np.uint8, fill=IdleCause.OTHER)
     queued: U8 = column(np.uint8, fill=0)
     """1 if the op that ends it had been launched before the gap began, or long before it ended."""
-    sync: I32 = column(np.int32)
-    """For cause SYNC the API call that had drained the device."""
+    sync: I32 = column(np.int32)  # for cause SYNC the API call that had drained the device
     side: U8 = column(np.uint8, fill=0)
-    detail: U8 = column(np.uint8, fill=0)
-    """`IdleDetail`: what kind of host work, or lack of records, is behind it."""
+    detail: U8 = column(np.uint8, fill=0)  # `IdleDetail`: what kind of host work, or lack of records, is behind it
 
     @property
     def duration(self) -> I64:
@@ -274,12 +269,9 @@ class _Waits(NamedTuple):
 
     call: I32
     end: I64
-    launched: I32
-    """How many ops had been launched before its end."""
-    emptied: Bool
-    """Whether the device had then done all of them."""
-    found_work: Bool
-    """Whether it still had some when the call began."""
+    launched: I32  # how many ops had been launched before its end
+    emptied: Bool  # whether the device had then done all of them
+    found_work: Bool  # whether it still had some when the call began
 
     def select(self, rows: Bool) -> "_Waits":
         """The chosen ones."""

@@ -12,8 +12,7 @@ from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, WaitKind, Waits, distinct
 
-UNKNOWN = -1
-"""Number of a stream that the recording does not name, or on which nothing ran."""
+UNKNOWN = -1  # number of a stream that the recording does not name, or on which nothing ran
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,8 +21,7 @@ class _Streams:
 
     row: I64
     launched: I64
-    first: I64
-    """Where each stream's ops begin; one entry more than there are streams."""
+    first: I64  # where each stream's ops begin; one entry more than there are streams
 
     @classmethod
     def of(cls, launch_time: I64, stream: I32) -> "_Streams":

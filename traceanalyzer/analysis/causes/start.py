@@ -39,10 +39,8 @@ from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, U8, Bool, WaitKind, distinct, is_sorted, narrowed
 
-USUAL_PAUSE_NS = 20_000
-"""A queued op that starts later than this after its stream's last one waited for something else."""
-DEFAULT_LATENCY_NS = 8_000
-"""From a launch call's start to its op's, where no launch to an idle stream was recorded."""
+USUAL_PAUSE_NS = 20_000  # a queued op that starts later than this after its stream's last one waited for something else
+DEFAULT_LATENCY_NS = 8_000  # from a launch call's start to its op's, where no launch to an idle stream was recorded
 DEFAULT_PAUSE_NS = 1_000
 LATENCY_RATIO = 2
 """A launch to an idle stream that took longer than so many times the usual met something else on its way."""
@@ -51,32 +49,24 @@ LATENCY_RATIO = 2
 class Bound(enum.IntEnum):
     """What a device op waited for last."""
 
-    NOTHING = 0
-    """The recording shows nothing before it."""
+    NOTHING = 0  # the recording shows nothing before it
     LAUNCH = 1
-    STREAM = 2
-    """The op before it on its stream."""
-    DEPENDENCY = 3
-    """An op of another stream."""
+    STREAM = 2  # the op before it on its stream
+    DEPENDENCY = 3  # an op of another stream
 
 
 @dataclass(frozen=True, eq=False)
 class Starts:
     """What each device op of a trace needs before it can start; the one model of it, for path and replay."""
 
-    stream: I32
-    """Number of its stream, the same for ops of one device, context and stream."""
-    previous: Column
-    """Row of the op before it on its stream, -1 for the first."""
-    latency: I32 | I64
-    """From the start of its launch call to its earliest start, ns."""
-    pause: I32 | I64
-    """Least time after the op before it on its stream, ns."""
+    stream: I32  # number of its stream, the same for ops of one device, context and stream
+    previous: Column  # row of the op before it on its stream, -1 for the first
+    latency: I32 | I64  # from the start of its launch call to its earliest start, ns
+    pause: I32 | I64  # least time after the op before it on its stream, ns
     held: I32 | I64
     """What it was late beyond that although it was queued and nothing known held it, ns: ops of other streams had what
     it needed of the device."""
-    dependencies: Dependencies
-    """Ops of other streams that it waits for, by row."""
+    dependencies: Dependencies  # ops of other streams that it waits for, by row
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,12 +74,9 @@ class Bindings:
     """What bound each device op of a trace."""
 
     by: U8
-    op: I32
-    """The device op that it waited for, always an earlier row; -1 unless bound by a stream or dependency."""
-    start: I64
-    """When the op starts, ns."""
-    lag: NDArray[Any]
-    """How long before that what it waited for was over, ns; of few bytes."""
+    op: I32  # the device op that it waited for, always an earlier row; -1 unless bound by a stream or dependency
+    start: I64  # when the op starts, ns
+    lag: NDArray[Any]  # how long before that what it waited for was over, ns; of few bytes
 
     @property
     def since(self) -> I64:
@@ -102,10 +89,8 @@ class HostWaits:
     """The calls that held the host until device work had ended or begun, in the order of their ends."""
 
     call: I32 | I64
-    end: I64
-    """When the host went on, ns."""
-    op: I32 | I64
-    """The device op that it waited for."""
+    end: I64  # when the host went on, ns
+    op: I32 | I64  # the device op that it waited for
 
     def before(self, time: I64) -> I64:
         """The last of these waits that was over at each of these times, -1 where none was."""

@@ -47,17 +47,14 @@ class Started(OfTimed):
         return host_waits(self.timed)
 
 
-LOADERS = re.compile(
+LOADERS = re.compile(  # names of Python functions that prepare input
     r"(?<!un)(pre_?process|collate|data_?load|dataset|tokeni[sz]|__getitem__|load_?(image|video|audio|batch|data|sample)"
     r"|(read|decode)_?(image|video|audio|frame|batch|sample)|augment|(get|fetch|next)_?(batch|data))",
     re.IGNORECASE,
 )
-"""Names of Python functions that prepare input."""
-EVERY_STEP = 0.8
-"""Share of the steps with the copy from which it is made in every step; the first may bring more."""
+EVERY_STEP = 0.8  # share of the steps with the copy from which it is made in every step; the first may bring more
 MIN_STEPS = 2
-LOADING_SHARE = 0.5
-"""A loader's functions fill at least this share of a gap that is theirs."""
+LOADING_SHARE = 0.5  # a loader's functions fill at least this share of a gap that is theirs
 
 
 def input_copies(timed: Timed) -> Bool:

@@ -18,8 +18,7 @@ from traceanalyzer.analysis.causes.started import Started
 from traceanalyzer.analysis.time.launch_queue import QUEUE_DEPTH
 from traceanalyzer.trace import I32, I64, is_sorted
 
-AT_ONCE = 1 << 19
-"""Launches that are moved at once: for each of so many the lengths of all waits are added up again."""
+AT_ONCE = 1 << 19  # launches that are moved at once: for each of so many the lengths of all waits are added up again
 
 
 def gaps_without_waits(started: Started, start: I64, end: I64, next_op: I32 | I64) -> Iterator[tuple[slice, I64]]:

@@ -28,8 +28,7 @@ from traceanalyzer.trace.snapshot import I8, Frame, Stack
 CATEGORIES = ("parameters", "gradients", "optimizer_state", "activations", "temporaries", "other", "before_recording")
 PARAMETERS, GRADIENTS, STATE, ACTIVATIONS, TEMPORARIES, OTHER, BEFORE = range(7)
 UNKNOWN = -1
-LEAST_MATCHED = 4096
-"""Sizes below are shared by too many tensors to tell anything (bytes)."""
+LEAST_MATCHED = 4096  # sizes below are shared by too many tensors to tell anything (bytes)
 MAKES_PARAMETERS = re.compile(
     r"^(_apply|convert|reset_parameters|to_empty|load_state_dict|from_pretrained|_init_weights|register_parameter|"
     r"_load_state_dict_into_meta_model|set_module_tensor_to_device|materialize_meta_module|_init_flat_param\w*)$"

@@ -12,10 +12,8 @@ from traceanalyzer.base import dataclass
 from traceanalyzer.trace import distinct
 from traceanalyzer.trace.snapshot import I8, I16, I32, I64, Frame, Stack
 
-MOST_NODES = 60
-"""Module calls that are looked at, the ones with the most activations first."""
-LEAST_BLOCKS = 2
-"""A module that runs once a step has no earlier block whose activations wait."""
+MOST_NODES = 60  # module calls that are looked at, the ones with the most activations first
+LEAST_BLOCKS = 2  # a module that runs once a step has no earlier block whose activations wait
 
 
 @dataclass(frozen=True)

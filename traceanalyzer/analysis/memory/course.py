@@ -15,8 +15,7 @@ from traceanalyzer.trace.snapshot import I8, I64, DeviceMemory, Events, Stack
 
 CONTRACT_PHASES = {"forward": "forward", "backward": "backward", "optimizer": "optimizer"}
 """Names of `peak_phase`; the rest is other."""
-CURVE_POINTS = 1000
-"""Points that a drawn curve keeps, its extremes among them."""
+CURVE_POINTS = 1000  # points that a drawn curve keeps, its extremes among them
 
 
 @dataclass(frozen=True)
@@ -61,8 +60,7 @@ class Course:
     phase_peaks: dict[str, int]
     steps: tuple[StepMemory, ...]
     moments: I64
-    points: tuple[tuple[float, int, int], ...]
-    """(seconds since the first event, allocated, reserved) at the moments."""
+    points: tuple[tuple[float, int, int], ...]  # (seconds since the first event, allocated, reserved) at the moments
 
 
 def course_of(memory: DeviceMemory, lives: Lives, timeline: Timeline) -> Course:

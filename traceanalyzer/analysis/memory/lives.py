@@ -16,21 +16,14 @@ import numpy as np
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace.snapshot import ACTIVE, CODE, I16, I32, I64, DeviceMemory, Events
 
-Rows = I64 | I32 | I16
-"""Rows of the history, or of another table."""
-Piece = tuple[Rows, Rows, I64]
-"""born, freed and size of some lives."""
+Rows = I64 | I32 | I16  # rows of the history, or of another table
+Piece = tuple[Rows, Rows, I64]  # born, freed and size of some lives
 
-ALIGNMENT = 512
-"""What the allocator rounds to (kMinBlockSize)."""
-LARGEST_REST = 1 << 20
-"""A rest of a large segment's block up to this size is not split off (kSmallSize)."""
-SMALL_SEGMENT = 2 << 20
-"""Segments of this size hold small allocations (kSmallBuffer)."""
-ROWS_AT_ONCE = 1 << 12
-"""Rows that are worked through together: what they take beside the columns is then nothing."""
-BEFORE = -1
-"""`born` of what was allocated before the history begins."""
+ALIGNMENT = 512  # what the allocator rounds to (kMinBlockSize)
+LARGEST_REST = 1 << 20  # a rest of a large segment's block up to this size is not split off (kSmallSize)
+SMALL_SEGMENT = 2 << 20  # segments of this size hold small allocations (kSmallBuffer)
+ROWS_AT_ONCE = 1 << 12  # rows that are worked through together: what they take beside the columns is then nothing
+BEFORE = -1  # `born` of what was allocated before the history begins
 
 
 @dataclass(frozen=True)
@@ -47,8 +40,7 @@ class Lives:
     completed: I32
     stack: I32 | I16
     n_events: int
-    addresses_before: tuple[int, ...]
-    """Of those from before the history; the others have their event's."""
+    addresses_before: tuple[int, ...]  # of those from before the history; the others have their event's
     unexplained_bytes: int
     """Bytes by which the replay's end differs from the snapshot's own state; 0 unless the history is damaged."""
 

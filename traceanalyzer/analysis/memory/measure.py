@@ -69,8 +69,7 @@ class MemoryOfDevice:
     reserved_bytes: int
     end_bytes: int
     at_peak: dict[str, int]
-    inferred: tuple[str, ...]
-    """Categories of `at_peak` that are inferred."""
+    inferred: tuple[str, ...]  # categories of `at_peak` that are inferred
     phase_peaks: dict[str, int]
     sites: tuple[Site, ...]
     steps: tuple[StepMemory, ...]
@@ -83,10 +82,8 @@ class MemoryOfDevice:
     events: int
     unexplained_bytes: int
     notes: tuple[str, ...] = field(metadata=SENTENCE)
-    curve: tuple[tuple[float, int, int], ...]
-    """(seconds since the first event, allocated, reserved), thinned out."""
-    consumers: tuple[Consumer, ...]
-    """What the curve is made of, by category and by line."""
+    curve: tuple[tuple[float, int, int], ...]  # (seconds since the first event, allocated, reserved), thinned out
+    consumers: tuple[Consumer, ...]  # what the curve is made of, by category and by line
 
 
 def measured(

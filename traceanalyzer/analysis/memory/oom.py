@@ -27,8 +27,7 @@ OomVerdict = Literal[
 
 LARGE_SHARE = 0.2
 """Share of the usable memory from which one allocation is a cause of its own."""
-PAGE = 2 << 20
-"""What expandable segments grow by at least."""
+PAGE = 2 << 20  # what expandable segments grow by at least
 LARGE_REQUEST, LARGE_SEGMENT = 10 << 20, 20 << 20
 """Requests of 1 to 10 MiB take a segment of 20 MiB (kMinLargeAlloc, kLargeBuffer)."""
 SMALL_REQUEST = 1 << 20
@@ -50,16 +49,13 @@ class Oom:
     """The last failed allocation. All in bytes."""
 
     requested_bytes: int
-    device_free_bytes: int
-    """What the driver had free: less was allowed where a limit (a memory fraction) was set."""
-    usable_bytes: int
-    """What this process could hold at most: reserved and free, or the most it held under a limit."""
+    device_free_bytes: int  # what the driver had free: less was allowed where a limit (a memory fraction) was set
+    usable_bytes: int  # what this process could hold at most: reserved and free, or the most it held under a limit
     allocated_bytes: int
     reserved_bytes: int
     inactive_bytes: int
     largest_free_block_bytes: int
-    missing_bytes: int
-    """What would still be missing without any fragmentation; 0 where fragmentation alone is at fault."""
+    missing_bytes: int  # what would still be missing without any fragmentation; 0 where fragmentation alone is at fault
     is_limited: bool
     phase: str | None
     step: int | None
@@ -71,8 +67,7 @@ class Oom:
     """Share of this batch whose activations and temporaries fit; None where nothing scales with it."""
     culprits: tuple[Culprit, ...]
     failures: int
-    leaked_bytes: int
-    """What the leaking lines hold; 0 without a leak."""
+    leaked_bytes: int  # what the leaking lines hold; 0 without a leak
     steps_left: int | None
     """Steps after which a leak or growth would have failed without any fragmentation; None where nothing grows, or
     where fragmentation is not at fault."""

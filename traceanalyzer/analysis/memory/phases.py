@@ -16,16 +16,12 @@ from traceanalyzer.trace.snapshot import CODE, I8, I64, Events, Snapshot, Stack
 
 PHASES = ("forward", "backward", "optimizer", "zero_grad", "other")
 FORWARD, BACKWARD, OPTIMIZER, ZERO_GRAD, OTHER = range(5)
-PROGRAM, NO_STACK = 5, 6
-"""Labels of stacks that do not name their phase themselves."""
-MOST_UPDATES = 4
-"""Updates of a step that are told apart from steps."""
-MIN_STEPS = 3
-"""A stack that comes back less often is no sign of a step."""
+PROGRAM, NO_STACK = 5, 6  # labels of stacks that do not name their phase themselves
+MOST_UPDATES = 4  # updates of a step that are told apart from steps
+MIN_STEPS = 3  # a stack that comes back less often is no sign of a step
 MOST_PERIODS = 20
 """Counts of stacks that are tried as the number of steps, the smallest first: layers come more often than steps."""
-EVEN_SHARE = 0.9
-"""Share of the allocations that have to come equally often in each step."""
+EVEN_SHARE = 0.9  # share of the allocations that have to come equally often in each step
 
 OPTIMIZER_FILE = re.compile(
     r"^(?!.*torch/nn/).*(/optim/|/optimizers?/|optimizer\.py|/(fused_)?(adam|lamb|sgd|adagrad|lion|novograd)\w*\.py$)"
@@ -50,8 +46,7 @@ class Steps:
 
     start: int
     ends: tuple[int, ...]
-    source: str
-    """What told the steps: annotation, optimizer, zero_grad, backward, stacks, none."""
+    source: str  # what told the steps: annotation, optimizer, zero_grad, backward, stacks, none
 
     def of(self, rows: I64) -> I64:
         """The step of each row; -1 before the first, the number of steps after the last."""
@@ -67,8 +62,7 @@ class Timeline:
     steps: Steps
     trains: bool
     known: bool
-    quiet: tuple[tuple[int, int], ...] = ()
-    """(row, phase) of annotated phases that allocated nothing."""
+    quiet: tuple[tuple[int, int], ...] = ()  # (row, phase) of annotated phases that allocated nothing
 
     @cached_property
     def bounds(self) -> I64:
@@ -79,7 +73,7 @@ class Timeline:
 
 
 ANY = re.compile("")
-SIGNS = (
+SIGNS = (  # functions and files, the first that a frame has, and the phase that it is of
     (re.compile(r"^_?zero_grad$"), ANY, ZERO_GRAD),
     (re.compile(r"^(__init__|add_param_group)$"), OPTIMIZER_FILE, OTHER),
     (ANY, OPTIMIZER_FILE, OPTIMIZER),
@@ -88,9 +82,7 @@ SIGNS = (
     (ENGINE, ANY, BACKWARD),
     (re.compile(r"^backward$"), AUTOGRAD_FILE, BACKWARD),
 )
-"""Functions and files, the first that a frame has, and the phase that it is of."""
-DECIDES = (ZERO_GRAD, BACKWARD)
-"""Phases that one frame of a stack tells, whatever the others are."""
+DECIDES = (ZERO_GRAD, BACKWARD)  # phases that one frame of a stack tells, whatever the others are
 
 
 @lru_cache(maxsize=1 << 16)

@@ -10,8 +10,7 @@ from traceanalyzer.base import MEMORY, dataclass, metric
 
 USABLE_SHARE = 0.9
 """Share of a GPU's memory that tensors can have: the rest is the CUDA context, libraries and fragmentation."""
-MOST_TIMES = 1000.0
-"""A larger factor says that the batch hardly matters."""
+MOST_TIMES = 1000.0  # a larger factor says that the batch hardly matters
 NO_SIZE = "the GPU's size is in no snapshot: give the trace recorded with it"
 TOO_SMALL = "what does not go with the batch fills the GPU already"
 

@@ -30,10 +30,8 @@ class Held:
     active: int
     internal: int
     largest_hole: int
-    whole_free: int
-    """In segments without any allocation: these can be given back to the driver."""
-    pinned: tuple[Pinned, ...]
-    """Segments with both, the most inactive first."""
+    whole_free: int  # in segments without any allocation: these can be given back to the driver
+    pinned: tuple[Pinned, ...]  # segments with both, the most inactive first
 
     @property
     def inactive(self) -> int:

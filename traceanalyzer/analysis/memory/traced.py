@@ -28,8 +28,7 @@ LEAST_STEPS = 3
 """Steps that a slope needs."""
 CLOSE = 0.2
 """Width of the range over the slope below which a level that grows without leftovers is believed."""
-MAKES = 2
-"""More than a later step keeps, by which the first makes what all use."""
+MAKES = 2  # more than a later step keeps, by which the first makes what all use
 OTHER = Role.NONE
 NEVER = int(np.iinfo(np.int64).max)
 IN_ORDER = (Role.FORWARD, Role.BACKWARD, Role.OPTIMIZER)

@@ -31,19 +31,15 @@ LARGE_LOSS = 0.05
 BATCHES = (0.5, 2.0)
 BATCH_IDS = tuple(f"batch-x{times:g}" for times in BATCHES)
 """Kept where they change nothing: that the peak stays as it is, is the answer."""
-FOR_EACH = 0.9
-"""Share of the weights' bytes that must have a tensor of their size in each step, for those to be theirs."""
-UNCLEAR_SHARE = 0.02
-"""Share of the peak in caches and kept results from which nothing is said of other batches."""
+FOR_EACH = 0.9  # share of the weights' bytes that must have a tensor of their size in each step, for those to be theirs
+UNCLEAR_SHARE = 0.02  # share of the peak in caches and kept results from which nothing is said of other batches
 WORKSPACE = 40 << 20
 """cuBLAS keeps workspaces of up to 33 MiB for each stream and thread; they are the same for every batch."""
-BEFORE_SHARE = 0.5
-"""Share of the peak from before the recording from which nothing is said of other batches."""
+BEFORE_SHARE = 0.5  # share of the peak from before the recording from which nothing is said of other batches
 FOREACH = re.compile(r"_multi_tensor|_foreach")
 LOSS = re.compile(r"cross_entropy|nll_loss|log_softmax|^softmax$|kl_div|ctc_loss|logits")
 WEIGHTED = re.compile(r"torch/nn/modules/(linear|conv|rnn|sparse)\.py$")
-RESERVED_ROUNDING = 2 << 20
-"""Expandable segments grow by pages of this size."""
+RESERVED_ROUNDING = 2 << 20  # expandable segments grow by pages of this size
 
 
 @dataclass(frozen=True)
@@ -72,11 +68,9 @@ class Subject:
     timeline: Timeline
     categories: I8
     stacks: Sequence[Stack]
-    moment: int
-    """The peak, as an element of the level."""
+    moment: int  # the peak, as an element of the level
     ranks: int = 8
-    unmade: int | None = 0
-    """Bytes of optimizer state for which there was no room; None where that is not known."""
+    unmade: int | None = 0  # bytes of optimizer state for which there was no room; None where that is not known
 
     @cached_property
     def phase(self) -> I8:

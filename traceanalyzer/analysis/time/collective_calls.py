@@ -42,40 +42,27 @@ class Parts(NamedTuple):
     """What each collective consists of: sends and receives that travel together are a part each, others are one."""
 
     entry: I64
-    metadata: I64
-    """Row of `Trace.collectives`, -1 without."""
-    kind: I32
-    """Index in `KINDS`."""
+    metadata: I64  # row of `Trace.collectives`, -1 without
+    kind: I32  # index in `KINDS`
 
 
 @dataclass(frozen=True, eq=False)
 class CollectiveCalls:
     """One entry for each collective on each device, in order of start. Kernels of one call are one collective."""
 
-    start: I64
-    """Start of its first kernel, ns."""
-    end: I64
-    """End of its last kernel, ns."""
-    row: I64
-    """Its first kernel's row in `Trace.device_ops`."""
-    launched: I64
-    """When the host launched its first kernel, ns; -1 if not recorded."""
+    start: I64  # start of its first kernel, ns
+    end: I64  # end of its last kernel, ns
+    row: I64  # its first kernel's row in `Trace.device_ops`
+    launched: I64  # when the host launched its first kernel, ns; -1 if not recorded
     device: I32
     stream: I32
-    step: I32
-    """Step it belongs to, -1 outside all."""
-    kind: I32
-    """Index in `KINDS`."""
-    metadata: I64
-    """Row of `Trace.collectives`, -1 without."""
-    bytes: I64
-    """Size of the message as `message_bytes` defines it, -1 if not known."""
-    kernels: I64
-    """Rows of `Trace.device_ops` of all collectives' kernels..."""
-    of_kernel: I64
-    """... and the entry that each belongs to."""
-    parts: "Parts"
-    """What each consists of."""
+    step: I32  # step it belongs to, -1 outside all
+    kind: I32  # index in `KINDS`
+    metadata: I64  # row of `Trace.collectives`, -1 without
+    bytes: I64  # size of the message as `message_bytes` defines it, -1 if not known
+    kernels: I64  # rows of `Trace.device_ops` of all collectives' kernels..
+    of_kernel: I64  # ... and the entry that each belongs to.
+    parts: "Parts"  # what each consists of
 
     def __len__(self) -> int:
         return len(self.start)

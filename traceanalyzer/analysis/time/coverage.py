@@ -37,8 +37,7 @@ def side_by_side(start: I64, end: I64) -> IntervalSet:
 
 FILLED_SHARE = 0.05
 """Events that fill less of the window were recorded in a part of the session, or the rest was cut away."""
-WHOLE_SHARE = 0.75
-"""Steps that cover less of the recording than this leave out something that a reader should know of."""
+WHOLE_SHARE = 0.75  # steps that cover less of the recording than this leave out something that a reader should know of
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,8 @@ from traceanalyzer.trace import I32, I64, RangeKind, ranked
 
 WORKING = (int(RangeKind.OP), int(RangeKind.LIBRARY))
 """Kinds of ranges that are work, as calls are; the others say where in the program it is."""
-AT_ONCE = 1 << 16
-"""Pieces that are looked at together, but for a stretch that has more."""
-NOTHING = -1
-"""Time of a thread that has no piece within a stretch."""
+AT_ONCE = 1 << 16  # pieces that are looked at together, but for a stretch that has more
+NOTHING = -1  # time of a thread that has no piece within a stretch
 
 
 def dominant_nodes(timeline: HostTimeline, start: I64, end: I64, thread: I64) -> tuple[I64, I64]:
@@ -41,12 +39,9 @@ def dominant_nodes(timeline: HostTimeline, start: I64, end: I64, thread: I64) ->
 class _Shares(NamedTuple):
     """What a thread did within each stretch; `NOTHING` where it has no piece there."""
 
-    node: I64
-    """Where it was for the longest time, -1 outside all."""
-    working: I64
-    """Time in operators and calls, ns."""
-    inside: I64
-    """Time in any node, ns."""
+    node: I64  # where it was for the longest time, -1 outside all
+    working: I64  # time in operators and calls, ns
+    inside: I64  # time in any node, ns
 
 
 def _shares(tree: HostTree, pieces: HostPieces, start: I64, end: I64) -> _Shares:

@@ -11,17 +11,14 @@ import numpy as np
 from traceanalyzer.analysis.joined.host_tree import HostTree
 from traceanalyzer.trace import I32, I64, distinct
 
-AT_ONCE = 1 << 14
-"""Nodes of a block: what is made of so many stays in the processor's cache."""
+AT_ONCE = 1 << 14  # nodes of a block: what is made of so many stays in the processor's cache
 
 
 class Cut(NamedTuple):
     """Pieces that follow each other."""
 
-    moments: I64
-    """Where each begins, and where the last one ends."""
-    node: I32
-    """Innermost node of the host tree in each, -1 outside all."""
+    moments: I64  # where each begins, and where the last one ends
+    node: I32  # innermost node of the host tree in each, -1 outside all
 
     @property
     def start(self) -> I64:

@@ -39,16 +39,11 @@ from traceanalyzer.trace import I64, U8, Bool, OverheadKind, RangeKind, Trace, d
 class HostState(enum.IntEnum):
     """What a host thread was doing, most productive first."""
 
-    DISPATCH = 0
-    """Running operators, issuing API calls, or short Python between them."""
-    SYNC = 1
-    """Blocked until device work ends."""
-    INPUT = 2
-    """Loading or waiting for input data."""
-    COMMUNICATION = 3
-    """Stuck in a communication operator."""
-    ALLOCATE = 4
-    """Allocating or freeing device or pinned memory."""
+    DISPATCH = 0  # running operators, issuing API calls, or short Python between them
+    SYNC = 1  # blocked until device work ends
+    INPUT = 2  # loading or waiting for input data
+    COMMUNICATION = 3  # stuck in a communication operator
+    ALLOCATE = 4  # allocating or freeing device or pinned memory
     WORK = 5
     """A long stretch without any operator or call: Python, I/O, or an operator computing on the CPU; and calls that
     load kernels or make graphs."""
@@ -68,10 +63,8 @@ class ThreadTimeline:
     """What a launching thread was doing: its time in stretches of one state."""
 
     pieces: HostPieces
-    moments: I64
-    """Where each stretch begins, and where the last one ends."""
-    state: U8
-    """`HostState` of each."""
+    moments: I64  # where each stretch begins, and where the last one ends
+    state: U8  # `HostState` of each
 
     @property
     def thread(self) -> int:
@@ -93,11 +86,9 @@ class HostTimeline:
     """The process's state over time: one set of intervals a state, disjoint from each other."""
 
     tree: HostTree
-    threads: list[ThreadTimeline]
-    """Those that launch device work and have any time, in order."""
+    threads: list[ThreadTimeline]  # those that launch device work and have any time, in order
     states: dict[HostState, IntervalSet]
-    profiler: IntervalSet
-    """Time of the profiler's own work on the host; may overlap any state."""
+    profiler: IntervalSet  # time of the profiler's own work on the host; may overlap any state
 
     @classmethod
     def build(cls, joined: Joined, steps: Steps) -> "HostTimeline":
@@ -143,8 +134,7 @@ class _StatesOfNodes(NamedTuple):
     """For each node, and last for what lies outside all, the state of a piece of which it is the innermost."""
 
     short: U8
-    long: U8
-    """Of a piece of `LONG_STRETCH_NS` and more."""
+    long: U8  # of a piece of `LONG_STRETCH_NS` and more
 
 
 def _states_of_nodes(joined: Joined) -> _StatesOfNodes:

@@ -24,8 +24,7 @@ from traceanalyzer.trace import I64, Bool, CopyKind, RangeKind
 
 PART_OF_ITERATION = re.compile(r"^(draft(_extend)?(_v\d)?$|step\[DRAFT)", re.IGNORECASE)
 """Ranges of speculative decoding around the model that guesses; SGLang marks its passes as if they were iterations."""
-JAX_STEP = re.compile(r" step_num=-?\d+$")
-"""`StepTraceAnnotation("train", step_num=5)`, as the reader names it."""
+JAX_STEP = re.compile(r" step_num=-?\d+$")  # `StepTraceAnnotation("train", step_num=5)`, as the reader names it
 
 
 def profiler_steps(linked: Linked) -> HostSteps | None:

@@ -16,10 +16,8 @@ from traceanalyzer.trace import I32, I64, Bool, DeviceOpKind, RangeKind
 
 MIN_MATCH = 0.9
 """Share of device ops that must recur one period later; occasional extra ops are the rest."""
-MIN_COMPLETE = 2
-"""Complete repetitions left once the sequence has been cut at its pause, of at least three of its mark."""
-MAX_ANCHORS = 32
-"""How many rare kernel names are tried as the mark of a period."""
+MIN_COMPLETE = 2  # complete repetitions left once the sequence has been cut at its pause, of at least three of its mark
+MAX_ANCHORS = 32  # how many rare kernel names are tried as the mark of a period
 TELLING_OPS = 20
 """A shorter sequence may recur by chance, or by habit (a copy, a kernel, a copy back): it must recur with the same
 launch configurations and sizes to count."""
@@ -29,10 +27,8 @@ launch configurations and sizes to count."""
 class Period:
     """Repetitions of one sequence of device ops, in time order, one behind the other."""
 
-    bounds: I64
-    """Positions in `rows` at which a repetition begins, and where the last one ends."""
-    rows: I64
-    """Rows of `Trace.device_ops`, those of one device in the order of their starts."""
+    bounds: I64  # positions in `rows` at which a repetition begins, and where the last one ends
+    rows: I64  # rows of `Trace.device_ops`, those of one device in the order of their starts
 
     @property
     def count(self) -> int:

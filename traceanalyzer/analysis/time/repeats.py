@@ -9,11 +9,9 @@ from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass, metric, ms
 from traceanalyzer.trace import RangeKind
 
-MIN_SHARE = 0.3
-"""Repetition that fills less of the step tells little of it."""
+MIN_SHARE = 0.3  # repetition that fills less of the step tells little of it
 MIN_COUNT = 4
-ONE_EACH = (0.9, 1.1)
-"""Least and most ranges a step, for a range to be the step's: the first and last may be cut."""
+ONE_EACH = (0.9, 1.1)  # least and most ranges a step, for a range to be the step's: the first and last may be cut
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import F64, I64, Bool, distinct
 
-ROLES = {
+ROLES = {  # counters of `nsys profile --gpu-metrics-devices`, and the same ones by their names in CUPTI
     "sm_active": re.compile(r"^SMs? Active|^sm__cycles_active", re.IGNORECASE),
     "warps": re.compile(r"^Compute Warps in Flight|^sm__warps_active", re.IGNORECASE),
     "tensor": re.compile(r"^Tensor Active|^sm__.*pipe_tensor.*cycles_active", re.IGNORECASE),
@@ -20,21 +20,17 @@ ROLES = {
     "dram_read": re.compile(r"^(DRAM|HBM) Read|^dram__read_throughput", re.IGNORECASE),
     "dram_write": re.compile(r"^(DRAM|HBM) Write|^dram__write_throughput", re.IGNORECASE),
 }
-"""Counters of `nsys profile --gpu-metrics-devices`, and the same ones by their names in CUPTI."""
 PERCENT = re.compile(r"%|pct")
 """Counters that are shares of the hardware's peak say so in their names; others count cycles, bytes or warps."""
-SHOWN = frozenset(("sm_active", "tensor", "dram"))
-"""What kernels and steps are told of."""
-MIN_STEP_SAMPLES = 3
-"""A step with fewer has no mean: each may hold as much of its neighbours."""
+SHOWN = frozenset(("sm_active", "tensor", "dram"))  # what kernels and steps are told of
+MIN_STEP_SAMPLES = 3  # a step with fewer has no mean: each may hold as much of its neighbours
 
 
 @dataclass(frozen=True, eq=False)
 class Samples:
     """Samples of one device, by what they say: times, ns, and shares of the peak, 0..1."""
 
-    period_ns: int
-    """Median time from one sample to the next."""
+    period_ns: int  # median time from one sample to the next
     time: dict[str, I64]
     value: dict[str, F64]
 

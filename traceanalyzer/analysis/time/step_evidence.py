@@ -35,8 +35,7 @@ class HostSteps:
     of_op: I32 | None = None
     by_device: bool = False
     """Whether a step's window begins and ends with its device work, whatever the host range did before or after."""
-    unlike: bool = False
-    """Whether steps differ in kind (prefill, decode): a slow leading one is then no warm-up."""
+    unlike: bool = False  # whether steps differ in kind (prefill, decode): a slow leading one is then no warm-up
     projected: bool = False
     """Whether they are ranges on the device: of one that begins before the recording a part may be left."""
 
@@ -51,12 +50,9 @@ class HostSteps:
 class Held(NamedTuple):
     """How much of the recording a group of ranges holds."""
 
-    launches: float
-    """Share of all launches that were made in one of them."""
-    between: float
-    """Share of the launches between its first and last range that were made in one of them."""
-    work: float
-    """Share of the device time of the whole recording that was launched in one of them."""
+    launches: float  # share of all launches that were made in one of them
+    between: float  # share of the launches between its first and last range that were made in one of them
+    work: float  # share of the device time of the whole recording that was launched in one of them
 
 
 def held(linked: Linked, start: I64, end: I64) -> Held:
@@ -75,10 +71,8 @@ class _Launched(NamedTuple):
     """The recording's work in the order in which it was launched."""
 
     time: I64
-    before: I64
-    """What the first n launches weigh, n = 0, 1, ..."""
-    total: float
-    """What all work weighs, that of unknown launches, too."""
+    before: I64  # what the first n launches weigh, n = 0, 1, ..
+    total: float  # what all work weighs, that of unknown launches, too
 
 
 def launched(linked: Linked) -> _Launched:

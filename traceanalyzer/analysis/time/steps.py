@@ -36,7 +36,7 @@ from traceanalyzer.analysis.time.whole_steps import whole_steps
 from traceanalyzer.base import EmptyRecordingError, dataclass
 from traceanalyzer.trace import I32, I64, Bool, RangeKind, narrowed
 
-EVIDENCE: tuple[Callable[[Linked], HostSteps | None], ...] = (
+EVIDENCE: tuple[Callable[[Linked], HostSteps | None], ...] = (  # what tells steps apart, the surest first
     profiler_steps,
     step_annotations,
     iterations,
@@ -48,7 +48,6 @@ EVIDENCE: tuple[Callable[[Linked], HostSteps | None], ...] = (
     one_marked_range,
     logged_steps,
 )
-"""What tells steps apart, the surest first."""
 
 WARMUP_RATIO = 1.5
 """A leading step this much slower than the median of the later ones is warm-up (compilation, autotuning,
@@ -60,8 +59,7 @@ PAUSE_RATIO = 100
 """A repetition this many times as long as the median one is two, with a pause of the program between them."""
 WITHOUT_PAUSE = 0.75
 """A last repetition that is so much shorter than the others lacks the pause behind it."""
-FEWEST_SHRINKING = 8
-"""In fewer steps there is no telling work that shrinks from a slow start."""
+FEWEST_SHRINKING = 8  # in fewer steps there is no telling work that shrinks from a slow start
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,26 +67,19 @@ class Steps:
     """The steps in time order. Where nothing marks one, the recording is the only one (`source` is `recording`, without
     device work `none`)."""
 
-    source: str
-    """`profiler_step`, `nvtx`, `annotation`, `periodicity`, `timing_log`, `recording` or `none`."""
+    source: str  # `profiler_step`, `nvtx`, `annotation`, `periodicity`, `timing_log`, `recording` or `none`
     names: tuple[str, ...]
     host_start: I64
-    host_end: I64
-    """Host range of each step, ns."""
+    host_end: I64  # host range of each step, ns
     start: I64
-    end: I64
-    """Wall-clock window of each step on the device, ns; contiguous: `start[i + 1] == end[i]`."""
-    warmup: int
-    """How many leading steps are warm-up."""
-    of_op: I32
-    """For each device op the index of its step, -1 outside all steps; narrow (see `trace.column`)."""
-    first: int = 0
-    """Index in the recording of the first of these steps (not 0 where the rest was left out)."""
+    end: I64  # wall-clock window of each step on the device, ns; contiguous: `start[i + 1] == end[i]`
+    warmup: int  # how many leading steps are warm-up
+    of_op: I32  # for each device op the index of its step, -1 outside all steps; narrow (see `trace.column`)
+    first: int = 0  # index in the recording of the first of these steps (not 0 where the rest was left out)
     incomplete: int = 0
     """How many steps at the ends of a recording were left out because not all of their device ops are in it."""
 
-    unlike: bool = False
-    """Whether steps may differ in kind (prefill, decode): then a few of them do not stand for all."""
+    unlike: bool = False  # whether steps may differ in kind (prefill, decode): then a few of them do not stand for all
 
     def __len__(self) -> int:
         return len(self.names)

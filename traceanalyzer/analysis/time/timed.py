@@ -31,12 +31,9 @@ class DeviceActivity:
 
     device: int
     start: I64
-    end: I64
-    """Of all device ops, as in the trace."""
-    computes: Bool
-    """Which of them are this device's and compute."""
-    span: tuple[int, int]
-    """First device op's start to the last one's end, ns."""
+    end: I64  # of all device ops, as in the trace
+    computes: Bool  # which of them are this device's and compute
+    span: tuple[int, int]  # first device op's start to the last one's end, ns
     communication: IntervalSet
     exposed_communication: IntervalSet
     copy: IntervalSet
@@ -85,8 +82,7 @@ class Timed(Memo):
     """Steps and the activity of devices and host."""
 
     joined: Joined
-    only_step: int | None = None
-    """Narrows every figure to the step with that index."""
+    only_step: int | None = None  # narrows every figure to the step with that index
 
     @property
     def trace(self) -> Trace:

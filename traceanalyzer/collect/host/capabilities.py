@@ -11,8 +11,7 @@ from traceanalyzer.base import dataclass
 from traceanalyzer.collect.host import nvml
 
 GIB = 1 << 30
-VERSION = re.compile(r"\d{4}(?:\.[\w-]+)+")
-"""Of NVIDIA's profilers: 2025.3.1.90-253135822126v0."""
+VERSION = re.compile(r"\d{4}(?:\.[\w-]+)+")  # of NVIDIA's profilers: 2025.3.1.90-253135822126v0
 
 
 @dataclass(frozen=True)
@@ -21,8 +20,7 @@ class Check:
 
     name: str
     ok: bool
-    said: str
-    """What was found, or what is missing and how to get it."""
+    said: str  # what was found, or what is missing and how to get it
 
 
 def checks() -> Iterator[Check]:

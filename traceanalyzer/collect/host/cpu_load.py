@@ -10,10 +10,8 @@ from traceanalyzer.base import dataclass
 
 PROC = Path("/proc")
 TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
-IDLE, IO_WAIT = 3, 4
-"""Places in the first line of `/proc/stat` (proc(5))."""
-USER, SYSTEM = 11, 12
-"""Places in a process's `stat` after its name."""
+IDLE, IO_WAIT = 3, 4  # places in the first line of `/proc/stat` (proc(5))
+USER, SYSTEM = 11, 12  # places in a process's `stat` after its name
 MOST_PROCESSES = 4096
 
 
@@ -22,10 +20,8 @@ class Reading:
     """Counters at one moment."""
 
     time_s: float
-    ticks: tuple[int, ...]
-    """Of all CPUs, by what they did."""
-    program_s: float
-    """CPU time of the command and all processes that it started and that still run."""
+    ticks: tuple[int, ...]  # of all CPUs, by what they did
+    program_s: float  # CPU time of the command and all processes that it started and that still run
 
 
 def read(root: int, proc: Path = PROC) -> Reading | None:

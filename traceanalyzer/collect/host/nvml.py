@@ -11,7 +11,7 @@ from typing import Any
 
 from traceanalyzer.collect.host import cpu_load
 
-BITS = {
+BITS = {  # NVML's `nvmlClocksEventReasons`
     0x1: "idle",
     0x2: "application_clocks",
     0x4: "software_power_cap",
@@ -22,7 +22,6 @@ BITS = {
     0x80: "hardware_power_brake",
     0x100: "display_clocks",
 }
-"""NVML's `nvmlClocksEventReasons`."""
 
 SLOWING = frozenset(BITS.values()) - {"idle", "display_clocks", "application_clocks"}
 """Reasons that make a measurement slower than the GPU is."""

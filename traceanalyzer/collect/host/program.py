@@ -94,8 +94,7 @@ def _loader(loader: Any) -> dict[str, Any]:
     }
 
 
-MOST_PARTS = 8
-"""Of a batch that are looked at for a tensor."""
+MOST_PARTS = 8  # of a batch that are looked at for a tensor
 
 
 def describe_loader(objects: Iterable[Any]) -> dict[str, Any] | None:

@@ -13,8 +13,7 @@ RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 SIZE_VARIABLES = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 """The same launchers' number of ranks."""
 
-STEMS = ("trace", "light", "timings", "unprofiled", "memory")
-"""Files that a process writes of its own steps."""
+STEMS = ("trace", "light", "timings", "unprofiled", "memory")  # files that a process writes of its own steps
 
 
 def current_rank() -> int:

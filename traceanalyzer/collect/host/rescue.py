@@ -26,8 +26,7 @@ from typing import Any
 from traceanalyzer.base import dataclass
 from traceanalyzer.collect.host.ranks import current_rank
 
-COMPRESSION = 1
-"""Level 9 (torch's own) takes ten times as long for a tenth less, while the script waits."""
+COMPRESSION = 1  # level 9 (torch's own) takes ten times as long for a tenth less, while the script waits
 
 UNFINISHED = b'"unfinished step"'
 
@@ -62,8 +61,7 @@ def write_trace(profiler: Any, path: Path, unfinished_step: str | None = None) -
 START_SECONDS = 5.0
 """From SIGTERM until the handler must have begun. If it has not, the main thread hangs and never will."""
 
-GRACE_SECONDS = 20.0
-"""From then until the capture must have been written; torchrun kills its workers after 30 s."""
+GRACE_SECONDS = 20.0  # from then until the capture must have been written; torchrun kills its workers after 30 s
 
 EXIT_SECONDS = 120.0
 """The same for a process that ends by itself: nobody waits to kill it, so a large capture may take its time."""
@@ -149,11 +147,9 @@ class Progress:
 
     pid: int
     rank: int
-    phase: str
-    """`attached`, `timing`, `recording`, `recorded`, or `failed: why`."""
+    phase: str  # `attached`, `timing`, `recording`, `recorded`, or `failed: why`
     steps: int
-    notes: list[str] = field(default_factory=list)
-    """What the user should know of the recording, a clause each."""
+    notes: list[str] = field(default_factory=list)  # what the user should know of the recording, a clause each
 
 
 def report(folder: Path, phase: str, steps: int, notes: Sequence[str] = ()) -> None:

@@ -17,12 +17,9 @@ from typing import Any
 from traceanalyzer.collect.host.ranks import own_file
 from traceanalyzer.collect.plan import Plan
 
-QUIET_S = 5.0
-"""Without a compilation for so long, a program is taken to be in its loop."""
-SECONDS = 1.0
-"""How long a program without steps is recorded."""
-COMPILED = "/jax/core/compile/backend_compile_duration"
-"""What jax.monitoring calls the end of a compilation."""
+QUIET_S = 5.0  # without a compilation for so long, a program is taken to be in its loop
+SECONDS = 1.0  # how long a program without steps is recorded
+COMPILED = "/jax/core/compile/backend_compile_duration"  # what jax.monitoring calls the end of a compilation
 UNIT = "jax.profiler.StepTraceAnnotation"
 
 
@@ -85,8 +82,7 @@ class JaxProfiler:
 class JaxSteps:
     """Ends of the program's own step annotations; in a program without any, two calls: `begin` and `end`."""
 
-    unit = UNIT
-    """What ends a step."""
+    unit = UNIT  # what ends a step
 
     def __init__(self, on_step: Callable[[], None], begin: Callable[[], None], end: Callable[[], None]) -> None:
         self._on_step, self._begin, self._end = on_step, begin, end

@@ -17,13 +17,10 @@ from typing import Any
 
 from traceanalyzer.collect.host import cuda
 
-MAX_ENTRIES = 200_000
-"""Entries kept, the newest: some hundred steps of a usual model, at most MAX_BYTES in the file."""
-MAX_BYTES = 64 << 20
-"""A larger snapshot is not kept: deep stacks of a thousand lines, or blocks by the million."""
+MAX_ENTRIES = 200_000  # entries kept, the newest: some hundred steps of a usual model, at most MAX_BYTES in the file
+MAX_BYTES = 64 << 20  # a larger snapshot is not kept: deep stacks of a thousand lines, or blocks by the million
 
-MAX_FRAMES = 1000
-"""Of the stack of a failure: as many as Python itself has at most by default."""
+MAX_FRAMES = 1000  # of the stack of a failure: as many as Python itself has at most by default
 
 
 class MemoryHistory:

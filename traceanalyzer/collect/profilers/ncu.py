@@ -14,7 +14,7 @@ from traceanalyzer.base import dataclass
 
 REPORT = "ncu.csv"
 
-METRICS = (
+METRICS = (  # what `analyze --ncu` reads, no more: each further one is another run of every kernel
     "gpu__time_duration.sum",
     "dram__bytes_read.sum",
     "dram__bytes_write.sum",
@@ -24,9 +24,8 @@ METRICS = (
     "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed",
     "sm__warps_active.avg.pct_of_peak_sustained_active",
 )
-"""What `analyze --ncu` reads, no more: each further one is another run of every kernel."""
 
-STALLS = (
+STALLS = (  # what warps wait for, and all that they wait, if that is asked for
     "smsp__average_warp_latency_per_inst_issued.ratio",
     *(
         f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio"
@@ -36,7 +35,6 @@ STALLS = (
         )
     ),
 )
-"""What warps wait for, and all that they wait, if that is asked for."""
 
 MISSING = (
     "ncu is not installed (or not on PATH): it comes with the CUDA toolkit (package cuda-nsight-compute), or from "
@@ -53,8 +51,7 @@ KEPT = ("ID", "Kernel Name", "Context", "Stream", "Block Size", "Grid Size", "De
 LAUNCHES = 10
 """Kernels of one function and launch shape differ in what they calculate (`elementwise_kernel`), so that one is not
 enough; a step repeats each many times, which tells nothing new."""
-UNITS = 2
-"""Rows before the first kernel's: names and units."""
+UNITS = 2  # rows before the first kernel's: names and units
 
 _ERROR = re.compile(r"^==ERROR==\s*(.+)", re.MULTILINE)
 
@@ -63,16 +60,11 @@ _ERROR = re.compile(r"^==ERROR==\s*(.+)", re.MULTILINE)
 class NcuOptions:
     """Which kernels are measured."""
 
-    functions: tuple[str, ...] = ()
-    """Names of their functions, without namespace, arguments and template arguments."""
-    pattern: str | None = None
-    """Regular expression for these names, instead."""
-    launches: int = LAUNCHES
-    """At most so many launches of each launch shape."""
-    whole_run: bool = False
-    """From the start, not in the chosen step."""
-    stalls: bool = False
-    """Whether it is measured what warps wait for."""
+    functions: tuple[str, ...] = ()  # names of their functions, without namespace, arguments and template arguments
+    pattern: str | None = None  # regular expression for these names, instead
+    launches: int = LAUNCHES  # at most so many launches of each launch shape
+    whole_run: bool = False  # from the start, not in the chosen step
+    stalls: bool = False  # whether it is measured what warps wait for
 
     @property
     def regex(self) -> str:

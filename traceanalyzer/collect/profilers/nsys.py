@@ -16,27 +16,25 @@ from typing import Any
 
 from traceanalyzer.base import dataclass
 
-KEPT_TABLES = re.compile(
+KEPT_TABLES = re.compile(  # events, their names, the GPUs, the clock; metadata by the keys below
     r"CUPTI_ACTIVITY_KIND_\w+|CUDA_(GRAPH|GPU_MEMORY|UM)_\w+|CUDA_GRAPH_EVENTS|(CUBLAS|CUDNN|NVTX|PROFILER|NCCL)_\w+"
     r"|(COMPOSITE|SCHED|MPI_\w+|UCP_\w+)_EVENTS|MPI_RANKS|OSRT_API|ENUM_\w+|StringIds|ThreadNames|GPU_METRICS"
     r"|TARGET_INFO_(GPU|GPU_METRICS|SESSION_START_TIME|CUDA_\w+)|ANALYSIS_DETAILS|DIAGNOSTIC_EVENT"
     r"|META_DATA_EXPORT|META_DATA_CAPTURE|EXPORT_META_DATA"
 )
-"""Events, their names, the GPUs, the clock; metadata by the keys below."""
 
-KEPT_KEYS = re.compile(
+KEPT_KEYS = re.compile(  # metadata that says what was collected; no other key's value is kept
     r"EXPORT_(PRODUCT|SCHEMA)_VERSION\w*|EXPORT_PARAM_(LAZY|INCLUDE_\w+|TIME_NORMALIZE|TIME_SHIFT)"
     r"|CAPTURE_EVENT_TYPE|(PROCESS_\d+:)?(CUDA_GRAPH_TRACE_OPTIONS:\w+|COLLECT_GPU_MEMORY_USAGE"
     r"|CUDA_SKIP_SOME_API_CALLS|CUDA_TRACE_SCOPE)"
 )
-"""Metadata that says what was collected; no other key's value is kept."""
 
 METADATA = ("META_DATA_EXPORT", "META_DATA_CAPTURE", "EXPORT_META_DATA")
 
 NAME_COLUMNS = frozenset(
     {"shortName", "demangledName", "mangledName", "nameId", "textId", "jsonTextId", "symbol", "name", "metricName"}
 )
-"""Columns that point into `StringIds`. Strings that none of them points to (output, arguments) are removed."""
+"""Columns that point into `StringIds`. Strings that none of them points to (output, arguments) are removed.."""
 
 FREE_TEXT = {"NVTX_EVENTS": ("text", "jsonText"), "DIAGNOSTIC_EVENT": ("text",), "StringIds": ("value",)}
 """Columns whose text may mention a path."""
@@ -136,16 +134,12 @@ MISSING = (
 class NsysOptions:
     """What nsys records beside the device and its API calls."""
 
-    whole_run: bool = False
-    """Record from start to end, also a program without PyTorch."""
+    whole_run: bool = False  # record from start to end, also a program without PyTorch
     sample_cpu: bool = False
     memory: bool = False
-    keep_report: bool = False
-    """Keep the `.nsys-rep`, which holds the environment, arguments and output of the command."""
-    gpu_metrics: bool = False
-    """Sample the GPUs' counters; the driver may ask for root."""
-    os_calls: bool = False
-    """Record calls of the operating system: what the host reads and waits for."""
+    keep_report: bool = False  # keep the `.nsys-rep`, which holds the environment, arguments and output of the command
+    gpu_metrics: bool = False  # sample the GPUs' counters; the driver may ask for root
+    os_calls: bool = False  # record calls of the operating system: what the host reads and waits for
 
 
 def profile_command(nsys: str, work: Path, options: NsysOptions, command: Sequence[str]) -> list[str]:

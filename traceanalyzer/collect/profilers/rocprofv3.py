@@ -16,8 +16,7 @@ MISSING = (
     "rocprofv3 is not installed (or not on PATH): it comes with ROCm 7 and later (package rocprofiler-sdk); "
     "`traceanalyzer collect torch` needs no rocprofv3"
 )
-EVERY_STEP = 1_000_000
-"""Steps that are marked: all of them."""
+EVERY_STEP = 1_000_000  # steps that are marked: all of them
 _EMPTIED = {
     "rocpd_info_process": {"environment": "'{}'", "extdata": "'{}'", "command": "program(command)"},
     "rocpd_info_node": {"hostname": "''", "domain_name": "''", "machine_id": "id"},
@@ -27,8 +26,7 @@ _EMPTIED = {
                                "ELSE string END"},
 }  # fmt: skip
 """What is left of columns that tell of the machine instead of the run. Strings have to stay unlike each other."""
-_ARGUMENTS = "rocpd_arg"
-"""Arguments of calls: addresses, and texts of the program's."""
+_ARGUMENTS = "rocpd_arg"  # arguments of calls: addresses, and texts of the program's
 
 
 def profile_command(program: str, work: Path, _: None, command: Sequence[str]) -> list[str]:

@@ -14,8 +14,7 @@ from traceanalyzer.collect.profilers.other_profilers import WATCH, end_copy, end
 DRAIN_SECONDS = 5.0
 """How long a recording that is cut short waits for the device. A collective whose peer died never ends."""
 
-ASK = signal.SIGURG
-"""Interrupts what the main thread waits for; ignored by processes that do not use it."""
+ASK = signal.SIGURG  # interrupts what the main thread waits for; ignored by processes that do not use it
 
 ASK_SECONDS = 5.0
 """How long a thread that begins a profiler waits for the recorded thread to end ours: a step is rarely as long."""
@@ -42,8 +41,7 @@ class _AtThreadEnd:
         self._call()
 
 
-_of_thread = threading.local()
-"""Destroyed with the thread, in the thread."""
+_of_thread = threading.local()  # destroyed with the thread, in the thread
 
 
 class Session:

@@ -19,11 +19,9 @@ AGREE_SHARE = 0.05
 TIGHT_SHARE = 0.05
 """Half width of the median's interval: steps that vary by 16 % (a busy host) get there after about 45."""
 
-STRIDE = 5
-"""Steps between two looks at the series."""
+STRIDE = 5  # steps between two looks at the series
 
-OUTSIDE = 0.10
-"""Share of medians that may lie outside of their interval."""
+OUTSIDE = 0.10  # share of medians that may lie outside of their interval
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
@@ -91,8 +89,7 @@ def steady_from(values: Sequence[float], least: int) -> int | None:
     return last if last > 0 and is_steady(values[last:]) else None
 
 
-DIGITS = 4
-"""Decimals of a millisecond: CUDA events resolve half a microsecond."""
+DIGITS = 4  # decimals of a millisecond: CUDA events resolve half a microsecond
 
 EVENT_EVERY_NS = 10_000_000
 """An event costs the host up to 25 us, 3 % of a launch-bound step of 0.8 ms: so short steps share one."""

@@ -10,17 +10,14 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-REPEATS = 3
-"""Calls after which a module is taken for the outermost one of every step: set-up calls come once or twice."""
+REPEATS = 3  # calls after which a module is taken for the outermost one of every step: set-up calls come once or twice
 
-PATIENCE = 16
-"""Calls with gradients on for which an optimizer step is awaited: gradient accumulation is rarely over 16."""
+PATIENCE = 16  # calls with gradients on for which an optimizer step is awaited: gradient accumulation is rarely over 16
 
 PATIENCE_SECONDS = 2.0
 """How long besides where the module is in training mode: a loop of cells calls its module hundreds of times a step."""
 
-STRANGERS = 50
-"""Steps of other optimizers, none of the first one's, after which the first one is taken to be gone."""
+STRANGERS = 50  # steps of other optimizers, none of the first one's, after which the first one is taken to be gone
 
 COMPILE_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks"
 
@@ -151,10 +148,7 @@ class StepFinder:
     """
 
     def __init__(
-        self,
-        on_step: Callable[[], None],
-        on_training: Callable[[], None],
-        on_enter: Callable[[], None] = lambda: None,
+        self, on_step: Callable[[], None], on_training: Callable[[], None], on_enter: Callable[[], None] = lambda: None
     ) -> None:
         self._on_step = on_step
         self._on_training = on_training

@@ -16,11 +16,9 @@ from traceanalyzer.collect.plan import Plan
 from traceanalyzer.collect.steps.units import Amounts, DataTime
 
 NOTHING = Amounts()
-DRAIN_SECONDS = 5.0
-"""How long the end of a series waits for the device."""
+DRAIN_SECONDS = 5.0  # how long the end of a series waits for the device
 
-PENDING = 32
-"""Steps that may wait for their event before it is asked for: a query a step would be a second call a step."""
+PENDING = 32  # steps that may wait for their event before it is asked for: a query a step would be a second call a step
 
 
 @dataclass(frozen=True)
@@ -28,14 +26,11 @@ class Lap:
     """One step. Times in ms."""
 
     step: int
-    iter_ms: float
-    """Between the CUDA events at both ends of the step; the host's own interval without CUDA."""
+    iter_ms: float  # between the CUDA events at both ends of the step; the host's own interval without CUDA
     host_ms: float
     """Between the host's readings at both ends: less than `iter_ms` while the host runs ahead of the device."""
-    data_ms: float
-    """Time the host waited for the batch."""
-    amounts: Amounts = NOTHING
-    """What the step worked through, as far as is known."""
+    data_ms: float  # time the host waited for the batch
+    amounts: Amounts = NOTHING  # what the step worked through, as far as is known
 
     def line(self, digits: int | None = None) -> dict[str, float]:
         """What a log says of the step: amounts only where they are known; times with so many decimals."""
@@ -100,8 +95,7 @@ class StepSeries:
 #
 # Where the batches come from a DataLoader, `"samples": 64` too.
 
-DIGITS = 4
-"""Decimals of a millisecond: CUDA events resolve half a microsecond."""
+DIGITS = 4  # decimals of a millisecond: CUDA events resolve half a microsecond
 
 
 class StepLog:

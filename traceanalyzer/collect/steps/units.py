@@ -61,12 +61,9 @@ class Amounts:
     """What one step works through, on all devices together. None: does not apply."""
 
     samples: float | None = None
-    tokens: float | None = None
-    """Tokens that carry content: without padding."""
-    padded_tokens: float | None = None
-    """Tokens computed, padding included."""
-    flops: float | None = None
-    """Floating-point operations that the model needs, without recomputation."""
+    tokens: float | None = None  # tokens that carry content: without padding
+    padded_tokens: float | None = None  # tokens computed, padding included
+    flops: float | None = None  # floating-point operations that the model needs, without recomputation
 
     def __add__(self, other: "Amounts") -> "Amounts":
         """Sums; what is None on both sides stays None."""
@@ -80,8 +77,7 @@ class Rates:
 
     steps_per_s: float
     samples_per_s: float | None
-    tokens_per_s: float | None
-    """Effective: padding left out."""
+    tokens_per_s: float | None  # effective: padding left out
     padded_tokens_per_s: float | None
     tflops_per_s: float | None
     mfu: float | None
