@@ -40,7 +40,7 @@ BUCKETS = re.compile(r"torch/nn/parallel/distributed\.py$")
 
 def categories_of(lives: Lives, timeline: Timeline, stacks: Sequence[Stack]) -> I8:
     """The category (index into CATEGORIES) of every life."""
-    kinds = np.array([_kind_of(stack) for stack in stacks], np.int8)
+    kinds = np.array([next((k for k, speaks in SPEAKS if any(map(speaks, s))), UNKNOWN) for s in stacks], np.int8)
     if not lives.n_events:
         kind = kinds[lives.stack]
         return np.where(np.isin(kind, (PARAMETERS, STATE)), kind, np.int8(BEFORE))
@@ -49,7 +49,18 @@ def categories_of(lives: Lives, timeline: Timeline, stacks: Sequence[Stack]) -> 
         result[rows], is_setup[rows] = _by_lifetime(part, timeline, kinds[part.stack])
     phase = phase_of(lives, timeline)
     _resolve_by_line(result, lives, phase)
-    _resolve_by_size(result, lives, phase, is_setup)
+    # the rest by sizes: gradients are as large as parameters, parameters as gradients
+    gradients = lives.requested[result == GRADIENTS]
+    of_setup = np.flatnonzero(is_setup & (result == OTHER))
+    is_matched = np.isin(lives.requested[of_setup], gradients[gradients >= LEAST_MATCHED])
+    result[of_setup[is_matched]] = PARAMETERS
+    left = np.flatnonzero(result == UNKNOWN)
+    is_backward = phase[left] == BACKWARD
+    as_large = np.isin(lives.requested[left], np.append(lives.requested[result == PARAMETERS], gradients))
+    # what else the backward made and nothing freed is a workspace if older than the last tenth, else in use
+    made = np.where(lives.born[left] < 0.9 * lives.n_events, OTHER, TEMPORARIES)
+    of_others = np.where(phase[left] == OPTIMIZER, TEMPORARIES, ACTIVATIONS)
+    result[left] = np.where(is_backward, np.where(as_large, GRADIENTS, made), of_others)
     return result
 
 
@@ -59,8 +70,7 @@ def phase_of(lives: Lives, timeline: Timeline) -> I8:
 
 
 def _by_lifetime(lives: Lives, timeline: Timeline, kind: I8) -> tuple[I8, NDArray[np.bool_]]:
-    """The category by phase and lifetime, UNKNOWN where the history ends first; whether it is kept from before the
-    steps."""
+    """The category by phase and lifetime, UNKNOWN where the history ends first; what is kept from before the steps."""
     n = lives.n_events
     born, freed = np.maximum(lives.born, 0), np.minimum(lives.freed, n - 1)
     phase, ended = timeline.phase[born], lives.freed >= n
@@ -88,8 +98,7 @@ def _by_lifetime(lives: Lives, timeline: Timeline, kind: I8) -> tuple[I8, NDArra
     result[(kind == PARAMETERS) & ~same_run] = PARAMETERS
     result[(kind == GRADIENTS) & ~same_run] = GRADIENTS
     result[(kind == STATE) & ~same_run & ~optimizer & setup] = STATE
-    zeroing = phase == ZERO_GRAD
-    result[zeroing] = TEMPORARIES
+    result[phase == ZERO_GRAD] = TEMPORARIES
     result[lives.born < 0] = BEFORE
     told = (lives.born < 0) & np.isin(kind, (PARAMETERS, STATE))  # the allocator kept the stack, not the history
     result[told] = kind[told]
@@ -107,15 +116,9 @@ SPEAKS: tuple[tuple[int, Callable[[Frame], object]], ...] = (
 """Which frames of a stack speak for a category; the first that any does counts."""
 
 
-def _kind_of(stack: Stack) -> int:
-    """The category that a stack alone speaks for, if its allocation lasts."""
-    return next((kind for kind, speaks in SPEAKS if any(map(speaks, stack))), UNKNOWN)
-
-
 def _resolve_by_line(result: I8, lives: Lives, phase: I8) -> None:
     """What the history's end leaves open becomes what most others of the same stack and phase were."""
-    open_rows = np.flatnonzero((result == UNKNOWN) & (lives.stack > 0))
-    if not len(open_rows):
+    if not len(open_rows := np.flatnonzero((result == UNKNOWN) & (lives.stack > 0))):
         return
     asked = distinct(lives.stack[open_rows])
     votes: dict[tuple[int, int], Counter[int]] = {}
@@ -126,26 +129,5 @@ def _resolve_by_line(result: I8, lives: Lives, phase: I8) -> None:
         for (stack, where, category), count in zip(found.T.tolist(), counts.tolist(), strict=True):
             votes.setdefault((stack, where), Counter())[category] += count
     for row in open_rows.tolist():
-        counted = votes.get((int(lives.stack[row]), int(phase[row])))
-        if counted:
+        if counted := votes.get((int(lives.stack[row]), int(phase[row]))):
             result[row] = counted.most_common(1)[0][0]
-
-
-def _resolve_by_size(result: I8, lives: Lives, phase: I8, kept_setup: NDArray[np.bool_]) -> None:
-    """The rest by sizes: gradients are as large as parameters, parameters as gradients."""
-    gradients = lives.requested[result == GRADIENTS]
-    sizes = gradients[gradients >= LEAST_MATCHED]
-    of_setup = np.flatnonzero(kept_setup & (result == OTHER))
-    result[of_setup[np.isin(lives.requested[of_setup], sizes)]] = PARAMETERS
-    parameters = set(lives.requested[result == PARAMETERS].tolist()) | set(gradients.tolist())
-    for row in np.flatnonzero(result == UNKNOWN).tolist():
-        if phase[row] == BACKWARD:
-            is_gradient = int(lives.requested[row]) in parameters
-            result[row] = GRADIENTS if is_gradient else _open_backward(lives, row)
-        else:
-            result[row] = TEMPORARIES if phase[row] == OPTIMIZER else ACTIVATIONS
-
-
-def _open_backward(lives: Lives, row: int) -> int:
-    """What the backward allocated and nothing freed: a workspace if older than the last tenth, else in use."""
-    return OTHER if lives.born[row] < 0.9 * lives.n_events else TEMPORARIES

@@ -10,7 +10,7 @@ from traceanalyzer.analysis.memory.lives import Lives, Piece
 from traceanalyzer.analysis.memory.phases import CHECKPOINT_FILE, EVEN_SHARE, FORWARD, MODULE_FILE, Timeline, line_of
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import distinct
-from traceanalyzer.trace.snapshot import I8, I16, I32, I64, Frame, Stack
+from traceanalyzer.trace.snapshot import I8, I16, I32, I64, Stack
 
 MOST_NODES = 60  # module calls that are looked at, the ones with the most activations first
 LEAST_BLOCKS = 2  # a module that runs once a step has no earlier block whose activations wait
@@ -41,12 +41,10 @@ def repeated_block(lives: Lives, timeline: Timeline, categories: I8, stacks: Seq
     for stack in dict.fromkeys(lives.stack[rows].tolist()):
         for node in _module_calls(stacks[stack]):
             nodes.setdefault(node, set()).add(stack)
-    best: Block | None = None
-    for node, members in sorted(nodes.items(), key=lambda item: -sum(weight[s] for s in item[1]))[:MOST_NODES]:
-        block = _block(node, members, lives, rows, n_steps)
-        if block is not None and (best is None or _saved(block) > _saved(best)):
-            best = block
-    return best
+    heaviest = sorted(nodes.items(), key=lambda item: -sum(weight[s] for s in item[1]))[:MOST_NODES]
+    blocks = filter(None, (_block(node, members, lives, rows, n_steps) for node, members in heaviest))
+    # all but one block's own are saved at most: its input is not yet taken off
+    return max(blocks, key=lambda b: b.bytes_per_step * (1 - 1 / b.instances_per_step), default=None)
 
 
 def _module_calls(stack: Stack) -> list[tuple[object, ...]]:
@@ -55,7 +53,7 @@ def _module_calls(stack: Stack) -> list[tuple[object, ...]]:
         return []
     found = []
     for at, frame in enumerate(stack[:-1]):
-        outer: Frame = stack[at + 1]
+        outer = stack[at + 1]
         if frame.name != outer.name and outer.name == "_call_impl" and MODULE_FILE.search(outer.file):
             found.append((frame.file, frame.name, *stack[at + 1 :]))
     return found
@@ -66,8 +64,7 @@ def _block(node: tuple[object, ...], members: set[int], lives: Lives, rows: I64,
     mine = rows[np.isin(lives.stack[rows], list(members))]
     mine = mine[np.argsort(lives.born[mine], kind="stable")]
     found, counts = np.unique(lives.stack[mine], return_counts=True)
-    often = counts >= LEAST_BLOCKS * n_steps
-    if not often.all():
+    if (counts < LEAST_BLOCKS * n_steps).any():
         return None  # it holds what repeats, and more: the blocks are inside
     weight = np.bincount(np.searchsorted(found, lives.stack[mine]), lives.size[mine]).astype(np.float64)
     blocks = _number_of_blocks(counts, weight, LEAST_BLOCKS * n_steps)
@@ -77,11 +74,8 @@ def _block(node: tuple[object, ...], members: set[int], lives: Lives, rows: I64,
         instance = _instances(lives, mine, found[counts % blocks == 0], blocks)
     else:
         instance = np.arange(len(mine)) // (len(mine) // blocks)
-    per_step = blocks / n_steps
-    file, name = str(node[0]), str(node[1])
-    return Block(
-        line_of(file, 0, name).replace(":0", ""), mine, instance, per_step, float(lives.size[mine].sum()) / n_steps
-    )
+    site = line_of(str(node[0]), 0, str(node[1])).replace(":0", "")
+    return Block(site, mine, instance, blocks / n_steps, float(lives.size[mine].sum()) / n_steps)
 
 
 def _number_of_blocks(counts: I64, weight: NDArray[np.float64], least: int) -> int:
@@ -114,11 +108,6 @@ def _instances(lives: Lives, mine: I64, even: I32 | I16, blocks: int) -> I64:
     if born[0] < starts[0] and born[-1] <= ends[-1]:
         return np.searchsorted(ends, born)
     return np.maximum(np.searchsorted(starts, born, side="right") - 1, 0)
-
-
-def _saved(block: Block) -> float:
-    """Bytes at most: all but one block's own. Its input is not yet taken off."""
-    return block.bytes_per_step * (1 - 1 / block.instances_per_step)
 
 
 def checkpointed(lives: Lives, block: Block) -> tuple[Piece, Piece]:

@@ -13,8 +13,6 @@ from traceanalyzer.analysis.memory.segments import Reserved, reserved_of
 from traceanalyzer.base import MEMORY, dataclass, metric
 from traceanalyzer.trace.snapshot import I8, I64, DeviceMemory, Events, Stack
 
-CONTRACT_PHASES = {"forward": "forward", "backward": "backward", "optimizer": "optimizer"}
-"""Names of `peak_phase`; the rest is other."""
 CURVE_POINTS = 1000  # points that a drawn curve keeps, its extremes among them
 
 
@@ -72,19 +70,24 @@ def course_of(memory: DeviceMemory, lives: Lives, timeline: Timeline) -> Course:
     reserved = reserved_of(memory)
     highest = int(level.bytes.argmax())
     moment, peak = int(level.elements[highest]), int(level.bytes[highest])
-    by_phase, moments = _peaks(level, timeline, starts), moments_of(level, edges)
+    moments = moments_of(level, edges)
     steps: dict[int, dict[str, int]] = {}
-    for step, phase, value in by_phase:
+    phase_peaks: dict[str, int] = {}
+    for (step, phase), value in _peaks(level, timeline, starts).items():
         steps.setdefault(step, {})[PHASES[phase]] = value
+        if timeline.known:
+            phase_peaks[PHASES[phase]] = max(phase_peaks.get(PHASES[phase], 0), value)
+    at_peak = PHASES[timeline.phase[moment - 1]] if timeline.known and moment else None
+    peak_step = int(timeline.steps.of(np.array(moment - 1))) if timeline.steps.ends and moment else -1
     ends = np.array(timeline.steps.ends, np.int64)
     return Course(
         peak_moment=moment,
         peak_bytes=peak,
-        peak_phase=_peak_phase(timeline, moment),
-        peak_step=_step_of(timeline, moment),
+        peak_phase="other" if at_peak == "zero_grad" else at_peak,
+        peak_step=peak_step if peak_step >= 0 else None,
         end_bytes=int(level.bytes[-1]),
         reserved_bytes=reserved.highest(),
-        phase_peaks=_phase_peaks(by_phase, timeline),
+        phase_peaks=phase_peaks,
         steps=tuple(
             StepMemory(k, allocated, held, max(steps.get(k, {"": 0}).values()), steps.get(k, {}))
             for k, (allocated, held) in enumerate(zip(level.at(ends).tolist(), reserved.at(ends).tolist(), strict=True))
@@ -92,29 +95,6 @@ def course_of(memory: DeviceMemory, lives: Lives, timeline: Timeline) -> Course:
         moments=moments,
         points=_points(memory.events, moments, level, reserved),
     )
-
-
-def _peak_phase(timeline: Timeline, moment: int) -> str | None:
-    if not timeline.known or moment == 0:
-        return None
-    return CONTRACT_PHASES.get(PHASES[int(timeline.phase[moment - 1])], "other")
-
-
-def _step_of(timeline: Timeline, moment: int) -> int | None:
-    if not timeline.steps.ends or moment == 0:
-        return None
-    step = int(timeline.steps.of(np.array([moment - 1]))[0])
-    return step if step >= 0 else None
-
-
-def _phase_peaks(by_phase: Sequence[tuple[int, int, int]], timeline: Timeline) -> dict[str, int]:
-    """The peak of each phase over all steps; what comes before the first step is `other`."""
-    result: dict[str, int] = {}
-    if not timeline.known:
-        return result
-    for _, phase, value in by_phase:
-        result[PHASES[phase]] = max(result.get(PHASES[phase], 0), value)
-    return result
 
 
 def _level(lives: Lives, wanted: Sequence[ArrayLike]) -> Level:
@@ -143,12 +123,12 @@ def _points(events: Events, moments: I64, level: Level, reserved: Reserved) -> t
     return tuple(zip(seconds.tolist(), level.at(moments).tolist(), reserved.at(moments).tolist(), strict=True))
 
 
-def _peaks(level: Level, timeline: Timeline, starts: I64) -> Sequence[tuple[int, int, int]]:
-    """(step, phase, bytes): the most allocated in each phase of each step, the level it begins with included."""
-    if not len(starts):
-        return []
-    steps = timeline.steps.of(starts).tolist()
+def _peaks(level: Level, timeline: Timeline, starts: I64) -> dict[tuple[int, int], int]:
+    """By step and phase the most bytes allocated in it, the level it begins with included."""
     best: dict[tuple[int, int], int] = {}
+    if not len(starts):
+        return best
+    steps = timeline.steps.of(starts).tolist()
     highest = level.at(level.first_highest(starts, np.append(starts[1:], len(timeline.phase))))
     for start, step, value in zip(starts.tolist(), steps, highest.tolist(), strict=True):
         at = step, int(timeline.phase[start])
@@ -156,12 +136,10 @@ def _peaks(level: Level, timeline: Timeline, starts: I64) -> Sequence[tuple[int,
     for row, phase in timeline.quiet:
         at = int(timeline.steps.of(np.array(row - 1))), phase
         best[at] = max(best.get(at, 0), int(level.at(np.array(row))))
-    return [(step, phase, value) for (step, phase), value in best.items()]
+    return best
 
 
 TOP_LINES = 8
-NO_STACK = "(no Python stack)"
-OTHER_LINES = "(all other lines)"
 
 
 @dataclass(frozen=True)
@@ -178,7 +156,7 @@ def consumers_of(lives: Lives, categories: I8, stacks: Sequence[Stack], moments:
     if not len(moments):
         return ()
     named = [Consumer(name, "category", row) for name, row in _over_time(lives, categories, CATEGORIES, moments)]
-    names = [site_of(stack) or NO_STACK for stack in stacks]
+    names = [site_of(stack) or "(no Python stack)" for stack in stacks]
     texts = sorted(set(names))
     number = {text: i for i, text in enumerate(texts)}
     of_stack = np.array([number[name] for name in names], np.int32)
@@ -189,7 +167,7 @@ def consumers_of(lives: Lives, categories: I8, stacks: Sequence[Stack], moments:
     top = np.argsort(-weight, kind="stable")[:TOP_LINES]
     place = np.full(len(texts), len(top), np.int8)
     place[top] = np.arange(len(top))
-    labels = [*(texts[i] for i in top.tolist()), OTHER_LINES]
+    labels = [*(texts[i] for i in top.tolist()), "(all other lines)"]
     group = place[of_stack][lives.stack]
     return (*named, *(Consumer(name, "line", row) for name, row in _over_time(lives, group, labels, moments)))
 
@@ -197,8 +175,7 @@ def consumers_of(lives: Lives, categories: I8, stacks: Sequence[Stack], moments:
 def _over_time(lives: Lives, group: I8, names: Sequence[str], moments: I64) -> list[tuple[str, tuple[int, ...]]]:
     result = []
     for index, name in enumerate(names):
-        mine = np.flatnonzero(group == index)
-        if len(mine):
+        if len(mine := np.flatnonzero(group == index)):
             level = at_moments(moments, (lives.born[mine], lives.freed[mine], lives.size[mine]))
             result.append((name, tuple(level.tolist())))
     return result

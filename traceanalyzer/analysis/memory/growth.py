@@ -68,17 +68,15 @@ def growth_of(lives: Lives, timeline: Timeline, stacks: Sequence[Stack]) -> Grow
     if len(ends) < LEAST_STEPS:
         return UNKNOWN
     every = -(-len(ends) // MOST_STEPS)
-    stride = float(every)
     ends = ends[::every]
     whole = at_moments(ends, (lives.born, lives.freed, lives.size))
-    slope, low, high = (value / stride for value in slope_of(whole))
+    slope, low, high = (value / every for value in slope_of(whole))
     if slope < LEAST_BYTES or low <= 0 or not goes_on(whole):
         return Growth(slope, low, high, "steady", len(timeline.steps.ends), ())
-    sites = _sites(lives, ends, stacks, slope, stride)
+    sites = _sites(lives, ends, stacks, slope, every)
     leaking = sum(site.bytes_per_step for site in sites if site.leaks)
-    return Growth(
-        slope, low, high, "leak" if leaking >= EXPLAINS * slope else "growth", len(timeline.steps.ends), sites
-    )
+    verdict: Verdict = "leak" if leaking >= EXPLAINS * slope else "growth"
+    return Growth(slope, low, high, verdict, len(timeline.steps.ends), sites)
 
 
 def slope_of(values: NDArray[np.int64]) -> tuple[float, float, float]:
@@ -88,20 +86,18 @@ def slope_of(values: NDArray[np.int64]) -> tuple[float, float, float]:
     spread = float((x * x).sum())
     slope = float((x * values).sum()) / spread
     rest = values - values.mean() - slope * x
-    error = float(np.sqrt((rest * rest).sum() / max(n - 2, 1) / spread))
-    reach = error * NINETY_PERCENT[min(max(n - 2, 1), len(NINETY_PERCENT)) - 1]
+    free = max(n - 2, 1)
+    reach = float(np.sqrt((rest * rest).sum() / free / spread)) * NINETY_PERCENT[min(free, len(NINETY_PERCENT)) - 1]
     return slope, slope - reach, slope + reach
 
 
 def goes_on(values: I64) -> bool:
     """Whether the later half grows, too."""
     half = values[len(values) // 2 :]
-    if len(half) < 2:
-        return True
-    return slope_of(half)[0] >= STILL_GROWS * slope_of(values)[0]
+    return len(half) < 2 or slope_of(half)[0] >= STILL_GROWS * slope_of(values)[0]
 
 
-def _sites(lives: Lives, ends: I64, stacks: Sequence[Stack], slope: float, stride: float) -> tuple[GrowthSite, ...]:
+def _sites(lives: Lives, ends: I64, stacks: Sequence[Stack], slope: float, stride: int) -> tuple[GrowthSite, ...]:
     """The lines that grow, from the stacks of which more is alive at the last step's end than at the first's."""
     first, last = (
         np.bincount(lives.stack[alive], lives.size[alive], len(stacks))
@@ -125,7 +121,7 @@ def _sites(lives: Lives, ends: I64, stacks: Sequence[Stack], slope: float, strid
     return tuple(sorted(kept, key=lambda one: -one.bytes_per_step))
 
 
-def growth_site(born: Rows, freed: Rows, sizes: I64, ends: I64, name: str, stride: float = 1.0) -> GrowthSite:
+def growth_site(born: Rows, freed: Rows, sizes: I64, ends: I64, name: str, stride: int = 1) -> GrowthSite:
     """A line with these lives."""
     size = at_moments(ends, (born, freed, sizes))
     count = at_moments(ends, (born, freed, np.ones_like(sizes)))

@@ -136,10 +136,10 @@ class _Segments:
 
     def __init__(self, memory: DeviceMemory) -> None:
         held = {s.address: s.size for s in memory.segments if not s.is_small and not s.is_expandable}
-        events = memory.events
-        changed = np.flatnonzero((events.action == CODE["segment_alloc"]) | (events.action == CODE["segment_free"]))
+        events, alloc = memory.events, CODE["segment_alloc"]
+        changed = np.flatnonzero((events.action == alloc) | (events.action == CODE["segment_free"]))
         for row in changed[::-1].tolist():
-            if events.action[row] == CODE["segment_alloc"]:
+            if events.action[row] == alloc:
                 held.pop(int(events.address[row]), None)
             else:
                 held[int(events.address[row])] = int(events.size[row])
@@ -173,8 +173,7 @@ class _Segments:
         return inside[at + 1] if at + 1 < len(inside) else segment + self._size[segment]
 
     def take(self, address: int) -> None:
-        segment = self.find(address)
-        if segment is not None:
+        if (segment := self.find(address)) is not None:
             inside = self._inside[segment]
             at = bisect_left(inside, address)
             if at < len(inside) and inside[at] == address:
@@ -197,9 +196,8 @@ class _Replay:
         has_requests = bool((events.action == CODE["free_requested"]).any())
         self._requested = CODE["free_requested"] if has_requests else CODE["free_completed"]
         self._completes = bool((events.action == CODE["free_completed"]).any())
-        blocks = memory.blocks
-        self._columns = {"requested": _array_for(events.size, blocks.requested), "size": array("q")}
-        self._columns |= {"born": array("i"), "stack": _array_for(events.stack, blocks.stack)}
+        self._columns = {"requested": _array_for(events.size, memory.blocks.requested), "size": array("q")}
+        self._columns |= {"born": array("i"), "stack": _array_for(events.stack, memory.blocks.stack)}
         self._columns |= {"freed": array("i"), "completed": array("i")}
         self._freed, self._completed = self._columns["freed"], self._columns["completed"]
         self._segments = _Segments(memory)
@@ -214,29 +212,23 @@ class _Replay:
         for action, address, size, _ in _rows(self._memory.events):
             if action == CODE["alloc"]:
                 seen.add(address)
-            elif action == self._requested:
-                if address not in seen:
-                    before.setdefault(address, (size, 0, 0))
+            elif action == self._requested and address not in seen:
+                before[address] = size, 0, 0
                 seen.add(address)
         blocks = self._memory.blocks
         self._end = {
             int(blocks.address[i]): (int(blocks.size[i]), int(blocks.requested[i]), int(blocks.stack[i]))
             for i in np.flatnonzero(blocks.state == ACTIVE)
         }
-        for address, (size, requested, stack) in self._end.items():
-            if address not in seen:
-                before[address] = (requested, size, stack)
+        before |= {at: (asked, size, stack) for at, (size, asked, stack) in self._end.items() if at not in seen}
         self._before = tuple(sorted(before, reverse=True))
-        for address in self._before:
-            requested, size, stack = before[address]
+        for address, (requested, size, stack) in sorted(before.items(), reverse=True):
             self._add(address, requested, BEFORE, stack, size)
 
     def _add(self, address: int, requested: int, born: int, stack: int, size: int = 0) -> None:
-        segment = self._segments.find(address)
         block = size or rounded(requested, self._divisions)
-        if segment is not None:
-            following = self._segments.put(segment, address)
-            rest = following - address - block
+        if (segment := self._segments.find(address)) is not None:
+            rest = self._segments.put(segment, address) - address - block
             whole = self._max_split is not None and block >= self._max_split
             if not size and rest > 0 and (rest <= LARGEST_REST or whole):
                 block += rest
@@ -247,14 +239,12 @@ class _Replay:
 
     def event(self, row: int, action: int, address: int, size: int, stack: int) -> None:
         if action == CODE["alloc"]:
-            old = self._live.pop(address, None)
-            if old is not None:  # its free was not written down
+            if (old := self._live.pop(address, None)) is not None:  # its free was not written down
                 self._freed[old] = self._completed[old] = row
                 self._segments.take(address)
             self._add(address, size, row, stack)
         elif action == self._requested:
-            life = self._live.pop(address, None)
-            if life is not None:
+            if (life := self._live.pop(address, None)) is not None:
                 self._freed[life] = row
                 self._pending[address] = life
                 if not self._completes or action == CODE["free_completed"]:
@@ -267,8 +257,7 @@ class _Replay:
             self._segments.remove(address)
 
     def _complete(self, address: int, row: int) -> None:
-        life = self._pending.pop(address, None)
-        if life is not None:
+        if (life := self._pending.pop(address, None)) is not None:
             self._completed[life] = row
             self._segments.take(address)
 
@@ -278,20 +267,10 @@ class _Replay:
         size = columns["size"]
         known = 0
         for address, life in self._live.items():
-            block = self._end.get(address)
-            if block is not None:
-                size[life] = block[0]
-                known += block[0]
+            if address in self._end:
+                size[life] = self._end[address][0]
+                known += self._end[address][0]
         state = sum(size for size, _, _ in self._end.values())
         replayed = int(size[list(self._live.values())].sum()) if self._live else 0
-        return Lives(
-            addresses_before=self._before,
-            requested=columns["requested"],
-            size=size,
-            born=columns["born"],
-            freed=columns["freed"],
-            completed=columns["completed"],
-            stack=columns["stack"],
-            n_events=self._n_events,
-            unexplained_bytes=(state - known) + (replayed - known),
-        )
+        unexplained = (state - known) + (replayed - known)
+        return Lives(**columns, addresses_before=self._before, n_events=self._n_events, unexplained_bytes=unexplained)

@@ -10,16 +10,15 @@ from traceanalyzer.analysis.memory.course import Consumer, StepMemory, consumers
 from traceanalyzer.analysis.memory.growth import Growth, growth_of
 from traceanalyzer.analysis.memory.lives import Lives, lives_of
 from traceanalyzer.analysis.memory.oom import Oom, oom_of
-from traceanalyzer.analysis.memory.phases import PHASES, Timeline, site_of, timeline_of
+from traceanalyzer.analysis.memory.phases import BACKWARD, PHASES, Timeline, site_of, timeline_of
 from traceanalyzer.analysis.memory.room import LargerBatch, larger_batch
 from traceanalyzer.analysis.memory.segments import held_at
 from traceanalyzer.analysis.memory.whatif import Scenario, Subject, scaling_with_batch, scenarios_of, unmade_state
 from traceanalyzer.base import MEMORY, OWN, SENTENCE, dataclass, metric
 from traceanalyzer.trace.snapshot import CODE, I8, I64, DeviceMemory, Snapshot, Stack
 
-INFERRED = ("parameters", "gradients", "optimizer_state", "activations", "temporaries", "other")
-BEFORE_RECORDING = "(before recording)"
 MAX_PINS = 10
+NO_SITE = "(no stack)", "(backward, no Python stack)"
 
 
 @dataclass(frozen=True)
@@ -90,8 +89,7 @@ def measured(
     snapshot: Snapshot, ranks: int = 8, capacity: Mapping[int, int] | None = None
 ) -> tuple[MemoryOfDevice, ...]:
     """Every GPU of the snapshot that held memory; `capacity` is what each has, bytes by device, where that is known."""
-    sizes = capacity or {}
-    return tuple(_device(memory, snapshot, ranks, sizes.get(memory.device)) for memory in snapshot.devices)
+    return tuple(_device(memory, snapshot, ranks, (capacity or {}).get(memory.device)) for memory in snapshot.devices)
 
 
 def _device(memory: DeviceMemory, snapshot: Snapshot, ranks: int, capacity: int | None) -> MemoryOfDevice:
@@ -99,7 +97,7 @@ def _device(memory: DeviceMemory, snapshot: Snapshot, ranks: int, capacity: int 
     timeline = timeline_of(memory.events, snapshot, memory.device)
     categories = categories_of(lives, timeline, snapshot.stacks)
     course = course_of(memory, lives, timeline)
-    moment, peak, moments = course.peak_moment, course.peak_bytes, course.moments
+    moment, peak = course.peak_moment, course.peak_bytes
     alive = lives.alive(moment)
     growth = growth_of(lives, timeline, snapshot.stacks)
     subject = Subject(memory, lives, timeline, categories, snapshot.stacks, moment, ranks)
@@ -114,7 +112,7 @@ def _device(memory: DeviceMemory, snapshot: Snapshot, ranks: int, capacity: int 
         reserved_bytes=course.reserved_bytes,
         end_bytes=course.end_bytes,
         at_peak={name: int(at_peak[i]) for i, name in enumerate(CATEGORIES)},
-        inferred=INFERRED,
+        inferred=CATEGORIES[:BEFORE],
         phase_peaks=course.phase_peaks,
         sites=_sites(lives, alive, categories, timeline, snapshot.stacks),
         steps=course.steps,
@@ -128,7 +126,7 @@ def _device(memory: DeviceMemory, snapshot: Snapshot, ranks: int, capacity: int 
         unexplained_bytes=lives.unexplained_bytes,
         notes=_notes(memory, lives, timeline, categories, alive),
         curve=course.points,
-        consumers=consumers_of(lives, categories, snapshot.stacks, moments),
+        consumers=consumers_of(lives, categories, snapshot.stacks, course.moments),
     )
 
 
@@ -140,7 +138,7 @@ def _sites(lives: Lives, alive: I64, categories: I8, timeline: Timeline, stacks:
         if stack not in names:
             names[stack] = site_of(stacks[stack])
         phase = int(timeline.phase[born]) if born >= 0 else -1
-        site = names[stack] or (BEFORE_RECORDING if born < 0 else _unnamed(phase))
+        site = names[stack] or ("(before recording)" if born < 0 else NO_SITE[phase == BACKWARD])
         total = groups.setdefault((site, int(categories[life]), phase), [0, 0])
         total[0] += int(lives.size[life])
         total[1] += 1
@@ -151,36 +149,19 @@ def _sites(lives: Lives, alive: I64, categories: I8, timeline: Timeline, stacks:
     return tuple(sorted(found, key=lambda site: -site.bytes))
 
 
-def _unnamed(phase: int) -> str:
-    return "(backward, no Python stack)" if PHASES[phase] == "backward" else "(no stack)"
-
-
 def _fragmentation(
     memory: DeviceMemory, lives: Lives, categories: I8, stacks: Sequence[Stack], peak: int
 ) -> Fragmentation:
     failed = np.flatnonzero(memory.events.action == CODE["oom"])
     moment = int(failed[-1]) if len(failed) else peak
     held = held_at(memory, lives, moment)
-    allocated = int(lives.size[lives.alive(moment)].sum())
-    pins = [
-        Pin(
-            site_of(stacks[int(lives.stack[p.life])]) or "(no stack)",
-            CATEGORIES[int(categories[p.life])],
-            p.size,
-            p.inactive,
-            p.allocations,
-        )
-        for p in held.pinned[:MAX_PINS]
-    ]
+    pins = []
+    for p in held.pinned[:MAX_PINS]:
+        site, category = site_of(stacks[int(lives.stack[p.life])]) or NO_SITE[0], CATEGORIES[int(categories[p.life])]
+        pins.append(Pin(site, category, p.size, p.inactive, p.allocations))
+    at, pending = "oom" if len(failed) else "peak", held.active - int(lives.size[lives.alive(moment)].sum())
     return Fragmentation(
-        "oom" if len(failed) else "peak",
-        held.reserved,
-        held.internal,
-        held.inactive,
-        held.active - allocated,
-        held.largest_hole,
-        held.whole_free,
-        tuple(pins),
+        at, held.reserved, held.internal, held.inactive, pending, held.largest_hole, held.whole_free, tuple(pins)
     )
 
 

@@ -14,16 +14,9 @@ from traceanalyzer.base import MEMORY, dataclass, metric, ratio
 from traceanalyzer.trace.snapshot import CODE, I8, I64, DeviceMemory, Stack
 
 OomVerdict = Literal[
-    "fragmentation",
-    "leak",
-    "optimizer_state",
-    "large_allocation",
-    "activations",
-    "parameters",
-    "gradients",
-    "too_large",
-    "unknown",
-]
+    "fragmentation", "leak", "optimizer_state", "large_allocation", "activations", "parameters", "gradients",
+    "too_large", "unknown",
+]  # fmt: skip
 
 LARGE_SHARE = 0.2
 """Share of the usable memory from which one allocation is a cause of its own."""
@@ -98,6 +91,7 @@ def oom_of(
     site = site_of(stacks[int(events.stack[row])])
     variable = int(lives.size[np.intersect1d(alive, scaling)].sum())
     variable += asked if timeline.phase[row] != OPTIMIZER else 0
+    fixed = held.active + asked - variable
     expandable = any(segment.is_expandable for segment in memory.segments)
     largest = int(lives.size[alive].max()) if len(alive) else 0
     verdict = _verdict(
@@ -120,7 +114,9 @@ def oom_of(
         verdict=verdict,
         fits_with_expandable_segments=not expandable and missing == 0,
         fits_without_top_culprit=bool(culprits) and missing <= culprits[0].bytes,
-        fits_with_batch_share=_batch_share(usable, held.active + asked - variable, variable),
+        fits_with_batch_share=round(min((usable - fixed) / variable, 1.0), 4)
+        if variable > 0 and fixed < usable
+        else None,
         leaked_bytes=_leaked(growth),
         steps_left=_steps_left(usable - held.active - _paged(asked), growth),
         culprits=_named(verdict, culprits, growth, held, lives, categories, stacks, site, asked),
@@ -137,12 +133,6 @@ def _segment_for(asked: int) -> int:
 
 def _paged(size: int) -> int:
     return -(-size // PAGE) * PAGE
-
-
-def _batch_share(usable: int, fixed: int, variable: int) -> float | None:
-    if variable <= 0 or fixed >= usable:
-        return None
-    return round(min((usable - fixed) / variable, 1.0), 4)
 
 
 OF_MOST: Mapping[str, OomVerdict] = {
@@ -164,8 +154,11 @@ def _verdict(
         return "leak"
     if missing == 0 and fragmented:
         return "fragmentation"
-    if timeline.phase[row] == OPTIMIZER and _is_first_optimizer(row, timeline, categories, lives):
-        return "optimizer_state"
+    if timeline.phase[row] == OPTIMIZER:
+        others = np.flatnonzero(timeline.phase[:row] != OPTIMIZER)
+        begin = others[-1] if len(others) else 0
+        if not ((categories == STATE) & (lives.born >= 0) & (lives.born < begin)).any():
+            return "optimizer_state"  # no optimizer phase came to its end before: its state is being made
     if max(asked, largest) >= LARGE_SHARE * usable:
         return "large_allocation"
     by_category = np.bincount(categories[alive], lives.size[alive], len(CATEGORIES))
@@ -180,14 +173,6 @@ def _leaked(growth: Growth) -> int:
 def _steps_left(room: int, growth: Growth) -> int | None:
     left = ratio(room, growth.bytes_per_step) if growth.verdict in ("leak", "growth") and room >= 0 else None
     return None if left is None else int(left)
-
-
-def _is_first_optimizer(row: int, timeline: Timeline, categories: I8, lives: Lives) -> bool:
-    """Whether no optimizer phase came to its end before: its state is being made."""
-    before = np.flatnonzero(timeline.phase[:row] != OPTIMIZER)
-    last_other = int(before[-1]) if len(before) else 0
-    earlier = (categories == STATE) & (lives.born >= 0) & (lives.born < last_other)
-    return not earlier.any()
 
 
 def _by_line(lives: Lives, rows: Iterable[tuple[int, int]], categories: I8, stacks: Sequence[Stack]) -> list[Culprit]:

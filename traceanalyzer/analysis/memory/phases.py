@@ -6,7 +6,6 @@ program has one.
 """
 
 import re
-from collections.abc import Iterator
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -105,22 +104,22 @@ def label_of(stack: Stack) -> int:
             found = label
     if found != PROGRAM:
         return found
-    if _begins_in_torch(stack):
-        return BACKWARD
+    if stack and stack[-1].name != "<module>" and TORCH_FILE.search(stack[-1].file):
+        return BACKWARD  # a thread of autograd's begins so
     return PROGRAM if any(frame.file.endswith(".py") and "::" not in frame.name for frame in stack) else NO_STACK
-
-
-def _begins_in_torch(stack: Stack) -> bool:
-    """As a thread of autograd's does."""
-    return bool(stack) and stack[-1].name != "<module>" and TORCH_FILE.search(stack[-1].file) is not None
 
 
 def timeline_of(events: Events, snapshot: Snapshot, device: int) -> Timeline:
     """Phases and steps of one GPU's history."""
     labels = np.array([label_of(stack) for stack in snapshot.stacks], np.int8)
     raw = labels[events.stack] if len(events) else np.empty(0, np.int8)
-    raw = np.where(_annotated(events, snapshot, device, "Optimizer.step#"), OPTIMIZER, raw)
-    raw = np.where(_annotated(events, snapshot, device, "Optimizer.zero_grad#"), ZERO_GRAD, raw)
+    quiet = []
+    for name, annotated in (("Optimizer.step#", OPTIMIZER), ("Optimizer.zero_grad#", ZERO_GRAD)):
+        for start_us, end_us in _ranges(snapshot, device, name):
+            lo, hi = events.row_at(start_us), events.row_at(end_us, "right")
+            raw[lo:hi] = annotated
+            if lo == hi and 0 < lo < len(events):
+                quiet.append((lo, annotated))
     has_backward = bool((raw == BACKWARD).any())
     trains = has_backward or bool(((raw == OPTIMIZER) | (raw == ZERO_GRAD)).any())
     named = bool((raw < NO_STACK).any())
@@ -129,7 +128,7 @@ def timeline_of(events: Events, snapshot: Snapshot, device: int) -> Timeline:
     phase = _of_program(phase, events, steps)
     before = phase[: steps.start]
     before[before == FORWARD] = OTHER
-    return Timeline(phase, steps, trains, named, tuple(_quiet(events, snapshot, device)))
+    return Timeline(phase, steps, trains, named, tuple(quiet))
 
 
 def _of_program(phase: I8, events: Events, steps: Steps) -> I8:
@@ -167,25 +166,6 @@ def _after_frees(phase: I8, events: Events, steps: Steps) -> I8:
     return result
 
 
-def _quiet(events: Events, snapshot: Snapshot, device: int) -> Iterator[tuple[int, int]]:
-    for name, phase in (("Optimizer.step#", OPTIMIZER), ("Optimizer.zero_grad#", ZERO_GRAD)):
-        for start_us, end_us in _ranges(snapshot, device, name):
-            lo, hi = events.row_at(start_us), events.row_at(end_us, "right")
-            if lo == hi and 0 < lo < len(events):
-                yield lo, phase
-
-
-def _annotated(
-    events: Events, snapshot: Snapshot, device: int, name: str
-) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Whether each event lies in an annotation whose name begins so."""
-    inside = np.zeros(len(events), bool)
-    for start_us, end_us in _ranges(snapshot, device, name):
-        lo, hi = events.row_at(start_us), events.row_at(end_us, "right")
-        inside[lo:hi] = True
-    return inside
-
-
 def _ranges(snapshot: Snapshot, device: int, name: str) -> list[tuple[int, int]]:
     begun: dict[str, list[int]] = {}
     ranges = []
@@ -201,11 +181,14 @@ def _ranges(snapshot: Snapshot, device: int, name: str) -> list[tuple[int, int]]
 
 def steps_of(events: Events, snapshot: Snapshot, device: int, labels: I8) -> Steps:
     """The steps, by the best evidence that there is."""
-    profiled, optimizer = (_ranges(snapshot, device, name) for name in ("ProfilerStep#", "Optimizer.step#"))
+    profiled = _ranges(snapshot, device, "ProfilerStep#")
     if len(profiled) >= MIN_STEPS:
-        return Steps(events.row_at(profiled[0][0]), tuple(_ends(events, profiled)), "annotation")
-    if len(optimizer) > 1:
-        return _with_start(events, _past_zeroing(_ends(events, optimizer), labels), labels, "annotation")
+        ends = tuple(events.row_at(end, "right") for _, end in profiled)
+        return Steps(events.row_at(profiled[0][0]), ends, "annotation")
+    updated = [events.row_at(end, "right") for _, end in _ranges(snapshot, device, "Optimizer.step#")]
+    if len(updated) > 1:  # the gradients that are freed right after it are of the step
+        others = np.append(np.flatnonzero(~np.isin(labels, (OPTIMIZER, ZERO_GRAD))), len(labels))
+        return _with_start(events, others[np.searchsorted(others, updated)].tolist(), labels, "annotation")
     updates = np.array(_runs(labels, (OPTIMIZER, ZERO_GRAD)), np.int64)
     # zero_grad right before the backward is in the middle of a step
     inside = np.isin(np.append(labels, OTHER)[updates], (BACKWARD, NO_STACK)) & (labels[updates - 1] != OPTIMIZER)
@@ -221,27 +204,10 @@ def steps_of(events: Events, snapshot: Snapshot, device: int, labels: I8) -> Ste
     return periodic_steps(events, labels)
 
 
-def _ends(events: Events, ranges: list[tuple[int, int]]) -> list[int]:
-    return [events.row_at(end, "right") for _, end in ranges]
-
-
-def _past_zeroing(rows: list[int], labels: I8) -> list[int]:
-    """The same ends, after the gradients that are freed right after them."""
-    result = []
-    for row in rows:
-        end = row
-        while end < len(labels) and labels[end] in (OPTIMIZER, ZERO_GRAD):
-            end += 1
-        result.append(end)
-    return result
-
-
 def _runs(labels: I8, wanted: tuple[int, ...]) -> list[int]:
     """The ends of runs of these labels; what lies between two runs allocates in another phase."""
-    inside = np.isin(labels, wanted)
-    return (np.flatnonzero(inside[:-1] & ~inside[1:]) + 1).tolist() + (
-        [len(labels)] if len(inside) and inside[-1] else []
-    )
+    inside = np.append(np.isin(labels, wanted), False)
+    return (np.flatnonzero(inside[:-1] & ~inside[1:]) + 1).tolist()
 
 
 def _with_start(events: Events, ends: list[int], labels: I8, source: str) -> Steps:
@@ -253,10 +219,14 @@ def _with_start(events: Events, ends: list[int], labels: I8, source: str) -> Ste
             kept.append(end)
         else:
             kept[-1] = end
-    if len(kept) < 1:
+    if not kept:
         return Steps(0, (), "none")
-    kept = _whole_steps(events, kept)
-    return Steps(_first_start(events, kept), tuple(kept), source)
+    start, kept = 0, _whole_steps(events, kept)
+    if len(kept) > 1:  # the first step begins at the stack that the later ones begin with
+        later = np.flatnonzero(events.action[kept[0] : kept[1]] == CODE["alloc"])[:20]
+        alike = (np.flatnonzero(events.stack[: kept[0]] == events.stack[kept[0] + row]) for row in later)
+        start = next((int(rows[0]) for rows in alike if len(rows)), 0)
+    return Steps(start, tuple(kept), source)
 
 
 def _whole_steps(events: Events, ends: list[int]) -> list[int]:
@@ -267,17 +237,6 @@ def _whole_steps(events: Events, ends: list[int]) -> list[int]:
         if len(tail) >= MIN_STEPS * updates and np.array_equal(tail[updates:], tail[:-updates]):
             return ends[updates - 1 :: updates] if len(set(tail[:updates].tolist())) == updates else ends
     return ends
-
-
-def _first_start(events: Events, ends: list[int]) -> int:
-    """Where the first step begins: at the stack that the later ones begin with."""
-    if len(ends) > 1:
-        later = np.flatnonzero(events.action[ends[0] : ends[1]] == CODE["alloc"])
-        for row in later[:20].tolist():
-            same = np.flatnonzero(events.stack[: ends[0]] == events.stack[ends[0] + row])
-            if len(same):
-                return int(same[0])
-    return 0
 
 
 def periodic_steps(events: Events, labels: I8) -> Steps:
@@ -316,13 +275,10 @@ def _is_period(stacks: I64, counts: I64, count: int) -> bool:
 
 def site_of(stack: Stack) -> str:
     """The line of the program that a stack is of: its innermost frame outside of libraries."""
-    for frame in stack:
-        if frame.file.endswith(".py") and not LIBRARY.search(frame.file):
-            return line_of(frame.file, frame.line, frame.name)
-    for frame in stack:
-        if frame.file.endswith(".py"):
-            return line_of(frame.file, frame.line, frame.name)
-    return line_of(stack[0].file, stack[0].line, stack[0].name) if stack else ""
+    python = [frame for frame in stack if frame.file.endswith(".py")]
+    for frame in (*(one for one in python if not LIBRARY.search(one.file)), *python, *stack):
+        return line_of(frame.file, frame.line, frame.name)
+    return ""
 
 
 def line_of(file: str, line: int, name: str) -> str:

@@ -12,7 +12,6 @@ USABLE_SHARE = 0.9
 """Share of a GPU's memory that tensors can have: the rest is the CUDA context, libraries and fragmentation."""
 MOST_TIMES = 1000.0  # a larger factor says that the batch hardly matters
 NO_SIZE = "the GPU's size is in no snapshot: give the trace recorded with it"
-TOO_SMALL = "what does not go with the batch fills the GPU already"
 
 
 @dataclass(frozen=True)
@@ -42,10 +41,9 @@ def larger_batch(subject: Subject, peak: int, capacity: int | None, limit: int |
     variable = at_moments(moments, (lives.born[rows], lives.freed[rows], lives.size[rows]))
     fixed = at_moments(moments, (lives.born, lives.freed, lives.size)) - variable
     room = usable - fixed
-    if int(room.min()) < 0:
-        return LargerBatch(usable, free, None, None, reason=TOO_SMALL)
+    if room.min() < 0:
+        return LargerBatch(usable, free, None, None, reason="what does not go with the batch fills the GPU already")
     grows = variable > 0
-    times = min(float((room[grows] / variable[grows]).min()), MOST_TIMES)
-    times = math.floor(times * 100) / 100
+    times = math.floor(min(float((room[grows] / variable[grows]).min()), MOST_TIMES) * 100) / 100
     needed = fixed + np.floor(times * variable).astype(np.int64)
     return LargerBatch(usable, free, times, int(needed.max()))

@@ -68,8 +68,7 @@ def reserved_of(memory: DeviceMemory) -> Reserved:
 def ranges_at(memory: DeviceMemory, moment: int) -> list[tuple[int, int]]:
     """(address, size) of what is reserved at element `moment` of the curve; expandable ranges are joined."""
     events = memory.events
-    after = np.flatnonzero(np.isin(events.action, GROWS + SHRINKS))
-    after = after[after >= moment][::-1]
+    after = moment + np.flatnonzero(np.isin(events.action[moment:], GROWS + SHRINKS))[::-1]
     fixed = {s.address: s.size for s in memory.segments if not s.is_expandable}
     mapped = [(s.address, s.size, 1) for s in memory.segments if s.is_expandable]
     for row in after.tolist():

@@ -91,7 +91,11 @@ def _stretches(timed: Timed, phases: Phases, events: MemoryEvents) -> tuple[I64,
     from the step's first allocation on: input, and layers that learn nothing. The rest is other.
     """
     steps = timed.steps
-    found = {role: _ranges(timed, phases, role) for role in IN_ORDER}
+    found, tree = dict[Role, tuple[I64, I64]](), timed.linked.tree
+    for role in IN_ORDER:
+        nodes = np.flatnonzero(phases.of_node == role)
+        covered = union(tree.start[nodes], tree.end[nodes])
+        found[role] = covered.start, covered.end
     if not len(found[Role.BACKWARD][0]) and steps.found:
         found[Role.FORWARD] = steps.host_start, steps.host_end  # it does not train: all of a step is forward
     edges = distinct(np.concatenate([np.concatenate(pair) for pair in found.values()]))
@@ -102,13 +106,6 @@ def _stretches(timed: Timed, phases: Phases, events: MemoryEvents) -> tuple[I64,
     begins = np.concatenate(([True], labels[1:] != labels[:-1])) if len(edges) else np.empty(0, bool)
     edges, labels = edges[begins], labels[begins]
     return _filled(edges.tolist(), labels.tolist(), events.start[events.bytes > 0], steps.host_start)
-
-
-def _ranges(timed: Timed, phases: Phases, role: Role) -> tuple[I64, I64]:
-    nodes = np.flatnonzero(phases.of_node == role)
-    tree = timed.linked.tree
-    covered = union(tree.start[nodes], tree.end[nodes])
-    return covered.start, covered.end
 
 
 def _filled(edges: list[int], labels: list[int], allocates: I64, steps: I64) -> tuple[I64, I64]:
@@ -166,11 +163,8 @@ def _staying(events: MemoryEvents, lives: tuple[I64, I64, I64], begin: I64, ends
     earlier = np.flatnonzero((events.bytes < 0) & (makers(events) < 0))
     if len(earlier) and earlier[-1] >= moments[longest]:
         earlier = earlier[:0]  # more than that is given up for what is new
-    again = at_moments(
-        moments,
-        (born[~staying], freed[~staying], size[~staying]),
-        (np.full(len(earlier), -1), earlier, -events.bytes[earlier]),
-    )
+    from_before = np.full(len(earlier), -1), earlier, -events.bytes[earlier]
+    again = at_moments(moments, (born[~staying], freed[~staying], size[~staying]), from_before)
     return staying, (_level(events)[moments] - again)[: len(moments) - longest]
 
 
@@ -200,10 +194,10 @@ def _sites(
     phase_of: dict[str, str] = {}
     for row, node in zip(crossing.tolist(), nodes.tolist(), strict=True):
         rows.setdefault(place_of[node], []).append(row)
-        phase_of.setdefault(place_of[node], _phase(timed, phases, node))
-    found = [
-        growth_site(born[mine], freed[mine], size[mine], ends, name + phase_of[name]) for name, mine in rows.items()
-    ]
+        phase = phases.name_of(timed.trace, node) if node >= 0 else None
+        ended = "" if phase is None else f" {phase}" if phase.startswith("between") else f" in {phase}"
+        phase_of.setdefault(place_of[node], ended)
+    found = (growth_site(born[at], freed[at], size[at], ends, name + phase_of[name]) for name, at in rows.items())
     kept = [one for one in found if one.bytes_per_step >= LEAST_SHARE * slope]
     return tuple(sorted(kept, key=lambda one: -one.bytes_per_step))
 
@@ -215,8 +209,3 @@ def _place(timed: Timed, node: int) -> str:
     tree = timed.linked.tree
     line = timed.joined.python.source_line(int(tree.thread[node]), int(tree.start[node]))
     return line or timed.trace.strings[tree.names(np.array([node]))[0]]
-
-
-def _phase(timed: Timed, phases: Phases, node: int) -> str:
-    phase = phases.name_of(timed.trace, node) if node >= 0 else None
-    return "" if phase is None else f" {phase}" if phase.startswith("between") else f" in {phase}"

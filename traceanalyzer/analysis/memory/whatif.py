@@ -17,10 +17,10 @@ from traceanalyzer.analysis.memory.categories import (
     TEMPORARIES,
     phase_of,
 )
-from traceanalyzer.analysis.memory.checkpointing import Block, checkpointed, repeated_block
+from traceanalyzer.analysis.memory.checkpointing import checkpointed, repeated_block
 from traceanalyzer.analysis.memory.lives import Lives, highest
 from traceanalyzer.analysis.memory.phases import BACKWARD, FORWARD, OPTIMIZER, Timeline, site_of
-from traceanalyzer.base import MEMORY, dataclass, metric
+from traceanalyzer.base import MEMORY, dataclass, metric, ratio
 from traceanalyzer.trace import distinct
 from traceanalyzer.trace.snapshot import I8, I64, DeviceMemory, Stack
 
@@ -220,33 +220,26 @@ def _sharded(subject: Subject) -> list[Scenario]:
 def _batches(subject: Subject, peak: int) -> list[Scenario]:
     if batch_unknown(subject, peak) is not None:
         return []
-    rows = scaling_with_batch(subject)
+    rows, lives, steps = scaling_with_batch(subject), subject.lives, subject.timeline.steps
     result = []
     for factor in BATCHES:
-        size = subject.lives.size.copy()
+        size = lives.size.copy()
         size[rows] = (size[rows] * factor).astype(np.int64)
-        remedy, basis = (
-            "larger_batch" if factor > 1 else "smaller_batch",
-            "activations and temporaries go with the batch",
-        )
-        basis += "; weights, gradients and state do not"
+        remedy = "larger_batch" if factor > 1 else "smaller_batch"
+        basis = "activations and temporaries go with the batch; weights, gradients and state do not"
         result.append(Scenario(f"batch-x{factor:g}", remedy, f"{factor:g} times the batch", subject.peak(size), basis))
-    return [*result, _accumulated(subject, rows)]
-
-
-def _accumulated(subject: Subject, rows: I64) -> Scenario:
-    """Half the batch, twice: the second pass runs while the first one's gradients are there."""
-    lives, steps, size = subject.lives, subject.timeline.steps, subject.lives.size.copy()
+    # half the batch, twice: the second pass runs while the first one's gradients are there
+    size = lives.size.copy()
     size[rows] //= 2
     gradients = np.flatnonzero((subject.categories == GRADIENTS) & (lives.born >= 0))
     begins, born = np.array([steps.start, *steps.ends], np.int64), lives.born.astype(np.int64)
     step = np.clip(steps.of(born[gradients]), 0, len(steps.ends))
     born[gradients] = np.minimum(born[gradients], begins[step])
-    return Scenario(
+    return [*result, Scenario(
         "accumulate", "accumulate_gradients", "half the batch, twice for each update (gradient accumulation)",
         highest((born, lives.freed, size)),
         "activations and temporaries at half their size, gradients there from the step's start",
-    )  # fmt: skip
+    )]  # fmt: skip
 
 
 def _set_to_none(subject: Subject, peak: int) -> Scenario | None:
@@ -257,14 +250,12 @@ def _set_to_none(subject: Subject, peak: int) -> Scenario | None:
     born_step = steps.of(np.maximum(lives.born, 0))
     last = steps.of(np.minimum(lives.freed, lives.n_events - 1))
     is_kept = (subject.categories == GRADIENTS) & (subject.phase == BACKWARD) & (last > born_step)
-    kept = np.flatnonzero(is_kept)
-    gradients = int(lives.size[subject.categories == GRADIENTS].sum())
-    if int(lives.size[kept].sum()) < 0.5 * max(gradients, 1):
+    if int(lives.size[is_kept].sum()) < 0.5 * max(int(lives.size[subject.categories == GRADIENTS].sum()), 1):
         return None
     rest = np.where(is_kept, 0, lives.size)
     spans = _backward_spans(subject.timeline)
     extra: list[tuple[int, int, int]] = []
-    for life in kept.tolist():
+    for life in np.flatnonzero(is_kept).tolist():
         lo, hi = spans.get(int(born_step[life]), (int(lives.born[life]), int(lives.born[life]) + 1))
         place = (int(lives.born[life]) - lo) / max(hi - lo, 1)
         for k in range(int(born_step[life]), int(last[life]) + 1):
@@ -316,26 +307,21 @@ def _checkpoint(subject: Subject, _: int) -> Scenario | None:
     block = repeated_block(subject.lives, subject.timeline, subject.categories, subject.stacks)
     if block is None:
         return None
+    # of the forward's activation bytes the blocks make this part, as the part of it that runs again
+    size, is_made = subject.lives.size, (subject.categories == ACTIVATIONS) & (subject.phase == FORWARD)
+    again = ratio(int(size[block.lives].sum()), int(size[is_made].sum())) or 0.0
     return Scenario(
         "checkpoint", "checkpoint", f"activation checkpointing of {block.site} ({block.instances_per_step:g} a step)",
         highest(*checkpointed(subject.lives, block)),
         "each block keeps its output; the rest is recomputed in backward",
-        _share_of_forward(subject, block),
+        again,
     )  # fmt: skip
-
-
-def _share_of_forward(subject: Subject, block: Block) -> float:
-    """Part of the forward's activation bytes that the blocks make, as the part of it that runs again."""
-    mine = int(subject.lives.size[block.lives].sum())
-    total = int(subject.lives.size[(subject.categories == ACTIVATIONS) & (subject.phase == FORWARD)].sum())
-    return mine / total if total else 0.0
 
 
 def _expandable(subject: Subject, peak: int, reserved: int) -> Scenario | None:
     if any(segment.is_expandable for segment in subject.memory.segments):
         return None
-    page = RESERVED_ROUNDING
-    streams = max(len({segment.stream for segment in subject.memory.segments}), 1)
+    page, streams = RESERVED_ROUNDING, max(len({segment.stream for segment in subject.memory.segments}), 1)
     predicted = -(-peak // page) * page + 2 * streams * page
     if predicted >= reserved:
         return None

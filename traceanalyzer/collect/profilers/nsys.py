@@ -34,7 +34,7 @@ METADATA = ("META_DATA_EXPORT", "META_DATA_CAPTURE", "EXPORT_META_DATA")
 NAME_COLUMNS = frozenset(
     {"shortName", "demangledName", "mangledName", "nameId", "textId", "jsonTextId", "symbol", "name", "metricName"}
 )
-"""Columns that point into `StringIds`. Strings that none of them points to (output, arguments) are removed.."""
+"""Columns that point into `StringIds`. Strings that none of them points to (output, arguments) are removed."""
 
 FREE_TEXT = {"NVTX_EVENTS": ("text", "jsonText"), "DIAGNOSTIC_EVENT": ("text",), "StringIds": ("value",)}
 """Columns whose text may mention a path."""
