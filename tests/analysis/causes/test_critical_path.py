@@ -74,10 +74,10 @@ def test_every_moment_of_the_steady_steps_belongs_to_one_segment(rows) -> None:
 def latest_cause(bindings: Bindings, waits: HostWaits, op: int, begin: int) -> tuple[int, int]:
     """The op before `op` in the chain (-1: none), and when it let the chain go on, one candidate after the other."""
     if bindings.by[op] != Bound.LAUNCH:
-        return int(bindings.op[op]), int(bindings.since[op])
+        return int(bindings.op[op]), int(bindings.start[op] - bindings.lag[op])
     held, since = -1, begin
     for end, target in zip(waits.end.tolist(), waits.op.tolist(), strict=True):
-        if end <= bindings.since[op]:
+        if end <= bindings.start[op] - bindings.lag[op]:
             held, since = (target, end) if target < op else (-1, begin)
     return held, since
 

@@ -46,7 +46,7 @@ def check(whole: Measurements, parts: Measurements, rows: int) -> None:
             parts.timed.steps.end.tolist(),
         )
         assert whole.timed.steady_calls.tolist() == parts.timed.steady_calls.tolist()
-        for name in ("by", "op", "since"):
+        for name in ("by", "op", "start", "lag"):
             assert getattr(whole.started.bindings, name).tolist() == getattr(parts.started.bindings, name).tolist()
         assert whole.rated.roofline.bound.tolist() == parts.rated.roofline.bound.tolist()
         np.testing.assert_array_equal(whole.rated.roofline.attainable, parts.rated.roofline.attainable)

@@ -1,9 +1,8 @@
 """The critical path of the steady state: the one chain of causes that is as long as its steps together.
 
-Walked back from the end of the last step, from each device op to what let it start (`binding`) and from each
-launch along the host to the last wait that held it, and through that to the device again. The segments touch and
-do not overlap: each moment of the steady steps belongs to exactly one. Making a segment shorter makes the step
-shorter, until another chain of causes is as long.
+Walked back from the end of the last step, from each device op to what let it start (`binding`) and from each launch
+along the host to the last wait that held it, and through that to the device again. Each moment of the steady steps
+belongs to exactly one segment. Making one shorter makes the step shorter, until another chain is as long.
 """
 
 import enum
@@ -105,18 +104,10 @@ class Chain(Table):
 
 
 _KINDS = {
-    HostState.DISPATCH: PathKind.LAUNCH,
-    HostState.SYNC: PathKind.WAIT,
-    HostState.INPUT: PathKind.INPUT,
-    HostState.COMMUNICATION: PathKind.COMMUNICATION,
-    HostState.ALLOCATE: PathKind.HOST,
-    HostState.WORK: PathKind.HOST,
-    PROFILER_STATE: PathKind.PROFILER,
-    NO_STATE: PathKind.HOST,
-}
-KIND_OF_STATE = np.array([_KINDS[state] for state in range(len(_KINDS))], np.uint8)
-"""`PathKind` of a stretch of the host by its state."""
-
+    HostState.DISPATCH: PathKind.LAUNCH, HostState.SYNC: PathKind.WAIT, HostState.INPUT: PathKind.INPUT,
+    HostState.COMMUNICATION: PathKind.COMMUNICATION, PROFILER_STATE: PathKind.PROFILER,
+}  # fmt: skip
+KIND_OF_STATE = np.array([_KINDS.get(state, PathKind.HOST) for state in range(NO_STATE + 1)], np.uint8)
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -152,8 +143,7 @@ def path_parts(started: Started) -> Iterator[CriticalPath]:
         # Where the host is never waited for, a step is one segment of the chain, and all pieces of it.
         extent = (int(cut.start[0]), int(cut.end[-1]))
         pieces = sum(thread.pieces.count_within(*extent) for thread in started.timed.timeline.threads)
-        at_once = max(AT_ONCE * len(cut) // (len(cut) + pieces), 1)
-        for here in blocks(len(cut), at_once):
+        for here in blocks(len(cut), max(AT_ONCE * len(cut) // (len(cut) + pieces), 1)):
             yield _refined(started, cut.take(here), edges)
 
 
@@ -169,14 +159,20 @@ def _refined(started: Started, chain: Chain, edges: I64) -> CriticalPath:
     moments = np.append(start, chain.end[-1:])
     start, end = moments[:-1], moments[1:]
     kind = np.concatenate((_kinds(started.linked, device), KIND_OF_STATE[host.state]))[order]
+    kind = _with_input(started, kind, end)
+    reads, _ = overlaps(started.linked.memo(read_ranges), IntervalSet(start, end))
+    kind[reads[kind[reads] == PathKind.LAUNCH]] = PathKind.WAIT  # within operators that only read a value
+    # the call that waits, or that launches the op of a segment; -1 where it was not recorded
+    waiting, launching = at(started.host_waits.call, device.wait, -1), at(started.linked.launch, device.op, -1)
+    node = at(started.linked.tree.node_of_call, np.where(device.part == Part.RETURN, waiting, launching), -1)
     step = started.timed.steps.warmup + np.searchsorted(edges[1:], chain.start, side="right")
     return CriticalPath(
         start=start,
         end=end,
-        kind=_with_reads(started.linked, _with_input(started, kind, end), IntervalSet(start, end)),
+        kind=kind,
         part=np.repeat(chain.part, within),
         op=np.repeat(chain.op, within),
-        node=np.concatenate((_nodes(started, device), host.node))[order],
+        node=np.concatenate((node, host.node))[order],
         step=np.repeat(step.astype(np.int32), within),
     )
 
@@ -262,12 +258,11 @@ def _segments(links: _Links, waits: HostWaits, count: int, window: tuple[int, in
     running = np.where(links.op < count, links.op, np.int32(-1))
     waited_for, running = np.append(running[1:], np.int32(-1))[own], running[own]
     pause, wait = pause[own], wait[own]
+    waiting, working, running_op = (np.full_like(pause, part) for part in (Part.RETURN, Part.HOST, Part.OP))
     return Chain(
         start=ordered(*edges[:-1]),
         end=ordered(*edges[1:]),
-        part=ordered(
-            np.full_like(pause, Part.RETURN), np.full_like(pause, Part.HOST), pause, np.full_like(pause, Part.OP)
-        ),
+        part=ordered(waiting, working, pause, running_op),
         op=ordered(waited_for, running, running, running),
         wait=ordered(wait, wait, wait, wait),
     )
@@ -323,20 +318,6 @@ def _kinds(linked: Linked, chain: Chain) -> U8:
     return kind
 
 
-def _nodes(started: Started, chain: Chain) -> I32:
-    """Node of the call that waits, or that launches the op of a segment; -1 where it was not recorded."""
-    waiting, launching = at(started.host_waits.call, chain.wait, -1), at(started.linked.launch, chain.op, -1)
-    return at(started.linked.tree.node_of_call, np.where(chain.part == Part.RETURN, waiting, launching), -1)
-
-
-def _with_reads(linked: Linked, kind: U8, segments: IntervalSet) -> U8:
-    """The kinds, with wait for launching within operators that only read a value."""
-    within, _ = overlaps(linked.memo(read_ranges), segments)
-    result = kind.copy()
-    result[within[kind[within] == PathKind.LAUNCH]] = PathKind.WAIT
-    return result
-
-
 def _using(started: Started) -> Bool:
     """Which calls launch device work or wait for it."""
     using = started.joined.blocks.copy()
@@ -345,7 +326,7 @@ def _using(started: Started) -> Bool:
 
 
 def _with_input(started: Started, kind: U8, end: I64) -> U8:
-    """The kinds, with input for work of the host that is followed by a copy that brings some."""
+    """The kinds, set to input for work of the host that is followed by a copy that brings some."""
     work = np.flatnonzero(kind == PathKind.HOST)
     if not len(work):
         return kind
@@ -355,6 +336,5 @@ def _with_input(started: Started, kind: U8, end: I64) -> U8:
     if using[high:].any():
         rows = np.append(rows, high + using[high:].argmax())
     following = np.append(started.call_brings_input[rows], False)[np.searchsorted(start[rows], end[work])]
-    result = kind.copy()
-    result[work[following]] = PathKind.INPUT
-    return result
+    kind[work[following]] = PathKind.INPUT
+    return kind

@@ -31,16 +31,14 @@ class Dependencies:
     @classmethod
     def none(cls, count: int) -> "Dependencies":
         """No op waits for another stream."""
-        nothing = alike(-1, count, np.int64)
-        return cls(nothing, alike(0, count, np.int64), nothing)
+        return cls(nothing := alike(-1, count, np.int64), alike(0, count, np.int64), nothing)
 
     def met(self, end: I64) -> I64:
         """When all that each op waits for has happened, given the ends of all ops, ns; `NEVER` without any."""
         if self.on is self.also_on:  # none
             return alike(NEVER, len(self.on), np.int64)
         first = np.where(self.on >= 0, end[np.maximum(self.on, 0)] + self.delay, NEVER)
-        second = np.where(self.also_on >= 0, end[np.maximum(self.also_on, 0)], NEVER)
-        return np.maximum(first, second)
+        return np.maximum(first, np.where(self.also_on >= 0, end[np.maximum(self.also_on, 0)], NEVER))
 
     def among(self, chosen: I64) -> "Dependencies":
         """Those between the chosen ops, by their position there; ops wait for earlier ones only."""
@@ -54,8 +52,7 @@ class Dependencies:
         """The same by row of all `count` ops, of which these are the chosen ones."""
         if (self.on < 0).all() and (self.also_on < 0).all():
             return Dependencies.none(count)
-        result = Dependencies.none(count)
-        on, delay, also = result.on.copy(), result.delay.copy(), result.also_on.copy()
+        on, delay, also = np.full(count, -1), np.zeros(count, np.int64), np.full(count, -1)
         on[chosen] = np.where(self.on >= 0, chosen[self.on], -1)
         delay[chosen] = self.delay
         also[chosen] = np.where(self.also_on >= 0, chosen[self.also_on], -1)
@@ -130,9 +127,8 @@ def _free_since(start: I64, end: I64, stream: I32) -> I64:
 
 def _last_ended(start: I64, end: I64, communication: Bool) -> I64:
     """The collective, launched earlier, that had ended last when each op started; -1 where none had."""
-    collectives = np.flatnonzero(communication)
     result = np.full(len(start), -1, np.int64)
-    if not len(collectives):
+    if not len(collectives := np.flatnonzero(communication)):
         return result
     collectives = collectives[np.argsort(end[collectives], kind="stable")]
     position = np.searchsorted(end[collectives], start, side="right") - 1
@@ -149,7 +145,5 @@ def _after_stream_wait(linked: Linked, chosen: I64) -> Bool:
     if len(rows):
         within = tree.innermost(tree.named(texts_where(linked.trace.strings, CALLS.match)))
         rows = rows[at(within, tree.node_of_call[rows], -1) < 0]
-    waiting = np.sort(linked.trace.api_calls.start[rows])
-    launched = linked.launch_time[chosen]
-    count = np.searchsorted(waiting, launched)
+    count = np.searchsorted(np.sort(linked.trace.api_calls.start[rows]), linked.launch_time[chosen])
     return np.append(count[:1] > 0, count[1:] > count[:-1])

@@ -73,29 +73,24 @@ def host_details(timed: Timed, start: I64, end: I64) -> U8:
 def host_work(timed: Timed) -> dict[IdleDetail, IntervalSet]:
     """When the host was busy with each kind of work. Of two that hold a gap the first one counts."""
     ranges, overheads, strings = timed.trace.host_ranges, timed.trace.overheads, timed.trace.strings
+    calls, loads = timed.trace.api_calls, timed.linked.memo(loading_calls)
     named = texts_where(strings, _COMPILES.search)
     rows = named[ranges.name] & one_of(ranges.kind, (RangeKind.OP, RangeKind.ANNOTATION, RangeKind.LIBRARY))
     rows &= np.isin(ranges.thread, distinct(timed.trace.api_calls.thread))
-    more = (overheads.kind == OverheadKind.DRIVER) & named[overheads.name]
+    driver = overheads.kind == OverheadKind.DRIVER
+    more, other = driver & named[overheads.name], driver & ~named[overheads.name]
     return {
         IdleDetail.COMPILATION: union(
             np.concatenate((ranges.start[rows], overheads.start[more])),
             np.concatenate((ranges.end[rows], overheads.end[more])),
         ),
         IdleDetail.GRAPHS: timed.linked.memo(building_time),
-        IdleDetail.LOADING: _loading(timed),
+        IdleDetail.LOADING: union(
+            np.concatenate((calls.start[loads], overheads.start[other])),
+            np.concatenate((calls.end[loads], overheads.end[other])),
+        ),
         IdleDetail.ALLOCATION: timed.timeline.states[HostState.ALLOCATE],
     }
-
-
-def _loading(timed: Timed) -> IntervalSet:
-    calls, overheads, strings = timed.trace.api_calls, timed.trace.overheads, timed.trace.strings
-    rows = timed.linked.memo(loading_calls)
-    driver = (overheads.kind == OverheadKind.DRIVER) & ~texts_where(strings, _COMPILES.search)[overheads.name]
-    return union(
-        np.concatenate((calls.start[rows], overheads.start[driver])),
-        np.concatenate((calls.end[rows], overheads.end[driver])),
-    )
 
 
 def migrates(timed: Timed, next_op: I64) -> Bool:

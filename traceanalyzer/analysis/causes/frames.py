@@ -30,7 +30,6 @@ def python_frames(timed: Timed, thread: int, start: int, end: int) -> str:
     if len(rows) > MAX_FRAMES:
         longest = np.sort(np.argsort(-spent, kind="stable")[:MAX_FRAMES])
         rows, spent = rows[longest], spent[longest]
-    rows, spent = rows, spent
     if not len(rows):
         return ""
     # Rows are in the order of a walk through the tree: the last of those that fill the gap is the innermost.
@@ -40,7 +39,8 @@ def python_frames(timed: Timed, thread: int, start: int, end: int) -> str:
     told = ", ".join(f"{name.rpartition(': ')[2]} {time / 1e6:.3g} ms" for name, time in parts)
     if place < 0:
         return told
-    where = _shown(stacks.strings[stacks.name[place]])
+    name = stacks.strings[stacks.name[place]]
+    where = match[1] if (match := _SOURCE.search(name)) else name
     return f"{where} (of it {told})" if told else where
 
 
@@ -48,8 +48,7 @@ def _parts(stacks: PythonStacks, rows: I64, spent: I64, place: int, length: int)
     """Functions called within the place, by time: names with their sums, those left out that only pass a call on."""
     time: dict[str, int] = {}
     passed: dict[str, int] = {}
-    spent_in = dict(zip(rows.tolist(), spent.tolist(), strict=True))
-    for row, ns in spent_in.items():
+    for row, ns in zip(rows.tolist(), spent.tolist(), strict=True):
         name = stacks.strings[stacks.name[row]]
         parent = int(stacks.parent[row])
         if row == place or not _inside(stacks, parent, place) or _recursive(stacks, row, place):
@@ -58,10 +57,8 @@ def _parts(stacks: PythonStacks, rows: I64, spent: I64, place: int, length: int)
         if parent not in (-1, place) and not name.startswith(BUILT_IN):
             above = stacks.strings[stacks.name[parent]]
             passed[above] = passed.get(above, 0) + ns
-    kept = {
-        name: ns for name, ns in time.items() if ns >= PART_SHARE * length and passed.get(name, 0) < WRAPPED_SHARE * ns
-    }
-    return sorted(kept.items(), key=lambda item: -item[1])[:PARTS]
+    kept = [(f, ns) for f, ns in time.items() if ns >= PART_SHARE * length and passed.get(f, 0) < WRAPPED_SHARE * ns]
+    return sorted(kept, key=lambda item: -item[1])[:PARTS]
 
 
 def _inside(stacks: PythonStacks, frame: int, place: int) -> bool:
@@ -79,9 +76,3 @@ def _recursive(stacks: PythonStacks, row: int, place: int) -> bool:
             return True
         frame = int(stacks.parent[frame])
     return False
-
-
-def _shown(name: str) -> str:
-    """The frame without the folders of its file."""
-    match = _SOURCE.search(name)
-    return match[1] if match else name

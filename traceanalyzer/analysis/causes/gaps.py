@@ -1,15 +1,15 @@
 """GPU idle gaps and what the device was waiting for.
 
-A gap is a stretch in which a device has no op. The op that ends it tells why it was idle: either its launch
-had been issued already (the device needed that long, or waited for another stream), or the host was late,
-and then what the host did between the gap's start and the launch is the cause. Each gap has one cause. Where the host
-merely launched too slowly, the schedule without its waits for the device tells whether it is too slow, or was kept
-from being early (`causes.unwaited`).
+A gap is a stretch in which a device has no op. The op that ends it tells why: either its launch had been issued already
+(the device needed that long, or waited for another stream), or the host was late, and then what the host did between
+the gap's start and the launch is the one cause. Where the host merely launched too slowly, the schedule without its
+waits for the device tells whether it is too slow, or was kept from being early (`causes.unwaited`).
 """
 
 import enum
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,11 +78,20 @@ class Gaps(Table):
 
 def find_gaps(started: Started) -> Gaps:
     """All gaps of the trace's devices, also those between a step's edge and the first or last op."""
-    return _while_searching(started, _exposed_by_waits(started, _gaps_by_themselves(started)))
+    gaps = _exposed_by_waits(started, _gaps_by_themselves(started))
+    searched = (gaps.cause == IdleCause.SYNC) & np.isin(gaps.sync, searching_calls(started.linked))
+    if not searched.any():
+        return gaps
+    return replace(  # it is first use after waits with which a library chooses its algorithm
+        gaps,
+        cause=np.where(searched, np.uint8(IdleCause.HOST), gaps.cause),
+        detail=np.where(searched, np.uint8(IdleDetail.LOADING), gaps.detail),
+        sync=np.where(searched, np.int32(-1), gaps.sync),
+    )
 
 
 def _gaps_by_themselves(started: Started) -> Gaps:
-    """The same, each with the cause that it shows by itself."""
+    """All gaps, each with the cause that it shows by itself."""
     parts = [_gaps_of_device(started.timed, device) for device in started.timed.activity]
     if not parts:
         return Gaps.empty()
@@ -111,13 +120,8 @@ def _gaps_of_device(timed: Timed, device: int) -> dict[str, NDArray[Any]]:
     side = np.full(len(next_op), GapSide.INSIDE, np.uint8)
     side[gaps.end <= activity.span[0]] = GapSide.BEFORE
     side[next_op < 0] = GapSide.AFTER
-    return {
-        "start": gaps.start,
-        "end": gaps.end,
-        "device": alike(device, len(gaps.start), np.int32),
-        "next_op": next_op,
-        "side": side,
-    }
+    alone = alike(device, len(next_op), np.int32)
+    return {"start": gaps.start, "end": gaps.end, "device": alone, "next_op": next_op, "side": side}
 
 
 def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 | I32]:
@@ -127,29 +131,25 @@ def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 
     calls = timed.trace.api_calls
     returned = np.where(call >= 0, at(calls.end, call, 0), launch)
     known = launch >= 0
-    waits = end - np.maximum(returned, start)
-    held_up = (waits >= QUEUED_LATENCY_NS) & (waits >= DOMINANT * (end - start))
+    duration, waited = end - start, end - np.maximum(returned, start)
+    held_up = (waited >= QUEUED_LATENCY_NS) & (waited >= DOMINANT * duration)
     queued = known & (next_op >= 0) & ((returned <= start) | held_up)
     late = known & ~queued
     arrival = np.clip(launch, start, end)
     time = {s: measure(i, start, arrival) for s, i in timed.timed.timeline.states.items()}
-    time_profiler = measure(timed.timed.timeline.profiler, start, arrival)
-    issued = np.where(next_op >= 0, launch, end)
-    always = timed.timed.memo(keeps_waiting)
-    drained, sync = _drained_by(timed, issued), _last_wait(timed.joined, issued)
-    duration = end - start
-    work = time[HostState.WORK] + time[HostState.ALLOCATE]
+    waits, drained = timed.joined.memo(_waits_by_end), _drained_by(timed, launch)
+    sync = at(waits.call, places(waits.end, launch, side="right") - 1, -1)
     cause = np.full(len(start), IdleCause.OTHER, np.uint8)
     cause[late] = IdleCause.LAUNCH
     cause[queued & (duration < QUEUED_LATENCY_NS)] = IdleCause.LAUNCH
-    if always or timed.timed.memo(could_be_ahead):
+    if timed.timed.memo(keeps_waiting) or timed.timed.memo(could_be_ahead):
         cause[late & (drained >= 0)] = IdleCause.SYNC
     owners = (
         (IdleCause.SYNC, np.where(sync >= 0, time[HostState.SYNC], -1)),
         (IdleCause.COMMUNICATION, time[HostState.COMMUNICATION]),
-        (IdleCause.HOST, work),
+        (IdleCause.HOST, time[HostState.WORK] + time[HostState.ALLOCATE]),
         (IdleCause.INPUT, time[HostState.INPUT]),
-        (IdleCause.PROFILER, time_profiler),
+        (IdleCause.PROFILER, measure(timed.timed.timeline.profiler, start, arrival)),
     )
     for owner, spent in owners:
         cause[late & (spent >= DOMINANT * duration)] = owner
@@ -159,7 +159,6 @@ def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 
     named = one_of(cause, (IdleCause.HOST, IdleCause.LAUNCH)) | ((cause == IdleCause.SYNC) & ~blocked)
     detail[~(late & named)] = IdleDetail.NONE
     cause[detail > 0] = IdleCause.HOST
-    waited = end - np.maximum(returned, start)
     stuck = late & (next_op >= 0) & (waited >= np.maximum(UNEXPLAINED_NS, DOMINANT * duration))
     cause[stuck], detail[stuck], queued = IdleCause.OTHER, IdleDetail.NONE, queued | stuck
     moved = ~late & ~queued & migrates(timed.timed, next_op)
@@ -202,19 +201,6 @@ def _exposed_by_waits(started: Started, gaps: Gaps) -> Gaps:
     return gaps
 
 
-def _while_searching(started: Started, gaps: Gaps) -> Gaps:
-    """The gaps, with first use for those after waits with which a library chooses its algorithm."""
-    searched = (gaps.cause == IdleCause.SYNC) & np.isin(gaps.sync, searching_calls(started.linked))
-    if not searched.any():
-        return gaps
-    return replace(
-        gaps,
-        cause=np.where(searched, np.uint8(IdleCause.HOST), gaps.cause),
-        detail=np.where(searched, np.uint8(IdleDetail.LOADING), gaps.detail),
-        sync=np.where(searched, np.int32(-1), gaps.sync),
-    )
-
-
 def only_searches(timed: Timed) -> bool:
     """Whether the host waits within the steps, and only while a library chooses its algorithms."""
     waits = np.flatnonzero(timed.joined.blocks & timed.steady_calls)
@@ -242,12 +228,6 @@ def keeps_waiting(timed: Timed) -> bool:
     return waits > 1 and len(launches) <= REFILL_LAUNCHES * waits
 
 
-def _last_wait(joined: Joined, launch: I64) -> I64:
-    """The blocking call that ended last before each launch, -1 if there is none."""
-    waits = joined.memo(_waits_by_end)
-    return at(waits.call, places(waits.end, launch, side="right") - 1, -1)
-
-
 def _drained_by(timed: Started, launch: I64) -> I64:
     """The blocking call that had emptied the device's queue shortly before each launch, -1 if there is none. One that
     found the device idle emptied nothing, and counts only in a program that keeps waiting."""
@@ -261,7 +241,7 @@ def _draining(timed: Started) -> "_Waits":
     """The blocking calls that had emptied the device's queue."""
     waits = timed.joined.memo(_waits_by_end)
     chosen = waits.emptied if timed.timed.memo(keeps_waiting) else waits.emptied & waits.found_work
-    return waits if chosen.all() else waits.select(chosen)
+    return waits if chosen.all() else _Waits._make(column[chosen] for column in waits)
 
 
 class _Waits(NamedTuple):
@@ -272,10 +252,6 @@ class _Waits(NamedTuple):
     launched: I32  # how many ops had been launched before its end
     emptied: Bool  # whether the device had then done all of them
     found_work: Bool  # whether it still had some when the call began
-
-    def select(self, rows: Bool) -> "_Waits":
-        """The chosen ones."""
-        return _Waits(self.call[rows], self.end[rows], self.launched[rows], self.emptied[rows], self.found_work[rows])
 
 
 def _waits_by_end(joined: Joined) -> _Waits:
@@ -289,14 +265,8 @@ def _waits_by_end(joined: Joined) -> _Waits:
 def idle_by_cause(timed: Timed, gaps: Gaps, device: int) -> dict[IdleCause, I64]:
     """Idle time of a device in each step's window by cause, ns; over the causes it sums to the window's idle."""
     steps = timed.steps
-    here = gaps.device == device
-    return {cause: _within(gaps, here & (gaps.cause == cause), steps.start, steps.end) for cause in IdleCause}
-
-
-def _within(gaps: Gaps, rows: Bool, start: I64, end: I64) -> I64:
-    """How much of these gaps of one device, which do not overlap, lies in each window, ns."""
-    result = np.zeros(len(start), np.int64)
-    for part in blocks(len(rows), AT_ONCE):
-        here = part.start + np.flatnonzero(rows[part])
-        result += measure(union(gaps.start[here], gaps.end[here]), start, end)
+    result = {cause: np.zeros(len(steps.start), np.int64) for cause in IdleCause}
+    for cause, part in product(IdleCause, blocks(len(gaps), AT_ONCE)):
+        here = part.start + np.flatnonzero((gaps.device[part] == device) & (gaps.cause[part] == cause))
+        result[cause] += measure(union(gaps.start[here], gaps.end[here]), steps.start, steps.end)
     return result

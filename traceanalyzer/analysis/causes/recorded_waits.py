@@ -1,16 +1,17 @@
 """What a device op waits for on other streams, where it was recorded: CUDA sync events, nsys' synchronisation.
 
-A row says which stream was made to wait for which event. The first op launched on that stream afterwards waits, for
-what its source stream had been given when the event was recorded. Where neither stream nor moment of that record is
-known, it is the last op given to another stream before the wait that had ended when the waiting op started.
+The first op launched on the stream that was made to wait waits for what the source stream had been given when the
+event was recorded. Where neither stream nor moment of that record is known, it is the last op given to another stream
+before the wait that had ended when the waiting op started.
 """
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.grouping import first_rows
 from traceanalyzer.analysis.causes.dependencies import NEVER, REACTION_NS, Dependencies
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace import I32, I64, WaitKind, Waits, distinct
+from traceanalyzer.trace import I32, I64, WaitKind, distinct
 
 UNKNOWN = -1  # number of a stream that the recording does not name, or on which nothing ran
 
@@ -45,11 +46,13 @@ def recorded_dependencies(linked: Linked, stream: I32) -> Dependencies | None:
     called = _time_of_call(linked, waits.correlation, waits.start)
     recorded = np.minimum(_time_of_call(linked, waits.record, called), called)
     streams = _Streams.of(linked.launch_time, stream)
-    waiting = _numbers(linked, stream, waits, waits.stream)
-    source = _numbers(linked, stream, waits, waits.source_stream)
+    known, context = numbers_by_stream(linked, stream), waits.context.tolist()
+    waiting, source = (
+        np.array([known.get(key, UNKNOWN) for key in zip(context, one.tolist(), strict=True)], np.int64)
+        for one in (waits.stream, waits.source_stream)
+    )
     target = _next_op(streams, waiting, called)
-    here = target >= 0
-    ops = linked.trace.device_ops
+    here, ops = target >= 0, linked.trace.device_ops
     begun = np.append(ops.start, NEVER)[target]
     result, ended = np.full(len(waiting), -1, np.int64), np.full(len(waiting), NEVER)
     for one in range(len(streams.first) - 1):
@@ -66,6 +69,12 @@ def recorded_dependencies(linked: Linked, stream: I32) -> Dependencies | None:
     return _joined(linked, target[here], result[here])
 
 
+def numbers_by_stream(linked: Linked, number: I32) -> dict[tuple[int, int], int]:
+    """The number of each stream of a context, given those of the device ops."""
+    ops, first = linked.trace.device_ops, first_rows(number, int(number.max(initial=-1)) + 1)
+    return {(int(ops.context[i]), int(ops.stream[i])): int(number[i]) for i in first}
+
+
 def _time_of_call(linked: Linked, correlation: I64, otherwise: I64) -> I64:
     """When the calls with these correlation ids were made, ns; the other time where none was recorded."""
     calls = linked.trace.api_calls
@@ -76,15 +85,6 @@ def _time_of_call(linked: Linked, correlation: I64, otherwise: I64) -> I64:
     position = np.minimum(np.searchsorted(calls.correlation[order], correlation), len(order) - 1)
     known = calls.correlation[order[position]] == correlation
     return np.where(known, calls.start[order[position]], otherwise)
-
-
-def _numbers(linked: Linked, number: I32, waits: Waits, stream: I32) -> I64:
-    """For each wait the number of this stream of its context."""
-    ops = linked.trace.device_ops
-    _, first = np.unique(number, return_index=True)
-    known = {(int(ops.context[i]), int(ops.stream[i])): int(number[i]) for i in first}
-    keys = zip(waits.context.tolist(), stream.tolist(), strict=True)
-    return np.array([known.get(key, UNKNOWN) for key in keys], np.int64)
 
 
 def _next_op(streams: _Streams, waiting: I64, time: I64) -> I64:

@@ -12,24 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.analysis.algebra import (
-    Column,
-    Groups,
-    Rows,
-    at,
-    blockwise,
-    first_with,
-    lean,
-    measure,
-    one_of,
-    places,
-    run_lengths,
-    stretch,
-    where_changed,
-)
-from traceanalyzer.analysis.algebra.grouping import first_rows
+from traceanalyzer.analysis.algebra.blocks import Rows, blockwise
+from traceanalyzer.analysis.algebra.columns import lean, run_lengths
+from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra.intervals import measure
+from traceanalyzer.analysis.algebra.lookup import Column, at, first_with, one_of, places, stretch, where_changed
 from traceanalyzer.analysis.causes.dependencies import NEVER, Dependencies, inferred_dependencies, with_graph_edges
-from traceanalyzer.analysis.causes.recorded_waits import recorded_dependencies
+from traceanalyzer.analysis.causes.recorded_waits import numbers_by_stream, recorded_dependencies
 from traceanalyzer.analysis.joined.launched import stream_numbers
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
@@ -76,12 +65,7 @@ class Bindings:
     by: U8
     op: I32  # the device op that it waited for, always an earlier row; -1 unless bound by a stream or dependency
     start: I64  # when the op starts, ns
-    lag: NDArray[Any]  # how long before that what it waited for was over, ns; of few bytes
-
-    @property
-    def since(self) -> I64:
-        """When that was over, ns: end of that op, or start of the launch; never after the op's own start."""
-        return self.start - self.lag
+    lag: NDArray[Any]  # how long before what it waited for was over (that op's end, or start of the launch), ns; >= 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,9 +168,7 @@ def _bindings_of(linked: Linked, starts: Starts, beside: I32, here: slice) -> tu
     ends, start = linked.trace.device_ops.end, linked.trace.device_ops.start[here]
     launch_time, previous, beside = linked.launch_time[here], starts.previous[here], beside[here]
     launch = np.minimum(launch_time, start)
-    on, delay, also_on = (
-        column[here] for column in (starts.dependencies.on, starts.dependencies.delay, starts.dependencies.also_on)
-    )
+    on, delay, also_on = (getattr(starts.dependencies, name)[here] for name in ("on", "delay", "also_on"))
     by, op = np.zeros(len(start), np.uint8), np.full(len(start), -1, np.int32)
     ready = np.full(len(start), NEVER + 1)
     for kind, known, time, before in (
@@ -251,22 +233,19 @@ def _last_done(linked: Linked, among: I32, start: I64, end: I64) -> I64:
     """For each call from `start` to `end` the one of these ops, launched by it or before, that ended last within it or
     before; -1 where there is none."""
     ended = linked.trace.device_ops.end[among]
-    by_end = among
     if not is_sorted(ended):
         order = np.argsort(ended, kind="stable")
-        by_end, ended = among[order], ended[order]
-    op = at(by_end, position := places(ended, end, side="right") - 1, -1)
+        among, ended = among[order], ended[order]
+    op = at(among, position := places(ended, end, side="right") - 1, -1)
     while (later := at(linked.launch_time, op, NEVER) > start).any():
         # Another thread launched it meanwhile.
-        op = at(by_end, position := position - later, -1)
+        op = at(among, position := position - later, -1)
     return op
 
 
 def _synchronised_stream(linked: Linked, rows: I64) -> I64:
     """For each of the calls the number of the stream that it waits for, -1 where that is not recorded, or all are."""
-    ops, numbers, waits = linked.trace.device_ops, linked.memo(stream_numbers), linked.trace.waits
-    first = first_rows(numbers, int(numbers.max(initial=-1)) + 1)
-    known = {(int(ops.context[i]), int(ops.stream[i])): int(numbers[i]) for i in first}
+    waits, known = linked.trace.waits, numbers_by_stream(linked, linked.memo(stream_numbers))
     # Of several waits of one call the last one counts.
     chosen = np.flatnonzero((waits.kind == WaitKind.STREAM_SYNC) & (waits.correlation > 0))[::-1]
     context, stream = waits.context[chosen], waits.stream[chosen]

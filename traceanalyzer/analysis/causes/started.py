@@ -10,7 +10,7 @@ from traceanalyzer.analysis.causes.start import Bindings, HostWaits, Starts, fin
 from traceanalyzer.analysis.joined.joined import INPUT_BYTES
 from traceanalyzer.analysis.time.timed import OfTimed, Timed
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace import I64, Bool, CopyKind, RangeKind
+from traceanalyzer.trace import Bool, CopyKind, RangeKind
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,16 +67,18 @@ def input_copies(timed: Timed) -> Bool:
     copies = np.flatnonzero(timed.joined.brings_input)
     if not timed.steps.found or not len(copies):
         return result
-    ops = timed.trace.device_ops
-    index = np.arange(len(ops))
+    index, ops = np.arange(len(result)), timed.trace.device_ops
     back = (ops.copy_kind == CopyKind.DEVICE_TO_HOST) & (ops.bytes >= INPUT_BYTES)
     last_back = np.maximum.accumulate(np.where(back, index, -1))
     last_kernel = np.maximum.accumulate(np.where(timed.linked.is_kernel, index, -1))
-    before = copies - 1
-    copies = copies[~((before >= 0) & (last_back[before] > last_kernel[before]))]
-    reach = np.maximum.accumulate(timed.trace.device_ops.end)
-    idle_since = np.where(copies > 0, reach[copies - 1], timed.steps.start[0])
-    result[copies] = _every_step(timed)[copies] | _in_loader(timed, idle_since, copies)
+    copies = copies[(copies == 0) | (last_back[copies - 1] <= last_kernel[copies - 1])]
+    reach = np.maximum.accumulate(ops.end)
+    start, end = np.where(copies > 0, reach[copies - 1], timed.steps.start[0]), ops.start[copies]
+    ranges = timed.trace.host_ranges  # of Python they are named as `file.py(12): function`
+    loads = texts_where(timed.trace.strings, lambda name: LOADERS.search(name.rpartition(": ")[2]))
+    rows = (ranges.kind == RangeKind.PYTHON) & loads[ranges.name]
+    loading = measure(union(ranges.start[rows], ranges.end[rows]), start, end)
+    result[copies] = _every_step(timed)[copies] | (loading >= LOADING_SHARE * np.maximum(end - start, 1))
     return result
 
 
@@ -92,17 +94,3 @@ def _every_step(timed: Timed) -> Bool:
     in_steps = np.bincount(pairs[0], minlength=len(sort))
     result[rows] = (in_steps >= EVERY_STEP * steps.steady_count)[sort.index]
     return result
-
-
-def _in_loader(timed: Timed, start: I64, copy: I64) -> Bool:
-    """Between which of these times and the start of the copy Python was mostly in functions named like loading."""
-    end = timed.trace.device_ops.start[copy]
-    ranges = timed.trace.host_ranges
-    rows = (ranges.kind == RangeKind.PYTHON) & texts_where(timed.trace.strings, _loads)[ranges.name]
-    loading = union(ranges.start[rows], ranges.end[rows])
-    return measure(loading, start, end) >= LOADING_SHARE * np.maximum(end - start, 1)
-
-
-def _loads(name: str) -> bool:
-    """Whether a frame, as `file.py(12): function`, is of such a function."""
-    return bool(LOADERS.search(name.rpartition(": ")[2]))

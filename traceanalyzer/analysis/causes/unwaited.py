@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import IntervalSet, at, covered_before, places, union
+from traceanalyzer.analysis.algebra import at, covered_before, places, union
 from traceanalyzer.analysis.algebra.blocks import blocks
 from traceanalyzer.analysis.causes.dependencies import NEVER
 from traceanalyzer.analysis.causes.start import Bound
@@ -43,7 +43,8 @@ def gaps_without_waits(started: Started, start: I64, end: I64, next_op: I32 | I6
         following = np.append(start[here.start + 1 : here.stop + 1], end[-1])[: len(ended)]
         return ended - launch_time[next_op[here]], np.where(first[here] >= 0, 0, ended - start[here]), following - ended
 
-    host, waits = launch_time[launched], _waits(started)
+    calls, held = started.trace.api_calls, started.host_waits.call
+    host, waits = launch_time[launched], union(calls.start[held], calls.end[held])
     for here in blocks(len(host), AT_ONCE):
         host[here] -= covered_before(waits, host[here])
     yield from _schedule(host, first, launches, gaps, int(start[0]))
@@ -59,12 +60,6 @@ def _in_launch_order(started: Started, op: int) -> tuple[I32, I32]:
     position = np.full(len(ops), -1, np.int32)
     position[launched] = np.arange(len(launched), dtype=np.int32)
     return launched, position
-
-
-def _waits(started: Started) -> IntervalSet:
-    """When the host waited for the device."""
-    calls, waits = started.trace.api_calls, started.host_waits
-    return union(calls.start[waits.call], calls.end[waits.call])
 
 
 def _schedule(

@@ -11,18 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import (
-    EMPTY,
-    Groups,
-    IntervalSet,
-    complement,
-    contains,
-    join,
-    subtract,
-    texts_where,
-    union,
-    where_changed,
-)
+from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra.intervals import EMPTY, IntervalSet, complement, contains, join, subtract, union
+from traceanalyzer.analysis.algebra.lookup import texts_where, where_changed
 from traceanalyzer.analysis.joined.host_tree import HostTree
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.launched import building_time

@@ -5,17 +5,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import (
-    Column,
-    IntervalSet,
-    blockwise,
-    complement,
-    flat,
-    join,
-    places,
-    subtract,
-    union,
-)
+from traceanalyzer.analysis.algebra.blocks import blockwise
+from traceanalyzer.analysis.algebra.columns import flat
+from traceanalyzer.analysis.algebra.intervals import IntervalSet, complement, join, subtract, union
+from traceanalyzer.analysis.algebra.lookup import Column, places
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.linked import Linked, Memo
 from traceanalyzer.analysis.time.collective_calls import CollectiveCalls, collective_calls
