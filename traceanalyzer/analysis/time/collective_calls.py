@@ -31,10 +31,9 @@ from traceanalyzer.trace import I32, I64, Trace, distinct, ranked
 
 RANGE_NAMES = re.compile(r"^(nccl:+|c10d::|rccl:+|nccl(?=[A-Z])|MPI_I?)", re.IGNORECASE)
 """How ranges around communication are named: `nccl:all_to_all`, `c10d::alltoall_base_`, `ncclAllToAll`."""
-_OTHER, _SEND_RECV, _BARRIER = KINDS.index(OTHER), KINDS.index("send_recv"), KINDS.index(BARRIER)
-
+_OTHER, _BARRIER = KINDS.index(OTHER), KINDS.index(BARRIER)
 _POINT_TO_POINT = tuple(KINDS.index(kind) for kind in POINT_TO_POINT)
-_UNTOLD = (_OTHER, _SEND_RECV)
+_UNTOLD = (_OTHER, KINDS.index("send_recv"))
 """Kinds of kernels that may be any collective: NCCL makes an all-to-all of sends and receives."""
 
 
@@ -62,7 +61,7 @@ class CollectiveCalls:
     bytes: I64  # size of the message as `message_bytes` defines it, -1 if not known
     kernels: I64  # rows of `Trace.device_ops` of all collectives' kernels..
     of_kernel: I64  # ... and the entry that each belongs to.
-    parts: "Parts"  # what each consists of
+    parts: Parts  # what each consists of
 
     def __len__(self) -> int:
         return len(self.start)
@@ -140,10 +139,17 @@ def _kinds_of_ranges(linked: Linked, kernels: I64, named: I32) -> I32:
     tree, strings = linked.tree, linked.trace.strings
     names = np.full(len(tree.parent), -1, np.int64)
     names[~tree.is_call] = linked.trace.host_ranges.name[tree.row[~tree.is_call]]
-    told = np.array([_told_by(text) for text in (*strings, "")], np.int32)[names]
+    told = np.array(
+        [
+            KINDS.index(collective_kind(RANGE_NAMES.sub("", t))) if RANGE_NAMES.match(t) else _OTHER
+            for t in (*strings, "")
+        ],
+        np.int32,
+    )[names]
     call = at(tree.node_of_call, linked.launch[kernels], -1)
     found = named.copy()
-    for inside in ((told >= 0) & one_of(told, _POINT_TO_POINT), (told >= 0) & ~one_of(told, _POINT_TO_POINT)):
+    of_parts = one_of(told, _POINT_TO_POINT)
+    for inside in (of_parts, (told != _OTHER) & ~of_parts):
         node = at(tree.innermost(inside), call, -1)
         found[node >= 0] = told[node[node >= 0]]
     return found
@@ -168,14 +174,6 @@ def _sizes_of_operators(linked: Linked, kernels: I64, kind: I32) -> I64:
     return size
 
 
-def _told_by(text: str) -> int:
-    """The kind that a range with this name says, as an index in `KINDS`; -1 where it says none."""
-    if not RANGE_NAMES.match(text):
-        return -1
-    kind = KINDS.index(collective_kind(RANGE_NAMES.sub("", text)))
-    return -1 if kind == _OTHER else kind
-
-
 def _enclosing_records(linked: Linked, kernels: I64, messages: _Messages) -> I64:
     """The host range with metadata that encloses each kernel's launch call, -1 without. A barrier is made of
     other collectives: it wins over those inside it."""
@@ -196,9 +194,7 @@ def _claimed_records(linked: Linked, kernels: I64, record: I64, named: I32, mess
     """Host ranges with metadata that launched nothing, and the kernel (index in `kernels`) that the next launch
     on their thread, itself in no such range, started on their behalf."""
     ranges, calls = linked.trace.host_ranges, linked.trace.api_calls
-    without = ranges.collective >= 0
-    without[record[record >= 0]] = False
-    idle = np.flatnonzero(without)
+    idle = np.setdiff1d(np.flatnonzero(ranges.collective >= 0), record)
     call = linked.launch[kernels]
     single = np.flatnonzero(call >= 0)
     single = single[linked.api_kind[call[single]] == ApiKind.LAUNCH]
@@ -212,7 +208,7 @@ def _claimed_records(linked: Linked, kernels: I64, record: I64, named: I32, mess
         by.append(here[following[following < len(here)]])
     row, kernel = np.concatenate(rows), np.concatenate(by)
     same = named[kernel] == messages.kind[ranges.collective[row]]
-    fits = (same | one_of(named[kernel], (_OTHER, _SEND_RECV))) & (record[kernel] < 0)
+    fits = (same | one_of(named[kernel], _UNTOLD)) & (record[kernel] < 0)
     return row[fits], kernel[fits]
 
 

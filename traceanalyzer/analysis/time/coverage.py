@@ -65,11 +65,11 @@ class Coverage:
 
 def coverage(timed: Timed) -> Coverage:
     """The coverage of the steps on the device that the figures of a step speak of."""
-    window = recorded(timed)
+    window, steps = recorded(timed), timed.steps
     length = window[1] - window[0]
-    steps = timed.steps
     inside = (int(steps.start[0]), int(steps.end[-1]))
-    stepped = clipped(inside, window)
+    common = max(inside[0], window[0]), min(inside[1], window[1])
+    stepped = max(common[1] - common[0], 0)
     found = steps.found and length > 0
     steps_ms, steps_share = (ms(stepped), stepped / length) if found else (None, None)
     if timed.device is None:
@@ -78,7 +78,6 @@ def coverage(timed: Timed) -> Coverage:
     busy = activity.busy
     outside_busy = busy.total - busy.total_within(inside)
     idle = length - busy.total_within(window)
-    common = max(inside[0], window[0]), min(inside[1], window[1])
     outside_idle = idle - (stepped - busy.total_within(common))
     return Coverage(
         recorded_ms=ms(length),
@@ -94,17 +93,11 @@ def coverage(timed: Timed) -> Coverage:
 def recorded(timed: Timed) -> tuple[int, int]:
     """Start and end of the recording, ns: from its first to its last event, or as the recorder states it where that is
     more and holds them all."""
-    trace = timed.trace
-    first, last = extent(trace.host_ranges, trace.api_calls, trace.device_ops)
-    if not any(map(len, (trace.host_ranges, trace.api_calls, trace.device_ops))):
-        steps = timed.steps
-        return int(steps.start[0]), int(steps.end[-1])
-    window = trace.window
+    trace, window = timed.trace, timed.trace.window
+    tables = trace.host_ranges, trace.api_calls, trace.device_ops
+    if not any(map(len, tables)):
+        return int(timed.steps.start[0]), int(timed.steps.end[-1])
+    first, last = extent(*tables)
     if window is None or not window[0] <= first <= last <= window[1]:
         return first, last
     return window if last - first >= FILLED_SHARE * (window[1] - window[0]) else (first, last)
-
-
-def clipped(inside: tuple[int, int], window: tuple[int, int]) -> int:
-    """Length of what the two have in common, ns."""
-    return max(min(inside[1], window[1]) - max(inside[0], window[0]), 0)

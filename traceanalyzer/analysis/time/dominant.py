@@ -8,7 +8,7 @@ from traceanalyzer.analysis.algebra import one_of
 from traceanalyzer.analysis.joined.host_tree import HostTree
 from traceanalyzer.analysis.time.host_pieces import Cut, HostPieces
 from traceanalyzer.analysis.time.host_timeline import HostTimeline
-from traceanalyzer.trace import I32, I64, RangeKind, ranked
+from traceanalyzer.trace import I64, RangeKind, ranked
 
 WORKING = (int(RangeKind.OP), int(RangeKind.LIBRARY))
 """Kinds of ranges that are work, as calls are; the others say where in the program it is."""
@@ -55,7 +55,7 @@ def _shares(tree: HostTree, pieces: HostPieces, start: I64, end: I64) -> _Shares
         rows, low, count = rows[known], low[known], count[known]
         for some in _runs(np.arange(len(rows)), np.cumsum(count) // AT_ONCE):
             here = rows[some]
-            _add_shares(result, here, tree, _Pieces.of(cut, start[here], end[here], low[some], count[some]))
+            _add_shares(result, here, tree, cut, low[some], count[some], start[here], end[here])
     return result
 
 
@@ -64,32 +64,18 @@ def _runs(rows: I64, number: I64) -> list[I64]:
     return np.split(rows, np.flatnonzero(np.diff(number)) + 1) if len(rows) else []
 
 
-class _Pieces(NamedTuple):
-    """Pieces of some stretches, those of one after those of the other."""
-
-    stretch: I64
-    node: I32 | I64
-    spent: I64
-
-    @classmethod
-    def of(cls, cut: Cut, start: I64, end: I64, low: I64, count: I64) -> "_Pieces":
-        """Those of stretches of which each has so many (`count`) pieces of a thread, from the one at `low` on."""
-        stretch = np.repeat(np.arange(len(start)), count)
-        piece = np.arange(len(stretch)) + np.repeat(low - np.cumsum(count) + count, count)
-        spent = np.minimum(cut.end[piece], end[stretch]) - np.maximum(cut.start[piece], start[stretch])
-        return cls(stretch, cut.node[piece], spent)
-
-    def by_node(self) -> "_Pieces":
-        """Those of a node put together, in the order of stretches and of nodes."""
-        low, high = int(self.node.min()), int(self.node.max())
-        width = high - low + 1
-        keys, which = ranked(self.stretch * width + (self.node - low))
-        return _Pieces(keys // width, keys % width + low, np.bincount(which, self.spent).astype(np.int64))
-
-
-def _add_shares(result: _Shares, rows: I64, tree: HostTree, pieces: _Pieces) -> None:
-    """Write down what was done in these stretches (rows), of which each has a piece."""
-    stretch, node, spent = pieces.by_node()
+def _add_shares(
+    result: _Shares, rows: I64, tree: HostTree, cut: Cut, low: I64, count: I64, start: I64, end: I64
+) -> None:
+    """Write down what was done in these stretches (rows): each has `count` pieces, from the one at `low` on."""
+    stretch = np.repeat(np.arange(len(rows)), count)
+    piece = np.arange(len(stretch)) + np.repeat(low - np.cumsum(count) + count, count)
+    spent = np.minimum(cut.end[piece], end[stretch]) - np.maximum(cut.start[piece], start[stretch])
+    # pieces of one node are put together, in the order of stretches and of nodes
+    least, most = int(cut.node[piece].min()), int(cut.node[piece].max())
+    width = most - least + 1
+    keys, which = ranked(stretch * width + (cut.node[piece] - least))
+    stretch, node, spent = keys // width, keys % width + least, np.bincount(which, spent).astype(np.int64)
     first = np.searchsorted(stretch, np.arange(len(rows)))
     longest = np.flatnonzero(spent == np.maximum.reduceat(spent, first)[stretch])
     result.node[rows] = node[longest[np.searchsorted(longest, first)]]

@@ -35,16 +35,21 @@ class HostPieces:
     """The pieces of one thread."""
 
     def __init__(self, tree: HostTree, thread: int) -> None:
-        self.thread = thread
-        self._tree = tree
-        self._first, self._stop = np.searchsorted(tree.thread, (thread, thread + 1)).tolist()
-        start = tree.start[self._first : self._stop]
-        self._since = distinct(start[::AT_ONCE])
-        """When each block begins."""
-        self._nodes = np.append(self._first + np.searchsorted(start, self._since), self._stop)
-        """First node of each block, and where the last one ends."""
-        self._ending = self._ending_later()
-        """For each block the nodes of blocks before it that end within it."""
+        self.thread, self._tree = thread, tree
+        begin, end = np.searchsorted(tree.thread, (thread, thread + 1)).tolist()
+        start = tree.start[begin:end]
+        self._since = distinct(start[::AT_ONCE])  # when each block begins
+        # first node of each block, and where the last one ends
+        self._nodes = np.append(begin + np.searchsorted(start, self._since), end)
+        late = []
+        for block in range(len(self._since) - 1):
+            first, stop = int(self._nodes[block]), int(self._nodes[block + 1])
+            late.append(first + np.flatnonzero(tree.end[first:stop] >= self._until(block)).astype(np.int32))
+        nodes = np.concatenate(late) if late else np.empty(0, np.int32)
+        ends_in = np.searchsorted(self._since, tree.end[nodes], side="right") - 1
+        order = np.argsort(ends_in, kind="stable")
+        # for each block the nodes of blocks before it that end within it
+        self._ending = np.split(nodes[order], np.searchsorted(ends_in[order], np.arange(1, len(self._since))))
         self._last_cut: tuple[int, Cut] | None = None
 
     def __iter__(self) -> Iterator[Cut]:
@@ -82,34 +87,21 @@ class HostPieces:
 
     def _cut(self, block: int) -> Cut:
         """The pieces that begin in a block."""
-        if self._last_cut is None or self._last_cut[0] != block:
-            self._last_cut = block, self._newly_cut(block)
-        return self._last_cut[1]
-
-    def _newly_cut(self, block: int) -> Cut:
+        if self._last_cut is not None and self._last_cut[0] == block:
+            return self._last_cut[1]
         tree, nodes = self._tree, slice(int(self._nodes[block]), int(self._nodes[block + 1]))
         here = np.arange(nodes.start, nodes.stop, dtype=np.int32)
-        ending = here[tree.end[nodes] < self._until(block)]
-        ending = np.concatenate((self._ending[block], ending))[::-1]
+        ending = np.concatenate((self._ending[block], here[tree.end[nodes] < self._until(block)]))[::-1]
         # At equal times inner ends come first, then outer starts, so that the last entry is what goes on.
         time = np.concatenate((tree.end[ending], tree.start[nodes]))
         order = np.argsort(time, kind="stable")
         time = time[order]
         last = np.append(time[1:] > time[:-1], True)
         moments, node = time[last], np.concatenate((tree.parent[ending], here))[order[last]]
-        if block + 1 < len(self._since):
-            return Cut(np.append(moments, self._since[block + 1]), node)
-        return Cut(moments, node[:-1])
+        goes_on = block + 1 < len(self._since)
+        cut = Cut(np.append(moments, self._since[block + 1]), node) if goes_on else Cut(moments, node[:-1])
+        self._last_cut = block, cut
+        return cut
 
     def _until(self, block: int) -> int:
         return int(self._since[block + 1]) if block + 1 < len(self._since) else np.iinfo(np.int64).max
-
-    def _ending_later(self) -> list[I32]:
-        late = []
-        for block in range(len(self._since) - 1):
-            first, stop = int(self._nodes[block]), int(self._nodes[block + 1])
-            late.append(first + np.flatnonzero(self._tree.end[first:stop] >= self._until(block)).astype(np.int32))
-        nodes = np.concatenate(late) if late else np.empty(0, np.int32)
-        ends_in = np.searchsorted(self._since, self._tree.end[nodes], side="right") - 1
-        order = np.argsort(ends_in, kind="stable")
-        return np.split(nodes[order], np.searchsorted(ends_in[order], np.arange(1, len(self._since))))

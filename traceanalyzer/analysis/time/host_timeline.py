@@ -1,8 +1,8 @@
 """What the host was doing at any moment, as far as feeding the device is concerned.
 
-Each launching thread is cut at every start and end of a range or call; each piece has a state by its
-innermost range or call. The process's state at a moment is the most productive of its threads': a thread
-that waits for the autograd thread does not count while that one dispatches.
+Each launching thread is cut at every start and end of a range or call; each piece has a state by its innermost one. The
+process's state at a moment is the most productive of its threads': a thread that waits for the autograd thread does not
+count while that one dispatches.
 """
 
 import enum
@@ -21,10 +21,10 @@ from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import FULL_QUEUE, ApiKind
 from traceanalyzer.analysis.names.phase_names import INPUT_NAMES
 from traceanalyzer.analysis.names.pytorch import OPTIMIZER_NAMES
-from traceanalyzer.analysis.time.host_pieces import Cut, HostPieces
+from traceanalyzer.analysis.time.host_pieces import HostPieces
 from traceanalyzer.analysis.time.steps import Steps
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace import I64, U8, Bool, OverheadKind, RangeKind, Trace, distinct
+from traceanalyzer.trace import I64, U8, Bool, OverheadKind, RangeKind, distinct
 
 
 class HostState(enum.IntEnum):
@@ -90,29 +90,38 @@ class HostTimeline:
             covered = join(*(one.in_state(state) for one in threads)) if threads else EMPTY
             states[state] = subtract(covered, taken)
             taken = join(taken, covered)
-        return cls(joined.linked.tree, threads, states, _profiler_time(joined.trace, steps))
+        overheads = joined.trace.overheads
+        own = overheads.kind == OverheadKind.PROFILER
+        profiler = union(overheads.start[own], overheads.end[own])
+        if steps.source == "profiler_step":  # between these is its bookkeeping at the step's end
+            extent = (int(steps.host_start[0]), int(steps.host_end[-1]))
+            profiler = join(profiler, complement(extent, union(steps.host_start, steps.host_end)))
+        return cls(joined.linked.tree, threads, states, profiler)
 
 
 def _threads(joined: Joined) -> list[ThreadTimeline]:
-    launching = distinct(joined.trace.api_calls.thread[joined.linked.launch[joined.linked.launch >= 0]])
+    linked, ranges, result = joined.linked, joined.trace.host_ranges, []
     states = _states_of_nodes(joined)
-    building = joined.linked.memo(building_time)
-    each = (
-        _stretches(HostPieces(joined.linked.tree, thread), states, (building, _input_ranges(joined.linked, thread)))
-        for thread in launching.tolist()
-    )
-    return [one for one in each if len(one.state)]
+    loads = texts_where(joined.trace.strings, INPUT_NAMES.search)[ranges.name] & (ranges.kind == RangeKind.ANNOTATION)
+    for thread in distinct(joined.trace.api_calls.thread[linked.launch[linked.launch >= 0]]).tolist():
+        rows = loads & (ranges.thread == thread)
+        loading = union(ranges.start[rows], ranges.end[rows])
+        result.append(_stretches(HostPieces(linked.tree, thread), states, linked.memo(building_time), loading))
+    return [one for one in result if len(one.state)]
 
 
-def _stretches(
-    pieces: HostPieces, states: "_StatesOfNodes", special: tuple[IntervalSet, IntervalSet]
-) -> ThreadTimeline:
-    """A thread's pieces put together where they follow each other in one state."""
+def _stretches(pieces: HostPieces, of: "_StatesOfNodes", building: IntervalSet, loading: IntervalSet) -> ThreadTimeline:
+    """A thread's pieces put together where they follow each other in one state, given when graphs are built and input
+    is loaded."""
     moments, kept, before, end = [np.empty(0, np.int64)], [np.empty(0, np.uint8)], -1, np.empty(0, np.int64)
     for cut in pieces:
         if not len(cut.node):
             continue
-        state = _states(states, special, cut)
+        state = np.where(cut.end - cut.start >= LONG_STRETCH_NS, of.long[cut.node], of.short[cut.node])
+        if len(building.start):
+            state[contains(building, cut.start) & (state == HostState.DISPATCH)] = HostState.WORK
+        if len(loading.start):
+            state[contains(loading, cut.start)] = HostState.INPUT
         changed = where_changed(state)
         changed[0] = int(state[0]) != before
         moments.append(cut.start[changed])
@@ -147,36 +156,6 @@ def _states_of_nodes(joined: Joined) -> _StatesOfNodes:
     return _StatesOfNodes(short, long)
 
 
-def _states(of: _StatesOfNodes, special: tuple[IntervalSet, IntervalSet], cut: Cut) -> U8:
-    """The state of each piece; `special`: when graphs are built, and when input is loaded."""
-    building, loading = special
-    state = np.where(cut.end - cut.start >= LONG_STRETCH_NS, of.long[cut.node], of.short[cut.node])
-    if len(building.start):
-        state[contains(building, cut.start) & (state == HostState.DISPATCH)] = HostState.WORK
-    if len(loading.start):
-        state[contains(loading, cut.start)] = HostState.INPUT
-    return state
-
-
-def _input_ranges(linked: Linked, thread: int) -> IntervalSet:
-    """When the thread is inside an annotation named like input loading."""
-    ranges = linked.trace.host_ranges
-    rows = np.flatnonzero((ranges.kind == RangeKind.ANNOTATION) & (ranges.thread == thread))
-    rows = rows[texts_where(linked.trace.strings, INPUT_NAMES.search)[ranges.name[rows]]]
-    return union(ranges.start[rows], ranges.end[rows])
-
-
-def _profiler_time(trace: Trace, steps: Steps) -> IntervalSet:
-    """The profiler's own rows, and the time between profiler steps (its bookkeeping at the step's end)."""
-    overheads = trace.overheads
-    own = overheads.kind == OverheadKind.PROFILER
-    covered = union(overheads.start[own], overheads.end[own])
-    if steps.source != "profiler_step":
-        return covered
-    extent = (int(steps.host_start[0]), int(steps.host_end[-1]))
-    return join(covered, complement(extent, union(steps.host_start, steps.host_end)))
-
-
 SLOW_LAUNCH_NS = 200_000
 """The first launch of a kernel that takes this long loads it: a launch takes 5 to 10 us, with a profiler 30."""
 SLOW_SETUP_NS = 1_000_000
@@ -192,23 +171,17 @@ _SETS_UP = re.compile(
 
 
 def loading_calls(linked: Linked) -> Bool:
-    """Which API calls load modules, are slow first launches, or set something up slowly."""
-    calls, strings = linked.trace.api_calls, linked.trace.strings
+    """Which API calls load modules, set something up slowly, or are the first launch of their kernel in the recording
+    and slow, the queue not full."""
+    calls, ops, strings = linked.trace.api_calls, linked.trace.device_ops, linked.trace.strings
     result: Bool = texts_where(strings, _LOADS.search)[calls.name]
     result |= texts_where(strings, _SETS_UP.search)[calls.name] & (calls.end - calls.start >= SLOW_SETUP_NS)
-    result[_first_launches(linked)] = True
-    return result
-
-
-def _first_launches(linked: Linked) -> I64:
-    """Rows of launch calls that were the first of their kernel in the recording and took long, the queue not full."""
-    calls, ops = linked.trace.api_calls, linked.trace.device_ops
     launched: I64 = np.flatnonzero(linked.is_kernel & (linked.launch >= 0))
     launched = launched[linked.api_kind[linked.launch[launched]] == ApiKind.LAUNCH]
-    if not len(launched):
-        return np.empty(0, np.int64)
     order = launched[np.argsort(linked.launch_time[launched], kind="stable")]
     slow = distinct(linked.launch[order[Groups.of(ops.name[order]).first]])
     slow = slow[(calls.end - calls.start)[slow] >= SLOW_LAUNCH_NS]
-    finished = np.searchsorted(np.sort(ops.end), calls.start[slow], side="right")
-    return slow[linked.launched_before(calls.start[slow]) - finished < FULL_QUEUE]
+    if len(slow):
+        finished = np.searchsorted(np.sort(ops.end), calls.start[slow], side="right")
+        result[slow[linked.launched_before(calls.start[slow]) - finished < FULL_QUEUE]] = True
+    return result

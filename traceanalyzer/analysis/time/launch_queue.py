@@ -30,7 +30,15 @@ def blocked_time(timed: Timed, launching: I64) -> I64:
         return recorded
     usual = float(np.median(end - start))
     slow = np.flatnonzero((recorded == 0) & (end - start > BLOCKED_RATIO * usual))
-    slow = slow[_queued(timed, start[slow]) >= FULL_QUEUE]
+    queued, ops = (
+        np.zeros(len(slow), np.int64),
+        timed.trace.device_ops,
+    )  # the most that a device was given and had not done
+    for device in timed.activity if len(slow) else ():
+        rows = stretch((ops.device == device) & (timed.linked.launch >= 0))
+        given, finished = sorted_values(timed.linked.launch_time[rows]), sorted_values(ops.end[rows])
+        queued = np.maximum(queued, places(given, start[slow]) - places(finished, start[slow], side="right"))
+    slow = slow[queued >= FULL_QUEUE]
     recorded[slow] = (end - start)[slow] - int(usual)
     return recorded
 
@@ -40,15 +48,3 @@ def recorded_back_pressure(linked: Linked) -> IntervalSet:
     overheads = linked.trace.overheads
     rows = overheads.kind == OverheadKind.BACK_PRESSURE
     return union(overheads.start[rows], overheads.end[rows])
-
-
-def _queued(timed: Timed, time: I64) -> I64:
-    """The largest number of ops that a device had been given but not finished at each of these times."""
-    ops = timed.trace.device_ops
-    result = np.zeros(len(time), np.int64)
-    for device in timed.activity if len(time) else ():
-        rows = stretch((ops.device == device) & (timed.linked.launch >= 0))
-        given = sorted_values(timed.linked.launch_time[rows])
-        finished = sorted_values(ops.end[rows])
-        result = np.maximum(result, places(given, time) - places(finished, time, side="right"))
-    return result

@@ -57,13 +57,18 @@ def iterations(linked: Linked) -> HostSteps | None:
     if not len(rows):
         return _projected(linked, texts_where(linked.trace.strings, _marks_iteration(linked)), "annotation")
     found = HostSteps.of_ranges(linked, rows)
-    start = _handed_over(linked, found.start, found.end)
+    reads = (linked.trace.device_ops.copy_kind == CopyKind.DEVICE_TO_HOST) & (linked.launch >= 0)
+    read = np.append(np.iinfo(np.int64).min, np.sort(linked.trace.api_calls.end[linked.launch[reads]]))
+    last = read[np.searchsorted(read, found.start, side="right") - 1]
+    # launching begins behind the last copy to the host since the mark before; where there is none with the mark
+    start = np.where(last > np.append(read[0], found.end[:-1]), last, found.start)
     end = _until_next(start, found.end)
     share = held(linked, start, end)
     if share.work < MIN_WORK_SHARE:
         return None
-    if len(rows) == 1 and share.work >= MIN_COVERAGE:
-        start, end = _all_launches(linked, start, end)
+    if len(rows) == 1 and share.work >= MIN_COVERAGE:  # it is extended to all launches
+        time = linked.launch_time[linked.launch_time >= 0]
+        start, end = np.minimum(start, time.min(initial=start[0])), np.maximum(end, time.max(initial=0) + 1)
     return replace(found, start=start, end=end, by_device=True, unlike=True)
 
 
@@ -90,16 +95,6 @@ def _marks_iteration(linked: Linked) -> Callable[[str], object]:
     return iteration if own is None else re.compile(own).search
 
 
-def _handed_over(linked: Linked, start: I64, end: I64) -> I64:
-    """When the host begins to launch for each of these marks: behind the last copy to the host since the mark before;
-    where there is none with the mark."""
-    ops = linked.trace.device_ops
-    reads = np.flatnonzero((ops.copy_kind == CopyKind.DEVICE_TO_HOST) & (linked.launch >= 0))
-    read = np.append(np.iinfo(np.int64).min, np.sort(linked.trace.api_calls.end[linked.launch[reads]]))
-    last = read[np.searchsorted(read, start, side="right") - 1]
-    return np.where(last > np.append(read[0], end[:-1]), last, start)
-
-
 def module_calls(linked: Linked) -> HostSteps | None:
     """The calls of the one module, in no other, that launch nearly all device work of the recording."""
     rows = outermost_modules(linked)
@@ -109,8 +104,7 @@ def module_calls(linked: Linked) -> HostSteps | None:
         start, end = ranges.start[calls], ranges.end[calls]
         share = held(linked, start, end)
         if min(share.between, share.work) >= MIN_COVERAGE:
-            name = strings[code].removeprefix(MODULE_PREFIX)
-            names = tuple(f"{name} call {i}" for i in range(len(calls)))
+            names = tuple(f"{strings[code].removeprefix(MODULE_PREFIX)} call {i}" for i in range(len(calls)))
             return HostSteps("annotation", names, start, end, by_device=True)
     return None
 
@@ -154,11 +148,9 @@ def outermost_ranges(linked: Linked, named: Bool, kind: RangeKind) -> I64:
     """Rows of host ranges of this kind with such a name, in time order, that begin in no earlier one."""
     ranges = linked.trace.host_ranges
     rows = np.flatnonzero((ranges.kind == kind) & named[ranges.name])
-    if not len(rows):
-        return rows
     rows = rows[np.lexsort((-ranges.end[rows], ranges.start[rows]))]
     reach = np.maximum.accumulate(ranges.end[rows])
-    return rows[np.concatenate(([True], ranges.start[rows][1:] >= reach[:-1]))]
+    return rows[np.append(True, ranges.start[rows][1:] >= reach[:-1])[: len(rows)]]
 
 
 def _until_next(start: I64, end: I64) -> I64:
@@ -166,12 +158,6 @@ def _until_next(start: I64, end: I64) -> I64:
     if len(start) < 2:
         return end
     return np.append(start[1:], end[-1] + int(np.median(start[1:] - end[:-1])))
-
-
-def _all_launches(linked: Linked, start: I64, end: I64) -> tuple[I64, I64]:
-    """One range, extended to all launches of the recording."""
-    time = linked.launch_time[linked.launch_time >= 0]
-    return np.minimum(start, time.min(initial=start[0])), np.maximum(end, time.max(initial=0) + 1)
 
 
 def _projected(linked: Linked, named: Bool, source: str) -> HostSteps | None:
@@ -184,9 +170,8 @@ def _projected(linked: Linked, named: Bool, source: str) -> HostSteps | None:
     of_op = np.searchsorted(start, ops.start, side="right") - 1
     of_op[ops.start >= end[np.maximum(of_op, 0)]] = -1
     texts = tuple(linked.trace.strings[c] for c in codes)
-    return HostSteps(
-        source, texts, start, end, of_op.astype(np.int32), unlike=source != "profiler_step", projected=True
-    )
+    unlike = source != "profiler_step"
+    return HostSteps(source, texts, start, end, of_op.astype(np.int32), unlike=unlike, projected=True)
 
 
 def _one_a_step(start: I64, end: I64, code: I64) -> tuple[I64, I64, I64]:
@@ -198,7 +183,7 @@ def _one_a_step(start: I64, end: I64, code: I64) -> tuple[I64, I64, I64]:
         if not new[i]:
             new[i] = start[i] >= end[i - 1]
             end[i] = end[i] if new[i] else max(end[i], end[i - 1])
-    last = np.append(np.flatnonzero(new)[1:] - 1, len(start) - 1)
     first = np.flatnonzero(new)
+    last = np.append(first[1:] - 1, len(start) - 1)
     by_start = np.argsort(start[first], kind="stable")
     return start[first][by_start], end[last][by_start], code[first][by_start]

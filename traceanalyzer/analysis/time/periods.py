@@ -91,17 +91,20 @@ def find_period(linked: Linked, rows: I64, *, whole: bool) -> Period | None:
     """The longest sequence of these device ops that repeats at least three times; where `whole`, cut so that it splits
     no graph launch, call of a module or iteration."""
     ops = linked.trace.device_ops
-    sequence = ops.name[rows]
-    found = _period(sequence)
+    found = _period(ops.name[rows])
     if found is None:
         return None
     length, anchor = found
     reach = np.maximum.accumulate(ops.end[rows])
     pause = np.concatenate((np.zeros(1, np.int64), ops.start[rows][1:] - reach[:-1]))
     splits = _splits(linked, rows) if whole else np.zeros(len(rows), bool)
-    cut = _widest_pause(pause, splits, length, anchor % length)
-    if cut is None:
+    first, repeats = anchor % length, (len(rows) - anchor % length) // length
+    window = slice(first, first + repeats * length)
+    allowed = ~splits[window].reshape(repeats, length).any(axis=0)
+    if not allowed.any():
         return None
+    median = np.median(pause[window].reshape(repeats, length), axis=0)
+    cut = first + int(np.where(allowed, median, -1).argmax())  # before it the device pauses longest
     bounds = _alike(linked, rows, np.arange(cut % length, len(rows) + 1, length))
     return Period(bounds, rows) if len(bounds) > MIN_COMPLETE else None
 
@@ -134,18 +137,6 @@ def _splits(linked: Linked, rows: I64) -> Bool:
     return result
 
 
-def _widest_pause(pause: I64, splits: Bool, length: int, first: int) -> int | None:
-    """The position at or after `first` before which the device pauses longest (median over repetitions); None where
-    every cut would split something."""
-    repeats = (len(pause) - first) // length
-    window = slice(first, first + repeats * length)
-    median = np.median(pause[window].reshape(repeats, length), axis=0)
-    allowed = ~splits[window].reshape(repeats, length).any(axis=0)
-    if not allowed.any():
-        return None
-    return first + int(np.where(allowed, median, -1).argmax())
-
-
 def _alike(linked: Linked, rows: I64, bounds: I64) -> I64:
     """The bounds of the longest run of repetitions that are alike; none where the sequence holds no kernel."""
     if len(bounds) <= MIN_COMPLETE:
@@ -153,11 +144,9 @@ def _alike(linked: Linked, rows: I64, bounds: I64) -> I64:
     ops, length = linked.trace.device_ops, int(bounds[1] - bounds[0])
     shape = (len(bounds) - 1, length)
     inside = rows[bounds[0] : bounds[-1]]
-    usual = shape[0] // 2
-    match = _equal_to(ops.name[inside].reshape(shape), usual)
-    if length < TELLING_OPS:
-        for column in (ops.blocks, ops.threads, ops.bytes):
-            match &= _equal_to(column[inside].reshape(shape), usual)
+    usual, match = shape[0] // 2, np.ones(shape, bool)
+    for column in (ops.name, ops.blocks, ops.threads, ops.bytes) if length < TELLING_OPS else (ops.name,):
+        match &= column[inside].reshape(shape) == column[inside].reshape(shape)[usual]
     alike = match.mean(axis=1) >= MIN_MATCH
     if not one_of(ops.kind[inside].reshape(shape)[usual], (DeviceOpKind.KERNEL, DeviceOpKind.GRAPH)).any():
         return bounds[:0]
@@ -167,10 +156,6 @@ def _alike(linked: Linked, rows: I64, bounds: I64) -> I64:
         return bounds[:0]
     longest = int((stops - starts).argmax())
     return bounds[starts[longest] : stops[longest] + 1]
-
-
-def _equal_to(column: I32 | I64, usual: int) -> Bool:
-    return column == column[usual]
 
 
 def _period(sequence: I32) -> tuple[int, int] | None:

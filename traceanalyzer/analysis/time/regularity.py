@@ -3,7 +3,7 @@
 import numpy as np
 
 from traceanalyzer.analysis.algebra import robust_sigma
-from traceanalyzer.base import NS_PER_MS, dataclass, metric
+from traceanalyzer.base import dataclass, metric, ms
 from traceanalyzer.trace import F64, Bool
 
 MIN_STEPS = 20
@@ -57,23 +57,20 @@ def regularity(time: F64, busy: F64 | None = None) -> Regularity | None:
     if len(time) < MIN_STEPS or time.min() <= 0:
         return None
     slow, modes = outliers(time), two_modes(time)
-    fast_ns, slow_ns, share = modes or (None, None, None)
+    change = None if busy is None else drift(busy) if busy.any() else 0.0
+    fast, slower, share = (ms(modes[0]), ms(modes[1]), modes[2]) if modes else (None, None, None)
     return Regularity(
         steps=len(time),
         drift_share=drift(time),
-        busy_drift_share=None if busy is None else busy_drift(time, busy),
+        busy_drift_share=None
+        if busy is None or change is None
+        else change * float(np.median(busy)) / float(np.median(time)),
         outliers=int(slow.sum()),
         outlier_excess_share=excess_share(time, slow),
-        fast_mode_ms=None if fast_ns is None else fast_ns / NS_PER_MS,
-        slow_mode_ms=None if slow_ns is None else slow_ns / NS_PER_MS,
+        fast_mode_ms=fast,
+        slow_mode_ms=slower,
         slow_steps_share=share,
     )
-
-
-def busy_drift(time: F64, busy: F64) -> float | None:
-    """Change of the device time over the steps, as a share of the median step."""
-    middle, change = float(np.median(busy)), drift(busy) if busy.any() else 0.0
-    return None if change is None else change * middle / float(np.median(time))
 
 
 def excess_share(time: F64, slow: Bool) -> float:
@@ -108,8 +105,7 @@ def outliers(time: F64) -> Bool:
     modes = two_modes(time)
     typical = time if modes is None else time[time > np.sqrt(modes[0] * modes[1])]
     centre = float(np.median(typical))
-    spread = robust_sigma(typical, centre)
-    return time > max(OUTLIER_RATIO * centre, centre + OUTLIER_DEVIATIONS * spread)
+    return time > max(OUTLIER_RATIO * centre, centre + OUTLIER_DEVIATIONS * robust_sigma(typical, centre))
 
 
 def two_modes(time: F64) -> tuple[float, float, float] | None:

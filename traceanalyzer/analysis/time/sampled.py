@@ -87,23 +87,18 @@ def sampled_ops(timed: Timed) -> SampledOps | None:
         samples = samples_of(timed, device)
         if samples is None:
             continue
-        any_ = True
-        found = {role: _by_op(timed, device, samples, role) for role in samples.time}
+        any_, found = True, {}
+        for role, time in samples.time.items():
+            owner = alone_through(timed, timed.trace.device_ops.device == device, time - samples.period_ns, time)
+            mine = owner >= 0
+            own = np.bincount(owner[mine], minlength=size).astype(np.int64)
+            found[role] = own, np.bincount(owner[mine], samples.value[role][mine], size).astype(np.float64)
         if "dram" not in found and {"dram_read", "dram_write"} <= found.keys():
             found["dram"] = (found["dram_read"][0], found["dram_read"][1] + found["dram_write"][1])
         count += np.max([own for own, _ in found.values()], axis=0)
         for role in SHOWN & found.keys():
             total[role] = total.get(role, np.zeros(size)) + found[role][1]
     return SampledOps(count, total) if any_ else None
-
-
-def _by_op(timed: Timed, device: int, samples: Samples, role: str) -> tuple[I64, F64]:
-    """Count and sum of the samples of a counter that are each device op's own."""
-    time, size = samples.time[role], len(timed.trace.device_ops)
-    owner = alone_through(timed, timed.trace.device_ops.device == device, time - samples.period_ns, time)
-    mine = owner >= 0
-    count = np.bincount(owner[mine], minlength=size).astype(np.int64)
-    return count, np.bincount(owner[mine], weights=samples.value[role][mine], minlength=size).astype(np.float64)
 
 
 def alone_through(timed: Timed, here: Bool, start: I64, end: I64) -> I64:
@@ -116,8 +111,6 @@ def alone_through(timed: Timed, here: Bool, start: I64, end: I64) -> I64:
     last = np.maximum.accumulate(np.where(finish == longest, np.arange(len(rows)), 0))
     begun = np.searchsorted(begin, end, side="left")
     ended = np.searchsorted(np.sort(finish), start, side="right")
-    at = np.maximum(begun - 1, 0)
-    only = (begun - ended == 1) & (begun > 0)
-    one = last[at]
-    through = only & (begin[one] <= start) & (finish[one] >= end)
+    one = last[np.maximum(begun - 1, 0)]
+    through = (begun - ended == 1) & (begun > 0) & (begin[one] <= start) & (finish[one] >= end)
     return np.where(through, rows[one], -1)

@@ -92,10 +92,15 @@ def launched(linked: Linked) -> _Launched:
 
 def annotated(linked: Linked) -> HostSteps | None:
     """The repeated annotation that holds nearly all launches, and most of the work of the whole recording."""
-    covering = [group for group in _repeated(linked) if _holds_the_work(linked, group)]
+    ranges, strings, covering = linked.trace.host_ranges, linked.trace.strings, []
+    for group in _repeated(linked):
+        names = {strings[code] for code in ranges.name[group].tolist()}
+        share = held(linked, ranges.start[group], ranges.end[group])
+        of_model = len(names) > 1 and all(map(LAYER_LIKE.search, names))  # its numbered parts
+        if not of_model and share.between >= MIN_COVERAGE and share.work >= MIN_WORK_SHARE:
+            covering.append(group)
     if not covering:
         return None
-    ranges, strings = linked.trace.host_ranges, linked.trace.strings
 
     def likely(group: I32) -> tuple[bool, int]:
         named = STEP_LIKE.search(strings[ranges.name[group[0]]]) is not None
@@ -110,8 +115,7 @@ def _repeated(linked: Linked) -> list[I32]:
     ranges = linked.trace.host_ranges
     rows = where(ranges.kind == RangeKind.ANNOTATION)
     groups = Groups.of(ranges.thread[rows], without_numbers(linked.trace.strings, ranges.name[rows])[0])
-    each = groups.rows
-    repeated = np.flatnonzero(groups.count >= MIN_REPEATS)
+    each, repeated = groups.rows, np.flatnonzero(groups.count >= MIN_REPEATS)
     arrays = [rows[each[i]] for i in repeated[np.argsort(groups.first[repeated])].tolist()]
     return [group for group in arrays if np.all(ranges.start[group[1:]] >= ranges.end[group[:-1]])]
 
@@ -122,15 +126,6 @@ def without_numbers(strings: list[str], names: I32) -> tuple[I32, list[str]]:
     texts = [DIGITS.sub("#", strings[code]) for code in codes.tolist()]
     index = {text: i for i, text in enumerate(dict.fromkeys(texts))}
     return np.array([index[text] for text in texts], np.int32)[place], list(index)
-
-
-def _holds_the_work(linked: Linked, group: I32) -> bool:
-    ranges = linked.trace.host_ranges
-    names = {linked.trace.strings[code] for code in ranges.name[group].tolist()}
-    if len(names) > 1 and all(map(LAYER_LIKE.search, names)):  # numbered parts of a model
-        return False
-    share = held(linked, ranges.start[group], ranges.end[group])
-    return share.between >= MIN_COVERAGE and share.work >= MIN_WORK_SHARE
 
 
 def between_optimizer_steps(linked: Linked) -> HostSteps | None:
@@ -150,9 +145,8 @@ def logged_steps(linked: Linked) -> HostSteps | None:
     rows = np.flatnonzero(log.duration > 0)
     if not len(rows) or not trace.only_step_times:
         return None
-    names = tuple(
-        f"step {n}" if n >= 0 else f"line {i}" for i, n in zip(rows.tolist(), log.step[rows].tolist(), strict=True)
-    )
+    numbered = zip(rows.tolist(), log.step[rows].tolist(), strict=True)
+    names = tuple(f"step {n}" if n >= 0 else f"line {i}" for i, n in numbered)
     return HostSteps("timing_log", names, log.start[rows], log.start[rows] + log.duration[rows])
 
 

@@ -1,10 +1,8 @@
 """Steps of the run: where each begins and ends on the host and on the device, and which ops belong to it.
 
-Device ops belong to the step whose host range holds their launch call, whenever they ran. A step ends when
-both its host range and its last device op have ended, and the next one begins there: where the device runs
-behind the host this is the device's own period, where the host is slower it is the host's, and the windows
-of a run are contiguous either way. (Dividing the recorded window by the number of steps is wrong by up to
-1.8x: warm-up work drains inside the window.)
+Device ops belong to the step whose host range holds their launch call, whenever they ran. A step ends when both its
+host range and its last device op have ended, and the next one begins there: the windows of a run are contiguous.
+(Dividing the recorded window by the number of steps is wrong by up to 1.8x: warm-up work drains inside the window.)
 """
 
 from collections.abc import Callable
@@ -37,17 +35,9 @@ from traceanalyzer.base import EmptyRecordingError, dataclass
 from traceanalyzer.trace import I32, I64, Bool, RangeKind, narrowed
 
 EVIDENCE: tuple[Callable[[Linked], HostSteps | None], ...] = (  # what tells steps apart, the surest first
-    profiler_steps,
-    step_annotations,
-    iterations,
-    annotated,
-    module_calls,
-    between_optimizer_steps,
-    one_marked_step,
-    periodic,
-    one_marked_range,
-    logged_steps,
-)
+    profiler_steps, step_annotations, iterations, annotated, module_calls, between_optimizer_steps, one_marked_step,
+    periodic, one_marked_range, logged_steps,
+)  # fmt: skip
 
 WARMUP_RATIO = 1.5
 """A leading step this much slower than the median of the later ones is warm-up (compilation, autotuning,
@@ -144,16 +134,20 @@ def find_steps(linked: Linked) -> Steps:
 
 def _assemble(linked: Linked, found: HostSteps) -> Steps | None:
     of_op = found.of_op if found.of_op is not None else by_launch(linked, found)
-    if found.by_device:
-        found, of_op = _with_work(found, of_op)
-        if not found.names:
+    if found.by_device:  # the steps that launched device work
+        kept = np.bincount(of_op[of_op >= 0], minlength=len(found.names)) > 0
+        of_op = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)[of_op].astype(np.int32)
+        if not kept.any():
             return None
+        found = _chosen(found, np.flatnonzero(kept))
     start, end = _windows(linked, found, of_op)
     first, stop = whole_steps(linked, found, of_op, end - start)
     incomplete = len(start) - (stop - first)
     if found.source == "periodicity":
-        stop -= _lacks_pause(end - start, first, stop)
-        first, stop = between_pauses(end - start, first, stop)
+        length = end - start
+        # the last one of the recording lacks the pause behind it if it is so much shorter: how long is not recorded
+        stop -= first < stop == len(length) > 1 and bool(length[-1] < WITHOUT_PAUSE * np.median(length[:-1]))
+        first, stop = between_pauses(length, first, stop)
     if first == stop:
         return replace(whole_recording(linked), incomplete=incomplete)
     if stop - first < len(start):
@@ -170,13 +164,6 @@ def _chosen(found: HostSteps, rows: I64) -> HostSteps:
     return replace(found, names=tuple(found.names[i] for i in rows), start=found.start[rows], end=found.end[rows])
 
 
-def _with_work(found: HostSteps, of_op: I32) -> tuple[HostSteps, I32]:
-    """The steps that launched device work."""
-    kept = np.bincount(of_op[of_op >= 0], minlength=len(found.names)) > 0
-    number = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
-    return _chosen(found, np.flatnonzero(kept)), number[of_op].astype(np.int32)
-
-
 def by_launch(linked: Linked, found: HostSteps) -> I32:
     """The step in whose host range each op was launched. Ops whose launch was not recorded, but that run
     after work of a step has begun, belong with the op that started before them."""
@@ -187,8 +174,7 @@ def by_launch(linked: Linked, found: HostSteps) -> I32:
     index = places(found.start, time, side="right") - 1
     inside = (time >= 0) & (index >= 0) & (time < found.end[np.maximum(index, 0)])
     of_op = np.where(inside, index, -1)
-    unknown = time < 0
-    if unknown.any():
+    if (unknown := time < 0).any():
         last_known = np.maximum.accumulate(np.where(unknown, -1, np.arange(len(time))))
         fill = unknown & (last_known >= 0) & ~linked.memo(launched_before)
         of_op[fill] = of_op[last_known[fill]]
@@ -197,10 +183,8 @@ def by_launch(linked: Linked, found: HostSteps) -> I32:
 
 def _windows(linked: Linked, found: HostSteps, of_op: I32) -> tuple[I64, I64]:
     """Device-side window of each step: [when all earlier work had ended, when its own has], ns."""
-    ops = linked.trace.device_ops
-    count = len(found.names)
-    last_end = np.full(count, np.iinfo(np.int64).min)
-    first_start = np.full(count, np.iinfo(np.int64).max)
+    ops, limits = linked.trace.device_ops, np.iinfo(np.int64)
+    last_end, first_start = np.full(len(found.names), limits.min), np.full(len(found.names), limits.max)
     inside = of_op >= 0
     np.maximum.at(last_end, of_op[inside], ops.end[inside])
     np.minimum.at(first_start, of_op[inside], ops.start[inside])
@@ -210,9 +194,13 @@ def _windows(linked: Linked, found: HostSteps, of_op: I32) -> tuple[I64, I64]:
         return first_start, end
     if (of_op == 0).any():
         earlier = (of_op < 0) & (ops.start < first_start[0])
-        begin = _begin(max(begin, int(ops.end[earlier].max(initial=begin))), first_start, end)
+        begin = int(ops.end[earlier].max(initial=begin))
+        # the recorder's start-up delays the first launch: the device waits for it no longer than for any later one
+        lead = (first_start[1:] - end[:-1])[first_start[1:] < limits.max]
+        earliest = int(first_start[0]) - int(lead.max(initial=0)) if len(lead) else begin
+        begin = min(max(begin, earliest), int(first_start[0]))
     before = linked.memo(launched_before) & (of_op < 0)
-    begin = min(max(begin, int(ops.end[before].max(initial=begin))), int(end[0]))
+    begin = min(int(ops.end[before].max(initial=begin)), int(end[0]))
     return np.concatenate((np.array([begin], np.int64), end[:-1])), end
 
 
@@ -240,21 +228,6 @@ def _without_shutdown(linked: Linked, found: HostSteps) -> I64:
     if len(tails) and active[-1] >= 0:
         end[-1] = min(end[-1], active[-1] + tails.max())
     return end
-
-
-def _begin(idle_since: int, first_start: I64, end: I64) -> int:
-    """Start of the first step's window. The recorder's own start-up delays its first launch, so the device is
-    not taken to wait longer for it than for the first op of any later step."""
-    lead = (first_start[1:] - end[:-1])[first_start[1:] < np.iinfo(np.int64).max]
-    earliest = int(first_start[0]) - int(lead.max(initial=0)) if len(lead) else idle_since
-    return min(max(idle_since, earliest), int(first_start[0]))
-
-
-def _lacks_pause(duration: I64, first: int, stop: int) -> bool:
-    """Whether the last of these repetitions is that of the recording and so much shorter than those before it that the
-    pause behind it is missing: how long it takes to the next is not recorded."""
-    last = len(duration) - 1
-    return first < stop == last + 1 > 1 and bool(duration[last] < WITHOUT_PAUSE * np.median(duration[:last]))
 
 
 def between_pauses(duration: I64, first: int, stop: int) -> tuple[int, int]:

@@ -49,16 +49,9 @@ def device_activity(linked: Linked, device: int) -> DeviceActivity:
     ops = linked.trace.device_ops
     here = ops.device == device
     alone = bool(here.all())
-
-    def of_device(which: Bool) -> Bool:
-        return which if alone else which & here
-
-    def covered(rows: Bool) -> IntervalSet:
-        return union(ops.start[rows], ops.end[rows])
-
-    computes = of_device(linked.is_compute)
-    compute = covered(computes)
-    communication, copy = covered(of_device(linked.is_communication)), covered(of_device(linked.is_copy))
+    kinds = linked.is_compute, linked.is_communication, linked.is_copy
+    computes, communicates, copies = kinds if alone else [which & here for which in kinds]
+    compute, communication, copy = (union(ops.start[w], ops.end[w]) for w in (computes, communicates, copies))
     exposed_communication = subtract(communication, compute)
     exposed_copy = subtract(copy, join(compute, communication))
     if exposed_copy.total == copy.total:

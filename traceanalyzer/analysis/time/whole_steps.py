@@ -24,37 +24,27 @@ def whole_steps(linked: Linked, found: HostSteps, of_op: I32, duration: I64) -> 
     count = len(found.names)
     first, stop = 0, count
     if linked.trace.health.truncated and not found.unlike:
-        stop = _until_short(of_op, count)
+        ops = np.bincount(
+            of_op[of_op >= 0], minlength=count
+        )  # of a damaged one those with (nearly) all ops, at least 1
+        short = np.flatnonzero(ops < COMPLETE_SHARE * ops.max())
+        stop = max(int(short[0]), 1) if len(short) else count
     lost = linked.memo(lost_launches)
     after = lost[np.searchsorted(lost, last_launch(linked), side="right") :]
     if len(after) and found.of_op is None and not host_was_lost(linked):
         stop = min(stop, int(np.searchsorted(found.end, after[0], side="right")))
     if found.unlike:
         return first, stop
-    if found.projected:
-        return _projected(linked, of_op, duration)
+    if found.projected:  # what is left of one that began before the recording looks whole, with no end to begin at
+        time = linked.trace.device_ops.end - linked.trace.device_ops.start
+        if count == 1:
+            return 0, int(time[of_op == 0].sum() >= COMPLETE_SHARE * time.sum())
+        lacks = _lacks_work(linked, of_op, count)
+        return int(lacks[0] or duration[0] < LEAD_SHARE * np.median(duration[1:])), count - int(lacks[-1])
     if linked.memo(launched_before).any():
         whole = ~_lacks_work(linked, of_op, count)[:stop]
         first = min(np.flatnonzero(whole).tolist(), default=stop)
     return first, stop
-
-
-def _projected(linked: Linked, of_op: I32, duration: I64) -> tuple[int, int]:
-    """The same of ranges on the device: what is left of one that began before the recording looks whole, and before the
-    first there is no end of another to begin at."""
-    count, time = len(duration), linked.trace.device_ops.end - linked.trace.device_ops.start
-    if count == 1:
-        return 0, int(time[of_op == 0].sum() >= COMPLETE_SHARE * time.sum())
-    short = _lacks_work(linked, of_op, count)
-    first = int(short[0] or duration[0] < LEAD_SHARE * np.median(duration[1:]))
-    return first, count - int(short[-1])
-
-
-def _until_short(of_op: I32, count: int) -> int:
-    """How many leading steps of a damaged recording have (nearly) as many device ops as the fullest; at least 1."""
-    ops = np.bincount(of_op[of_op >= 0], minlength=count)
-    short = np.flatnonzero(ops < COMPLETE_SHARE * ops.max())
-    return max(int(short[0]), 1) if len(short) else count
 
 
 def _lacks_work(linked: Linked, of_op: I32, count: int) -> Bool:
