@@ -42,6 +42,13 @@ Basis = Literal["unprofiled", "recorded"]
 MAX_CONFIDENCE = 0.95
 BASE_CONFIDENCE = 0.5
 """Confidence of a verdict whose margin over the runner-up is nil."""
+HIGH_SHARE, MEDIUM_SHARE = 0.2, 0.05
+"""Findings from these shares of the step, or of the peak of memory, on are `high`, worth a day's work, or `medium`."""
+
+
+def severity_of(share: float | None) -> Severity:
+    """By the share that removing the cause would save at most; None where it is unknown."""
+    return "info" if share is None else "high" if share >= HIGH_SHARE else "medium" if share >= MEDIUM_SHARE else "low"
 
 
 @dataclass(frozen=True)
@@ -110,10 +117,9 @@ class Recommendation:
         "most bytes of GPU memory allocated with it; null where it is not about memory", "bytes", default=None
     )
     predicted_reserved_bytes: int | None = defined(
-        "most bytes that the allocator reserves with it; null where it does not change them alone",
-        "bytes",
+        "most bytes that the allocator reserves with it; null where it does not change them alone", "bytes",
         default=None,
-    )
+    )  # fmt: skip
     as_much_work: AsMuchWork | None = defined(
         "what it leads to where a step would do more work, as a larger batch does; null otherwise", default=None
     )

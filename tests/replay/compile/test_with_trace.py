@@ -15,7 +15,7 @@ from traceanalyzer.analysis.algebra.intervals import union
 from traceanalyzer.cli import cli
 from traceanalyzer.collect.plan import Plan
 from traceanalyzer.collect.run import injected_environment
-from traceanalyzer.diagnosis.compile.in_step import breaks
+from traceanalyzer.diagnosis.compile.judged import breaks
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.torch_log import read_logs

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from traceanalyzer.analysis.groups.first_steps import saved_of
 from traceanalyzer.base import NS_PER_MS, digits
-from traceanalyzer.diagnosis.compile.at_start import autotune, cache, failures, ranks, recompiled_regions, recompiles
-from traceanalyzer.diagnosis.compile.in_step import breaks, cudagraphs
-from traceanalyzer.diagnosis.compile.pairs import CompileDiagnosis, count
+from traceanalyzer.diagnosis.compile import judged
+from traceanalyzer.diagnosis.compile.judged import CompileAdvice, CompileDiagnosis, count
 from traceanalyzer.diagnosis.finding import Finding, Recommendation
 from traceanalyzer.replay.compile.measure import headline_log, measure_logs
 from traceanalyzer.replay.compile.model import EMPTY
@@ -18,7 +17,6 @@ from traceanalyzer.replay.compile.shares import with_trace
 from traceanalyzer.replay.compile.steps import Stopwatch, with_steps, with_stopwatch
 
 if TYPE_CHECKING:
-    from traceanalyzer.diagnosis.compile.pairs import CompileAdvice
     from traceanalyzer.diagnosis.measurements import Measurements
     from traceanalyzer.replay.compile.model import Compiled
     from traceanalyzer.trace import Trace
@@ -45,9 +43,8 @@ def compiled_by(m: "Measurements", logs: "Sequence[CompileLog]", stopwatch: Stop
         return CompiledBy(with_stopwatch(measure_logs(logs, log), stopwatch), log, None)
     chosen = log_of(logs, m.trace)
     compiled = EMPTY if chosen is None else measure_logs(logs, chosen)
-    replay = None
+    replay = m.replay if len(m.trace.device_ops) else None
     if len(m.trace.device_ops):
-        replay = m.replay
         compiled = with_trace(compiled, chosen, m.rated, replay)
     timed = m.unprofiled_time
     if stopwatch.step_ms is None and timed is not None:
@@ -65,10 +62,8 @@ def log_of(logs: "Sequence[CompileLog]", trace: "Trace") -> "CompileLog | None":
     most."""
     if not logs:
         return None
-    texts = set(trace.strings)
-    graphs = [
-        sum(f"## Call CompiledFxGraph {e.key} ##" in texts for c in log.compilations for e in c.caches) for log in logs
-    ]
+    texts, call = set(trace.strings), "## Call CompiledFxGraph {} ##"
+    graphs = [sum(call.format(e.key) in texts for c in log.compilations for e in c.caches) for log in logs]
     if max(graphs):
         # Of several starts that made the same graphs the last is the one that is likely to have been recorded.
         return max(zip(graphs, range(len(logs)), logs, strict=True), key=lambda one: one[:2])[2]
@@ -85,23 +80,14 @@ def on_compile(m: "Measurements") -> tuple[str, list[Finding], list[Recommendati
     diagnosis = diagnose_compile(found.compiled, found.step_ms)
     now = found.compiled.compile_s or 0.0
     advice = [
-        Recommendation(
-            a.id,
-            a.cls,
-            a.action,
-            a.predicted_step_ms,
-            a.predicted_speedup,
-            _basis(a, now),
-            a.remedy,
-            a.low_ms,
-            a.high_ms,
-        )
+        Recommendation(a.id, a.cls, a.action, a.predicted_step_ms, a.predicted_speedup, _basis(a, now), a.remedy,
+                       a.low_ms, a.high_ms)
         for a in diagnosis.recommendations
-    ]
+    ]  # fmt: skip
     return diagnosis.headline, [replace(one, headroom_ms=None) for one in diagnosis.findings], advice
 
 
-def _basis(advice: "CompileAdvice", now_s: float) -> str:
+def _basis(advice: CompileAdvice, now_s: float) -> str:
     """How it was estimated, behind what it saves at each start."""
     seconds = (advice.predicted_compile_s, advice.low_s, advice.high_s)
     if None in seconds:
@@ -113,15 +99,10 @@ def _basis(advice: "CompileAdvice", now_s: float) -> str:
 def diagnose_compile(compiled: "Compiled", step_ms: float | None) -> CompileDiagnosis:
     """Judge what was measured; `step_ms` is the step without the profiler, where a trace tells."""
     pairs = [
-        *breaks(compiled, step_ms),
-        *recompiles(compiled),
-        *recompiled_regions(compiled),
-        *cudagraphs(compiled, step_ms),
-        *cache(compiled),
-        *autotune(compiled),
-        *failures(compiled),
-        *ranks(compiled),
-    ]
+        *judged.breaks(compiled, step_ms), *judged.recompiles(compiled), *judged.recompiled_regions(compiled),
+        *judged.cudagraphs(compiled, step_ms), *judged.cache(compiled), *judged.autotune(compiled),
+        *judged.failures(compiled), *judged.ranks(compiled),
+    ]  # fmt: skip
     pairs.sort(key=lambda pair: -(pair[0].headroom_ms or 0.0))
     findings = [finding for finding, _ in pairs]
     advice = [advice for _, given in pairs for advice in given]
@@ -138,11 +119,9 @@ def headline(compiled: "Compiled") -> str:
             f"{compiled.compile_s:.3g} s of compilation for {count(compiled.graphs or 0, 'graph')}"
             + (f", most of it {most} ({compiled.stages_s[most]:.3g} s)." if compiled.compile_s else ".")
         )
-        counts = [
-            count(sum(row.count for row in compiled.graph_breaks), "graph break"),
-            count(compiled.recompiles or 0, "recompilation"),
-        ]
-        said.append(" and ".join(counts) + (", the recompile limit was hit." if compiled.recompile_limit_hit else "."))
+        broken = count(sum(row.count for row in compiled.graph_breaks), "graph break")
+        end = ", the recompile limit was hit." if compiled.recompile_limit_hit else "."
+        said.append(f"{broken} and {count(compiled.recompiles or 0, 'recompilation')}{end}")
     use = compiled.trace
     if use is not None and use.compiled_share is not None:
         said.append(f"{use.compiled_share:.0%} of the step's GPU time is compiled.")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from traceanalyzer.analysis.groups.first_steps import PaidBack
-from traceanalyzer.diagnosis.compile.pairs import CompileDiagnosis
+from traceanalyzer.diagnosis.compile.judged import CompileDiagnosis
 from traceanalyzer.replay.compile.model import Compiled, StepsUse
 from traceanalyzer.report.brief import first_screen, shown_path
 from traceanalyzer.report.compile.model import CompileReport

@@ -4,7 +4,7 @@ from typing import Any
 
 from traceanalyzer.analysis.algebra import IntervalSet
 from traceanalyzer.base import dataclass
-from traceanalyzer.diagnosis.compile.pairs import CompileDiagnosis
+from traceanalyzer.diagnosis.compile.judged import CompileDiagnosis
 from traceanalyzer.replay.compile.model import Compiled
 
 
