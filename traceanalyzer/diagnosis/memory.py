@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterator, Sequence
 
 from traceanalyzer.analysis.memory.growth import Growth
-from traceanalyzer.analysis.memory.measure import MemoryOfDevice, Site
+from traceanalyzer.analysis.memory.measure import MemoryOfDevice
 from traceanalyzer.analysis.memory.oom import Oom
 from traceanalyzer.analysis.memory.traced import TracedMemory
 from traceanalyzer.analysis.memory.whatif import Scenario
 from traceanalyzer.base import MEMORY, dataclass, digits, metric
-from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Finding, Recommendation, Severity
+from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Finding, Recommendation, Severity, severity_of
 
 LEAST_GAIN = 0.02
 """Share of the peak that a remedy has to bring to be recommended."""
@@ -24,37 +24,28 @@ LEAST_GROWTH = 1e-4
 """Growth per step, as a share of the peak, below which a trace has no finding: ten thousand steps to double."""
 FAST_GROWTH = 1e-2
 """From here up the severity is high: it doubles in a hundred."""
-MIB = 1 << 20
 ADVISED = {
-    "fused-optimizer": "memory-optimizer-temporaries",
-    "set-to-none": "memory-kept-gradients",
-    "chunked-loss": "memory-large-loss",
-    "checkpoint": "memory-activations",
-    "accumulate": "memory-activations",
-}
+    "fused-optimizer": "memory-optimizer-temporaries", "set-to-none": "memory-kept-gradients",
+    "chunked-loss": "memory-large-loss", "checkpoint": "memory-activations", "accumulate": "memory-activations",
+}  # fmt: skip
 """Scenarios that change the program alone, not the model's numbers, its batch or its machines, each with the finding
 that it is against: in this order where they are equal."""
-OOM_CAUSES = {
-    "fragmentation": "fragmentation",
-    "leak": "a leak",
-    "optimizer_state": "the optimizer state of the first step",
-    "large_allocation": "one large allocation",
-    "activations": "the activations of this batch",
-    "parameters": "the parameters",
-    "gradients": "the gradients",
-    "too_large": "what lives across steps",
-    "unknown": "what was allocated before the history begins",
-}
-OOM_TITLES = {
-    "fragmentation": "Out of memory because of fragmentation: enough was free, in holes too small",
-    "leak": "Out of memory because of a leak: allocations of one line are never freed",
-    "optimizer_state": "Out of memory at the first optimizer step: its state does not fit",
-    "large_allocation": "Out of memory because of one large allocation",
-    "activations": "Out of memory: activations and temporaries of this batch do not fit",
-    "parameters": "Out of memory: the parameters leave no room",
-    "gradients": "Out of memory: gradients beside the parameters leave no room",
-    "too_large": "Out of memory: what lives across steps leaves no room",
-    "unknown": "Out of memory: most of it was allocated before the history begins",
+OOM = {
+    "fragmentation": ("fragmentation", " because of fragmentation: enough was free, in holes too small"),
+    "leak": ("a leak", " because of a leak: allocations of one line are never freed"),
+    "optimizer_state": ("the optimizer state of the first step",
+                        " at the first optimizer step: its state does not fit"),
+    "large_allocation": ("one large allocation", " because of one large allocation"),
+    "activations": ("the activations of this batch", ": activations and temporaries of this batch do not fit"),
+    "parameters": ("the parameters", ": the parameters leave no room"),
+    "gradients": ("the gradients", ": gradients beside the parameters leave no room"),
+    "too_large": ("what lives across steps", ": what lives across steps leaves no room"),
+    "unknown": ("what was allocated before the history begins", ": most of it was allocated before the history begins"),
+}  # fmt: skip
+"""Why a GPU ran out of memory, and how the title of the finding goes on."""
+GROWTHS = {
+    "leak": ("memory-leak", "Memory leaks: a line's allocations pile up step by step"),
+    "growth": ("memory-growth", "A tensor grows from step to step"),
 }
 
 
@@ -120,7 +111,7 @@ def _out_of_memory(device: MemoryOfDevice, oom: Oom) -> str:
         held = f"{binary(oom.leaked_bytes)} of {binary(oom.usable_bytes)}"
         cause = f": {culprit or 'a line'} leaks {binary(growth.bytes_per_step)} per step ({held})"
     else:
-        cause = f" because of {OOM_CAUSES[oom.verdict]}" + (f", most of it {culprit}" if culprit else "")
+        cause = f" because of {OOM[oom.verdict][0]}" + (f", most of it {culprit}" if culprit else "")
     when = "" if oom.step is None else f" in step {oom.step}"
     asked = f"{binary(oom.requested_bytes)} ({oom.requested_bytes:,} bytes)"
     text = f"Out of memory on GPU {device.device}{cause}. {asked} did not fit{when}; "
@@ -146,46 +137,43 @@ def findings_of(devices: Sequence[MemoryOfDevice]) -> list[MemoryFinding]:
 def _of_device(device: MemoryOfDevice) -> Iterator[MemoryFinding]:
     if device.oom is not None:
         yield _oom(device, device.oom)
-    yield from _growth(device)
+    if device.growth.verdict in GROWTHS:
+        kept = sum(site.live_bytes for site in device.growth.sites)
+        yield _finding(device, *GROWTHS[device.growth.verdict], kept, _growing(device.growth))
     yield from _fragmentation(device)
-    scenarios = {s.id: s for s in device.scenarios}
-    for id_, (cured_by, title) in _CAUSES.items():
+    scenarios, large = {s.id: s for s in device.scenarios}, LARGE_SHARE * device.peak_bytes
+    for id_, (cured_by, title, parts) in _CAUSES.items():
         scenario = scenarios.get(cured_by)
         gain = device.peak_bytes - scenario.peak_bytes if scenario else 0
         if scenario and gain >= LEAST_GAIN * device.peak_bytes:
             without = Evidence("peak predicted", scenario.peak_bytes, MEMORY, scenario.change)
-            yield _finding(device, id_, title, gain, [_peak(device), without, *_parts(device, _PARTS.get(id_, ()))])
-    activations = device.at_peak["activations"]
-    if activations >= LARGE_SHARE * device.peak_bytes:
+            yield _finding(device, id_, title, gain, [_peak(device), without, *_parts(device, parts)])
+    if (kept := device.at_peak["activations"]) >= large:
         evidence = [_peak(device), *_parts(device, ("activations",))]
-        yield _finding(
-            device, "memory-activations", "Activations kept for the backward fill the peak", activations, evidence
-        )
-    before = device.at_peak["before_recording"]
-    if before >= LARGE_SHARE * device.peak_bytes:
+        title = "Activations kept for the backward fill the peak"
+        yield _finding(device, "memory-activations", title, kept, evidence)
+    if (before := device.at_peak["before_recording"]) >= large:
         evidence = [Evidence("before recording", before, MEMORY, "of the peak, without a stack")]
-        yield _finding(
-            device, "memory-before-recording", "Much was allocated before the recording began", None, evidence
-        )
+        title = "Much was allocated before the recording began"
+        yield _finding(device, "memory-before-recording", title, None, evidence)
 
 
-_CAUSES = {
+_CAUSES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "memory-optimizer-temporaries": (
-        "fused-optimizer",
-        "The foreach optimizer's temporaries, as large as the parameters, set the peak",
+        "fused-optimizer", "The foreach optimizer's temporaries, as large as the parameters, set the peak",
+        ("temporaries", "optimizer_state"),
     ),
-    "memory-kept-gradients": ("set-to-none", "Gradients stay allocated through the forward pass"),
-    "memory-large-loss": ("chunked-loss", "The loss materializes the full logits"),
-}
-_PARTS = {"memory-optimizer-temporaries": ("temporaries", "optimizer_state"), "memory-kept-gradients": ("gradients",)}
-"""What a finding lists by line. Of the loss, the line is in the prediction: others' activations are no evidence."""
+    "memory-kept-gradients": ("set-to-none", "Gradients stay allocated through the forward pass", ("gradients",)),
+    "memory-large-loss": ("chunked-loss", "The loss materializes the full logits", ()),
+}  # fmt: skip
+"""What cures it, its title, and what it lists by line: of the loss that is in the prediction, and others' activations
+are no evidence."""
 
 
 def _finding(
     device: MemoryOfDevice, id_: str, title: str, saved: int | None, evidence: list[Evidence]
 ) -> MemoryFinding:
-    share = (saved or 0) / max(device.peak_bytes, 1)
-    severity: Severity = "info" if saved is None else "high" if share >= 0.2 else "medium" if share >= 0.05 else "low"
+    severity = severity_of(None if saved is None else saved / max(device.peak_bytes, 1))
     return MemoryFinding(id_, "memory", title, severity, None, saved, device.device, evidence[:MAX_EVIDENCE])
 
 
@@ -195,13 +183,12 @@ def _peak(device: MemoryOfDevice) -> Evidence:
 
 
 def _parts(device: MemoryOfDevice, categories: Sequence[str]) -> list[Evidence]:
-    sites = [site for site in device.sites if site.category in categories]
-    return [Evidence(site.category.replace("_", " "), site.bytes, MEMORY, _place(site)) for site in sites]
-
-
-def _place(site: Site) -> str:
-    made = f", made in the {site.phase} phase" if site.phase else ""
-    return f"{site.site}{made}, {site.allocations:,} allocation{'' if site.allocations == 1 else 's'}"
+    found = []
+    for site in (site for site in device.sites if site.category in categories):
+        made = f", made in the {site.phase} phase" if site.phase else ""
+        where = f"{site.site}{made}, {site.allocations:,} allocation{'' if site.allocations == 1 else 's'}"
+        found.append(Evidence(site.category.replace("_", " "), site.bytes, MEMORY, where))
+    return found
 
 
 def _oom(device: MemoryOfDevice, oom: Oom) -> MemoryFinding:
@@ -214,34 +201,16 @@ def _oom(device: MemoryOfDevice, oom: Oom) -> MemoryFinding:
         Evidence("missing", oom.missing_bytes, MEMORY, "without any fragmentation"),
         *(Evidence(f"held: {c.category.replace('_', ' ')}", c.bytes, MEMORY, c.site) for c in oom.culprits),
     ]
-    return MemoryFinding(
-        f"oom-{oom.verdict.replace('_', '-')}", "memory", OOM_TITLES[oom.verdict], "high", None,
-        oom.culprits[0].bytes if oom.culprits else None, device.device, evidence,
-    )  # fmt: skip
-
-
-def _growth(device: MemoryOfDevice) -> Iterator[MemoryFinding]:
-    growth = device.growth
-    if growth.verdict in ("leak", "growth"):
-        kept = sum(site.live_bytes for site in growth.sites)
-        yield _finding(device, *GROWTHS[growth.verdict], kept, _growing(growth))
-
-
-GROWTHS = {
-    "leak": ("memory-leak", "Memory leaks: a line's allocations pile up step by step"),
-    "growth": ("memory-growth", "A tensor grows from step to step"),
-}
+    freed = oom.culprits[0].bytes if oom.culprits else None
+    id_, title = f"oom-{oom.verdict.replace('_', '-')}", f"Out of memory{OOM[oom.verdict][1]}"
+    return MemoryFinding(id_, "memory", title, "high", None, freed, device.device, evidence)
 
 
 def _growing(growth: Growth) -> list[Evidence]:
-    per_step = round(growth.bytes_per_step or 0.0)
-    return [
-        Evidence("growth", per_step, MEMORY, f"a step, over {growth.steps:,} steps"),
-        *(
-            Evidence("of it", round(s.bytes_per_step), MEMORY, f"{s.site}, {s.allocations_per_step:g} more a step")
-            for s in growth.sites
-        ),
-    ]
+    per_step, sites = round(growth.bytes_per_step or 0.0), growth.sites
+    each = [(round(s.bytes_per_step), f"{s.site}, {s.allocations_per_step:g} more a step") for s in sites]
+    whole = Evidence("growth", per_step, MEMORY, f"a step, over {growth.steps:,} steps")
+    return [whole, *(Evidence("of it", size, MEMORY, where) for size, where in each)]
 
 
 def _against_growth(growth: Growth) -> tuple[str, str]:
@@ -249,11 +218,8 @@ def _against_growth(growth: Growth) -> tuple[str, str]:
     site = growth.sites[0].site if growth.sites else "the growing line"
     if growth.verdict == "leak":
         return "free_tensors", f"keep no tensor of {site} across steps: store .item() or .detach().cpu()"
-    return (
-        "avoid_allocations",
-        f"allocate what grows at {site} once, at its final size, and write into it: torch.cat copies all of it in each "
-        "step, and holds it twice meanwhile",
-    )
+    change = f"allocate what grows at {site} once, at its final size, and write into it: torch.cat copies all of it in "
+    return "avoid_allocations", f"{change}each step, and holds it twice meanwhile"
 
 
 def of_a_trace(traced: TracedMemory, capacity: int | None) -> tuple[list[Finding], list[Recommendation]]:
@@ -267,19 +233,15 @@ def of_a_trace(traced: TracedMemory, capacity: int | None) -> tuple[list[Finding
         evidence.append(Evidence("steps until the GPU is full", int((capacity - peak) / per_step), "", "at this rate"))
     severity: Severity = "high" if per_step >= FAST_GROWTH * peak else "medium"
     remedy, action = _against_growth(growth)
-    basis = f"no growth of {per_step / MIB:,.3g} MiB per step; what one step needs stays"
-    return (
-        [Finding(id_, "memory", title, severity, None, evidence[:MAX_EVIDENCE])],
-        [Recommendation(id_, "memory", action, None, None, basis, remedy)],
-    )
+    basis = f"no growth of {per_step / (1 << 20):,.3g} MiB per step; what one step needs stays"
+    finding = Finding(id_, "memory", title, severity, None, evidence[:MAX_EVIDENCE])
+    return [finding], [Recommendation(id_, "memory", action, None, None, basis, remedy)]
 
 
 def _fragmentation(device: MemoryOfDevice) -> Iterator[MemoryFinding]:
     held = device.fragmentation
-    holes = held.inactive_bytes - held.releasable_bytes
-    if holes < max(FRAGMENTED * held.reserved_bytes, LEAST_HOLES) or (
-        device.oom and device.oom.verdict == "fragmentation"
-    ):
+    holes, ran_out = held.inactive_bytes - held.releasable_bytes, device.oom and device.oom.verdict == "fragmentation"
+    if ran_out or holes < max(FRAGMENTED * held.reserved_bytes, LEAST_HOLES):
         return
     evidence = [
         Evidence("reserved", held.reserved_bytes, MEMORY, f"at the {held.at}"),
@@ -313,7 +275,14 @@ def in_a_report(devices: Sequence[MemoryOfDevice]) -> tuple[list[Finding], list[
 
 def _advice(device: MemoryOfDevice, forward_ms: float | None, step_ms: float | None) -> Iterator[MemoryRecommendation]:
     for scenario, against, saved in (*_of_scenarios(device), *_against_fragmentation(device), *_against_state(device)):
-        yield _recommendation(device, scenario, against, saved, forward_ms, step_ms)
+        step = None
+        if scenario.extra_forward_share and forward_ms is not None and step_ms is not None:
+            step = step_ms + scenario.extra_forward_share * forward_ms
+        yield MemoryRecommendation(
+            f"{against}-{scenario.remedy}", scenario.remedy, "memory", scenario.change, device.device,
+            scenario.peak_bytes, scenario.reserved_bytes, saved, step, None, None,
+            step_ms / step if step and step_ms else None, scenario.basis,
+        )  # fmt: skip
     growth = device.growth
     if growth.verdict in GROWTHS and growth.sites:
         kept = sum(site.live_bytes - round(site.bytes_per_step) for site in growth.sites)
@@ -350,21 +319,3 @@ def _against_state(device: MemoryOfDevice) -> list[tuple[Scenario, str, int]]:
     lighter = [s for s in device.scenarios if s.id.startswith(("bf16-states", "shard-"))]
     fits = {s.remedy: s for s in lighter if s.peak_bytes <= min(device.oom.usable_bytes, device.peak_bytes)}
     return [(s, "oom-optimizer-state", device.peak_bytes - s.peak_bytes) for s in fits.values()]
-
-
-def _recommendation(
-    device: MemoryOfDevice,
-    scenario: Scenario,
-    against: str,
-    saved: int,
-    forward_ms: float | None,
-    step_ms: float | None,
-) -> MemoryRecommendation:
-    step = None
-    if scenario.extra_forward_share and forward_ms is not None and step_ms is not None:
-        step = step_ms + scenario.extra_forward_share * forward_ms
-    return MemoryRecommendation(
-        f"{against}-{scenario.remedy}", scenario.remedy, "memory", scenario.change, device.device,
-        scenario.peak_bytes, scenario.reserved_bytes, saved, step, None, None,
-        step_ms / step if step and step_ms else None, scenario.basis,
-    )  # fmt: skip
