@@ -80,15 +80,17 @@ class _Verdict(NamedTuple):
 
 def classify(m: Measurements, best: Iterable[BottleneckClass | None] = ()) -> Summary:
     """The verdict on a process; `best` are the classes of what there is most to win by, first the surest."""
-    other = _without_a_trace(m)
-    if other is not None:
+    if (other := _without_a_trace(m)) is not None:
         return other
     step_ms = m.step.step_ms if m.timed.steps.known else None
     shares = _shares(m)
     if isinstance(shares, str):
         return Summary("inconclusive", 0.0, f"Inconclusive: {shares}", m.step.basis, step_ms)
-    parts = _parts(shares)
-    idle = {part for part in parts if _gain_share(m, part) < LEAST_GAIN}
+    # Parts that hold nothing up, in the same replay as all predictions.
+    replay, parts, idle = m.faithful_replay, _parts(shares), set[str]()
+    if replay is not None and replay.base_ms:
+        known = [part for part in parts if part in REMOVES]
+        idle = {part for part in known if replay.gain_ms(REMOVES[part]) / replay.base_ms < LEAST_GAIN}
     verdict = _verdict(parts, idle, [PART_OF.get(cls, cls) for cls in best])
     if why := _not_known(m, verdict.cause, shares):
         return Summary("inconclusive", 0.0, f"Inconclusive: {why}", m.step.basis, step_ms)
@@ -128,15 +130,6 @@ def _parts(shares: Shares) -> dict[str, float]:
     return {name: getattr(shares, name) for name in names}
 
 
-def _gain_share(m: Measurements, part: str) -> float:
-    """Share of the step that is gained without a part of it, in the same replay as all predictions; all of it where
-    that is not known."""
-    replay = m.faithful_replay
-    if part not in REMOVES or replay is None or not replay.base_ms:
-        return 1.0
-    return replay.gain_ms(REMOVES[part]) / replay.base_ms
-
-
 def _verdict(parts: dict[str, float], idle: set[str], best: list[str | None]) -> _Verdict:
     """The largest part. The device's own work gives way to a large part that can be changed, and what holds nothing up
     (`idle`) to a large part that does."""
@@ -152,9 +145,8 @@ def _verdict(parts: dict[str, float], idle: set[str], best: list[str | None]) ->
 
 
 def _name(part: str, shares: Shares) -> BottleneckClass:
-    if part == "device":
-        return shares.device_class
-    return part  # type: ignore[return-value]  # the names of parts but device and unexplained are classes
+    # The names of parts but device are classes; "unexplained" is none, and only has words.
+    return shares.device_class if part == "device" else part  # type: ignore[return-value]
 
 
 def too_few_ops(m: Measurements, shares: Shares | None) -> bool:
@@ -178,10 +170,8 @@ def _shares(m: Measurements) -> Shares | str:
     if shares is None or not count:
         return "none of the recorded GPU work belongs to a measured step."
     if too_few_ops(m, shares):
-        idle = span(m.step.step_ms * (1 - _busy(shares)), m.step.step_ms)
-        why = (
-            f"the GPU is idle for {idle} of {_whole(m)}" if _busy(shares) < BUSY else "what came before it is not known"
-        )
+        idle, seen = span(m.step.step_ms * (1 - _busy(shares)), m.step.step_ms), _busy(shares) < BUSY
+        why = f"the GPU is idle for {idle} of {_whole(m)}" if seen else "what came before it is not known"
         return f"only {count} GPU operation{'s were' if count > 1 else ' was'} recorded; {why}."
     missing = missing_kernels(m)
     if missing > TOO_MANY_MISSING:
@@ -233,7 +223,7 @@ def _reason(m: Measurements, part: str, shares: Shares) -> str:
     share = _parts(shares)[part]
     time = f"{span(share * m.step.step_ms, m.step.step_ms)} ({share:.0%})"
     small = part == "device" and shares.mostly_small
-    text = _REASONS["small" if small else "unexplained" if part == "unexplained" else _name(part, shares)]
+    text = _REASONS["small" if small else _name(part, shares)]
     if (waits := getattr(m.step.waiting, part, 0.0)) >= NOTED_WAITING * share * m.step.step_ms:
         text = text.replace("idle for {}", f"idle, or waits for other ranks ({span(waits, m.step.step_ms)}), for {{}}")
     more = main_detail(m.causes) if part == "host" else ""
@@ -246,13 +236,8 @@ def _whole(m: Measurements) -> str:
 
 
 def _headline(m: Measurements, verdict: _Verdict, shares: Shares) -> str:
-    cls = _name(verdict.cause, shares)
     if verdict.beside is None:
-        return f"{cls.capitalize()}-bound: {_reason(m, verdict.cause, shares)}."
-    both = " and ".join(_briefly(part, shares) for part in (verdict.cause, verdict.beside))
-    return f"Two causes in {_whole(m)}: {both}."
-
-
-def _briefly(part: str, shares: Shares) -> str:
-    name = part if part == "unexplained" else _name(part, shares)
-    return _BRIEFLY[name].format(_parts(shares)[part])
+        return f"{_name(verdict.cause, shares).capitalize()}-bound: {_reason(m, verdict.cause, shares)}."
+    parts = _parts(shares)
+    both = [_BRIEFLY[_name(part, shares)].format(parts[part]) for part in (verdict.cause, verdict.beside)]
+    return f"Two causes in {_whole(m)}: {' and '.join(both)}."

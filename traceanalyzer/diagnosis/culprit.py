@@ -1,7 +1,6 @@
 """Who is to blame for the largest part of the step, in one sentence: kind of work, module, phase or place."""
 
 from collections.abc import Callable
-from operator import attrgetter
 
 import numpy as np
 
@@ -16,7 +15,6 @@ NAMED_SHARE = 0.2
 """What has less of the time or the bytes is not to blame."""
 ONE_FORMAT = 0.9
 """Share of the operations from which one number format speaks for all."""
-MEGA = 1e6
 
 
 def culprit(m: Measurements, bottleneck: BottleneckClass) -> str | None:
@@ -26,53 +24,45 @@ def culprit(m: Measurements, bottleneck: BottleneckClass) -> str | None:
 
 
 def _at_mfu(m: Measurements, who: str | None) -> str | None:
-    """With the MFU behind it, where that is known."""
+    """With the MFU behind it, where that is known, over the peak of one number format where nearly all matrix products
+    are in it."""
     used = m.utilisation
     if used is None or not used.mfu:
         return who
-    reached = f"{used.mfu:.0%} MFU{_peak(m)}"
-    return f"{who} ({reached})" if who else reached
-
-
-def _peak(m: Measurements) -> str:
-    """Over which peak it is, where nearly all matrix products are in one number format."""
     r, matrix = m.rated.roofline, m.timed.steady_ops & m.linked.is_matrix
     rows = matrix & np.isfinite(r.flops[:])
     work = np.bincount(r.precision[rows], weights=r.flops[rows], minlength=1)
     most = int(work.argmax())
-    return f" of the {Precision(most).name.lower()} peak" if most and work[most] > ONE_FORMAT * work.sum() else ""
+    peak = f" of the {Precision(most).name.lower()} peak" if most and work[most] > ONE_FORMAT * work.sum() else ""
+    reached = f"{used.mfu:.0%} MFU{peak}"
+    return f"{who} ({reached})" if who else reached
 
 
-def _most_bytes(m: Measurements) -> str | None:
-    """The class of kernels that moves most of the bytes."""
+def _heaviest(m: Measurements, *, by_bytes: bool = False) -> str | None:
+    """The class of kernels that takes most of the device's time, or moves most of the bytes where most are known."""
     rows = np.flatnonzero(m.timed.steady_ops & m.linked.is_compute & m.linked.is_kernel)
-    traffic, time = m.rated.roofline.bytes[rows], (m.trace.device_ops.end - m.trace.device_ops.start)[rows]
-    known = np.isfinite(traffic)
-    if not known.any() or time[known].sum() < KNOWN_SHARE * time.sum():
+    time = (m.trace.device_ops.end - m.trace.device_ops.start)[rows].astype(np.float64)
+    weight = time
+    if by_bytes:
+        traffic = m.rated.roofline.bytes[rows]
+        known = np.isfinite(traffic)
+        if not known.any() or time[known].sum() < KNOWN_SHARE * time.sum():
+            return None
+        rows, weight = rows[known], traffic[known]
+    of_class = np.bincount(m.linked.op_class[rows], weights=weight)
+    if not of_class.sum():
         return None
-    moved = np.bincount(m.linked.op_class[rows][known], weights=traffic[known])
-    most = int(moved.argmax())
-    share = float(moved[most] / moved.sum()) if moved.sum() else 0.0
-    named = f"{_most(share)} of the memory traffic is {m.linked.classes.names[most]} kernels"
-    return named if share >= NAMED_SHARE else None
-
-
-def _heaviest(m: Measurements) -> str | None:
-    """The class of kernels that takes most of the device's time."""
-    rows = np.flatnonzero(m.timed.steady_ops & m.linked.is_compute & m.linked.is_kernel)
-    time = np.bincount(m.linked.op_class[rows], weights=(m.trace.device_ops.end - m.trace.device_ops.start)[rows])
-    if not time.sum():
+    most = int(of_class.argmax())
+    share, name = float(of_class[most] / of_class.sum()), m.linked.classes.names[most]
+    if share < NAMED_SHARE or (name == "other" and not by_bytes):
         return None
-    most = int(time.argmax())
-    share = float(time[most] / time.sum())
-    named = share >= NAMED_SHARE and m.linked.classes.names[most] != "other"
-    return f"{_most(share)} of the compute time is in {m.linked.classes.names[most]} kernels" if named else None
+    what = f"of the memory traffic is {name}" if by_bytes else f"of the compute time is in {name}"
+    return f"{_most(share)} {what} kernels"
 
 
 def _module(m: Measurements) -> str | None:
     """The module with the most device time of its own."""
-    rows = [row for row in m.modules if row.name != OUTSIDE]
-    top = max(rows, key=lambda row: row.self_ms, default=None)
+    top = max((row for row in m.modules if row.name != OUTSIDE), key=lambda row: row.self_ms, default=None)
     device = sum(row.self_ms for row in m.modules)
     if top is None or not device or top.self_ms < NAMED_SHARE * device:
         return None
@@ -84,7 +74,7 @@ def _of_launch(m: Measurements) -> str | None:
     rows = [row for row in m.phase_rows if row.role is not None and row.gpu_idle_ms]
     if not rows or m.idle is None or not m.idle.total:
         return None
-    top = max(rows, key=attrgetter("gpu_idle_ms"))
+    top = max(rows, key=lambda row: row.gpu_idle_ms or 0.0)
     share = (top.gpu_idle_ms or 0.0) / m.idle.total
     if share < NAMED_SHARE:
         return None
@@ -111,11 +101,9 @@ def _of_communication(m: Measurements) -> str | None:
     if time is None or not rows or not time.exposed_ms:
         return None
     top = rows[0]
-    size = f" of {top.message_bytes / MEGA:.3g} MB" if top.message_bytes else ""
+    size = f" of {top.message_bytes / 1e6:.3g} MB" if top.message_bytes else ""
     share = min(top.exposed_ms / time.exposed_ms, 1.0)
-    tail = ""
-    if time.tail_ms is not None:
-        tail = f", {time.tail_ms / time.exposed_ms:.0%} after the backward pass"
+    tail = "" if time.tail_ms is None else f", {time.tail_ms / time.exposed_ms:.0%} after the backward pass"
     return f"{_most(share)} of the exposed communication is {top.collective}{size}{tail}"
 
 
@@ -135,7 +123,7 @@ def _most(share: float) -> str:
 
 _OF: dict[BottleneckClass, Callable[[Measurements], str | None]] = {
     "compute": lambda m: _at_mfu(m, _heaviest(m) or _module(m)),
-    "memory": lambda m: _at_mfu(m, _most_bytes(m) or _heaviest(m)),
+    "memory": lambda m: _at_mfu(m, _heaviest(m, by_bytes=True) or _heaviest(m)),
     "launch": _of_launch,
     "sync": _of_sync,
     "communication": _of_communication,

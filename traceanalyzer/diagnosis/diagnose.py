@@ -13,7 +13,15 @@ from traceanalyzer.diagnosis.classify import classify, too_few_ops
 from traceanalyzer.diagnosis.compile.measured import IN_EACH_STEP, on_compile
 from traceanalyzer.diagnosis.culprit import culprit
 from traceanalyzer.diagnosis.draft import Draft
-from traceanalyzer.diagnosis.finding import BottleneckClass, Finding, Recommendation, Severity, Summary
+from traceanalyzer.diagnosis.finding import (
+    HIGH_SHARE,
+    MEDIUM_SHARE,
+    BottleneckClass,
+    Finding,
+    Recommendation,
+    Summary,
+    severity_of,
+)
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.outside import IDLE_CLASSES, outside
 from traceanalyzer.diagnosis.recommend import in_front, recommendations_of
@@ -28,11 +36,8 @@ Settled = list[tuple[Draft, float | None]]
 """Drafts, each with the headroom that is left to it, ms."""
 
 MIN_SHARE = 0.01
-"""Findings that could save less than this share of the step are left out: that much is within the spread of steps."""
-MEDIUM_SHARE = 0.05
-"""Findings of unknown headroom are reported from this share of the step up; others are `medium` from here."""
-HIGH_SHARE = 0.2
-"""Findings from this share of the step on are `high`: worth a day's work."""
+"""Findings that could save less than this share of the step are left out: that much is within the spread of steps.
+Those of unknown headroom are reported from `MEDIUM_SHARE` on."""
 LARGE_SPEEDUP = 1.25
 """A change that gains a fifth of the step decides what is named first."""
 
@@ -50,8 +55,13 @@ def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
     """Diagnose the process."""
     settled = _by_headroom([(draft, headroom) for draft, headroom in settle(m, rules) if _counts(m, draft, headroom)])
     advice = recommendations_of(m, settled)
-    summary = classify(m, [_worth_most(advice), _largest(m, settled)])
-    advice = [one for one in advice if _stands(m, summary, one)]
+    top = next((one for one in advice if one.predicted_speedup is not None), None)
+    worth_most = top.cls if top and (top.predicted_speedup or 1.0) >= LARGE_SPEEDUP else None
+    summary = classify(m, [worth_most, _largest(m, settled)])
+    if summary.bottleneck == "inconclusive":  # then only what is against kernels too small for the GPU stands
+        advice = [one for one in advice if one.id == UNDERSIZED]
+    elif m.memo(outside):
+        advice = [one for one in advice if one.cls not in IDLE_CLASSES]
     gains, advice = _against(settled, in_front(advice, summary.bottleneck), m.step.step_ms)
     found, compiling = m.memo(on_compile)[1:]
     findings = [*_findings(m, _lifted(settled, gains, m.step.step_ms), summary.bottleneck), *found]
@@ -59,13 +69,6 @@ def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
     across = [f"{f.title}." for f in findings if f.id in ("straggler", *IN_EACH_STEP)] + _kinds(m, summary)
     headline = " ".join([summary.headline, *across[:1]])
     return Diagnosis(replace(summary, headline=headline, culprit=culprit(m, summary.bottleneck)), findings, advice)
-
-
-def _stands(m: Measurements, summary: Summary, advice: Recommendation) -> bool:
-    """Whether advice goes with the verdict: without one only that on kernels too small for the GPU does."""
-    if summary.bottleneck == "inconclusive":
-        return advice.id == UNDERSIZED
-    return not m.memo(outside) or advice.cls not in IDLE_CLASSES
 
 
 def _kinds(m: Measurements, summary: Summary) -> list[str]:
@@ -146,12 +149,6 @@ def _lifted(settled: Settled, gains: list[float], step_ms: float) -> Settled:
     ]
 
 
-def _worth_most(advice: list[Recommendation]) -> BottleneckClass | None:
-    """The class of the change that gains most, where that is a large part of the step."""
-    predicted = [a for a in advice if a.predicted_speedup is not None]
-    return predicted[0].cls if predicted and (predicted[0].predicted_speedup or 1.0) >= LARGE_SPEEDUP else None
-
-
 def _largest(m: Measurements, settled: Settled) -> BottleneckClass | None:
     """The class of the finding with the most headroom, where that is a large part of the step; that on the GPU's own
     work does not compete, because its headroom is only a bound."""
@@ -172,13 +169,6 @@ def _findings(m: Measurements, settled: Settled, bottleneck: BottleneckClass) ->
 
     shown = [(draft, headroom if known(draft) else None) for draft, headroom in settled]
     return [
-        Finding(draft.id, draft.cls, draft.title, _severity(m, headroom), headroom, draft.evidence)
-        for draft, headroom in _by_headroom(shown)
+        Finding(d.id, d.cls, d.title, severity_of(left and left / max(left, m.step.step_ms)), left, d.evidence)
+        for d, left in _by_headroom(shown)
     ]
-
-
-def _severity(m: Measurements, headroom: float | None) -> Severity:
-    if headroom is None:
-        return "info"
-    share = headroom / m.step.step_ms if m.step.step_ms > 0 else 0.0
-    return "high" if share >= HIGH_SHARE else "medium" if share >= MEDIUM_SHARE else "low"

@@ -12,18 +12,9 @@ from traceanalyzer.replay.scenarios import Scenario
 from traceanalyzer.trace import Bool
 
 Part = Literal[
-    "compute",
-    "exposed_communication",
-    "exposed_copy",
-    "idle.launch",
-    "idle.sync",
-    "idle.input",
-    "idle.host",
-    "idle.communication",
-    "idle.profiler",
-    "idle.other",
-    "none",
-]
+    "compute", "exposed_communication", "exposed_copy", "idle.launch", "idle.sync", "idle.input", "idle.host",
+    "idle.communication", "idle.profiler", "idle.other", "none",
+]  # fmt: skip
 """Part of the step that a finding's headroom is taken from; each part is given away only once."""
 
 
@@ -73,8 +64,7 @@ def finding(
 ) -> Draft:  # fmt: skip
     """A draft with the title and the class of the finding's page."""
     page = page_of(id_)
-    title = page.title.removesuffix(".")
-    return Draft(id_, page.cls, title, part, claim_ms, evidence, list(proposals), rows, words)
+    return Draft(id_, page.cls, page.title.removesuffix("."), part, claim_ms, evidence, list(proposals), rows, words)
 
 
 def share(m: Measurements, value_ms: float, what: str, threshold: float | None = None) -> Evidence:

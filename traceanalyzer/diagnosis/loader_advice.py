@@ -18,8 +18,6 @@ IO_WAIT_SHARE = 10.0
 """Per cent of the CPUs' time spent waiting for a disk, above which storage is slow: 0 to 2 where data is cached."""
 LOADS = {"host: CPUs busy": BUSY_CPUS_SHARE, "host: CPUs idle while a disk is waited for": IO_WAIT_SHARE}
 """Samples of the host that are evidence, and what is much of each, %."""
-
-AHEAD = "Load ahead of the step"
 ONE_CORE = "OPENBLAS_NUM_THREADS=1 if NumPy multiplies matrices there"
 """PyTorch gives a worker one thread, NumPy's OpenBLAS takes all cores in each: ten took 338 ms a step where none took
 131, and 15 with the variable (16 cores)."""
@@ -35,24 +33,22 @@ STAGES = {
 
 def action(found: Loading | None, workers: int | None = None) -> str:
     """What to type, for a program with PyTorch; `workers` is how many the loading needs, where that is known."""
-    return ". ".join([_first(found, workers), *(line[0].upper() + line[1:] for line in _stages(found))]) + "."
-
-
-def _first(found: Loading | None, workers: int | None) -> str:
-    """What to do about who loads."""
     pinned = "" if found is not None and found.pinned else ", pin_memory=True"
     if found is None or not found.workers:
-        count = "> 0" if workers is None else f"={workers}"
-        return f"{AHEAD}: DataLoader(..., num_workers{count}{pinned}, persistent_workers=True), and {ONE_CORE}"
-    if found.steps >= ENOUGH_STEPS and 0 < found.waiting_steps <= FEW_STEPS_SHARE * found.steps:
-        return (
+        count = f"num_workers{'> 0' if workers is None else f'={workers}'}"
+        who = f"Load ahead of the step: DataLoader(..., {count}{pinned}, persistent_workers=True), and {ONE_CORE}"
+    elif found.steps >= ENOUGH_STEPS and 0 < found.waiting_steps <= FEW_STEPS_SHARE * found.steps:
+        who = (
             f"The loader has workers, and {found.waiting_steps} of {found.steps} steps wait: keep the workers "
             f"over epochs (persistent_workers=True), more batches ready (prefetch_factor){pinned}"
         )
-    return (
-        "The loader has workers, and they do not keep up: raise num_workers while the host has idle cores, then make "
-        f"each batch cheaper (decode and transform less, or on the GPU); {ONE_CORE}{pinned.replace(', ', '; ')}"
-    )
+    else:
+        who = (
+            "The loader has workers, and they do not keep up: raise num_workers while the host has idle cores, then "
+            "make each batch cheaper (decode and transform less, or on the GPU); "
+            f"{ONE_CORE}{pinned.replace(', ', '; ')}"
+        )
+    return ". ".join([who, *(line[0].upper() + line[1:] for line in _stages(found))]) + "."
 
 
 def _stages(found: Loading | None) -> Iterator[str]:

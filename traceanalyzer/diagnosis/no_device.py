@@ -11,8 +11,6 @@ RECORD_THE_GPU = Words(
     "Record the GPU, too: nsys profile -t cuda,nvtx, of a version that knows the driver, where CUPTI may record it.",
     "Record the GPU, too: jax.profiler.trace around steps that run on it.",
 )
-NAMED = 3
-"""In a sentence."""
 
 
 def top_operators(m: Measurements) -> list[ApiTime]:
@@ -32,8 +30,7 @@ def no_gpu_work(m: Measurements) -> str:
         cut = "; the file is cut off: copy or export it again" if m.trace.health.truncated else ""
         why = f"the recording holds no GPU work{cut}."
     times = top_operators(m) or api_times(m.linked)
-    named = ", ".join(
-        f"{row.name} {digits(row.ms)} ms ({row.calls:,} call{'s' * (row.calls != 1)})" for row in times[:NAMED]
-    )
+    shown = [f"{row.name} {digits(row.ms)} ms ({row.calls:,} call{'s' * (row.calls != 1)})" for row in times[:3]]
+    named = ", ".join(shown)
     most = f" Of {digits(m.coverage.recorded_ms)} ms recorded the CPU spends most in {named}." if times else ""
     return f"{why}{most} {RECORD_THE_GPU.of(m.joined.framework)}"

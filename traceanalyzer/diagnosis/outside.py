@@ -27,16 +27,14 @@ MOST_OF = 0.5
 def outside(m: Measurements) -> str:
     """What may hold the program up from outside, in a sentence; empty where nothing shows it."""
     idle = sum(getattr(m.step.idle, cls) for cls in IDLE_CLASSES) if m.step.idle is not None else 0.0
-    return (_pause(m) or _clock(m)) if idle >= MOST_OF * m.step.step_ms else ""
-
-
-def _pause(m: Measurements) -> str:
+    if idle < MOST_OF * m.step.step_ms:
+        return ""
     gaps, unit = m.causes.gaps, m.timed.steps.unit
-    unknown = gaps.cause == IdleCause.OTHER
-    longest = float(np.where((gaps.step >= 0) & ~unknown, gaps.duration, 0).max(initial=0)) / NS_PER_MS
+    known = (gaps.step >= 0) & (gaps.cause != IdleCause.OTHER)
+    longest = float(np.where(known, gaps.duration, 0).max(initial=0)) / NS_PER_MS
     whole = m.mean_step_ms * m.timed.steps.steady_count
     if not whole or longest < max(LONG_PAUSE_MS, MOST_OF * whole):
-        return ""
+        return _clock(m)
     return (
         f"One pause of {digits(longest / 1e3)} s is {longest / whole:.0%} of the {unit}: a user, a file or another "
         "program may have been what it waited for, and nothing is promised for it."

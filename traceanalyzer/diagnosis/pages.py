@@ -46,17 +46,14 @@ def finding_page(finding_id: str) -> FindingPage | None:
 @cache
 def page_of(finding_id: str) -> FindingPage:
     """The page of exactly that id. Raises FileNotFoundError."""
-    return _page(finding_id, (_FOLDER / f"{finding_id}.md").read_text(encoding="utf-8"))
-
-
-def said(finding_id: str, which: str = "words") -> Words:
-    """What the page of a finding says to do."""
-    return written(page_of(finding_id).words[which])
-
-
-def _page(finding_id: str, text: str) -> FindingPage:
+    text = (_FOLDER / f"{finding_id}.md").read_text(encoding="utf-8")
     words, title = WORDS.match(text), TITLE.search(text)
     name, cls = title.groups() if title else (finding_id, None)
     shown = MARKS.sub("", WORDS.sub("", text, count=1))
     found = tomllib.loads(words[1]) if words else {}
     return FindingPage(finding_id, name, shown, cast("BottleneckClass", cls or "inconclusive"), found)
+
+
+def said(finding_id: str, which: str = "words") -> Words:
+    """What the page of a finding says to do."""
+    return written(page_of(finding_id).words[which])

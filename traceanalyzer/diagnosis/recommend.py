@@ -37,13 +37,12 @@ of their time can be saved."""
 def recommendations_of(m: Measurements, settled: Sequence[tuple[Draft, float | None]]) -> list[Recommendation]:
     """What to do, by the step that it is predicted to lead to. Where the step can be replayed, remedies speak for
     themselves, and the rules do not."""
-    found = _Found([draft for draft, _ in settled])
-    offered = filter(None, (_of_remedy(m, one, found) for one in advise(m)))
+    drafts = [draft for draft, _ in settled]
+    offered = filter(None, (_of_remedy(m, one, drafts) for one in advise(m)))
     known = frozenset() if m.faithful_replay is None else REMEDY_IDS
     made = (_of_proposal(m, d, p, h) for d, h in settled for p in d.proposals if _is_offered(m, d, p, known))
     kept = [one for one in filter(None, made) if _is_worth_it(m, one)]
-    advice = for_server(m, [*offered, *kept], found.drafts)
-    return sorted(advice, key=lambda one: one.predicted_step_ms or math.inf)
+    return sorted(for_server(m, [*offered, *kept], drafts), key=lambda one: one.predicted_step_ms or math.inf)
 
 
 def in_front(advice: list[Recommendation], cls: BottleneckClass) -> list[Recommendation]:
@@ -56,73 +55,56 @@ def in_front(advice: list[Recommendation], cls: BottleneckClass) -> list[Recomme
     return sorted(advice, key=lambda one: not (one.cls == cls and one.id == GPU_BUSY and one.predicted_step_ms is None))
 
 
-class _Found:
-    """The findings, by what advice may be against: the first of each."""
-
-    def __init__(self, drafts: list[Draft]) -> None:
-        self.drafts = drafts
-        self.by_id = {draft.id: draft for draft in reversed(drafts)}
-        self.by_class = {draft.cls: draft for draft in reversed(drafts)}
-        self.by_proposal = {one.name: draft for draft in reversed(drafts) for one in draft.proposals}
-
-    def largest_on_host(self) -> Draft | None:
-        """The finding with the most headroom in a device that waits for its host."""
-        on_host = [draft for draft in self.drafts if draft.cls in HOST_CLASSES]
-        return max(on_host, key=lambda draft: draft.claim_ms or 0.0, default=None)
-
-
-def _of_remedy(m: Measurements, advice: Advice, found: _Found) -> Recommendation | None:
+def _of_remedy(m: Measurements, advice: Advice, drafts: Sequence[Draft]) -> Recommendation | None:
     """A remedy as a recommendation; None where no finding says that there is anything to change, or the program's
     framework has no words for it. What needs other changes first, or makes a step do more, says what that leads to and
     is not ranked with changes that shorten the step."""
-    remedy, offer, p, against = advice.remedy, advice.offer, advice.prediction, _against(advice, found)
+    remedy, offer, p, against = advice.remedy, advice.offer, advice.prediction, _against(advice, drafts)
     if against is None:
         return None
     either = (words.of(m.joined.framework) for words in filter(None, (offer.action, against.words)))
-    action = next(filter(None, either), None)
-    if action is None:
+    if (action := next(filter(None, either), None)) is None:
         return None
     basis = f"replayed without the profiler: {p.basis}"
     if not offer.single and p.step_ms:
         now = m.step.step_ms
         what = "for the same work" if offer.changes_work else "with both"
         basis = f"{digits(now)} → {span(p.step_ms, now)} {what}, {digits(now / p.step_ms)}x; {basis}"
+    id_, cls = against.id, against.cls
     if offer.single:
-        return Recommendation(
-            against.id, against.cls, action, p.step_ms, p.speedup, basis, remedy.id, p.low_ms, p.high_ms
-        )
+        return Recommendation(id_, cls, action, p.step_ms, p.speedup, basis, remedy.id, p.low_ms, p.high_ms)
     more = AsMuchWork(p.step_ms, p.low_ms, p.high_ms, p.speedup) if offer.changes_work and p.step_ms else None
-    return Recommendation(against.id, against.cls, action, None, None, basis, remedy.id, as_much_work=more)
+    return Recommendation(id_, cls, action, None, None, basis, remedy.id, as_much_work=more)
 
 
-def _against(advice: Advice, found: _Found) -> Draft | None:
+def _against(advice: Advice, drafts: Sequence[Draft]) -> Draft | None:
     """The finding that a remedy is against: the one that it states itself, that names it, that it is usually against,
     or the first of its class; for kernels of any kind that on the GPU's own work. One on kernels whose time is hardly
     what is saved gives way to the largest on the host."""
     remedy = advice.remedy
     stated, cls = advice.offer.against or ("", remedy.cls)
-    on_device = found.by_id.get(GPU_BUSY) if remedy.cls in DEVICE_CLASSES else None
-    by_id = (found.by_id.get(stated), found.by_proposal.get(remedy.id), found.by_id.get(remedy.finding))
-    first = next(filter(None, (*by_id, found.by_class.get(cls), on_device)), None)
+    by_id = {draft.id: draft for draft in reversed(drafts)}
+    by_class = {draft.cls: draft for draft in reversed(drafts)}
+    by_proposal = {one.name: draft for draft in reversed(drafts) for one in draft.proposals}
+    on_device = by_id.get(GPU_BUSY) if remedy.cls in DEVICE_CLASSES else None
+    either = (by_id.get(stated), by_proposal.get(remedy.id), by_id.get(remedy.finding), by_class.get(cls), on_device)
+    first = next(filter(None, either), None)
     if first is None or first.cls not in DEVICE_CLASSES or remedy.cls == "communication" or not advice.for_host:
         return first
-    return found.largest_on_host() or first
+    on_host = [draft for draft in drafts if draft.cls in HOST_CLASSES]
+    return max(on_host, key=lambda draft: draft.claim_ms or 0.0, default=first)
 
 
 def _is_offered(m: Measurements, draft: Draft, proposal: Proposal, known: frozenset[str]) -> bool:
     """Whether a proposal is shown: no remedy of the list speaks for it, and it is neither about kernels of CUDA graphs,
     of which the recording has neither operators nor data, nor of unknown gain for kernels that take little of the
-    step."""
-    share = draft.evidence[0].value
+    step; and each of the changes that it combines would bring something on its own."""
+    share, replay = draft.evidence[0].value, m.replay
     little = draft.claim_ms is None and isinstance(share, float) and share < MIN_TOUCHED_SHARE
     if draft.part == "compute" and not proposal.bound and (program(m).in_graphs or little):
         return False
-    return (proposal.alone or proposal.name not in known) and _every_part_gains(m, proposal)
-
-
-def _every_part_gains(m: Measurements, proposal: Proposal) -> bool:
-    """Whether each of the changes that this one combines would bring something on its own."""
-    replay = m.replay
+    if proposal.name in known and not proposal.alone:
+        return False
     if proposal.scenario is None or not proposal.scenario.parts or replay is None:
         return True
     least_ms = MIN_PART_SHARE * replay.base_ms
@@ -139,14 +121,11 @@ def _is_worth_it(m: Measurements, advice: Recommendation) -> bool:
 
 def _of_proposal(m: Measurements, draft: Draft, proposal: Proposal, headroom: float | None) -> Recommendation | None:
     """A proposal as a recommendation; None where the program's framework has no words for it."""
-    action = proposal.action.of(m.joined.framework)
-    if action is None:
+    if (action := proposal.action.of(m.joined.framework)) is None:
         return None
-    found = _estimate(m, draft, proposal, headroom)
-    id_, cls, speedup = draft.id + proposal.suffix, proposal.cls or draft.cls, ratio(m.step.step_ms, found.step_ms)
-    return Recommendation(
-        id_, cls, action, found.step_ms, speedup, found.basis, proposal.name, found.low_ms, found.high_ms
-    )
+    p = _estimate(m, draft, proposal, headroom)
+    id_, cls, speedup = draft.id + proposal.suffix, proposal.cls or draft.cls, ratio(m.step.step_ms, p.step_ms)
+    return Recommendation(id_, cls, action, p.step_ms, speedup, p.basis, proposal.name, p.low_ms, p.high_ms)
 
 
 def _estimate(m: Measurements, draft: Draft, proposal: Proposal, headroom: float | None) -> Prediction:

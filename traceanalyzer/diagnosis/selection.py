@@ -84,10 +84,8 @@ def _of_rank(run: Run, rank: int | None) -> list[int]:
     chosen = [i for i, t in enumerate(run.traces) if rank is None or t.rank == rank]
     if not chosen:
         known = ", ".join(str(t.rank) for t in run.traces if t.rank is not None)
-        raise EmptyRecordingError(
-            f"no recording of rank {rank} here; "
-            + (f"ranks: {known}" if known else "the recordings do not say their rank")
-        )
+        there = f"ranks: {known}" if known else "the recordings do not say their rank"
+        raise EmptyRecordingError(f"no recording of rank {rank} here; {there}")
     return chosen
 
 

@@ -11,7 +11,6 @@ MOST_DOUBT = 0.25
 """With more of the computation in kernels of which nothing tells the limit, there is no saying compute or memory."""
 WITHIN = "device to device"
 """Direction of copies that never leave the device."""
-NO_WAITING = Waiting(*[0.0] * 10)
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ def step_shares(m: Measurements) -> Shares | None:
     if budget is None or idle is None or step <= 0:
         return None
     # What this rank waits for others is what these do meanwhile: they compute as it does.
-    waits = m.step.waiting or NO_WAITING
+    waits = m.step.waiting or Waiting(*[0.0] * 10)
     computed = budget.compute + waits.compute
     memory, small, unknown = (computed * share(m.rated) for share in (memory_bound_share, small_share, unknown_share))
     # Copies within the device are traffic of its memory.
@@ -87,8 +86,7 @@ def step_shares(m: Measurements) -> Shares | None:
 
 def copied_within_gpu_ms(m: Measurements) -> float:
     """Time a step with nothing on the device but copies from it to itself, ms."""
-    here = (row.exposed_ms for row in m.copies if row.direction == WITHIN and row.device == m.timed.device)
-    return sum(here, start=0.0)
+    return sum((c.exposed_ms for c in m.copies if c.direction == WITHIN and c.device == m.timed.device), start=0.0)
 
 
 def missing_kernels(m: Measurements) -> float:

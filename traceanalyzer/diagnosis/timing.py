@@ -28,10 +28,8 @@ def profiled_summary(table: Profiled, source: str) -> Summary:
     """The verdict: always inconclusive, because sums do not tell what waits for what."""
     of = "a step" if table.steps else "the profile"
     cpu = f", operators and calls {digits(table.cpu_ms)} ms of CPU time" if table.cpu_ms else ""
-    text = (
-        f"Inconclusive: a table of sums does not tell what waits for what. In {of} kernels take "
-        f"{digits(table.device_ms)} ms of GPU time{cpu}. {FIND_OUT_OF_SUMS[source]}"
-    )
+    why = f"kernels take {digits(table.device_ms)} ms of GPU time{cpu}. {FIND_OUT_OF_SUMS[source]}"
+    text = f"Inconclusive: a table of sums does not tell what waits for what. In {of} {why}"
     return Summary("inconclusive", 0.0, text, "recorded", None)
 
 
@@ -39,10 +37,8 @@ def profiled_notes(table: Profiled) -> Iterator[str]:
     """What stands out in the table."""
     each = " a step" if table.steps else ""
     if table.step_ms and table.device_ms < table.step_ms:
-        yield (
-            f"A step takes {digits(table.step_ms)} ms on the CPU, with the profiler; GPU work is "
-            f"{table.device_ms / table.step_ms:.0%} of that at most."
-        )
+        share, step = table.device_ms / table.step_ms, f"A step takes {digits(table.step_ms)} ms on the CPU"
+        yield f"{step}, with the profiler; GPU work is {share:.0%} of that at most."
     for share, cls in table.classes[:1]:
         yield f"{share:.0%} of the kernels' time is in {cls} kernels."
     for row in table.rows:
@@ -68,9 +64,12 @@ def timing_summary(m: Measurements) -> Summary:
     """The verdict on a run of which only step times are known."""
     stats = m.timing
     if stats is None or stats.median_ms is None:
-        return Summary(
-            "inconclusive", 0.0, f"Inconclusive: the log holds no step times.{_throughput(stats)} {FIND_OUT}"
-        )
+        rate = ""
+        if stats is not None and stats.tokens_per_s is not None:
+            rate = f" It says {stats.tokens_per_s:,.0f} tokens/s."
+        elif stats is not None and stats.samples_per_s is not None:
+            rate = f" It says {stats.samples_per_s:,.4g} samples/s."
+        return Summary("inconclusive", 0.0, f"Inconclusive: the log holds no step times.{rate} {FIND_OUT}")
     if stats.data_share is not None and stats.data_share > INPUT_SHARE:
         confidence = INPUT_CONFIDENCE + (MAX_CONFIDENCE - INPUT_CONFIDENCE) * min(stats.data_share, 1.0)
         text = f"Input-bound: waiting for data takes {stats.data_share:.0%} of each {digits(m.mean_step_ms)} ms step."
@@ -91,14 +90,6 @@ def _steps(m: Measurements, stats: TimingStats) -> str:
     timed = {"forward": stats.forward_ms, "backward": stats.backward_ms, "optimizer": stats.optimizer_ms}
     phases = ", ".join(f"{name} {digits(time)}" for name, time in timed.items() if time is not None)
     return f"A step takes {digits(m.mean_step_ms)} ms" + (f" ({phases} ms)" if phases else "")
-
-
-def _throughput(stats: TimingStats | None) -> str:
-    if stats is None:
-        return ""
-    if stats.tokens_per_s is not None:
-        return f" It says {stats.tokens_per_s:,.0f} tokens/s."
-    return "" if stats.samples_per_s is None else f" It says {stats.samples_per_s:,.4g} samples/s."
 
 
 def timing_parts(m: Measurements) -> dict[str, float]:

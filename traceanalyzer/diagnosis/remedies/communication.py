@@ -37,10 +37,7 @@ ACCUMULATED = assuming("no_sync_accumulation", accumulated_without_sync, spread=
 @remedy("no_sync_accumulation", "communication", EXPOSED)
 def no_sync_accumulation(m: Measurements) -> Offer:
     """Wherever the same bytes are reduced with each of several backward passes of a step."""
-    return Offer(
-        words("no_sync_accumulation", "accelerate" if program(m).accelerate else "plain"),
-        ACCUMULATED,
-    )
+    return Offer(words("no_sync_accumulation", "accelerate" if program(m).accelerate else "plain"), ACCUMULATED)
 
 
 LARGER = assuming(
