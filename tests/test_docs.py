@@ -25,7 +25,7 @@ from tests.fleet.build import write_job
 from tests.nsys_builder import small_run
 from tests.report.reports import full
 from traceanalyzer.cli import COMMANDS, cli
-from traceanalyzer.diagnosis.memory import OOM_TITLES
+from traceanalyzer.diagnosis.memory import OOM
 from traceanalyzer.diagnosis.pages import FindingPage, finding_page, finding_pages
 from traceanalyzer.diagnosis.rules.device import GPU_BUSY, UNDERSIZED
 from traceanalyzer.history.store import store_report
@@ -67,7 +67,7 @@ COMPILE_FINDINGS = (
 """Ids of findings on torch.compile, which are no rules'."""
 EXPLAINED = set(finding_pages())
 MEMORY_FINDINGS = {
-    *(f"oom-{verdict.replace('_', '-')}" for verdict in OOM_TITLES),
+    *(f"oom-{verdict.replace('_', '-')}" for verdict in OOM),
     *re.findall(r'"(memory-[a-z-]+)"', (ROOT / "traceanalyzer/diagnosis/memory.py").read_text(encoding="utf-8")),
 }
 
