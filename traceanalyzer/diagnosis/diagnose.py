@@ -36,8 +36,7 @@ Settled = list[tuple[Draft, float | None]]
 """Drafts, each with the headroom that is left to it, ms."""
 
 MIN_SHARE = 0.01
-"""Findings that could save less than this share of the step are left out: that much is within the spread of steps.
-Those of unknown headroom are reported from `MEDIUM_SHARE` on."""
+"""Findings that could save less than this share of the step are left out: that much is within the spread of steps."""
 LARGE_SPEEDUP = 1.25
 """A change that gains a fifth of the step decides what is named first."""
 

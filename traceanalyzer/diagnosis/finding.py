@@ -42,12 +42,14 @@ Basis = Literal["unprofiled", "recorded"]
 MAX_CONFIDENCE = 0.95
 BASE_CONFIDENCE = 0.5
 """Confidence of a verdict whose margin over the runner-up is nil."""
-HIGH_SHARE, MEDIUM_SHARE = 0.2, 0.05
-"""Findings from these shares of the step, or of the peak of memory, on are `high`, worth a day's work, or `medium`."""
+MEDIUM_SHARE = 0.05
+"""Findings of unknown headroom are reported from this share of the step up; others are `medium` from here."""
+HIGH_SHARE = 0.2
+"""Findings from this share of the step on are `high`: worth a day's work."""
 
 
 def severity_of(share: float | None) -> Severity:
-    """By the share that removing the cause would save at most; None where it is unknown."""
+    """By the share of the step, or of the memory peak, that removing the cause would save; None where unknown."""
     return "info" if share is None else "high" if share >= HIGH_SHARE else "medium" if share >= MEDIUM_SHARE else "low"
 
 
