@@ -19,10 +19,7 @@ from traceanalyzer.replay.tape import Tail, Tape
 
 def op_by_op(tape: Tape, repeats: int) -> Any:
     """What the loop over single ops makes of a tape that meets no other."""
-    running = simulate.op_by_op(tape, repeats)
-    with pytest.raises(StopIteration) as finished:
-        running.send(None)
-    return finished.value.value
+    return next(simulate.op_by_op(tape, repeats))
 
 
 def same(tape: Tape, repeats: int) -> bool:

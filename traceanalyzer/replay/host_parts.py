@@ -1,8 +1,5 @@
-"""The host's time in a step by what it issues: what a comparison tells the host's speed from.
-
-A host that is faster or slower is so everywhere alike; a change of the program shows in certain places: another number
-of calls, a stretch of other work that is gone.
-"""
+"""The host's time in a step by what it issues: what a comparison tells the host's speed from. A faster host is so
+everywhere alike; a change of the program shows in certain places."""
 
 import numpy as np
 
@@ -32,8 +29,13 @@ class HostPart:
 
 def host_parts(recorded: Tape, usual: Tape) -> list[HostPart]:
     """The rows of a tape without the profiler, whose recorded one tells what is Python; the most time first."""
-    trace, name, call = usual.source.trace, _operators(usual), usual.source.trace.api_calls.name[usual.call]
-    groups, other = Groups.of(name, call), usual.work + usual.loading
+    trace, tree = usual.source.trace, usual.source.linked.tree
+    name = np.full(len(usual.call), -1)  # of the operator around each event
+    if tree.has_operators:
+        node = at(tree.operator, usual.nodes, -1)
+        name = np.where(node >= 0, trace.host_ranges.name[at(tree.row, node, 0)], -1)
+    call, other = trace.api_calls.name[usual.call], usual.work + usual.loading
+    groups = Groups.of(name, call)
     (median,), (between,) = (groups.quantiles(times, 0.5) for times in (usual.dispatch, _between(recorded, usual)))
 
     def each(values: I64 | Bool) -> F64:
@@ -45,15 +47,6 @@ def host_parts(recorded: Tape, usual: Tape) -> list[HostPart]:
     figures = np.stack((*columns, each(other > 0), stretch_ms))[:, longest].T.tolist()
     texts = [(trace.text(int(name[row])), trace.text(int(call[row]))) for row in groups.first[longest]]
     return [HostPart(*text, *row) for text, row in zip(texts, figures, strict=True)]
-
-
-def _operators(tape: Tape) -> I64:
-    """Name code of the operator around each event, -1 outside."""
-    tree = tape.source.linked.tree
-    if not tree.has_operators:
-        return np.full(len(tape.call), -1)
-    node = at(tree.operator, tape.nodes, -1)
-    return np.where(node >= 0, tape.source.trace.host_ranges.name[at(tree.row, node, 0)], -1)
 
 
 def _between(recorded: Tape, usual: Tape) -> I64:

@@ -35,8 +35,6 @@ FIT_TOLERANCE = 0.03
 """A replay that is this near to the stopwatch needs no other host: clocks differ by as much from run to run."""
 OF_RANGE = 1.64
 """Standard deviations to each side that hold nine in ten."""
-TAIL = 1e-6
-"""A part of the distribution that is too small to divide by."""
 LEAST_SHARE = 0.3
 """Less of the dispatch was left in no recording. A step that is shorter still waits less for what the host does
 besides."""
@@ -85,9 +83,8 @@ def _with_empty_queue(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[Tape
         return tapes
     longer = 1.0 + missing_ms / _slowest_ms(tapes, _loading_ns)
     tails = [one.tail._replace(loading=round(one.tail.loading * longer)) for one in tapes]
-    return tuple(
-        replace(one, loading=_scaled(one.loading, longer), tail=tail) for one, tail in zip(tapes, tails, strict=True)
-    )
+    loads = [_scaled(one.loading, longer) for one in tapes]
+    return tuple(replace(one, loading=load, tail=tail) for one, load, tail in zip(tapes, loads, tails, strict=True))
 
 
 def _usual_share(trace: Trace) -> tuple[float, float]:
@@ -119,14 +116,13 @@ def fitted(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[float, float]:
     off = FIT_TOLERANCE * measured_ms + LOADING_SPREAD * _slowest_ms(tapes, long_work_ns)
     low, high = max(measured_ms - off, 0.0), measured_ms + off
 
-    def takes(share: float) -> float:
-        return step_ms(host_scaled(tapes, share))
+    def takes(share: float, own: float = 1.0) -> float:
+        return step_ms(host_scaled(tapes, share, own))
 
     fastest = takes(LEAST_SHARE)
     if fastest > high:
-        return LEAST_SHARE, bisected(lambda own: step_ms(host_scaled(tapes, LEAST_SHARE, own)) <= high, 0.0, 1.0)
-    slowest = takes(1.0)
-    if slowest < low:
+        return LEAST_SHARE, bisected(lambda own: takes(LEAST_SHARE, own) <= high, 0.0, 1.0)
+    if (slowest := takes(1.0)) < low:
         return 1.0, 1.0
     least = LEAST_SHARE if fastest >= low else bisected(lambda one: takes(one) < low, LEAST_SHARE, 1.0)
     most = 1.0 if slowest <= high else bisected(lambda one: takes(one) <= high, least, 1.0)
@@ -147,9 +143,9 @@ def _mean_between(mean: float, deviation: float, low: float, high: float) -> flo
     """The mean of a normal distribution's part between two values."""
     curve = NormalDist(mean, deviation)
     part = curve.cdf(high) - curve.cdf(low)
-    if part < TAIL:
-        return min(max(mean, low), high)
-    return min(max(mean + deviation**2 * (curve.pdf(low) - curve.pdf(high)) / part, low), high)
+    if part >= 1e-6:  # what is less is too small to divide by
+        mean += deviation**2 * (curve.pdf(low) - curve.pdf(high)) / part
+    return min(max(mean, low), high)
 
 
 def bisected(holds: Callable[[float], bool], low: float, high: float) -> float:
@@ -160,41 +156,25 @@ def bisected(holds: Callable[[float], bool], low: float, high: float) -> float:
     return low
 
 
-def _evenly_fast(tapes: Sequence[Tape]) -> list[float]:
-    """What to multiply each rank's dispatch by so that a launch takes all of them as long, where they launch as many:
-    hosts of one program that differ in that do so by chance, and a profiler makes more of it."""
+def host_scaled(tapes: Sequence[Tape], dispatch: float, own: float = 1.0) -> tuple[Tape, ...]:
+    """The tapes without the profiler, if these shares of the dispatch and of the host's own work (Python, loading) are
+    left. Where ranks launch as many, a launch takes all of them as long: hosts of one program that differ in that do so
+    by chance, and a profiler makes more of it."""
     launches = np.array([len(tape.row) / tape.steps for tape in tapes])
     each = np.array([float(tape.dispatch.sum()) / len(tape.row) for tape in tapes])
-    if launches.max() > SAME_PROGRAM * launches.min() or not each.all():
-        return [1.0] * len(tapes)
-    return (each.mean() / each).tolist()
-
-
-def host_scaled(tapes: Sequence[Tape], dispatch: float, own: float = 1.0) -> tuple[Tape, ...]:
-    """The tapes without the profiler, if these shares of the dispatch, evened out over the ranks, and of the host's own
-    work (Python, loading) are left."""
-    return tuple(
-        _scaled_host(*one, own) for one in zip(tapes, (dispatch * x for x in _evenly_fast(tapes)), strict=True)
-    )
+    alike = launches.max() <= SAME_PROGRAM * launches.min() and each.all()
+    shares = dispatch * (each.mean() / each) if alike else np.full(len(tapes), dispatch)
+    return tuple(_scaled_host(tape, share, own) for tape, share in zip(tapes, shares.tolist(), strict=True))
 
 
 def _scaled_host(tape: Tape, dispatch: float, own: float) -> Tape:
     sending = _scaled(tape.sending, max(dispatch, SENDING_SHARE))
-    return replace(
-        tape,
-        dispatch=_scaled(tape.dispatch - tape.sending, dispatch) + sending,
-        sending=sending,
-        reading=_scaled(tape.reading, dispatch),
-        work=_scaled(tape.work, own),
-        loading=_scaled(tape.loading, own),
-        profiling=np.zeros_like(tape.profiling),
-        tail=Tail(
-            dispatch=round(tape.tail.dispatch * dispatch),
-            work=round(tape.tail.work * own),
-            loading=round(tape.tail.loading * own),
-            profiling=0,
-        ),
-    )
+    spent = _scaled(tape.dispatch - tape.sending, dispatch) + sending
+    reading, work, loading = _scaled(tape.reading, dispatch), _scaled(tape.work, own), _scaled(tape.loading, own)
+    last, none = tape.tail, np.zeros_like(tape.profiling)
+    tail = Tail(round(last.dispatch * dispatch), round(last.work * own), round(last.loading * own), 0)
+    left = replace(tape, dispatch=spent, reading=reading, sending=sending, work=work, loading=loading)
+    return replace(left, profiling=none, tail=tail)
 
 
 def _scaled(times: I64, share: float) -> I64:

@@ -15,7 +15,7 @@ from traceanalyzer.replay.host_speed import HOST_SPREAD, LEAST_SHARE, bisected, 
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.simulate import run
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.trace import F64, I32
+from traceanalyzer.trace import F64, I32, Bool
 
 FAITHFUL = 0.1
 """A replay of the recording that is off by more predicts nothing."""
@@ -54,17 +54,10 @@ class Served:
         decodes = [i for i, one in enumerate(found.said) if one.phase == "decode" and np.isfinite(found.period_ns[i])]
         if log is None or log.stretch is None or not decodes:
             return served
-        return served._as_fast(decodes, float(np.median(found.period_ns[decodes])) / NS_PER_MS / log.stretch)
-
-    def _as_fast(self, iterations: list[int], ms: float) -> "Served":
-        """The same with a host as fast as makes the median of these iterations that long, or as near as one can."""
-
-        def is_enough(share: float) -> bool:
-            return self.median_ms(_hosts(self.recorded, share)[0], iterations) <= ms
-
-        share = bisected(is_enough, LEAST_SHARE, 1.0)
-        fast, usual, slow = _hosts(self.recorded, share * (1 - HOST_SPREAD), share, share * (1 + HOST_SPREAD))
-        return replace(self, fast=fast, usual=usual, slow=slow)
+        ms = float(np.median(found.period_ns[decodes])) / NS_PER_MS / log.stretch
+        share = bisected(lambda one: served.median_ms(_hosts(tape, one)[0], decodes) <= ms, LEAST_SHARE, 1.0)
+        fast, usual, slow = _hosts(tape, share * (1 - HOST_SPREAD), share, share * (1 + HOST_SPREAD))
+        return replace(served, fast=fast, usual=usual, slow=slow)
 
     def periods_ns(self, tape: Tape) -> F64:
         """Of each iteration the time since the end of the one before it; NaN where that is not on the tape."""
@@ -87,10 +80,8 @@ class Served:
     def faithful(self) -> bool:
         """Whether the replay of the recording takes as long as it did."""
         of = np.isfinite(self.periods_ns(self.recorded)) & np.isfinite(self.found.period_ns)
-        if not of.any():
-            return False
-        recorded = float(self.found.period_ns[of].mean())
-        return abs(self.mean_ms(self.recorded) * NS_PER_MS / recorded - 1.0) <= FAITHFUL
+        ratio = self.mean_ms(self.recorded) * NS_PER_MS / float(self.found.period_ns[of].mean()) if of.any() else 0.0
+        return abs(ratio - 1.0) <= FAITHFUL
 
     def mean_ms(self, tape: Tape) -> float:
         """The mean time of all iterations whose time is known, ms."""
@@ -103,41 +94,33 @@ class Served:
 
     def _of_event(self, tape: Tape) -> I32:
         """For each event the iteration of what it, or the next one that launches anything, launches."""
-        first = np.minimum(np.searchsorted(tape.event, np.arange(len(tape.dispatch))), len(self.of_op) - 1)
-        return self.of_op[first]
+        return self.of_op[np.minimum(np.searchsorted(tape.event, np.arange(len(tape.dispatch))), len(self.of_op) - 1)]
 
     def scaled(self, tape: Tape, device: F64, host: F64) -> Tape:
         """The tape with device work and host time of each iteration so many times as long."""
         longer = np.append(host, 1.0)[self._of_event(tape)]
-        return replace(
-            tape,
-            duration=np.rint(tape.duration * np.append(device, 1.0)[self.of_op]).astype(np.int64),
-            dispatch=np.rint(tape.dispatch * longer).astype(np.int64),
-            work=np.rint(tape.work * longer).astype(np.int64),
-        )
+        times = (tape.duration * np.append(device, 1.0)[self.of_op], tape.dispatch * longer, tape.work * longer)
+        duration, dispatch, work = (np.rint(one).astype(np.int64) for one in times)
+        return replace(tape, duration=duration, dispatch=dispatch, work=work)
 
     def in_graphs(self, tape: Tape) -> Tape:
         """What each iteration launches inside its mark is one CUDA graph; what the host does besides stays."""
-        marks = union(self.found.host_start, self.found.host_end)
-        inside = contains(marks, tape.source.trace.api_calls.start[tape.call])
-        first = inside & ~np.append(False, inside[:-1])
-        launched = inside[tape.event]
-        graph = replace(
-            tape,
-            work=np.where(inside & ~first & ~tape.waits, 0, tape.work),
-            latency=np.where(launched & ~first[tape.event], 0, tape.latency),
-            gap=np.where(launched, in_graph(tape.gap), tape.gap),
-        )
+        inside = self._inside(tape)
+        first, launched = inside & ~np.append(False, inside[:-1]), inside[tape.event]
+        work = np.where(inside & ~first & ~tape.waits, 0, tape.work)
+        latency = np.where(launched & ~first[tape.event], 0, tape.latency)
+        graph = replace(tape, work=work, latency=latency, gap=np.where(launched, in_graph(tape.gap), tape.gap))
         return graph.with_dispatch(np.where(first, GRAPH_CALL_NS, np.where(inside, 0, tape.dispatch)))
+
+    def _inside(self, tape: Tape) -> Bool:
+        """Which events lie in an iteration's mark."""
+        marks = union(self.found.host_start, self.found.host_end)
+        return contains(marks, tape.source.trace.api_calls.start[tape.call])
 
     def less_between(self, tape: Tape) -> Tape:
         """Half of what the host does between marks is gone: scheduling, inputs, sampling, text."""
-        marks = union(self.found.host_start, self.found.host_end)
-        share = np.where(contains(marks, tape.source.trace.api_calls.start[tape.call]), 1.0, 0.5)
-        return replace(
-            tape.with_dispatch(tape.dispatch * share),
-            work=np.rint(tape.work * share).astype(np.int64),
-        )
+        share = np.where(self._inside(tape), 1.0, 0.5)
+        return replace(tape.with_dispatch(tape.dispatch * share), work=np.rint(tape.work * share).astype(np.int64))
 
     def ahead(self, tape: Tape) -> Tape:
         """The host waits for the iteration before, not for the one that it launched last."""
@@ -148,23 +131,19 @@ class Served:
         np.maximum.at(last, self.of_op, np.arange(len(self.of_op)))
         earlier = np.where(iteration > 0, last[iteration - 1], -1)
         shifted = tape.waits & (iteration >= 0) & (iteration == self.of_op[launched])
-        return replace(
-            tape,
-            waits=np.where(shifted, earlier >= 0, tape.waits),
-            waits_for=np.where(shifted, earlier, tape.waits_for),
-        )
+        waits = np.where(shifted, earlier >= 0, tape.waits)
+        return replace(tape, waits=waits, waits_for=np.where(shifted, earlier, tape.waits_for))
 
 
 def _hosts(tape: Tape, *shares: float) -> list[Tape]:
     """The tape without the profiler, for each of these shares of the dispatch that is left."""
-    return [_short_graph_launches(one) for share in shares for one in host_scaled((tape,), share)]
+    return [_short_graph_launches(*host_scaled((tape,), share)) for share in shares]
 
 
 def _short_graph_launches(tape: Tape) -> Tape:
     """Graph launches as long as without a recorder of their kernels, which makes a call of each: what follows such a
     call begins earlier by that, on the host as on the device."""
-    calls = tape.source.trace.api_calls
-    replays = tape.source.linked.api_kind[tape.call] == ApiKind.GRAPH_LAUNCH
+    calls, replays = tape.source.trace.api_calls, tape.source.linked.api_kind[tape.call] == ApiKind.GRAPH_LAUNCH
     spared = np.where(replays, np.maximum((calls.end - calls.start)[tape.call] - GRAPH_CALL_NS, 0), 0)
     after = np.append(0, spared[:-1])
     work = np.maximum(tape.work - after, 0)

@@ -1,13 +1,13 @@
 """How far a prediction may be off, and what bounds it: the GPU's clock, and copies that cannot be hidden.
 
-A scenario leaves things out in proportion to what it changes. A host without its launches or its Python is known well;
+A scenario leaves things out in proportion to what it changes: a host without its launches or its Python is known well,
 how fast other kernels are is not. The shares were chosen on pairs of programs that were timed with and without a
 remedy; `python -m benchmarks.remedy_errors` compares each with the others (docs/accuracy.md).
 
 A GPU whose tensor cores pause less draws more power, and at its power limit it clocks lower: without pauses matrix
-kernels on them take longer than they were recorded between pauses. At the limit the share of time in them (duty) times
-their power is constant; power goes with about the square of the clock (between linear at a fixed voltage and cubic
-where the voltage follows), so their time goes with the root of the duty.
+kernels take longer. At the limit the share of time in them (duty) times their power is constant; power goes with about
+the square of the clock (between linear at a fixed voltage and cubic where the voltage follows), so their time goes with
+the root of the duty.
 
 Hiding copies leads at best to the longer of the copies and the rest of the step: a link moves one copy at a time in
 each direction, and the rest of a step needs as long as it does without them.
@@ -37,6 +37,8 @@ LIMITED_DUTY = 0.75
 that they do so only under ..."""
 PESSIMISTIC_DUTY = 0.5
 NOTICEABLE = 1.002
+Chosen = Callable[[Tape], Bool]
+"""Which ops of a tape are hidden."""
 
 
 def duties(tapes: Sequence[Tape], times_ns: Sequence[float]) -> list[float]:
@@ -66,40 +68,28 @@ def _on_tensor_cores(tape: Tape) -> Bool:
     return (tape.source.roofline.tensor == YES)[tape.row]
 
 
-Chosen = Callable[[Tape], Bool]
-"""Which ops of a tape are hidden."""
-
-
 def least_times_ns(tapes: Sequence[Tape], changed: Sequence[Tape], hidden: Chosen, rest: bool) -> list[float]:
     """For each rank the least step time if these of its ops are hidden, ns. `rest`: whether all else stays as it is on
     `tapes`; where a scenario changes more, only the links are the limit."""
     chosen = [hidden(tape) for tape in tapes]
     if not any(some.any() for some in chosen):
         return [0.0] * len(tapes)
-    least = [_links_ns(tape, after, some) for tape, after, some in zip(tapes, changed, chosen, strict=True)]
-    if not rest:
-        return least
-    passes = run(tapes, repetitions(tapes))
-    others = [_rest_ns(tape, times, some) for tape, times, some in zip(tapes, passes, chosen, strict=True)]
-    return [max(pair) for pair in zip(least, others, strict=True)]
+    least = list(map(_links_ns, tapes, changed, chosen))
+    return list(map(max, least, map(_rest_ns, tapes, run(tapes, repetitions(tapes)), chosen))) if rest else least
 
 
 def _links_ns(tape: Tape, changed: Tape, hidden: Bool) -> float:
     """Time that the hidden ops need on their links, those of one device in one direction one after the other, ns a
     step: as the scenario has them, or as recorded where it takes them out."""
-    ops = tape.source.trace.device_ops
-    rows = tape.row[hidden]
-    if not len(rows):
-        return 0.0
+    ops, rows = tape.source.trace.device_ops, tape.row[hidden]
     links = Groups.of(ops.device[rows], ops.copy_kind[rows])
     takes = np.where(changed.duration[hidden] > 0, changed.duration[hidden], tape.duration[hidden])
-    return float(links.sum(takes).max()) / tape.steps
+    return float(links.sum(takes).max(initial=0)) / tape.steps
 
 
 def _rest_ns(tape: Tape, times: Pass, hidden: Bool) -> float:
     """The replayed step less what only the hidden ops did, ns."""
-    window = (times.done[-2], times.done[-1])
+    begin, stop = times.done[-2:]
     start, end = np.array(times.came, np.int64), np.array(times.end, np.int64)
     alone = subtract(union(start[hidden], end[hidden]), union(start[~hidden], end[~hidden]))
-    exposed = measure(alone, np.array(window[:1]), np.array(window[1:])).sum()
-    return float(window[1] - window[0] - exposed) / tape.steps
+    return float(stop - begin - measure(alone, np.array([begin]), np.array([stop])).sum()) / tape.steps

@@ -1,7 +1,5 @@
 """The tape of a recording: its steady steps' host time, launches, waits and dependencies."""
 
-from typing import NamedTuple
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra import (
@@ -47,17 +45,22 @@ HELD_BY_OPS = 8
 def make_tape(rated: Rated, typical: Bool | None = None) -> Tape | None:
     """The tape of the steady steps (those that `typical_steps` chooses, unless given); None where launches or device
     work were not recorded."""
-    if not (rated.timed.steady_ops & (rated.linked.launch >= 0)).any() or _waits_for_unlaunched(rated):
+    launch, launching = rated.linked.launch, rated.joined.blocks.copy()
+    chosen = np.flatnonzero(rated.timed.steady_ops & (launch >= 0))
+    if not len(chosen) or _waits_for_unlaunched(rated):
         return None
     typical = typical_steps(rated.causes) if typical is None else typical
     kept, whole = _host_windows(rated.timed, typical)
-    rows, chosen = _on_tape(rated, typical, whole)
+    chosen = chosen[typical[rated.timed.steps.of_op[chosen]]]
+    # The events: calls that launch or wait in the host's time.
+    launching[launch[chosen]] = True
+    rows = np.flatnonzero(launching & contains(whole, rated.trace.api_calls.start))
+    chosen = chosen[np.isin(launch[chosen], rows)]
     if not len(rows) or not len(chosen):
         return None
-    begin = _cut_at(rated)
-    host = _host_time(rated.started, rows, kept if begin is None else _from(kept, begin))
-    event = np.searchsorted(rows, rated.linked.launch[chosen])
-    return _tape(rated, rows, chosen, event, host, int(typical.sum()), _latency_from(rated, chosen, begin))
+    chosen = chosen[np.lexsort((rated.trace.device_ops.start[chosen], launch[chosen]))]
+    kept, latency = _cut(rated, chosen, kept)
+    return _tape(rated, rows, chosen, _host_time(rated.started, rows, kept), int(typical.sum()), latency)
 
 
 def _waits_for_unlaunched(rated: Rated) -> bool:
@@ -70,47 +73,24 @@ def _waits_for_unlaunched(rated: Rated) -> bool:
     return waited > UNLAUNCHED_SHARE * int(steps.duration[steps.steady].sum())
 
 
-def _on_tape(rated: Rated, typical: Bool, host: IntervalSet) -> tuple[I64, I64]:
-    """The API calls that are events, those that launch or wait in the host's time, and the ops that these launch, in
-    launch order."""
-    ops, calls, launch = rated.trace.device_ops, rated.trace.api_calls, rated.linked.launch
-    chosen = np.flatnonzero(rated.timed.steady_ops & (launch >= 0))
-    chosen = chosen[typical[rated.timed.steps.of_op[chosen]]]
-    launching = rated.joined.blocks.copy()
-    launching[launch[chosen]] = True
-    rows = np.flatnonzero(launching & contains(host, calls.start))
-    chosen = chosen[np.isin(launch[chosen], rows)]
-    return rows, chosen[np.lexsort((ops.start[chosen], launch[chosen]))]
-
-
-def _tape(rated: Rated, rows: I64, chosen: I64, event: I64, host: "_HostTime", steps: int, latency: I64) -> Tape:
-    ops, starts = rated.trace.device_ops, rated.started.starts
+def _tape(rated: Rated, rows: I64, chosen: I64, host: dict[str, I64], steps: int, latency: I64) -> Tape:
+    ops, starts, step = rated.trace.device_ops, rated.started.starts, rated.timed.steps.of_op[chosen]
     held, dependencies = _held_by_others(rated.started, chosen)
     waits, waits_for = _waits(rated.timed, rows, chosen)
-    before = _HostTime(*(column[:-1] for column in host))
-    step = rated.timed.steps.of_op[chosen]
-    events = np.sort(event[np.diff(step, prepend=step[:1]) > 0])
+    event = np.searchsorted(rows, rated.linked.launch[chosen])
+    begins = distinct(event[np.diff(step, prepend=step[:1]) > 0])
+    tail = Tail(*(int(host[name][-1]) for name in Tail._fields))
+    if len(begins):  # no longer than between two steps of the tape, because there the recorder ends
+        usual = {name: int(np.median(host[name][begins])) for name in ("dispatch", "work")}
+        tail = tail._replace(**{name: min(getattr(tail, name), most) for name, most in usual.items()})
     return Tape(
-        steps=steps,
-        **before._asdict(),
-        waits=waits,
-        waits_for=waits_for,
-        reads=contains(read_ranges(rated.linked), rated.trace.api_calls.start[rows]),
-        call=rows,
-        tail=_tail(host, distinct(events)),
-        event=event,
-        stream=starts.stream[chosen],
-        duration=(ops.end - ops.start)[chosen],
-        alone=alone(rated.linked, chosen),
-        latency=latency,
-        gap=starts.pause[chosen].astype(np.int64) + held,
-        dependencies=dependencies,
-        communication=rated.linked.is_communication[chosen],
-        copy=rated.linked.is_copy[chosen],
-        meeting=np.full(len(chosen), -1, np.int64),
-        row=chosen,
-        source=rated,
-    )
+        **{name: before[:-1] for name, before in host.items()}, steps=steps, waits=waits, waits_for=waits_for,
+        reads=contains(read_ranges(rated.linked), rated.trace.api_calls.start[rows]), call=rows, tail=tail,
+        event=event, stream=starts.stream[chosen], duration=(ops.end - ops.start)[chosen],
+        alone=alone(rated.linked, chosen), latency=latency, gap=starts.pause[chosen].astype(np.int64) + held,
+        dependencies=dependencies, communication=rated.linked.is_communication[chosen],
+        copy=rated.linked.is_copy[chosen], meeting=np.full(len(chosen), -1, np.int64), row=chosen, source=rated,
+    )  # fmt: skip
 
 
 def _held_by_others(started: Started, chosen: I64) -> tuple[I64, Dependencies]:
@@ -134,77 +114,40 @@ def _host_windows(timed: Timed, typical: Bool) -> tuple[IntervalSet, IntervalSet
     """Host time of the tape's steps, each with what follows it up to the next; a step's host range is cut to the
     length of its window, because the recorder's own start-up and stop are not the step's. And the same from the first
     launch of each step on: a host that is ahead may take longer for a step than the device, which runs all of it."""
-    steps = timed.steps
+    steps, called = timed.steps, timed.trace.api_calls.start
     begin = np.maximum(steps.host_start, steps.host_end - steps.duration)
     if steps.unlike:  # a server's iterations: each begins with the wait for the one before
         begin[1:] = np.where(typical[:-1], steps.host_start[1:], begin[1:])
     until = np.append(np.maximum(steps.host_start[1:], steps.host_end[:-1]), steps.host_end[-1])
-    calls = timed.linked.launch[(steps.of_op == len(steps) - 1) & (timed.linked.launch >= 0)]
-    launched = timed.trace.api_calls.start[calls]
-    if len(calls) and launched.min() < begin[-1]:
+    launched = called[timed.linked.launch[(steps.of_op == len(steps) - 1) & (timed.linked.launch >= 0)]]
+    if len(launched) and launched.min() < begin[-1]:
         begin[-1] = steps.host_start[-1]
         until[-1] = min(until[-1], max(int(launched.max()) + 1, int(begin[-1] + steps.duration[-1])))
-    first = np.maximum(np.minimum(begin, _first_launches(timed)), steps.host_start)
+
+    def launches(step: I32, call: I32) -> tuple[I32, I64]:
+        known = (call >= 0) & (step >= 0)
+        return step[known], called[call[known]]
+
+    first = np.full(len(steps), np.iinfo(np.int64).max)
+    first = np.minimum(begin, scatter(np.minimum, first, launches, steps.of_op, timed.linked.launch))
+    first = np.maximum(first, steps.host_start)
     return union(begin[typical], until[typical]), union(first[typical], until[typical])
 
 
-def _first_launches(timed: Timed) -> I64:
-    """When the host launched the first op of each step."""
-
-    def launched(step: I32, call: I32) -> tuple[I32, I64]:
-        known = (call >= 0) & (step >= 0)
-        return step[known], timed.trace.api_calls.start[call[known]]
-
-    never = np.full(len(timed.steps), np.iinfo(np.int64).max)
-    return scatter(np.minimum, never, launched, timed.steps.of_op, timed.linked.launch)
-
-
-def _cut_at(rated: Rated) -> int | None:
-    """Where the only step begins, if that is where its device work does: what the host did before is not part of it.
-    Of several steps the next one's lead takes the place of the first one's."""
+def _cut(rated: Rated, chosen: I64, kept: IntervalSet) -> tuple[IntervalSet, I64]:
+    """Host time and launch latencies: of an only step that begins where its device work does, what the host did before
+    is not part of it. Of several steps the next one's lead takes the place of the first one's."""
     ops, steps = rated.trace.device_ops, rated.timed.steps
-    first = np.flatnonzero(steps.of_op == 0)[:1]
-    if len(steps) > 1 or not len(first) or ops.start[first[0]] != steps.start[0]:
-        return None
-    return int(steps.start[0]) if steps.start[0] > steps.host_start[0] else None
-
-
-def _from(kept: IntervalSet, begin: int) -> IntervalSet:
-    last = int(kept.end[-1])
-    return intersect(kept, union(np.array([min(begin, last - 1)]), np.array([last])))
-
-
-def _latency_from(rated: Rated, chosen: I64, begin: int | None) -> I64:
-    """Launch latency of ops in a step that begins here: of what was launched before only what is left of it."""
     latency = rated.started.starts.latency[chosen].astype(np.int64)
-    if begin is None:
-        return latency
-    left = np.maximum(rated.trace.device_ops.start[chosen] - begin, 0)
-    return np.where(rated.linked.launch_time[chosen] < begin, np.minimum(latency, left), latency)
+    first, begin, last = np.flatnonzero(steps.of_op == 0)[:1], int(steps.start[0]), int(kept.end[-1])
+    if len(steps) > 1 or not len(first) or not ops.start[first[0]] == begin > steps.host_start[0]:
+        return kept, latency
+    left = np.where(rated.linked.launch_time[chosen] < begin, np.maximum(ops.start[chosen] - begin, 0), latency)
+    return intersect(kept, union(np.array([min(begin, last - 1)]), np.array([last]))), np.minimum(latency, left)
 
 
-class _HostTime(NamedTuple):
-    """Host time before each event and, last, after all of them, ns."""
-
-    dispatch: I64
-    work: I64
-    loading: I64
-    reading: I64
-    sending: I64
-    profiling: I64
-
-
-def _tail(host: _HostTime, begins: I64) -> Tail:
-    """Host time after the last event, ns: its dispatch and work no longer than between two steps of the tape, because
-    there the recorder ends."""
-    dispatch, work = int(host.dispatch[-1]), int(host.work[-1])
-    if len(begins):
-        dispatch = min(dispatch, int(np.median(host.dispatch[begins])))
-        work = min(work, int(np.median(host.work[begins])))
-    return Tail(dispatch, work, int(host.loading[-1]), int(host.profiling[-1]))
-
-
-def _host_time(timed: Started, rows: I64, kept: IntervalSet) -> _HostTime:
+def _host_time(timed: Started, rows: I64, kept: IntervalSet) -> dict[str, I64]:
+    """Host time before each event and, last, after all of them, by what it is spent on, ns."""
     calls = timed.trace.api_calls
     start = np.append(min(kept.start[0], calls.start[rows[0]]), calls.start[rows])
     end = np.append(calls.start[rows], kept.end[-1])
@@ -219,7 +162,8 @@ def _host_time(timed: Started, rows: I64, kept: IntervalSet) -> _HostTime:
     loading, work = np.where(brings, loading + work, loading), np.where(brings, 0, work)
     reading = np.clip(measure(_reading(timed.joined), start, end) - waited, 0, dispatch)
     sending = np.minimum(measure(timed.linked.memo(calling), start, end), dispatch - reading)
-    return _HostTime(dispatch, work, loading, reading, sending, profiling)
+    times = (dispatch, work, loading, reading, sending, profiling)
+    return dict(zip(("dispatch", "work", "loading", "reading", "sending", "profiling"), times, strict=True))
 
 
 def _waits(timed: Timed, rows: I64, chosen: I64) -> tuple[Bool, I64]:
@@ -254,9 +198,8 @@ def waited_time(joined: Joined, rows: I64) -> I64:
     place = look_up(rows, joined.linked.launch[copying])
     own = np.zeros(len(rows), np.int64)
     own[place[place >= 0]] = ops.end[copying[place >= 0]]
-    target = np.maximum(target, own)
-    waited = np.clip(np.minimum(target, calls.end[rows]) - calls.start[rows], 0, None)
-    return np.where(joined.blocks[rows], waited, 0)
+    waited = np.minimum(np.maximum(target, own), calls.end[rows]) - calls.start[rows]
+    return np.where(joined.blocks[rows], np.clip(waited, 0, None), 0)
 
 
 def _reading(joined: Joined) -> IntervalSet:

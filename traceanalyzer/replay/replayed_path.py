@@ -19,12 +19,9 @@ from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import F64, I64
 
 KIND_OF_PART = {
-    "rest": PathKind.LAUNCH,
-    "reading": PathKind.WAIT,
-    "work": PathKind.HOST,
-    "loading": PathKind.INPUT,
+    "rest": PathKind.LAUNCH, "reading": PathKind.WAIT, "work": PathKind.HOST, "loading": PathKind.INPUT,
     "profiling": PathKind.PROFILER,
-}
+}  # fmt: skip
 """The kind of path that each part of the host's work is."""
 
 
@@ -32,21 +29,20 @@ def replayed_path_time(tapes: Sequence[Tape], scale: float = 1.0) -> PathTime:
     """The critical path of the first of the ranks that are replayed together, by kind, a mean step; times are
     multiplied by `scale` (`Replay.scale`)."""
     tape, times = tapes[0], run(tapes, repetitions(tapes))[0]
-    end = np.array(times.end)
-    window = (times.done[-2], times.done[-1])
-    chain = walk(_bindings(tape, times), _waits(tape, times), np.array(times.came), end, window)
-    spent = _on_host(tape, times, chain)
-    for kind, rows in _on_device(tape, chain).items():
-        spent[kind] += int((chain.end - chain.start)[rows].sum())
+    window, device = (times.done[-2], times.done[-1]), (np.array(times.came), np.array(times.end))
+    chain = walk(_bindings(tape, times), _waits(tape, times), *device, window)
+    host, kinds, spent = chain.part == Part.HOST, _kinds(tape, chain), np.zeros(len(PathKind))
+    for part, time in HostClock(tape, times).spent(chain.start[host], chain.end[host]).items():
+        spent[KIND_OF_PART[part]] = time.sum()
+    for kind in PathKind:
+        spent[kind] += int((chain.end - chain.start)[(kinds == kind) & ~host].sum())
     return PathTime(**{kind.label: ms(spent[kind] / tape.steps) * scale for kind in PathKind})
 
 
 def _bindings(tape: Tape, times: Pass) -> Bindings:
-    came, end = np.array(times.came), np.array(times.end)
-    before = op_before(tape.stream)
-    on, also_on = tape.dependencies.on, tape.dependencies.also_on
-    candidates = ((before, tape.gap, Bound.STREAM), (on, tape.dependencies.delay, Bound.DEPENDENCY),
-                  (also_on, 0, Bound.DEPENDENCY))  # fmt: skip
+    came, end, waits = np.array(times.came), np.array(times.end), tape.dependencies
+    candidates = ((op_before(tape.stream), tape.gap, Bound.STREAM), (waits.on, waits.delay, Bound.DEPENDENCY),
+                  (waits.also_on, 0, Bound.DEPENDENCY))  # fmt: skip
     by, op = np.full(len(came), Bound.LAUNCH, np.uint8), np.full(len(came), -1, np.int32)
     for other, delay, bound in candidates:
         binds = (other >= 0) & (end[other] + delay == came)
@@ -67,61 +63,36 @@ def _waits(tape: Tape, times: Pass) -> HostWaits:
     return HostWaits(held, returned[held], op[held])
 
 
-def _on_device(tape: Tape, chain: Chain) -> dict[PathKind, I64]:
-    """Rows of the chain in which the host does not work, by kind."""
+def _kinds(tape: Tape, chain: Chain) -> I64:
+    """What each part of the chain in which the host does not work is. Where the replay keeps a long pause, the op of
+    another stream that an op waited for in the recording is what held the device."""
     running = np.select([tape.communication, tape.copy], [PathKind.COMMUNICATION, PathKind.COPY], PathKind.COMPUTE)
+    bindings, held_by = tape.source.started.bindings, np.full(len(tape.source.trace.device_ops) + 1, PathKind.OTHER)
+    held_by[tape.row] = running
+    other = np.where(bindings.by == Bound.DEPENDENCY, bindings.op, -1)
     queued = (chain.part == Part.PAUSE) & (chain.end - chain.start < QUEUED_LATENCY_NS)
-    kind = np.select(
+    return np.select(
         [chain.part == Part.OP, queued | (chain.part == Part.LATENCY), chain.part == Part.RETURN],
         [np.append(running, 0)[chain.op], PathKind.LAUNCH, PathKind.WAIT],
-        np.append(_held_by(tape, running), PathKind.OTHER)[chain.op],
+        np.append(held_by[other[tape.row]], PathKind.OTHER)[chain.op],
     )
-    return {one: np.flatnonzero((kind == one) & (chain.part != Part.HOST)) for one in PathKind}
-
-
-def _held_by(tape: Tape, running: I64) -> I64:
-    """For each op the kind of the op of another stream that it waited for in the recording: where the replay keeps a
-    long pause, that is what held the device."""
-    bindings, kind = tape.source.started.bindings, np.full(len(tape.source.trace.device_ops) + 1, PathKind.OTHER)
-    kind[tape.row] = running
-    other = np.where(bindings.by == Bound.DEPENDENCY, bindings.op, -1)
-    return kind[other[tape.row]]
-
-
-def _on_host(tape: Tape, times: Pass, chain: Chain) -> F64:
-    """Time of the host's stretches by kind, ns."""
-    rows = chain.part == Part.HOST
-    spent = np.zeros(len(PathKind))
-    for part, time in HostClock(tape, times).spent(chain.start[rows], chain.end[rows]).items():
-        spent[KIND_OF_PART[part]] = time.sum()
-    return spent
 
 
 class HostClock:
     """What the host of a replayed tape spends its time on; between two events all that it does is spread evenly."""
 
     def __init__(self, tape: Tape, times: Pass) -> None:
-        parts = {
-            "rest": (tape.dispatch - tape.reading, tape.tail.dispatch),
-            "reading": (tape.reading, 0),
-            "work": (tape.work, tape.tail.work),
-            "loading": (tape.loading, tape.tail.loading),
-            "profiling": (tape.profiling, tape.tail.profiling),
-        }
-        first = times.called[0] - sum(int(part[0]) for part, _ in parts.values())
+        tail, kept = tape.tail, {name: getattr(tape, name) for name in ("reading", "work", "loading", "profiling")}
+        parts = {"rest": tape.dispatch - tape.reading, **kept}
+        after = {"rest": tail.dispatch, "reading": 0, **tail._asdict()}
+        first = times.called[0] - sum(int(part[0]) for part in parts.values())
         time = np.concatenate(([first], np.stack((times.called, times.returned), axis=1).ravel()))
-        self._time = np.append(time, time[-1] + sum(tape.tail))
-        self._done = {name: _total(part, tail) for name, (part, tail) in parts.items()}
+        self._time, self._done = np.append(time, time[-1] + sum(tail)), dict[str, I64]()
+        for name, part in parts.items():  # time spent on each until each moment of the clock
+            steps = np.append(0, np.repeat(np.cumsum(part), 2))
+            self._done[name] = np.append(steps, steps[-1] + after[name])
 
     def spent(self, start: I64, end: I64) -> dict[str, F64]:
         """Time on each part of its work within each of these intervals, ns; waits are the rest of them."""
-        return {
-            name: np.interp(end, self._time, done) - np.interp(start, self._time, done)
-            for name, done in self._done.items()
-        }
-
-
-def _total(part: I64, tail: int) -> I64:
-    """Time spent on a part of its work until each moment of the clock."""
-    steps = np.concatenate(([0], np.repeat(np.cumsum(part), 2)))
-    return np.append(steps, steps[-1] + tail)
+        clock, each = self._time, self._done.items()
+        return {name: np.interp(end, clock, done) - np.interp(start, clock, done) for name, done in each}

@@ -29,7 +29,6 @@ from traceanalyzer.replay.recorded import calling
 from traceanalyzer.replay.simulate import Begin
 from traceanalyzer.replay.tape import Change, Tape, parametric
 from traceanalyzer.replay.together import apart
-from traceanalyzer.trace import Bool
 
 Time = TypeVar("Time", int, float)
 COUNTS = re.compile("^aten::nonzero$")
@@ -51,9 +50,8 @@ class Scenario:
     change: Change
     basis: str
     optimistic: Change | None = None
-    """A more optimistic reading of it, for the lower end of the range."""
     pessimistic: Change | None = None
-    """A less optimistic reading of it, for the upper end of the range."""
+    """Other readings of it, for the lower and the upper end of the range."""
     missing: str = "the recording does not say what this needs"
     """Why it is not predicted where `change` says None."""
     step_of_run: Callable[[Sequence[float]], float] = max
@@ -111,21 +109,14 @@ def copies_hidden(tape: Tape) -> Tape:
     return replace(tape.without(tape.copy), waits=tape.waits & ~tape.events_of(tape.copy))
 
 
-def all_copies(tape: Tape) -> Bool:
-    """Every memory copy."""
-    return tape.copy
-
-
 def communication_free(tape: Tape) -> Tape:
     """The program without its collectives: nobody waits for another rank, nothing is copied into messages and back,
     compute that ran beside one is no longer slowed, and the host neither calls them, nor waits in them, nor shards."""
     gone = tape.communication | launched_within(tape, BUCKETING) | launched_within(tape, SHARDING)
     free = replace(apart(tape), duration=tape.alone).without_launches(gone)
     inside = contains(tape.source.linked.memo(calling), tape.source.trace.api_calls.start[tape.call])
-    sharding = texts(tape.source.linked, SHARDING)[tape.source.trace.host_ranges.name]
-    left = 1.0 - tape.share_within_ranges(sharding)
-    work = np.rint(free.work * left).astype(np.int64)
-    free = replace(free, waits=free.waits & ~inside, work=work)
+    left = 1.0 - tape.share_within_ranges(texts(tape.source.linked, SHARDING)[tape.source.trace.host_ranges.name])
+    free = replace(free, waits=free.waits & ~inside, work=np.rint(free.work * left).astype(np.int64))
     return free.with_dispatch(np.maximum(free.dispatch - tape.sending, 0) * left)
 
 
@@ -133,10 +124,8 @@ def at_roofline(tape: Tape) -> Tape | None:
     """Each kernel takes the time that its work needs at the GPU's limits; None where no kernel's is known."""
     attainable = tape.source.roofline.attainable[tape.row]
     known = np.isfinite(attainable) & tape.compute
-    if not known.any():
-        return None
-    reached = np.maximum(np.nan_to_num(attainable), LEAST_KERNEL_NS)
-    return replace(tape, duration=np.where(known, np.minimum(tape.duration, reached), tape.duration).astype(np.int64))
+    reached = np.minimum(tape.duration, np.maximum(np.nan_to_num(attainable), LEAST_KERNEL_NS))
+    return replace(tape, duration=np.where(known, reached, tape.duration).astype(np.int64)) if known.any() else None
 
 
 def check_speedup(pattern: str, factor: float) -> None:
@@ -156,17 +145,12 @@ def faster(pattern: str, factor: float) -> Scenario:
 
     def change(tape: Tape) -> Tape | None:
         chosen = ops_named(tape.source.linked, pattern)[tape.row]
-        if not chosen.any():
-            return None
-        return replace(tape, duration=np.where(chosen, tape.duration / factor, tape.duration).astype(np.int64))
+        duration = np.where(chosen, tape.duration / factor, tape.duration).astype(np.int64)
+        return replace(tape, duration=duration) if chosen.any() else None
 
-    return Scenario(
-        f"{pattern}={factor:g}",
-        change,
-        f"device work of {pattern} {factor:g} times faster; the host's part stays as it is",
-        missing="no device work has this name",
-        may_cost=factor < 1.0,
-    )
+    basis = f"device work of {pattern} {factor:g} times faster; the host's part stays as it is"
+    missing = "no device work has this name"
+    return Scenario(f"{pattern}={factor:g}", change, basis, missing=missing, may_cost=factor < 1.0)
 
 
 @parametric
@@ -179,21 +163,14 @@ def combined(*scenarios: Scenario) -> Scenario:
     """All of them at once."""
 
     def change(tape: Tape) -> Tape | None:
+        changed: Tape | None = tape
         for scenario in scenarios:
-            changed = scenario.change(tape)
-            if changed is None:
-                return None
-            tape = changed
-        return tape
+            changed = None if changed is None else scenario.change(changed)
+        return changed
 
     name, basis = "+".join(s.id for s in scenarios), "; ".join(s.basis for s in scenarios)
     hides = next((s.hides for s in scenarios if s.hides is not None), None)
     return Scenario(name, change, basis, hides=hides, parts=scenarios)
-
-
-def nobody_waited_for(tape: Tape) -> Tape | None:
-    """The tape itself, where it shares collectives with others."""
-    return tape if (tape.meeting >= 0).any() else None
 
 
 NO_HOST_SYNCS = Scenario(
@@ -206,8 +183,7 @@ LAUNCHES_FREE = Scenario(
     "launches_free", launches_free, "dispatch and launches cost nothing, as in a CUDA graph; waits stay"
 )
 NO_HOST_SYNCS_LAUNCHES_FREE = replace(
-    combined(NO_HOST_SYNCS, LAUNCHES_FREE),
-    basis="no waits, and dispatch and launches cost nothing: a CUDA graph",
+    combined(NO_HOST_SYNCS, LAUNCHES_FREE), basis="no waits, and dispatch and launches cost nothing: a CUDA graph"
 )
 FUSED_ELEMENTWISE = Scenario(
     "fused_elementwise",
@@ -238,7 +214,7 @@ COPIES_HIDDEN = Scenario(
     "copies_hidden",
     copies_hidden,
     "copies run beside the rest and block nobody: the whole takes the longer of its copies and the rest",
-    hides=all_copies,
+    hides=lambda tape: tape.copy,
 )
 COMMUNICATION_FREE = Scenario(
     "communication_free",
@@ -252,6 +228,9 @@ COMMUNICATION_OVERLAPPED = Scenario(
     optimistic=on_own_stream_each(0.0),
     pessimistic=on_own_stream_each(MOST_OVERLAP_COST),
 )
+
+
+AS_RECORDED = rebucketed(None)
 
 
 def buckets(name: str, size: BucketSize) -> Scenario:
@@ -268,9 +247,6 @@ def buckets(name: str, size: BucketSize) -> Scenario:
     )
 
 
-AS_RECORDED = rebucketed(None)
-
-
 def buckets_of(megabytes: float) -> Scenario:
     """Gradient buckets of this size (as PyTorch counts megabytes)."""
     return buckets(f"buckets={megabytes:g}MB", BucketSize(bytes=round(megabytes * MB)))
@@ -280,7 +256,7 @@ BUCKETS_DOUBLED = buckets("buckets_doubled", BucketSize(factor=2.0))
 BUCKETS_HALVED = buckets("buckets_halved", BucketSize(factor=0.5))
 NO_STRAGGLER = Scenario(
     "no_straggler",
-    nobody_waited_for,
+    lambda tape: tape if (tape.meeting >= 0).any() else None,
     "every rank takes as long as the middle one, and collectives only transfer",
     missing="it takes the recordings of several ranks that share collectives",
     step_of_run=lower_median,
@@ -294,32 +270,13 @@ AT_ROOFLINE = Scenario(
 )
 
 SCENARIOS = (
-    NO_HOST_SYNCS,
-    LAUNCHES_FREE,
-    NO_HOST_SYNCS_LAUNCHES_FREE,
-    FUSED_ELEMENTWISE,
-    FUSED_OPTIMIZER,
-    FOREACH_OPTIMIZER,
-    INPUT_READY,
-    NO_HOST_WORK,
-    COPIES_HIDDEN,
-    COMMUNICATION_FREE,
-    COMMUNICATION_OVERLAPPED,
-    BUCKETS_DOUBLED,
-    BUCKETS_HALVED,
-    NO_STRAGGLER,
-    AT_ROOFLINE,
-)
+    NO_HOST_SYNCS, LAUNCHES_FREE, NO_HOST_SYNCS_LAUNCHES_FREE, FUSED_ELEMENTWISE, FUSED_OPTIMIZER, FOREACH_OPTIMIZER,
+    INPUT_READY, NO_HOST_WORK, COPIES_HIDDEN, COMMUNICATION_FREE, COMMUNICATION_OVERLAPPED, BUCKETS_DOUBLED,
+    BUCKETS_HALVED, NO_STRAGGLER, AT_ROOFLINE,
+)  # fmt: skip
 """What `whatif` answers, one list; more are made by `faster`, `less_compute` and `combined`."""
-
 COMBINED = (
-    NO_HOST_SYNCS,
-    LAUNCHES_FREE,
-    FUSED_ELEMENTWISE,
-    FUSED_OPTIMIZER,
-    INPUT_READY,
-    NO_HOST_WORK,
-    COPIES_HIDDEN,
+    NO_HOST_SYNCS, LAUNCHES_FREE, FUSED_ELEMENTWISE, FUSED_OPTIMIZER, INPUT_READY, NO_HOST_WORK, COPIES_HIDDEN,
     COMMUNICATION_OVERLAPPED,
-)
+)  # fmt: skip
 """Changes to a program that can be made together; the best few are also predicted at once."""

@@ -1,7 +1,7 @@
 """Runs tapes: one pass over the host's events and the ops they launch, in integer nanoseconds.
 
-The ranks of a run are passed through together: at a collective that they share each stops with the moment from
-which it could take part, and goes on from the moment from which all can.
+The ranks of a run are passed through together: at a collective that they share each stops with the moment from which
+it could take part, and goes on from the moment from which all can.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -20,8 +20,8 @@ Meeting = tuple[int, int]
 """A shared collective: repetition and number."""
 Begin = Callable[[Sequence[int]], int]
 """When a shared collective begins, from when its ranks arrive: with the last of them, or as if some were not late."""
-Running = Generator[tuple[Meeting, int], Any, Pass]
-"""Yields each shared collective with the rank's arrival, is sent when all are there, returns what happened when."""
+Running = Generator[tuple[Meeting, int] | Pass, Any, None]
+"""Yields each shared collective with the rank's arrival, is sent when all are there, and at last what happened when."""
 
 
 def step_time_ns(tape: Tape) -> float:
@@ -42,12 +42,9 @@ def repetitions(tapes: Sequence[Tape]) -> int:
 
 
 def run(tapes: Sequence[Tape], repeats: int, begin: Begin = max) -> list[Pass]:
-    """Each rank's replay.
-
-    A collective transfers once all ranks that have it are there. Where the ranks' orders contradict each other,
-    one that could never begin does so with those who are there. One that begins earlier than a rank arrives takes what
-    this one is late by out of its time: only `done` is then told on the clock of all.
-    """
+    """Each rank's replay. A collective transfers once all ranks that have it are there. Where the ranks' orders
+    contradict each other, one that could never begin does so with those who are there. One that begins earlier than a
+    rank arrives takes what this one is late by out of its time: only `done` is then told on the clock of all."""
     if len(tapes) == 1 and (alone := run_alone(tapes[0], repeats)) is not None:
         return [alone]
     members = np.bincount(np.concatenate([tape.meeting[tape.meeting >= 0] for tape in tapes])).tolist()
@@ -58,12 +55,13 @@ def run(tapes: Sequence[Tape], repeats: int, begin: Begin = max) -> list[Pass]:
     late, late_after = [0] * len(ranks), np.zeros((len(ranks), repeats), np.int64)
     while ready:
         rank, time = ready.pop()
-        stop = _next_stop(ranks[rank], time)
+        stop = ranks[rank].send(time)
         if isinstance(stop, Pass):
             passes[rank] = stop._replace(done=(np.array(stop.done) - late_after[rank]).tolist())
         else:
             waiting.setdefault(stop[0], {})[rank] = stop[1] - late[rank]
-        if (meeting := _complete(waiting, members, none_ready=not ready)) is not None:
+        complete = (meeting for meeting, there in waiting.items() if len(there) == members[meeting[1]])
+        if (meeting := next(complete, None if ready else next(iter(waiting), None))) is not None:
             arrivals = waiting.pop(meeting)
             begun = begin(list(arrivals.values()))
             for rank, arrival in arrivals.items():
@@ -73,25 +71,12 @@ def run(tapes: Sequence[Tape], repeats: int, begin: Begin = max) -> list[Pass]:
     return [passes[rank] for rank in range(len(tapes))]
 
 
-def _next_stop(rank: Running, time: int | None) -> Pass | tuple[Meeting, int]:
-    """Where the rank stops next, and when it arrives there; what happened when, where it has come to its end."""
-    try:
-        return rank.send(time)
-    except StopIteration as finished:
-        return finished.value
-
-
-def _complete(waiting: dict[Meeting, dict[int, int]], members: list[int], *, none_ready: bool) -> Meeting | None:
-    """A collective that begins, because all its ranks are there or nobody else can go on."""
-    complete = (meeting for meeting, there in waiting.items() if len(there) == members[meeting[1]])
-    return next(complete, next(iter(waiting), None) if none_ready else None)
-
-
 def op_by_op(tape: Tape, repeats: int) -> Running:
     """One rank."""
-    count, tail = len(tape.stream), sum(tape.tail)
-    events = _events(tape)
-    stream, duration, latency, gap, on, delay, also_on, meeting = _of_ops(tape)
+    count, tail, events = len(tape.stream), sum(tape.tail), _events(tape)
+    needs, times = tape.dependencies, (tape.duration, tape.latency, tape.gap)
+    columns = (tape.stream, *times, needs.on, needs.delay, needs.also_on, tape.meeting)
+    stream, duration, latency, gap, on, delay, also_on, meeting = (column.tolist() for column in columns)
     came, end = [0] * count, [0] * count
     called, returned = [0] * len(events), [0] * len(events)
     free, queue, done = [0] * (max(stream, default=0) + 1), [0] * QUEUE_DEPTH, []
@@ -123,23 +108,12 @@ def op_by_op(tape: Tape, repeats: int) -> Running:
             returned[event] = now
         now += tail
         done.append(max(now, device_done))
-    return Pass(done, called, returned, came, end)
+    yield Pass(done, called, returned, came, end)
 
 
 def _events(tape: Tape) -> list[tuple[int, int, int, int, int]]:
     """For each event the host's time before it, whether it waits, for which op (-1: all), and its ops."""
-    index = np.arange(len(tape.dispatch))
-    columns = (
-        tape.dispatch + tape.work + tape.loading + tape.profiling,
-        tape.waits,
-        tape.waits_for,
-        np.searchsorted(tape.event, index, side="left"),
-        np.searchsorted(tape.event, index, side="right"),
-    )
+    edges = np.searchsorted(tape.event, np.arange(len(tape.dispatch) + 1))
+    host = tape.dispatch + tape.work + tape.loading + tape.profiling
+    columns = (host, tape.waits, tape.waits_for, edges[:-1], edges[1:])
     return list(zip(*(column.tolist() for column in columns), strict=True))
-
-
-def _of_ops(tape: Tape) -> list[list[int]]:
-    waits = tape.dependencies
-    columns = (tape.stream, tape.duration, tape.latency, tape.gap, waits.on, waits.delay, waits.also_on, tape.meeting)
-    return [column.tolist() for column in columns]

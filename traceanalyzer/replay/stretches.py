@@ -48,14 +48,6 @@ class _Lane(NamedTuple):
     sum: I64
 
 
-class _Link(NamedTuple):
-    """Ops of a stretch that wait for earlier ones, these, and the delay after them."""
-
-    ops: I64
-    on: I64
-    delay: I64
-
-
 class _Stretch(NamedTuple):
     first: int
     stop: int
@@ -63,8 +55,9 @@ class _Stretch(NamedTuple):
     host: I64
     """The host's own time from the begin of the repetition until each op's launch."""
     latency: I64
-    lanes: tuple[_Lane, ...]
-    links: tuple[_Link, ...]
+    lanes: list[_Lane]
+    links: list[tuple[I64, I64, I64]]
+    """Ops that wait for earlier ones, these, and the delay after them."""
     waits: list[tuple[int, int]]
     """Events after it that wait, each with the op up to which, -1 for all before it."""
 
@@ -72,7 +65,11 @@ class _Stretch(NamedTuple):
 def run_alone(tape: Tape, repeats: int) -> Pass | None:
     """The replay of one rank that meets no other; None where its stretches are so short that nothing is gained."""
     ops, latest = len(tape.stream), np.maximum(tape.dependencies.on, tape.dependencies.also_on)
-    if not ops * repeats or _longest_ns(tape) * repeats > LONGEST_NS:
+    times = (tape.dispatch, tape.work, tape.loading, tape.profiling, tape.duration, tape.gap, tape.latency)
+    # No moment of a repetition lies farther from its start than all of its times together.
+    spans = (*times, tape.dependencies.delay, np.array(tape.tail))
+    longest_ns = sum(float(np.abs(one.astype(np.float64)).sum()) for one in spans)
+    if not ops * repeats or longest_ns * repeats > LONGEST_NS:
         return None
     if (tape.meeting >= 0).any() or (latest >= np.arange(ops)).any():
         return None
@@ -89,14 +86,6 @@ def run_alone(tape: Tape, repeats: int) -> Pass | None:
         after.setdefault(place, []).append((event, int(tape.waits_for[event])))
     bounds = pairwise([0, *cuts])
     return _run(tape, own, [_stretch(tape, a, b, own[tape.event[a:b]], after.get(b, [])) for a, b in bounds], repeats)
-
-
-def _longest_ns(tape: Tape) -> float:
-    """No moment of a repetition lies farther from its start than all of its times together."""
-    times = (tape.dispatch, tape.work, tape.loading, tape.profiling, tape.duration, tape.gap, tape.latency)
-    return sum(
-        float(np.abs(one.astype(np.float64)).sum()) for one in (*times, tape.dependencies.delay, np.array(tape.tail))
-    )
 
 
 def _cuts(latest: I64, waits: I64) -> Iterator[int]:
@@ -126,16 +115,11 @@ def _stretch(tape: Tape, first: int, stop: int, host: I64, waits: list[tuple[int
         ops = slice(None) if len(streams) == 1 else np.flatnonzero(stream == one)
         total = np.cumsum(gap[ops] + duration[ops])
         lanes.append(_Lane(one, ops, duration[ops], duration[ops] - total, total))
-    on, delay, also_on = tape.dependencies.on[here], tape.dependencies.delay[here], tape.dependencies.also_on[here]
-    links = [_link(on, delay), _link(also_on, np.zeros_like(delay))]
-    return _Stretch(
-        first, stop, host, tape.latency[here], tuple(lanes), tuple(one for one in links if len(one.ops)), waits
-    )
-
-
-def _link(on: I64, delay: I64) -> _Link:
-    ops = np.flatnonzero(on >= 0)
-    return _Link(ops, on[ops], delay[ops])
+    needs, links = tape.dependencies, []
+    for on, delay in ((needs.on[here], needs.delay[here]), (needs.also_on[here], np.zeros_like(needs.delay[here]))):
+        if len(ops := np.flatnonzero(on >= 0)):
+            links.append((ops, on[ops], delay[ops]))
+    return _Stretch(first, stop, host, tape.latency[here], lanes, links, waits)
 
 
 def _run(tape: Tape, own: I64, stretches: list[_Stretch], repeats: int) -> Pass:
@@ -172,8 +156,8 @@ def _advance(stretch: _Stretch, offset: int, queued: I64, free: list[int], came:
     offsets = np.maximum(queued[here] - stretch.host, offset)
     np.maximum.accumulate(offsets, out=offsets)
     earliest = stretch.host + offsets + stretch.latency
-    for link in stretch.links:
-        earliest[link.ops] = np.maximum(earliest[link.ops], end[link.on] + link.delay)
+    for ops, on, delay in stretch.links:
+        earliest[ops] = np.maximum(earliest[ops], end[on] + delay)
     ended, latest = end[here], 0
     for lane in stretch.lanes:
         ends = np.maximum(earliest[lane.ops] + lane.before, free[lane.stream])

@@ -1,9 +1,8 @@
 """A recording's steady steps as a tape: host events in order, the device ops they launch, and dependencies.
 
-The launching threads are taken as one sequence of events: the thread that waits for another does nothing, so
-at any moment one of them drives the device. Between two events the host works, either on dispatch (which the
-profiler slows) or on long stretches of its own (which it hardly does). An op starts when it has been launched,
-its stream is free and the ops of other streams that it waits for have ended.
+The launching threads are taken as one sequence of events: a thread that waits for another does nothing. Between two
+events the host works, either on dispatch (which the profiler slows) or on long stretches of its own (which it hardly
+does). An op starts when it has been launched, its stream is free and the ops of others that it waits for have ended.
 """
 
 from collections.abc import Callable
@@ -40,11 +39,9 @@ class Tape(Memo):
 
     steps: int
     dispatch: I64
-    """Host time before each event on dispatch, ns, waits left out."""
     work: I64
-    """Host time before each event on other work of its own, ns."""
     loading: I64
-    """Host time before each event on input data, ns."""
+    """Host time before each event, ns: on dispatch, waits left out, on other work of its own, and on input data."""
     reading: I64
     """Part of `dispatch` inside operators that only read a value and calls that only wait."""
     sending: I64
@@ -76,9 +73,8 @@ class Tape(Memo):
     meeting: I64
     """Number of the collective among those that several ranks' tapes share, -1: none (`together`)."""
     row: I64
-    """Row of `Trace.device_ops` ..."""
     source: Rated
-    """... of this recording."""
+    """Rows of `Trace.device_ops`, and the recording that they are of."""
 
     @cached_property
     def step_of_op(self) -> I32:
@@ -98,8 +94,7 @@ class Tape(Memo):
     @property
     def nodes(self) -> I64:
         """For each event the node of the host tree that its API call is."""
-        tree = self.source.linked.tree
-        return tree.node_of_call[self.call].astype(np.int64)
+        return self.source.linked.tree.node_of_call[self.call].astype(np.int64)
 
     def events_of(self, ops: Bool) -> Bool:
         """Which events launch any of these ops."""
@@ -119,9 +114,8 @@ class Tape(Memo):
     @property
     def step_of_event(self) -> I32:
         """For each event the step that the ops launched by it, or else by the next that launches any, belong to."""
-        launching, first = np.unique(self.event, return_index=True)
-        position = np.minimum(np.searchsorted(launching, np.arange(len(self.dispatch))), len(launching) - 1)
-        return self.step_of_op[first][position]
+        launching = np.minimum(np.arange(len(self.dispatch)), self.event[-1])
+        return self.step_of_op[np.searchsorted(self.event, launching)]
 
     def before_events(self, intervals: IntervalSet) -> I64:
         """How much of these intervals of the host's time lies before each event and after the one before it, ns; before
@@ -133,7 +127,7 @@ class Tape(Memo):
     def share_within(self, intervals: IntervalSet) -> F64:
         """For each event the share of the host's time since the one before it that lies in these intervals."""
         called = self.source.trace.api_calls.start[self.call]
-        since = np.append(0, np.diff(called))
+        since = np.diff(called, prepend=called[:1])
         share: F64 = np.divide(self.before_events(intervals), since, out=np.zeros(len(since)), where=since > 0)
         return share.clip(0.0, 1.0)
 
@@ -144,8 +138,7 @@ class Tape(Memo):
 
     def usual_dispatch_ns(self, ops: Bool) -> float:
         """Median dispatch before the events that launch these ops, ns; 0 without any."""
-        launching = self.events_of(ops)
-        return float(np.median(self.dispatch[launching])) if launching.any() else 0.0
+        return float(np.median(self.dispatch[self.events_of(ops)])) if ops.any() else 0.0
 
     def of_launches(self, of_nodes: NDArray[Entry]) -> NDArray[Entry]:
         """For each op the value, of those of the nodes of the host tree, of the call that launches it."""
@@ -153,8 +146,8 @@ class Tape(Memo):
 
     def of_classes(self, *names: str) -> Bool:
         """Ops of these classes."""
-        source = self.source
-        return one_of(source.linked.op_class[self.row], [source.linked.classes.index(name) for name in names])
+        linked = self.source.linked
+        return one_of(linked.op_class[self.row], [linked.classes.index(name) for name in names])
 
     def copies_of(self, kind: CopyKind) -> Bool:
         """Copies in this direction."""
@@ -209,16 +202,14 @@ class Tape(Memo):
     def without_calls(self, ops: Bool) -> "Tape":
         """The ops are gone, and so are the calls that launched them; what their operators do on the host stays, because
         they launch others, too."""
-        calls = self.source.trace.api_calls
+        calls, alone = self.source.trace.api_calls, self.events_of_only(ops)
         called = np.minimum((calls.end - calls.start)[self.call], self.dispatch)
-        alone = self.events_of_only(ops)
         left = replace(self.without(ops), waits=self.waits & ~alone)
         return left.with_dispatch(np.where(alone, self.dispatch - called, self.dispatch))
 
     def without_dispatch(self, events: Bool) -> "Tape":
         """The host does nothing before these events but what is work of its own, and waits at none of them."""
-        left = replace(self, waits=self.waits & ~events)
-        return left.with_dispatch(np.where(events, 0, self.dispatch))
+        return replace(self, waits=self.waits & ~events).with_dispatch(np.where(events, 0, self.dispatch))
 
     def without_work(self, events: Bool) -> "Tape":
         """The host has no long work of its own before these events."""
@@ -265,9 +256,4 @@ Change = Callable[[Tape], Tape | None]
 
 def parametric(change: Callable[Concatenate[Tape, P], Tape | None]) -> Callable[P, Change]:
     """What gives the change for some values, from one that takes them after the tape."""
-
-    @wraps(change)
-    def of_values(*values: P.args, **named: P.kwargs) -> Change:
-        return lambda tape: change(tape, *values, **named)
-
-    return of_values
+    return wraps(change)(lambda *values, **named: lambda tape: change(tape, *values, **named))

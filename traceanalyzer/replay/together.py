@@ -1,8 +1,8 @@
 """The ranks of a run on tapes that meet: a shared collective transfers once all its ranks have arrived.
 
 What a rank spent in a collective before the last one came is waiting; the transfer is what the rank that came last
-spent in it, so the shortest time of all. Without the other ranks' recordings a collective is replayed as long as it
-was recorded, waiting included, because nothing tells when the others would come.
+spent in it, so the shortest time of all. Without the other ranks' recordings a collective is replayed as it was
+recorded, waiting included, because nothing tells when the others would come.
 """
 
 from collections.abc import Sequence
@@ -15,15 +15,12 @@ from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.ranks.digested import digest_of
 from traceanalyzer.analysis.ranks.matches import Matches, match_collectives
 from traceanalyzer.analysis.roofline.rated import Rated
-from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.tape import Tail, Tape
 from traceanalyzer.replay.typical_steps import typical_steps
-from traceanalyzer.trace import I64
 
 MAX_RANKS = 8
 """Of more, those that spend least in collectives are replayed: they arrive last, so the others wait for them."""
-
 OF_TIME = ("dispatch", "work", "loading", "reading", "sending", "profiling", "duration", "alone", "latency", "gap")
 """Columns of a tape that say how long something takes."""
 
@@ -31,29 +28,21 @@ OF_TIME = ("dispatch", "work", "loading", "reading", "sending", "profiling", "du
 def make_tapes(rated: Rated, peers: Sequence[Rated] = ()) -> tuple[Tape, ...]:
     """The tape of a recording, and of the other ranks of its run where they share collectives with it; empty where
     launches or device work were not recorded."""
-    together = (
-        _of_ranks((rated, *sorted(peers, key=lambda one: _in_collectives(one.timed))[: MAX_RANKS - 1])) if peers else ()
-    )
-    if together and (together[0].meeting >= 0).any():
-        return together
+
+    def in_collectives(rank: Rated) -> int:
+        calls = rank.timed.collective_calls
+        return int((calls.end - calls.start).sum())
+
+    ranks = (rated, *sorted(peers, key=in_collectives)[: MAX_RANKS - 1])
+    causes = [one.causes for one in ranks]
+    tapes = [make_tape(one, typical_steps(one.causes, *causes)) for one in ranks if peers]
+    made = [tape for tape in tapes if tape is not None]
+    if len(made) == len(ranks) and len({tape.steps for tape in made}) == 1:
+        together = join(made, match_collectives([one.timed.memo(digest_of) for one in ranks]))
+        if (together[0].meeting >= 0).any():
+            return together
     alone = make_tape(rated)
     return () if alone is None else (alone,)
-
-
-def _of_ranks(ranks: tuple[Rated, ...]) -> tuple[Tape, ...]:
-    """The tapes of ranks with equally many steps; empty where one has none."""
-    causes = [one.causes for one in ranks]
-    tapes = [make_tape(one, typical_steps(one.causes, *causes)) for one in ranks]
-    made = [tape for tape in tapes if tape is not None]
-    if len(made) < len(ranks) or len({tape.steps for tape in made}) > 1:
-        return ()
-    return join(made, match_collectives([one.timed.memo(digest_of) for one in ranks]))
-
-
-def _in_collectives(timed: Timed) -> int:
-    """Time of a rank in collectives, waiting included, ns."""
-    calls = timed.collective_calls
-    return int((calls.end - calls.start).sum())
 
 
 def join(tapes: Sequence[Tape], matches: Matches) -> tuple[Tape, ...]:
@@ -62,21 +51,18 @@ def join(tapes: Sequence[Tape], matches: Matches) -> tuple[Tape, ...]:
     for rank, (tape, mine) in enumerate(zip(tapes, matches.of_rank, strict=True)):
         of_row = np.full(len(tape.source.trace.device_ops) + 1, -1, np.int64)
         of_row[tape.row] = np.arange(len(tape.row))
-        of_row[-1] = -1
         position[matches.collective[mine], rank] = of_row[matches.row[mine]]
     taking_part = np.diff(matches.first)
     shared = ((position >= 0).sum(axis=1) == taking_part) & (taking_part > 1)
     position = position[shared]
     durations = [tape.duration[column] for tape, column in zip(tapes, position.T, strict=True)]
     transfer = np.where(position >= 0, np.stack(durations, axis=1), np.iinfo(np.int64).max).min(axis=1)
-    return tuple(_with_meetings(tape, column, transfer) for tape, column in zip(tapes, position.T, strict=True))
-
-
-def _with_meetings(tape: Tape, position: I64, transfer: I64) -> Tape:
-    meeting, duration = tape.meeting.copy(), tape.duration.copy()
-    here = np.flatnonzero(position >= 0)
-    meeting[position[here]], duration[position[here]] = here, transfer[here]
-    return replace(tape, meeting=meeting, duration=duration)
+    joined = []
+    for tape, column in zip(tapes, position.T, strict=True):
+        meeting, duration, here = tape.meeting.copy(), tape.duration.copy(), np.flatnonzero(column >= 0)
+        meeting[column[here]], duration[column[here]] = here, transfer[here]
+        joined.append(replace(tape, meeting=meeting, duration=duration))
+    return tuple(joined)
 
 
 def apart(tape: Tape) -> Tape:

@@ -1,12 +1,11 @@
 """The step without the profiler, taken apart: the budget and the causes of idle time of the replayed schedule.
 
-The work on the device is what was recorded, because no recorder stretches it. What the device idles is what the replay
-without the profiler leaves; each stretch of it is charged with what the host did meanwhile. A cause is then held
-against the replay without it: what gains nothing when it is removed does not hold the device up, and its idle time goes
-to the causes that do.
+The device works as recorded, because no recorder stretches that. What it idles is what the replay without the profiler
+leaves; each stretch of it is charged with what the host did meanwhile. A cause is then held against the replay without
+it: what gains nothing when it is removed holds nothing up, and its idle time goes to the causes that do.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,19 +23,15 @@ from traceanalyzer.replay.stretches import Pass
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.waiting import in_last_repetition, waits_of, work_of
 from traceanalyzer.replay.whatif import Replay
-from traceanalyzer.trace import F64, I64, Bool, distinct
+from traceanalyzer.trace import I64, Bool, distinct
 
 REMOVED = {
-    IdleCause.INPUT: INPUT_READY,
-    IdleCause.HOST: NO_HOST_WORK,
-    IdleCause.SYNC: NO_HOST_SYNCS,
-    IdleCause.LAUNCH: LAUNCHES_FREE,
-}
+    IdleCause.INPUT: INPUT_READY, IdleCause.HOST: NO_HOST_WORK,
+    IdleCause.SYNC: NO_HOST_SYNCS, IdleCause.LAUNCH: LAUNCHES_FREE,
+}  # fmt: skip
 """What removes each cause that can be removed."""
-
 NOTHING = 0.05
 """A cause without which less than this share of its idle time is gone is none."""
-
 DEVICE_PARTS = ("compute", "transfer", "copy")
 """What the device of a rank does that another one waits for, while it does not idle."""
 WAITING = "waiting"
@@ -45,7 +40,7 @@ DEEPEST = 3
 
 Causes = dict[IdleCause, float]
 """Idle time by cause, ms."""
-Waited = dict[IdleCause | str, float]
+Waited = dict[Any, float]
 """What a rank waits for others by what they do, ms: causes of their idle time, and `DEVICE_PARTS`."""
 
 
@@ -63,16 +58,13 @@ def partition(replay: Replay, recorded: Budget, device: int) -> tuple[Budget, Id
     charged = _charged(tape, times, complement(window, work.busy), device)
     exposed = clip(subtract(work.communication, work.compute), window)
     waited = _waited(tapes, passes, exposed) if len(tapes) > 1 else {}
-    exposed_ms = ms(exposed.total / tape.steps)
+    exposed_ms, copied_ms = ms(exposed.total / tape.steps), recorded.exposed_copy
     beyond = max(exposed_ms - recorded.exposed_communication, 0.0)
     _as_idle(charged, waited, beyond)
-    copies = subtract(subtract(work.copies, work.compute), work.communication)
-    busy = Budget(
-        compute=recorded.compute,
-        exposed_communication=exposed_ms - beyond,
-        exposed_copy=ms(clip(copies, window).total / tape.steps) if tape.communication.any() else recorded.exposed_copy,
-        idle=0.0,
-    )
+    if tape.communication.any():
+        copies = subtract(subtract(work.copies, work.compute), work.communication)
+        copied_ms = ms(clip(copies, window).total / tape.steps)
+    busy = Budget(recorded.compute, exposed_ms - beyond, copied_ms, 0.0)
     budget = fitted_to(busy, replay.base_ms)
     own, others = _both_held_against(replay, charged, waited)
     if tape.source.timed.memo(only_searches):
@@ -118,9 +110,8 @@ class _Run:
         waits = self.waits[rank]
         for other in distinct(waits.rank).tolist():
             mine = waits.rank == other
-            since = waits.since[mine]
-            own = self._spent(rank, union(since, waits.start[mine]))
-            theirs = self._spent(other, union(since, waits.end[mine]))
+            own = self._spent(rank, union(waits.since[mine], waits.start[mine]))
+            theirs = self._spent(other, union(waits.since[mine], waits.end[mine]))
             more = {part: max(time - own[part], 0.0) for part, time in theirs.items()}
             waited = more.pop(WAITING)
             if waited and other not in trail and len(trail) < DEEPEST:
@@ -129,22 +120,21 @@ class _Run:
                 more = {part: time + scale * behind[part] for part, time in more.items()}
             late = ms((waits.end - waits.start)[mine].sum() / self.tapes[rank].steps)
             scale = late / (sum(more.values()) or 1.0)
-            for part, time in more.items():
-                found[part] += scale * time
+            found = {part: time + scale * more[part] for part, time in found.items()}
         return found
 
     def _spent(self, rank: int, when: IntervalSet) -> Waited:
         """What a rank did in these times, ms a step."""
         tape, work, times = self.tapes[rank], self.works[rank], self.passes[rank]
-        left, spent = in_last_repetition(when, times.done[-2], self.period), dict.fromkeys(IdleCause, 0.0)
+        left = in_last_repetition(when, times.done[-2], self.period)
         result: Waited = {}
         waiting = union(self.waits[rank].start, self.waits[rank].end)
         sets = (work.compute, subtract(work.communication, waiting), work.copies, waiting)
         for part, busy in zip((*DEVICE_PARTS, WAITING), sets, strict=True):
             result[part] = ms(intersect(left, busy).total / tape.steps)
             left = subtract(left, busy)
-        result.update(_charged(tape, times, left, self.devices[rank]).items() if len(left.start) else spent.items())
-        return result
+        idle = _charged(tape, times, left, self.devices[rank]) if len(left.start) else dict.fromkeys(IdleCause, 0.0)
+        return {**result, **idle}
 
 
 def _both_held_against(replay: Replay, own: Causes, waited: Waited) -> tuple[Causes, Waited]:
@@ -154,22 +144,19 @@ def _both_held_against(replay: Replay, own: Causes, waited: Waited) -> tuple[Cau
     kept = {cause: min(after[cause] / before[cause], 1.0) if before[cause] else 0.0 for cause in IdleCause}
     gained = {cause: max(after[cause] - before[cause], 0.0) for cause in IdleCause}
 
-    def checked(part: Mapping[Any, float]) -> Causes:
+    def checked(part: Waited) -> Causes:
         lost = sum(part[cause] * (1.0 - kept[cause]) for cause in IdleCause)
         share = lost / (sum(gained.values()) or 1.0)
         return {cause: part[cause] * kept[cause] + share * gained[cause] for cause in IdleCause}
 
-    left = dict(waited)
-    left.update(checked(waited).items() if waited else ())
-    return checked(own), left
+    return checked(own), {**waited, **(checked(waited) if waited else {})}
 
 
 def with_recorded_causes(budget: Budget, idle: Idle, step_ms: float) -> tuple[Budget, Idle]:
     """Budget and causes of idle time of a step of this length without the profiler, where nothing can be replayed:
     work as recorded, causes of idle time in the proportions of the recording, the profiler's own left out."""
     fitted = fitted_to(budget, step_ms)
-    causes: Causes = {cause: getattr(idle, cause.label) for cause in IdleCause}
-    causes[IdleCause.PROFILER] = 0.0
+    causes: Causes = {cause: getattr(idle, cause.label) for cause in IdleCause if cause != IdleCause.PROFILER}
     return fitted, idle_of(causes, fitted.idle)
 
 
@@ -177,8 +164,7 @@ def fitted_to(busy: Budget, step_ms: float) -> Budget:
     """A step of this length with this work on the device and idle time for the rest; where the work alone is longer
     (its clock was higher than in the recording), it is shortened."""
     parts = (busy.compute, busy.exposed_communication, busy.exposed_copy)
-    total = sum(parts)
-    scale = min(step_ms / total, 1.0) if total else 1.0
+    scale = min(step_ms / sum(parts), 1.0) if sum(parts) else 1.0
     compute, communication, copy = (part * scale for part in parts)
     return Budget(compute, communication, copy, max(step_ms - compute - communication - copy, 0.0))
 
@@ -193,17 +179,15 @@ def idle_of(charged: Causes, idle_ms: float) -> Idle:
 
 def held_against(replay: Replay, charged: Causes) -> Causes:
     """The causes, held against the replay without each: one whose removal gains (nearly) nothing of what it is charged
-    with holds nothing up, and its time goes to the cause whose removal gains most.
-
-    Slow launches are charged to the waits that exposed them as far as the step is shorter without these.
-    """
+    with holds nothing up, and its time goes to the cause whose removal gains most. Slow launches are charged to the
+    waits that exposed them as far as the step is shorter without these."""
     gain = {cause: replay.gain_ms(scenario) / replay.scale for cause, scenario in REMOVED.items()}
     result = dict(charged)
     exposed = min(result[IdleCause.LAUNCH], max(gain[IdleCause.SYNC] - result[IdleCause.SYNC], 0.0))
     result[IdleCause.LAUNCH] -= exposed
     result[IdleCause.SYNC] += exposed
     idle = [cause for cause in REMOVED if gain[cause] < NOTHING * result[cause]]
-    most = max(REMOVED, key=lambda cause: gain[cause])
+    most = max(REMOVED, key=gain.__getitem__)
     if most not in idle:
         for cause in idle:
             result[most] += result[cause]
@@ -227,20 +211,19 @@ def _charged(tape: Tape, times: Pass, gaps: IntervalSet, device: int) -> Causes:
     waits_for_others = recorded == IdleCause.COMMUNICATION
     brief = gaps.end - gaps.start < QUEUED_LATENCY_NS
     dispatched = (late | brief) & ~((next_op >= 0) & _waited_for_unknown(tape)[next_op])
-    by_cause: dict[IdleCause, F64] = {cause: np.zeros(len(gaps.start)) for cause in IdleCause}
-    by_cause[IdleCause.INPUT] = spent["loading"]
-    by_cause[IdleCause.COMMUNICATION] = np.where(waits_for_others, spent["work"], 0.0)
-    by_cause[IdleCause.HOST] = np.where(waits_for_others, 0.0, spent["work"])
     after_wait = recorded == IdleCause.SYNC
     if tape.source.timed.memo(keeps_waiting) or tape.source.timed.memo(could_be_ahead):
         after_wait |= (next_op >= 0) & _after_wait(tape, times)[next_op]
-    slow = spent["rest"] + np.where(dispatched, left, 0.0)
-    by_cause[IdleCause.SYNC] = spent["reading"] + np.where(after_wait, slow, 0.0)
-    by_cause[IdleCause.LAUNCH] = np.where(after_wait, 0.0, slow)
-    queued = np.where(dispatched, 0.0, left)
-    for cause in IdleCause:
-        by_cause[cause] += np.where(recorded == cause, queued, 0.0)
-    return {cause: ms(times_ns.sum() / tape.steps) for cause, times_ns in by_cause.items()}
+    slow, queued = spent["rest"] + np.where(dispatched, left, 0.0), np.where(dispatched, 0.0, left)
+    by_cause = {
+        IdleCause.INPUT: spent["loading"],
+        IdleCause.COMMUNICATION: np.where(waits_for_others, spent["work"], 0.0),
+        IdleCause.HOST: np.where(waits_for_others, 0.0, spent["work"]),
+        IdleCause.SYNC: spent["reading"] + np.where(after_wait, slow, 0.0),
+        IdleCause.LAUNCH: np.where(after_wait, 0.0, slow),
+    }
+    of_queue = {cause: np.where(recorded == cause, queued, 0.0) for cause in IdleCause}
+    return {cause: ms((by_cause.get(cause, 0.0) + time).sum() / tape.steps) for cause, time in of_queue.items()}
 
 
 def _after_wait(tape: Tape, times: Pass) -> Bool:
@@ -261,7 +244,6 @@ def _waited_for_unknown(tape: Tape) -> Bool:
 
 def _recorded_cause(tape: Tape) -> I64:
     """For each op the cause of the gap that it ended in the recording, OTHER where it ended none."""
-    gaps = tape.source.causes.gaps
     cause = np.full(len(tape.source.trace.device_ops) + 1, int(IdleCause.OTHER), np.int64)
-    cause[gaps.next_op] = gaps.cause
+    cause[tape.source.causes.gaps.next_op] = tape.source.causes.gaps.cause
     return cause[tape.row]

@@ -27,12 +27,10 @@ class Work(NamedTuple):
 
 def work_of(tape: Tape, times: Pass, device: int) -> Work:
     """The same of a device of the tape's rank."""
-    here = tape.source.trace.device_ops.device[tape.row] == device
     start, end = np.array(times.came, np.int64), np.array(times.end, np.int64)
-    runs = here & (end > start)
-    kinds = (tape.compute, tape.communication, tape.copy)
-    compute, communication, copies = (union(start[runs & kind], end[runs & kind]) for kind in kinds)
-    return Work(compute, communication, copies, union(start[runs], end[runs]))
+    runs = (tape.source.trace.device_ops.device[tape.row] == device) & (end > start)
+    kinds = (runs & tape.compute, runs & tape.communication, runs & tape.copy, runs)
+    return Work(*(union(start[kind], end[kind]) for kind in kinds))
 
 
 class Waits(NamedTuple):

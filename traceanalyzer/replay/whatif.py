@@ -1,14 +1,12 @@
 """Predicted step times: the recording replayed, without the profiler's cost, and under each scenario.
 
-All of them start from one number, `Replay.base_ms`: the step without the profiler as the capture measured it, else as
-the replay has it. What the replay is off by is taken out of every prediction, so none exceeds the base unless its
-scenario can cost something.
+All start from `Replay.base_ms`: the step without the profiler as the capture measured it, else as the replay has it.
+What the replay is off by is taken out of each, so none exceeds the base unless its scenario can cost something.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import NamedTuple
 
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.tables.timing import UnprofiledTime
@@ -21,8 +19,6 @@ from traceanalyzer.replay.tape import Change, Tape
 from traceanalyzer.replay.together import make_tapes
 from traceanalyzer.replay.typical_steps import hiccups, typical_steps
 
-ALWAYS = 1.0
-"""Duty of tensor cores that keep the highest clock however busy they are."""
 FAITHFUL = 0.1
 """A replay that differs more than this from the recording lacks something that matters, and nothing is told of it; one
 that differs less is scaled to it."""
@@ -33,7 +29,6 @@ SCENARIO_SPREAD = 0.12
 about nine in ten stopwatch medians are in their ranges (docs/accuracy.md)."""
 LEAST_OF_STEP = 0.25
 """No prediction is so far off that the step is shorter than this share of it for what a scenario leaves out."""
-
 MOST_SPEEDUP = 100.0
 """What would leave less of the step than this is the step itself: there is nothing to predict."""
 NOTHING_ELSE = "hardly anything of the step would be left: it is nothing but what this removes"
@@ -86,17 +81,8 @@ class WhatIf:
 
     def __repr__(self) -> str:
         base = self.recorded_step_ms if self.unprofiled_step_ms is None else self.unprofiled_step_ms
-        known = [one for one in self.scenarios if one.step_ms is not None]
-        best = f", {known[0].id} {known[0].step_ms:.3g} ms" if known else ""
+        best = next((f", {one.id} {one.step_ms:.3g} ms" for one in self.scenarios if one.step_ms is not None), "")
         return f"<WhatIf: step {base:.3g} ms{best}, {len(self.scenarios)} scenarios>"
-
-
-class _Under(NamedTuple):
-    """The step under a scenario; None where the recording does not say what it needs."""
-
-    step_ms: float | None = None
-    saved_ns: float | None = None
-    """Device work that a step has less."""
 
 
 UNLIKE_SHARE = 0.1
@@ -105,10 +91,8 @@ UNLIKE_SHARE = 0.1
 
 @dataclass(frozen=True, eq=False)
 class Replay:
-    """The steady steps ready to be replayed: as recorded, and with the profiler's cost taken out.
-
-    Each is the tapes of the ranks that are replayed together, the one that is spoken of first.
-    """
+    """The steady steps ready to be replayed: as recorded, and with the profiler's cost taken out. Each is the tapes of
+    the ranks that are replayed together, the one that is spoken of first."""
 
     recorded_ms: float
     fidelity_error: float
@@ -129,35 +113,21 @@ class Replay:
     @classmethod
     def of(cls, rated: Rated, measured: UnprofiledTime | None = None, peers: Sequence[Rated] = ()) -> "Replay | None":
         """The replay of a process; None where launches or device work were not recorded, or where the steps are of
-        unlike kinds and those on the tape do not stand for all.
-
-        Where the step was `measured` without a profiler, the host is made as fast as that says. `peers` are the
-        other ranks of its run, replayed with it.
-        """
-        tapes = make_tapes(rated, peers) if rated.timed.steps.known else ()
+        unlike kinds and those on the tape do not stand for all. Where the step was `measured` without a profiler, the
+        host is made as fast as that says. `peers` are the other ranks of its run, replayed with it."""
+        steps = rated.timed.steps
+        tapes = make_tapes(rated, peers) if steps.known else ()
         if not tapes:
             return None
-        steps = typical_steps(*(tape.source.causes for tape in tapes))
-        typical = float(rated.timed.steps.duration[steps].mean()) / NS_PER_MS
-        recorded = float(rated.timed.steps.duration[rated.timed.steps.steady].mean()) / NS_PER_MS
-        if not 0 < recorded < LONGEST_MS:
+        typical = float(steps.duration[typical_steps(*(tape.source.causes for tape in tapes))].mean()) / NS_PER_MS
+        recorded = float(steps.duration[steps.steady].mean()) / NS_PER_MS
+        if not 0 < recorded < LONGEST_MS or (steps.unlike and abs(typical / recorded - 1.0) > UNLIKE_SHARE):
             return None
-        if rated.timed.steps.unlike and abs(typical / recorded - 1.0) > UNLIKE_SHARE:
-            return None
-        fast_host, usual, slow_host = without_profiler(tapes, measured)
+        fast, usual, slow = without_profiler(tapes, measured)
         replayed = step_ms(tapes)
-        return cls(
-            recorded_ms=recorded,
-            fidelity_error=replayed / typical - 1.0 if typical else 0.0,
-            recorded=tapes,
-            fast_host=fast_host,
-            typical=usual,
-            slow_host=slow_host,
-            replayed_ms=replayed,
-            base_times_ns=step_times_ns(usual),
-            measured=measured,
-            hiccups=sum(int(hiccups(tape.source.causes)[tape.source.timed.steps.steady].sum()) for tape in tapes[:1]),
-        )
+        error = replayed / typical - 1.0 if typical else 0.0
+        left_out = int(hiccups(tapes[0].source.causes)[tapes[0].source.timed.steps.steady].sum())
+        return cls(recorded, error, tapes, fast, usual, slow, replayed, step_times_ns(usual), measured, left_out)
 
     @property
     def base_ms(self) -> float:
@@ -168,11 +138,9 @@ class Replay:
     def scale(self) -> float:
         """What the replay's times are multiplied by, so that it agrees with the stopwatch, else with the recording."""
         base = max(self.base_times_ns) / NS_PER_MS
-        if not base:
-            return 1.0
-        if self.measured is not None:
+        if self.measured is not None and base:
             return self.measured.step_ms / base
-        return min(1.0 / (1.0 + self.fidelity_error), self.recorded_ms / base)
+        return min(1.0 / (1.0 + self.fidelity_error), self.recorded_ms / base) if base else 1.0
 
     @property
     def faithful(self) -> bool:
@@ -202,8 +170,7 @@ class Replay:
 
     def gain_ms(self, scenario: Scenario) -> float:
         """What a scenario saves of the step without the profiler, ms; 0 where it is not predicted."""
-        step = self.step_under_ms(scenario)
-        return 0.0 if step is None else max(self.base_ms - step, 0.0)
+        return 0.0 if (step := self.step_under_ms(scenario)) is None else max(self.base_ms - step, 0.0)
 
     def pessimistic_gain_ms(self, scenario: Scenario, *, fast_host: bool = False) -> float:
         """What a scenario saves by its pessimistic reading, ms, also where the host is as fast as it may be; 0 where
@@ -224,12 +191,12 @@ class Replay:
 
     def step_under_ms(self, scenario: Scenario) -> float | None:
         """The step time under a scenario; None where the recording does not say what it needs."""
-        return self._under(scenario).step_ms
+        return self._under(scenario)[0]
 
     def kernels_saved_ns(self, scenario: Scenario) -> float | None:
         """By how much a scenario makes the device work of a step shorter, on the rank that is spoken of, ns; None where
         the recording does not say what it needs."""
-        return self._under(scenario).saved_ns
+        return self._under(scenario)[1]
 
     def saved_by_kernels(self, scenario: Scenario) -> bool | None:
         """Whether device work becomes shorter by at least half of what a scenario gains; None where the recording does
@@ -238,25 +205,23 @@ class Replay:
         return None if saved_ns is None else 2 * saved_ns >= self.gain_ms(scenario) * NS_PER_MS
 
     @cached_property
-    def _known(self) -> dict[Scenario, _Under]:
-        """The step under the scenarios that were asked for."""
+    def _known(self) -> dict[Scenario, tuple[float | None, float | None]]:
         return {}
 
-    def _under(self, scenario: Scenario) -> _Under:
+    def _under(self, scenario: Scenario) -> tuple[float | None, float | None]:
+        """Step time, ms, and device work that a step has less, ns."""
         if scenario not in self._known:
-            changed = _changed(scenario.change, self.typical)
-            self._known[scenario] = _Under() if changed is None else self._under_changes(scenario, changed)
+            step_ms, saved_ns = None, None
+            if (changed := _changed(scenario.change, self.typical)) is not None:
+                step_ms = self._changed_ms(scenario, changed, self.typical, LIMITED_DUTY)
+                step_ms = step_ms if scenario.may_cost else min(step_ms, self.base_ms)
+                before, after = self.typical[0], changed[0]
+                saved_ns = float(before.duration.sum() - after.duration.sum()) / before.steps
+            self._known[scenario] = step_ms, saved_ns
         return self._known[scenario]
-
-    def _under_changes(self, scenario: Scenario, changed: Sequence[Tape]) -> _Under:
-        step = self._changed_ms(scenario, changed, self.typical, LIMITED_DUTY)
-        before, after = self.typical[0], changed[0]
-        saved = float(before.duration.sum() - after.duration.sum()) / before.steps
-        return _Under(step if scenario.may_cost else min(step, self.base_ms), saved)
 
     @cached_property
     def _predicted(self) -> dict[Scenario, Prediction]:
-        """The predictions that were asked for."""
         return {}
 
     def predict(self, scenario: Scenario) -> Prediction:
@@ -272,27 +237,22 @@ class Replay:
         step = max(step, self.base_ms * scenario.least)
         if self.base_ms > MOST_SPEEDUP * step:
             return Prediction(scenario.id, None, None, None, None, NOTHING_ELSE)
-        low = self._step_ms(scenario, scenario.optimistic, self.fast_host, ALWAYS) or step
+        # Tensor cores of duty 1 keep the highest clock however busy they are.
+        low = self._step_ms(scenario, scenario.optimistic, self.fast_host, 1.0) or step
         high = self._step_ms(scenario, scenario.pessimistic, self.slow_host, PESSIMISTIC_DUTY) or step
-        spread = math.hypot(SCENARIO_SPREAD * step, scenario.spread * (self.base_ms - step))
+        gain = self.base_ms - step
+        spread = math.hypot(SCENARIO_SPREAD * step, scenario.spread * gain)
         high = step + math.hypot(max(high - step, 0.0), spread)
-        spread = min(spread, max((1.0 - LEAST_OF_STEP) * step, GAIN_SPREAD * (self.base_ms - step)))
-        return Prediction(
-            id=scenario.id,
-            step_ms=step,
-            low_ms=max(step - math.hypot(max(step - low, 0.0), spread), self.base_ms * scenario.least),
-            high_ms=high if scenario.may_cost else min(high, self.range_ms[1]),
-            speedup=self.base_ms / step if step else 1.0,
-            basis=scenario.basis,
-        )
+        spread = min(spread, max((1.0 - LEAST_OF_STEP) * step, GAIN_SPREAD * gain))
+        low = max(step - math.hypot(max(step - low, 0.0), spread), self.base_ms * scenario.least)
+        high = high if scenario.may_cost else min(high, self.range_ms[1])
+        return Prediction(scenario.id, step, low, high, self.base_ms / step if step else 1.0, scenario.basis)
 
-    def _step_ms(
-        self, scenario: Scenario, reading: Change | None, tapes: Sequence[Tape], limited: float
-    ) -> float | None:
+    def _step_ms(self, of: Scenario, reading: Change | None, tapes: Sequence[Tape], limited: float) -> float | None:
         """Step time of these tapes by a reading of a scenario (None: as it is), with clocks that are limited from this
         duty of the tensor cores on; None where it cannot be made."""
-        changed = _changed(reading or scenario.change, tapes)
-        return None if changed is None else self._changed_ms(scenario, changed, tapes, limited)
+        changed = _changed(reading or of.change, tapes)
+        return None if changed is None else self._changed_ms(of, changed, tapes, limited)
 
     def _changed_ms(self, scenario: Scenario, changed: Sequence[Tape], tapes: Sequence[Tape], limited: float) -> float:
         times = step_times_ns(changed, scenario.begin)
@@ -314,26 +274,16 @@ class Replay:
         """All predictions, `more` scenarios (instead of those of the same name) and combinations of the best few
         included; none of an unfaithful replay."""
         if self.faithful:
-            wanted = {scenario.id: scenario for scenario in (*SCENARIOS, *more)}
-            predictions = [self.predict(scenario) for scenario in wanted.values()]
+            predictions = list(map(self.predict, {one.id: one for one in (*SCENARIOS, *more)}.values()))
             predictions += self._combinations({p.id: p.step_ms for p in predictions if p.step_ms is not None})
-            known: tuple[float | None, ...] = (self.base_ms, *self.range_ms)
+            known: tuple[float | None, float | None, float | None] = self.base_ms, *self.range_ms
         else:
             predictions = [Prediction(s.id, None, None, None, None, UNFAITHFUL) for s in (*SCENARIOS, *more)]
             timed = self.measured
             known = (None, None, None) if timed is None else (timed.step_ms, timed.low_ms, timed.high_ms)
-        step, low, high = known
-        return WhatIf(
-            recorded_step_ms=self.recorded_ms,
-            replayed_step_ms=self.replayed_ms if self.faithful else None,
-            fidelity_error=self.fidelity_error,
-            unprofiled_step_ms=step,
-            unprofiled_low_ms=low,
-            unprofiled_high_ms=high,
-            ranks=len(self.recorded),
-            scenarios=sorted(predictions, key=lambda p: float("inf") if p.step_ms is None else p.step_ms),
-            notes=self._notes(),
-        )
+        predictions.sort(key=lambda p: float("inf") if p.step_ms is None else p.step_ms)
+        replayed, ranks, notes = self.replayed_ms if self.faithful else None, len(self.recorded), self._notes()
+        return WhatIf(self.recorded_ms, replayed, self.fidelity_error, *known, ranks, predictions, notes)
 
     def _combinations(self, known: dict[str, float]) -> Iterator[Prediction]:
         """The best two and the best three together, where that is better than what is known already."""
@@ -342,8 +292,8 @@ class Replay:
         best = min((known[s.id] for s in gains), default=0.0)
         for count in range(2, min(COMBINED_COUNT, len(gains)) + 1):
             together = combined(*(s for s in COMBINED if s in gains[:count]))
-            listed = _listed_as(together)
-            if listed is not None:
+            same = (s.id for s in SCENARIOS if s.parts and set(s.parts) == set(together.parts))
+            if (listed := next(same, None)) is not None:
                 best = min(best, known.get(listed, best))
             elif (step := self.step_under_ms(together)) is not None and step < best * (1 - COMBINED_GAIN):
                 best = step
@@ -360,8 +310,3 @@ def _changed(change: Change, tapes: Sequence[Tape]) -> list[Tape] | None:
     """The tapes that a change makes; None where it cannot be made on one of them."""
     changed = [tape for tape in map(change, tapes) if tape is not None]
     return changed if len(changed) == len(tapes) else None
-
-
-def _listed_as(together: Scenario) -> str | None:
-    """What a combination is called that is listed by itself."""
-    return next((s.id for s in SCENARIOS if s.parts and set(s.parts) == set(together.parts)), None)
