@@ -64,12 +64,11 @@ MAX_COUNT = 2.0**53
 UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "secs": 1.0, "second": 1.0, "seconds": 1.0}
 _ITERATION = r"(?:iter|iteration|step|batch|train_step)(?:_?time|_duration|_latency)?"
 _BARE = r"time|duration|latency"
-"""A step's time only beside a step number; alone it may be a moment."""
-_COMPUTE = r"(?:compute|iter_without_data)(?:_?time|_duration)?"
-"""A step without its data."""
-_DATA = r"(?:data|load|loading|loader|dataloader|input|batch_load|fetch)(?:_?time|_wait|_duration)?"
+"""A step's time only beside a step number; alone it may be a moment. `compute` is a step without its data."""
 _TIMED = re.compile(
-    rf"(?:(?P<iter>{_ITERATION})|(?P<bare>{_BARE})|(?P<compute>{_COMPUTE})|(?P<data>{_DATA}))_(?P<unit>{'|'.join(UNITS)})"
+    rf"(?:(?P<iter>{_ITERATION})|(?P<bare>{_BARE})|(?P<compute>(?:compute|iter_without_data)(?:_?time|_duration)?)|"
+    r"(?P<data>(?:data|load|loading|loader|dataloader|input|batch_load|fetch)(?:_?time|_wait|_duration)?))_"
+    rf"(?P<unit>{'|'.join(UNITS)})"
 )
 _UNITLESS = re.compile(rf"(?!(?:step|iter|iteration|batch|train_step)$)(?:{_ITERATION}|{_BARE})")
 TABLE: dict[str, Any] = tomllib.loads(Path(__file__).with_name("formats.toml").read_text(encoding="utf-8"))
@@ -85,10 +84,8 @@ def _plain(name: str) -> str:
 def meaning(name: str) -> tuple[str, float] | None:
     """The field of `Entry` that a column, key or group stands for and the factor to its unit; None if none."""
     name = _plain(name)
-    timed = _TIMED.fullmatch(name)
-    if timed:
-        field = next(f"{what}_s" for what in ("iter", "bare", "compute", "data") if timed[what])
-        return field, UNITS[timed["unit"]]
+    if timed := _TIMED.fullmatch(name):
+        return next(f"{what}_s" for what, text in timed.groupdict().items() if text), UNITS[timed["unit"]]
     return (_PLAIN[name], 1.0) if name in _PLAIN else None
 
 
@@ -105,8 +102,7 @@ def entry(values: Mapping[str, Any]) -> Entry | None:
     bare = found.pop("bare_s", None)
     if bare is not None and "step" in found:
         found.setdefault("iter_s", bare)
-    _percent(found, values)
-    _positive(found)
+    _mend(found, values)
     compute = found.pop("compute_s", 0.0)
     if compute > 0:
         found.setdefault("iter_s", compute + found.get("data_s", 0.0))
@@ -124,13 +120,10 @@ def _meant(values: Mapping[str, Any]) -> dict[str, Any]:
     """The values whose names are known, by what they mean."""
     found: dict[str, Any] = {}
     for name, value in values.items():
-        known = meaning(name)
-        if known is None or value is None:
-            continue
-        field, factor = known
-        if field == "series":
+        field, factor = meaning(name) or ("", 1.0)
+        if field == "series" and value is not None:
             found[field] = str(value)
-        elif (read := number(value)) is not None:
+        elif field and (read := number(value)) is not None:
             found[field] = read * factor
     return found
 
@@ -148,8 +141,9 @@ def number(value: object) -> float | None:
     return read if math.isfinite(read) else None
 
 
-def _percent(found: dict[str, Any], values: Mapping[str, Any]) -> None:
-    """MFU as a share: a per cent sign says what it is, and no share is above 1.5 (clocks and peaks vary)."""
+def _mend(found: dict[str, Any], values: Mapping[str, Any]) -> None:
+    """MFU as a share: a per cent sign says what it is, and no share is above 1.5 (clocks and peaks vary). Without
+    impossible values; nanoGPT, for one, writes an MFU of -100 % for "not yet known"."""
     percent = found.pop("mfu_percent", None)
     if percent is not None:
         found["mfu"] = percent / 100
@@ -158,10 +152,6 @@ def _percent(found: dict[str, Any], values: Mapping[str, Any]) -> None:
     rate = found.pop("its_per_s", None)
     if rate and "iter_s" not in found:
         found["iter_s"] = 1 / rate
-
-
-def _positive(found: dict[str, Any]) -> None:
-    """Drop impossible values; nanoGPT, for one, writes an MFU of -100 % for "not yet known"."""
     for field in ("iter_s", "samples_per_s", "tokens_per_s", "mfu", "samples", "tokens", "padded_tokens", "flops"):
         if found.get(field, 1) <= 0:
             del found[field]

@@ -1,8 +1,6 @@
 """The line formats of timing logs: what a line looks like and what its time means. `formats.toml` lists them.
 
-A format reads a line into an `Entry`, returns None for lines that are not its own and raises ValueError for
-lines that are but cannot be read.
-"""
+A format reads a line into an `Entry`, None for one that is not its own, ValueError for one that cannot be read."""
 
 import csv
 import re
@@ -17,9 +15,6 @@ from traceanalyzer.base.limits import limits
 from traceanalyzer.ingest.side_files import decoded, mapping, whole
 from traceanalyzer.ingest.timing.entry import TABLE, Entry, entry, meaning, number, unitless
 from traceanalyzer.ingest.timing.printed import NUMBER, memory_line, phase_line
-
-USUAL_LINES = 3
-"""Fewer lines that happen to look like a format are not a log of it."""
 
 _RANK = re.compile(r"\[(?:default|rank ?)(\d+)\]|\brank[ =](\d+)|^\s*(\d+): ", re.IGNORECASE)
 _WHEN = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)[.,](\d{3,6})")
@@ -39,8 +34,8 @@ class LineFormat:
     parse: Callable[[str], Entry | None]
     hint: str = ""
     """Text that every line of the format holds; asked first, because it is cheap."""
-    minimum: int = USUAL_LINES
-    """How many lines it takes to be sure."""
+    minimum: int = 3
+    """How many lines it takes to be sure: fewer may happen to look like a format."""
     averaged: str = ""
     """What the time of a line is, where it is not that of one step: a sentence for the report."""
     whole: bool = False
@@ -54,9 +49,8 @@ def pattern_format(pattern: str) -> LineFormat:
         compiled = re.compile(pattern)
     except re.error as error:
         raise TraceAnalyzerError(f"--pattern is not a regular expression ({error}); mend it: {pattern}") from error
-    names = compiled.groupindex
-    unknown = [name for name in names if not _field(name)]
-    if unknown or not _TIMES.intersection(map(_field, names)):
+    unknown = [name for name in compiled.groupindex if not _field(name)]
+    if unknown or not _TIMES.intersection(map(_field, compiled.groupindex)):
         what = f"does not know the group {unknown[0]}" if unknown else "names no time and no rate"
         raise TraceAnalyzerError(
             f"--pattern {what}; give named groups such as (?P<step>..), (?P<iter_ms>..), (?P<iter_s>..), "
@@ -75,11 +69,16 @@ def csv_format(header: str) -> LineFormat | None:
     delimiter = next((d for d in (",", "\t", ";") if d in header), ",")
     names = [name.strip() for name in _cells(header.lstrip("# "), delimiter)]
     fields = set(map(_field, names))
-    if not {*_TIMES, "its_per_s"} & fields and not {"step", "bare_s"} <= fields:
-        missing = unitless(names) if len(names) > 1 else None
-        return None if missing is None else LineFormat("CSV", _refusing(missing, delimiter), delimiter, 1, whole=True)
+    timed = {*_TIMES, "its_per_s"} & fields or {"step", "bare_s"} <= fields
+    missing = None if timed or len(names) == 1 else unitless(names)
+    if not timed and missing is None:
+        return None
 
     def parse(line: str) -> Entry | None:
+        if missing is not None:
+            if number(line.split(delimiter)[0].strip('"')) is not None:
+                raise UnitlessError(missing)
+            return None
         cells = _cells(line, delimiter)
         if len(cells) != len(names):
             raise ValueError("not as many cells as the header has names")
@@ -99,30 +98,15 @@ class UnitlessError(ValueError):
     """A time without a unit: not guessed at."""
 
 
-def _refusing(name: str, delimiter: str) -> Callable[[str], Entry | None]:
-    def parse(line: str) -> Entry | None:
-        if number(line.split(delimiter)[0].strip('"')) is not None:
-            raise UnitlessError(name)
-        return None
-
-    return parse
-
-
-_OWN = "host_ms"
-"""What lines of this package's own collector have beside the step's time, which includes its data."""
-
-
 def _json_line(line: str) -> Entry | None:
     if not line.lstrip().startswith("{"):
         return None
     values = _json(line)
     found = entry({name: value for name, value in values.items() if not isinstance(value, dict | list)})
-    if found is not None and _OWN in values:
-        return replace(found, whole=True)
-    missing = unitless(values) if found is None else None
-    if missing is not None:
+    if found is None and (missing := unitless(values)) is not None:
         raise UnitlessError(missing)
-    return found
+    # `host_ms`: a line of this package's own collector, whose step's time includes its data
+    return replace(found, whole=True) if found is not None and "host_ms" in values else found
 
 
 def _json(text: str) -> dict[str, Any]:
@@ -139,13 +123,8 @@ def _mllog(line: str) -> Entry | None:
     if event.get("event_type") == "INTERVAL_START" or not (stats or "step_num" in metadata):
         return None
     when = number(event.get("time_ms"))
-    values = {
-        "step": metadata.get("step_num"),
-        "samples_per_s": stats.get("throughput"),
-        "iter_s": stats.get("train_step_time"),
-        "when_s": None if when is None else when / 1e3,
-    }
-    return entry(values)
+    values = {"samples_per_s": stats.get("throughput"), "iter_s": stats.get("train_step_time")}
+    return entry({"step": metadata.get("step_num"), **values, "when_s": None if when is None else when / 1e3})
 
 
 def _searching(pattern: re.Pattern[str]) -> Callable[[str], Entry | None]:
@@ -167,7 +146,6 @@ def _when(line: str) -> float | None:
     return moment.timestamp() + float(f"0.{match[3]}")
 
 
-_PHASES_BEGIN = "time (ms) |"
 _PHASES = re.compile(rf"(?>.*?\b(?:forward|fwd): ({NUMBER}))(?>.*?\b(?:backward|bwd): ({NUMBER})).*\bstep: ({NUMBER})")
 _MICRO_PHASES = re.compile(
     rf"(?>.*?\b(?:forward|fwd)_microstep: ({NUMBER}))(?>.*?\b(?:backward|bwd)_microstep: ({NUMBER}))"
@@ -179,20 +157,16 @@ _CURRENT = re.compile(rf"CurrSamplesPerSec=({NUMBER})")
 
 def _deepspeed(line: str) -> Entry | None:
     """The throughput timer's line, or the line of phases that may follow it (`wall_clock_breakdown`)."""
-    phases = _PHASES.match(line.partition(_PHASES_BEGIN)[2])
-    if phases is not None:
-        return entry({"iter_ms": sum(number(text) or 0.0 for text in phases.groups())})
     match = _SAMPLES.search(line)
-    if match is None:
-        return None
-    current = _CURRENT.search(line)
-    rate = current[1] if current else match["samples_per_s"]
+    if match is None or _PHASES.match(line.partition("time (ms) |")[2]):
+        return _phases(line, _PHASES)
+    rate = current[1] if (current := _CURRENT.search(line)) else match["samples_per_s"]
     return entry({"step": match["step"], "samples_per_s": rate, "when_s": _when(line)})
 
 
-def _deepspeed_micro(line: str) -> Entry | None:
-    phases = _MICRO_PHASES.match(line.partition(_PHASES_BEGIN)[2])
-    return None if phases is None else entry({"iter_ms": sum(number(text) or 0.0 for text in phases.groups())})
+def _phases(line: str, pattern: re.Pattern[str]) -> Entry | None:
+    phases = pattern.match(line.partition("time (ms) |")[2])
+    return phases and entry({"iter_ms": sum(number(text) or 0.0 for text in phases.groups())})
 
 
 _PAIR = re.compile(r"'?\b(\w+)'?\s*[=:]\s*([\d.]+)(ms|s)?\b")
@@ -247,12 +221,10 @@ _TRAINING_BAR = re.compile(r"^$|train|epoch|iter|step", re.IGNORECASE)
 
 def _bar(line: str, lightning: bool) -> Entry | None:
     match = _BAR.search(line)
-    if match is None:
+    series = match["series"].strip(" :") if match else ""
+    if match is None or not _TRAINING_BAR.search(series) or ("v_num=" in line) != lightning:
         return None
-    series = match["series"].strip(" :")
     rate = "its_per_s" if match["per"] else "iter_s"
-    if not _TRAINING_BAR.search(series) or ("v_num=" in line) != lightning:
-        return None
     return entry({rate: match["rate"], "step": match["step"], "total": match["total"], "series": series})
 
 
@@ -268,19 +240,12 @@ BINARY_MEANS = (
     "Printed GB and MB are read as GiB and MiB: of a program that divides by 1e9 (1e6), they are 7% (5%) less."
 )
 _READERS: dict[str, Callable[[str], Entry | None]] = {
-    "JSONL": _json_line,
-    "TensorRT-LLM iterations": _tensorrt_llm,
-    "TensorRT-LLM metrics": _tensorrt_metrics,
-    "SGLang batches": _sglang,
-    "DeepSpeed": _deepspeed,
-    "DeepSpeed micro-steps": _deepspeed_micro,
-    "MLPerf": _mllog,
-    "Lightning": partial(_bar, lightning=True),
-    "progress bar": partial(_bar, lightning=False),
-    "HF Trainer": _hf_summary,
-    "printed phases": phase_line,
-    "printed memory": memory_line,
-}
+    "JSONL": _json_line, "TensorRT-LLM iterations": _tensorrt_llm, "TensorRT-LLM metrics": _tensorrt_metrics,
+    "SGLang batches": _sglang, "MLPerf": _mllog, "HF Trainer": _hf_summary,
+    "DeepSpeed": _deepspeed, "DeepSpeed micro-steps": partial(_phases, pattern=_MICRO_PHASES),
+    "Lightning": partial(_bar, lightning=True), "progress bar": partial(_bar, lightning=False),
+    "printed phases": phase_line, "printed memory": memory_line,
+}  # fmt: skip
 """Of formats that are more than a pattern."""
 
 
@@ -301,17 +266,13 @@ def read_line(form: LineFormat, line: str) -> Entry | None:
     """The line's entry with the rank it says it is from; raises ValueError where the line is damaged."""
     if form.hint not in line:
         return None
-    searched = line if form.whole else _searched(line)
+    searched = line if form.whole or len(line) <= SEARCHED else line[:SEARCHED].rpartition(" ")[0]
+    if not form.whole and _LONG_NUMBER.search(searched):  # it would take long
+        searched = ""
     found = form.parse(searched)
     if found is not None and found.data_s is not None and found.when_s is None:
         found = replace(found, when_s=_when(searched))
     return found if found is None or found.rank is not None else replace(found, rank=_rank(line))
-
-
-def _searched(line: str) -> str:
-    """What of a line is searched for a format; nothing where that would take long."""
-    searched = line if len(line) <= SEARCHED else line[:SEARCHED].rpartition(" ")[0]
-    return "" if _LONG_NUMBER.search(searched) else searched
 
 
 def _rank(line: str) -> int | None:

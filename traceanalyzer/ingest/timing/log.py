@@ -1,12 +1,9 @@
-"""Timing logs: what a program wrote about its own steps, in one of the formats of `timing_formats`.
-
-Lines of no format are skipped and counted. Where a log holds several formats the first of the list is read.
-A log becomes a `Trace` for each rank that wrote to it, with nothing in it but `step_timings`.
-"""
+"""Timing logs: what a program wrote about its own steps, in one of the formats of `formats.toml`, the first of the
+list where a log holds several. Lines of none are skipped and counted."""
 
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
@@ -14,17 +11,9 @@ from traceanalyzer.base import Aside, UnreadableInputError
 from traceanalyzer.ingest.detect import Abilities
 from traceanalyzer.ingest.foreign import STEPS_WITHIN
 from traceanalyzer.ingest.stream import open_stream
+from traceanalyzer.ingest.timing import formats
 from traceanalyzer.ingest.timing.entry import Entry
-from traceanalyzer.ingest.timing.formats import (
-    BINARY_MEANS,
-    FORMATS,
-    PRINTED_MEMORY,
-    LineFormat,
-    UnitlessError,
-    csv_format,
-    pattern_format,
-    read_line,
-)
+from traceanalyzer.ingest.timing.formats import FORMATS, PRINTED_MEMORY, LineFormat
 from traceanalyzer.ingest.timing.steps import step_timings
 from traceanalyzer.ingest.timing.text import MAX_LINE, lines_of
 from traceanalyzer.trace import Health, PrintedMemory, Process, Trace
@@ -35,32 +24,48 @@ ABILITIES = Abilities(
     cannot="anything that happens within a step",
     record="`traceanalyzer collect timing -- python train.py`; or the log that the trainer writes anyway",
 )
-_PIECES = 64
-"""Pieces of the file in which those lines are looked for: it may have no ends of lines."""
 _DIGIT = re.compile(r"\d")
 """A line without one says no time."""
-_NO_LOG = ("traceEvents", "SQLite format 3")
-"""Other readers' files, told at once."""
 
 
 def recognise(head: bytes, path: Path) -> bool:
     """Whether the file holds enough lines of a known format. `head`: its first bytes, decompressed."""
-    if any(mark.encode() in head for mark in _NO_LOG):
+    if b"traceEvents" in head or b"SQLite format 3" in head:  # other readers' files, told at once
         return False
     if b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return _Found().read(lines_of([head])).enough
     with open_stream(path, probing=True) as stream:
-        lines = islice(lines_of(islice(stream, _PIECES)), STEPS_WITHIN)
+        lines = islice(lines_of(islice(stream, 64)), STEPS_WITHIN)  # so many pieces: it may have no ends of lines
         return _Found().read(lines, first=True).enough
 
 
 def read(path: Path, progress: Callable[[float], None] | None = None, pattern: str | None = None) -> list[Trace]:
-    """A `Trace` for each rank that wrote to the log; `pattern` is a regular expression with named groups that replaces
-    the known formats.
+    """A `Trace` for each rank that wrote to the log, with nothing in it but `step_timings`; `pattern` is a regular
+    expression with named groups that replaces the known formats.
 
     Raises UnreadableInputError where no line says anything about steps, TraceAnalyzerError for a bad pattern.
     """
-    return _traces(path, *_read(path, pattern, progress))
+    found, form, damage = _read(path, pattern, progress)
+    by_rank, memory = _by_rank(found.entries[form]), found.entries.get(PRINTED_MEMORY, [])
+    lost = found.damaged.get(form, 0)
+    skipped = found.lines - len(found.entries[form]) - lost
+    traces = []
+    for rank in sorted(by_rank, key=lambda r: -1 if r is None else r):
+        steps = step_timings(by_rank[rank])
+        means = formats.BINARY_MEANS if any(one.decimal for one in memory) else ""
+        notes = [Aside(f"Read as a timing log ({form.name})."), form.averaged, *steps.notes, means]
+        notes.append(f"The log stops early: {damage}." if damage else "")
+        counts = {"events": len(by_rank[rank]), "skipped": skipped + steps.repeated, "lost": lost + steps.lost}
+        health = Health(**counts, truncated=found.truncated, notes=tuple(filter(None, notes)))
+        printed = tuple(
+            PrintedMemory(e.memory_after or "", int(e.allocated), None if e.reserved is None else int(e.reserved))
+            for e in memory
+            if e.allocated is not None and e.rank in (None, rank)
+        )
+        trace = Trace(str(path), "timing_log", [], Process(rank=rank), health=health, printed_memory=printed)
+        traces.append(replace(trace, step_timings=steps.table))
+        skipped = lost = 0
+    return traces
 
 
 @dataclass(frozen=True)
@@ -88,15 +93,22 @@ def _read(
     path: Path, pattern: str | None, progress: Callable[[float], None] | None
 ) -> "tuple[_Found, LineFormat, str]":
     """All lines, the format to read them as, and what is damaged."""
-    forms, found = FORMATS if pattern is None else (pattern_format(pattern),), _Found()
+    forms, found = FORMATS if pattern is None else (formats.pattern_format(pattern),), _Found()
     with open_stream(path, progress, log=True) as stream:
         found.read(lines_of(stream, found.cut_off), forms)
         found.truncated |= bool(stream.damage)
-        damage = stream.damage
-    chosen = found.chosen()
-    if chosen is None:
-        raise _nothing(path, pattern, found)
-    return found, chosen, damage
+    if (chosen := found.chosen()) is not None:
+        return found, chosen, stream.damage
+    if found.unitless:
+        what = f"`{found.unitless}` does not say its unit; rename it to {found.unitless}_ms or {found.unitless}_s"
+    elif pattern is not None:
+        what = f"none of its {found.lines} lines matches --pattern; mend the pattern"
+    else:
+        names = ", ".join(dict.fromkeys(form.name for form in FORMATS))
+        what = (
+            f"none of its {found.lines} lines is a step's in a known format ({names}); say how they look with --pattern"
+        )
+    raise UnreadableInputError(f"{path}: {what}")
 
 
 @dataclass
@@ -129,8 +141,8 @@ class _Found:
     def add(self, form: LineFormat, line: str) -> bool:
         """Read the line; whether it holds an entry of the format."""
         try:
-            entry = read_line(form, line)
-        except UnitlessError as error:
+            entry = formats.read_line(form, line)
+        except formats.UnitlessError as error:
             self.unitless = str(error)
             return False
         except ValueError:
@@ -140,17 +152,18 @@ class _Found:
             self.entries.setdefault(form, []).append(entry)
         return entry is not None
 
-    def read(self, lines: Iterable[str], forms: tuple[LineFormat, ...] = FORMATS, *, first: bool = False) -> "_Found":
+    def read(self, lines: Iterable[str], forms: Sequence[LineFormat] = FORMATS, *, first: bool = False) -> "_Found":
         """Try every format on every line, up to the `first` that has enough of them if so asked; a table's header, in
         the first line with text, adds its own format."""
         for line in filter(str.strip, lines):
             self.lines += 1
             fits = len(line) <= MAX_LINE
-            if self.lines == 1 and forms is FORMATS and fits and (table := csv_format(line)):
+            if self.lines == 1 and forms is FORMATS and fits and (table := formats.csv_format(line)):
                 forms = (table,)
-                continue
-            if fits and _DIGIT.search(line) and sum(self.add(form, line) for form in forms):
-                forms = _still_open(forms, self)
+            elif fits and _DIGIT.search(line) and sum(self.add(form, line) for form in forms):
+                # Up to the first of which there are enough lines; and what it may say of memory beside its steps.
+                enough = [i for i, form in enumerate(forms) if len(self.entries.get(form, ())) >= form.minimum]
+                forms = tuple(dict.fromkeys((*forms[: enough[0] + 1], PRINTED_MEMORY))) if enough else forms
                 if first and self.chosen():
                     break
             elif not self.ended:  # does it begin like those that could be read?
@@ -158,72 +171,11 @@ class _Found:
         return self
 
 
-def _still_open(forms: tuple[LineFormat, ...], found: _Found) -> tuple[LineFormat, ...]:
-    """The formats that may yet be chosen: up to the first of which there are enough lines; and what such a log may say
-    of memory beside its steps."""
-    for i, form in enumerate(forms):
-        if len(found.entries.get(form, ())) >= form.minimum:
-            return forms[: i + 1] if PRINTED_MEMORY in forms[: i + 1] else (*forms[: i + 1], PRINTED_MEMORY)
-    return forms
-
-
-def _traces(path: Path, found: _Found, form: LineFormat, damage: str) -> list[Trace]:
-    by_rank = _by_rank(found.entries[form])
-    lost = found.damaged.get(form, 0)
-    skipped = found.lines - len(found.entries[form]) - lost
-    traces = []
-    for rank in sorted(by_rank, key=lambda r: -1 if r is None else r):
-        steps = step_timings(by_rank[rank])
-        notes = [Aside(f"Read as a timing log ({form.name})."), form.averaged, *steps.notes]
-        if any(one.decimal for one in found.entries.get(PRINTED_MEMORY, ())):
-            notes.append(BINARY_MEANS)
-        if damage:
-            notes.append(f"The log stops early: {damage}.")
-        health = Health(
-            events=len(by_rank[rank]),
-            skipped=skipped + steps.repeated,
-            lost=lost + steps.lost,
-            truncated=found.truncated,
-            notes=tuple(note for note in notes if note),
-        )
-        memory = _printed(found.entries.get(PRINTED_MEMORY, ()), rank)
-        process = Process(rank=rank)
-        traces.append(
-            Trace(str(path), "timing_log", [], process, step_timings=steps.table, health=health, printed_memory=memory)
-        )
-        skipped = lost = 0
-    return traces
-
-
-def _printed(entries: Iterable[Entry], rank: int | None) -> tuple[PrintedMemory, ...]:
-    """What a rank printed of GPU memory."""
-    return tuple(
-        PrintedMemory(one.memory_after or "", int(one.allocated), None if one.reserved is None else int(one.reserved))
-        for one in entries
-        if one.allocated is not None and one.rank in (None, rank)
-    )
-
-
-def _by_rank(entries: Iterable[Entry]) -> dict[int | None, list[Entry]]:
+def _by_rank(entries: list[Entry]) -> dict[int | None, list[Entry]]:
     """The entries of each rank. Where only one rank is ever named, lines that name none are its own too."""
-    entries = list(entries)
     named = {entry.rank for entry in entries} - {None}
     only = named.pop() if len(named) == 1 else None
     result: dict[int | None, list[Entry]] = {}
     for entry in entries:
         result.setdefault(only if entry.rank is None else entry.rank, []).append(entry)
     return result
-
-
-def _nothing(path: Path, pattern: str | None, found: _Found) -> UnreadableInputError:
-    if found.unitless:
-        return UnreadableInputError(
-            f"{path}: `{found.unitless}` does not say its unit; rename it to {found.unitless}_ms or {found.unitless}_s"
-        )
-    if pattern is not None:
-        return UnreadableInputError(f"{path}: none of its {found.lines} lines matches --pattern; mend the pattern")
-    names = ", ".join(dict.fromkeys(form.name for form in FORMATS))
-    return UnreadableInputError(
-        f"{path}: none of its {found.lines} lines is a step's in a known format ({names}); say how they look with "
-        "--pattern"
-    )

@@ -1,7 +1,4 @@
-"""What programs print of their own about phases and memory: `forward: 20.1 ms`, `After forward - Allocated: 1.2 GB`.
-
-A step's phases stand on one line, or on lines of their own until one of them comes again.
-"""
+"""What programs print of their own about phases and memory: `forward: 20.1 ms`, `After forward - Allocated: 1.2 GB`."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -12,16 +9,9 @@ from traceanalyzer.ingest.timing.entry import UNITS, Entry, number
 
 NUMBER = r"[-+]?(?:\d[\d,]*+\.?\d*+|\.\d++)(?:[eE][-+]?\d++)?"
 _NAMES = {
-    "forward": "forward_s",
-    "fwd": "forward_s",
-    "backward": "backward_s",
-    "bwd": "backward_s",
-    "optimizer": "optimizer_s",
-    "optim": "optimizer_s",
-    "update": "optimizer_s",
-    "data": "data_s",
-    "total": "total_s",
-}
+    "forward": "forward_s", "fwd": "forward_s", "backward": "backward_s", "bwd": "backward_s",
+    "optimizer": "optimizer_s", "optim": "optimizer_s", "update": "optimizer_s", "data": "data_s", "total": "total_s",
+}  # fmt: skip
 """What a phase's name begins with, and what it is of a step."""
 _TIME = re.compile(
     rf"\b(forward|fwd|backward|bwd|optimizer|optim|update|data|total)(?:[ _](?:pass|step|time|load(?:ing|er)?))*"
@@ -46,9 +36,7 @@ def phase_line(line: str) -> Entry | None:
     for name, value, unit in _TIME.findall(line):
         found.setdefault(_NAMES[name.lower()], (number(value) or 0.0) * UNITS[unit.lower()])
     total = found.pop("total_s", None)
-    if not found:
-        return None
-    return Entry(**found, iter_s=total, parts=True, whole=True)
+    return Entry(**found, iter_s=total, parts=True, whole=True) if found else None
 
 
 def memory_line(line: str) -> Entry | None:
@@ -64,19 +52,18 @@ def memory_line(line: str) -> Entry | None:
 
 
 def steps_of_phases(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """An entry a step, of entries of which some are of a phase alone."""
+    """An entry a step, of entries of which some are of a phase alone: until one of them comes again."""
     step: Entry | None = None
     for one in entries:
+        times = {name: value for name in (*_PHASES, "iter_s") if (value := getattr(one, name))}
         if not one.parts:
             yield one
-            continue
-        times = {name: value for name in (*_PHASES, "iter_s") if (value := getattr(one, name))}
-        if step is not None and not any(getattr(step, name) for name in times):
+        elif step is not None and not any(getattr(step, name) for name in times):
             step = replace(step, **times)
-            continue
-        if step is not None:
-            yield _summed(step)
-        step = one
+        else:
+            if step is not None:
+                yield _summed(step)
+            step = one
     if step is not None:
         yield _summed(step)
 

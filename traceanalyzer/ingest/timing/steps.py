@@ -12,12 +12,8 @@ from traceanalyzer.trace import F64, I64, StepTimings
 
 MAX_STEP_S = 7 * 86_400.0
 """No step takes a week: a longer time is damaged."""
-RATES = ("flops", "samples_per_s", "tokens_per_s", "mfu")
-"""Columns that hold fractions."""
-PHASES = ("forward", "backward", "optimizer")
 CLOCK_DIGITS = 6
 """Finest digit of a log's clock; seconds since 1970 in a float are good to a quarter of a microsecond."""
-
 TELLING_DATA = 0.05
 """Less data time than this share of the iteration is within the spread of steps, whichever it is part of."""
 MIN_TIMED = 5
@@ -47,27 +43,27 @@ def step_timings(entries: Sequence[Entry]) -> LoggedSteps:
     impossible = duration > MAX_STEP_S
     duration[impossible] = np.nan
     data = _column([e.data_s for e in kept])
-    notes = [_stride_note(kept, between=between and bool(np.isfinite(duration).any()))]
+    stride = _stride_note(kept, between=between and bool(np.isfinite(duration).any()))
     known = between or all(e.whole for e in kept)
     apart, why = (False, "") if known else _data_apart(duration, data, between_lines(kept))
-    duration = duration + np.nan_to_num(data) if apart else duration
-    notes.append(why)
-    table = _table(kept, _ns(duration), _ns(data))
-    repeated = len(entries) - len(kept)
-    return LoggedSteps(table, repeated, int(impossible.sum()), tuple(filter(None, notes)))
+    table = _table(kept, _ns(duration + np.nan_to_num(data) if apart else duration), _ns(data))
+    return LoggedSteps(table, len(entries) - len(kept), int(impossible.sum()), tuple(filter(None, (stride, why))))
 
 
 def _table(kept: Sequence[Entry], time: I64, data: I64) -> StepTimings:
-    spent = np.where(time > 0, time, 0)
+    spent, rates = np.where(time > 0, time, 0), ("flops", "samples_per_s", "tokens_per_s", "mfu")
+    named = {name: _column([getattr(e, name) for e in kept]) for name in (*AMOUNTS, *BATCH, *rates)}
+    counts = {name: np.where(named[name] < 2**62, named[name], -1).astype(np.int64) for name in (*AMOUNTS, *BATCH)}
+    phases = ("forward", "backward", "optimizer")
     return StepTimings.from_columns(
         {
             "step": [-1 if e.step is None else e.step for e in kept],
-            "start": np.concatenate((np.zeros(1, np.int64), np.cumsum(spent)[:-1])) if len(kept) else [],
+            "start": np.cumsum(spent) - spent,
             "duration": time,
             "data": data,
-            **{name: _ns(_column([getattr(e, f"{name}_s") for e in kept])) for name in PHASES},
-            **{name: _count(_column([getattr(e, name) for e in kept])) for name in (*AMOUNTS, *BATCH)},
-            **{name: np.nan_to_num(_column([getattr(e, name) for e in kept]), nan=-1.0) for name in RATES},
+            **{name: _ns(_column([getattr(e, f"{name}_s") for e in kept])) for name in phases},
+            **counts,
+            **{name: np.nan_to_num(named[name], nan=-1.0) for name in rates},
         }
     )
 
@@ -96,10 +92,8 @@ def _data_apart(iteration: F64, data: F64, between: F64) -> tuple[bool, str]:
 
 def _longest_bars(entries: Sequence[Entry]) -> list[Entry]:
     """Without the bars that share their (empty) name with a longer one: evaluation inside training."""
-    longest: dict[str, int] = {}
-    for e in entries:
-        longest[e.series] = max(longest.get(e.series, 0), e.total or 0)
-    return [e for e in entries if e.series or (e.total or 0) == longest[e.series]]
+    longest = max((e.total or 0 for e in entries if not e.series), default=0)
+    return [e for e in entries if e.series or (e.total or 0) == longest]
 
 
 def _merged(entries: Sequence[Entry]) -> list[Entry]:
@@ -126,23 +120,19 @@ def _without_repeats(entries: Sequence[Entry]) -> list[Entry]:
             continue
         if not seen or e.series != series or (e.step <= first and last - first > 1):
             seen, series, first = set(), e.series, e.step
-        if e.step in seen:
-            continue
-        seen.add(e.step)
-        last = max(e.step, last) if len(seen) > 1 else e.step
-        result.append(e)
+        if e.step not in seen:
+            seen.add(e.step)
+            last = max(e.step, last) if len(seen) > 1 else e.step
+            result.append(e)
     return result
 
 
 def between_lines(entries: Sequence[Entry]) -> F64:
     """Time between the lines of a log divided by the steps between them, s; NaN where that cannot be told."""
-    when = _column([e.when_s for e in entries])
-    step = _column([e.step for e in entries])
-    result = np.full(len(entries), np.nan)
-    if len(entries) > 1:
-        steps, time = np.diff(step), np.round(np.diff(when), CLOCK_DIGITS)
-        good = (steps > 0) & (time > 0)
-        result[1:][good] = time[good] / steps[good]
+    steps = np.diff(_column([e.step for e in entries]))
+    time = np.round(np.diff(_column([e.when_s for e in entries])), CLOCK_DIGITS)
+    result, good = np.full(len(entries), np.nan), (steps > 0) & (time > 0)
+    result[1:][good] = time[good] / steps[good]
     return result
 
 
@@ -161,7 +151,3 @@ def _column(values: Sequence[float | None]) -> F64:
 def _ns(seconds: F64) -> I64:
     known = np.isfinite(seconds) & (np.abs(seconds) <= 2 * MAX_STEP_S)
     return np.where(known, np.rint(np.where(known, seconds, 0.0) * NS_PER_S), -1).astype(np.int64)
-
-
-def _count(counts: F64) -> I64:
-    return np.where(counts < 2**62, counts, -1).astype(np.int64)

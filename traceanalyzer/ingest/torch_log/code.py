@@ -15,7 +15,6 @@ MAX_LINES_OF_KERNEL = 32
 
 _FILE = re.compile(r"#\s*File: (?P<file>[^\n]+?):(?P<line>\d+)(?: in (?P<function>[^,\n]+))?(?:, code: (?P<code>.*))?$")
 _NODE = re.compile(r"(?P<name>[A-Za-z_]\w*)(?:\s*:\s*[^=\n]+?)?\s*=\s")
-_NO_STACK = "# No stacktrace found"
 _COMMENT = re.compile(
     r"# (?:Topologically Sorted )?Source Nodes: \[(?P<sources>[^\]\n]*)\](?:, Original ATen: \[(?P<aten>[^\]\n]*)\])?"
 )
@@ -40,12 +39,10 @@ def node_lines(graph: str) -> dict[str, str]:
     line = ""
     for text in graph.splitlines():
         stripped = text.strip()
-        if stripped.startswith("#"):
-            found = _FILE.match(stripped)
-            if found:
-                line = f"{found['file']}:{found['line']}" + (f": {found['code'].strip()}" if found["code"] else "")
-            elif stripped.startswith(_NO_STACK):
-                line = ""
+        if found := _FILE.match(stripped):
+            line = f"{found['file']}:{found['line']}" + (f": {found['code'].strip()}" if found["code"] else "")
+        elif stripped.startswith("#"):
+            line = "" if stripped.startswith("# No stacktrace found") else line
         elif line and (node := _NODE.match(stripped)):
             result.setdefault(node["name"], line)
     return result
@@ -53,12 +50,12 @@ def node_lines(graph: str) -> dict[str, str]:
 
 def read_code(code: str, lines: Iterable[Mapping[str, str]]) -> GraphCode:
     """The kernels of a piece of output code. `lines` say where nodes come from; the first that knows one is asked."""
-    known = list(lines)
+    known, found = list(lines), list(_KERNEL.finditer(code))
     direction = _DIRECTION.search(code[:2000])
     body = code[max(code.find("\ndef call("), code.find("def call(self"), 0) :]
     calls = {name.removesuffix(".run"): (sources, aten) for sources, aten, name in _CALL.findall(body)}
-    kernels = tuple(_kernel(code, found, known, calls) for found in _KERNEL.finditer(code))
-    names = {found["name"]: found["inner"] or found["name"] for found in _KERNEL.finditer(code)}
+    kernels = tuple(_kernel(code, kernel, known, calls) for kernel in found)
+    names = {kernel["name"]: kernel["inner"] or kernel["name"] for kernel in found}
     launches = tuple(names[name] for name in _LAUNCH.findall(body) if name in names)
     return GraphCode("", direction[1] if direction else "", kernels, launches)
 
@@ -72,15 +69,14 @@ def _kernel(
     nodes = tuple(_FRAGMENT_NODE.findall(comment))
     named, aten = (heading["sources"], heading["aten"]) if heading else calls.get(found["name"], ("", ""))
     sources, operators = _names(named), _names(aten)
-    from_lines = lines_of(nodes, lines) or lines_of(sources, lines)
+    from_lines = _lines_of(nodes, lines) or _lines_of(sources, lines)
     file = path[1].rpartition("/")[2].removesuffix(".py") if path else ""
     return KernelCode(found["inner"] or found["name"], file, nodes or sources, operators, from_lines)
 
 
-def lines_of(nodes: Iterable[str], lines: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
+def _lines_of(nodes: Iterable[str], lines: list[Mapping[str, str]]) -> tuple[str, ...]:
     """The lines of the program that nodes come from, each once, in order."""
-    known = list(lines)
-    found = (next((of[node] for of in known if node in of), "") for node in nodes)
+    found = (next((of[node] for of in lines if node in of), "") for node in nodes)
     return tuple(dict.fromkeys(line for line in found if line))[:MAX_LINES_OF_KERNEL]
 
 
@@ -88,9 +84,8 @@ def lines_of_stacks(stacks: object) -> tuple[str, ...]:
     """The innermost line of each of a kernel's stack traces."""
     texts = stacks if isinstance(stacks, list) else [stacks]
     frames = [_FRAME.findall(text) for text in texts if isinstance(text, str)]
-    found = (
-        f"{file}:{line}" + (f": {code.strip()}" if code else "") for *_, (file, line, code) in filter(None, frames)
-    )
+    last = (of_stack[-1] for of_stack in frames if of_stack)
+    found = (f"{file}:{line}" + (f": {code.strip()}" if code else "") for file, line, code in last)
     return tuple(dict.fromkeys(found))[:MAX_LINES_OF_KERNEL]
 
 

@@ -19,13 +19,10 @@ _HINT = re.compile(r"^[^\S\n]*+Hint: *+(.+)$", re.MULTILINE)
 _SKIPPED = re.compile(r"Skipping (?:the |this )?(?:function|frame)|falling back to eager|Skipping frame", re.IGNORECASE)
 _PREAMBLE = re.compile(
     r"^[^\S\n]*+(?:Failed to handle graph break gracefully\.[^\n]*|Encountered graph break[^\n]*|"
-    r"Graph break encountered:?|"
-    r"Graph break under[^\n]*)[^\S\n]*$",
+    r"Graph break encountered:?|Graph break under[^\n]*)[^\S\n]*$",
     re.MULTILINE,
 )
-NOT_A_BREAK = re.compile(
-    r"unspecial|tensorify|collective|autograd\.?grad|fake ?tensor|automatic dynamic", re.IGNORECASE
-)
+NOT_A_BREAK = re.compile(r"(?i)unspecial|tensorify|collective|autograd\.?grad|fake ?tensor|automatic dynamic")
 """Reasons for which dynamo traces a frame again without having broken its graph."""
 _CUDAGRAPHS = re.compile(r'"triton\.cudagraphs": *(true|false)')
 
@@ -59,7 +56,9 @@ def read_metrics(kind: str, values: dict[str, Any]) -> Metrics | None:
         return None
     side, cumulative = ("backward", "backward") if kind.startswith("bwd_") else ("forward", "dynamo")
     cumulative = f"{cumulative}_cumulative_compile_time_us"
-    skip = values.get("cudagraph_skip_reason")
+    skip, config = values.get("cudagraph_skip_reason"), values.get("inductor_config")
+    config = msgspec.json.encode(config).decode() if isinstance(config, dict) else config
+    wants_cudagraphs = _CUDAGRAPHS.search(config) if isinstance(config, str) else None
     return Metrics(
         kind=f"{side}_runtime" if kind.endswith("_runtime") else side,  # type: ignore[arg-type]
         duration_s=_seconds(values, "entire_frame_compile_time_s", "duration_us", cumulative),
@@ -72,31 +71,19 @@ def read_metrics(kind: str, values: dict[str, Any]) -> Metrics | None:
         fail_type=str(values.get("fail_type") or ""),
         fail_reason=str(values.get("fail_reason") or "")[:MAX_TEXT],
         cudagraph_skip=first_line(str(skip)) if skip else "",
-        wants_cudagraphs=_wants_cudagraphs(values.get("inductor_config")),
+        wants_cudagraphs=wants_cudagraphs and wants_cudagraphs[1] == "true",
     )
 
 
-def _wants_cudagraphs(config: object) -> bool | None:
-    if isinstance(config, dict):
-        config = msgspec.json.encode(config).decode()
-    found = _CUDAGRAPHS.search(config) if isinstance(config, str) else None
-    return found and found[1] == "true"
-
-
 def _seconds(values: dict[str, Any], in_seconds: str, *in_microseconds: str) -> float | None:
-    for name, unit in ((in_seconds, 1.0), *((name, 1e-6) for name in in_microseconds)):
-        value = values.get(name)
-        if is_number(value) and value >= 0:
-            return value * unit
-    return None
+    named = ((in_seconds, 1.0), *((name, 1e-6) for name in in_microseconds))
+    known = ((values.get(name), unit) for name, unit in named)
+    return next((value * unit for value, unit in known if is_number(value) and value >= 0), None)
 
 
-# Inductor's own guess of the time of each kernel, which it logs where LOG_TLPARSE=1 is set.
-#
-# The record calls it `estimated_runtime_ns`; inductor counted in nanoseconds once and counts in milliseconds now, under
-# the same name. The record has the outputs of each operation, too: what writes more than any GPU could in so many
-# nanoseconds is in milliseconds.
-
+# Inductor's own guess of the time of each kernel, which it logs where LOG_TLPARSE=1 is set as `estimated_runtime_ns`:
+# nanoseconds once, milliseconds now. The record has the outputs of each operation, too: what writes more than any GPU
+# could in so many nanoseconds is in milliseconds.
 MOST_BYTES_PER_NS = 20_000
 """More than twice of what the memory of any GPU takes (8,000 on a B200)."""
 MOST = 1e15
@@ -107,26 +94,15 @@ _BITS = {"bool": 8, "complex64": 64, "complex128": 128}
 def read_estimates(values: object) -> tuple[Estimate, ...]:
     """The estimates of a graph's operations in the order in which they run; None for what it does not estimate (it
     says 0, and does so for all on a CPU)."""
-    known = mappings(mapping(values).get("ops"))
-    times = [_time(one.get("estimated_runtime_ns")) for one in known]
-    pairs = [(_bytes(one), time) for one, time in zip(known, times, strict=True) if time]
-    scale = NS_PER_MS if any(written > time * MOST_BYTES_PER_NS for written, time in pairs) else 1.0
-    return tuple(
-        Estimate(str(one.get("name") or ""), time * scale if time else None)
-        for one, time in zip(known, times, strict=True)
-    )
-
-
-def _time(value: object) -> float:
-    return float(value) if is_number(value, MOST) and value >= 0 else 0.0
-
-
-def _bytes(operation: dict[str, Any]) -> float:
-    """Bytes of an operation's outputs; what is not said counts as none."""
-    return sum(map(_bytes_of, mappings(operation.get("outputs"))))
+    known = [(one, one.get("estimated_runtime_ns")) for one in mappings(mapping(values).get("ops"))]
+    timed = [(one, float(time) if is_number(time, MOST) and time >= 0 else 0.0) for one, time in known]
+    written = [(sum(map(_bytes_of, mappings(one.get("outputs")))), time) for one, time in timed if time]
+    scale = NS_PER_MS if any(size > time * MOST_BYTES_PER_NS for size, time in written) else 1.0
+    return tuple(Estimate(str(one.get("name") or ""), time * scale if time else None) for one, time in timed)
 
 
 def _bytes_of(output: dict[str, Any]) -> float:
+    """What is not said counts as none."""
     shape, dtype = output.get("shape"), output.get("dtype")
     if not isinstance(shape, list) or not isinstance(dtype, str):
         return 0.0

@@ -8,14 +8,9 @@ from typing import Any
 import msgspec
 
 from traceanalyzer.ingest.side_files import items, mapping, mappings
+from traceanalyzer.ingest.torch_log import explained
 from traceanalyzer.ingest.torch_log.code import lines_of_stacks, node_lines, read_code, with_lines
-from traceanalyzer.ingest.torch_log.explained import (
-    breaks_of_restarts,
-    first_line,
-    read_break,
-    read_estimates,
-    read_metrics,
-)
+from traceanalyzer.ingest.torch_log.explained import first_line
 from traceanalyzer.ingest.torch_log.records import Record, kind_of
 from traceanalyzer.ingest.torch_log.spans import SpanBuilder
 from traceanalyzer.trace.compile_log import (
@@ -35,12 +30,8 @@ MAX_COMPILATIONS = 200_000
 VERSIONS = {"pytorch_version": "torch", "triton_version": "triton", "cuda_version": "cuda", "python_version": "python"}
 _GRAPHS = {
     "dynamo_output_graph": "program",
-    "aot_inference_graph": "inference",
-    "aot_forward_graph": "forward",
-    "aot_backward_graph": "backward",
-    "before_post_grad_graph": "post_grad",
-    "after_post_grad_graph": "post_grad",
-    "inductor_post_grad_graph": "post_grad",
+    **{f"aot_{direction}_graph": direction for direction in ("inference", "forward", "backward")},
+    **{f"{writer}_post_grad_graph": "post_grad" for writer in ("before", "after", "inductor")},
 }
 """Records that dump a graph, and what it is of."""
 _LAYERS: dict[str, CacheLayer] = {"fx_graph_cache": "fx_graph", "aotautograd_cache": "aot_autograd"}
@@ -68,47 +59,43 @@ class Fold:
     def take(self, record: Record, counts: Counts) -> None:
         """Note what a record says. One of another form than PyTorch writes is counted and left out."""
         try:
-            self._take(record, counts)
+            rank = record.envelope.get("rank")
+            self._rank = rank if isinstance(rank, int) else self._rank
+            kind = kind_of(record)
+            if kind in _HANDLERS:
+                _HANDLERS[kind](self, record)
+            elif kind in _GRAPHS:
+                self._graph(record, kind)
+            elif kind in _CACHES:
+                self._cache(record, *_CACHES[kind])
+            elif kind not in QUIET:
+                counts.unknown[kind] = counts.unknown.get(kind, 0) + 1
         except (TypeError, AttributeError, ValueError, LookupError, OverflowError):
             self._odd += 1
-
-    def _take(self, record: Record, counts: Counts) -> None:
-        rank = record.envelope.get("rank")
-        if isinstance(rank, int):
-            self._rank = rank
-        kind = kind_of(record)
-        handler = _HANDLERS.get(kind)
-        if handler is not None:
-            handler(self, record)
-        elif kind in _GRAPHS:
-            self._graph(record, kind)
-        elif kind in _CACHES:
-            self._cache(record, *_CACHES[kind])
-        elif kind not in QUIET:
-            counts.unknown[kind] = counts.unknown.get(kind, 0) + 1
 
     def result(self, counts: Counts) -> CompileLog:
         """What the process compiled."""
         spans = self._spans.finish()
-        notes = []
-        if self._spans.left_out:
-            notes.append(f"{self._spans.left_out} spans of compile work were left out: there are too many.")
-        if self._broken_texts:
-            notes.append(f"{self._broken_texts} payloads hold JSON that cannot be read and were left out.")
-        if self._odd:
-            notes.append(f"{self._odd} records have another form than PyTorch writes and were left out.")
-        if not any(compilation.breaks for compilation in self._done) and _is_old(self._versions.get("torch", "")):
+        left_out = {
+            "spans of compile work were left out: there are too many.": self._spans.left_out,
+            "payloads hold JSON that cannot be read and were left out.": self._broken_texts,
+            "records have another form than PyTorch writes and were left out.": self._odd,
+        }
+        notes = tuple(f"{count} {what}" for what, count in left_out.items() if count)
+        # One that does not say its version may be old.
+        torch = re.match(r"(\d{1,18})\.(\d{1,18})", self._versions.get("torch", ""))
+        is_old = torch is None or (int(torch[1]), int(torch[2])) < LOGS_BREAKS
+        if is_old and not any(compilation.breaks for compilation in self._done):
             for compilation in self._done:
-                compilation.breaks += breaks_of_restarts(compilation.restarts)
+                compilation.breaks += explained.breaks_of_restarts(compilation.restarts)
         done, unfinished = tuple(self._done), self._spans.unfinished
-        return CompileLog(self._path, self._rank, done, spans, counts, self._versions, unfinished, tuple(notes))
+        return CompileLog(self._path, self._rank, done, spans, counts, self._versions, unfinished, notes)
 
     def _compilation(self, record: Record, *, new: bool = False) -> Compilation:
         compile_id = record.compile_id
         now = self._now.get(compile_id)
         if now is None or (new and now.started and record.attempt == 0):
-            now = Compilation(compile_id, self._rank, record.thread)
-            self._now[compile_id] = now
+            now = self._now[compile_id] = Compilation(compile_id, self._rank, record.thread)
             self._key_before_code.pop(compile_id, None)
             if len(self._done) < MAX_COMPILATIONS:
                 self._done.append(now)
@@ -185,10 +172,14 @@ class Fold:
             self._key_before_code[record.compile_id] = key
 
     def _break(self, record: Record) -> None:
-        self._compilation(record).breaks.append(read_break(record.text))
+        self._compilation(record).breaks.append(explained.read_break(record.text))
 
     def _error(self, record: Record) -> None:
-        self._compilation(record).error = _last_line(record.text)
+        """The exception in a traceback: its last line at the margin with a colon."""
+        at_margin = [line for line in record.text.splitlines() if not line.startswith((" ", "\t"))]
+        names = [(line.partition(":")[0] if ":" in line else " ", line) for line in at_margin]
+        errors = [line for name, line in names if name.rpartition(".")[2][:1].isupper() and " " not in name]
+        self._compilation(record).error = first_line(errors[-1] if errors else record.text)
 
     def _recompiled(self, record: Record) -> None:
         text = record.text.strip()
@@ -208,8 +199,10 @@ class Fold:
         for name, short in VERSIONS.items():
             if isinstance(values.get(name), str):
                 self._versions[short] = values[name].partition(" ")[0]
-        compilation = self._compilation_of(record, values)
-        metrics = read_metrics(record.kind, values)
+        named = values.get("compile_id")  # all that metrics of what happens while the program runs have
+        known = self._now.get(named) if isinstance(named, str) and not record.compile_id else None
+        compilation = known or self._compilation(record)
+        metrics = explained.read_metrics(record.kind, values)
         if metrics is None:
             return
         compilation.metrics.append(metrics)
@@ -222,23 +215,15 @@ class Fold:
         compilation.cache_size = _whole(values.get("cache_size"))
         compilation.restarts = list(map(str, items(values.get("restart_reasons"))))
 
-    def _compilation_of(self, record: Record, values: dict[str, Any]) -> Compilation:
-        """Metrics of what happens while the program runs name their compilation only in their values."""
-        named = values.get("compile_id")
-        if record.compile_id or not isinstance(named, str) or not named:
-            return self._compilation(record)
-        return self._now[named] if named in self._now else self._compilation(record)
-
     def _estimates(self, record: Record) -> None:
         """Of the code that was written last."""
-        estimates, codes = read_estimates(self._json(record)), self._compilation(record).codes
+        estimates, codes = explained.read_estimates(self._json(record)), self._compilation(record).codes
         if codes and not codes[-1].estimates:
             codes[-1] = replace(codes[-1], estimates=estimates)
 
     def _collectives(self, record: Record) -> None:
-        values = self._json(record)
-        if isinstance(values, list):
-            self._compilation(record).collectives += tuple(str(name) for name in values)
+        if isinstance(values := self._json(record), list):
+            self._compilation(record).collectives += tuple(map(str, values))
 
     def _metadata(self, record: Record) -> None:
         """How many inputs a graph changes in place, of what AOTAutograd says of its inputs."""
@@ -261,23 +246,8 @@ class Fold:
             self._versions.setdefault("torch", text)
 
 
-def _is_old(torch: str) -> bool:
-    """Whether a version of PyTorch has no record of graph breaks; one that does not say its version may be old."""
-    found = re.match(r"(\d{1,18})\.(\d{1,18})", torch)
-    return found is None or (int(found[1]), int(found[2])) < LOGS_BREAKS
-
-
 def _whole(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
-
-
-def _last_line(text: str) -> str:
-    """The exception in a traceback: its last line at the margin with a colon."""
-    lines = [line for line in text.splitlines() if line and not line.startswith((" ", "\t")) and ":" in line]
-    errors = [
-        line for line in lines if line.split(":")[0].rpartition(".")[2][:1].isupper() and " " not in line.split(":")[0]
-    ]
-    return first_line(errors[-1] if errors else text)
 
 
 _HANDLERS: dict[str, Callable[[Fold, Record], None]] = {
@@ -289,10 +259,7 @@ _HANDLERS: dict[str, Callable[[Fold, Record], None]] = {
     "dynamo_error": Fold._error,
     "recompile_reasons": Fold._recompiled,
     "triton_kernel_info": Fold._triton,
-    "compilation_metrics": Fold._metrics,
-    "bwd_compilation_metrics": Fold._metrics,
-    "compilation_metrics_runtime": Fold._metrics,
-    "bwd_compilation_metrics_runtime": Fold._metrics,
+    **{f"{side}compilation_metrics{when}": Fold._metrics for side in ("", "bwd_") for when in ("", "_runtime")},
     "inductor_runtime_and_tensor_meta": Fold._estimates,
     "inductor_collective_schedule": Fold._collectives,
     "inductor_provenance_tracking_kernel_stack_traces": Fold._stacks,
@@ -301,21 +268,7 @@ _HANDLERS: dict[str, Callable[[Fold, Record], None]] = {
 }
 WANTED = frozenset({*_HANDLERS, *_GRAPHS, *_CACHES})
 """Kinds of records whose payload is read."""
-QUIET = frozenset(
-    {
-        "describe_storage",
-        "describe_tensor",
-        "describe_source",
-        "dynamo_cpp_guards_str",
-        "dynamo_guards",
-        "aot_joint_graph",
-        "before_pre_grad_graph",
-        "after_pre_grad_graph",
-        "before_joint_graph",
-        "after_joint_graph",
-        "fx_graph_runnable",
-        "torch._functorch.config",
-        "runtime_wrapper_orchestration",
-    }
-)
+QUIET = {"describe_storage", "describe_tensor", "describe_source", "dynamo_cpp_guards_str", "dynamo_guards",
+         "aot_joint_graph", "before_pre_grad_graph", "after_pre_grad_graph", "before_joint_graph", "after_joint_graph",
+         "fx_graph_runnable", "torch._functorch.config", "runtime_wrapper_orchestration"}  # fmt: skip
 """Kinds that say nothing here, and are in every log."""

@@ -1,4 +1,9 @@
-"""From paths to what each process compiled."""
+"""From paths to what each process compiled.
+
+What inductor left apart, and why, comes from the text that TORCH_LOGS=+fusion writes (the structured log has none of
+it): rounds of fusion follow each other for each graph; the pairs of a round in which nothing was fused any more are
+those that were left apart.
+"""
 
 import re
 from collections.abc import Callable, Iterable
@@ -11,11 +16,6 @@ from traceanalyzer.ingest.stream import cannot_open, head_of, open_stream
 from traceanalyzer.ingest.torch_log.fold import WANTED, Fold
 from traceanalyzer.ingest.torch_log.records import Record, lines, records
 from traceanalyzer.trace.compile_log import CompileLog, Counts, NotFused
-
-# What inductor left apart, and why, from the text that TORCH_LOGS=+fusion writes (the structured log has none of it).
-#
-# Rounds of fusion follow each other for each graph; the pairs of a round in which nothing was fused any more are those
-# that were left apart.
 
 MAX_PAIRS = 100_000
 """Pairs kept of a log."""
@@ -37,16 +37,14 @@ def read_fusion(lines: Iterable[bytes]) -> list[NotFused]:
     threads: dict[str, _Graph] = {}
     found: list[NotFused] = []
     for line in lines:
-        if MARK not in line:
-            continue
-        text = _LINE.search(line[:MAX_LINE].decode("utf-8", "replace"))
+        text = _LINE.search(line[:MAX_LINE].decode("utf-8", "replace")) if MARK in line else None
         if text is None:
             continue
-        said = text["said"]
-        if said.startswith("===== attempting fusion (1/") or text["thread"] not in threads:
-            found += threads[text["thread"]].left if text["thread"] in threads else []
-            threads[text["thread"]] = _Graph(text["id"] or "")
-        threads[text["thread"]].take(said)
+        thread, said = text["thread"], text["said"]
+        if said.startswith("===== attempting fusion (1/") or thread not in threads:
+            found += threads[thread].left if thread in threads else []
+            threads[thread] = _Graph(text["id"] or "")
+        threads[thread].take(said)
     return [*found, *(pair for graph in threads.values() for pair in graph.left)][:MAX_PAIRS]
 
 
@@ -64,7 +62,8 @@ class _Graph:
         pair, fused = _PAIR.match(said), _ROUND.match(said)
         if pair is not None:
             if len(self._round) < MAX_PAIRS:
-                self._round.append(self._pair(pair))
+                first, second = map(self._with_operators, (pair["first"], pair["second"]))
+                self._round.append(NotFused(self.compile_id, first, second, pair["reason"][:MAX_REASON]))
         elif said.startswith("fuse_nodes_once"):
             self._round = []
         elif said.startswith("found 0 possible") or (fused is not None and fused["before"] == fused["after"]):
@@ -72,10 +71,6 @@ class _Graph:
         elif "SchedulerNode(name=" in said and len(self._operators) < MAX_NODES:
             for node in _NODE.finditer(said):
                 self._operators.setdefault(node["name"], next(iter(_ORIGINS.findall(node["about"])), ""))
-
-    def _pair(self, pair: re.Match[str]) -> NotFused:
-        first, second = (self._with_operators(name) for name in (pair["first"], pair["second"]))
-        return NotFused(self.compile_id, first, second, pair["reason"][:MAX_REASON])
 
     def _with_operators(self, name: str) -> str:
         """A node, with the operators that it computes: `op7_op8 (amax, exp)`."""
@@ -104,8 +99,7 @@ def read_logs(path: Path, progress: Callable[[float], None] | None = None) -> li
 
     Raises UnreadableInputError (no such file, no log), EmptyRecordingError (nothing in it can be read).
     """
-    files = _log_files(path)
-    found = [log for file in files for log in _read(file, progress)]
+    found = [log for file in _log_files(path) for log in _read(file, progress)]
     if not found:
         raise EmptyRecordingError(
             f"{path}: no record of torch.compile in it; set TORCH_TRACE to a folder and run again"
@@ -118,7 +112,9 @@ def _with_fusion(logs: list[CompileLog], folder: Path) -> list[CompileLog]:
     """The logs with what text beside them (TORCH_LOGS=+fusion, TORCH_LOGS_OUT) says of fusion: of the rank in the name
     of its file, or of the only one that there is."""
     ranks = {log.rank for log in logs}
-    for file in filter(_is_fusion, sorted(folder.iterdir())[:MAX_FILES]):
+    for file in sorted(folder.iterdir())[:MAX_FILES]:
+        if not _passes(file, lambda path: MARK in head_of(path)):
+            continue
         rank = _rank_in(file.name)
         if rank is None and len(ranks) > 1:
             continue
@@ -131,9 +127,9 @@ def _with_fusion(logs: list[CompileLog], folder: Path) -> list[CompileLog]:
     return logs
 
 
-def _is_fusion(file: Path) -> bool:
+def _passes(file: Path, is_it: Callable[[Path], bool]) -> bool:
     try:
-        return file.is_file() and MARK in head_of(file)
+        return file.is_file() and is_it(file)
     except UnreadableInputError:
         return False
 
@@ -163,7 +159,7 @@ def _log_files(path: Path) -> list[Path]:
             )
         return [path]
     try:
-        inside = [file for file in sorted(path.iterdir()) if file.is_file() and _may_be_log(file)][:MAX_FILES]
+        inside = [file for file in sorted(path.iterdir()) if _passes(file, is_log)][:MAX_FILES]
     except OSError as error:
         raise cannot_open(path, error) from error
     if not inside:
@@ -171,13 +167,6 @@ def _log_files(path: Path) -> list[Path]:
             f"{path}: no log of torch.compile in this folder; set TORCH_TRACE to it and run again"
         )
     return inside
-
-
-def _may_be_log(path: Path) -> bool:
-    try:
-        return is_log(path)
-    except UnreadableInputError:
-        return False
 
 
 def is_log(path: Path) -> bool:
@@ -189,9 +178,8 @@ def is_log(path: Path) -> bool:
 class _Processes:
     """The processes that write into one file, told apart by their lines' prefix and by the rank that records carry.
 
-    A record has no rank before the process group is made: it then belongs to what its thread belongs to later or, where
-    there is one process, to that.
-    """
+    Before the process group is made there is no rank: the record belongs to what its thread belongs to later or, where
+    there is one process, to that."""
 
     def __init__(self, path: str, rank: int | None) -> None:
         """`rank` is what the file's name says."""
@@ -204,8 +192,10 @@ class _Processes:
         rank, thread = record.envelope.get("rank"), (record.prefix, record.thread)
         if isinstance(rank, int):
             key: tuple[str, int | None] = (record.prefix, rank)
-            if key not in self.folds and (record.prefix, None) in self.folds:
-                self._name((record.prefix, None), key)
+            unnamed = (record.prefix, None)
+            if key not in self.folds and unnamed in self.folds:  # was written by the first one that is named
+                self.folds[key] = self.folds.pop(unnamed)
+                self._of_thread = {t: key if of == unnamed else of for t, of in self._of_thread.items()}
             self._of_thread[thread] = key
         else:
             known = [key for key in self.folds if key[0] == record.prefix]
@@ -215,22 +205,15 @@ class _Processes:
             self.folds[key] = Fold(self._path, said if key[1] is None else key[1])
         return self.folds[key]
 
-    def _name(self, before: tuple[str, None], after: tuple[str, int | None]) -> None:
-        """What was written without a rank is of the first one that is named."""
-        self.folds[after] = self.folds.pop(before)
-        self._of_thread = {t: after if key == before else key for t, key in self._of_thread.items()}
-
 
 def _read(path: Path, progress: Callable[[float], None] | None) -> list[CompileLog]:
     """The processes of a file: one, or one for each rank that writes into it."""
-    processes = _Processes(str(path), _rank_in(path.name))
-    counts = Counts()
+    processes, counts = _Processes(str(path), _rank_in(path.name)), Counts()
     with open_stream(path, progress) as stream:
         for record in records(lines(stream, counts), WANTED, counts):
             processes.of(record).take(record, counts)
         damage = stream.damage
     logs = [fold.result(counts) for fold in processes.folds.values()]
     if damage and logs:
-        log = logs[0]
-        logs[0] = replace(log, notes=(*log.notes, (f"{damage[0].upper()}{damage[1:]}.")))
+        logs[0] = replace(logs[0], notes=(*logs[0].notes, (f"{damage[0].upper()}{damage[1:]}.")))
     return logs

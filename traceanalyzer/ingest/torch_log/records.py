@@ -9,7 +9,6 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -17,10 +16,8 @@ import msgspec
 from traceanalyzer.ingest.stream import ByteStream
 from traceanalyzer.trace.compile_log import Counts
 
-MAX_LINE_BYTES = 32 << 20
-"""A longer line is cut: whole graphs are tens of megabytes of payload, but spread over lines."""
-MAX_PAYLOAD_BYTES = 32 << 20
-"""Of a payload no more than this is kept."""
+MAX_LINE_BYTES = MAX_PAYLOAD_BYTES = 32 << 20
+"""A longer line or payload is cut: whole graphs are tens of megabytes of payload, but spread over lines."""
 MAX_STREAMS = 4096
 """Prefixes that may have a record open at a time."""
 ENVELOPE = frozenset(
@@ -38,13 +35,12 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 @dataclass(frozen=True)
 class Record:
-    """One record. `time_ns` counts from the year's start on the writer's clock (the line has no year)."""
+    """One record."""
 
     kind: str
     body: Any
     envelope: dict[str, Any]
     thread: int
-    time_ns: int
     prefix: str
     payload: bytes = b""
 
@@ -88,7 +84,8 @@ def records(source: Iterable[bytes], wanted: frozenset[str], counts: Counts) -> 
     open_: dict[bytes, _Open] = {}
     for line in source:
         counts.lines += 1
-        prefix, text = _split(line)
+        launcher = _PREFIX.match(line) if line.startswith(b"[") else None
+        prefix, text = (launcher[0].rstrip(), line[launcher.end() :]) if launcher else (b"", line)
         if text.startswith(b"\t"):
             _continue(open_.get(prefix), text, counts)
             continue
@@ -139,11 +136,6 @@ def kind_of(record: Record) -> str:
     return record.kind
 
 
-def _split(line: bytes) -> tuple[bytes, bytes]:
-    found = _PREFIX.match(line) if line.startswith(b"[") else None
-    return (found[0].rstrip(), line[found.end() :]) if found else (b"", line)
-
-
 def _record(prefix: bytes, header: re.Match[bytes], counts: Counts) -> Record | None:
     try:
         values = _decode(header[10].decode("utf-8", "replace"))
@@ -153,26 +145,14 @@ def _record(prefix: bytes, header: re.Match[bytes], counts: Counts) -> Record | 
     counts.records += 1
     kind = next((key for key in values if key not in ENVELOPE), "")
     envelope = {key: value for key, value in values.items() if key in ENVELOPE}
-    return Record(kind, values.get(kind), envelope, int(header[7]), _time_ns(header), prefix.decode("utf-8", "replace"))
-
-
-def _time_ns(header: re.Match[bytes]) -> int:
-    month, day, hour, minute, second = (int(header[i]) for i in range(1, 6))
-    try:
-        moment = datetime(2000, month, day, hour, minute, second, tzinfo=UTC)  # a leap year: every date exists
-    except ValueError:
-        return 0
-    whole = int((moment - datetime(2000, 1, 1, tzinfo=UTC)).total_seconds())
-    return whole * 1_000_000_000 + int(header[6].ljust(6, b"0")) * 1_000
+    return Record(kind, values.get(kind), envelope, int(header[7]), prefix.decode("utf-8", "replace"))
 
 
 def _continue(opened: _Open | None, text: bytes, counts: Counts) -> None:
     if opened is None:
         counts.stray_lines += 1
         return
-    piece = text[1:].rstrip(b"\n")
-    if opened.begun:
-        piece = b"\n" + piece
+    piece = b"\n" * opened.begun + text[1:].rstrip(b"\n")
     opened.begun = True
     counts.payload_bytes += len(piece)
     opened.digest.update(piece)
