@@ -1,8 +1,6 @@
 """Recordings of the capture of a server's CUDA graphs: with the recordings that replay them they name what is in those.
 
-vLLM and SGLang write them while they start, to files of their own: `graph_capture_rank_0.TIME.pt.trace.json.gz`,
-`capture_32_FULL.json.gz`.
-"""
+vLLM (`graph_capture_rank_0.TIME.pt.trace.json.gz`) and SGLang (`capture_32_FULL.json.gz`) write them as they start."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -18,8 +16,6 @@ _REPLAY, _CAPTURE = re.compile(r"GraphLaunch"), re.compile(r"^capture_\d|StreamB
 _NAMED = re.compile(r"(?:^|[^a-z])capture(?![a-z])", re.IGNORECASE)
 _BATCH = re.compile(r"capture_(\d+_[a-z_]+)", re.IGNORECASE)
 _OF_RANK = re.compile(r"rank[-_.]?(\d{1,9})", re.IGNORECASE)
-FOLDERS = (".", "capture_traces")
-"""Where they lie, from the recording's folder."""
 MAX_BYTES = 64 << 20
 """Larger ones take longer to read than most recordings that they would name kernels of: they have to be given."""
 
@@ -56,20 +52,18 @@ def _only_captures(trace: Trace) -> bool:
 
 def _near(trace: Trace) -> list[Path]:
     """The files that are named as captures of its rank: one, or one for each batch."""
-    files = list(_named_so(Path(trace.path)))
-    mine = [file for file in files if trace.rank is None or _rank_of(file) in (None, trace.rank)]
+    mine = [
+        file
+        for file in _named_so(Path(trace.path))
+        if trace.rank is None or (rank := _OF_RANK.search(file.name)) is None or int(rank[1]) == trace.rank
+    ]
     batches = {found and found[1] for found in (_BATCH.search(file.name) for file in mine)}
     return mine if len(batches) == len(mine) else []
 
 
-def _rank_of(file: Path) -> int | None:
-    found = _OF_RANK.search(file.name)
-    return found and int(found[1])
-
-
 def _named_so(path: Path) -> Iterator[Path]:
     with suppress(TraceAnalyzerError, OSError):
-        for folder in (path.parent / name for name in FOLDERS if (path.parent / name).is_dir()):
+        for folder in filter(Path.is_dir, (path.parent, path.parent / "capture_traces")):
             for file in sorted(folder.iterdir()):
                 named = file.name != path.name and _NAMED.search(file.name) and file.is_file()
                 if named and file.stat().st_size <= MAX_BYTES and is_recording(file):

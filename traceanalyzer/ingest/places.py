@@ -18,11 +18,9 @@ from traceanalyzer.ingest.side_files import may_be_beside
 from traceanalyzer.ingest.stream import cannot_open
 from traceanalyzer.trace import Failure
 
-NEEDS = "an address needs fsspec: pip install 'traceanalyzer[remote]', or download it first (curl -LO {url})"
 _LOCAL = "file://"
-_STAMPS = ("ETag", "etag", "LastModified", "last_modified", "updated", "mtime", "created")
-"""What systems of files call that which changes with an object."""
-_PATTERN = frozenset("*?[")
+AT_ONCE = 256
+"""Small objects that are asked for at the same time."""
 
 
 class Place(NamedTuple):
@@ -61,7 +59,8 @@ def system_of(url: str) -> tuple[Any, str]:
     try:
         import fsspec
     except ImportError as error:
-        raise UnreadableInputError(f"{url}: {NEEDS.format(url=url)}") from error
+        needs = "an address needs fsspec: pip install 'traceanalyzer[remote]', or download it first"
+        raise UnreadableInputError(f"{url}: {needs} (curl -LO {url})") from error
     with _errors(url):
         return fsspec.core.url_to_fs(url)
 
@@ -97,13 +96,10 @@ def places_in(
     failures: list[Failure] = []
     for path in paths:
         try:
-            places, broken = (
-                (_remote(path, suffix), []) if is_remote(path) else _local(Path(local_of(path)), suffix, known)
-            )
+            places = _remote(path, suffix) if is_remote(path) else _local(Path(local_of(path)), suffix, known)
+            found.update((place.url, place) for place in places)
         except UnreadableInputError as error:
-            places, broken = [], [Failure(path, str(error))]
-        found.update((place.url, place) for place in places)
-        failures += broken
+            failures.append(Failure(path, str(error)))
     return list(found.values()), failures
 
 
@@ -114,14 +110,14 @@ def iterations_in(paths: Sequence[str], places: Sequence[Place]) -> list[str]:
     return [f"{one} was read; --iteration N takes another." for one in sorted(read) if one.parent in named]
 
 
-def _local(path: Path, suffix: str, known: Callable[[Place], bool]) -> tuple[list[Place], list[Failure]]:
+def _local(path: Path, suffix: str, known: Callable[[Place], bool]) -> list[Place]:
     try:
         if not path.is_dir():
-            return [_local_place(path)], []
+            return [_local_place(path)]
         if suffix:
-            return [_local_place(one) for one in sorted(path.iterdir()) if one.name.endswith(suffix)], []
+            return [_local_place(one) for one in sorted(path.iterdir()) if one.name.endswith(suffix)]
         inside = recordings_in(path, known=lambda file: known(_local_place(file))) or iteration_in(path)[0]
-        return list(map(_local_place, [*inside, *broken_in(path, inside)])), []
+        return list(map(_local_place, [*inside, *broken_in(path, inside)]))
     except OSError as error:
         raise cannot_open(path, error) from error
 
@@ -135,7 +131,7 @@ def _remote(url: str, suffix: str, *, beside: bool = False) -> list[Place]:
     """The objects of an address; `beside`: with what is read with a recording."""
     system, name = system_of(url)
     with _errors(url):
-        if _PATTERN & set(name):
+        if set("*?[") & set(name):
             listed = list(system.glob(name, detail=True).values())
         else:
             about = system.info(name)
@@ -143,8 +139,7 @@ def _remote(url: str, suffix: str, *, beside: bool = False) -> list[Place]:
         files = sorted((one for one in listed if one["type"] == "file"), key=lambda one: str(one["name"]))
         if not files:
             raise UnreadableInputError(f"{url}: no object here")
-        whole = len(files) == 1 and files[0]["name"] == name
-        every = whole or beside
+        every = beside or (len(files) == 1 and files[0]["name"] == name)
         kept = [one for one in files if one["name"].endswith(suffix) and (every or not _is_beside(one["name"]))]
         return [_remote_place(system, one) for one in kept]
 
@@ -154,7 +149,9 @@ def _is_beside(name: str) -> bool:
 
 
 def _remote_place(system: Any, about: dict[str, Any]) -> Place:
-    stamp = next((str(about[key]) for key in _STAMPS if about.get(key)), "")
+    # what systems of files call that which changes with an object
+    stamps = ("ETag", "etag", "LastModified", "last_modified", "updated", "mtime", "created")
+    stamp = next((str(about[key]) for key in stamps if about.get(key)), "")
     size = int(about.get("size") or 0)
     return Place(system.unstrip_protocol(about["name"]), about["name"], True, size, f"{size} {stamp}")
 
@@ -178,10 +175,6 @@ def _copy(place: Place, path: Path) -> None:
         shutil.copyfileobj(source, target, 1 << 20)
 
 
-AT_ONCE = 256
-"""Small objects that are asked for at the same time."""
-
-
 @contextmanager
 def all_fetched(paths: Sequence[str]) -> Iterator[tuple[list[str], dict[str, str]]]:
     """The paths with files for addresses, gone after the block, and the address of each file. What lies in one folder
@@ -191,8 +184,8 @@ def all_fetched(paths: Sequence[str]) -> Iterator[tuple[list[str], dict[str, str
         return
     addresses: dict[str, str] = {}
     files: list[str] = []
+    folders: dict[str, Path] = {}
     with tempfile.TemporaryDirectory(prefix="traceanalyzer-") as made:
-        folders: dict[str, Path] = {}
         for path in paths:
             if not is_remote(path):
                 files.append(local_of(path))
@@ -218,9 +211,7 @@ def contents(places: Sequence[Place]) -> Iterator[tuple[Place, bytes | str | Non
     for i in range(0, len(places), AT_ONCE):
         some = places[i : i + AT_ONCE]
         away = [one for one in some if one.remote]
-        found: dict[str, Any] = {}
-        if away:
-            found = system_of(away[0].url)[0].cat([one.name for one in away], on_error="return")
+        found = system_of(away[0].url)[0].cat([one.name for one in away], on_error="return") if away else {}
         for one in some:
             data = None if not one.remote else found.get(one.name, "it is gone")
             yield one, data if data is None or isinstance(data, bytes | str) else _line(data)

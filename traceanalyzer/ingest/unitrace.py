@@ -24,21 +24,11 @@ from traceanalyzer.ingest.columns import Codes, Texts, by_value
 from traceanalyzer.ingest.detect import Abilities
 from traceanalyzer.ingest.side_files import NOT_JSON, whole
 from traceanalyzer.ingest.stream import lines_of, open_stream
-from traceanalyzer.trace import (
-    I64,
-    ApiCalls,
-    Collected,
-    CopyKind,
-    Device,
-    DeviceOpKind,
-    DeviceOps,
-    Health,
-    HostRanges,
-    Process,
-    RangeKind,
-    Thread,
-    Trace,
-)
+from traceanalyzer.trace.circumstances import Collected, Device, Health, Process, Thread
+from traceanalyzer.trace.events import ApiCalls, DeviceOps, HostRanges
+from traceanalyzer.trace.kinds import CopyKind, DeviceOpKind, RangeKind
+from traceanalyzer.trace.run import Trace
+from traceanalyzer.trace.table import I64
 
 ABILITIES = Abilities(
     name="Intel: Chrome trace (`.json`) of unitrace",
@@ -102,9 +92,7 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
         lines = (line.strip(b", \t\r") for line in lines_of(stream))
         while chunk := list(islice(lines, _AT_ONCE)):
             rows.closed = rows.closed or any(line.startswith(b"]") for line in chunk)
-            for event in rows.decoded(
-                [line for line in chunk if line.startswith(b"{") and b'"traceEvents"' not in line]
-            ):
+            for event in rows.decoded([one for one in chunk if one.startswith(b"{") and b'"traceEvents"' not in one]):
                 rows.add(event)
     trace = rows.trace(path, stream.damage)
     if not len(trace.device_ops) + len(trace.api_calls):
@@ -120,22 +108,17 @@ def _command(texts: Texts, full: str) -> Command | None:
     name = _TILE.sub("", full)
     if _NO_WORK.match(name):
         return None
-    memory = _MEMORY.match(name)
-    if memory is None:
-        return _kernel(texts, name)
-    size, direction = _BYTES.search(name), _DIRECTION.search(name)
-    fill = "Fill" in memory[0]
-    kind = _DIRECTIONS.get(direction[1], CopyKind.UNKNOWN) if direction and not fill else CopyKind.UNKNOWN
-    op = DeviceOpKind.MEMSET if fill else DeviceOpKind.MEMCPY
-    return op, texts.code(name.split("[")[0]), int(size[1]) if size else -1, int(kind), -1, -1
-
-
-def _kernel(texts: Texts, name: str) -> Command:
-    shape = _KERNEL.match(name)
-    sizes = [min(int(size[:_DIGITS]), _MOST) for size in shape.groups()[1:]] if shape else []
-    blocks, threads = (math.prod(sizes[:3]), math.prod(sizes[3:])) if sizes else (-1, -1)
-    plain = shape[1] if shape else name
-    return DeviceOpKind.KERNEL, texts.code(plain or "unnamed kernel"), -1, 0, blocks, threads
+    if memory := _MEMORY.match(name):
+        size, direction = _BYTES.search(name), _DIRECTION.search(name)
+        fill = "Fill" in memory[0]
+        kind = _DIRECTIONS.get(direction[1], CopyKind.UNKNOWN) if direction and not fill else CopyKind.UNKNOWN
+        op = DeviceOpKind.MEMSET if fill else DeviceOpKind.MEMCPY
+        return op, texts.code(name.split("[")[0]), int(size[1]) if size else -1, int(kind), -1, -1
+    blocks = threads = -1
+    if shape := _KERNEL.match(name):
+        name, sizes = shape[1], [min(int(size[:_DIGITS]), _MOST) for size in shape.groups()[1:]]
+        blocks, threads = math.prod(sizes[:3]), math.prod(sizes[3:])
+    return DeviceOpKind.KERNEL, texts.code(name or "unnamed kernel"), -1, 0, blocks, threads
 
 
 class _Packed:
@@ -186,7 +169,10 @@ class _Rows:
         """Take one event; one without a time is lost."""
         self.events += 1
         if event.ph == "M":
-            self._name(event)
+            self.skipped += 1
+            name = event.args.get("name")
+            if event.name == "process_name" and isinstance(name, str):
+                self._named[event.pid] = name
             return
         start, duration = _ns(event.ts), _ns(event.dur) if event.dur else 0
         if start < 0 or duration < 0:
@@ -206,12 +192,6 @@ class _Rows:
         else:
             self.skipped += 1
 
-    def _name(self, event: _Event) -> None:
-        self.skipped += 1
-        name = event.args.get("name")
-        if event.name == "process_name" and isinstance(name, str):
-            self._named[event.pid] = name
-
     def _on_device(self, event: _Event, start: int, end: int) -> None:
         command = self._command(event.name)
         if command is None:
@@ -230,19 +210,16 @@ class _Rows:
 
     def trace(self, path: Path, damage: str) -> Trace:
         """The trace of all rows."""
-        ops = self._ops.columns()
-        calls = self._calls.columns()
-        ranges = self._ranges.columns()
+        ops, calls, ranges = self._ops.columns(), self._calls.columns(), self._ranges.columns()
         self.lost += sum(map(len, self._open.values()))
         calls["correlation"] = np.arange(1, len(calls["start"]) + 1)
         ops["correlation"] = self._launches(ops.pop("id"), calls)
         devices = [_DEVICE.search(self._named.get(pid, "")) for pid in self._devices]
         host = next((found[1] for text in self._named.values() if (found := _HOST.search(text))), None)
-        notes = ["Times are written as floating point, in steps of a quarter of a microsecond."]
-        if damage:
-            notes.insert(0, f"The file ends early: {damage}.")
-        elif not self.closed:
-            notes.insert(0, "The list of events is not closed: the program, or unitrace, crashed.")
+        early = [f"The file ends early: {damage}."] if damage else []
+        if not damage and not self.closed:
+            early = ["The list of events is not closed: the program, or unitrace, crashed."]
+        notes = (*early, "Times are written as floating point, in steps of a quarter of a microsecond.")
         return Trace(
             path=str(path),
             source="unitrace",
@@ -254,9 +231,7 @@ class _Rows:
             api_calls=ApiCalls.from_columns(calls),
             host_ranges=HostRanges.from_columns(ranges),
             collected=Collected(device=len(ops["start"]) > 0, api=len(calls["start"]) > 0),
-            health=Health(
-                self.events, skipped=self.skipped, lost=self.lost, truncated=len(notes) > 1, notes=tuple(notes)
-            ),
+            health=Health(self.events, skipped=self.skipped, lost=self.lost, truncated=bool(early), notes=notes),
         )
 
     def _launches(self, ids: I64, calls: dict[str, I64]) -> I64:

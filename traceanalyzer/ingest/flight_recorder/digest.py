@@ -17,8 +17,6 @@ from traceanalyzer.trace.table import MOST_IDS
 
 TAIL = 4
 """Signatures kept on each side of the first operation that is not completed: who goes further must have waited."""
-MAX_SIZES = 60
-"""Characters of the sizes of an operation's tensors."""
 LEAST_NS = 1_000_000_000 * 10**6
 """A time before this is none: JSON dumps have 0."""
 RANKS = re.compile(r"\[?[\d,\s]*\]?")
@@ -70,7 +68,8 @@ class Digests:
         wrapped = bool(records) and records[0] > 0 and records[1] - records[0] == len(entries) - 1
         groups = {i: _in_group(by_group.get(i, ()), counted.get(i), wrapped) for i in by_name.values()}
         last = entries[-1] if entries else None
-        times = [_time(entry.get(name)) for entry in entries[-1:] for name in TIMES]
+        moments = ("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns")
+        times = [_time(entry.get(name)) for entry in entries[-1:] for name in moments]
         return RankDump(
             -1, path, groups, len(entries),
             None if last is None else _op(0, last),
@@ -81,14 +80,13 @@ class Digests:
     def _group(self, config: Entry) -> int:
         """The index of a group. Its ranks are a text: long ones are the same in thousands of dumps."""
         name, desc, ranks = str(config["name"]), str(config.get("desc", "")), str(config.get("ranks", ""))
-        key = (name, desc, ranks)
-        if key not in self._index:
+        if (name, desc, ranks) not in self._index:
             members = tuple(map(int, re.findall(r"\d+", ranks)))
             if not RANKS.fullmatch(ranks) or max(members, default=0) >= limits().ranks:
                 raise ValueError(f"ranks of group {name}")
-            self._index[key] = len(self.groups)
+            self._index[name, desc, ranks] = len(self.groups)
             self.groups.append(Group(name, desc, members))
-        return self._index[key]
+        return self._index[name, desc, ranks]
 
     def _counted(self, status: Entry, by_name: dict[str, int], ids: dict[str, int]) -> dict[int, Entry]:
         """The counters by group. They have the number of a group in its process, entries have that and its name:
@@ -100,9 +98,6 @@ class Digests:
             if all(paired[pg] == group for pg, group in ids.items() if pg in paired):
                 found = {group: status[number] for number, group in paired.items()}
         return found
-
-
-TIMES = ("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns")
 
 
 def _in_group(entries: Sequence[tuple[int, Entry]], counters: Entry | None, wrapped: bool) -> InGroup:
@@ -148,11 +143,10 @@ def _parted(entries: Sequence[tuple[int, Entry]]) -> tuple[list[tuple[int, Entry
     """Collectives, and sends and receives. What only ends a batch of them has neither sizes nor peers."""
     collectives, pairs = [], []
     for one in entries:
-        if not one[1].get("is_p2p", True):
-            collectives.append(one)
-        elif ENDS.search(one[1]["profiling_name"]):
+        is_pair = one[1].get("is_p2p", True)
+        if is_pair and ENDS.search(one[1]["profiling_name"]):
             pairs.append(one)
-        elif not (_is_end(one[1]) and "is_p2p" in one[1]):
+        elif not (is_pair and "is_p2p" in one[1] and _is_end(one[1])):
             collectives.append(one)
     return collectives, pairs
 
@@ -196,29 +190,23 @@ def _kind(entry: Entry) -> str:
 
 
 def _signature(entry: Entry) -> Signature:
-    types = entry.get("input_dtypes") or entry.get("output_dtypes") or ()
-    return (
-        _kind(entry),
-        _numel(entry.get("input_sizes")),
-        _numel(entry.get("output_sizes")),
-        ", ".join(sorted({str(one) for one in types})),
-    )
-
-
-def _numel(sizes: Any) -> int:
-    return _whole(sum(math.prod(one) for one in sizes or ()))
+    types = sorted(set(map(str, entry.get("input_dtypes") or entry.get("output_dtypes") or ())))
+    sizes = (entry.get(f"{side}_sizes") or () for side in ("input", "output"))
+    elements, made = (_whole(sum(map(math.prod, one))) for one in sizes)
+    return _kind(entry), elements, made, ", ".join(types)
 
 
 def _op(record: int, entry: Entry) -> Op:
     ends = ENDS.search(entry["profiling_name"])
-    sizes = [str(entry.get(name)) for name in ("input_sizes", "output_sizes") if entry.get(name)]
+    texts = dict.fromkeys(str(entry[name]) for name in ("input_sizes", "output_sizes") if entry.get(name))
+    sizes = (text[1:-1] if len(text) < 60 else f"{text[1:60]}…" for text in texts)
     return Op(
         _seq(entry),
         _kind(entry),
         _whole(ends[3]) if ends else -1,
         record,
         _time(entry.get("time_created_ns")),
-        " to ".join(one[1:-1] if len(one) < MAX_SIZES else f"{one[1:MAX_SIZES]}…" for one in dict.fromkeys(sizes)),
+        " to ".join(sizes),
         _signature(entry),
         entry.get("state") == "started",
         _frame(entry.get("frames") or ()),

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,17 +20,13 @@ from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.trace.flight import Clues, Flight, Group, RankDump, Repeated, Unreadable
 
 CHUNK = 100
-"""Dumps that a process takes, and hands over, at a time: the groups that they share are written once, and fewer are
-read in the time that it takes to start one."""
+"""Dumps that a process takes, and hands over, at a time; fewer are read in the time that it takes to start one."""
 LOG_TAIL = 1 << 18
 """Bytes of the end of an Inspector's log: its last collectives."""
 NUMBERED = re.compile(r"rank\D{0,2}(\d{1,18})", re.IGNORECASE)
 COLUMNS: tuple[int | str, ...] = ("rank", -1, -2, -3, -4)
 """Where a file's name may have its rank: after that word, or as its last number, the one before it, ..."""
 WHAT = "no Flight Recorder dumps (TORCH_FR_BUFFER_SIZE=2000 and TORCH_NCCL_DUMP_ON_TIMEOUT=1 have PyTorch write them)"
-
-
-NAMELESS = "neither its name nor its groups say which rank it is of"
 
 
 class Read(NamedTuple):
@@ -46,20 +42,14 @@ class Read(NamedTuple):
 def read_flight(folder: Path, progress: Callable[[int, int], None] | None = None, world: int | None = None) -> Flight:
     """The dumps in a folder and below it, or of one file. `world`: how many ranks the job has, where the dumps do not
     say it, as those of gloo. Raises UnreadableInputError where there are none."""
-    files = _files(folder)
-    groups, found = _read_all(files, progress)
+    if not folder.exists():
+        raise UnreadableInputError(f"{folder}: there is no such folder")
+    inside = [folder] if folder.is_file() else sorted(folder.rglob("[!.]*"))
+    groups, found = _read_all([path for path in inside if path.is_file()], progress)
     if not any(one.dump for one in found):
         why = next((f"; {Path(one.path).name}: {one.why}" for one in found if one.why), "")
         raise UnreadableInputError(f"{folder}: {WHAT}{why}")
     return _flight(folder, groups, found, world)
-
-
-def _files(folder: Path) -> list[Path]:
-    if not folder.exists():
-        raise UnreadableInputError(f"{folder}: there is no such folder")
-    if folder.is_file():
-        return [folder]
-    return sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
 
 
 def _read_all(files: Sequence[Path], progress: Callable[[int, int], None] | None) -> tuple[list[Group], list[Read]]:
@@ -121,7 +111,8 @@ def _read(path: Path, digests: Digests) -> Read:
             if head[:1] not in (b"\x80", b"{"):  # any other file is not spoken of; an empty one was to be a dump
                 return Read(str(path), log=head if is_ras(head[:4096]) else b"", why="" if head else "an empty file")
             if is_inspector(head[:4096]):
-                return Read(str(path), log=_tail(head, stream))
+                tail = reduce(lambda data, piece: (data + piece)[-LOG_TAIL:], stream, head)
+                return Read(str(path), log=tail[-LOG_TAIL:])
             data = b"".join([head, *_limited(stream)])
             if stream.damage:
                 return Read(str(path), why=stream.damage)
@@ -143,12 +134,6 @@ def _limited(pieces: Iterable[bytes]) -> Iterator[bytes]:
         yield piece
 
 
-def _tail(data: bytes, pieces: Iterable[bytes]) -> bytes:
-    for piece in pieces:
-        data = (data + piece)[-LOG_TAIL:]
-    return data[-LOG_TAIL:]
-
-
 def _flight(folder: Path, groups: Sequence[Group], found: Sequence[Read], world: int | None) -> Flight:
     ranks = _ranks_of(folder, found)
     dumps: dict[int, RankDump] = {}
@@ -156,7 +141,8 @@ def _flight(folder: Path, groups: Sequence[Group], found: Sequence[Read], world:
     for one, rank in sorted(zip(found, ranks, strict=True), key=lambda pair: pair[0].path):
         if one.dump is None or rank is None:
             if one.why or one.dump:
-                unreadable.append(Unreadable(one.path, one.why or NAMELESS, rank))
+                why = one.why or "neither its name nor its groups say which rank it is of"
+                unreadable.append(Unreadable(one.path, why, rank))
         elif rank not in dumps:
             dumps[rank] = replace(one.dump, rank=rank)
         else:  # the later one of two is kept
@@ -168,17 +154,11 @@ def _flight(folder: Path, groups: Sequence[Group], found: Sequence[Read], world:
         named = [one.rank for one in unreadable if one.rank is not None]
         expected = frozenset(range(max([*dumps, *named], default=-1) + 1))
     logs = [(Path(one.path).name, one.log) for one in found if one.log]
-    return Flight(
-        str(folder), tuple(_with_ranks(group, expected) for group in groups), dumps, expected | dumps.keys(),
-        unreadable, repeated, clues_of(logs, len(expected)) if logs else Clues(),
-    )  # fmt: skip
-
-
-def _with_ranks(group: Group, expected: frozenset[int]) -> Group:
-    """gloo's dumps do not say which ranks a group has; the first group has all."""
-    if group.ranks or group.desc != "default_pg":
-        return group
-    return Group(group.name, group.desc, tuple(sorted(expected)))
+    # gloo's dumps do not say which ranks a group has; the first group has all.
+    everyone = tuple(sorted(expected))
+    made = (Group(g.name, g.desc, g.ranks or everyone) if g.desc == "default_pg" else g for g in groups)
+    clues = clues_of(logs, len(expected)) if logs else Clues()
+    return Flight(str(folder), tuple(made), dumps, expected | dumps.keys(), unreadable, repeated, clues)
 
 
 def _ranks_of(folder: Path, found: Sequence[Read]) -> list[int | None]:

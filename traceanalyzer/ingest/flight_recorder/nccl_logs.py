@@ -23,7 +23,6 @@ INSPECTED = re.compile(
     r'"id": ?"(\w+)",\s*"rank": ?(\d{1,9}),\s*"n_ranks": ?(\d{1,9})\b.*?"hostname": ?"([^"]*)".*?"coll_sn": ?(\d{1,9})',
     re.DOTALL,
 )
-GONE = ("DEAD", "INCOMPLETE")
 
 
 def is_ras(head: bytes) -> bool:
@@ -40,7 +39,7 @@ def clues_of(texts: Iterable[tuple[str, bytes]], world: int) -> Clues:
     """What files of either kind add, by name and content. A rank of a communicator is one of the job where the
     communicator has all `world` ranks."""
     clues = Clues()
-    last: dict[tuple[str, int], int] = {}
+    last: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for name, data in texts:
         text = data.decode("utf-8", "replace")
         clues = replace(clues, sources=(*clues.sources, name))
@@ -49,8 +48,10 @@ def clues_of(texts: Iterable[tuple[str, bytes]], world: int) -> Clues:
         for id_, rank, ranks, host, number in INSPECTED.findall(text):
             if int(ranks) == world:
                 clues.hosts[int(rank)] = host
-                last[id_, int(rank)] = max(last.get((id_, int(rank)), 0), int(number))
-    return replace(clues, behind=tuple(sorted({*clues.behind, *_fewer(last)})))
+                last[id_][int(rank)] = max(last[id_][int(rank)], int(number))
+    # the last collective of a rank in a communicator is before that of most
+    fewer = {rank for ranks in last.values() for rank, number in ranks.items() if number < max(ranks.values())}
+    return replace(clues, behind=tuple(sorted({*clues.behind, *fewer})))
 
 
 def _ras(clues: Clues, text: str, world: int) -> Clues:
@@ -60,12 +61,13 @@ def _ras(clues: Clues, text: str, world: int) -> Clues:
     for part, after in zip(starts, [*[one.start() for one in starts[1:]], len(text)], strict=False):
         lines = text[part.end() : after].splitlines()
         what = part[2] or part[3]
-        if what in GONE:
+        gone = what in ("DEAD", "INCOMPLETE")
+        if gone:
             dead += [found[0] for line in lines if (found := RAS_PROCESS.search(line)) and found[0] not in dead]
         if part[1] is None or sizes.get(part[1]) != world:
             continue
         counts = _launched(lines, clues.hosts)
-        if what in GONE:
+        if gone:
             dead_ranks |= counts.keys()
         elif what == "MISMATCH":
             launched = [int(found[1] or 0) for line in lines if (found := RAS_COUNT.search(line))]
@@ -85,11 +87,3 @@ def _launched(lines: Iterable[str], hosts: dict[int, str]) -> dict[int, int]:
             found[int(rank[1])] = int(rank[2] or current)
             hosts[int(rank[1])] = rank[3]
     return found
-
-
-def _fewer(last: dict[tuple[str, int], int]) -> set[int]:
-    """Ranks whose last collective in a communicator is before that of most."""
-    by_id: dict[str, dict[int, int]] = defaultdict(dict)
-    for (id_, rank), number in last.items():
-        by_id[id_][rank] = number
-    return {rank for ranks in by_id.values() for rank, number in ranks.items() if number < max(ranks.values())}

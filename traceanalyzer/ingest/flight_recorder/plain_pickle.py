@@ -49,7 +49,7 @@ def _check(data: bytes) -> None:
         raise UnreadableInputError("more tuples than a dump has")
     at = 0
     try:
-        while (op := data[at := _after_run(data, at)]) != 0x2E:
+        while (op := data[at := run.end() if (run := RUN(data, at)) else at]) != 0x2E:
             if op in TEXT_SIZES:
                 begin = at + 1 + TEXT_SIZES[op]
                 at = begin + int.from_bytes(data[at + 1 : begin], "little")
@@ -59,8 +59,3 @@ def _check(data: bytes) -> None:
                 raise UnreadableInputError(f"the pickle opcode {OPCODES.get(op, f'{op:#x}')}, which no dump has")
     except (IndexError, OverflowError):
         raise UnreadableInputError("it is cut off") from None
-
-
-def _after_run(data: bytes, at: int) -> int:
-    run = RUN(data, at)
-    return at if run is None else run.end()

@@ -104,10 +104,8 @@ def _read(
     elif pattern is not None:
         what = f"none of its {found.lines} lines matches --pattern; mend the pattern"
     else:
-        names = ", ".join(dict.fromkeys(form.name for form in FORMATS))
-        what = (
-            f"none of its {found.lines} lines is a step's in a known format ({names}); say how they look with --pattern"
-        )
+        known = f"a known format ({', '.join(dict.fromkeys(form.name for form in FORMATS))})"
+        what = f"none of its {found.lines} lines is a step's in {known}; say how they look with --pattern"
     raise UnreadableInputError(f"{path}: {what}")
 
 
