@@ -1,8 +1,7 @@
 """What lies beside a trace in a capture directory, and timing logs of the same run, joined with the trace.
 
-A capture (`traceanalyzer collect`) holds `trace.rank{N}.json.gz`, `timings.rank{N}.jsonl`, `unprofiled.rank{N}.json`,
-`light.rank{N}.json.gz`, `nvml.rank{N}.jsonl`, `memory.rank{N}.pickle` and one `environment.json`. All but the trace
-may be missing.
+A capture (`traceanalyzer collect`) holds `trace.rank{N}.json.gz` and, if not missing, `timings.rank{N}.jsonl`,
+`unprofiled.rank{N}.json`, `light.rank{N}.json.gz`, `nvml.rank{N}.jsonl`, `memory.rank{N}.pickle`, `environment.json`.
 """
 
 import re
@@ -10,38 +9,21 @@ from dataclasses import replace
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.base.files import note_read
-from traceanalyzer.ingest.conditions import (
-    batch_size,
-    environment_conditions,
-    loads_of,
-    measured_ceilings,
-    sampled_conditions,
-    stated_amounts,
-)
+from traceanalyzer.ingest import conditions
 from traceanalyzer.ingest.graph_captures import with_captures
 from traceanalyzer.ingest.side_files import ENVIRONMENT, LIGHT, MEMORY, NVML, UNPROFILED, json_lines, json_object
 from traceanalyzer.ingest.unprofiled import contradiction, light_of, stopwatch_of, unsettled
-from traceanalyzer.trace import Ceilings, Condition, Run, StepAmounts, Trace
+from traceanalyzer.trace import Run, Trace
 from traceanalyzer.trace.snapshot import Snapshot
 
 _RANK = re.compile(r"\.(rank(\d{1,9})(?:\.\w+)*?)\.(?:json|jsonl|sqlite|xplane\.pb)(?:\.gz)?$")
 """The middle of a capture's file names: `rank0`, `rank0.part2`, `rank0.pid123`."""
 MAX_SNAPSHOT_BYTES = 64 << 20
 """Larger memory snapshots take longer than the analysis of a trace; they have a command of their own."""
-
-
-class Environment(NamedTuple):
-    """What `environment.json` states, and what is wrong with it."""
-
-    conditions: tuple[Condition, ...] = ()
-    ceilings: Ceilings | None = None
-    amounts: StepAmounts = StepAmounts()
-    batch_size: int | None = None
-    notes: tuple[str, ...] = ()
 
 
 def join(run: Run) -> Run:
@@ -53,7 +35,7 @@ def join(run: Run) -> Run:
     if not recordings:
         recordings, logs = logs, []
     environment_of = cache(_environment)
-    made = [_with_neighbours(trace, environment_of(Path(trace.path).parent)) for trace in recordings]
+    made = [_with_neighbours(trace, *environment_of(Path(trace.path).parent)) for trace in recordings]
     made = _with("step_timings", logs, made)
     traces, more = with_companions(made, given) if given else (made, ())
     return replace(run, traces=tuple(traces), logs=(*logs, *more))
@@ -79,29 +61,23 @@ def _with(name: str, others: list[Trace], traces: list[Trace]) -> list[Trace]:
     return made
 
 
-def _with_neighbours(trace: Trace, environment: Environment) -> Trace:
+def _with_neighbours(trace: Trace, stated: dict[str, Any], notes: tuple[str, ...]) -> Trace:
+    """The trace with what `environment.json` states, and with what else is beside it."""
     path = Path(trace.path)
-    conditions, ceilings, amounts, batch_size, notes = environment
+    trace = replace(trace, **stated)
     if not trace.only_step_times:
         trace, more = _with_unprofiled(trace, path)
         notes = (*notes, *more)
     samples = _beside(path, trace.rank, NVML, ".jsonl")
     if samples is not None:
         sampled = json_lines(samples)
-        conditions = (*conditions, *sampled_conditions(sampled))
-        trace = replace(trace, loads=loads_of(sampled))
+        found = (*trace.conditions, *conditions.sampled_conditions(sampled))
+        trace = replace(trace, loads=conditions.loads_of(sampled), conditions=found)
     snapshot = _beside(path, trace.rank, MEMORY, ".pickle")
     if snapshot is not None:
         memory, more = _snapshot(note_read(snapshot))
         trace, notes = replace(trace, memory=memory), (*notes, *more)
-    health = replace(trace.health, notes=(*trace.health.notes, *notes))
-    stated: dict[str, Any] = {
-        "conditions": conditions,
-        "ceilings": ceilings,
-        "amounts": amounts,
-        "batch_size": batch_size,
-    }
-    return replace(trace, health=health, **stated)
+    return replace(trace, health=replace(trace.health, notes=(*trace.health.notes, *notes)))
 
 
 def _snapshot(path: Path) -> tuple[Snapshot | None, tuple[str, ...]]:
@@ -116,15 +92,15 @@ def _snapshot(path: Path) -> tuple[Snapshot | None, tuple[str, ...]]:
         return None, (f"{path.name} was left out: {error}",)
 
 
-def _environment(folder: Path) -> Environment:
+def _environment(folder: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What `environment.json` states, and what is wrong with it."""
     path = folder / ENVIRONMENT
-    if not path.is_file():
-        return Environment()
-    values = json_object(path)
-    if values is None:
-        return Environment(notes=(f"{ENVIRONMENT} cannot be read: the conditions of the recording are not known.",))
-    ceilings, amounts = measured_ceilings(values), stated_amounts(values)
-    return Environment(environment_conditions(values), ceilings, amounts, batch_size(values))
+    known = json_object(path) if path.is_file() else {}
+    notes = (f"{ENVIRONMENT} cannot be read: the conditions of the recording are not known.",) if known is None else ()
+    values = known or {}
+    stated = {"conditions": conditions.environment_conditions(values), "amounts": conditions.stated_amounts(values)}
+    stated |= {"ceilings": conditions.measured_ceilings(values), "batch_size": conditions.batch_size(values)}
+    return stated, notes
 
 
 def _with_unprofiled(trace: Trace, path: Path) -> tuple[Trace, tuple[str, ...]]:
@@ -138,8 +114,8 @@ def _with_unprofiled(trace: Trace, path: Path) -> tuple[Trace, tuple[str, ...]]:
         return replace(trace, light=light), (f"{file.name} holds no step time: what the profiler cost is not known.",)
     against = contradiction(stopwatch, light, fed=trace.fed_by_workers)
     step_ns = stopwatch.step_ns if against is None else None
-    notes = tuple(note for note in (against, unsettled(stopwatch) if against is None else None) if note is not None)
-    return replace(trace, light=light, stopwatch=stopwatch, unprofiled_step_ns=step_ns), notes
+    note = unsettled(stopwatch) if against is None else against
+    return replace(trace, light=light, stopwatch=stopwatch, unprofiled_step_ns=step_ns), (note,) if note else ()
 
 
 def is_neighbour(path: Path) -> bool:

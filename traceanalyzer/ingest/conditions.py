@@ -1,6 +1,5 @@
 """Under which conditions a capture was recorded, and which of them spoil its figures: what lies beside it of the
-program (model, optimizers, loaders) and of its host (samples of GPUs and CPUs).
-"""
+program (model, optimizers, loaders) and of its host (samples of GPUs and CPUs)."""
 
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -58,8 +57,6 @@ def program_conditions(program: object) -> Iterator[Condition]:
 
 
 THROTTLED = "the GPU ran below its full clocks, so kernels took longer"
-CROWDED = "other work shared the GPU: times are not the program's own"
-
 MOST_GPUS = 1024
 """Of one host."""
 TERA, GIGA = 1e12, 1e9
@@ -74,9 +71,12 @@ def environment_conditions(environment: Mapping[str, Any]) -> tuple[Condition, .
             continue
         found.append(Condition(name, str(value), "" if str(value) in ("", "0") else _TABLE["variables"].get(name, "")))
     found += program_conditions(environment.get("program"))
-    for gpu in mappings(environment.get("gpus")):
-        found += _gpu(gpu)
-    return (*found, *_reached(measured_ceilings(environment)))
+    found += chain.from_iterable(map(_gpu, mappings(environment.get("gpus"))))
+    if (ceilings := measured_ceilings(environment)) is not None:
+        found.append(Condition("measured copy", f"{ceilings.bandwidth / GIGA:.0f} GB/s"))
+        rates = ceilings.matmul.items()
+        found += [Condition(f"measured {name} matrix product", f"{rate / TERA:.0f} TFLOP/s") for name, rate in rates]
+    return tuple(found)
 
 
 def measured_ceilings(environment: Mapping[str, Any]) -> Ceilings | None:
@@ -85,13 +85,6 @@ def measured_ceilings(environment: Mapping[str, Any]) -> Ceilings | None:
     copied = stated.get("copy_gbs")
     matmul = {str(k): v * TERA for k, v in mapping(stated.get("matmul_tflops")).items() if is_above_zero(v)}
     return Ceilings(copied * GIGA, matmul) if is_above_zero(copied) else None
-
-
-def _reached(ceilings: Ceilings | None) -> Iterable[Condition]:
-    if ceilings is not None:
-        yield Condition("measured copy", f"{ceilings.bandwidth / GIGA:.0f} GB/s")
-        for name, rate in ceilings.matmul.items():
-            yield Condition(f"measured {name} matrix product", f"{rate / TERA:.0f} TFLOP/s")
 
 
 def sampled_conditions(samples: Sequence[Mapping[str, Any]]) -> tuple[Condition, ...]:
@@ -110,8 +103,7 @@ def _sampled(gpu: int, samples: list[Mapping[str, Any]]) -> Iterable[Condition]:
     if clock:
         yield Condition(f"GPU {gpu} SM clock", f"{min(clock):g} to {max(clock):g} MHz in {len(clock)} samples")
     if slowed:
-        reasons = ", ".join(sorted(set(map(str, chain.from_iterable(slowed)))))
-        share = len(slowed) / len(known)
+        reasons, share = ", ".join(sorted(set(map(str, chain.from_iterable(slowed))))), len(slowed) / len(known)
         yield Condition(f"GPU {gpu} throttling", f"{reasons} in {share:.0%} of the samples", THROTTLED)
 
 
@@ -121,15 +113,13 @@ def _gpu(gpu: Mapping[str, Any]) -> Iterable[Condition]:
     clock, highest = gpu.get("sm_clock_mhz"), gpu.get("sm_clock_max_mhz")
     if clock is not None:
         about.append(f"SM clock {clock} of {highest} MHz" if highest else f"SM clock {clock} MHz")
-    known = ", ".join(map(str, filter(None, about)))
-    if known:
+    if known := ", ".join(map(str, filter(None, about))):
         yield Condition(label, known)
-    reasons = gpu.get("throttle_reasons")
-    if isinstance(reasons, list) and reasons:
+    if reasons := items(gpu.get("throttle_reasons")):
         yield Condition(f"{label} throttling", ", ".join(map(str, reasons)), THROTTLED)
-    processes = gpu.get("processes")
-    if isinstance(processes, int) and processes > 1:
-        yield Condition(f"{label} processes", str(processes), CROWDED)
+    if isinstance(processes := gpu.get("processes"), int) and processes > 1:
+        crowded = "other work shared the GPU: times are not the program's own"
+        yield Condition(f"{label} processes", str(processes), crowded)
 
 
 def loads_of(samples: Sequence[Mapping[str, Any]]) -> tuple[Load, ...]:
@@ -158,13 +148,10 @@ LARGEST_FLOPS = 1e24
 def stated_amounts(environment: Mapping[str, Any]) -> StepAmounts:
     """`{"step": {"samples": 64, "tokens": 131072, "flops": 4.2e15}}`; what is missing or malformed stays None."""
     values = mapping(environment.get("step"))
-    return StepAmounts(**{f.name: _amount(f.name, values.get(f.name)) for f in fields(StepAmounts)})
-
-
-def _amount(name: str, value: object) -> float | None:
-    if name == "flops":
-        return float(value) if is_number(value, LARGEST_FLOPS) and value > 0 else None
-    return float(value) if is_above_zero(value) else None
+    known = {f.name: float(v) for f in fields(StepAmounts) if is_above_zero(v := values.get(f.name))}
+    if is_number(flops := values.get("flops"), LARGEST_FLOPS) and flops > 0:
+        known["flops"] = float(flops)
+    return StepAmounts(**known)
 
 
 def batch_size(environment: Mapping[str, Any]) -> int | None:

@@ -79,18 +79,13 @@ def clip_impossible(columns: dict[str, I64], window_end: int | None) -> tuple[I6
     result = end.copy()
     result[has[impossible]] = begins[impossible]
     clipped[has[impossible]] = True
-    _clip_at_window(start, result, clipped, window_end)
+    if window_end is not None:
+        limit = max(window_end, int(start.max()))
+        length = limit - int(start.min())
+        absurd = (result - limit > length) & (length > 0)
+        result[absurd] = np.maximum(limit, start[absurd])
+        clipped |= absurd
     return result, clipped
-
-
-def _clip_at_window(start: I64, end: I64, clipped: Bool, window_end: int | None) -> None:
-    if window_end is None:
-        return
-    limit = max(window_end, int(start.max()))
-    length = limit - int(start.min())
-    absurd = (end - limit > length) & (length > 0)
-    end[absurd] = np.maximum(limit, start[absurd])
-    clipped |= absurd
 
 
 def _follower(columns: dict[str, I64]) -> I64:

@@ -1,15 +1,14 @@
-"""Folders that are named as recordings, and several recordings read at the same time: by this process and by others,
-each file by one of them, the largest first.
+"""Folders that are named as recordings, and several recordings read at the same time: by this process and by others.
 
-A process takes the next file when it is free, so no more than `jobs` are being read at any moment, and no more than
-there is memory for. What another process cannot read (a damaged file), or was reading when it died, is read by this
-one: traces and errors are those of reading one file after the other.
+A process takes the next file, the largest first, when it is free: no more than `jobs` are being read at any moment, and
+no more than there is memory for. What another process cannot read, or was reading when it died, is read by this one:
+traces and errors are those of reading one file after the other.
 """
 
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -82,7 +81,7 @@ def nothing_in(folder: Path) -> str:
     inside = sorted(_with_recordings(folder))
     if not inside:
         return f"{folder}: no recording in this folder or below it; name the folder that holds traces or exports"
-    shown = ", ".join(str(path) for path in inside[:NAMED])
+    shown = ", ".join(map(str, inside[:NAMED]))
     more = f" and {len(inside) - NAMED} more" if len(inside) > NAMED else ""
     return f"{folder}: no recording in this folder itself; name one of those below it: {shown}{more}"
 
@@ -111,11 +110,10 @@ _STARTED_BYTES = 60 * 10**6
 
 
 class Share(NamedTuple):
-    """What is taken besides, of the file's bytes, decompressed."""
+    """What is taken besides, of the file's bytes, decompressed; `export`: of Nsight Systems."""
 
     text: float
     export: float
-    """Of Nsight Systems."""
 
 
 READ = Share(0.6, 2.0)
@@ -132,7 +130,7 @@ def read_files(
     # nobody needs help with files of which there is a kept model
     found: dict[Path, Outcome] = {path: kept for path in sizes if len(sizes) > 1 and (kept := kept_traces(path))}
     todo = sorted(sorted(sizes.keys() - found.keys(), key=str), key=sizes.__getitem__, reverse=True)
-    progress = progress or _silent
+    progress = progress or (lambda done, total: None)
     total = sum(sizes.values())
 
     def read_here(path: Path) -> None:
@@ -159,10 +157,6 @@ def read_files(
     return [found[path] for path in sizes]
 
 
-def _silent(_done: int, _total: int) -> None:
-    """Nobody asks how far reading has come."""
-
-
 def _read_apart(todo: Sequence[Path], numbers: Numbers, read: Read) -> Iterator[tuple[int, list[Trace]]]:
     """In another process: the files that this one is free for, by number."""
     for number in numbers:
@@ -170,15 +164,14 @@ def _read_apart(todo: Sequence[Path], numbers: Numbers, read: Read) -> Iterator[
             yield number, read(todo[number], None)
 
 
-def readers_of(paths: Iterable[Path]) -> int:
+def readers_of(paths: Sequence[Path]) -> int:
     """How many processes read these files, this one included: each has enough to read to be worth its start, and there
     is memory for all of them."""
     if reading().jobs < 2 or not sys.executable:
         return 1
-    files = list(paths)
-    texts = list(map(text_bytes, files))
-    worth = max(min(reading().jobs, len(files), sum(texts) // LEAST_BYTES), 1)
-    return worth if worth == 1 else min(worth, most_at_once(map(needed_bytes, files, texts), free_bytes()))
+    texts = list(map(text_bytes, paths))
+    worth = max(min(reading().jobs, len(paths), sum(texts) // LEAST_BYTES), 1)
+    return worth if worth == 1 else min(worth, most_at_once(map(needed_bytes, paths, texts), free_bytes()))
 
 
 def needed_bytes(path: Path, text: int, share: Share = READ) -> int:

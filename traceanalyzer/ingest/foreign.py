@@ -48,8 +48,7 @@ _KNOWN = (
 
 def what_it_is(path: Path, head: bytes, raw: bytes) -> str:
     """In words what the file is, and what to do. `head`: its first bytes, decompressed; `raw`: as they lie there."""
-    said = _known(head) or _known(raw)
-    if said:
+    if said := _known(head) or _known(raw):
         return said
     if path.suffix == ".py":
         return f"a program, not a recording; record it: traceanalyzer collect torch -- python {path}"
@@ -57,7 +56,10 @@ def what_it_is(path: Path, head: bytes, raw: bytes) -> str:
         return f"named .gz, but not compressed with gzip, and no recording: download or copy it again; {EXPECTED}"
     if not head:
         return "a compressed file that is damaged or empty; copy or record it again"
-    return f"{_kind(head)}; {EXPECTED}"
+    kind = "a binary file of no known kind" if b"\0" in head else "not a recording of any known kind"
+    if head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
+        kind = "JSON, but not a profiler's trace (no `traceEvents`)"
+    return f"{kind}; {EXPECTED}"
 
 
 def is_converted(head: bytes) -> bool:
@@ -75,19 +77,11 @@ def is_converted(head: bytes) -> bool:
 def _known(head: bytes) -> str:
     if is_converted(head):
         what = "an XPlane of JAX" if _PLANE.search(head) else "a binary file"
-        return (
-            f"{what}, damaged by a conversion to text: some of its bytes were replaced (by EF BF BD) and are lost; "
-            "copy the original again, as binary"
-        )
+        lost = "some of its bytes were replaced (by EF BF BD) and are lost; copy the original again, as binary"
+        return f"{what}, damaged by a conversion to text: {lost}"
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     found = ((re.match(pattern, text), said) for pattern, said in _KNOWN)
     return next((said.format(*(one.decode("utf-8", "replace") for one in m.groups())) for m, said in found if m), "")
-
-
-def _kind(head: bytes) -> str:
-    if head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
-        return "JSON, but not a profiler's trace (no `traceEvents`)"
-    return "a binary file of no known kind" if b"\0" in head else "not a recording of any known kind"
 
 
 def is_address(path: Path) -> bool:

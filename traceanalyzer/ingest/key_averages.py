@@ -49,15 +49,8 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     if not rows:
         raise UnreadableInputError(f"{path}: a profiler's table without rows; print more of it, or export the trace")
     notes = ("The file holds several tables; the first is read.",) if tables > 1 else ()
-    return [
-        Trace(
-            str(path),
-            "key_averages",
-            [],
-            profiler_rows=tuple(rows),
-            health=Health(events=len(rows) + lost, lost=lost, notes=notes),
-        )
-    ]
+    health = Health(events=len(rows) + lost, lost=lost, notes=notes)
+    return [Trace(str(path), "key_averages", [], profiler_rows=tuple(rows), health=health)]
 
 
 def _rows(lines: Iterator[str]) -> tuple[list[ProfilerRow], int, int]:
@@ -68,7 +61,8 @@ def _rows(lines: Iterator[str]) -> tuple[list[ProfilerRow], int, int]:
     for line in lines:
         if _HEADER.match(line):
             tables += 1
-            fields = list(map(_field, _split(line))) if tables == 1 else ()
+            titles = _split(line) if tables == 1 else []
+            fields = [next((name for title, name in _COLUMNS if title.fullmatch(one)), None) for one in titles]
         elif fields and not line.strip(" -=`>"):
             fields = () if rows else fields
         elif fields and len(rows) < MOST_ROWS:
@@ -80,10 +74,6 @@ def _rows(lines: Iterator[str]) -> tuple[list[ProfilerRow], int, int]:
 
 def _split(line: str) -> list[str]:
     return _CELLS.split(line.strip().removeprefix(">").strip())
-
-
-def _field(title: str) -> str | None:
-    return next((name for pattern, name in _COLUMNS if pattern.fullmatch(title)), None)
 
 
 def _row(fields: Sequence[str | None], cells: list[str]) -> ProfilerRow | None:
@@ -99,5 +89,5 @@ def _row(fields: Sequence[str | None], cells: list[str]) -> ProfilerRow | None:
 
 def _quantity(text: str) -> float | None:
     found = _QUANTITY.fullmatch(text.strip())
-    number = None if found is None else figure(found[1])
-    return None if number is None or found is None else number * _UNITS.get(found[2] or "", 1.0)
+    number = figure(found[1]) if found else None
+    return number * _UNITS.get(found[2], 1.0) if found and number is not None else None

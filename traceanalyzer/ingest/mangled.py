@@ -46,57 +46,50 @@ class _Reader:
             self.out.insert(0, "void ")
 
     def name(self) -> None:
-        here = self.text[self.at]
-        if here == "N":
+        if self.passed("N"):
             self.nested()
             return
-        if here == "Z":  # something local to a function
-            self.at += 1
+        if self.passed("Z"):  # something local to a function
             self.name()
             raise ValueError
-        if self.text.startswith("St", self.at):
-            self.at += 2
+        if self.passed("St"):
             self.out.append("std::")
-        self.at += self.text[self.at] == "L"
+        self.passed("L")
         self.identifier()
         self.arguments()
 
     def nested(self) -> None:
-        self.at += 1
         begun = len(self.out)
         while self.text[self.at] in "rVKRO":
             self.at += 1
         while not self.closed():
-            here = self.text[self.at]
-            if here == "I":
-                self.arguments()
+            if self.arguments():
                 continue
             if len(self.out) > begun:
                 self.out.append("::")
-            if self.text.startswith("St", self.at):
-                self.at += 2
+            if self.passed("St"):
                 self.out.append("std")
-            elif here in "ST":
+            elif self.text[self.at] in "ST":
                 self.skip(_BACK)
                 del self.out[begun:]
             else:
-                self.at += here == "L"
+                self.passed("L")
                 self.identifier()
 
     def identifier(self) -> None:
-        length = int(self.skip(_NUMBER))
+        length = int(self.skip(_NUMBER)[0])
         word = self.text[self.at : self.at + length]
         self.at += length
         self.out.append("(anonymous namespace)" if word.startswith("_GLOBAL__N_") else word)
         if len(word) < length:
             raise IndexError
 
-    def arguments(self) -> None:
+    def arguments(self) -> bool:
         """Template arguments, if there are any."""
-        if self.text[self.at : self.at + 1] != "I":
-            return
-        self.at += 1
-        self.listed("<", ">")
+        found = self.passed("I")
+        if found:
+            self.listed("<", ">")
+        return found
 
     def listed(self, opening: str, closing: str) -> None:
         self.out.append(opening)
@@ -104,36 +97,25 @@ class _Reader:
         while not self.closed():
             if len(self.out) > begun and self.out[-1] != ", ":
                 self.out.append(", ")
-            self.argument()
+            if self.passed("J"):
+                self.listed("", "")
+            elif self.passed("L"):
+                self.literal()
+            else:
+                self.type()
         if len(self.out) > begun and self.out[-1] == ", ":
             self.out.pop()
         self.out.append(closing)
 
-    def argument(self) -> None:
-        here = self.text[self.at]
-        if here == "J":
-            self.at += 1
-            self.listed("", "")
-        elif here == "L":
-            self.literal()
-        else:
-            self.type()
-
     def literal(self) -> None:
-        self.at += 1
-        if self.text.startswith(PREFIX, self.at):
-            self.at += len(PREFIX)
+        if self.passed(PREFIX):
             self.name()
             while not self.closed():
                 self.muted()
             return
         kind = self.text[self.at]
         self.muted()
-        value = _VALUE.match(self.text, self.at)
-        if value is None:
-            raise ValueError("a literal without an end")
-        sign, digits = value.groups()
-        self.skip(_VALUE)
+        sign, digits = self.skip(_VALUE).groups()
         self.out.append({"b0": "false", "b1": "true"}.get(kind + digits, ("-" if sign else "") + digits))
 
     def type(self) -> None:
@@ -145,7 +127,7 @@ class _Reader:
             self.at += 1
             self.out.append(_LETTERS[here])
         elif here == "D":
-            word = self.skip(_D)
+            word = self.skip(_D)[0]
             self.out.append(_WIDE.get(word, word))
         elif here == "A":
             self.skip(_ARRAY)
@@ -163,20 +145,24 @@ class _Reader:
 
     def muted(self) -> None:
         """A type that is not written."""
-        kept = self.out
-        self.out = []
+        kept, self.out = self.out, []
         self.type()
         self.out = kept
 
     def closed(self) -> bool:
-        if self.text[self.at] != "E":
-            return False
-        self.at += 1
-        return True
+        if self.at >= len(self.text):
+            raise IndexError
+        return self.passed("E")
 
-    def skip(self, pattern: re.Pattern[str]) -> str:
+    def passed(self, word: str) -> bool:
+        """Whether this comes next; it is passed over."""
+        found = self.text.startswith(word, self.at)
+        self.at += len(word) * found
+        return found
+
+    def skip(self, pattern: re.Pattern[str]) -> re.Match[str]:
         match = pattern.match(self.text, self.at)
         if match is None:
             raise ValueError
         self.at = match.end()
-        return match[0]
+        return match

@@ -26,10 +26,8 @@ from traceanalyzer.trace.circumstances import KernelCounters
 
 EXPORT_SECONDS = 600
 """Reports of a few thousand kernels are exported in seconds."""
-
 ROUNDED = 1.02
 """Reasons that add up to more than this much of their sum were measured in other runs of the kernel than it."""
-
 Metrics = dict[str, float]
 _NAME, _METRIC = "Kernel Name", ("Metric Name", "Metric Unit", "Metric Value")
 _HEAD = re.compile(r'\s*"ID".*"Kernel Name"')
@@ -42,10 +40,7 @@ _STALL = re.compile(r"^smsp__average_warps?_issue_stalled_(\w+?)_per_issue_activ
 """Warps that wait for one reason, for each instruction that is issued."""
 _WARPS = "smsp__average_warp_latency_per_inst_issued.ratio"
 """The same for all reasons, being issued among them."""
-_ISSUED = "selected"
 _KNOWN = {name for names in _NAMES.values() for name in names}
-_DIMENSION = re.compile(r"\d+")
-_LARGEST_GRID = 2**62
 
 
 def read_counters(path: Path) -> list[KernelCounters]:
@@ -95,20 +90,14 @@ def _kernels(lines: list[str]) -> Iterator[tuple[dict[str, str], Metrics]]:
     header = next(rows, [])
     if not {"ID", _NAME} <= set(header):
         return
-    units = [] if set(_METRIC) <= set(header) else next(rows, [])
-    kernels = (dict(zip(header, row, strict=True)) for row in rows if len(row) == len(header))
-    if set(_METRIC) <= set(header):
-        yield from _details(kernels)
-        return
-    for columns in kernels:
-        yield columns, _metrics((n, u, columns[n]) for n, u in zip(header, units, strict=False))
-
-
-def _details(rows: Iterator[dict[str, str]]) -> Iterator[tuple[dict[str, str], Metrics]]:
-    """The page `details`: rows of one kernel share its ID."""
+    is_details = set(_METRIC) <= set(header)
+    units = [] if is_details else next(rows, [])
     found: dict[str, list[dict[str, str]]] = defaultdict(list)
-    for columns in rows:
-        found[columns["ID"]].append(columns)
+    for columns in (dict(zip(header, row, strict=True)) for row in rows if len(row) == len(header)):
+        if is_details:  # rows of one kernel share its ID
+            found[columns["ID"]].append(columns)
+        else:
+            yield columns, _metrics((n, u, columns[n]) for n, u in zip(header, units, strict=False))
     for metrics in found.values():
         yield metrics[0], _metrics(map(itemgetter(*_METRIC), metrics))
 
@@ -118,13 +107,12 @@ def _metrics(values: Iterator[tuple[str, str, str]]) -> Metrics:
     result: Metrics = {}
     for name, unit, text in values:
         key, scale = name.lower(), _SCALES.get(unit.lower())
-        number = figure(text)
-        if number is None or key in result:
+        if key == _WARPS or _STALL.match(key):
+            scale = 1.0
+        elif key not in _KNOWN and not _TENSOR.match(key):
             continue
-        if (key in _KNOWN or _TENSOR.match(key)) and scale is not None:
+        if scale is not None and key not in result and (number := figure(text)) is not None:
             result[key] = number * scale
-        elif key == _WARPS or _STALL.match(key):
-            result[key] = number
     return result
 
 
@@ -154,7 +142,7 @@ def _stalls(metrics: Metrics) -> tuple[tuple[str, float], ...]:
     found = {match[1]: value for name, value in metrics.items() if (match := _STALL.match(name))}
     if whole <= 0 or sum(found.values()) > whole * ROUNDED:
         return ()
-    waiting = [(value / whole, reason) for reason, value in found.items() if value > 0 and reason != _ISSUED]
+    waiting = [(value / whole, reason) for reason, value in found.items() if value > 0 and reason != "selected"]
     return tuple((_REASONS.get(r, r.replace("_", " ")), share) for share, r in sorted(waiting, reverse=True))
 
 
@@ -164,8 +152,6 @@ def _share(percent: float | None) -> float | None:
 
 def _product(text: str) -> int:
     """Size of a grid or block written as `(320, 1, 1)`, -1 where it is not."""
-    if len(text) > limits().digits:
-        return -1
-    numbers = [int(n) for n in _DIMENSION.findall(text)]
+    numbers = [int(n) for n in re.findall(r"\d+", text)] if len(text) <= limits().digits else []
     size = math.prod(numbers)
-    return size if numbers and size <= _LARGEST_GRID else -1
+    return size if numbers and size <= 2**62 else -1

@@ -1,8 +1,6 @@
 """Proton's trees (`.hatchet`, JSON or msgpack): sums of a run's kernels by name, with work where the program states it.
 
-A tree has no single events: nothing is known of idle time, or of what runs beside what. Trees and Chrome traces that
-count cycles are refused: a cycle is no time.
-"""
+A tree has no single events. Trees and Chrome traces that count cycles are refused: a cycle is no time."""
 
 import re
 from collections import defaultdict
@@ -32,7 +30,6 @@ _FRAME = re.compile(rb'"frame"\s*:\s*\{|\xa5frame')
 _METRICS = re.compile(rb'"metrics"\s*:|\xa7metrics')
 _CYCLES = b"[measure in clock cycle"
 _FLOPS = re.compile(r"flops(8|16|32|64)?")
-_TIME = "time (ns)"
 _MOST = 1e27
 """Of a year of the fastest GPUs."""
 _RECORD = 'profile with proton.start(..., data="tree") and its default backend'
@@ -81,25 +78,18 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     nodes = list(chain.from_iterable(_nodes(part) for part in parts if "frame" in part))
     sums = _sums(nodes)
     if not sums:
-        raise EmptyRecordingError(f"{path}: the tree holds no times of kernels ({_held(nodes)}); {_RECORD}")
+        units = sorted({name for node in nodes for name, value in node.metrics.items() if _figure(value)})[:6]
+        held = f"it counts {', '.join(units)}" if units else "it is empty"
+        raise EmptyRecordingError(f"{path}: the tree holds no times of kernels ({held}); {_RECORD}")
     rows = tuple(
         ProfilerRow(
-            name,
-            calls=of.calls,
-            self_device_ms=of.time_ns / NS_PER_MS,
-            device=None if device < 0 else device,
-            flops=of.flops,
-            bytes=of.bytes or None,
+            name, calls=of.calls, self_device_ms=of.time_ns / NS_PER_MS, device=None if device < 0 else device,
+            flops=of.flops, bytes=of.bytes or None,
         )
         for (name, device), of in sums.items()
-    )
+    )  # fmt: skip
     devices = tuple(device for part in parts if "frame" not in part for device in _devices(part))
     return [Trace(str(path), "proton", [], devices=devices, profiler_rows=rows, health=Health(events=len(nodes)))]
-
-
-def _held(nodes: list[_Node]) -> str:
-    units = sorted({name for node in nodes for name, value in node.metrics.items() if _figure(value)})[:6]
-    return f"it counts {', '.join(units)}" if units else "it is empty"
 
 
 def _parts(path: Path, text: bytes) -> list[dict[str, Any]]:
@@ -134,7 +124,7 @@ def _sums(nodes: list[_Node]) -> dict[tuple[str, int], _Sums]:
     sums: dict[tuple[str, int], _Sums] = {}
     scopes = []
     for node in nodes:
-        time = _figure(node.metrics.get(_TIME))
+        time = _figure(node.metrics.get("time (ns)"))
         if not time:
             scopes.append(node)
             continue

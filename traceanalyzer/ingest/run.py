@@ -20,8 +20,6 @@ from traceanalyzer.trace import Failure, Run, Trace
 _RANK_IN_NAME = re.compile(r"(?:^|[^a-z])(?:rank|r)[-_=.]?(\d{1,9})(?![a-z0-9])", re.IGNORECASE)
 """`rank0`, `rank_1`, `rank-2`, `r3` as a word of a file name."""
 
-NOT_ONE = "it begins like no known recording: damaged, or something else; copy or export it again"
-_UNRANKED = 1 << 62
 _WITHOUT_RANKS = frozenset(("nsys", "rocpd", "rocprofv3", "rocprofv3_csv", "rpd", "unitrace", "xplane"))
 """Sources that write a file a process, as a rule, and do not say which rank it is."""
 
@@ -48,7 +46,7 @@ def load(
             traces += [_ranked(trace, path) for trace in found] if len(files) > 1 and len(found) == 1 else found
     if not traces:
         raise _nothing_read(paths, failures, errors)
-    ordered = sorted(_numbered(traces), key=lambda one: (_UNRANKED if one.rank is None else one.rank, one.path))
+    ordered = sorted(_numbered(traces), key=lambda one: (one.rank is None, one.rank or 0, one.path))
     first, *others = _with_rank_notes(ordered)
     nearby = captures_nearby(traces, partial(_read, progress=None, pattern=None))
     return join(Run((reduce(_noted, notes, first), *others, *nearby), tuple(failures)))
@@ -67,7 +65,8 @@ def _files(paths: list[Path], pattern: str | None) -> tuple[list[Path], list[Fai
             if not inside:
                 inside, note = iteration_in(path, pattern)
                 notes += note
-            failures += [Failure(str(file), NOT_ONE, rank_in_name(file)) for file in broken_in(path, inside)]
+            what = "it begins like no known recording: damaged, or something else; copy or export it again"
+            failures += [Failure(str(file), what, rank_in_name(file)) for file in broken_in(path, inside)]
         except OSError as error:
             failures.append(Failure(str(path), str(cannot_open(path, error))))
             continue
@@ -98,10 +97,8 @@ def _legible(trace: Trace) -> Trace:
 
 def _ranked(trace: Trace, path: Path) -> Trace:
     """The trace with the rank that its file's name tells, where the recording itself does not."""
-    rank = rank_in_name(path)
-    if trace.rank is not None or rank is None:
-        return trace
-    return replace(trace, process=replace(trace.process, rank=rank))
+    rank = rank_in_name(path) if trace.rank is None else None
+    return trace if rank is None else replace(trace, process=replace(trace.process, rank=rank))
 
 
 def rank_in_name(path: Path) -> int | None:

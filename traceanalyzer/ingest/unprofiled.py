@@ -1,7 +1,5 @@
-"""What a capture knows of the step without the profiler: a stopwatch, and a light recording of a few steps.
-
-`unprofiled.rank{N}.json` and `light.rank{N}.json.gz`; docs/inputs.md has their fields.
-"""
+"""What a capture knows of the step without the profiler: a stopwatch (`unprofiled.rank{N}.json`), and a light recording
+of a few steps (`light.rank{N}.json.gz`); docs/inputs.md has their fields."""
 
 import re
 from itertools import pairwise
@@ -16,31 +14,22 @@ from traceanalyzer.ingest.columns import looked_up
 from traceanalyzer.ingest.detect import detect
 from traceanalyzer.ingest.side_files import decoded, is_number, items, mapping
 from traceanalyzer.ingest.stream import head_of
-from traceanalyzer.trace import I64, DeviceOps, LightRecording, Stopwatch, Trace
+from traceanalyzer.trace import I64, LightRecording, Stopwatch, Trace
 
 SHORTEST_MS, LONGEST_MS = 1e-3, 7 * 86_400e3
 """No step takes less than a microsecond or more than a week."""
-
 ODD_FAST_SHARE = 0.25
 """Captures that do not say whether they were steady: a step four times faster than the median is no noise."""
-
 FASTER_SHARE = 0.9
 """A recorded step this much faster than the fastest that the stopwatch allows was not the step that it timed."""
-
 ROUGHLY_SHARE = 0.3
 """Steps that had not settled still tell the step, by a range, where the median's interval is no wider than this share
 of it: of 26 such captures the step timed afterwards was within 25 % of it in 23, while estimates were up to twice as
 long."""
-
 STEADY_SHARE = 0.05
 """To this share of it the median of steps that the collector calls steady is known."""
-
-LEAST_SERIES = 10
-"""Of so many steps a range is told."""
-
-OF_STEPS = (0.05, 0.95)
-"""Part of unsteady steps that is their range."""
-
+LEAST_SERIES, OF_STEPS = 10, (0.05, 0.95)
+"""Of so many unsteady steps a range is told, and the part of them that is their range."""
 _STEP_ENDS = re.compile(rb'"traceanalyzer_light"\s*:\s*(\{[^{}]{0,100000}\})')
 _UNIT = re.compile(rb'"traceanalyzer_step"\s*:\s*("(?:[^"\\]|\\.){0,1000}")')
 
@@ -54,6 +43,7 @@ def stopwatch_of(values: dict[str, Any]) -> Stopwatch | None:
     if low is None or high is None or not low <= step_ns <= high:
         low = high = None
     unit, steady = values.get("unit"), _steady(values)
+    first = [_ns(one) for one in items(values.get("first_steps_ms"))]
     roughly = None if steady else _range_of_steps(values, step_ns, low, high)
     low, high = roughly or (low, high)
     return Stopwatch(
@@ -64,7 +54,7 @@ def stopwatch_of(values: dict[str, Any]) -> Stopwatch | None:
         roughly=roughly is not None,
         after_profiler=values.get("after_profiler") is True and values.get("clock") == "cuda_events",
         unit=unit if isinstance(unit, str) else None,
-        first_ns=_series(values.get("first_steps_ms")),
+        first_ns=() if None in first else tuple(filter(None, first)),
         from_first=values.get("from_first") is True,
         eager_ns=_ns(values.get("eager_step_ms")),
         eager_reach_ns=_eager_reach(values, step_ns),
@@ -78,12 +68,6 @@ def _eager_reach(values: dict[str, Any], step_ns: int) -> int:
         return max(high - low, 0) // 2
     share = 0.0 if values.get("eager_steady") is True else ROUGHLY_SHARE
     return round(max(share, STEADY_SHARE) * (_ns(values.get("eager_step_ms")) or step_ns))
-
-
-def _series(values: Any) -> tuple[int, ...]:
-    """Times in ms as ns; none of them where one is missing."""
-    times = [_ns(one) for one in items(values)]
-    return tuple(one for one in times if one is not None) if None not in times else ()
 
 
 def _range_of_steps(
@@ -119,14 +103,12 @@ def light_of(path: Path) -> LightRecording | None:
         traces = detect(path).read(path)
     except (TraceAnalyzerError, OSError):
         return None
-    ends = _step_ends(head)
-    trace = traces[0]
+    ends, trace = _step_ends(head), traces[0]
     if ends is None or len(traces) > 1 or not len(trace.device_ops):
         return None
     steps = _steps_ns(trace, ends - trace.epoch_ns)
-    if not steps:
-        return None
-    return LightRecording(round(float(np.median(steps))), _unit(head))
+    unit = decoded(found[1]) if (found := _UNIT.search(head)) else None
+    return LightRecording(round(float(np.median(steps))), unit if isinstance(unit, str) else None) if steps else None
 
 
 def _step_ends(head: bytes) -> I64 | None:
@@ -140,21 +122,12 @@ def _step_ends(head: bytes) -> I64 | None:
     return times if len(times) > 2 and bool(np.all(np.diff(times) > 0)) else None
 
 
-def _unit(head: bytes) -> str | None:
-    found = _UNIT.search(head)
-    unit = decoded(found[1]) if found else None
-    return unit if isinstance(unit, str) else None
-
-
-def _busiest(ops: DeviceOps) -> int:
-    devices, first = np.unique(ops.device, return_inverse=True)
-    return int(devices[np.argmax(np.bincount(first, weights=ops.end - ops.start))])
-
-
 def _steps_ns(trace: Trace, ends: I64) -> list[int]:
-    """From each step's first device op to the next step's: an op belongs to the step in which it was launched."""
+    """From each step's first op of the busiest device to the next step's: an op is of the step that launched it."""
     ops, calls = trace.device_ops, trace.api_calls
-    ops = ops.take((ops.device == _busiest(ops)) & (ops.correlation >= 0))
+    devices, place = np.unique(ops.device, return_inverse=True)
+    busiest = devices[np.argmax(np.bincount(place, weights=ops.end - ops.start))]
+    ops = ops.take((ops.device == busiest) & (ops.correlation >= 0))
     order = np.argsort(calls.correlation, kind="stable")
     launched = looked_up(calls.correlation[order], calls.start[order], ops.correlation, np.iinfo(np.int64).min)
     step = np.searchsorted(ends, launched, side="right") - 1
@@ -164,34 +137,25 @@ def _steps_ns(trace: Trace, ends: I64) -> list[int]:
 
 def unsettled(stopwatch: Stopwatch) -> str | None:
     """That a step time is that of unsteady steps, where it is."""
-    if not stopwatch.roughly:
-        return None
-    low, high = ((limit or stopwatch.step_ns) / NS_PER_MS for limit in (stopwatch.low_ns, stopwatch.high_ns))
-    return (
-        f"Steps without the profiler were not steady: nine of ten took {digits(low)} to {digits(high)} ms; their "
-        f"median of {digits(stopwatch.step_ns / NS_PER_MS)} ms is taken for a step."
-    )
+    times = (stopwatch.low_ns or stopwatch.step_ns, stopwatch.high_ns or stopwatch.step_ns, stopwatch.step_ns)
+    low, high, median = (digits(time / NS_PER_MS) for time in times)
+    what = f"nine of ten took {low} to {high} ms; their median of {median} ms is taken for a step."
+    return f"Steps without the profiler were not steady: {what}" if stopwatch.roughly else None
 
 
 def contradiction(stopwatch: Stopwatch, light: LightRecording | None, *, fed: bool = False) -> str | None:
     """Why the stopwatch's figure is not the step time without the profiler, None where nothing speaks against it.
     Steps that are `fed` by other processes may be faster in the recording: their queue filled while it began."""
-    ms = stopwatch.step_ns / NS_PER_MS
+    ms = digits(stopwatch.step_ns / NS_PER_MS)
     if stopwatch.after_profiler:
-        return (
-            f"Steps without the profiler ({digits(ms)} ms) were timed after another profile, which leaves the host "
-            "slower."
-        )
+        return f"Steps without the profiler ({ms} ms) were timed after another profile, which leaves the host slower."
     if not stopwatch.steady and not stopwatch.roughly:
-        return f"Steps without the profiler were not steady (median {digits(ms)} ms): how long one takes is not known."
+        return f"Steps without the profiler were not steady (median {ms} ms): how long one takes is not known."
     if light is None:
         return None
     if len({light.unit, stopwatch.unit} - {None, ""}) > 1:
         return f"The timed step was a {stopwatch.unit}, the recorded one a {light.unit}: they cannot be compared."
     if not fed and light.step_ns < FASTER_SHARE * (stopwatch.low_ns or stopwatch.step_ns):
-        recorded = light.step_ns / NS_PER_MS
-        return (
-            f"Recorded steps ({digits(recorded)} ms) were faster than those timed without the profiler "
-            f"({digits(ms)} ms)."
-        )
+        recorded = digits(light.step_ns / NS_PER_MS)
+        return f"Recorded steps ({recorded} ms) were faster than those timed without the profiler ({ms} ms)."
     return None
