@@ -2,6 +2,8 @@
 
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import starmap
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -39,17 +41,14 @@ class Columns:
             column = values[name]
             if isinstance(column, np.ndarray):
                 self._buffers[name] += column.astype(code, copy=False).tobytes()
-            else:
-                self._buffers[name] += self._pack(code, column)
-
-    def _pack(self, code: str, values: Sequence[int]) -> bytes:
-        try:
-            return struct.pack(f"{len(values)}{code}", *values)
-        except struct.error:
-            limits, unknown = np.iinfo(code), 0 if code == "B" else -1
-            fitting = [v if isinstance(v, int) and limits.min <= v <= limits.max else unknown for v in values]
-            self.mended += sum(a is not b for a, b in zip(fitting, values, strict=True))
-            return struct.pack(f"{len(values)}{code}", *fitting)
+                continue
+            try:
+                self._buffers[name] += struct.pack(f"{len(column)}{code}", *column)
+            except struct.error:
+                limits, unknown = np.iinfo(code), 0 if code == "B" else -1
+                fitting = [v if isinstance(v, int) and limits.min <= v <= limits.max else unknown for v in column]
+                self.mended += sum(a is not b for a, b in zip(fitting, column, strict=True))
+                self._buffers[name] += struct.pack(f"{len(column)}{code}", *fitting)
 
     def extend(self, values: Mapping[str, NDArray[Any]], mended: int, codes: Mapping[str, Recoded]) -> None:
         """Add what other columns of this layout hold (in any integer type that does), with what they mended; without
@@ -87,8 +86,7 @@ class Columns:
         return dict(zip(self._layout, parallel_map(ordered, self._layout, rows), strict=True))
 
     def _taken(self, name: str) -> NDArray[Any]:
-        parts = [recoded(values, codes) for values, codes in self._whole.pop(name)]
-        parts.append(self._from_buffer(name))
+        parts = [*starmap(recoded, self._whole.pop(name)), self._from_buffer(name)]
         del self._buffers[name]
         return tight(joined(parts, np.dtype(self._layout[name])))
 
@@ -147,24 +145,19 @@ class Codes(dict[Key, int], Generic[Key]):
 
 
 class _RawCodes(dict[bytes, int]):
-    """Codes of undecoded JSON text: bytes are decoded once for each distinct text."""
+    """Codes of undecoded JSON text: bytes are decoded once for each distinct text, and laid out on one line with a
+    blank after each comma as recorders write it: what saves a trace again may not, and the same shapes must stay so."""
 
     def __init__(self, codes: Codes[str]) -> None:
         super().__init__({b"": -1})
         self._codes = codes
 
     def __missing__(self, text: bytes) -> int:
-        code = self[text] = self._codes[_laid_out(text).decode("utf-8", "replace")]
+        line = text
+        with suppress(msgspec.DecodeError, RecursionError):
+            line = msgspec.json.format(text, indent=0)
+        code = self[text] = self._codes[line.decode("utf-8", "replace")]
         return code
-
-
-def _laid_out(text: bytes) -> bytes:
-    """JSON on one line with a blank after each comma, as recorders write it: what saves a trace again may lay it out
-    otherwise, and the same shapes must stay the same."""
-    try:
-        return msgspec.json.format(text, indent=0)
-    except (msgspec.DecodeError, RecursionError):
-        return text
 
 
 def copied(texts: Sequence[Raw]) -> list[bytes]:

@@ -45,7 +45,6 @@ FORMATS = (
 """Packages and modules of this one, each imported when those before it did not recognise a file, and not sooner."""
 COMPANIONS = ("memory", "torch_log")
 """Looked for in a folder that holds nothing else: in a capture they lie beside the recording that they go with."""
-_MAGIC_BYTES = 64
 NAMED_ALONE = ("key_averages", *COMPANIONS)
 """Read where the file itself is named: in a folder it lies beside the recording that it was printed from."""
 
@@ -72,7 +71,7 @@ def detect(path: Path, pattern: str | None = None) -> Format:
         if candidate.recognise(head, path):
             return candidate
     with path.open("rb") as file:
-        raise UnreadableInputError(f"{path}: {what_it_is(path, head, file.read(_MAGIC_BYTES))}")
+        raise UnreadableInputError(f"{path}: {what_it_is(path, head, file.read(64))}")
 
 
 def is_recording(path: Path, pattern: str | None = None) -> bool:

@@ -27,11 +27,8 @@ def may_be_beside(name: str) -> bool:
     return name == ENVIRONMENT or name.startswith(tuple(f"{stem}." for stem in (LIGHT, UNPROFILED, NVML, MEMORY)))
 
 
-LARGEST = 1e15
-"""No figure of a side file (MHz, GB/s, TFLOP/s, ms, samples) is larger."""
-LEAST = 1e-9
-"""Nor smaller, where it has to be above zero."""
-
+LARGEST, LEAST = 1e15, 1e-9
+"""No figure of a side file (MHz, GB/s, TFLOP/s, ms, samples) is larger, nor smaller where it has to be above zero."""
 NOT_JSON = (msgspec.MsgspecError, ValueError, RecursionError, MemoryError)
 """What decoding text that is not JSON may raise: bytes that are not UTF-8, and brackets in brackets, too."""
 
@@ -64,20 +61,20 @@ def decoded(text: bytes | str | msgspec.Raw, decoder: msgspec.json.Decoder[Any] 
 
 def json_object(path: Path) -> dict[str, Any] | None:
     """The object in a file, None where there is none."""
-    try:
-        values = decoded(read_whole(path))
-    except (OSError, UnreadableInputError):
-        return None
+    values = decoded(_bytes_of(path))
     return values if isinstance(values, dict) else None
 
 
 def json_lines(path: Path) -> list[dict[str, Any]]:
     """The objects of a file with one a line; damaged lines (a killed writer's last one) are left out."""
+    return mappings(list(map(decoded, _bytes_of(path).splitlines())))
+
+
+def _bytes_of(path: Path) -> bytes:
     try:
-        lines = read_whole(path).splitlines()
+        return read_whole(path)
     except (OSError, UnreadableInputError):
-        return []
-    return mappings(list(map(decoded, lines)))
+        return b""
 
 
 def is_number(value: object, most: float = LARGEST) -> TypeGuard[float]:

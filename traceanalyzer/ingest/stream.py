@@ -4,6 +4,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -23,15 +25,12 @@ some; 3 MB take 8 % more."""
 PACKED_BYTES = 256 * 1024
 """Of a compressed file so much is read at once: where it is damaged, no more is lost."""
 
-_LENGTH_BYTES = 4
-_WRAPS_AT = 1 << 32
+_LENGTH_BYTES, _WRAPS_AT = 4, 1 << 32
 _LEAST_RATIO, _MOST_RATIO = 6, 1032
 """A gzip file ends with the length of its text, but only the last 32 bits of it. Traces pack to a tenth or less, and
 nothing to less than a 1032nd."""
-
 LONGEST_LINE = 4 * MIB
 """No row of a table or event of a trace is longer; the longest names of kernels have some 20,000 characters."""
-
 LEAST_PLACED_BYTES = 4 * MIB
 """The decompressor reads ahead by some 100 KiB: in a smaller file that is more than a few per cent."""
 
@@ -58,11 +57,8 @@ class ByteStream:
         """The next bytes of the (decompressed) file, b"" at the end or where no more can be read."""
         if self._left is None:
             return self._read(PIECE_BYTES)
-        parts: list[bytes] = []
         size = min(PACKED_BYTES, PIECE_BYTES)
-        while len(parts) * size < PIECE_BYTES and (part := self._read(size)):
-            parts.append(part)
-        self._last = b"".join(parts)
+        self._last = b"".join(islice(iter(partial(self._read, size), b""), -(-PIECE_BYTES // size)))
         return self._last
 
     def __iter__(self) -> Iterator[bytes]:
@@ -82,7 +78,11 @@ class ByteStream:
             where = f" at about {min(self.share(), 1.0):.0%} of its length" if large else ""
             self.damage = f"the compressed file is damaged{where}, what follows the damage is missing"
         else:
-            self._count(len(piece))
+            self.place += len(piece)
+            if self._left is not None:
+                self._left -= len(piece)
+                if self._left < 0:
+                    raise too_large(Path(self._source.name), log=self.log)
             if self.progress is not None and self._size:
                 self.progress(self.share())
             return piece
@@ -104,13 +104,6 @@ class ByteStream:
             kept = piece if len(piece) >= keep else kept + piece
             kept = kept[max(len(kept) - keep, 0) :]
         return kept
-
-    def _count(self, read: int) -> None:
-        self.place += read
-        if self._left is not None:
-            self._left -= read
-            if self._left < 0:
-                raise too_large(Path(self._source.name), log=self.log)
 
 
 @contextmanager

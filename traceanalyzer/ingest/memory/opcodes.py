@@ -14,8 +14,7 @@ from struct import error as struct_error
 from typing import Any, NoReturn
 
 from traceanalyzer.base import RefusedSnapshotError
-from traceanalyzer.ingest.memory.memo import Memo
-from traceanalyzer.ingest.memory.shapes import EVENT, Shapes
+from traceanalyzer.ingest.memory.shapes import EVENT, Memo, Shapes
 from traceanalyzer.ingest.memory.templates import PUSH, Templates
 
 MAX_DEPTH = 64
@@ -103,7 +102,7 @@ class _Interpreter:
             0x7D: self._empty_dict,  # EMPTY_DICT, "}"
             0x75: self._set_items,  # SETITEMS, "u"
             0x8C: lambda at: self._push_text(at + 1, at + 1 + self._data[at]),  # SHORT_BINUNICODE
-            0x5D: self._empty_list,  # EMPTY_LIST, "]"
+            0x5D: lambda at: self._open([], at),  # EMPTY_LIST, "]"
             0x65: self._appends,  # APPENDS, "e"
             0x71: lambda at: self._keep(self._data[at], at + 1),  # BINPUT, "q"
             0x72: lambda at: self._keep(_U4(self._data, at)[0], at + 4),  # LONG_BINPUT, "r"
@@ -135,11 +134,12 @@ class _Interpreter:
         self._shapes.after(self._before)
         return 0
 
-    def _open(self, container: Any) -> None:
+    def _open(self, container: Any, at: int) -> int:
         self._is_open += 1
         if self._is_open > MAX_OPEN:
             refuse("too many containers that are part of nothing")
         self._stack.append(container)
+        return at
 
     def _update(self, target: Any, items: list[Any]) -> None:
         """Add to a dictionary: keys, which are texts, and values in turn."""
@@ -168,12 +168,7 @@ class _Interpreter:
         if after > at - 1:
             return after
         self._begun = self._before + at - 1
-        self._open({})
-        return at
-
-    def _empty_list(self, at: int) -> int:
-        self._open([])
-        return at
+        return self._open({}, at)
 
     def _since(self, start: int) -> list[Any]:
         """The values since there, taken off the stack."""
@@ -209,8 +204,7 @@ class _Interpreter:
         target: dict[Any, Any] = {}
         self._update(target, self._since(self._marks.pop()[0]))
         taken = self._shapes.take(target)
-        self._open(target if taken is None else taken)
-        return at
+        return self._open(target if taken is None else taken, at)
 
     def _appends(self, at: int) -> int:
         items = self._since(self._marks.pop()[0])
@@ -225,8 +219,7 @@ class _Interpreter:
     def _list(self, at: int) -> int:
         target: list[Any] = []
         self._shapes.extend(target, self._since(self._marks.pop()[0]))
-        self._open(target)
-        return at
+        return self._open(target, at)
 
     def _tuple(self, at: int, size: int) -> int:
         if size > len(self._stack):
@@ -234,8 +227,7 @@ class _Interpreter:
         values = tuple(self._since(len(self._stack) - size))
         if not all(isinstance(value, int | float | str) for value in values):
             refuse("a tuple of more than numbers and texts")
-        self._open(values)
-        return at
+        return self._open(values, at)
 
     def _read_text(self, at: int, size: int) -> int:
         if size > MAX_TEXT:

@@ -12,7 +12,6 @@ from traceanalyzer.base import RefusedSnapshotError
 from traceanalyzer.trace.snapshot import (
     ACTIVE,
     CODE,
-    I64,
     INACTIVE,
     PENDING,
     Annotation,
@@ -112,15 +111,21 @@ class Shapes:
             self._begin_us = int(time_us[0])
         parts = (time_us - self._begin_us, address, size, packed & ((1 << ACTION_BITS) - 1), packed >> ACTION_BITS)
         for number, part in enumerate(parts if len(rows) else ()):
-            while not _fits(part, self._columns[number].typecode):
-                self._columns[number] = array(WIDER[self._columns[number].typecode], self._columns[number])
-            self._columns[number].frombytes(part.astype(self._columns[number].typecode).tobytes())
+            column = self._columns[number]
+            while (limits := np.iinfo(column.typecode)).min > part.min() or part.max() > limits.max:
+                column = array(WIDER[column.typecode], column)
+            column.frombytes(part.astype(column.typecode).tobytes())
+            self._columns[number] = column
         self.events = array("q")
 
     def take(self, values: dict[str, Any]) -> Any:
         """What stands for a complete dictionary from now on; None where it stays what it is."""
         if "action" in values:
-            return self._event(values)
+            address = values.get("addr")
+            address = values.get("device_free", 0) if address is None else address
+            about = values.get("size", 0), values.get("time_us", NO_TIME), values.get("frames", ())
+            self.event(values["action"], address, *about)
+            return EVENT
         if "filename" in values:
             return self._frame(values)
         if "blocks" in values:
@@ -128,7 +133,9 @@ class Shapes:
         if "state" in values:
             return self._block(values)
         if "stage" in values:
-            return self._annotation(values)
+            numbers = int(values.get("device", 0)), int(values.get("time_us", NO_TIME))
+            self.annotations.append(Annotation(str(values.get("name", "")), values["stage"] == "START", *numbers))
+            return ANNOTATION
         return None
 
     def kept(self, value: Any) -> Any:
@@ -149,17 +156,6 @@ class Shapes:
             items = [len(items)]
         target += items
 
-    def _event(self, values: dict[str, Any]) -> Taken:
-        address = values.get("addr")
-        self.event(
-            values["action"],
-            values.get("device_free", 0) if address is None else address,
-            values.get("size", 0),
-            values.get("time_us", NO_TIME),
-            values.get("frames", ()),
-        )
-        return EVENT
-
     def event(self, action: str, address: int, size: int, time_us: int, frames: Any) -> None:
         """Take an event in."""
         row = frames.row if type(frames) is KeptStack else self.stack(frames).row
@@ -167,10 +163,9 @@ class Shapes:
 
     def _frame(self, values: dict[str, Any]) -> Frame:
         key = str(values.get("name", "")), str(values["filename"]), int(values.get("line", 0))
-        frame = self._frames.get(key)
-        if frame is None:
-            frame = self._frames[key] = Frame(*key)
-        return frame
+        if key not in self._frames:
+            self._frames[key] = Frame(*key)
+        return self._frames[key]
 
     def stack(self, frames: Any) -> KeptStack:
         """The stack of these frames, the same for the same ones."""
@@ -196,21 +191,11 @@ class Shapes:
 
     def _segment(self, values: dict[str, Any]) -> TakenSegment:
         segment = Segment(
-            int(values["address"]),
-            int(values["total_size"]),
-            int(values.get("stream", 0)),
-            values.get("segment_type") == "small",
-            bool(values.get("is_expandable", False)),
+            int(values["address"]), int(values["total_size"]), int(values.get("stream", 0)),
+            values.get("segment_type") == "small", bool(values.get("is_expandable", False)),
             self.stack(values.get("frames", ())).row,
-        )
+        )  # fmt: skip
         return TakenSegment(int(values.get("device", 0)), segment, sum(values["blocks"]))
-
-    def _annotation(self, values: dict[str, Any]) -> Taken:
-        name, is_start = str(values.get("name", "")), values["stage"] == "START"
-        self.annotations.append(
-            Annotation(name, is_start, int(values.get("device", 0)), int(values.get("time_us", NO_TIME)))
-        )
-        return ANNOTATION
 
     def event_columns(self) -> Events:
         """All events."""
@@ -226,6 +211,49 @@ class Shapes:
         return Blocks(rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3], rows[:, 4], owner)
 
 
-def _fits(values: I64, code: str) -> bool:
-    limits = np.iinfo(code)
-    return bool(limits.min <= values.min() and values.max() <= limits.max)
+FREE: Final = object()
+
+
+class Memo:
+    """What a pickle's memo keeps, in four bytes for nearly all of it: a history has an entry an event, and one a stack,
+    and these take no more than their place."""
+
+    def __init__(self) -> None:
+        self._places = array("i")
+        self._values: list[Any] = [EVENT]
+        self._of_stack: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._values[self._places[index]]
+
+    def __setitem__(self, index: int, value: Any) -> None:
+        old = self._places[index]
+        known = self._values[old]
+        if known is value:
+            return
+        if known is not EVENT and type(known) is not KeptStack:  # only this index had it
+            self._values[old] = FREE
+            while self._values[-1] is FREE:
+                self._values.pop()
+        self._places[index] = self._place(value)
+
+    def append(self, value: Any) -> None:
+        """Keep a value under the next index."""
+        self._places.append(self._place(value))
+
+    def append_event(self) -> None:
+        """Keep that an event was there."""
+        self._places.append(0)
+
+    def _place(self, value: Any) -> int:
+        if value is EVENT:
+            return 0
+        place = len(self._values)
+        if type(value) is KeptStack:
+            place = self._of_stack.setdefault(value.row, place)
+        if place == len(self._values):
+            self._values.append(value)
+        return place

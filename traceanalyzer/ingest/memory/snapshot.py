@@ -1,6 +1,6 @@
 """A memory snapshot's file as `traceanalyzer.trace.snapshot.Snapshot`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +9,9 @@ import numpy as np
 from traceanalyzer.base import RefusedSnapshotError
 from traceanalyzer.ingest.memory.opcodes import FAULTS, interpret
 from traceanalyzer.ingest.memory.shapes import Shapes, TakenSegment
+from traceanalyzer.ingest.side_files import mapping
 from traceanalyzer.ingest.stream import head_of, open_stream
-from traceanalyzer.trace.snapshot import Blocks, DeviceMemory, Events, Snapshot
+from traceanalyzer.trace.snapshot import Blocks, DeviceMemory, Events, Segment, Snapshot
 
 MAX_DEVICES = 4096
 MAX_BYTES_OF_MEMORY = 1 << 50
@@ -43,31 +44,23 @@ def snapshot_of(path: str, top: Any, shapes: Shapes) -> Snapshot:
     """The snapshot that a pickle stated as `top`, and its shapes as columns. Raises RefusedSnapshotError."""
     if not isinstance(top, dict) or not isinstance(top.get("segments"), list):
         raise RefusedSnapshotError("it has no segments")
-    segments, counts = top["segments"], top.get("device_traces", [])
+    segments, settings = top["segments"], mapping(top.get("allocator_settings"))
     if any(type(segment) is not TakenSegment for segment in segments):
         raise RefusedSnapshotError("its segments are none")
     try:
-        lengths = [sum(count) for count in counts]
-        return _assembled(path, segments, lengths, top.get("allocator_settings"), shapes)
+        lengths, events = [sum(count) for count in top.get("device_traces", [])], shapes.event_columns()
+        if sum(lengths) != len(events) or min(lengths, default=0) < 0 or len(lengths) > MAX_DEVICES:
+            raise RefusedSnapshotError("damaged (events without a device)")
+        blocks = shapes.block_columns([segment.blocks for segment in segments])
+        sizes = [events.size, blocks.size, blocks.requested, np.array([s.segment.size for s in segments], np.int64)]
+        if any(len(column) and not 0 <= column.min() <= column.max() <= MAX_BYTES_OF_MEMORY for column in sizes):
+            raise RefusedSnapshotError("damaged (a size that no memory has)")
+        devices = tuple(_devices(lengths, events, segments, blocks))
+        annotations = tuple(sorted(shapes.annotations, key=lambda annotation: annotation.time_us))
+        stated = {key: settings[key] for key in settings if isinstance(settings[key], str | int | float | dict)}
+        return Snapshot(path, devices, shapes.stacks, annotations, stated)
     except FAULTS as error:
         raise RefusedSnapshotError(f"damaged ({type(error).__name__}: {error})") from error
-
-
-def _assembled(path: str, segments: list[TakenSegment], lengths: list[int], settings: Any, shapes: Shapes) -> Snapshot:
-    events = shapes.event_columns()
-    if sum(lengths) != len(events) or min(lengths, default=0) < 0 or len(lengths) > MAX_DEVICES:
-        raise RefusedSnapshotError("damaged (events without a device)")
-    blocks = shapes.block_columns([segment.blocks for segment in segments])
-    _check_sizes(events, blocks, segments)
-    return Snapshot(
-        path,
-        tuple(_devices(lengths, events, segments, blocks)),
-        shapes.stacks,
-        tuple(sorted(shapes.annotations, key=lambda annotation: annotation.time_us)),
-        {key: value for key, value in settings.items() if isinstance(value, str | int | float | dict)}
-        if isinstance(settings, dict)
-        else {},
-    )
 
 
 def _devices(
@@ -80,22 +73,19 @@ def _devices(
         raise RefusedSnapshotError("damaged (no such device)")
     for device in sorted(used):
         lo, hi = (int(ends[device]), int(ends[device + 1])) if device < len(lengths) else (0, 0)
-        columns = (getattr(events, name)[lo:hi] for name in ("since_us", "address", "size", "action", "stack"))
-        yield _device(device, Events(events.begin_us, *columns), segments, blocks)
+        own = (getattr(events, name)[lo:hi] for name in ("since_us", "address", "size", "action", "stack"))
+        mine = [i for i, segment in enumerate(segments) if segment.device == device]
+        new_row = np.full(len(segments), -1, np.int64)
+        new_row[mine] = np.arange(len(mine))
+        chosen = np.flatnonzero(new_row[blocks.segment] >= 0) if len(blocks) else np.empty(0, np.int64)
+        columns = {name: getattr(blocks, name)[chosen] for name in blocks.__dataclass_fields__}
+        columns["segment"] = new_row[columns["segment"]]
+        of_device = tuple(segments[i].segment for i in mine)
+        columns["address"] = _addresses(columns, of_device)
+        yield DeviceMemory(device, Events(events.begin_us, *own), of_device, Blocks(**columns))
 
 
-def _device(device: int, events: Events, segments: list[TakenSegment], blocks: Blocks) -> DeviceMemory:
-    mine = [i for i, segment in enumerate(segments) if segment.device == device]
-    new_row = np.full(len(segments), -1, np.int64)
-    new_row[mine] = np.arange(len(mine))
-    chosen = np.flatnonzero(new_row[blocks.segment] >= 0) if len(blocks) else np.empty(0, np.int64)
-    columns = {name: getattr(blocks, name)[chosen] for name in blocks.__dataclass_fields__}
-    columns["segment"] = new_row[columns["segment"]]
-    columns["address"] = _addresses(columns, [segments[i] for i in mine])
-    return DeviceMemory(device, events, tuple(segments[i].segment for i in mine), Blocks(**columns))
-
-
-def _addresses(columns: dict[str, Any], segments: list[TakenSegment]) -> Any:
+def _addresses(columns: dict[str, Any], segments: Sequence[Segment]) -> Any:
     """Addresses of blocks: before PyTorch 2.1 they follow one another from the segment's own."""
     if not len(columns["address"]) or columns["address"].min() >= 0:
         return columns["address"]
@@ -103,12 +93,5 @@ def _addresses(columns: dict[str, Any], segments: list[TakenSegment]) -> Any:
     before = np.cumsum(size) - size
     first = np.concatenate(([0], np.flatnonzero(np.diff(segment)) + 1))
     base = np.zeros(len(segments), np.int64)
-    base[segment[first]] = np.array([s.segment.address for s in segments])[segment[first]] - before[first]
+    base[segment[first]] = np.array([s.address for s in segments])[segment[first]] - before[first]
     return base[segment] + before
-
-
-def _check_sizes(events: Events, blocks: Blocks, segments: list[TakenSegment]) -> None:
-    sizes = [events.size, blocks.size, blocks.requested, np.array([s.segment.size for s in segments], np.int64)]
-    for column in sizes:
-        if len(column) and (column.min() < 0 or column.max() > MAX_BYTES_OF_MEMORY):
-            raise RefusedSnapshotError("damaged (a size that no memory has)")

@@ -10,15 +10,13 @@ from collections.abc import Callable, Sequence
 from itertools import islice, pairwise
 from typing import Any
 
-from traceanalyzer.ingest.memory.memo import Memo
-from traceanalyzer.ingest.memory.shapes import EVENT, KeptStack, Shapes
+from traceanalyzer.ingest.memory.shapes import EVENT, KeptStack, Memo, Shapes
 
 PUSH = rb"j.{4}|h.|K.|J.{4}|M..|\x8a(?:\x06.{6}|\x07.{7}|\x05.{5}|\x08.{8}|\x09.{9}|\x04.{4}|\x00)|[N\x88\x89]"
 """Opcodes that only push a value: of the memo (`j`, `h`), an int, None, a bool. Four of five opcodes are."""
 FRAMES = rb"\](\x94)?(?:\(((?:j.{4}|h.)+)e)?"
 """A list of values of the memo, as stacks are; whether it is kept in the memo, and what is in it."""
 GET = re.compile(rb"j(.{4})|h(.)", re.DOTALL)
-GETS = ("BINGET", "LONG_BINGET")
 MIN_TRIES, EVENTS_A_TRY = 20, 200
 """Patterns made whatever they bring, and events that must fit for each further one: making one costs as much."""
 PATIENCE = 8
@@ -35,7 +33,8 @@ class Templates:
         self._learned = self._fitted = self._missed = 0
         self._stacks: dict[bytes, KeptStack] = {}
         self._match: Callable[..., re.Match[bytes] | None] | None = None
-        self._keys: list[str] = []
+        self._groups: dict[str, int] = {}
+        """The number of each key's group; `frames` has two groups of its own inside."""
         self._memoized = False
 
     def forget(self) -> None:
@@ -46,9 +45,8 @@ class Templates:
     def learn(self, opcodes: bytes) -> None:
         """Take the pattern from an event's opcodes, `}` to `u`."""
         self._missed += 1
-        if len(opcodes) > MAX_TOKENS * 5 or (self._match is not None and self._missed < PATIENCE):
-            return
-        if self._learned > MIN_TRIES + self._fitted // EVENTS_A_TRY:
+        early = self._match is not None and self._missed < PATIENCE
+        if early or len(opcodes) > MAX_TOKENS * 5 or self._learned > MIN_TRIES + self._fitted // EVENTS_A_TRY:
             return
         self._learned += 1
         self._missed = 0
@@ -60,15 +58,17 @@ class Templates:
 
     def _pattern(self, tokens: list[tuple[str, bytes]]) -> bytes | None:
         """The pattern of what follows the (memoized) empty dictionary; None where keys are not of the memo."""
-        pattern, keys, at = [rb"\}\x94\(" if self._memoized else rb"\}\("], [], 1
+        pattern, groups, number, at = [rb"\}\x94\(" if self._memoized else rb"\}\("], {}, 0, 1
         while tokens[at][0] != "SETITEMS":
-            name, key = tokens[at]
-            if name not in GETS:
+            name, get = tokens[at]
+            if name not in ("BINGET", "LONG_BINGET"):
                 return None
-            keys.append(self._value_of(key))
-            pattern.append(re.escape(key))
+            key = self._value_of(get)
+            groups[key] = number
+            pattern.append(re.escape(get))
+            number += 3 if key == "frames" else 1
             at += 1
-            if keys[-1] == "frames":
+            if key == "frames":
                 pattern.append(b"(" + PUSH + b"|" + FRAMES + b")")
                 at = _after_value(tokens, at)
             elif tokens[at][0] == "SHORT_BINUNICODE" and tokens[at + 1][0] == "MEMOIZE":
@@ -77,15 +77,15 @@ class Templates:
             else:
                 pattern.append(b"(" + PUSH + b")")
                 at += 1
-        self._keys = keys
+        self._groups = groups
         return b"".join([*pattern, b"u"])
 
     def events(self, data: bytes, at: int, end: int, push: Callable[[Any], None]) -> int:
         """Read events from `at` on as long as they fit the pattern; where that ends."""
-        if self._match is None or not {"action", "addr", "size"} <= set(self._keys):
+        groups = self._groups
+        if self._match is None or not {"action", "addr", "size"} <= groups.keys():
             return at
         match, memo, value_of, take = self._match, self._memo, self._value_of, self._shapes.event
-        groups = _group_numbers(self._keys)
         action_at, address_at, size_at = groups["action"], groups["addr"], groups["size"]
         time_at, frames_at = groups.get("time_us"), groups.get("frames")
         texts_at = [number for key, number in groups.items() if key not in ("addr", "size", "time_us", "stream")]
@@ -94,13 +94,8 @@ class Templates:
             if self._memoized:
                 memo.append_event()
             stack = self._remembered(values, texts_at, frames_at)
-            take(
-                value_of(values[action_at]),
-                value_of(values[address_at]),
-                value_of(values[size_at]),
-                -1 if time_at is None else value_of(values[time_at]),
-                stack,
-            )
+            time_us = -1 if time_at is None else value_of(values[time_at])
+            take(value_of(values[action_at]), value_of(values[address_at]), value_of(values[size_at]), time_us, stack)
             push(EVENT)
             at = found.end()
             self._fitted += 1
@@ -115,18 +110,15 @@ class Templates:
             if value[0] == 0x8C:  # SHORT_BINUNICODE
                 self._memo.append(self._shapes.text(str(value[2:-1], "utf-8")))
             elif number == frames_at and value[0] == 0x5D:  # EMPTY_LIST, "]"
-                stack = self._stack_of(values[number + 2] or b"")
+                gets = values[number + 2] or b""
+                stack = self._stacks.get(gets)
+                if stack is None:
+                    frames = [self._memo[int.from_bytes(far or near, "little")] for far, near in GET.findall(gets)]
+                    stack = self._stacks[gets] = self._shapes.stack(frames)
                 if values[number + 1]:
                     self._memo.append(stack)
             elif number == frames_at:
                 stack = self._value_of(value)
-        return stack
-
-    def _stack_of(self, gets: bytes) -> KeptStack:
-        stack = self._stacks.get(gets)
-        if stack is None:
-            frames = [self._memo[int.from_bytes(far or near, "little")] for far, near in GET.findall(gets)]
-            stack = self._stacks[gets] = self._shapes.stack(frames)
         return stack
 
 
@@ -143,12 +135,3 @@ def _after_value(tokens: list[tuple[str, bytes]], at: int) -> int:
         if not depth:
             return end + 1
     raise ValueError("a list without an end")
-
-
-def _group_numbers(keys: list[str]) -> dict[str, int]:
-    """The number of each key's group; `frames` has two groups of its own inside."""
-    numbers, number = {}, 0
-    for key in keys:
-        numbers[key] = number
-        number += 3 if key == "frames" else 1
-    return numbers
