@@ -259,7 +259,7 @@ def test_modules_in_the_folder_of_a_recording_are_not_run(
 
 @pytest.mark.parametrize("size", [100, chunks.TAIL_BYTES])
 def test_text_without_a_boundary_is_not_cut(size: int) -> None:
-    assert chunks.boundary_before(b" " * size) is None
+    assert chunks.boundary_in_tail(b" " * size) is None
 
 
 def test_small_files_are_read_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,5 @@
-"""What Kineto writes in the arguments of events: operands of operators, how kernels are launched, collectives, samples
-of counters.
-
-Each distinct text is looked at once; what has another form than expected counts as not recorded.
-"""
+"""What Kineto writes in the arguments of events. Each distinct text is looked at once; what has another form than
+expected counts as not recorded."""
 
 import re
 from typing import Any, NamedTuple
@@ -19,8 +16,6 @@ from traceanalyzer.trace import OccupancyLimit
 COLUMNS = ("shapes", "dtypes", "strides", "concrete")
 MOST_KINDS = 1 << 14
 """Where there are more kinds of calls than any program has, values differ from call to call, and nothing repeats."""
-_SEPARATOR = b"\0"
-"""Is in no JSON."""
 
 
 class Operands:
@@ -29,31 +24,27 @@ class Operands:
 
     def __init__(self, texts: Texts) -> None:
         self._texts = texts
-        self._kinds: dict[bytes, int] | None = {}
-        """The number of each kind of call; None where they do not repeat."""
-        self._codes: NDArray[np.int32] = np.empty((len(COLUMNS), 0), np.int32)
-        """The codes of the texts of each kind."""
+        self._kinds: dict[bytes, int] | None = {}  # the number of each kind of call; None where they do not repeat
+        self._codes: NDArray[np.int32] = np.empty((len(COLUMNS), 0), np.int32)  # of the texts of each kind
 
     def codes(self, args: list[Args]) -> dict[str, Any]:
         """The code of each text of these calls, by column; -1 for empty text."""
         if self._kinds is None:
             return self._one_by_one(args)
-        keys = [_SEPARATOR.join((a.shapes or a.old_shapes, a.dtypes, a.strides, a.concrete)) for a in args]
+        # no JSON has a NUL
+        keys = [b"\0".join((a.shapes or a.old_shapes, a.dtypes, a.strides, a.concrete)) for a in args]
         try:
             kinds = list(map(self._kinds.__getitem__, keys))
         except KeyError:
             if len(self._kinds) > MOST_KINDS:
                 self._kinds = None
                 return self._one_by_one(args)
-            self._learn(self._kinds, dict(zip(keys, args, strict=True)))
+            new = {key: a for key, a in zip(keys, args, strict=True) if key not in self._kinds}
+            codes = np.array(list(self._one_by_one(list(new.values())).values()), np.int32)
+            self._codes = np.concatenate((self._codes, codes), axis=1)
+            self._kinds |= {key: number for number, key in enumerate(new, len(self._kinds))}
             kinds = list(map(self._kinds.__getitem__, keys))
         return dict(zip(COLUMNS, self._codes[:, kinds], strict=True))
-
-    def _learn(self, kinds: dict[bytes, int], met: dict[bytes, Args]) -> None:
-        new = {key: a for key, a in met.items() if key not in kinds}
-        codes = np.array(list(self._one_by_one(list(new.values())).values()), np.int32)
-        kinds.update(zip(new, range(len(kinds), len(kinds) + len(new)), strict=True))
-        self._codes = np.concatenate((self._codes, codes), axis=1)
 
     def _one_by_one(self, args: list[Args]) -> dict[str, list[int]]:
         shapes = [a.shapes or a.old_shapes for a in args]
@@ -61,25 +52,18 @@ class Operands:
         return dict(zip(COLUMNS, map(self._texts.raw_codes, (shapes, *others)), strict=True))
 
 
-FACTORS = {
-    "WARPS": OccupancyLimit.WARPS,
-    "REGS": OccupancyLimit.REGISTERS,
-    "SMEM": OccupancyLimit.SHARED_MEMORY,
-    "BLOCKS": OccupancyLimit.BLOCKS,
-    "BARRIERS": OccupancyLimit.BARRIERS,
-}
+_FACTORS = {
+    "WARPS": OccupancyLimit.WARPS, "REGS": OccupancyLimit.REGISTERS, "SMEM": OccupancyLimit.SHARED_MEMORY,
+    "BLOCKS": OccupancyLimit.BLOCKS, "BARRIERS": OccupancyLimit.BARRIERS,
+}  # fmt: skip
 """Kineto's names, joined by `|` where several resources reach their limit at once."""
-MOST_BLOCKS = 1024
-"""No SM holds as many."""
-MOST_DISTINCT = 100_000
-"""Of more, damage is to be feared rather than kernels: the rest is not kept."""
-LONGEST_OPTIONS = 200
+_MOST_BLOCKS = 1024  # no SM holds as many
+_MOST_DISTINCT = 100_000  # of more, damage is to be feared rather than kernels: the rest is not kept
+_LONGEST_OPTIONS = 200
 _NUMBER = re.compile(rb"\d{1,4}")
 
 
 class _Limits(Struct, gc=False):
-    """The dictionary of a kernel's occupancy."""
-
     blocks: int = msgspec.field(default=-1, name="activeBlocksPerMultiprocessor")
     factors: str = msgspec.field(default="", name="limitingFactors")
 
@@ -107,22 +91,18 @@ class Occupancies(dict[bytes, Occupancy]):
                 read = _DECODER.decode(text)
             except (msgspec.DecodeError, ValueError):
                 read = _Limits()
-            flags = sum(FACTORS.get(one.strip(), 0) for one in set(read.factors.split("|")))
-            found = Occupancy(read.blocks if 0 <= read.blocks <= MOST_BLOCKS else -1, int(flags))
-        if len(self) < MOST_DISTINCT:
+            flags = sum(_FACTORS.get(one.strip(), 0) for one in set(read.factors.split("|")))
+            found = Occupancy(read.blocks if 0 <= read.blocks <= _MOST_BLOCKS else -1, int(flags))
+        if len(self) < _MOST_DISTINCT:
             self[text] = found
         return found
 
 
 def launch_options(a: Args) -> str:
     """`XBLOCK=16, 4 warps, 1 stage`; empty where nothing is stated."""
-    parts = [_text(a.kernel_options), _counted(a.warps, "warp"), _counted(a.stages, "stage")]
-    return ", ".join(part for part in parts if part)
-
-
-def _text(raw: Raw) -> str:
-    text = bytes(raw).decode("utf-8", "replace").strip('"')
-    return ", ".join(text.split(",")) if len(text) <= LONGEST_OPTIONS and text not in ("null", "{}", "[]") else ""
+    text = bytes(a.kernel_options).decode("utf-8", "replace").strip('"')
+    stated = text.replace(",", ", ") if len(text) <= _LONGEST_OPTIONS and text not in ("null", "{}", "[]") else ""
+    return ", ".join(filter(None, (stated, _counted(a.warps, "warp"), _counted(a.stages, "stage"))))
 
 
 def _counted(raw: Raw, what: str) -> str:
@@ -132,12 +112,8 @@ def _counted(raw: Raw, what: str) -> str:
 
 SHORTENED, OF_GROUP = ", ...", " of "
 """PyTorch writes the first and the last of many ranks (`[0, 1, ..., 63]`): the group's name tells groups apart."""
-_NO_DESCRIPTION = ("", "undefined")
-"""What PyTorch writes of a process group that nobody described."""
-_MAX_DIGITS = 19
-"""Numbers of fewer digits fit 64 bits."""
-_TEXTS = ("name", "dtype", "group", "ranks", "communicator")
-"""Columns that are codes of strings."""
+CODED = ("name", "dtype", "group", "ranks", "communicator")
+"""Columns of collectives that are codes of strings."""
 
 
 class Collective(NamedTuple):
@@ -154,18 +130,14 @@ class Collective(NamedTuple):
     communicator: int
     peer: int
 
-    def recoded(self, texts: NDArray[Any]) -> "Collective":
-        """The same with other codes of strings, by the old ones."""
-        return self._replace(**{name: int(texts[getattr(self, name)]) for name in _TEXTS})
-
 
 def collective_of(a: Args, texts: Texts) -> Collective:
     """The collective that the arguments of an event describe."""
-    described = json_text(bytes(a.group_description))
-    group = described if described not in _NO_DESCRIPTION else json_text(bytes(a.group_name))
+    described, name = json_text(bytes(a.group_description)), json_text(bytes(a.group_name))
+    group = described if described not in ("", "undefined") else name  # as PyTorch writes where nobody described it
     ranks = json_text(bytes(a.ranks))
     if SHORTENED in ranks:
-        ranks += OF_GROUP + json_text(bytes(a.group_name))
+        ranks += OF_GROUP + name
     communicator = bytes(a.communicator).decode("utf-8", "replace").strip('"')
     return Collective(
         texts.code(a.collective),
@@ -194,28 +166,18 @@ def json_text(raw: bytes) -> str:
 def _number(text: bytes) -> int:
     """A count, written as a number or as text; -1 for anything else."""
     digits = text.strip(b'"')
-    return int(digits) if digits.isdigit() and len(digits) < _MAX_DIGITS else -1
+    return int(digits) if digits.isdigit() and len(digits) < 19 else -1  # fewer digits fit 64 bits
 
 
-HARDWARE_COUNTERS = "hardware_counters"
-"""Their category; other counters are a viewer's."""
-_PROCESS = re.compile(r"GPU (\d{1,4}) Counters")
 _ARGS: msgspec.json.Decoder[dict[str, float]] = msgspec.json.Decoder(dict[str, float])
-_LARGEST_SAMPLE = 2.0**62
 
 
 def counter_value(counter: Counter[Any]) -> float | None:
-    """The one finite value of a hardware counter's `args`, None for anything else."""
-    if counter.category != HARDWARE_COUNTERS:
+    """The one finite value of a hardware counter's `args`, None for anything else: other counters are a viewer's."""
+    if counter.category != "hardware_counters":
         return None
     try:
         values = list(_ARGS.decode(bytes(counter.args)).values())
     except msgspec.DecodeError:
         return None
-    return values[0] if len(values) == 1 and abs(values[0]) < _LARGEST_SAMPLE else None
-
-
-def device_of_counter(counter: Counter[Any]) -> int:
-    """The device in `GPU 0 Counters`, -1 where it is not said."""
-    match = _PROCESS.match(str(counter.pid))
-    return int(match[1]) if match else -1
+    return values[0] if len(values) == 1 and abs(values[0]) < 2.0**62 else None

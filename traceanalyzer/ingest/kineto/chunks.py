@@ -2,7 +2,7 @@
 
 import re
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -20,35 +20,24 @@ _EMPTY = re.compile(rb"\s*+(?:,\s*+)?(?=\])")
 _BLANK = b" \t\r\n,\x00"
 TAIL_BYTES = 8192
 """How much of a piece is searched for the end of an event before all of it is; few events are longer."""
-
-_MAX_METADATA_BYTES = 64 * 1024 * 1024
-"""Metadata around the events; the process groups of the largest jobs take a few MB."""
-
-
-_OVERLAP_BYTES = 4096
-"""What of the text already searched is searched again, so that nothing is missed across two pieces."""
-
+_MAX_METADATA_BYTES = 64 * 1024 * 1024  # the process groups of the largest jobs take a few MB
+_OVERLAP_BYTES = 4096  # of the text already searched, searched again, so that nothing is missed across two pieces
 _MAX_EVENT_BYTES = 16 * 1024 * 1024
 """No event is longer; text without an end of an event for so long is damage, and is not collected further."""
-
-_MAX_CLOSINGS = 8
-"""Places tried as the end of the array in one chunk; each costs a decode."""
+_MAX_CLOSINGS = 8  # places tried as the end of the array in one chunk; each costs a decode
 
 
 @dataclass
 class KinetoFile:
     """What is met besides the events while they are read; holds once `events` is exhausted."""
 
-    metadata: bytes = b""
-    """Text of the object around the events, with an empty array in their place."""
-    arrays: int = 0
-    """Arrays of events in the file: more than one where recordings were written one after the other."""
+    metadata: bytes = b""  # text of the object around the events, with an empty array in their place
+    arrays: int = 0  # of events in the file: more than one where recordings were written one after the other
     truncated: bool = False
 
     def events(self, stream: ByteStream) -> Iterator[Decoded]:
         """The decoded chunks, in order."""
-        buffer = self.begin(stream)
-        yield from self.rest(stream, buffer)
+        yield from self.rest(stream, self.begin(stream))
 
     def begin(self, stream: ByteStream) -> bytes | None:
         """Read up to the first array of events: what has been read of it, None where there is none."""
@@ -72,12 +61,11 @@ class NotWholeError(ValueError):
     """A stretch of an array that is damaged, or in which the array ends."""
 
 
-def whole_chunks(pieces: Iterable[bytes], buffer: bytes) -> Iterator[Decoded]:
-    """The chunks of a stretch from within an array: those that `KinetoFile.rest` makes of it, up to the last boundary.
-
-    Raises NotWholeError where that would have to mend anything.
+def whole_chunks(stream: ByteStream, end: int, buffer: bytes) -> Iterator[Decoded]:
+    """The chunks of a stretch from within an array up to this place, of which `buffer` has been read: those that
+    `KinetoFile.rest` makes of it, up to the last boundary. Raises NotWholeError where that would have to mend anything.
     """
-    for piece in pieces:
+    while stream.place < end and (piece := stream.read()):
         whole = _whole(buffer, piece) or _whole(b"", buffer + piece)
         if whole is None:
             raise NotWholeError
@@ -85,17 +73,10 @@ def whole_chunks(pieces: Iterable[bytes], buffer: bytes) -> Iterator[Decoded]:
         buffer = whole[1]
 
 
-def boundary_before(text: bytes) -> int | None:
-    """Where in a text, of which more came before, the chunk after its last boundary begins; None where the text alone
-    does not tell."""
-    found = _boundary_in_tail(text)
-    return found and found.end()
-
-
 def _whole(left: bytes, piece: bytes) -> tuple[list[Event], bytes] | None:
     """The events in what a piece has left over and the next piece, and what that leaves over: without copying it more
     than once. None where it is damaged, or the piece's end alone does not tell where the last event ends."""
-    cut = _boundary_in_tail(piece)
+    cut = boundary_in_tail(piece)
     events = None if cut is None else decode_quickly(left, memoryview(piece)[: cut.start() + 1])
     return None if cut is None or events is None else (events, piece[cut.end() :])
 
@@ -104,8 +85,7 @@ def _to_events(stream: ByteStream, text: bytes, *, at_start: bool = False) -> tu
     """Read up to the next array of events: the text before it, and what has been read of it (None: no array)."""
     searched = 0
     while True:
-        match = _EVENTS_KEY.search(text, max(0, searched - _OVERLAP_BYTES))
-        if match:
+        if match := _EVENTS_KEY.search(text, max(0, searched - _OVERLAP_BYTES)):
             return text[: match.end()], text[match.end() :]
         bare = text.removeprefix(BYTE_ORDER_MARK).lstrip(_BLANK)
         if at_start and bare.startswith(b"["):
@@ -147,22 +127,19 @@ def _array(stream: ByteStream, buffer: bytes) -> Generator[Decoded, None, bytes 
 def _last(buffer: bytes) -> Generator[Decoded, None, bytes | None]:
     """What comes before the end of the file: the events but the last one, in which lists of objects may look like the
     end of the array, and what is left."""
-    before, buffer = _but_last(buffer)
-    if before:
+    cut = _last_boundary(buffer, 0)
+    if cut and (before := decode_quickly(buffer[: cut.start() + 1])):
         yield Decoded(before)
-    empty = _EMPTY.match(buffer)
-    if empty:
+        buffer = buffer[cut.end() :]
+    if empty := _EMPTY.match(buffer):
         return buffer[empty.end() :]
-    closed = _closed(buffer)
-    if closed:
+    if closed := _closed(buffer):
         yield closed[0]
         return closed[1]
-    end = _END.search(buffer)
-    if end:
+    if end := _END.search(buffer):
         yield decode(buffer[: end.end()])
         return buffer[end.end() :]
-    cut = _last_boundary(buffer, 0)
-    if cut:
+    if cut := _last_boundary(buffer, 0):
         yield decode(buffer[: cut.start() + 1])
         buffer = buffer[cut.end() :]
     for part in _whole_and_cut(buffer):
@@ -171,27 +148,17 @@ def _last(buffer: bytes) -> Generator[Decoded, None, bytes | None]:
     return None
 
 
-def _but_last(text: bytes) -> tuple[list[Event], bytes]:
-    """The events up to the last boundary, and the text after it; all of the text where they are not whole."""
-    cut = _last_boundary(text, 0)
-    events = None if cut is None else decode_quickly(text[: cut.start() + 1])
-    return ([], text) if cut is None or events is None else (events, text[cut.end() :])
-
-
 def _whole_and_cut(text: bytes) -> tuple[bytes, bytes]:
     """The whole events in the last text of a file that is cut off, and the beginning of the one after them."""
-    commas = deque(_COMMA.finditer(text), maxlen=_MAX_CLOSINGS)
-    for comma in reversed(commas):
+    for comma in reversed(deque(_COMMA.finditer(text), maxlen=_MAX_CLOSINGS)):
         if decode_strictly(text[: comma.start() + 1]) is not None:
             return text[: comma.start() + 1], text[comma.end() :]
     return text, b""
 
 
-def _boundary_in_tail(text: bytes) -> re.Match[bytes] | None:
-    """The last place between two events, None where the end of the text does not tell."""
-    if len(text) < TAIL_BYTES:
-        return None
-    found = deque(BOUNDARY.finditer(text, len(text) - TAIL_BYTES), maxlen=1)
+def boundary_in_tail(text: bytes) -> re.Match[bytes] | None:
+    """The last place between two events, None where the end of the text, of which more came before, does not tell."""
+    found = deque(BOUNDARY.finditer(text, len(text) - TAIL_BYTES), maxlen=1) if len(text) >= TAIL_BYTES else None
     return found[0] if found else None
 
 

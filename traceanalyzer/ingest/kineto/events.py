@@ -10,9 +10,6 @@ from msgspec import Raw, Struct
 
 from traceanalyzer.ingest.kineto.times import EXACT_FLOAT_US
 
-_SKIPPED_PHASES = tuple("stfbneBEPNODRcvVST(),FpxIa")
-"""Flows, objects and asynchronous events: a third of the rows, and nothing `correlation` does not say."""
-
 
 class Group(enum.Enum):
     """Where rows go, by their categories. Those with a NUL, which no recording has, are of rows that are known by `ph`
@@ -43,9 +40,7 @@ _GROUPS = {category: group for group in Group for category in group.value}
 def group_of(category: str) -> Group:
     """Where rows of this category go; any vendor's `*_runtime` and `*_driver` are API calls."""
     name = category.lower()
-    if name.endswith(("_runtime", "_driver")):
-        return Group.API
-    return _GROUPS.get(name, Group.SKIP)
+    return Group.API if name.endswith(("_runtime", "_driver")) else _GROUPS.get(name, Group.SKIP)
 
 
 class Args(Struct, gc=False):
@@ -152,7 +147,7 @@ class Counter(Struct, Generic[Time], tag_field="ph", tag="C", gc=False):
 
 
 class MetaArgs(Struct, gc=False):
-    """`args` of a metadata row; only names are of use."""
+    """`args` of a metadata row."""
 
     name: Raw = Raw()
 
@@ -175,8 +170,9 @@ class Skipped(Struct, gc=False):
 
 _SKIPPED = [
     msgspec.defstruct(f"Skipped{i}", [], bases=(Skipped,), tag_field="ph", tag=phase, gc=False)
-    for i, phase in enumerate(_SKIPPED_PHASES)
+    for i, phase in enumerate("stfbneBEPNODRcvVST(),FpxIa")
 ]
+"""Flows, objects and asynchronous events: a third of the rows, and nothing `correlation` does not say."""
 
 Event = Span[Any] | Instant[Any] | Counter[Any] | Meta | Skipped
 

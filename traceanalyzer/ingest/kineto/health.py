@@ -1,7 +1,5 @@
 """What was wrong with a Kineto file, counted and in plain sentences."""
 
-from pathlib import Path
-
 import numpy as np
 
 from traceanalyzer.ingest.columns import looked_up
@@ -10,34 +8,22 @@ from traceanalyzer.ingest.kineto.events import Group
 from traceanalyzer.ingest.kineto.rows import Rows
 from traceanalyzer.trace import ApiCalls, DeviceOps, Health
 
-_SYSTEMATIC_SHARE = 0.01
-"""Share of device ops that start before their launch above which the two clocks disagree."""
-
-_CLOCK_ERROR_NS = 1_000
-"""Host and device timestamps are aligned to about a microsecond; less is not a disagreement."""
+_SYSTEMATIC_SHARE = 0.01  # of device ops that start before their launch: above, the two clocks disagree
+_CLOCK_ERROR_NS = 1_000  # host and device are aligned to about a microsecond; less is not a disagreement
 
 
 def make_health(
-    path: Path,
-    file: KinetoFile,
-    rows: Rows,
-    damage: str,
-    *,
-    clipped: int,
-    ops: DeviceOps,
-    api: ApiCalls,
-    pids: list[int],
-    remark: str,
+    file: KinetoFile, rows: Rows, damage: str, clipped: int, ops: DeviceOps, api: ApiCalls, pids: list[int], remark: str
 ) -> Health:
     """Counts and notes for the report."""
-    mended = sum(columns.mended for columns in rows.tables.values())
-    repaired, lost = rows.repaired + mended, rows.lost
-    cut_off = file.truncated and not damage
+    repaired, lost = rows.repaired + sum(columns.mended for columns in rows.tables.values()), rows.lost
+    ids = ", ".join(map(str, sorted(pids)[:4]))
     notes = {
         f"The file ends early, after {rows.events:,} events: {damage}.": damage,
-        f"The file is cut off after {rows.events:,} events: its list is not closed.": cut_off,
+        f"The file is cut off after {rows.events:,} events: its list is not closed.": file.truncated and not damage,
         f"The file holds {file.arrays} recordings written one after the other; they are read as one.": file.arrays > 1,
-        _several(pids): len(pids) > 1,
+        f"The file holds events of {len(pids)} processes (pid {ids}); their correlation ids and streams may clash: "
+        "write one file for each process.": len(pids) > 1,
         f"{repaired:,} events or values were damaged and could be mended.": repaired,
         f"{lost:,} events were damaged and are missing from all figures.": lost,
         f"{clipped:,} device operations had impossible durations and were cut at the next one's start.": clipped,
@@ -57,20 +43,12 @@ def make_health(
 def unread(rows: Rows) -> list[str]:
     """What rows that are only counted hold."""
     ranges, insight = rows.counts[Group.RANGE_COUNTERS], rows.counts[Group.MTIA]
-    said = {
+    notes = {
         f"{ranges:,} rows are counters of CUPTI's range profiler (cuda_profiler_range): their times are made up by "
         "the recorder, so they are on no timeline; `traceanalyzer collect ncu` measures kernels.": ranges,
         f"{insight:,} rows are MTIA's own counters and insights, which are not read.": insight,
     }
-    return [text for text, there in said.items() if there]
-
-
-def _several(pids: list[int]) -> str:
-    ids = ", ".join(map(str, sorted(pids)[:4]))
-    return (
-        f"The file holds events of {len(pids)} processes (pid {ids}); their correlation ids and streams may clash: "
-        "write one file for each process."
-    )
+    return [note for note, there in notes.items() if there]
 
 
 def _clock_note(ops: DeviceOps, api: ApiCalls) -> str:

@@ -9,8 +9,6 @@ from msgspec import Raw
 from traceanalyzer.ingest.kineto.events import Args, Event, Instant, MemoryArgs, Meta, MetaArgs, Skipped, Span
 from traceanalyzer.ingest.kineto.times import exact_ns
 
-_TEXT_ARGS = ("collective", "dtype", "sync_kind")
-_RAW_ARGS = frozenset(f.name for f in msgspec.structs.fields(Args) if f.type is Raw)
 _ARGS = {f.encode_name: f for f in msgspec.structs.fields(Args)}
 _MEMORY_ARGS = msgspec.structs.fields(MemoryArgs)
 
@@ -23,56 +21,35 @@ def event_of(row: Any) -> tuple[Event | None, bool]:
     if not isinstance(row, dict):
         return None, False
     phase = row.get("ph", "X" if "dur" in row else None)
-    if phase == "X":
-        return _span(row)
-    if phase == "i":
-        return _instant(row), False
+    start = _time(row.get("ts")) if phase in ("X", "i") else b""
+    if start is None or phase not in ("X", "i", "M"):
+        return None if phase == "X" else Skipped(), False
+    name, pid, tid, args = _text(row.get("name")), _id(row.get("pid")), _id(row.get("tid")), row.get("args")
+    args = args if isinstance(args, dict) else None
     if phase == "M":
-        name = (row.get("args") or {}).get("name") if isinstance(row.get("args"), dict) else None
-        return Meta(_text(row.get("name")), _id(row.get("pid")), _id(row.get("tid")), MetaArgs(_raw(name))), False
-    return Skipped(), False
-
-
-def _span(row: dict[str, Any]) -> tuple[Event | None, bool]:
-    start = _time(row.get("ts"))
-    if start is None:
-        return None, False
-    duration, args = _number(row.get("dur")), row.get("args")
+        return Meta(name, pid, tid, MetaArgs(_raw((args or {}).get("name")))), False
+    if phase == "i":
+        if args is None:
+            return Instant(name, Raw(start)), False
+        memory = {f.name: _integer(args.get(f.encode_name), f.default) for f in _MEMORY_ARGS}
+        return Instant(name, Raw(start), MemoryArgs(**memory)), False
+    duration = _number(row.get("dur"))
     span = Span(
-        name=_text(row.get("name")),
+        name=name,
         ts=Raw(start),
         cat=_text(row.get("cat")),
-        dur=0.0 if duration is None else duration,
-        pid=_id(row.get("pid")),
-        tid=_id(row.get("tid")),
-        args=_args(args) if isinstance(args, dict) else None,
+        dur=duration or 0.0,
+        pid=pid,
+        tid=tid,
+        args=None if args is None else Args(**{f.name: _arg(f, v) for k, v in args.items() if (f := _ARGS.get(k))}),
     )
     return span, duration is None or not isinstance(row.get("name"), str)
 
 
-def _instant(row: dict[str, Any]) -> Event:
-    args, start = row.get("args"), _time(row.get("ts"))
-    if start is None:
-        return Skipped()
-    if not isinstance(args, dict):
-        return Instant(_text(row.get("name")), Raw(start))
-    values = {f.name: _integer(args.get(f.encode_name), f.default) for f in _MEMORY_ARGS}
-    return Instant(_text(row.get("name")), Raw(start), MemoryArgs(**values))
-
-
-def _args(values: dict[str, Any]) -> Args:
-    made: dict[str, Any] = {}
-    for key, value in values.items():
-        f = _ARGS.get(key)
-        if f is None:
-            continue
-        if f.name in _RAW_ARGS:
-            made[f.name] = _raw(value)
-        elif f.name in _TEXT_ARGS:
-            made[f.name] = _text(value)
-        else:
-            made[f.name] = _integer(value, f.default)
-    return Args(**made)
+def _arg(f: msgspec.structs.FieldInfo, value: Any) -> Any:
+    if f.type is Raw:
+        return _raw(value)
+    return _text(value) if f.type is str else _integer(value, f.default)
 
 
 def _time(value: Any) -> bytes | None:

@@ -1,5 +1,4 @@
-"""What a Kineto file says about itself around its events; every part of it may be missing or damaged. And which GPU is
-meant by a number in a trace of AMD GPUs.
+"""What a Kineto file says about itself around its events; every part of it may be missing or damaged.
 
 ROCm numbers device rows as the system numbers its nodes, the CPUs first (1, 2 or 9 for the only GPU), where PyTorch
 describes devices, and its allocator counts memory, from 0.
@@ -8,6 +7,7 @@ describes devices, and its allocator counts memory, from 0.
 import hashlib
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -20,26 +20,21 @@ from traceanalyzer.ingest.kineto.repair import mend
 from traceanalyzer.ingest.side_files import items, mapping, mappings
 from traceanalyzer.trace import I32, Device, MemoryEvents, distinct
 
-_VERSIONS = ("roctracer_version", "hip_runtime_version", "hip_driver_version")
-
 
 def is_rocm(metadata: Mapping[str, object]) -> bool:
     """Whether the trace says that it is of AMD GPUs."""
-    return any(version in metadata for version in _VERSIONS)
+    return not metadata.keys().isdisjoint(("roctracer_version", "hip_runtime_version", "hip_driver_version"))
 
 
 def gpus_in_use(described: Mapping[int, Device], used: list[int]) -> tuple[tuple[Device, ...], str]:
     """The GPUs that did work, each with the description that is its own, and a remark where that was worked out.
 
-    One GPU with one description, and GPUs that are all alike, leave no doubt; as many as are described are taken in
-    their order.
+    GPUs that are all alike leave no doubt; as many as are described are taken in their order.
     """
     kinds = {replace(device, id=0, uid=None) for device in described.values()}
-    if len(kinds) == 1:
-        usual = kinds.pop()
+    if len(kinds) == 1 or len(described) != len(used) or not set(used) - set(described):
+        usual = kinds.pop() if len(kinds) == 1 else Device(0)
         return tuple(described.get(i) or replace(usual, id=i) for i in used), ""
-    if len(described) != len(used) or not set(used) - set(described):
-        return tuple(described.get(i) or Device(i) for i in used), ""
     pairs = zip(used, sorted(described), strict=True)
     remark = "Rows number GPUs as the system does, CPUs first; descriptions are theirs in order."
     return tuple(replace(described[place], id=i) for i, place in pairs), remark
@@ -55,27 +50,17 @@ def on_the_gpu_in_use(events: MemoryEvents, used: list[int]) -> MemoryEvents:
 
 
 _NUMBERS = ("baseTimeNanoseconds", "record_shapes", "with_stack", "profile_memory", "rank", "world_size")
-_INT64 = 2**63
-_INT32 = 2**31
 
 
 def parse_metadata(text: bytes) -> dict[str, Any]:
     """The object around the events; of a damaged one the numbers that matter, under their own names."""
     text = text.removeprefix(BYTE_ORDER_MARK).strip(b" \t\r\n\x00")
     for candidate in (text, mend(text)):
-        try:
-            found = msgspec.json.decode(candidate)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            continue
-        return mapping(found)
-    return _salvaged(text)
-
-
-def _salvaged(text: bytes) -> dict[str, Any]:
+        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return mapping(msgspec.json.decode(candidate))
     found = {}
     for name in _NUMBERS:
-        match = re.search(rb'"' + name.encode() + rb'"\s*:\s*"?(-?\d{1,18})(?!\d)', text)
-        if match:
+        if match := re.search(rb'"' + name.encode() + rb'"\s*:\s*"?(-?\d{1,18})(?!\d)', text):
             found[name] = int(match[1])
     return {"distributedInfo": {k: found[k] for k in ("rank", "world_size") if k in found}} | found
 
@@ -102,7 +87,7 @@ def integer(value: Any) -> int | None:
         number = int(value)
     except (TypeError, ValueError, OverflowError):
         return None
-    return number if -_INT64 <= number < _INT64 else None
+    return number if -(2**63) <= number < 2**63 else None
 
 
 def devices_of(metadata: dict[str, Any]) -> dict[int, Device]:
@@ -110,19 +95,16 @@ def devices_of(metadata: dict[str, Any]) -> dict[int, Device]:
     found = {}
     for row in mappings(metadata.get("deviceProperties")):
         number = integer(row.get("id"))
-        if number is not None and 0 <= number < _INT32:
-            found[number] = _device(number, row)
+        if number is None or not 0 <= number < 2**31:
+            continue
+        major, minor = integer(row.get("computeMajor")), integer(row.get("computeMinor"))
+        name, uid = row.get("name"), row.get("uuid")
+        found[number] = Device(
+            id=number,
+            name=name if isinstance(name, str) and name else None,
+            sm_count=integer(row.get("numSms")),
+            memory_bytes=integer(row.get("totalGlobalMem")),
+            compute_capability=None if major is None or minor is None else (major, minor),
+            uid=uid if isinstance(uid, str) else None,
+        )
     return found
-
-
-def _device(number: int, row: dict[str, Any]) -> Device:
-    major, minor = integer(row.get("computeMajor")), integer(row.get("computeMinor"))
-    name, uid = row.get("name"), row.get("uuid")
-    return Device(
-        id=number,
-        name=name if isinstance(name, str) and name else None,
-        sm_count=integer(row.get("numSms")),
-        memory_bytes=integer(row.get("totalGlobalMem")),
-        compute_capability=None if major is None or minor is None else (major, minor),
-        uid=uid if isinstance(uid, str) else None,
-    )

@@ -4,27 +4,19 @@ import re
 
 from traceanalyzer.trace import CopyKind, MemoryKind, OverheadKind, RangeKind, WaitKind
 
-_COPY_KINDS = (
-    (CopyKind.PEER_TO_PEER, r"\b(PtoP|P2P|Peer)"),
-    (CopyKind.HOST_TO_DEVICE, r"(HtoD|HostToDevice|H2D|M2D|MtoD)"),
-    (CopyKind.DEVICE_TO_HOST, r"(DtoH|DeviceToHost|D2H|D2M|DtoM)"),
-    (CopyKind.DEVICE_TO_DEVICE, r"(DtoD|DeviceToDevice|D2D|HtoA|AtoH|AtoA|AtoD|DtoA)"),
-    (CopyKind.HOST_TO_HOST, r"(HtoH|HostToHost|H2H)"),
-)
-_COMPILED_COPIES = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _COPY_KINDS)
-
+_COPY_KINDS = {
+    CopyKind.PEER_TO_PEER: re.compile(r"(?i)\b(PtoP|P2P|Peer)"),
+    CopyKind.HOST_TO_DEVICE: re.compile(r"(?i)(HtoD|HostToDevice|H2D|M2D|MtoD)"),
+    CopyKind.DEVICE_TO_HOST: re.compile(r"(?i)(DtoH|DeviceToHost|D2H|D2M|DtoM)"),
+    CopyKind.DEVICE_TO_DEVICE: re.compile(r"(?i)(DtoD|DeviceToDevice|D2D|HtoA|AtoH|AtoA|AtoD|DtoA)"),
+    CopyKind.HOST_TO_HOST: re.compile(r"(?i)(HtoH|HostToHost|H2H)"),
+}
 _ENDS = re.compile(r"\((\w[\w ]*?)\s*->\s*(\w[\w ]*?)\)")
 _MEMORY_KINDS = {
-    "pageable": MemoryKind.PAGEABLE,
-    "pinned": MemoryKind.PINNED,
-    "device": MemoryKind.DEVICE,
-    "array": MemoryKind.ARRAY,
-    "managed": MemoryKind.MANAGED,
-    "unified": MemoryKind.MANAGED,
-    "device static": MemoryKind.DEVICE,
-    "managed static": MemoryKind.MANAGED,
-}
-
+    "pageable": MemoryKind.PAGEABLE, "pinned": MemoryKind.PINNED, "device": MemoryKind.DEVICE,
+    "array": MemoryKind.ARRAY, "managed": MemoryKind.MANAGED, "unified": MemoryKind.MANAGED,
+    "device static": MemoryKind.DEVICE, "managed static": MemoryKind.MANAGED,
+}  # fmt: skip
 _WAIT_KINDS = (
     ("wait event", WaitKind.STREAM_WAIT_EVENT),
     ("event record", WaitKind.EVENT_RECORD),
@@ -33,15 +25,7 @@ _WAIT_KINDS = (
     ("context sync", WaitKind.CONTEXT_SYNC),
     ("device sync", WaitKind.CONTEXT_SYNC),
 )
-
-_OVERHEAD_KINDS = (
-    ("command buffer full", OverheadKind.BACK_PRESSURE),
-    ("lazy", OverheadKind.DRIVER),
-    ("compil", OverheadKind.DRIVER),
-    ("jit", OverheadKind.DRIVER),
-    ("module", OverheadKind.DRIVER),
-)
-
+_OF_THE_DRIVER = ("lazy", "compil", "jit", "module")
 
 _ANNOTATION = re.compile(r"^(ProfilerStep[#*]|enumerate\(DataLoader\)#|Optimizer\.\w+#)")
 """Ranges that PyTorch's own code names; recordings before 1.12 have them in the category of operators."""
@@ -58,16 +42,12 @@ def no_operator(name: str) -> RangeKind | None:
 
 def copy_kind(name: str) -> CopyKind:
     """Direction of a copy from its name (`Memcpy HtoD (Pinned -> Device)`, `CopyHostToDevice`)."""
-    for kind, pattern in _COMPILED_COPIES:
-        if pattern.search(name):
-            return kind
-    return CopyKind.UNKNOWN
+    return next((kind for kind, pattern in _COPY_KINDS.items() if pattern.search(name)), CopyKind.UNKNOWN)
 
 
 def copy_ends(name: str) -> tuple[MemoryKind, MemoryKind]:
     """Kinds of memory that a copy reads and writes, from its name."""
-    match = _ENDS.search(name)
-    source, target = match.groups() if match else ("", "")
+    source, target = match.groups() if (match := _ENDS.search(name)) else ("", "")
     return memory_kind(source), memory_kind(target)
 
 
@@ -85,4 +65,6 @@ def wait_kind(name: str) -> int:
 def overhead_kind(name: str) -> OverheadKind:
     """Whose cost an overhead row is. What is not the driver's is the profiler's: buffers, instrumentation."""
     lowered = name.lower()
-    return next((kind for part, kind in _OVERHEAD_KINDS if part in lowered), OverheadKind.PROFILER)
+    if "command buffer full" in lowered:
+        return OverheadKind.BACK_PRESSURE
+    return OverheadKind.DRIVER if any(part in lowered for part in _OF_THE_DRIVER) else OverheadKind.PROFILER

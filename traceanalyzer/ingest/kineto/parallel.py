@@ -12,7 +12,7 @@ the text takes, or less.
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,24 +24,20 @@ from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.base.parallel import LEAST_BYTES
 from traceanalyzer.base.parallel.children import Child, children, shared_numbers
 from traceanalyzer.base.reading import reading
-from traceanalyzer.ingest.kineto.arguments import Collective
-from traceanalyzer.ingest.kineto.chunks import TAIL_BYTES, KinetoFile, NotWholeError, boundary_before, whole_chunks
+from traceanalyzer.ingest.kineto.arguments import CODED, Collective
+from traceanalyzer.ingest.kineto.chunks import TAIL_BYTES, KinetoFile, NotWholeError, boundary_in_tail, whole_chunks
 from traceanalyzer.ingest.kineto.events import Group
 from traceanalyzer.ingest.kineto.rows import Id, Rows
 from traceanalyzer.ingest.stream import PIECE_BYTES, ByteStream, open_stream, text_bytes
 from traceanalyzer.trace import is_constant, narrowed
 
-Codes = NDArray[np.int32]
-"""New codes by old ones; the last is for -1."""
 _SUMS = ("events", "skipped", "repaired", "lost", "memory_events")
 
 
-@dataclass
-class Part:
+class Part(NamedTuple):
     """Rows of a stretch of the file."""
 
-    texts: list[str]
-    """Those that are new; so are threads and collectives."""
+    texts: list[str]  # those that are new; so are threads and collectives
     threads: list[tuple[Id, Id]]
     collectives: list[Collective]
     names: dict[tuple[str, Id, Id], str]
@@ -49,8 +45,7 @@ class Part:
     sums: dict[str, int]
     window: tuple[int, int] | None
     window_end: int
-    mended: list[int]
-    """By table."""
+    mended: list[int]  # by table, as `tables`
     tables: list[dict[str, NDArray[Any]]]
 
 
@@ -67,35 +62,24 @@ def part_of(rows: Rows) -> Part:
         window=rows.window,
         window_end=rows.window_end,
         mended=[columns.mended for columns in rows.tables.values()],
-        tables=[{name: _lean(one) for name, one in columns.take().items()} for columns in rows.tables.values()],
+        tables=[
+            # in as few bytes as the values need: half of what there was to hand over
+            {k: v if is_constant(v) or v.itemsize == 1 else narrowed(v) for k, v in columns.take().items()}
+            for columns in rows.tables.values()
+        ],
     )
 
 
-def _lean(values: NDArray[Any]) -> NDArray[Any]:
-    """A column in as few bytes as its values need: half of what there was to hand over."""
-    return values if is_constant(values) or values.itemsize == 1 else narrowed(values)
-
-
-class Recoding:
-    """The codes that the strings, threads and collectives of one process have among all, by its own."""
-
-    def __init__(self) -> None:
-        self._texts: list[int] = []
-        self._threads: list[int] = []
-        self._collectives: list[int] = []
-
-    def with_new(self, part: Part, rows: Rows) -> tuple[Codes, Codes, Codes]:
-        """Those of all of its parts up to this one."""
-        self._texts += map(rows.texts.code, part.texts)
-        self._threads += [rows.threads[key] for key in part.threads]
-        texts = _codes(self._texts)
-        self._collectives += [rows.collectives[one.recoded(texts)] for one in part.collectives]
-        return texts, _codes(self._threads), _codes(self._collectives)
-
-
-def append(rows: Rows, part: Part, codes: Recoding) -> None:
-    """Add a part to the rows of all that comes before it in the file. `codes`: those of the process that read it."""
-    texts, threads, collectives = codes.with_new(part, rows)
+def _append(rows: Rows, part: Part, codes: tuple[list[int], list[int], list[int]]) -> None:
+    """Add a part to the rows of all that comes before it in the file. `codes`: what strings, threads and collectives
+    of the process that read it have among all, by its own."""
+    codes[0].extend(map(rows.texts.code, part.texts))
+    codes[1].extend(rows.threads[key] for key in part.threads)
+    texts = np.array([*codes[0], -1], np.int32)
+    for one in part.collectives:
+        coded = {name: int(texts[getattr(one, name)]) for name in CODED}
+        codes[2].append(rows.collectives[one._replace(**coded)])
+    threads, collectives = (np.array([*known, -1], np.int32) for known in codes[1:])
     for kind, mended, values in zip(rows.tables, part.mended, part.tables, strict=True):
         maps = {f.name: texts for f in fields(kind) if f.metadata["text"]}
         maps |= {"thread": threads, "collective": collectives}
@@ -110,10 +94,6 @@ def append(rows: Rows, part: Part, codes: Recoding) -> None:
     rows.window_end = max(rows.window_end, part.window_end)
 
 
-def _codes(codes: list[int]) -> Codes:
-    return np.array([*codes, -1], np.int32)
-
-
 LEAST_STRETCH_BYTES = 4 << 20
 """Each costs a millisecond, and as much as it takes is lost where one process waits for another to end."""
 
@@ -121,18 +101,9 @@ LEAST_STRETCH_BYTES = 4 << 20
 class Stretch(NamedTuple):
     """A part of a file, in bytes of its text."""
 
-    start: int | None
-    """Where its first chunk begins; None: where that is found in the last bytes before `piece`."""
-    piece: int
-    """Where its first piece begins; what lies between has been left over by the piece before."""
-    end: int
-    """Where its last piece ends."""
-
-
-def _pieces(stream: ByteStream, end: int) -> Iterator[bytes]:
-    """The pieces of a stream up to this place."""
-    while stream.place < end and (piece := stream.read()):
-        yield piece
+    start: int | None  # where its first chunk begins; None: where that is found in the last bytes before `piece`
+    piece: int  # where its first piece begins; what lies between has been left over by the piece before
+    end: int  # where its last piece ends
 
 
 def read_in_parallel(path: Path, progress: Callable[[float], None] | None) -> tuple[KinetoFile, Rows] | None:
@@ -178,13 +149,11 @@ def _read_apart(path: Path, stretches: list[Stretch], numbers: Iterable[int]) ->
 
 
 def _read_stretches(stream: ByteStream, stretches: list[Stretch], numbers: Iterable[int]) -> Iterator[tuple[int, Rows]]:
-    """The rows of the stretches of these numbers, which ascend. Raises NotWholeError where it takes more than reading;
-    TraceAnalyzerError."""
+    """The rows of the stretches of these numbers, which ascend. Raises NotWholeError, TraceAnalyzerError."""
     rows = None
     for number in numbers:
         stretch, rows = stretches[number], Rows(rows)
-        left_over = _left_over(stream, stretch)
-        for chunk in whole_chunks(_pieces(stream, stretch.end), left_over):
+        for chunk in whole_chunks(stream, stretch.end, _left_over(stream, stretch)):
             rows.add(chunk)
         if stream.damage or stream.place != stretch.end:
             raise NotWholeError
@@ -196,10 +165,10 @@ def _left_over(stream: ByteStream, stretch: Stretch) -> bytes:
     if stretch.start is not None:
         return stream.go_to(stretch.piece, stretch.piece - stretch.start)
     tail = stream.go_to(stretch.piece, TAIL_BYTES)
-    found = boundary_before(tail)
+    found = boundary_in_tail(tail)
     if found is None or stream.place != stretch.piece:
         raise NotWholeError
-    return tail[found:]
+    return tail[found.end() :]
 
 
 def _read_here(
@@ -224,7 +193,7 @@ def _together(count: int, mine: dict[int, Part], helpers: list[Child[tuple[int, 
     readers = {number: reader for reader, parts in enumerate(by_reader) for number in parts}
     if len(readers) < count:
         return None
-    rows, codes = Rows(), [Recoding() for _ in by_reader]
+    rows, codes = Rows(), [(list[int](), list[int](), list[int]()) for _ in by_reader]
     for number, reader in sorted(readers.items()):
-        append(rows, by_reader[reader].pop(number), codes[reader])
+        _append(rows, by_reader[reader].pop(number), codes[reader])
     return rows

@@ -24,9 +24,8 @@ _EVENT_KEYS = (b'"ph"', b'"ts"', b'"traceEvents"')
 _OBJECT_KEYS = (b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"', b'"baseTimeNanoseconds"', *_EVENT_KEYS)
 
 _OF_OTHERS = (
-    *(b'"/host:CPU', b'"/device:GPU:', b'"/device:TPU:'),
-    *(b'"gpu_op"', b"HOST<", b"Flow_H2D_", b"[measure in clock cycle"),
-)
+    b'"/host:CPU', b'"/device:GPU:', b'"/device:TPU:', b'"gpu_op"', b"HOST<", b"Flow_H2D_", b"[measure in clock cycle",
+)  # fmt: skip
 """Processes of JAX's JSON; and in the Chrome traces of unitrace, and in those of Proton that count cycles."""
 
 
@@ -44,32 +43,22 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
 
     Raises UnreadableInputError, EmptyRecordingError.
     """
-    file, rows, damage = _read(path, progress)
+    damage, found = "", read_in_parallel(path, progress)
+    file, rows = found or (KinetoFile(), Rows())
+    if found is None:
+        with open_stream(path, progress) as stream:
+            for chunk in file.events(stream):
+                rows.add(chunk)
+        damage = stream.damage
     if not file.arrays:
         why = damage or "it has no `traceEvents`"
         raise UnreadableInputError(f"{path}: not a readable Kineto trace: {why}; export it again")
-    if not rows.kept:
-        raise _nothing(path, file, rows)
-    return [make_trace(path, file, rows, damage)]
-
-
-def _read(path: Path, progress: Callable[[float], None] | None) -> tuple[KinetoFile, Rows, str]:
-    found = read_in_parallel(path, progress)
-    if found is not None:
-        return *found, ""
-    file, rows = KinetoFile(), Rows()
-    with open_stream(path, progress) as stream:
-        for chunk in file.events(stream):
-            rows.add(chunk)
-    return file, rows, stream.damage
-
-
-def _nothing(path: Path, file: KinetoFile, rows: Rows) -> Exception:
-    """Why there is no trace to be made of the file."""
+    if rows.kept:
+        return [make_trace(path, file, rows, damage)]
     if rows.lost or file.truncated:
-        return UnreadableInputError(f"{path}: too damaged or cut off: not one event could be read; export it again")
+        raise UnreadableInputError(f"{path}: too damaged or cut off: not one event could be read; export it again")
     held = f"; {said[0].rstrip('.')}" if (said := unread(rows)) else ""
-    return EmptyRecordingError(
+    raise EmptyRecordingError(
         f"{path}: the trace holds no operators, API calls or device work; "
         f"record some steps with ProfilerActivity.CPU and ProfilerActivity.CUDA{held}"
     )

@@ -1,8 +1,8 @@
 """Damaged JSON text of a few events: mend what is mendable, contain the rest.
 
 A chunk is tried strictly, then with numbers as text, with NaN and Infinity taken out, with any JSON types, and last
-event by event with the text of those mended that need it: from cheap to dear. What that kept and lost is counted, and
-the rows are held against the raw text, so that no two events merge and none vanishes unnoticed.
+event by event, mended: from cheap to dear. What that kept and lost is counted, and the rows are held against the raw
+text, so that no two events merge and none vanishes unnoticed.
 """
 
 import re
@@ -20,19 +20,15 @@ BOUNDARY = re.compile(rb'\}\s*+(?:,\s*+)?(?=\{(?:[^{}]{0,4096}?"ph"|\s*"args")\s
 
 _COMPLETE = re.compile(rb'"ph"\s*:\s*"X"')
 _LOOSE: msgspec.json.Decoder[Any] = msgspec.json.Decoder(float_hook=str)
-
 _NOT_FINITE = re.compile(rb'((?<!\\)"\s*:\s*)-?(?:nan|inf(?:inity)?)\b(?:\((?:ind|snan)\))?', re.IGNORECASE)
 """NaN or Infinity as the value of a key; inside a string the quote before the colon would be escaped."""
-
 _VALUE_BEGINS = re.compile(rb':\s*+"')
 _VALUE_ENDS = re.compile(rb'"(?=\s*+(?:,\s*+"[^"\n]{1,60}"\s*+:|[}\]]))')
 """A text value goes up to the first quote after which another key, or the end of the object, follows."""
-
 _SURROGATE_PAIR = rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-_LONE_SURROGATE = rb"(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
 _IN_STRING = re.compile(
-    _SURROGATE_PAIR + b"|" + _LONE_SURROGATE + rb'|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|[\\"\x00-\x1f]'
-)
+    _SURROGATE_PAIR + rb'|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|[\\"\x00-\x1f]'
+)  # the group: a lone surrogate
 _OUTSIDE = re.compile(
     rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)|-?\b(?:nan|inf(?:inity)?)\b(?:\((?:ind|snan)\))?|,(?=\s*[}\]])|\}(?=\s*\{)',
     re.DOTALL | re.IGNORECASE,
@@ -51,11 +47,10 @@ class Decoded:
 
 def decode(text: bytes) -> Decoded:
     """The events in a chunk of text, which holds whole events separated by commas. Never raises."""
-    strict = decode_strictly(text)
-    if strict is not None:
-        return Decoded(strict)
-    events = _typed(LAX, text)
-    return (None if events is None else Decoded(events)) or _finite(text) or _loosely(text) or _one_by_one(text)
+    for decoder in (STRICT, LAX):
+        if (events := _typed(decoder, text)) is not None:
+            return Decoded(events)
+    return _finite(text) or _loosely(text) or _one_by_one(text)
 
 
 def decode_quickly(*parts: bytes | memoryview) -> list[Event] | None:
@@ -95,25 +90,21 @@ def _loosely(text: bytes) -> Decoded | None:
             event, mended = event_of(row)
         except RecursionError:
             event, mended = None, False
-        if event is None:
-            result.lost += 1
-        else:
+        result.lost += event is None
+        result.repaired += mended
+        if event is not None:
             result.events.append(event)
-            result.repaired += mended
     return result
 
 
 def _one_by_one(text: bytes) -> Decoded:
     """Each event by itself; rows that the raw text promises and that did not come out are lost."""
-    result = Decoded()
-    start, pieces = 0, []
+    result, start, pieces = Decoded(), 0, []
     for match in BOUNDARY.finditer(text):
         pieces.append(text[start : match.start() + 1])
         start = match.end()
-    pieces.append(text[start:])
-    for piece in [stripped for piece in pieces if (stripped := piece.strip(b" \t\r\n,\x00"))]:
-        strict = decode_strictly(piece)
-        if strict is not None:
+    for piece in filter(None, (piece.strip(b" \t\r\n,\x00") for piece in (*pieces, text[start:]))):
+        if (strict := decode_strictly(piece)) is not None:
             result.events += strict
             continue
         found = _finite(piece) or _loosely(piece) or _loosely(mend(piece)) or Decoded(lost=1)
@@ -128,8 +119,7 @@ def _one_by_one(text: bytes) -> Decoded:
 def mend(text: bytes) -> bytes:
     """JSON text with quotes, backslashes, control characters and bytes in strings escaped, NaN and Infinity null,
     superfluous commas dropped and missing ones between objects added."""
-    valid = text.decode("utf-8", "replace").encode()
-    return _substituted(_OUTSIDE, _outside, _with_quoted_values(valid))
+    return _substituted(_OUTSIDE, _outside, _with_quoted_values(text.decode("utf-8", "replace").encode()))
 
 
 def _with_quoted_values(text: bytes) -> bytes:
@@ -148,8 +138,7 @@ def _with_quoted_values(text: bytes) -> bytes:
         result += text[done : begins.end()]
         result += _substituted(_IN_STRING, _escape, text[begins.end() : end.start()])
         done = end.start()
-    result += text[done:]
-    return bytes(result)
+    return bytes(result + text[done:])
 
 
 def _substituted(pattern: re.Pattern[bytes], change: Callable[[re.Match[bytes]], bytes], text: bytes) -> bytes:
@@ -159,25 +148,17 @@ def _substituted(pattern: re.Pattern[bytes], change: Callable[[re.Match[bytes]],
         result += text[done : match.start()]
         result += change(match)
         done = match.end()
-    result += text[done:]
-    return bytes(result)
+    return bytes(result + text[done:])
 
 
 def _escape(match: re.Match[bytes]) -> bytes:
-    found = match[0]
     if match[1]:
         return b"\\ufffd"
+    found = match[0]
     if len(found) > 1:
         return found
-    if found in b'\\"':
-        return b"\\" + found
-    return _CONTROL.get(found[0], b"\\u%04x" % found[0])
+    return b"\\" + found if found in b'\\"' else _CONTROL.get(found[0], b"\\u%04x" % found[0])
 
 
 def _outside(match: re.Match[bytes]) -> bytes:
-    found = match[0]
-    if found.startswith(b'"'):
-        return found
-    if found == b",":
-        return b""
-    return b"}," if found == b"}" else b"null"
+    return match[0] if match[0].startswith(b'"') else {b",": b"", b"}": b"},"}.get(match[0], b"null")

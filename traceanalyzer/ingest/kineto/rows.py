@@ -1,6 +1,7 @@
 """The rows of every table of a Kineto trace, packed chunk by chunk."""
 
 import math
+import re
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import fields
@@ -9,7 +10,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from msgspec import Raw
 
 from traceanalyzer.ingest.columns import Codes, Columns, Texts, copied
 from traceanalyzer.ingest.kineto.arguments import (
@@ -18,11 +18,10 @@ from traceanalyzer.ingest.kineto.arguments import (
     Operands,
     collective_of,
     counter_value,
-    device_of_counter,
     json_text,
     launch_options,
 )
-from traceanalyzer.ingest.kineto.events import NO_ARGS, Args, Counter, Group, Instant, MemoryArgs, Meta, Span, group_of
+from traceanalyzer.ingest.kineto.events import NO_ARGS, Args, Counter, Group, Instant, Meta, Span, group_of
 from traceanalyzer.ingest.kineto.names import overhead_kind, wait_kind
 from traceanalyzer.ingest.kineto.repair import Decoded
 from traceanalyzer.ingest.kineto.times import durations_ns, exact_ns, times_ns
@@ -41,35 +40,17 @@ from traceanalyzer.trace import (
     Waits,
 )
 
-_DEVICE_KINDS = {
-    Group.KERNEL: DeviceOpKind.KERNEL,
-    Group.MEMCPY: DeviceOpKind.MEMCPY,
-    Group.MEMSET: DeviceOpKind.MEMSET,
-}
+_DEVICE_KINDS = {Group[kind.name]: kind for kind in (DeviceOpKind.KERNEL, DeviceOpKind.MEMCPY, DeviceOpKind.MEMSET)}
+_COUNTERS = re.compile(r"GPU (\d{1,4}) Counters")
+_OF_A_GRAPH = b'"Dispatch Task"'
 _HOST_KINDS = {Group.OP: RangeKind.OP, Group.ANNOTATION: RangeKind.ANNOTATION, Group.PYTHON: RangeKind.PYTHON}
-_COUNTED = (Group.SKIP, Group.RANGE_COUNTERS, Group.MTIA)
-_OF_KIND = {b'"Dispatch Task"': 0}
-"""`DeviceOps.graph` of the node of a graph whose id is not recorded, by the kind of its kernel."""
-_CPU_DEVICE_TYPE = 0
-"""c10::DeviceType::CPU in `Device Type` of allocator events."""
 
-_HANDLE = 2**31 - 1
-"""Of streams that are numbered by their addresses (ROCm) so much tells them apart."""
-
-_TABLES: tuple[type[Table], ...] = (
-    *(DeviceOps, ApiCalls, HostRanges, Waits),
-    *(Overheads, DeviceRanges, MemoryEvents, GpuMetrics),
-)
 _NOT_RECORDED = ("copy_kind", "source_memory", "target_memory", "error")
 """Columns that no event states: the names of copies tell the first three."""
-_LAYOUTS = {
+_TABLES = (DeviceOps, ApiCalls, HostRanges, Waits, Overheads, DeviceRanges, MemoryEvents, GpuMetrics)
+_LAYOUTS: dict[type[Table], dict[str, str]] = {
     table: {f.name: f.metadata["dtype"].char for f in fields(table) if f.name not in _NOT_RECORDED} for table in _TABLES
 }
-_OF_WAITS = ("context", "stream", "correlation", "event", "source_stream", "record")
-_OF_OPS = ("context", "correlation", "bytes", "registers", "shared_bytes")
-"""Columns that are arguments as they stand."""
-
-_WINDOW_END = "Record Window End"
 _DIMENSIONS: msgspec.json.Decoder[tuple[int, int, int]] = msgspec.json.Decoder(tuple[int, int, int])
 
 Id = int | str
@@ -98,10 +79,6 @@ class _Sizes(dict[bytes, int]):
         self[text] = size
         return size
 
-    def of(self, texts: list[Raw]) -> list[int]:
-        """The products of many."""
-        return list(map(self.__getitem__, copied(texts)))
-
 
 class Rows:
     """Takes decoded chunks; the columns of each table, its strings, threads and collectives are the result. `before`:
@@ -111,20 +88,16 @@ class Rows:
         self.texts: Texts = before.texts if before else Texts()
         self.threads: Codes[tuple[Id, Id]] = before.threads if before else Codes()
         self.collectives: Codes[Collective] = before.collectives if before else Codes()
-        self.known = len(self.texts), len(self.threads), len(self.collectives)
-        """How many of each are from before."""
-        self.tables = {kind: Columns(layout) for kind, layout in _LAYOUTS.items()}
-        """By what they become."""
-        self.memory_events = 0
+        self.known = len(self.texts), len(self.threads), len(self.collectives)  # how many of each are from before
+        self.tables = {kind: Columns(layout) for kind, layout in _LAYOUTS.items()}  # by what they become
         self._operands: Operands = before._operands if before else Operands(self.texts)
         self._sizes: _Sizes = before._sizes if before else _Sizes()
         self._occupancies: Occupancies = before._occupancies if before else Occupancies()
         self.window: tuple[int, int] | None = None
-        self.window_end = 0
-        """Time of the marker at the end of the recording, 0 if there is none."""
+        self.window_end = 0  # time of the marker at the end of the recording, 0 if there is none
         self.names: dict[tuple[str, Id, Id], str] = {}
         """Text of the metadata rows by (`process_name` or `thread_name`, pid, tid)."""
-        self.events = self.skipped = self.repaired = self.lost = 0
+        self.events = self.skipped = self.repaired = self.lost = self.memory_events = 0
         self.counts: dict[Group, int] = dict.fromkeys(Group, 0)
         self._sorter = _Sorter()
         self._sinks: dict[Group, Callable[[Spans, Group], None]] = {
@@ -151,22 +124,20 @@ class Rows:
         for event in chunk.events:
             sorter[event.cat](event)
         for group, found in sorter.groups.items():
-            if found:
-                self._take(group, found)
-                found.clear()
-
-    def _take(self, group: Group, found: list[Any]) -> None:
-        self.counts[group] += len(found)
-        if group in _COUNTED:
-            self.skipped += len(found)
-        elif group is Group.META:
-            self._add_metadata(found)
-        elif group is Group.INSTANT:
-            self._add_instants(found)
-        elif group is Group.COUNTER:
-            self._add_counters(found)
-        else:
-            self._sinks[group](self._with_time(found), group)
+            if not found:
+                continue
+            self.counts[group] += len(found)
+            if group in self._sinks:
+                self._sinks[group](self._with_time(found), group)
+            elif group is Group.META:
+                self._add_metadata(found)
+            elif group is Group.INSTANT:
+                self._add_instants(found)
+            elif group is Group.COUNTER:
+                self._add_counters(found)
+            else:
+                self.skipped += len(found)
+            found.clear()
 
     def _add_counters(self, found: list[Counter[Any]]) -> None:
         """Samples of hardware counters; other counters (the viewer's) are left out."""
@@ -176,7 +147,7 @@ class Rows:
             {
                 "name": self.texts.codes([c.name for c in kept]),
                 "start": self._starts if kept else [],
-                "device": [device_of_counter(c) for c in kept],
+                "device": [int(said[1]) if (said := _COUNTERS.match(str(c.pid))) else -1 for c in kept],
                 "value": [round(counter_value(c) or 0.0) for c in kept],
             }
         )
@@ -207,29 +178,25 @@ class Rows:
 
     def _add_device(self, spans: Spans, group: Group) -> None:
         args = [span.args or NO_ARGS for span in spans]
+        occupancy = [self._occupancies[text] for text in copied([a.occupancy_limits for a in args])]
         self.tables[DeviceOps].append(
             self._named_times(spans)
             | _device(spans, args)
-            | _as_they_stand(args, _OF_OPS)
+            | _as_they_stand(args, ("context", "correlation", "bytes", "registers", "shared_bytes"))
             | {
                 "kind": np.full(len(spans), _DEVICE_KINDS[group], np.uint8),
                 "external_id": _external_ids(args),
-                "graph": [a.graph if a.graph > 0 else _OF_KIND.get(bytes(a.kind), -1) for a in args],
+                # of a node of a graph whose id is not recorded: 0
+                "graph": [a.graph if a.graph > 0 else 0 if bytes(a.kind) == _OF_A_GRAPH else -1 for a in args],
                 "graph_node": [a.graph_node if a.graph_node > 0 else -1 for a in args],
                 "collective": self._collective_codes(args),
+                "blocks": list(map(self._sizes.__getitem__, copied([a.grid for a in args]))),
+                "threads": list(map(self._sizes.__getitem__, copied([a.block for a in args]))),
+                "occupancy": [int(a.occupancy) for a in args],
+                "resident_blocks": [one.blocks for one in occupancy],
+                "limits": [one.limits for one in occupancy],
             }
-            | self._launch_columns(args)
         )
-
-    def _launch_columns(self, args: list[Args]) -> dict[str, list[int]]:
-        occupancy = [self._occupancies[text] for text in copied([a.occupancy_limits for a in args])]
-        return {
-            "blocks": self._sizes.of([a.grid for a in args]),
-            "threads": self._sizes.of([a.block for a in args]),
-            "occupancy": [int(a.occupancy) for a in args],
-            "resident_blocks": [one.blocks for one in occupancy],
-            "limits": [one.limits for one in occupancy],
-        }
 
     def _add_api(self, spans: Spans, _: Group) -> None:
         correlation = [-1 if span.args is None else span.args.correlation for span in spans]
@@ -246,7 +213,10 @@ class Rows:
                 "kind": np.full(len(spans), _HOST_KINDS[group], np.uint8),
                 "thread": self._thread_codes(spans),
                 "external_id": _external_ids(args),
-                "launch": [self._launch_code(a) if a.warps or a.kernel_options else -1 for a in args],
+                "launch": [
+                    self.texts.code(text) if (a.warps or a.kernel_options) and (text := launch_options(a)) else -1
+                    for a in args
+                ],
                 "collective": self._collective_codes(args),
             }
         )
@@ -257,7 +227,7 @@ class Rows:
         self.tables[Waits].append(
             self._times(spans)
             | {"kind": kinds, "device": _device(spans, args)["device"]}
-            | _as_they_stand(args, _OF_WAITS)
+            | _as_they_stand(args, ("context", "stream", "correlation", "event", "source_stream", "record"))
         )
 
     def _add_overheads(self, spans: Spans, _: Group) -> None:
@@ -279,25 +249,26 @@ class Rows:
         self.skipped += len(rows)
         for row in rows:
             if row.args is not None and row.args.name:
-                name = bytes(row.args.name)
-                self.names[row.name, row.pid, row.tid] = json_text(name)
+                self.names[row.name, row.pid, row.tid] = json_text(bytes(row.args.name))
 
     def _add_instants(self, instants: list[Instant[Any]]) -> None:
         found = [event for event in instants if event.args is not None and event.name == "[memory]"]
         self.skipped += len(instants) - len(found)
-        ends = filter(_is_time, [event.ts for event in instants if event.name == _WINDOW_END])
+        ends = filter(_is_time, [event.ts for event in instants if event.name == "Record Window End"])
         self.window_end = max([self.window_end, *(int(times_ns([time])[0]) for time in ends)])
-        if found:
-            found = self._with_time(found)
-            self.memory_events += len(found)
-            self.tables[MemoryEvents].append(
-                _memory([event.args for event in found if event.args is not None]) | {"start": self._starts}
-            )
-
-    def _launch_code(self, a: Args) -> int:
-        """Code of the options of the kernel that an operator launches, -1 for nearly all."""
-        text = launch_options(a)
-        return self.texts.code(text) if text else -1
+        if not found:
+            return
+        args = [event.args for event in self._with_time(found) if event.args is not None]
+        addresses = [a.address for a in args]
+        self.memory_events += len(args)
+        self.tables[MemoryEvents].append(
+            _as_they_stand(args, ("bytes", "allocated", "reserved"))
+            | {
+                "start": self._starts,
+                "device": [a.device if a.device_type else -1 for a in args],  # c10::DeviceType::CPU is 0
+                "address": [i if isinstance(i, int) and 0 <= i <= sys.maxsize else -1 for i in addresses],
+            }
+        )
 
     def _collective_codes(self, args: list[Args]) -> list[int]:
         return [self.collectives[collective_of(a, self.texts)] if a.collective else -1 for a in args]
@@ -307,22 +278,13 @@ def _as_they_stand(args: list[Any], names: Iterable[str]) -> dict[str, Any]:
     return {name: list(map(attrgetter(name), args)) for name in names}
 
 
-def _memory(args: list[MemoryArgs]) -> dict[str, Any]:
-    return {
-        **_as_they_stand(args, ("bytes", "allocated", "reserved")),
-        "device": [-1 if a.device_type == _CPU_DEVICE_TYPE else a.device for a in args],
-        "address": [a.address if isinstance(a.address, int) and 0 <= a.address <= sys.maxsize else -1 for a in args],
-    }
-
-
 def _device(spans: Spans, args: list[Args]) -> dict[str, list[int]]:
-    """Device and stream of device rows; where `args` do not say the device, it is the row's process."""
+    """Device and stream of device rows; where `args` do not say the device, it is the row's process. Of streams that
+    are numbered by their addresses (ROCm) 31 bits tell them apart."""
+    where = zip([span.pid for span in spans], args, strict=True)
     return {
-        "device": [
-            span.pid if a.device < 0 and isinstance(span.pid, int) else a.device
-            for span, a in zip(spans, args, strict=True)
-        ],
-        "stream": [a.stream if a.stream < 2**31 else a.stream >> 4 & _HANDLE for a in args],
+        "device": [pid if a.device < 0 and isinstance(pid, int) else a.device for pid, a in where],
+        "stream": [a.stream if a.stream < 2**31 else a.stream >> 4 & 2**31 - 1 for a in args],
     }
 
 

@@ -19,16 +19,12 @@ MAX_DURATION_US = 2.0**42
 _LEAST_TIME_NS, _MAX_TIME_NS = -(2**61), 2**62
 """The difference of any two times fits int64; today is at 2**60.6."""
 
-_ONE_FORM_AT_LEAST = 32
-"""Of fewer times it takes longer to see whether they are written alike than to read each."""
-_LONGEST = 24
-"""Bytes of a time and the comma after it, where the digits are read as a table."""
+_ONE_FORM_AT_LEAST = 32  # of fewer times it takes longer to see whether they are written alike than to read each
+_LONGEST = 24  # bytes of a time and the comma after it, where the digits are read as a table
 _DECIMALS = 3
 _POWERS = 10.0 ** np.arange(_LONGEST)[::-1]
 _ZERO, _POINT, _COMMA = b"0.,"
-
-_MAX_EXPONENT = 20
-"""Of ten, in microseconds: beyond, a number is no time, and takes as long to write out as it is large."""
+_MAX_EXPONENT = 20  # of ten, in us: beyond, a number is no time, and takes as long to write out as it is large
 
 
 def exact_ns(text: bytes) -> int:
@@ -96,9 +92,9 @@ def _of_one_form(joined: bytes, count: int) -> I64 | None:
 def durations_ns(values: Sequence[float]) -> tuple[I64, int]:
     """Nanoseconds of many durations, and how many were negative or absurd and became 0."""
     durations = np.fromiter(values, np.float64, len(values))
-    sane = (durations >= 0) & (durations <= MAX_DURATION_US)
-    bad = int(len(sane) - np.count_nonzero(sane))
-    return to_ns(np.where(sane, durations, 0.0) if bad else durations), bad
+    insane = ~((durations >= 0) & (durations <= MAX_DURATION_US))
+    durations[insane] = 0.0
+    return to_ns(durations), int(np.count_nonzero(insane))
 
 
 def to_ns(microseconds: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> I64:
@@ -107,5 +103,4 @@ def to_ns(microseconds: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> I6
     rest = microseconds - whole
     rest *= 1000
     whole *= 1000  # as exact as the microseconds are
-    whole += np.rint(rest, out=rest)
-    return whole.astype(np.int64)
+    return (whole + np.rint(rest, out=rest)).astype(np.int64)

@@ -53,22 +53,25 @@ def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
     """The trace of all rows read. `damage`: why the file ended early, if it did. Empties the rows' columns."""
     metadata = parse_metadata(file.metadata)
     (api, host), device = both_threaded(partial(_host, rows), partial(_device, rows), rows.kept)
-    pids = _pids(rows, np.bincount(api.thread, minlength=len(rows.threads)) + _op_counts(rows, host))
+    pids = _pids(rows, api, host)
     (columns, end, cut), clipped = device, 0
     if len(pids) < 2:  # the streams of two processes carry the same numbers
         columns, clipped = columns | {"end": end}, int(np.count_nonzero(cut))
     ops = DeviceOps.from_columns(columns, then="kind")
-    devices, remark = _devices(metadata, ops)
-    health = make_health(path, file, rows, damage, clipped=clipped, ops=ops, api=api, pids=pids, remark=remark)
+    described, used = devices_of(metadata), [i for i in map(int, distinct(ops.device)) if i >= 0]
+    devices, remark = tuple(described.get(i) or Device(i) for i in sorted({*described, *used})), ""
+    if set(used) - set(described) or (used and is_rocm(metadata)):
+        devices, remark = gpus_in_use(described, used)
+    health = make_health(file, rows, damage, clipped, ops, api, pids, remark)
     memory = MemoryEvents.from_columns(rows.tables[MemoryEvents].take())
     waits = Waits.from_columns(rows.tables[Waits].take())
-    collectives = _collectives(rows, groups_of(metadata))
+    collectives = _collectives(rows, groups_of(metadata))  # adds strings
     return Trace(
         path=str(path),
         source="kineto",
         strings=rows.texts.all(),
         process=_process(metadata, rows, pids),
-        threads=_threads(rows),
+        threads=tuple(Thread(str(tid), rows.names.get(("thread_name", pid, tid), "")) for pid, tid in rows.threads),
         devices=devices,
         device_ops=ops,
         api_calls=api,
@@ -86,10 +89,6 @@ def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
     )
 
 
-def _threads(rows: Rows) -> tuple[Thread, ...]:
-    return tuple(Thread(str(tid), rows.names.get(("thread_name", pid, tid), "")) for pid, tid in rows.threads)
-
-
 def _host(rows: Rows) -> tuple[ApiCalls, HostRanges]:
     host, strings = rows.tables[HostRanges].take_ordered("start", "kind"), rows.texts.all()
     is_op = host["kind"] == RangeKind.OP
@@ -100,29 +99,22 @@ def _host(rows: Rows) -> tuple[ApiCalls, HostRanges]:
         kinds = np.full(len(strings) + 1, RangeKind.OP, host["kind"].dtype)
         kinds[list(found)] = list(found.values())
         host["kind"] = np.where(is_op, kinds[host["name"]], host["kind"])
-    return ApiCalls.from_columns(rows.tables[ApiCalls].take()), HostRanges.from_columns(
-        host, then="kind" if found else ""
-    )
+    api = ApiCalls.from_columns(rows.tables[ApiCalls].take())
+    return api, HostRanges.from_columns(host, then="kind" if found else "")
 
 
 def _device(rows: Rows) -> tuple[dict[str, NDArray[Any]], I64, Bool]:
-    """The columns of the device ops, their ends with impossible ones cut, and which those are."""
+    """The columns of the device ops, their ends with impossible ones cut, and which those are. Of the copies directions
+    and kinds of memory are told by their names."""
     window_end = rows.window[1] if rows.window else rows.window_end or None
-    columns = rows.tables[DeviceOps].take()
-    return columns | _copies(columns, rows.texts.all()), *clip_impossible(columns, window_end)
-
-
-def _copies(columns: dict[str, NDArray[Any]], strings: list[str]) -> dict[str, NDArray[np.uint8]]:
-    """Direction and memory kinds of the copies; each distinct name is looked at once."""
-    names = ("copy_kind", "source_memory", "target_memory")
-    made = {name: np.zeros(len(columns["kind"]), np.uint8) for name in names}
+    columns, strings = rows.tables[DeviceOps].take(), rows.texts.all()
     copies = np.flatnonzero(columns["kind"] == DeviceOpKind.MEMCPY)
     codes, inverse = np.unique(columns["name"][copies], return_inverse=True)
-    if len(codes):
-        meaning = np.array([(copy_kind(strings[c]), *copy_ends(strings[c])) for c in codes], dtype=np.uint8)
-        for i, name in enumerate(names):
-            made[name][copies] = meaning[inverse, i]
-    return made
+    meaning = [(copy_kind(strings[c]), *copy_ends(strings[c])) for c in codes]
+    for i, name in enumerate(("copy_kind", "source_memory", "target_memory")):
+        columns[name] = np.zeros(len(columns["kind"]), np.uint8)
+        columns[name][copies] = np.array([of[i] for of in meaning], np.uint8)[inverse]
+    return columns, *clip_impossible(columns, window_end)
 
 
 def _collectives(rows: Rows, groups: dict[str, str]) -> Collectives:
@@ -136,14 +128,12 @@ def _collectives(rows: Rows, groups: dict[str, str]) -> Collectives:
     )
 
 
-def _op_counts(rows: Rows, host: HostRanges) -> NDArray[np.int64]:
-    """Host events of each thread that a process must have made itself: stacks name threads without their process."""
-    own = host.kind != RangeKind.PYTHON
-    return np.bincount(host.thread[own] if own.any() else host.thread, minlength=len(rows.threads))
-
-
-def _pids(rows: Rows, events: NDArray[np.int64]) -> list[int]:
-    """Ids of the processes whose host events are in the file, the one with most first."""
+def _pids(rows: Rows, api: ApiCalls, host: HostRanges) -> list[int]:
+    """Ids of the processes whose host events are in the file, the one with most first. Stacks name threads without
+    their process: the other events a process must have made itself."""
+    own, most = host.kind != RangeKind.PYTHON, len(rows.threads)
+    threads = host.thread[own] if own.any() else host.thread
+    events = np.bincount(api.thread, minlength=most) + np.bincount(threads, minlength=most)
     count: Counter[int] = Counter()
     for (pid, _), number in zip(rows.threads, events, strict=False):
         if isinstance(pid, int) and number:
@@ -152,24 +142,15 @@ def _pids(rows: Rows, events: NDArray[np.int64]) -> list[int]:
 
 
 def _process(metadata: dict[str, Any], rows: Rows, pids: list[int]) -> Process:
-    pid = pids[0] if pids else None
     names = {p: text for (kind, p, _), text in rows.names.items() if kind == "process_name"}
     host = metadata.get("host_name", metadata.get("hostname"))
     return Process(
-        pid=pid,
-        name="" if pid is None else names.get(pid, ""),
+        pid=pids[0] if pids else None,
+        name=names.get(pids[0], "") if pids else "",
         rank=distributed(metadata, "rank"),
         world_size=distributed(metadata, "world_size"),
         host=host if isinstance(host, str) else None,
     )
-
-
-def _devices(metadata: dict[str, Any], ops: DeviceOps) -> tuple[tuple[Device, ...], str]:
-    """The devices that are described or did work, and a remark on them."""
-    described, used = devices_of(metadata), [i for i in map(int, distinct(ops.device)) if i >= 0]
-    if set(used) - set(described) or (used and is_rocm(metadata)):
-        return gpus_in_use(described, used)
-    return tuple(described.get(i) or Device(i) for i in sorted({*described, *used})), ""
 
 
 def _collected(metadata: dict[str, Any], rows: Rows, host: HostRanges) -> Collected:
