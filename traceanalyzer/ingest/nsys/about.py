@@ -9,29 +9,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from traceanalyzer.base import dataclass
+from traceanalyzer.ingest.nsys.enums import NvtxEvent
 from traceanalyzer.ingest.nsys.events import UNKNOWN, process_of, thread_of
-from traceanalyzer.ingest.nsys.nvtx import nvtx_thread_names
+from traceanalyzer.ingest.nsys.nvtx import named
 from traceanalyzer.ingest.sqlite.database import Database
 from traceanalyzer.trace import Device, distinct
 
-_EXPORT_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
-
-_EXPORT_KEYS = (
-    "EXPORT_SCHEMA_VERSION",
-    "EXPORT_PARAM_INCLUDE_BLOBS",
-    "EXPORT_PARAM_TIME_NORMALIZE",
-    "EXPORT_PARAM_TIME_SHIFT",
+_EXPORT = (
+    "name IN ('EXPORT_SCHEMA_VERSION', 'EXPORT_PARAM_INCLUDE_BLOBS', 'EXPORT_PARAM_TIME_NORMALIZE', "
+    "'EXPORT_PARAM_TIME_SHIFT')"
 )
-
-_CAPTURE_KEYS = ("CAPTURE_EVENT_TYPE", "DEVICE_DISPLAY_NAME")
-_CAPTURE_OPTIONS = ("COLLECT_GPU_MEMORY_USAGE",)
-"""Options that are prefixed with the process (`PROCESS_0:`) by some versions."""
-
-_PROCESS_PREFIX = re.compile(r"PROCESS_\d+:")
-
+_CAPTURE = (
+    "name IN ('CAPTURE_EVENT_TYPE', 'DEVICE_DISPLAY_NAME', 'COLLECT_GPU_MEMORY_USAGE') "
+    "OR name LIKE 'PROCESS\\_%:COLLECT_GPU_MEMORY_USAGE' ESCAPE '\\'"
+)
+"""Some versions prefix options with the process (`PROCESS_0:`)."""
 _MPI_THREAD = re.compile(r"MPI Rank (\d{1,18})")
 
 
@@ -39,16 +32,13 @@ _MPI_THREAD = re.compile(r"MPI Rank (\d{1,18})")
 class About:
     """What the export's metadata says."""
 
-    schema: tuple[int, int]
-    """Major and minor version, (0, 0) where the file has none."""
-    collected: frozenset[str] | None
-    """Kinds of event that were asked for (`Cuda`, `NvtxEvents`, ...); None where the file does not say."""
+    schema: tuple[int, int]  # major and minor version, (0, 0) where the file has none
+    collected: frozenset[str] | None  # kinds of event that were asked for (`Cuda`, `NvtxEvents`, ...)
     memory_usage: bool
-    has_payloads: bool
-    """False where the export was made without the binary payloads of NVTX ranges."""
+    has_payloads: bool  # whether the export was made with the binary payloads of NVTX ranges
     host: str | None
-    epoch_ns: int
-    window: tuple[int, int] | None
+    epoch_ns: int  # wall-clock time of time 0
+    window: tuple[int, int] | None  # of the recording, on its own clock
 
     def did_collect(self, kind: str) -> bool | None:
         """Whether that kind of event was asked for, None where the file does not say."""
@@ -57,79 +47,55 @@ class About:
 
 def about(database: Database) -> About:
     """Read the metadata tables."""
-    export = _export_metadata(database)
-    capture = _capture_metadata(database)
+
+    def values(table: str, where: str) -> list[tuple[str, str]]:
+        there = database.has(table, "name", "value")
+        rows = database.rows(table, {"name": None, "value": None}, where=where) if there else ()
+        return [(str(key), str(value)) for key, value in rows]
+
+    export = dict(values("META_DATA_EXPORT", _EXPORT) or values("EXPORT_META_DATA", _EXPORT))
+    capture = values("META_DATA_CAPTURE", _CAPTURE)
     kinds = {value for key, value in capture if key == "CAPTURE_EVENT_TYPE"}
-    options = {_PROCESS_PREFIX.sub("", key): value for key, value in capture}
-    epoch, window = _clock(database, export)
-    match = re.match(r"(\d{1,18})\.(\d{1,18})", export.get("EXPORT_SCHEMA_VERSION", ""))
-    return About(
-        schema=((int(match[1]), int(match[2])) if match else (0, 0)),
-        collected=frozenset(kinds) if kinds else None,
-        has_payloads=export.get("EXPORT_PARAM_INCLUDE_BLOBS") != "false",
-        memory_usage=options.get("COLLECT_GPU_MEMORY_USAGE") == "true",
-        host=options.get("DEVICE_DISPLAY_NAME") or None,
-        epoch_ns=epoch,
-        window=window,
-    )
-
-
-def _export_metadata(database: Database) -> dict[str, str]:
-    listed = "name IN ({})".format(", ".join(f"'{key}'" for key in _EXPORT_KEYS))
-    found = (_values(database, table, listed) for table in _EXPORT_TABLES)
-    return dict(next(filter(None, found), []))
-
-
-def _capture_metadata(database: Database) -> list[tuple[str, str]]:
-    """The few keys that are of use; the rest of the table is never read."""
-    wanted = [f"name = '{key}'" for key in _CAPTURE_KEYS]
-    wanted += [f"name = '{key}' OR name LIKE 'PROCESS\\_%:{key}' ESCAPE '\\'" for key in _CAPTURE_OPTIONS]
-    return _values(database, "META_DATA_CAPTURE", " OR ".join(wanted))
-
-
-def _values(database: Database, table: str, where: str) -> list[tuple[str, str]]:
-    there = database.has(table, "name", "value")
-    rows = database.rows(table, {"name": None, "value": None}, where=where) if there else ()
-    return [(str(key), str(value)) for key, value in rows]
-
-
-def _clock(database: Database, export: Mapping[str, str]) -> tuple[int, tuple[int, int] | None]:
-    """Wall-clock time of time 0, and the recording's window on its own clock."""
+    options = {re.sub(r"PROCESS_\d+:", "", key): value for key, value in capture}
     started = database.integers("TARGET_INFO_SESSION_START_TIME", {"utcEpochNs": 0})["utcEpochNs"]
     epoch = int(started[0]) if len(started) else 0
     duration = int(database.integers("ANALYSIS_DETAILS", {"duration": 0})["duration"].max(initial=0))
-    if export.get("EXPORT_PARAM_TIME_SHIFT", "0") not in ("0", ""):
-        return 0, None
-    if export.get("EXPORT_PARAM_TIME_NORMALIZE") == "true":
-        return 0, (epoch, epoch + duration) if duration > 0 else None
-    return epoch, (0, duration) if duration > 0 else None
+    shifted = export.get("EXPORT_PARAM_TIME_SHIFT", "0") not in ("0", "")
+    since_1970 = export.get("EXPORT_PARAM_TIME_NORMALIZE") == "true"
+    begin = epoch if since_1970 else 0
+    match = re.match(r"(\d{1,18})\.(\d{1,18})", export.get("EXPORT_SCHEMA_VERSION", ""))
+    return About(
+        schema=(int(match[1]), int(match[2])) if match else (0, 0),
+        collected=frozenset(kinds) or None,
+        has_payloads=export.get("EXPORT_PARAM_INCLUDE_BLOBS") != "false",
+        memory_usage=options.get("COLLECT_GPU_MEMORY_USAGE") == "true",
+        host=options.get("DEVICE_DISPLAY_NAME") or None,
+        epoch_ns=0 if shifted or since_1970 else epoch,
+        window=(begin, begin + duration) if duration > 0 and not shifted else None,
+    )
 
 
 def process_names(database: Database) -> dict[int, str]:
-    """Name of each process by process key: the program's file name, without folders or arguments."""
-    rows = list(database.rows("PROCESSES", {"globalPid": UNKNOWN, "name": None}))
-    keys = process_of(np.array([row[0] for row in rows], np.int64)).tolist()
-    return {key: program_name(str(name or "")) for key, (_, name) in zip(keys, rows, strict=True)}
-
-
-def program_name(command: str) -> str:
-    """The file name of a command's program. Settings before it and arguments after it are left out."""
-    words = [word for word in command.split() if "=" not in word]
-    return _file_name(words[0]) if words else ""
+    """Name of each process by process key: the program's file name, without folders, settings or arguments."""
+    found = {}
+    for pid, name in database.rows("PROCESSES", {"globalPid": UNKNOWN, "name": None}):
+        words = [word for word in str(name or "").split() if "=" not in word]
+        found[int(process_of(pid))] = _file_name(words[0]) if words else ""
+    return found
 
 
 def _file_name(text: str) -> str:
-    """The text without leading folders."""
     return re.split(r"[/\\]", text)[-1]
 
 
 def thread_names(database: Database) -> dict[tuple[int, int], str]:
     """Names of threads by (process key, thread id); the program's own names go before the system's."""
     rows = database.integers("ThreadNames", {"globalTid": UNKNOWN, "nameId": -1})
-    texts = database.texts(int(i) for i in distinct(rows["nameId"]) if i >= 0)
+    texts = database.texts(distinct(rows["nameId"]))
     keys = zip(process_of(rows["globalTid"]).tolist(), thread_of(rows["globalTid"]).tolist(), strict=True)
     names = {key: _file_name(texts.get(i, "")) for key, i in zip(keys, rows["nameId"].tolist(), strict=True)}
-    return names | nvtx_thread_names(database)
+    own = named(database, NvtxEvent.THREAD_NAME)
+    return names | {(int(process_of(tid)), int(thread_of(tid))): name for tid, name in own}
 
 
 def mpi_ranks(database: Database, names: Mapping[tuple[int, int], str]) -> dict[int, int]:
@@ -147,19 +113,15 @@ class Gpus:
     """The host's GPUs and, where recorded, which of them each process numbers how."""
 
     by_id: dict[int, Device]
-    by_ordinal: dict[int, Device]
-    """By the host-wide CUDA ordinal."""
-    by_process: dict[tuple[int, int], Device]
-    """By (pid, the CUDA ordinal in that process)."""
+    by_ordinal: dict[int, Device]  # host-wide, of CUDA
+    by_process: dict[tuple[int, int], Device]  # by (pid, the CUDA ordinal in that process)
 
     def device(self, pid: int, ordinal: int) -> Device:
         """The GPU that a process calls by this ordinal; only the ordinal where nothing else is known."""
         found = self.by_process.get((pid, ordinal)) or self.by_ordinal.get(ordinal)
         if found is None and not self.by_ordinal:
             found = self.by_id.get(ordinal)
-        if found is None:
-            return Device(ordinal)
-        return replace(found, id=ordinal)
+        return replace(found or Device(ordinal), id=ordinal)
 
     def ordinal(self, pid: int, gpu: int) -> int:
         """The ordinal by which a process calls the GPU with this id; the id where not recorded."""
@@ -179,14 +141,12 @@ _OLD_GPU = {
     "bus": "pciBusId",
 }  # fmt: skip
 """Columns of the tables of either generation, by what they say."""
-_TEXTS = ("name", "bus", "uuid")
 
 
 def _rows(database: Database, table: str, columns: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     """Rows with what they say of a device; a number below 0 is unknown."""
-    wanted = {column: None if what in _TEXTS else -1 for what, column in columns.items()}
-    for row in database.rows(table, wanted):
-        yield dict(zip(columns, row, strict=True))
+    wanted = {column: None if what in ("name", "bus", "uuid") else -1 for what, column in columns.items()}
+    return (dict(zip(columns, row, strict=True)) for row in database.rows(table, wanted))
 
 
 def _stated(row: Mapping[str, Any], unit: float = 1.0) -> dict[str, Any]:
@@ -200,27 +160,21 @@ def _stated(row: Mapping[str, Any], unit: float = 1.0) -> dict[str, Any]:
 def gpus(database: Database) -> Gpus:
     """Read the tables of devices, of whichever generation."""
     number = "id" if database.has("TARGET_INFO_GPU", "id") else "deviceId"
-    by_id: dict[int, Device] = {}
-    by_ordinal: dict[int, Device] = {}
-    buses: dict[int, Device] = {}
+    by_id, by_ordinal, buses = dict[int, Device](), dict[int, Device](), dict[int, Device]()
     for row in _rows(database, "TARGET_INFO_GPU", {"id": number, "ordinal": "cuDevice", **_GPU}):
-        device = Device(row["id"], uid=_uid(row["uuid"], row["bus"]), **_stated(row))
-        by_id[row["id"]] = buses[_bus_of(row["bus"])] = device
+        uuid = str(row["uuid"] or "")
+        uid = uuid if uuid.strip("0-") else str(row["bus"] or "") or None
+        by_id[row["id"]] = buses[_bus_of(row["bus"])] = device = Device(row["id"], uid=uid, **_stated(row))
         if row["ordinal"] >= 0:
             by_ordinal[row["ordinal"]] = device
     rows = database.rows("TARGET_INFO_CUDA_DEVICE", {"gpuId": -1, "cudaId": -1, "pid": -1})  # from schema 3.17 on
     by_process = {(pid, ordinal): by_id[gpu] for gpu, ordinal, pid in rows if gpu in by_id}
-    return Gpus(by_id, by_ordinal, by_process or _old_process_map(database, buses))
-
-
-def _old_process_map(database: Database, buses: Mapping[int, Device]) -> dict[tuple[int, int], Device]:
-    """Of exports without metadata, where the bus number ties a process's device to a GPU."""
-    found: dict[tuple[int, int], Device] = {}
-    for row in _rows(database, "TARGET_INFO_CUDA_GPU", {"ordinal": "deviceId", "pid": "pid", **_OLD_GPU}):
-        place, ordinal = _bus_of(row["bus"]), row["ordinal"]
-        gpu = buses[place] if place in buses and place >= 0 else Device(ordinal)
-        found[row["pid"], ordinal] = replace(gpu, id=ordinal, **_stated(row, 1e3))  # kB/s and kHz
-    return found
+    if not by_process:  # before, the bus number ties a process's device to a GPU
+        buses.pop(-1, None)
+        for row in _rows(database, "TARGET_INFO_CUDA_GPU", {"ordinal": "deviceId", "pid": "pid", **_OLD_GPU}):
+            gpu, stated = buses.get(_bus_of(row["bus"]), Device(0)), _stated(row, 1e3)  # kB/s and kHz
+            by_process[row["pid"], row["ordinal"]] = replace(gpu, id=row["ordinal"], **stated)
+    return Gpus(by_id, by_ordinal, by_process)
 
 
 def _bus_of(value: object) -> int:
@@ -229,10 +183,3 @@ def _bus_of(value: object) -> int:
         return value
     match = re.fullmatch(r"(?:[0-9a-fA-F]+:)?([0-9a-fA-F]+):[0-9a-fA-F]+\.\d", str(value or ""))
     return int(match[1], 16) if match else -1
-
-
-def _uid(uuid: object, bus: object) -> str | None:
-    """The UUID where it is one, else the bus location."""
-    if uuid and str(uuid).strip("0-"):
-        return str(uuid)
-    return str(bus) if bus else None

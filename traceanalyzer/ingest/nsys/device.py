@@ -1,23 +1,14 @@
 """Device work of an nsys export: kernels, copies, memsets and whole CUDA graphs."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from traceanalyzer.ingest.columns import by_value
 from traceanalyzer.ingest.durations import Tally
 from traceanalyzer.ingest.nsys.enums import COPY_KINDS, MEMORY_KINDS
-from traceanalyzer.ingest.nsys.events import (
-    TIMES,
-    Columns,
-    Events,
-    Strings,
-    ids,
-    process_of,
-    read_events,
-    small,
-    timed_rows,
-)
+from traceanalyzer.ingest.nsys.events import TIMES, Events, Strings, ids, process_of, read_events, small, timed_rows
 from traceanalyzer.ingest.sqlite.database import MISSING, Database
 from traceanalyzer.ingest.sqlite.pages import Part
 from traceanalyzer.trace import I32, I64, CopyKind, DeviceOpKind, DeviceOps, MemoryKind
@@ -29,42 +20,41 @@ GRAPH_TRACE = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 DEVICE_TABLES = (KERNEL, MEMCPY, MEMSET, GRAPH_TRACE)
 
 _COMMON = {**TIMES, "deviceId": -1, "contextId": -1, "streamId": -1, "correlationId": -1, "globalPid": -1}
-
 _GRID, _BLOCK = ("gridX", "gridY", "gridZ"), ("blockX", "blockY", "blockZ")
 _LAUNCH = (*_GRID, *_BLOCK, "registersPerThread", "staticSharedMemory", "dynamicSharedMemory")
-
-_FREE = 1
-"""`memoryOperationType` of a free; 0 is an allocation."""
-
-_HOST_MEMORY = tuple(
-    number for number, kind in MEMORY_KINDS.items() if kind in (MemoryKind.PAGEABLE, MemoryKind.PINNED)
-)
-
-_UNNUMBERED_GRAPH = 0
-"""`DeviceOps.graph` of the node of a graph whose id the schema does not record (before 3.24)."""
+_HOST_MEMORY = tuple(number for number, kind in MEMORY_KINDS.items() if kind.name in ("PAGEABLE", "PINNED"))
 
 
 def device_ops(database: Database, strings: Strings, tally: Tally) -> Events:
     """All device work of the file, with the columns of `DeviceOps`."""
-    return Events.concatenate(
-        [
-            *_kernels(database, strings, tally),
-            *_copies(database, strings, tally),
-            *_memsets(database, strings, tally),
-            *_graphs(database, strings, tally),
-        ]
-    )
+
+    def memsets(rows: dict[str, I64]) -> Events:
+        rows["target_memory"] = _mapped(rows["memKind"], MEMORY_KINDS)
+        return _events(rows, DeviceOpKind.MEMSET, by_value(rows["target_memory"], name_of_memset, np.int32))
+
+    def name_of_memset(kind: int) -> int:
+        return strings.code(f"Memset ({MemoryKind(kind).name.capitalize()})")
+
+    def graphs(rows: dict[str, I64]) -> Events:
+        return _events(rows, DeviceOpKind.GRAPH, by_value(rows["graphId"], name_of_graph, np.int32))
+
+    def name_of_graph(graph: int) -> int:
+        return strings.code(f"CUDA graph {graph}" if graph >= 0 else "CUDA graph")
+
+    found = _kernels(database, strings, tally) + _copies(database, strings, tally)
+    found += _read(database, MEMSET, {"bytes": -1, "memKind": -1, "graphNodeId": -1}, tally, memsets)
+    return Events.concatenate(found + _read(database, GRAPH_TRACE, {"graphId": -1}, tally, graphs))
 
 
 def memory_events(database: Database) -> Events:
     """Allocations and frees of device and pinned memory (`--cuda-memory-usage`), columns of `MemoryEvents`."""
     columns = {"start": MISSING, "deviceId": -1, "bytes": 0, "memKind": -1, "memoryOperationType": -1, "globalPid": -1}
     rows = database.integers("CUDA_GPU_MEMORY_USAGE_EVENTS", columns)
-    on_host = np.isin(rows["memKind"], _HOST_MEMORY)
+    is_free = rows["memoryOperationType"] == 1  # 0: an allocation
     table = {
         "start": rows["start"],
-        "device": np.where(on_host, -1, ids(rows["deviceId"])),
-        "bytes": np.where(rows["memoryOperationType"] == _FREE, -rows["bytes"], rows["bytes"]),
+        "device": np.where(np.isin(rows["memKind"], _HOST_MEMORY), -1, ids(rows["deviceId"])),
+        "bytes": np.where(is_free, -rows["bytes"], rows["bytes"]),
     }
     return Events(process_of(rows["globalPid"]), table).take(rows["start"] != MISSING)
 
@@ -79,30 +69,17 @@ def _kernels(database: Database, strings: Strings, tally: Tally) -> list[Events]
 
 
 def _kernel_rows(rows: dict[str, I64]) -> Events:
-    name = np.where(rows["demangledName"] >= 0, rows["demangledName"], rows["shortName"])
-    rows.update(_launch(rows))
-    return _events(rows, DeviceOpKind.KERNEL, small(name))
-
-
-def _launch(rows: dict[str, I64]) -> dict[str, I64]:
-    """Launch configuration of kernels; -1 where the schema does not have it."""
     static, dynamic = rows["staticSharedMemory"], rows["dynamicSharedMemory"]
-    return {
-        "blocks": _product(rows, *_GRID),
-        "threads": _small(_product(rows, *_BLOCK)),
-        "registers": _small(rows["registersPerThread"]),
-        "shared_bytes": _small(np.where(dynamic < 0, static, np.maximum(static, 0) + dynamic)),
-    }
-
-
-def _small(column: I64) -> I64:
-    """The column with -1 for what cannot be: figures of a thread or a block."""
-    return np.where((column < 0) | (column >= 2**31), -1, column)
-
-
-def _product(rows: dict[str, I64], *names: str) -> I64:
-    sizes = np.stack([rows[name] for name in names])
-    return np.where((sizes < 0).any(axis=0), -1, sizes.prod(axis=0))
+    grid, block = (np.stack([rows[name] for name in names]) for names in (_GRID, _BLOCK))
+    launch = {
+        "threads": np.where((block < 0).any(axis=0), -1, block.prod(axis=0)),
+        "registers": rows["registersPerThread"],
+        "shared_bytes": np.where(dynamic < 0, static, np.maximum(static, 0) + dynamic),
+    }  # of a thread or a block: larger figures cannot be
+    rows |= {name: np.where((column < 0) | (column >= 2**31), -1, column) for name, column in launch.items()}
+    rows["blocks"] = np.where((grid < 0).any(axis=0), -1, grid.prod(axis=0))
+    name = np.where(rows["demangledName"] >= 0, rows["demangledName"], rows["shortName"])
+    return _events(rows, DeviceOpKind.KERNEL, small(name))
 
 
 def _copies(database: Database, strings: Strings, tally: Tally) -> list[Events]:
@@ -125,27 +102,6 @@ def _copies(database: Database, strings: Strings, tally: Tally) -> list[Events]:
     return _read(database, MEMCPY, extra, tally, copies)
 
 
-def _memsets(database: Database, strings: Strings, tally: Tally) -> list[Events]:
-    def memsets(rows: dict[str, I64]) -> Events:
-        rows["target_memory"] = _mapped(rows["memKind"], MEMORY_KINDS)
-        return _events(rows, DeviceOpKind.MEMSET, by_value(rows["target_memory"], name_of, np.int32))
-
-    def name_of(kind: int) -> int:
-        return strings.code(f"Memset ({MemoryKind(kind).name.capitalize()})")
-
-    return _read(database, MEMSET, {"bytes": -1, "memKind": -1, "graphNodeId": -1}, tally, memsets)
-
-
-def _graphs(database: Database, strings: Strings, tally: Tally) -> list[Events]:
-    def graphs(rows: dict[str, I64]) -> Events:
-        return _events(rows, DeviceOpKind.GRAPH, by_value(rows["graphId"], name_of, np.int32))
-
-    def name_of(graph: int) -> int:
-        return strings.code(f"CUDA graph {graph}" if graph >= 0 else "CUDA graph")
-
-    return _read(database, GRAPH_TRACE, {"graphId": -1}, tally, graphs)
-
-
 def _read(
     database: Database, table: str, extra: dict[str, int], tally: Tally, make: Callable[[dict[str, I64]], Events]
 ) -> list[Events]:
@@ -162,7 +118,7 @@ def _events(rows: dict[str, I64], kind: DeviceOpKind, name: I32 | I64) -> Events
     """Rows under the column names of `DeviceOps`."""
     correlation, nothing = rows["correlationId"], np.zeros(len(rows["start"]), np.int64)
     node, graph = rows.get("graphNodeId", nothing), rows.get("graphId", nothing)
-    columns: Columns = {
+    columns: dict[str, Any] = {
         "kind": np.full(len(nothing), kind, np.uint8),
         "start": rows["start"],
         "end": rows["end"],
@@ -170,7 +126,7 @@ def _events(rows: dict[str, I64], kind: DeviceOpKind, name: I32 | I64) -> Events
         "context": ids(rows["contextId"]),
         "stream": ids(rows["streamId"]),
         "correlation": np.where(correlation > 0, correlation, -1),
-        "graph": np.where(graph > 0, graph, np.where(node > 0, _UNNUMBERED_GRAPH, -1)),
+        "graph": np.where(graph > 0, graph, np.where(node > 0, 0, -1)),  # 0: not recorded before schema 3.24
         "graph_node": np.where(node > 0, node, -1),
         "bytes": rows.get("bytes", nothing - 1),
         "copy_kind": rows.get("copy_kind", nothing),

@@ -18,9 +18,7 @@ Columns = dict[str, NDArray[Any]]
 
 UNKNOWN = -1
 """Process key or thread id of a row that does not say."""
-
 TIMES = {"start": MISSING, "end": MISSING}
-
 _TID_BITS = 24
 
 
@@ -67,11 +65,14 @@ def distinct_rows(*columns: I64) -> list[tuple[int, ...]]:
 class Events:
     """Rows of one kind, of all processes: aligned columns, named as in the trace's table."""
 
-    process: I64
-    """Process key of each row, UNKNOWN where the file does not say."""
+    process: I64  # key of each row's process, UNKNOWN where the file does not say
     columns: Columns
-    thread: I64 | I32 | None = None
-    """Thread id of each row."""
+    thread: I64 | I32 | None = None  # id of each row's
+
+    @classmethod
+    def on_threads(cls, global_tid: I64, columns: Columns) -> "Events":
+        """Rows of these serialized thread ids."""
+        return cls(process_of(global_tid), columns, thread_of(global_tid))
 
     def __len__(self) -> int:
         return len(self.process)
@@ -98,11 +99,9 @@ class Events:
     @classmethod
     def concatenate(cls, parts: "list[Events]") -> "Events":
         """All rows of the parts, which must have the same columns, and lose them: so little is held twice."""
-        thread = None
-        if parts[0].thread is not None:
-            thread = joined([part.thread for part in parts if part.thread is not None])
+        threads = [part.thread for part in parts if part.thread is not None]
         columns = {name: joined([part.columns.pop(name) for part in parts]) for name in list(parts[0].columns)}
-        return cls(joined([part.process for part in parts]), columns, thread)
+        return cls(joined([part.process for part in parts]), columns, joined(threads) if threads else None)
 
 
 def distinct_of_all(columns: Iterable[NDArray[Any]]) -> I64:
@@ -156,10 +155,8 @@ class Strings:
         return code
 
     def of_ids(self, column: I64 | I32, unnamed: str, rewrite: Callable[[str], str] = str) -> I32:
-        """Codes of a column of `StringIds` ids, each distinct text rewritten once.
-
-        Ids without a text get the code of `unnamed`.
-        """
+        """Codes of a column of `StringIds` ids, each distinct text rewritten once; of ids without a text the code of
+        `unnamed`."""
         return self.of_parts([column], unnamed, rewrite)[0]
 
     def of_parts(
@@ -167,7 +164,7 @@ class Strings:
     ) -> list[NDArray[Any]]:
         """The same of several columns."""
         every = distinct_of_all(columns).tolist()
-        texts = self._database.texts(i for i in every if i >= 0)
+        texts = self._database.texts(every)
         codes = {i: self.code(rewrite(texts[i]) if i in texts else unnamed) for i in every}
         return [
             alike(codes[int(column[0])], len(column), np.int32)
@@ -178,10 +175,7 @@ class Strings:
 
 
 def timed_rows(rows: dict[str, I64], tally: Tally, *, zero_is_missing: bool) -> Bool:
-    """Which rows have times, as `mend_times` has it.
-
-    `zero_is_missing`: nsys writes a start of 0 where the device's timestamps were not collected, and its
-    own reports leave such rows out.
-    """
+    """Which rows have times, as `mend_times` has it. `zero_is_missing`: nsys writes a start of 0 where the device's
+    timestamps were not collected, and its own reports leave such rows out."""
     known = (rows["start"] > MISSING // 2) & (rows["end"] > MISSING // 2)
     return mend_times(rows, known & (rows["start"] != 0) if zero_is_missing else known, tally)

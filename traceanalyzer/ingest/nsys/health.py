@@ -13,20 +13,10 @@ from traceanalyzer.ingest.nsys.host import RUNTIME
 from traceanalyzer.ingest.nsys.nvtx import NVTX
 from traceanalyzer.ingest.sqlite.database import Database
 
-_WARNING = 2
-"""Lowest severity of `DIAGNOSTIC_EVENT` that is quoted: 1 is information, 2 a warning, 3 an error."""
-
-_ERROR = 3
-
-_MAX_QUOTED = 5
-_MAX_QUOTE = 200
-"""Characters of a quoted message."""
-
+_WARNING, _ERROR = 2, 3  # severities of `DIAGNOSTIC_EVENT`; 1 is information
+_MAX_QUOTED, _MAX_QUOTE = 5, 200  # messages, and characters of one
 _MAX_READ, _MAX_MESSAGE = 50, 1000
 """Messages that are looked at, and characters of one: of a longer one, to quote a part could quote part of a secret."""
-
-_HIDDEN = "<removed>"
-
 _PRIVATE = re.compile(
     r"""
     (["'`]) [^"'`]* [/\\=] [^"'`]* \1   # anything quoted that looks like a path or a setting
@@ -37,14 +27,10 @@ _PRIVATE = re.compile(
     """,
     re.VERBOSE,
 )
-
 _OF_THE_MACHINE = re.compile(r"\bdriver\b|\bCUPTI\b", re.IGNORECASE)
-
 _QUEUES = re.compile(r"Launch|Mem[cC]py|Mem[sS]et")
 """Names of calls that give the device work."""
-
-_SHORTEST_SECRET = 4
-"""Values of environment variables shorter than this are left in quotes: they are words such as `on`."""
+_SHORTEST_SECRET = 4  # shorter values of environment variables are left in quotes: they are words such as `on`
 
 
 def remarks(database: Database, about: About, *, there: float, processes: Collection[int] = ()) -> list[str]:
@@ -95,14 +81,13 @@ def _no_device_rows(database: Database) -> str:
     if not database.any_rows(RUNTIME):
         return ""
     ids, counts = np.unique(database.integers(RUNTIME, {"nameId": -1})["nameId"], return_counts=True)
-    names = database.texts(int(i) for i in ids if i >= 0)
+    names = database.texts(ids)
     calls = sum(n for i, n in zip(ids.tolist(), counts.tolist(), strict=True) if _QUEUES.search(names.get(i, "")))
-    if not calls:
-        return ""
-    return (
+    said = (
         f"{calls:,} calls that launch or copy were recorded, but no GPU work: CUPTI's activity records are missing "
         "(WSL, a driver newer than this nsys, another profiler attached); what the GPU did is not known"
     )
+    return said if calls else ""
 
 
 def diagnostics(database: Database, processes: Collection[int] = ()) -> list[str]:
@@ -114,17 +99,14 @@ def diagnostics(database: Database, processes: Collection[int] = ()) -> list[str
     texts = list(dict.fromkeys(text for text in said if text is not None))
     secrets = _secret_values(database) if texts else None
     quoted = list(dict.fromkeys(_safe(text, secrets) for text in texts[:_MAX_READ]))
-    notes = [f"nsys reports: {text}" for text in quoted[:_MAX_QUOTED]]
     more = len(quoted) + len(texts[_MAX_READ:]) - _MAX_QUOTED
-    return [*notes, f"nsys reports {more} more warnings"] if more > 0 else notes
+    rest = [f"nsys reports {more} more warnings"] if more > 0 else []
+    return [f"nsys reports: {text}" for text in quoted[:_MAX_QUOTED]] + rest
 
 
 def _said(severity: int, text: str, key: int, processes: Collection[int]) -> str | None:
-    """A message with the process that it is of, where that is another one.
-
-    Programs beside the one that was recorded have "no CUDA events": that says nothing of it. A driver that is too new
-    or too old says something of all.
-    """
+    """A message with the process that it is of, where that is another one. Programs beside the one that was recorded
+    have "no CUDA events": that says nothing of it. A driver that is too new or too old says something of all."""
     if not processes or not pid_of(key) or key in processes:
         return text
     of_all = severity >= _ERROR or _OF_THE_MACHINE.search(text)
@@ -137,18 +119,14 @@ def _safe(text: str, secrets: re.Pattern[str] | None) -> str:
     if len(line) > _MAX_MESSAGE:
         return f"a message of {len(line)} characters"
     if secrets is not None:
-        line = secrets.sub(_HIDDEN, line)
-    line = _PRIVATE.sub(_HIDDEN, line)
-    return cut(line, _MAX_QUOTE)
+        line = secrets.sub("<removed>", line)
+    return cut(_PRIVATE.sub("<removed>", line), _MAX_QUOTE)
 
 
 def _secret_values(database: Database) -> re.Pattern[str] | None:
     """Matches any value of the recorded environment or command line. Used to remove them, never shown."""
-    captured = database.rows(
-        "META_DATA_CAPTURE",
-        {"value": None},
-        where="name LIKE '%ENVIRONMENT%' OR name LIKE '%ARGUMENT%' OR name LIKE '%COMMAND%'",
-    )
+    where = "name LIKE '%ENVIRONMENT%' OR name LIKE '%ARGUMENT%' OR name LIKE '%COMMAND%'"
+    captured = database.rows("META_DATA_CAPTURE", {"value": None}, where=where)
     described = database.rows("TARGET_INFO_SYSTEM_ENV", {"value": None})
     values: set[str] = set()
     for (text,) in (*captured, *described):

@@ -1,39 +1,23 @@
 """The host's side of an nsys export: CUDA calls, waits, overheads, library and operating-system calls."""
 
 import re
-from collections.abc import Callable
 
 import numpy as np
 
 from traceanalyzer.ingest.columns import by_value
 from traceanalyzer.ingest.durations import Tally
 from traceanalyzer.ingest.nsys.enums import EVENT_SYNC_TYPES, INVALID_ID, OTHER_OVERHEAD, OVERHEADS
-from traceanalyzer.ingest.nsys.events import (
-    TIMES,
-    Columns,
-    Events,
-    Strings,
-    ids,
-    process_of,
-    read_events,
-    small,
-    thread_of,
-    timed_rows,
-)
+from traceanalyzer.ingest.nsys.events import TIMES, Events, Strings, ids, process_of, read_events, small, timed_rows
 from traceanalyzer.ingest.nsys.processes import Owners
 from traceanalyzer.ingest.sqlite.database import Database
 from traceanalyzer.ingest.sqlite.pages import Part
 from traceanalyzer.trace import I32, I64, ApiCalls, Bool, RangeKind, WaitKind, alike, distinct
 
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
-SYNCHRONIZATION = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
-
 _VERSION = re.compile(r"_v\d{4,5}$")
 """Version of a runtime entry point; the `_v2` of a driver function is part of its name."""
-
 _PATH = re.compile(r"(?<![^\s(])[^\s(]*[/\\]")
 """Leading folders of a file name, as in `dlopen(/opt/lib/libx.so)`."""
-
 _WAITS_BY_NAME: tuple[tuple[re.Pattern[str], WaitKind | None], ...] = (
     (re.compile(r"StreamWaitEvent"), WaitKind.STREAM_WAIT_EVENT),
     (re.compile(r"StreamSynchronize"), WaitKind.STREAM_SYNC),
@@ -42,49 +26,37 @@ _WAITS_BY_NAME: tuple[tuple[re.Pattern[str], WaitKind | None], ...] = (
     (re.compile(r"Query"), None),  # asks and goes on: nobody waits
 )
 
-_LIBRARY_TABLES = ("CUBLAS_EVENTS", "CUDNN_EVENTS")
-
 
 def api_calls(database: Database, strings: Strings, tally: Tally) -> Events:
     """Runtime and driver calls, with the columns of `ApiCalls`."""
 
-    def more(rows: dict[str, I64]) -> Columns:
-        correlation = np.where(rows["correlationId"] > 0, rows["correlationId"], -1)
-        return ApiCalls.fitting({"correlation": correlation, "error": rows["returnValue"]})
-
-    return _calls(database, strings, tally, RUNTIME, {"correlationId": -1, "returnValue": 0}, more)
+    return _calls(database, strings, tally, RUNTIME, None)
 
 
 def call_ranges(database: Database, strings: Strings, tally: Tally) -> tuple[Events, Events]:
     """Library calls (cuBLAS, cuDNN) and operating-system calls, with columns of `HostRanges`."""
-
-    def ranges(table: str, kind: RangeKind) -> Events:
-        def more(rows: dict[str, I64]) -> Columns:
-            return {"kind": alike(kind, len(rows["start"]), np.uint8)}
-
-        return _calls(database, strings, tally, table, {}, more)
-
-    library = [ranges(table, RangeKind.LIBRARY) for table in _LIBRARY_TABLES]
-    return Events.concatenate(library), ranges("OSRT_API", RangeKind.OS)
+    tables = ("CUBLAS_EVENTS", "CUDNN_EVENTS")
+    library = [_calls(database, strings, tally, table, RangeKind.LIBRARY) for table in tables]
+    return Events.concatenate(library), _calls(database, strings, tally, "OSRT_API", RangeKind.OS)
 
 
-def _calls(
-    database: Database,
-    strings: Strings,
-    tally: Tally,
-    table: str,
-    wanted: dict[str, int],
-    more: Callable[[dict[str, I64]], Columns],
-) -> Events:
-    """Names and times of a table of calls, and the columns that `more` makes of what else is wanted."""
+def _calls(database: Database, strings: Strings, tally: Tally, table: str, kind: RangeKind | None) -> Events:
+    """A table of calls: ranges of a kind, or (None) with what `ApiCalls` has."""
 
     def calls(part: Part, own: Tally) -> Events:
         rows = part.integers
         timed = timed_rows(rows, own, zero_is_missing=False)
-        columns = {"name": small(rows["nameId"]), "start": rows["start"], "end": rows["end"], **more(rows)}
-        return Events(process_of(rows["globalTid"]), columns, thread_of(rows["globalTid"])).take(timed)
+        columns = {"name": small(rows["nameId"]), "start": rows["start"], "end": rows["end"]}
+        if kind is None:
+            correlation = np.where(rows["correlationId"] > 0, rows["correlationId"], -1)
+            columns |= ApiCalls.fitting({"correlation": correlation, "error": rows["returnValue"]})
+        else:
+            columns["kind"] = alike(kind, len(timed), np.uint8)
+        return Events.on_threads(rows["globalTid"], columns).take(timed)
 
-    columns = {**TIMES, "globalTid": -1, "nameId": -1, **wanted}
+    columns = {**TIMES, "globalTid": -1, "nameId": -1}
+    if kind is None:
+        columns |= {"correlationId": -1, "returnValue": 0}
     events = Events.concatenate(read_events(database, table, columns, calls, tally))
     events.columns["name"] = strings.of_ids(events.columns["name"], "unnamed call", lambda name: _VERSION.sub("", name))
     return events
@@ -92,22 +64,20 @@ def _calls(
 
 def overheads(database: Database, strings: Strings, tally: Tally) -> Events:
     """Costs of the profiler and of the driver, with the columns of `Overheads`."""
-    tables = ("CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD")
-    return Events.concatenate([_overheads(database, strings, tally, table) for table in tables])
-
-
-def _overheads(database: Database, strings: Strings, tally: Tally, table: str) -> Events:
-    rows = database.integers(table, {**TIMES, "globalTid": -1, "nameId": -1, "overheadType": -1})
-    timed, types = timed_rows(rows, tally, zero_is_missing=False), rows["overheadType"]
-    by_type = by_value(types, lambda kind: strings.code(OVERHEADS.get(kind, OTHER_OVERHEAD)[0]), np.int32)
-    named = strings.of_ids(rows["nameId"], OTHER_OVERHEAD[0], lambda name: _PATH.sub("", name))
-    columns = {
-        "kind": by_value(types, lambda kind: OVERHEADS.get(kind, OTHER_OVERHEAD)[1], np.uint8),
-        "name": np.where(rows["nameId"] >= 0, named, by_type),
-        "start": rows["start"],
-        "end": rows["end"],
-    }
-    return Events(process_of(rows["globalTid"]), columns, thread_of(rows["globalTid"])).take(timed)
+    found = []
+    for table in ("CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD"):
+        rows = database.integers(table, {**TIMES, "globalTid": -1, "nameId": -1, "overheadType": -1})
+        timed, types = timed_rows(rows, tally, zero_is_missing=False), rows["overheadType"]
+        by_type = by_value(types, lambda kind: strings.code(OVERHEADS.get(kind, OTHER_OVERHEAD)[0]), np.int32)
+        named = strings.of_ids(rows["nameId"], OTHER_OVERHEAD[0], lambda name: _PATH.sub("", name))
+        columns = {
+            "kind": by_value(types, lambda kind: OVERHEADS.get(kind, OTHER_OVERHEAD)[1], np.uint8),
+            "name": np.where(rows["nameId"] >= 0, named, by_type),
+            "start": rows["start"],
+            "end": rows["end"],
+        }
+        found.append(Events.on_threads(rows["globalTid"], columns).take(timed))
+    return Events.concatenate(found)
 
 
 def waits(
@@ -118,14 +88,8 @@ def waits(
     The kind is that of the call with the same (process, correlation): the numbers in `syncType` changed
     their meaning three times. They are a last resort, after the shape of the row.
     """
-    rows = database.integers(
-        SYNCHRONIZATION,
-        {
-            **TIMES,
-            **dict.fromkeys(("deviceId", "contextId", "streamId", "correlationId"), -1),
-            **dict.fromkeys(("globalPid", "syncType", "eventId"), -1),
-        },
-    )
+    wanted = ("deviceId", "contextId", "streamId", "correlationId", "globalPid", "syncType", "eventId")
+    rows = database.integers("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", TIMES | dict.fromkeys(wanted, -1))
     timed = timed_rows(rows, tally, zero_is_missing=True)
     process = owners.fill(process_of(rows["globalPid"]), rows["contextId"], rows["streamId"])
     by_name = _wait_kinds_by_name(strings)[_call_names(process, rows["correlationId"], calls)]
@@ -148,8 +112,7 @@ def waits(
     return Events(process, columns).take(waiting)
 
 
-_NO_CALL = -1
-"""The wait's call was not recorded, or has a name that does not tell the kind of wait."""
+_NO_CALL = -1  # the wait's call was not recorded, or has a name that does not tell the kind of wait
 
 
 def _wait_kinds_by_name(strings: Strings) -> I64:
@@ -157,10 +120,7 @@ def _wait_kinds_by_name(strings: Strings) -> I64:
     kinds = np.full(len(strings.values) + 1, _NO_CALL, np.int64)
     for code, name in enumerate(strings.values):
         if name.startswith(("cu", "hip")):
-            for pattern, kind in _WAITS_BY_NAME:
-                if pattern.search(name):
-                    kinds[code] = kind or 0
-                    break
+            kinds[code] = next((kind or 0 for pattern, kind in _WAITS_BY_NAME if pattern.search(name)), _NO_CALL)
     return kinds
 
 
@@ -193,12 +153,8 @@ def _wait_kinds_by_shape(rows: dict[str, I64], schema: tuple[int, int]) -> I64:
 
 
 def _records(database: Database, owners: Owners, process: I64, rows: dict[str, I64], kind: I64) -> tuple[I64, I64]:
-    """The stream on which a waited-for event was last recorded before the wait, and the correlation id of that call;
-    -1 where not recorded.
-
-    Correlation ids grow with time within a process, so the record to look for is the one with the largest
-    id below that of the wait.
-    """
+    """The stream on which a waited-for event was last recorded before the wait, and the correlation id of that call
+    (they grow with time within a process, so it is the largest below that of the wait); -1 where not recorded."""
     source, record = np.full((2, len(process)), -1, np.int64)
     columns = {"streamId": -1, "correlationId": -1, "eventId": -1, "contextId": -1, "globalPid": -1}
     records = database.integers("CUPTI_ACTIVITY_KIND_CUDA_EVENT", columns)
@@ -208,14 +164,10 @@ def _records(database: Database, owners: Owners, process: I64, rows: dict[str, I
         here = np.flatnonzero(needs & (process == key) & (rows["eventId"] >= 0))
         mine = np.flatnonzero(recorder == key)
         order = mine[np.lexsort((records["correlationId"][mine], records["eventId"][mine]))]
-        known = _packed(records["eventId"][order], records["correlationId"][order])
-        position = np.searchsorted(known, _packed(rows["eventId"][here], rows["correlationId"][here])) - 1
+        # both 32-bit ids as one sortable number
+        known = (records["eventId"][order] << 32) | records["correlationId"][order]
+        position = np.searchsorted(known, (rows["eventId"][here] << 32) | rows["correlationId"][here]) - 1
         same = (position >= 0) & (records["eventId"][order[position]] == rows["eventId"][here])
         source[here[same]] = ids(records["streamId"])[order[position[same]]]
         record[here[same]] = records["correlationId"][order[position[same]]]
     return source, record
-
-
-def _packed(event: I64, correlation: I64) -> I64:
-    """Both 32-bit ids as one sortable number."""
-    return (event << 32) | correlation

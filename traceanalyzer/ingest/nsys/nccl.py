@@ -1,8 +1,6 @@
-"""NCCL's calls in an nsys export: communicator, message size, ranks, from the payloads of NVTX ranges.
-
-Payloads are only there if the report was exported with `--include-blobs=true`. A payload is a header of 32
-bytes (domain, schema and size) and the fields that `NVTX_PAYLOAD_SCHEMA_ENTRIES` describes.
-"""
+"""NCCL's calls in an nsys export: communicator, message size, ranks, from the payloads of NVTX ranges, which are only
+there if the report was exported with `--include-blobs=true`. A payload is a header of 32 bytes and the fields that
+`NVTX_PAYLOAD_SCHEMA_ENTRIES` describes."""
 
 import struct
 from dataclasses import field
@@ -15,25 +13,13 @@ from traceanalyzer.ingest.nsys.nvtx import NVTX
 from traceanalyzer.ingest.sqlite.database import Database
 from traceanalyzer.trace import I32, Collectives
 
-_HEADER = struct.Struct("<IIIIQQ")
-"""Domain, unused, schema, unused, size of the payload, size of payload and header."""
-
+_HEADER = struct.Struct("<IIIIQQ")  # domain, unused, schema, unused, size of the payload, size of payload and header
 _FORMATS = {5: struct.Struct("<i"), 18: struct.Struct("<Q"), 22: struct.Struct("<Q")}
 """By entry type of the NVTX payload extension: int, uint64, size_t."""
-
-_COMMUNICATOR = "NCCL communicator ID"
-_BYTES = "Message size [bytes]"
-_RANKS = "No. of ranks"
-_RANK = "Rank"
-_FIELDS = (_COMMUNICATOR, _BYTES, _RANKS, _RANK)
-
-_BYTE_TYPE = "Byte"
-"""PyTorch's name of the one-byte type: payloads give bytes, so elements are counted as bytes."""
-
-_TOO_MANY_BYTES = 1 << 44
-"""16 TiB: a message of this size is a damaged payload, not a message."""
-
+_COMMUNICATOR, _BYTES, _RANKS, _RANK = "NCCL communicator ID", "Message size [bytes]", "No. of ranks", "Rank"
+_TOO_MANY_BYTES = 1 << 44  # 16 TiB: a message of this size is a damaged payload
 _Entry = tuple[str, int, struct.Struct]
+"""A field of a schema that is of use: name, offset, format."""
 
 
 @dataclass(frozen=True)
@@ -45,19 +31,17 @@ class Payloads:
     ranks: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
     """By (process key, communicator): rank and number of ranks, where the communicator's creation was seen."""
 
-    def rank(self, process: int) -> tuple[int, int] | None:
-        """Rank and world size of a process, from its largest communicator."""
-        mine = [known for (key, _), known in self.ranks.items() if key == process]
-        return max(mine, key=lambda pair: pair[1], default=None)
-
 
 def payloads(database: Database) -> Payloads:
     """Read all payloads; empty where the export has none."""
-    found = Payloads()
-    schemas = _schemas(database)
+    found, schemas = Payloads(), dict[int, list[_Entry]]()
+    columns: dict[str, int | bytes | None] = {"schemaId": -1, "idx": -1, "type": -1, "offset": 0, "name": None}
+    for schema, _, kind, offset, name in database.rows("NVTX_PAYLOAD_SCHEMA_ENTRIES", columns):
+        if name in (_COMMUNICATOR, _BYTES, _RANKS, _RANK) and kind in _FORMATS:
+            schemas.setdefault(schema, []).append((name, offset, _FORMATS[kind]))
     if not schemas or not database.has(NVTX, "binaryData"):
         return found
-    columns: dict[str, int | bytes | None] = {"rowid": -1, "globalTid": UNKNOWN, "binaryData": None}
+    columns = {"rowid": -1, "globalTid": UNKNOWN, "binaryData": None}
     for row, tid, data in database.rows(NVTX, columns, where="binaryData IS NOT NULL"):
         values = _decode(data, schemas)
         communicator = values.get(_COMMUNICATOR)
@@ -87,7 +71,7 @@ def collectives(events: Events, found: Payloads, process: int, strings: Strings)
             "name": list(called),
             "in_elements": [size for size, _ in sizes],
             "out_elements": [size for _, size in sizes],
-            "dtype": [strings.code(_BYTE_TYPE) for _ in rows],
+            "dtype": [strings.code("Byte") for _ in rows],  # of PyTorch: elements are counted as bytes
             "group": [strings.code(f"{group:#018x}") for group in groups],
             "group_size": ranks,
         },
@@ -109,16 +93,6 @@ def _in_and_out(name: str, size: int, ranks: int) -> tuple[int, int]:
     return size, size
 
 
-def _schemas(database: Database) -> dict[int, list[_Entry]]:
-    """By schema id the fields that are of use: name, offset, format."""
-    columns: dict[str, int | bytes | None] = {"schemaId": -1, "idx": -1, "type": -1, "offset": 0, "name": None}
-    schemas: dict[int, list[_Entry]] = {}
-    for schema, _, kind, offset, name in database.rows("NVTX_PAYLOAD_SCHEMA_ENTRIES", columns):
-        if name in _FIELDS and kind in _FORMATS:
-            schemas.setdefault(schema, []).append((name, offset, _FORMATS[kind]))
-    return schemas
-
-
 def _decode(data: object, schemas: dict[int, list[_Entry]]) -> dict[str, int]:
     """The known fields of a payload (bytes, or their hexadecimal text); empty if it is not understood."""
     try:
@@ -128,8 +102,8 @@ def _decode(data: object, schemas: dict[int, list[_Entry]]) -> dict[str, int]:
         return {}
     if total != len(raw) or size + _HEADER.size != total:
         return {}
-    values = {}
-    for name, offset, form in schemas.get(schema, ()):
-        if offset >= 0 and offset + form.size <= size:
-            values[name] = form.unpack_from(raw, _HEADER.size + offset)[0]
-    return values
+    return {
+        name: form.unpack_from(raw, _HEADER.size + offset)[0]
+        for name, offset, form in schemas.get(schema, ())
+        if offset >= 0 and offset + form.size <= size
+    }

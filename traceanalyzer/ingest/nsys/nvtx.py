@@ -8,26 +8,13 @@ import numpy as np
 from traceanalyzer.ingest.columns import tight
 from traceanalyzer.ingest.durations import Tally
 from traceanalyzer.ingest.nsys.enums import NVTX_RANGES, NvtxEvent
-from traceanalyzer.ingest.nsys.events import (
-    TIMES,
-    UNKNOWN,
-    Columns,
-    Events,
-    Strings,
-    process_of,
-    read_events,
-    small,
-    thread_of,
-    timed_rows,
-)
+from traceanalyzer.ingest.nsys.events import TIMES, UNKNOWN, Columns, Events, Strings, read_events, small, timed_rows
 from traceanalyzer.ingest.nsys.nvtx_names import RangeNames, bare_name
 from traceanalyzer.ingest.sqlite.database import MISSING, Database
 from traceanalyzer.ingest.sqlite.pages import Part
 from traceanalyzer.trace import I64, Bool, RangeKind, distinct
 
 NVTX = "NVTX_EVENTS"
-
-_UNNAMED = "unnamed range"
 
 
 def nvtx_ranges(database: Database, strings: Strings, tally: Tally, *, with_rows: bool = False) -> Events:
@@ -38,8 +25,16 @@ def nvtx_ranges(database: Database, strings: Strings, tally: Tally, *, with_rows
     names, kinds = RangeNames(strings), dict[int, tuple[int, int]]()
 
     def ranges(part: Part, own: Tally) -> Events:
-        _note_kinds(part.integers, kinds)
-        rows, texts = _ranges_of(part, own)
+        rows, texts, types = part.integers, part.texts, part.integers["eventType"]
+        is_range = np.isin(types, NVTX_RANGES)  # the others are marks, names, domains
+        own.skipped += int(((types != -1) & ~is_range).sum())
+        if not is_range.all():
+            for kind in distinct(types[~is_range]).tolist() if "rowid" in rows else ():
+                places = rows["rowid"][types == kind]
+                ends = [*kinds.get(kind, ()), int(places.min()), int(places.max())]
+                kinds[kind] = min(ends), max(ends)
+            texts = list(compress(texts, is_range.tolist()))
+            rows = {name: column[is_range] for name, column in rows.items()}
         code, sequence, shapes = names.of(texts)
         kept = _kept(rows, own)
         columns: Columns = {
@@ -51,8 +46,7 @@ def nvtx_ranges(database: Database, strings: Strings, tally: Tally, *, with_rows
             "shapes": shapes,
             "row": rows["rowid"] if with_rows else np.full(len(kept), -1, np.int64),
         }
-        tid = rows["globalTid"]
-        return Events(process_of(tid), columns, thread_of(tid)).take(kept)
+        return Events.on_threads(rows["globalTid"], columns).take(kept)
 
     columns = {**TIMES, "globalTid": UNKNOWN, "endGlobalTid": MISSING, "textId": -1, "eventType": -1}
     if with_rows or database.is_plain(NVTX):
@@ -63,33 +57,11 @@ def nvtx_ranges(database: Database, strings: Strings, tally: Tally, *, with_rows
         tally.notes.append(f"{tally.unclosed} NVTX ranges were still open when the recording ended and are left out")
     name, ids = events.columns["name"], events.columns.pop("textId")
     if (name < 0).any():
-        name = np.where(name >= 0, name, strings.of_ids(ids, _UNNAMED, bare_name))
+        name = np.where(name >= 0, name, strings.of_ids(ids, "unnamed range", bare_name))
     operators = names.operators(name, events.columns["sequence"])
     kind = tight(np.where(operators, RangeKind.OP, RangeKind.ANNOTATION).astype(np.uint8))
     events.columns.update({"kind": kind, "name": name})
     return events
-
-
-def _ranges_of(part: Part, tally: Tally) -> tuple[dict[str, I64], list[bytes]]:
-    """The rows that are ranges, and their texts; the others (marks, names, domains) are counted."""
-    kinds = part.integers["eventType"]
-    is_range = np.isin(kinds, NVTX_RANGES)
-    tally.skipped += int(((kinds != -1) & ~is_range).sum())
-    if is_range.all():
-        return part.integers, part.texts
-    return {name: column[is_range] for name, column in part.integers.items()}, list(
-        compress(part.texts, is_range.tolist())
-    )
-
-
-def _note_kinds(rows: dict[str, I64], known: dict[int, tuple[int, int]]) -> None:
-    """Widen what is known of where events lie that are no ranges by these rows."""
-    others = np.flatnonzero(~np.isin(rows["eventType"], NVTX_RANGES)) if "rowid" in rows else np.empty(0, np.int64)
-    kinds, places = rows["eventType"][others], rows.get("rowid", others)[others]
-    for kind in distinct(kinds).tolist():
-        here = places[kinds == kind]
-        low, high = known.get(kind, (int(here[0]), int(here[-1])))
-        known[kind] = min(low, int(here.min())), max(high, int(here.max()))
 
 
 def of_kind(database: Database, kind: NvtxEvent) -> str:
@@ -113,15 +85,9 @@ def _kept(rows: dict[str, I64], tally: Tally) -> Bool:
     return kept & timed_rows(rows, tally, zero_is_missing=False)
 
 
-def nvtx_thread_names(database: Database) -> dict[tuple[int, int], str]:
-    """Names that the program gave its threads, by (process key, thread id)."""
-    rows = named(database, NvtxEvent.THREAD_NAME)
-    return {(int(process_of(tid)), int(thread_of(tid))): name for tid, name in rows}
-
-
 def named(database: Database, kind: NvtxEvent, *columns: str) -> list[tuple[Any, ...]]:
     """Of each event of a kind that names something the thread, these columns (0 where they are missing), the name."""
     wanted: dict[str, int | bytes | None] = {"globalTid": UNKNOWN, **dict.fromkeys(columns, 0), "textId": -1}
     rows = list(database.rows(NVTX, {**wanted, "text": None}, where=of_kind(database, kind)))
-    registered = database.texts({row[-2] for row in rows if row[-2] >= 0})
+    registered = database.texts({row[-2] for row in rows})
     return [(*row[:-2], str(row[-1] or registered.get(row[-2], ""))) for row in rows]

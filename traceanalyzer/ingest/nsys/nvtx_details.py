@@ -19,25 +19,20 @@ MOST_RANGES = 1_000_000
 MOST_PAYLOADS = 10_000
 """Distinct values that are kept; more are a number a call, which no table can show."""
 MOST_CHARACTERS = 200
-Names = dict[tuple[int, int, int], str]
 Columns = dict[str, int | bytes | None]
 
 _RANGE: Columns = {"start": MISSING, "end": MISSING, "globalTid": UNKNOWN, "textId": -1, "text": None}
-_KIND: Columns = {"domainId": 0, "category": 0}
-"""0 is the default domain, and no category."""
+_KIND: Columns = {"domainId": 0, "category": 0}  # 0 is the default domain, and no category
 
 
 def range_details(database: Database, strings: Strings) -> dict[int, RangeDetails]:
     """The closed ranges that have any of them, by process key."""
     payloads = [name for name in PAYLOADS if database.has(NVTX, name)]
-    detailed = [
-        *(f"{name} > 0" for name in _KIND if database.has(NVTX, name)),
-        *(f"{name} IS NOT NULL" for name in payloads),
-    ]
+    detailed = [f"{name} > 0" for name in _KIND if database.has(NVTX, name)]
+    detailed += [f"{name} IS NOT NULL" for name in payloads]
     if not detailed:
         return {}
-    kinds = ", ".join(str(int(kind)) for kind in NVTX_RANGES)
-    where = f"eventType IN ({kinds}) AND end >= start AND ({' OR '.join(detailed)})"
+    where = f"eventType IN {tuple(map(int, NVTX_RANGES))} AND end >= start AND ({' OR '.join(detailed)})"
     columns = _RANGE | _KIND | dict.fromkeys(payloads)
     rows = list(database.rows(NVTX, columns, where=where, limit=MOST_RANGES))
     return _by_process(database, strings, rows) if rows else {}
@@ -45,8 +40,9 @@ def range_details(database: Database, strings: Strings) -> dict[int, RangeDetail
 
 def _by_process(database: Database, strings: Strings, rows: list[tuple[Any, ...]]) -> dict[int, RangeDetails]:
     """The details in these rows, by process key."""
-    domains, categories = _names(database, NvtxEvent.DOMAIN_CREATE), _names(database, NvtxEvent.CATEGORY)
-    registered = database.texts({row[3] for row in rows if row[3] >= 0})
+    domains = {(int(process_of(i)), at): name for i, at, _, name in named(database, NvtxEvent.DOMAIN_CREATE, *_KIND)}
+    categories = {(int(process_of(i)), *at): name for i, *at, name in named(database, NvtxEvent.CATEGORY, *_KIND)}
+    registered = database.texts({row[3] for row in rows})
     start, end, tids, text_ids, texts, in_domain, in_category, *values = zip(*rows, strict=True)
     process = process_of(np.array(tids, np.int64))
     keys = process.tolist()
@@ -56,7 +52,7 @@ def _by_process(database: Database, strings: Strings, rows: list[tuple[Any, ...]
         return strings.code(name) if name else -1
 
     def domain_of(key: int, domain: int) -> int:
-        return _code(strings, domains.get((key, domain, 0)), domain)
+        return _code(strings, domains.get((key, domain)), domain)
 
     def category_of(key: int, domain: int, category: int) -> int:
         return _code(strings, categories.get((key, domain, category)), category)
@@ -75,15 +71,6 @@ def _by_process(database: Database, strings: Strings, rows: list[tuple[Any, ...]
     return {
         int(key): RangeDetails.from_columns({name: column[process == key] for name, column in columns.items()})
         for key in distinct(process)
-    }
-
-
-def _names(database: Database, event: NvtxEvent) -> Names:
-    """Names of domains or categories, by process key, domain and (of categories) number."""
-    is_category = event is NvtxEvent.CATEGORY
-    return {
-        (int(process_of(tid)), domain, category if is_category else 0): name
-        for tid, domain, category, name in named(database, event, *_KIND)
     }
 
 

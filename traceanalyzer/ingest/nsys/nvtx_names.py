@@ -25,12 +25,7 @@ _CALLED = re.compile(r"\{'mod': ?'(?P<module>[\w.]+)', ?'op': ?'(?P<op>\w+)'")
 _OPERATOR = re.compile(r"(?:[A-Za-z_]\w*::)+[\w.]+|autograd::engine::evaluate_function: .*")
 """Names of PyTorch operators and autograd nodes, as against those of `record_function` blocks."""
 
-_ALWAYS_OPERATOR = "aten::"
-"""PyTorch's own namespace: an operator even where the text has no numbers."""
-
-_CALL, _SEQUENCE = b", op_id = ", b", seq = "
-_MOST_DIGITS = 18
-"""Longer numbers are left where they are: they may not fit 64 bits."""
+_MOST_DIGITS = 18  # longer numbers are left where they are: they may not fit 64 bits
 
 
 class RangeNames:
@@ -62,7 +57,7 @@ class RangeNames:
         for code in distinct(name).tolist():
             text = self._strings.values[code]
             numbered = code in self._numbered and _OPERATOR.fullmatch(text) is not None
-            is_operator[code] = numbered or text.startswith(_ALWAYS_OPERATOR)
+            is_operator[code] = numbered or text.startswith("aten::")  # PyTorch's own even without numbers
         return is_operator[name] | (sequence >= 0)
 
     def _code(self, name: bytes) -> int:
@@ -95,8 +90,8 @@ def without_numbers(texts: list[bytes]) -> tuple[list[bytes], I64, Bool]:
     data = np.frombuffer(raw, np.uint8)
     end = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
     start = np.append(np.int64(0), end[:-1]) if len(end) else end
-    end, call = _without(data, start, end, _CALL)
-    end, sequence = _without(data, start, end, _SEQUENCE)
+    end, call = _without(data, start, end, b", op_id = ")
+    end, sequence = _without(data, start, end, b", seq = ")
     return [raw[a:b] for a, b in zip(start.tolist(), end.tolist(), strict=True)], sequence, call >= 0
 
 

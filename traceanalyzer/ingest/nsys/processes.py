@@ -20,10 +20,15 @@ class Owners:
         self._ops = ops
         self._only = next(iter(known), NOBODY) if len(known) <= 1 else None
         self._of: dict[tuple[int, ...], set[int]] = {}
-        if self._only is None:
-            self._learn_tables(database)
-            said = ops.process != UNKNOWN
-            self._learn(ops.process[said], ops.columns["context"][said], ops.columns["stream"][said])
+        if self._only is not None:
+            return
+        columns = dict.fromkeys(("hwId", "vmId", "processId"), 0) | {"contextId": -1, "streamId": -1}
+        for table in ("TARGET_INFO_CUDA_CONTEXT_INFO", "TARGET_INFO_CUDA_STREAM"):
+            rows = database.integers(table, columns)
+            streams = [rows["streamId"]] if table.endswith("STREAM") else []
+            self._learn(process_key(rows["hwId"], rows["vmId"], rows["processId"]), rows["contextId"], *streams)
+        said = ops.process != UNKNOWN
+        self._learn(ops.process[said], ops.columns["context"][said], ops.columns["stream"][said])
 
     def fill(self, process: I64, context: I64 | None = None, stream: I64 | None = None) -> I64:
         """The process keys with the unknown ones filled in where only one process is possible."""
@@ -40,10 +45,8 @@ class Owners:
         return filled
 
     def devices(self, process: I64, context: I64, recorded: I64) -> I64:
-        """The device of each row's context as its device work has it, else the one recorded.
-
-        Synchronisations of newer exports say device 0 whatever the device of their context is.
-        """
+        """The device of each row's context as its device work has it, else the one recorded: synchronisations of newer
+        exports say device 0 whatever the device of their context is."""
         ops = self._ops.columns
         devices = recorded.copy()
         for owner, lane, device in distinct_rows(self.fill(self._ops.process), ops["context"], ops["device"]):
@@ -59,28 +62,17 @@ class Owners:
         if not orphans:
             return filled
         tally.lost += orphans
-        tally.notes.append(
-            f"{orphans} {what} name no process and nothing ties them to one of several; they are left out"
-        )
+        note = f"{orphans} {what} name no process and nothing ties them to one of several; they are left out"
+        tally.notes.append(note)
         return filled.take(known)
 
     def _owner(self, context: int, stream: int) -> int:
         """The one process that has this stream, else the one that has this context, else UNKNOWN."""
-        for key in ((context, stream), (context,)):
-            owners = self._of.get(key, set())
-            if len(owners) == 1:
-                return next(iter(owners))
-        return UNKNOWN
+        of_both, of_context = (self._of.get(key, set()) for key in ((context, stream), (context,)))
+        owners = of_both if len(of_both) == 1 else of_context
+        return next(iter(owners)) if len(owners) == 1 else UNKNOWN
 
-    def _learn(self, process: I64, context: I64, stream: I64 | None = None) -> None:
-        columns = [process, context] if stream is None else [process, context, stream]
-        for key, *lane in distinct_rows(*columns):
+    def _learn(self, process: I64, context: I64, *stream: I64) -> None:
+        for key, *lane in distinct_rows(process, context, *stream):
             self._of.setdefault(tuple(lane), set()).add(key)
             self._of.setdefault((lane[0],), set()).add(key)
-
-    def _learn_tables(self, database: Database) -> None:
-        columns = {"hwId": 0, "vmId": 0, "processId": 0, "contextId": -1}
-        for table, stream in (("TARGET_INFO_CUDA_CONTEXT_INFO", False), ("TARGET_INFO_CUDA_STREAM", True)):
-            rows = database.integers(table, {**columns, "streamId": -1} if stream else columns)
-            keys = process_key(rows["hwId"], rows["vmId"], rows["processId"])
-            self._learn(keys, rows["contextId"], rows["streamId"] if stream else None)

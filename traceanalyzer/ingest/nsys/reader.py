@@ -8,6 +8,7 @@ export becomes one `Trace` a process, and every join happens inside one.
 import shutil
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from traceanalyzer.base import EmptyRecordingError, UnreadableInputError
@@ -21,18 +22,7 @@ from traceanalyzer.ingest.sqlite.database import Database, open_database
 from traceanalyzer.ingest.sqlite.file import is_sqlite, sqlite_file
 from traceanalyzer.trace import Trace, distinct
 
-REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
-"""nsys's own report format has no documented magic; the name is only asked where the content is binary."""
-
 _TEXT_BYTES = bytes(range(0x20, 0x7F)) + b"\t\n\r\f"
-
-_EXPORT_TIMEOUT_S = 3600
-
-
-def is_report(head: bytes, path: Path) -> bool:
-    """Whether the file may be nsys's own report: binary of no known kind, and named like one."""
-    known = head.startswith((GZIP_MAGIC, SQLITE_MAGIC))
-    return not known and bool(head.translate(None, _TEXT_BYTES)) and path.name.endswith(REPORT_SUFFIXES)
 
 
 def export(path: Path, target: Path) -> None:
@@ -48,20 +38,14 @@ def export(path: Path, target: Path) -> None:
         )
     command = [nsys, "export", "--type", "sqlite", "--force-overwrite", "true", "--output", str(target)]
     for extra in (["--include-blobs", "true"], []):  # NCCL payloads, where this nsys knows the option
-        if _run([*command, *extra, str(path)]) and target.exists():
-            return
+        with suppress(OSError, subprocess.SubprocessError):
+            subprocess.run([*command, *extra, str(path)], capture_output=True, timeout=3600, check=True)  # noqa: S603 no shell, and a program found on the user's own PATH
+            if target.exists():
+                return
     raise UnreadableInputError(
         f"{path}: the installed `nsys` could not export this report; it may be older than the one that "
         "recorded it, or the report may be damaged"
     )
-
-
-def _run(command: list[str]) -> bool:
-    try:
-        done = subprocess.run(command, capture_output=True, timeout=_EXPORT_TIMEOUT_S, check=False)  # noqa: S603 no shell, and a program found on the user's own PATH
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return done.returncode == 0
 
 
 ABILITIES = Abilities(
@@ -71,19 +55,17 @@ ABILITIES = Abilities(
     record="`traceanalyzer collect nsys -- python train.py`; or `nsys profile` and `nsys export --type sqlite`",
 )
 _TABLE_PREFIXES = ("CUPTI_ACTIVITY_KIND_", "TARGET_INFO_", "META_DATA_")
-_QUOTED = 2
-"""Of nsys's own messages, in one line of an error."""
-CUDA_BEGAN = "CUDA profiling initialization"
 _TABLES = ("NVTX_EVENTS", "OSRT_API", "ANALYSIS_DETAILS", "EXPORT_META_DATA", "PROCESSES")
 """A database with one of these, and with `StringIds`, is an nsys export. nvprof's has `StringTable`."""
 
 
 def recognise(head: bytes, path: Path) -> bool:
-    """Whether the file is this reader's to read: any SQLite database, or a report by its name.
-
-    `head`: the first bytes of the file. Another tool's database is refused by `read`, which can say why.
+    """Whether the file is this reader's to read: any SQLite database, or nsys's own report, which is binary of no known
+    kind and named like one. `head`: the first bytes. Another tool's database is refused by `read`, which can say why.
     """
-    return is_sqlite(head, path) or is_report(head, path)
+    if head.startswith((GZIP_MAGIC, SQLITE_MAGIC)):
+        return is_sqlite(head, path)
+    return bool(head.translate(None, _TEXT_BYTES)) and path.name.endswith((".nsys-rep", ".qdrep"))
 
 
 def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
@@ -94,25 +76,15 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     with sqlite_file(path, export) as (file, there), open_database(file, str(path)) as database:
         ours = any(name.startswith(_TABLE_PREFIXES) or name in _TABLES for name in database.columns)
         if not (ours and database.has("StringIds")):
-            raise _damaged(path, there) if there < 1 else _foreign(path)
+            foreign = UnreadableInputError(
+                f"{path}: an SQLite database, but not an Nsight Systems export, nor of rocprofv3 or RPD; "
+                "make one with `nsys export --type sqlite REPORT`, or record with `collect rocprofv3`"
+            )
+            raise _damaged(path, there) if there < 1 else foreign
         tables = Tables.read(database, progress or (lambda _: None))
         if not tables.processes():
             raise _damaged(path, there) if database.damaged or there < 1 else _nothing(path, tables.about, database)
         return make_traces(path, database, tables, there=there)
-
-
-def _cuda_began(database: Database) -> bool:
-    """Whether the profiler noted that a process initialised CUDA."""
-    rows = database.integers("PROFILER_OVERHEAD", {"nameId": -1})["nameId"]
-    names = database.texts(int(i) for i in distinct(rows) if i >= 0)
-    return any(CUDA_BEGAN in name for name in names.values())
-
-
-def _foreign(path: Path) -> UnreadableInputError:
-    return UnreadableInputError(
-        f"{path}: an SQLite database, but not an Nsight Systems export, nor of rocprofv3 or RPD; "
-        "make one with `nsys export --type sqlite REPORT`, or record with `collect rocprofv3`"
-    )
 
 
 def _damaged(path: Path, there: float) -> UnreadableInputError:
@@ -124,10 +96,10 @@ def _damaged(path: Path, there: float) -> UnreadableInputError:
 
 def _nothing(path: Path, about: About, database: Database) -> EmptyRecordingError:
     """Why there is no trace to be made of the export."""
-    said = "; ".join(note.rstrip(".") for note in diagnostics(database)[:_QUOTED])
-    if said:
+    overheads = database.texts(distinct(database.integers("PROFILER_OVERHEAD", {"nameId": -1})["nameId"]))
+    if said := "; ".join(note.rstrip(".") for note in diagnostics(database)[:2]):
         why = said
-    elif _cuda_began(database):
+    elif any("CUDA profiling initialization" in name for name in overheads.values()):
         why = "a process initialised CUDA, but none of its calls were recorded (a driver newer than this nsys?)"
     elif about.did_collect("Cuda"):
         why = "CUDA was traced, but no call was recorded"

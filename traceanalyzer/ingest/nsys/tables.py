@@ -29,15 +29,13 @@ def canonical(traces: list[Trace]) -> list[Trace]:
         return traces
     strings = traces[0].strings
     order = sorted(range(len(strings)), key=strings.__getitem__)
-    # The entry at the end is for -1: no text.
-    code = np.full(len(strings) + 1, -1, np.int32)
+    code = np.full(len(strings) + 1, -1, np.int32)  # the last one for -1: no text
     code[order] = np.arange(len(strings))
     texts = [strings[i] for i in order]
-    made = []
-    for trace in traces:
+    for i, trace in enumerate(traces):
         tables: dict[str, Any] = {n: _canonical(t, code) for n, t in vars(trace).items() if isinstance(t, Table)}
-        made.append(replace(trace, strings=texts, **tables))
-    return made
+        traces[i] = replace(trace, strings=texts, **tables)
+    return traces
 
 
 def _canonical(table: Table, code: I32) -> Table:
@@ -105,16 +103,11 @@ class Tables:
 
     def processes(self) -> list[int]:
         """Keys of the processes that did GPU work; without any, of those that called CUDA or have ranges."""
-        for candidates in ((self.ops,), (self.calls, self.nvtx)):
-            keys = {key for events in candidates for key in events.processes}
-            if keys:
-                return sorted(keys)
-        return []
+        return self.ops.processes or sorted({*self.calls.processes, *self.nvtx.processes})
 
     def left_out(self) -> int:
         """How many processes have rows, but no trace of their own."""
-        keys = {key for events in self.events().values() for key in events.processes}
-        return len(keys) - len(self.processes())
+        return len({key for events in self.events().values() for key in events.processes}) - len(self.processes())
 
     def of(self, process: int) -> "Tables":
         """The rows of one process. Where no other process has any they are taken over, and none are left here."""

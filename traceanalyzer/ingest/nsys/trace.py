@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +46,7 @@ _WANTED = re.compile(
 )
 """Counters that say whether a GPU computes, how full it is, and whether it waits for memory or for a link. The numbers
 differ by GPU and version, so they are chosen by name; the dozens of others are not read."""
-
-_GPU_BITS = 0xFF
-"""The low byte of a metric's type is the GPU's id."""
+ThreadNames = dict[tuple[int, int], str]
 
 
 def gpu_metrics(database: Database, strings: Strings) -> GpuMetrics:
@@ -58,39 +57,19 @@ def gpu_metrics(database: Database, strings: Strings) -> GpuMetrics:
         for kind, number, name in database.rows("TARGET_INFO_GPU_METRICS", columns)
         if name and _WANTED.search(str(name))
     }
-    if not wanted:
-        return GpuMetrics.empty()
 
     def chosen(part: Part) -> dict[str, NDArray[Any]]:
-        rows = part.integers
-        name = np.full(len(rows["timestamp"]), -1, np.int32)
+        time, of, value = part.integers["timestamp"], part.integers["typeId"], part.integers["value"]
+        name = np.full(len(time), -1, np.int32)
         for (kind, number), code in wanted.items():
-            name[(rows["typeId"] == kind) & (rows["metricId"] == number)] = code
-        taken = (name >= 0) & (rows["timestamp"] != MISSING)
-        columns: dict[str, NDArray[Any]] = {
-            "name": name,
-            "start": rows["timestamp"],
-            "device": rows["typeId"] & _GPU_BITS,
-            "value": rows["value"],
-        }
-        return GpuMetrics.fitting({column: values[taken] for column, values in columns.items()})
+            name[(of == kind) & (part.integers["metricId"] == number)] = code
+        taken = (name >= 0) & (time != MISSING)
+        gpu = of[taken] & 0xFF  # its id is the low byte of a metric's type
+        return GpuMetrics.fitting({"name": name[taken], "start": time[taken], "device": gpu, "value": value[taken]})
 
     read = {"timestamp": MISSING, "typeId": -1, "metricId": -1, "value": 0}
-    return GpuMetrics.from_columns(
-        together(database.each("GPU_METRICS", read, chosen), ("name", "start", "device", "value"))
-    )
-
-
-def of_process(samples: GpuMetrics, pid: int, devices: I64, known: Gpus) -> GpuMetrics:
-    """The samples of the devices that a process worked on, under its own ordinals."""
-    device = by_value(samples.device, lambda gpu: known.ordinal(pid, gpu), np.int32)
-    return replace(samples, device=device).take(np.isin(device, devices))
-
-
-ThreadNames = dict[tuple[int, int], str]
-
-_NVTX_COLUMNS = {"sequence": -1, "shapes": -1, "collective": -1}
-"""Columns of `HostRanges` that only NVTX ranges fill, and what the others have there."""
+    parts = database.each("GPU_METRICS", read, chosen) if wanted else []
+    return GpuMetrics.from_columns(together(parts, ("name", "start", "device", "value")))
 
 
 def make_traces(path: Path, database: Database, tables: Tables, *, there: float) -> list[Trace]:
@@ -102,7 +81,8 @@ def make_traces(path: Path, database: Database, tables: Tables, *, there: float)
     samples = gpu_metrics(database, tables.strings)
     details = range_details(database, tables.strings)
     for i, (key, trace) in enumerate(zip(processes, traces, strict=True)):
-        mine = of_process(samples, pid_of(key), distinct(trace.device_ops.device), known_gpus)
+        ordinals = by_value(samples.device, partial(known_gpus.ordinal, pid_of(key)), np.int32)
+        mine = replace(samples, device=ordinals).take(np.isin(ordinals, distinct(trace.device_ops.device)))
         traces[i] = replace(trace, gpu_metrics=mine, range_details=details.get(key, RangeDetails.empty()))
     traces.sort(key=lambda trace: (trace.rank or 0, trace.process.pid or 0))
     truncated = there < 1 or bool(database.damaged)
@@ -112,13 +92,22 @@ def make_traces(path: Path, database: Database, tables: Tables, *, there: float)
 
 def _processes(database: Database, tables: Tables, threads: ThreadNames) -> tuple[dict[int, Process], list[str]]:
     """The processes that get a trace, by key, and remarks on them."""
-    keys = tables.processes()
-    names = process_names(database)
-    ranks, world_size, notes = _ranks(database, tables, keys, threads)
+    keys, names = tables.processes(), process_names(database)
+    by_nccl: dict[int, tuple[int, int]] = {}  # world size and rank, of the largest communicator
+    for (key, _), (rank, size) in tables.payloads.ranks.items():
+        if key in keys and (key not in by_nccl or size > by_nccl[key][0]):
+            by_nccl[key] = size, rank
+    world_size = max((size for size, _ in by_nccl.values()), default=None)
+    ranks = {key: rank for key, (_, rank) in by_nccl.items()} | mpi_ranks(database, threads)
+    notes, numbered = [], False
+    if len({ranks[key] for key in keys if key in ranks}) < len(keys):
+        numbered, world_size = len(keys) > 1, None
+        ranks = {key: i for i, key in enumerate(keys)} if numbered else {}
+    if numbered:
+        notes.append(f"The export does not say the ranks of its {len(keys)} processes; they are numbered by process id")
     if left_out := tables.left_out():
         notes.append(f"{left_out} processes without GPU work are left out")
-    numbered = any("they are numbered" in note for note in notes)
-    processes = {
+    return {
         key: Process(
             pid=None if key == NOBODY else pid_of(key),
             name=names.get(key, ""),
@@ -128,54 +117,33 @@ def _processes(database: Database, tables: Tables, threads: ThreadNames) -> tupl
             numbered=numbered,
         )
         for key in keys
-    }
-    return processes, notes
-
-
-def _ranks(
-    database: Database, tables: Tables, keys: list[int], threads: ThreadNames
-) -> tuple[dict[int, int], int | None, list[str]]:
-    """Rank of each process, the number of ranks, and how they are known if not from the recording."""
-    by_nccl = {key: known for key in keys if (known := tables.payloads.rank(key))}
-    world_size = max((size for _, size in by_nccl.values()), default=None)
-    ranks = {key: rank for key, (rank, _) in by_nccl.items()} | mpi_ranks(database, threads)
-    recorded = [ranks[key] for key in keys if key in ranks]
-    if len(set(recorded)) == len(recorded) == len(keys):
-        return ranks, world_size, []
-    if len(keys) == 1:
-        return {}, None, []
-    note = f"The export does not say the ranks of its {len(keys)} processes; they are numbered by process id"
-    return {key: i for i, key in enumerate(keys)}, None, [note]
+    }, notes
 
 
 def _trace(path: Path, rows: Tables, key: int, process: Process, known: Gpus, names: ThreadNames) -> Trace:
-    lanes = _Threads(rows, key, names)
+    ids = distinct_of_all(events.thread for events in rows.events().values() if events.thread is not None)
     used = [int(ordinal) for ordinal in distinct(rows.ops.columns["device"]) if ordinal >= 0]
     collected = _collected(rows)
     messages, rows.nvtx.columns["collective"] = collectives(rows.nvtx, rows.payloads, key, rows.strings)
     rows.nvtx.columns.pop("row", None)
-    ranges = (rows.nvtx, rows.library_calls, rows.system_calls)
-    about = rows.about
     return Trace(
         path=str(path),
         source="nsys",
         strings=rows.strings.values,
         process=process,
-        threads=lanes.threads,
+        threads=tuple(Thread("" if i == UNKNOWN else str(i), names.get((key, i), "")) for i in ids.tolist()),
         devices=tuple(known.device(pid_of(key), ordinal) for ordinal in used),
         device_ops=DeviceOps.from_columns(_emptied(rows.ops.columns)),
-        api_calls=ApiCalls.from_columns(_emptied(rows.calls.columns) | {"thread": lanes.of(rows.calls)}),
-        host_ranges=HostRanges.from_columns(
-            _joined([events.columns for events in ranges], list(map(lanes.of, ranges)))
-        ),
+        api_calls=ApiCalls.from_columns(_emptied(rows.calls.columns) | {"thread": _threads(rows.calls, ids)}),
+        host_ranges=_host_ranges((rows.nvtx, rows.library_calls, rows.system_calls), ids),
         waits=Waits.from_columns(_emptied(rows.waits.columns)),
-        overheads=Overheads.from_columns(_emptied(rows.overheads.columns) | {"thread": lanes.of(rows.overheads)}),
+        overheads=Overheads.from_columns(_emptied(rows.overheads.columns) | {"thread": _threads(rows.overheads, ids)}),
         memory_events=MemoryEvents.from_columns(_emptied(rows.memory.columns)),
         collectives=messages,
         collected=collected,
-        health=Health(events=sum(len(events) for events in rows.events().values())),
-        epoch_ns=about.epoch_ns,
-        window=about.window,
+        health=Health(events=sum(map(len, rows.events().values()))),
+        epoch_ns=rows.about.epoch_ns,
+        window=rows.about.window,
     )
 
 
@@ -192,15 +160,12 @@ def _collected(rows: Tables) -> Collected:
     )
 
 
-def _joined(parts: list[Columns], threads: list[I32]) -> Columns:
-    columns: Columns = {"thread": joined(threads)}
-    for name in ("kind", "name", "start", "end"):
-        columns[name] = joined([part.pop(name) for part in parts])
-    for name, fill in _NVTX_COLUMNS.items():
-        columns[name] = joined(
-            [part.pop(name, alike(fill, len(t), np.int64)) for part, t in zip(parts, threads, strict=True)]
-        )
-    return columns
+def _host_ranges(ranges: tuple[Events, ...], ids: I64) -> HostRanges:
+    columns: Columns = {"thread": joined([_threads(events, ids) for events in ranges])}
+    for name in ("kind", "name", "start", "end", "sequence", "shapes", "collective"):  # the last three only NVTX has
+        nothing = [alike(-1, len(events), np.int64) for events in ranges]
+        columns[name] = joined([one.columns.pop(name, none) for one, none in zip(ranges, nothing, strict=True)])
+    return HostRanges.from_columns(columns)
 
 
 def _emptied(columns: Columns) -> Columns:
@@ -210,20 +175,10 @@ def _emptied(columns: Columns) -> Columns:
     return taken
 
 
-class _Threads:
-    """The host threads of a process that have rows, numbered in the order of their ids."""
-
-    def __init__(self, rows: Tables, key: int, names: ThreadNames) -> None:
-        columns = [events.thread for events in rows.events().values() if events.thread is not None]
-        self._ids = distinct_of_all(columns)
-        self.threads = tuple(
-            Thread("" if tid == UNKNOWN else str(tid), names.get((key, tid), "")) for tid in self._ids.tolist()
-        )
-
-    def of(self, events: Events) -> I32:
-        """For each row the index of its thread."""
-        if events.thread is None:
-            return alike(UNKNOWN, len(events), np.int32)
-        if is_constant(events.thread):
-            return alike(int(np.searchsorted(self._ids, events.thread[0])), len(events), np.int32)
-        return np.searchsorted(self._ids, events.thread).astype(np.int32)
+def _threads(events: Events, ids: I64) -> I32:
+    """For each row the index of its thread among these ids."""
+    if events.thread is None:
+        return alike(UNKNOWN, len(events), np.int32)
+    if is_constant(events.thread):
+        return alike(int(np.searchsorted(ids, events.thread[0])), len(events), np.int32)
+    return np.searchsorted(ids, events.thread).astype(np.int32)

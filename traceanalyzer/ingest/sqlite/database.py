@@ -160,8 +160,9 @@ class Database:
                 self.damaged.add(table)
 
     def texts(self, ids: Iterable[int], table: str = "StringIds", text: str = "value") -> dict[int, str]:
-        """The text of each id in a table of texts; ids without one are left out. No other text is read."""
-        wanted, columns = list(ids), {"id": 0, text: None}
+        """The text of each id in a table of texts; ids without one, and those below 0, are left out. No other text is
+        read."""
+        wanted, columns = [int(i) for i in ids if i >= 0], {"id": 0, text: None}
         if len(wanted) > _QUERIES * _IDS_A_QUERY:
             chosen = set(wanted)
             return {key: _as_text(value) for key, value in self.rows(table, columns) if key in chosen}
