@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import Column, at, blockwise, run_lengths, texts_where
+from traceanalyzer.analysis.algebra import at, blockwise, run_lengths, texts_where
 from traceanalyzer.analysis.causes.critical_path import CriticalPath, Part, PathKind
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.kernel_names import short_name
@@ -154,15 +154,11 @@ def _segment_codes(timed: Timed, path: CriticalPath) -> I32:
     return code
 
 
-def _innermost_named(timed: Timed) -> Column:
-    return run_lengths(timed.linked.tree.innermost(is_named(timed)))
-
-
 def names_at(timed: Timed, node: I32 | I64, outside: int) -> I32:
     """For each of these nodes of the host tree the name of the innermost operator or annotation around it (or itself),
     of the call where there is none, and `outside` where there is nothing but the step, and for -1."""
     tree, trace = timed.linked.tree, timed.trace
-    innermost = timed.memo(_innermost_named)
+    innermost = run_lengths(tree.innermost(is_named(timed)))
 
     def name(node: I32 | I64) -> I32:
         around, result = at(innermost, node, -1), np.full(len(node), outside, np.int32)
