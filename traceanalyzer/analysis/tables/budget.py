@@ -132,15 +132,10 @@ def step_time(steps: Steps) -> StepTime | None:
         return None
     times = steps.duration[steps.steady] / NS_PER_MS
     return StepTime(
-        count=len(times),
-        mean=float(times.mean()),
-        median=float(np.median(times)),
-        std=float(times.std(ddof=1)) if len(times) > 1 else 0.0,
-        min=float(times.min()),
-        max=float(times.max()),
-        p95=float(np.percentile(times, 95)),
-        p99=float(np.percentile(times, 99)),
-    )
+        count=len(times), mean=float(times.mean()), median=float(np.median(times)),
+        std=float(times.std(ddof=1)) if len(times) > 1 else 0.0, min=float(times.min()), max=float(times.max()),
+        p95=float(np.percentile(times, 95)), p99=float(np.percentile(times, 99)),
+    )  # fmt: skip
 
 
 def mean_budget(budgets: "StepBudgets", steady: slice) -> Budget:
@@ -226,27 +221,16 @@ def step_rows(timed: Timed, budgets: StepBudgets | None) -> list[StepRow]:
 
     return [
         StepRow(
-            rank=timed.trace.rank,
-            step=steps.first + i,
-            name=steps.names[i],
-            warmup=i < steps.warmup,
-            start_ns=int(steps.start[i]),
-            end_ns=int(steps.end[i]),
-            duration_ms=ms(steps.duration[i]),
-            compute_ms=part("compute", i),
-            exposed_communication_ms=part("exposed_communication", i),
-            exposed_copy_ms=part("exposed_copy", i),
-            idle_ms=part("idle", i),
-            largest_idle_cause=_largest_cause(budgets, i),
-            kernels=int(kernels[i]),
-            launches=int(launches[i]),
-            latency_ms=ms(steps.end[i] - steps.host_start[i]),
-            sm_active_share=counter("sm_active", i),
-            tensor_active_share=counter("tensor", i),
-            dram_share=counter("dram", i),
+            rank=timed.trace.rank, step=steps.first + i, name=steps.names[i], warmup=i < steps.warmup,
+            start_ns=int(steps.start[i]), end_ns=int(steps.end[i]), duration_ms=ms(steps.duration[i]),
+            compute_ms=part("compute", i), exposed_communication_ms=part("exposed_communication", i),
+            exposed_copy_ms=part("exposed_copy", i), idle_ms=part("idle", i),
+            largest_idle_cause=_largest_cause(budgets, i), kernels=int(kernels[i]), launches=int(launches[i]),
+            latency_ms=ms(steps.end[i] - steps.host_start[i]), sm_active_share=counter("sm_active", i),
+            tensor_active_share=counter("tensor", i), dram_share=counter("dram", i),
         )
         for i in range(count)
-    ]
+    ]  # fmt: skip
 
 
 def launches_by_step(timed: Timed) -> I64:

@@ -176,25 +176,14 @@ def _row(timed: Timed, calls: CollectiveCalls, times: _Times, chosen: I64) -> Co
         return timed.trace.text(int(codes[metadata])) if metadata >= 0 else None
 
     return CollectiveStats(
-        rank=timed.trace.rank,
-        device=device,
-        collective=kind,
-        group=text(table.group),
-        group_ranks=text(table.ranks),
-        group_size=ranks if ranks > 0 else None,
-        dtype=text(table.dtype),
-        message_bytes=size if size >= 0 else None,
-        count=len(chosen) / steps,
-        total_ms=ms(total / steps),
-        exposed_ms=ms(times.exposed[chosen].sum() / steps),
+        rank=timed.trace.rank, device=device, collective=kind, group=text(table.group), group_ranks=text(table.ranks),
+        group_size=ranks if ranks > 0 else None, dtype=text(table.dtype), message_bytes=size if size >= 0 else None,
+        count=len(chosen) / steps, total_ms=ms(total / steps), exposed_ms=ms(times.exposed[chosen].sum() / steps),
         transfer_ms=ms(moving.sum() / steps) if known else None,
         waiting_ms=ms((total - moving.sum()) / steps) if known else None,
-        overlap_share=ratio(float(times.hidden[chosen].sum()), total),
-        mean_us=total / len(chosen) / NS_PER_US,
-        p50_us=p50_us,
-        p95_us=p95_us,
-        algorithm_gbs=bandwidth,
+        overlap_share=ratio(float(times.hidden[chosen].sum()), total), mean_us=total / len(chosen) / NS_PER_US,
+        p50_us=p50_us, p95_us=p95_us, algorithm_gbs=bandwidth,
         bus_gbs=bandwidth * factor if bandwidth is not None and factor is not None else None,
         streams=", ".join(map(str, streams)) if streams[0] >= 0 else None,
         on_compute_stream=None if on_compute is None else bool(on_compute),
-    )
+    )  # fmt: skip

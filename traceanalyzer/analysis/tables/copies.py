@@ -81,21 +81,15 @@ def _row(timed: Timed, chosen: I64, exposed: float) -> CopyStats:
     total = float((ops.end[chosen] - ops.start[chosen]).sum())
     fast_enough = known and total > 0 and bool((size >= BANDWIDTH_BYTES).all())
     return CopyStats(
-        rank=timed.trace.rank,
-        device=int(ops.device[first]),
-        direction=_DIRECTIONS[CopyKind(ops.copy_kind[first])],
-        source_memory=_memory(int(ops.source_memory[first])),
-        target_memory=_memory(int(ops.target_memory[first])),
+        rank=timed.trace.rank, device=int(ops.device[first]), direction=_DIRECTIONS[CopyKind(ops.copy_kind[first])],
+        source_memory=_memory(int(ops.source_memory[first])), target_memory=_memory(int(ops.target_memory[first])),
         size=next(title for bound, title in (_UNKNOWN, *_SIZES, _LARGEST) if size[0] <= bound),
         call=timed.trace.text(int(timed.trace.api_calls.name[call])) if call >= 0 else None,
         op=op_path(timed.linked, int(timed.linked.tree.node_of_call[call])) if call >= 0 else None,
-        blocking=bool(_waited_for(timed.joined, chosen[:1])[0]) if call >= 0 else None,
-        count=len(chosen) / steps,
-        bytes=float(size.sum()) / steps if known else None,
-        total_ms=total / NS_PER_MS / steps,
-        exposed_ms=exposed / NS_PER_MS / steps,
-        bandwidth_gbs=float(size.sum()) / total if fast_enough else None,
-    )
+        blocking=bool(_waited_for(timed.joined, chosen[:1])[0]) if call >= 0 else None, count=len(chosen) / steps,
+        bytes=float(size.sum()) / steps if known else None, total_ms=total / NS_PER_MS / steps,
+        exposed_ms=exposed / NS_PER_MS / steps, bandwidth_gbs=float(size.sum()) / total if fast_enough else None,
+    )  # fmt: skip
 
 
 def _memory(kind: int) -> str | None:

@@ -41,23 +41,14 @@ def _totals(trace: Trace, activity: DeviceActivity, name: str | None) -> DeviceT
     ops, gaps, span = trace.device_ops, activity.gaps, activity.span[1] - activity.span[0]
     kinds = np.bincount(ops.kind[ops.device == activity.device], minlength=max(DeviceOpKind) + 1)
     return DeviceTotals(
-        rank=trace.rank,
-        device=activity.device,
-        name=name,
-        span_ms=ms(span),
-        busy_ms=ms(activity.busy.total),
-        idle_ms=ms(span - activity.busy.total),
-        compute_ms=ms(activity.compute.total),
+        rank=trace.rank, device=activity.device, name=name, span_ms=ms(span), busy_ms=ms(activity.busy.total),
+        idle_ms=ms(span - activity.busy.total), compute_ms=ms(activity.compute.total),
         communication_ms=ms(activity.communication.total),
-        exposed_communication_ms=ms(activity.exposed_communication.total),
-        copy_ms=ms(activity.copy.total),
-        exposed_copy_ms=ms(activity.exposed_copy.total),
-        kernels=int(kinds[DeviceOpKind.KERNEL]),
-        copies=int(kinds[DeviceOpKind.MEMCPY]),
-        memsets=int(kinds[DeviceOpKind.MEMSET]),
-        gaps=len(gaps.start),
+        exposed_communication_ms=ms(activity.exposed_communication.total), copy_ms=ms(activity.copy.total),
+        exposed_copy_ms=ms(activity.exposed_copy.total), kernels=int(kinds[DeviceOpKind.KERNEL]),
+        copies=int(kinds[DeviceOpKind.MEMCPY]), memsets=int(kinds[DeviceOpKind.MEMSET]), gaps=len(gaps.start),
         largest_gap_ms=ms((gaps.end - gaps.start).max(initial=0)),
-    )
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -118,16 +109,12 @@ def counter_stats(timed: Timed) -> list[CounterStats]:
         has_unit = bool(bracket) and unit.endswith("]")
         result.append(
             CounterStats(
-                rank=timed.trace.rank,
-                device=device if device >= 0 else None,
-                counter=counter if has_unit else strings[code],
-                counted_in=unit[:-1] if has_unit else None,
-                mean=float(value.mean()),
-                busy_mean=float(value[working].mean()) if working.any() else None,
-                max=float(value.max()),
-                samples=len(mine),
+                rank=timed.trace.rank, device=device if device >= 0 else None,
+                counter=counter if has_unit else strings[code], counted_in=unit[:-1] if has_unit else None,
+                mean=float(value.mean()), busy_mean=float(value[working].mean()) if working.any() else None,
+                max=float(value.max()), samples=len(mine),
             )
-        )
+        )  # fmt: skip
     return sorted(result, key=lambda row: (row.device or 0, row.counter))
 
 

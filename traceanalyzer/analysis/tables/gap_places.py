@@ -152,18 +152,14 @@ def gap_places(timed: Timed, gaps: Gaps, min_us: float = 0.0) -> list[GapPlaceRo
     names = [*trace.strings, NOWHERE, OUTSIDE, *(f"({detail.label})" for detail in IdleDetail)]
     return [
         GapPlaceRow(
-            rank=trace.rank,
-            cause=IdleCause(int(keys[g]) % len(IdleCause)).label,
-            name=names[int(keys[g]) // len(IdleCause)],
-            within=within(timed.linked, outermost, int(node[longest[g]])),
-            python=line(int(node[longest[g]])),
-            gaps=float(count[g]) / steps.steady_count,
-            idle_ms=ms(total[g] / steps.steady_count),
-            share_of_idle=float(total[g] / total.sum()),
+            rank=trace.rank, cause=IdleCause(int(keys[g]) % len(IdleCause)).label,
+            name=names[int(keys[g]) // len(IdleCause)], within=within(timed.linked, outermost, int(node[longest[g]])),
+            python=line(int(node[longest[g]])), gaps=float(count[g]) / steps.steady_count,
+            idle_ms=ms(total[g] / steps.steady_count), share_of_idle=float(total[g] / total.sum()),
             longest_us=float(length[longest[g]]) / NS_PER_US,
         )
         for g in np.argsort(-total, kind="stable").tolist()
-    ]
+    ]  # fmt: skip
 
 
 def nodes_behind(timed: Timed, gaps: Gaps, chosen: I32 | I64) -> I32:

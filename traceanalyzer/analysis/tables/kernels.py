@@ -115,35 +115,20 @@ def kernel_stats(rated: Rated) -> list[KernelStats]:
     module, line = origins_of(rated.joined, groups, rated.joined.launch_node[rows], length)
     return [
         KernelStats(
-            rank=rated.trace.rank,
-            name=short_name(name),
-            full_name=name,
-            cls=rated.linked.classes.names[classes[g]],
-            calls=float(groups.count[g]) / steps,
-            total_ms=ms(total[g]) / steps,
-            share_of_step=share_of_step(rated.timed, total[g]),
-            share_of_device=float(total[g]) / all_ns,
-            mean_us=float(total[g] / groups.count[g]) / NS_PER_US,
-            p50_us=float(middle[g]) / NS_PER_US,
-            p95_us=float(high[g]) / NS_PER_US,
-            min_us=float(low[g]) / NS_PER_US,
-            max_us=float(top[g]) / NS_PER_US,
-            op=rated.trace.text(int(op[g])),
-            tensor_cores=None if tensor[g] < 0 else bool(tensor[g]),
-            waves=waves[g],
-            occupancy_share=occupancy[g],
-            module=module[g],
-            python=line[g],
-            occupancy_limit=_limit(int(limits[g])),
-            graph_nodes=int(nodes[g]) or None,
-            launch_options=rated.trace.text(int(options[g])),
-            launch_shape=_launch_shape(ops, int(rows[groups.first[g]])),
-            **entry(rated_ones, int(g)),
+            rank=rated.trace.rank, name=short_name(name), full_name=name, cls=rated.linked.classes.names[classes[g]],
+            calls=float(groups.count[g]) / steps, total_ms=ms(total[g]) / steps,
+            share_of_step=share_of_step(rated.timed, total[g]), share_of_device=float(total[g]) / all_ns,
+            mean_us=float(total[g] / groups.count[g]) / NS_PER_US, p50_us=float(middle[g]) / NS_PER_US,
+            p95_us=float(high[g]) / NS_PER_US, min_us=float(low[g]) / NS_PER_US, max_us=float(top[g]) / NS_PER_US,
+            op=rated.trace.text(int(op[g])), tensor_cores=None if tensor[g] < 0 else bool(tensor[g]), waves=waves[g],
+            occupancy_share=occupancy[g], module=module[g], python=line[g], occupancy_limit=_limit(int(limits[g])),
+            graph_nodes=int(nodes[g]) or None, launch_options=rated.trace.text(int(options[g])),
+            launch_shape=_launch_shape(ops, int(rows[groups.first[g]])), **entry(rated_ones, int(g)),
             **measures.columns(int(g)),
         )
         for g in np.argsort(-total, kind="stable")
         for name in [rated.trace.text(int(ops.name[rows[groups.first[g]]])) or "(no name)"]
-    ]
+    ]  # fmt: skip
 
 
 def class_stats(timed: Timed) -> list[ClassStats]:
@@ -154,18 +139,13 @@ def class_stats(timed: Timed) -> list[ClassStats]:
     all_ns, steps = max(float(length.sum()), 1.0), timed.steps.steady_count
     return [
         ClassStats(
-            rank=timed.trace.rank,
-            cls=classes.names[c],
-            title=classes.titles[c],
-            bound=classes.bound[c],
-            calls=float(count[c]) / steps,
-            total_ms=ms(total[c]) / steps,
-            share_of_step=share_of_step(timed, total[c]),
+            rank=timed.trace.rank, cls=classes.names[c], title=classes.titles[c], bound=classes.bound[c],
+            calls=float(count[c]) / steps, total_ms=ms(total[c]) / steps, share_of_step=share_of_step(timed, total[c]),
             share_of_device=float(total[c]) / all_ns,
         )
         for c in np.argsort(-total, kind="stable")
         if count[c]
-    ]
+    ]  # fmt: skip
 
 
 def origins_of(

@@ -97,25 +97,20 @@ def measure_launches(timed: Timed) -> LaunchStats | None:
     if last >= 0:  # later ones were still queued when the recording ended
         due = due[calls.start[due] <= last]
     return LaunchStats(
-        kernels=len(length) / steps,
-        launch_calls=len(launching) / steps,
-        launch_ms=float(spent.sum()) / NS_PER_MS / steps,
-        launch_mean_us=_mean_us(spent),
-        launch_p50_us=_percentile_us(spent, 50),
-        launch_p95_us=_percentile_us(spent, 95),
+        kernels=len(length) / steps, launch_calls=len(launching) / steps,
+        launch_ms=float(spent.sum()) / NS_PER_MS / steps, launch_mean_us=_mean_us(spent),
+        launch_p50_us=_percentile_us(spent, 50), launch_p95_us=_percentile_us(spent, 95),
         back_pressure_ms=_back_pressure(timed, launching, blocked) / NS_PER_MS / steps,
-        queue_delay_p50_us=_percentile_us(delay, 50),
-        queue_delay_p95_us=_percentile_us(delay, 95),
+        queue_delay_p50_us=_percentile_us(delay, 50), queue_delay_p95_us=_percentile_us(delay, 95),
         short_kernel_share=float(np.mean(length < SHORT_KERNEL_US * NS_PER_US)) if len(length) else None,
-        kernel_mean_us=_mean_us(length),
-        graph_launches=graph_launches / steps,
+        kernel_mean_us=_mean_us(length), graph_launches=graph_launches / steps,
         kernels_per_graph_launch=in_graph / graph_launches if graph_launches and in_graph else None,
         copy_calls=float((steady & (timed.linked.api_kind == ApiKind.COPY)).sum()) / steps,
         memset_calls=float((steady & (timed.linked.api_kind == ApiKind.SET)).sum()) / steps,
         without_launch=float((timed.steady_ops & (timed.linked.launch < 0)).sum()) / steps,
         fruitless_share=float(1.0 - np.mean(fruitful[due])) if len(due) else None,
         captured_calls=float((captured & ~fruitful)[launching].sum()) / steps,
-    )
+    )  # fmt: skip
 
 
 def _back_pressure(timed: Timed, launching: I64, blocked: I64) -> float:

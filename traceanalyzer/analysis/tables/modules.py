@@ -107,16 +107,11 @@ def _row(rated: Rated, places: Places, figures: Columns, index: int) -> ModuleSt
     first = int([*calls, *every][0])
     line = rated.joined.python.source_line(int(origins.calls.thread[first]), int(origins.calls.start[first]))
     return ModuleStats(
-        rank=rated.trace.rank,
-        name=path[-1],
-        depth=len(path) - 1,
-        within=" > ".join(path[:-1]) or None,
-        modules=len(distinct(origins.calls.name[every])),
-        calls=len(calls) / steps,
-        host_ms=ms(int(length.sum()) / steps),
-        python=line if rated.trace.collected.stacks else None,
+        rank=rated.trace.rank, name=path[-1], depth=len(path) - 1, within=" > ".join(path[:-1]) or None,
+        modules=len(distinct(origins.calls.name[every])), calls=len(calls) / steps,
+        host_ms=ms(int(length.sum()) / steps), python=line if rated.trace.collected.stacks else None,
         **entry(figures, index),
-    )
+    )  # fmt: skip
 
 
 SHOWN_PAYLOADS = 4

@@ -125,22 +125,14 @@ def _row(timed: Timed, step_ns: float, phase: _Phase) -> PhaseStats:
         idle = int(measure(timed.activity[timed.device].gaps, inside.start, inside.end).sum()) / steps
     host_ns = host_time(table, phase.rows)
     return PhaseStats(
-        rank=timed.trace.rank,
-        name=phase.path[-1],
-        depth=len(phase.path) - 1,
-        within=" > ".join(phase.path[:-1]) or None,
-        derived=phase.instance is None,
-        is_input=bool(INPUT_NAMES.search(phase.path[-1])),
-        calls=ratio(phase.calls, steps),
-        host_ms=ms(host_ns / steps),
+        rank=timed.trace.rank, name=phase.path[-1], depth=len(phase.path) - 1,
+        within=" > ".join(phase.path[:-1]) or None, derived=phase.instance is None,
+        is_input=bool(INPUT_NAMES.search(phase.path[-1])), calls=ratio(phase.calls, steps), host_ms=ms(host_ns / steps),
         host_share=min(host_ns / steps / step_ns, 1.0) if step_ns else None,
-        device_ms=None if device is None else ms(device),
-        device_share=ratio(device, step_ns),
-        device_span_ms=None if span is None else ms(span),
-        role=phase.role.label if phase.role else None,
-        gpu_idle_ms=None if idle is None else ms(idle),
-        waits=_waits(timed, phase.rows),
-    )
+        device_ms=None if device is None else ms(device), device_share=ratio(device, step_ns),
+        device_span_ms=None if span is None else ms(span), role=phase.role.label if phase.role else None,
+        gpu_idle_ms=None if idle is None else ms(idle), waits=_waits(timed, phase.rows),
+    )  # fmt: skip
 
 
 def _in_steps(timed: Timed, start: I64, end: I64) -> IntervalSet:

@@ -104,19 +104,13 @@ def _row(
 ) -> ProfiledRow:
     kind, own = _kind(row), row.self_device_ms
     return ProfiledRow(
-        name=row.name,
-        kind=kind,
-        cls=classes.names[classes.class_of(row.name)] if kind == "kernel" else None,
-        calls=ratio(row.calls, steps),
-        self_cpu_ms=ratio(row.self_cpu_ms, steps),
-        cpu_total_ms=ratio(row.cpu_total_ms, steps),
-        self_device_ms=ratio(own, steps),
+        name=row.name, kind=kind, cls=classes.names[classes.class_of(row.name)] if kind == "kernel" else None,
+        calls=ratio(row.calls, steps), self_cpu_ms=ratio(row.self_cpu_ms, steps),
+        cpu_total_ms=ratio(row.cpu_total_ms, steps), self_device_ms=ratio(own, steps),
         device_total_ms=ratio(row.device_total_ms, steps),
-        share_of_device=ratio(own, device_ms) if kind == "kernel" else None,
-        shapes=row.shapes,
-        device=row.device,
+        share_of_device=ratio(own, device_ms) if kind == "kernel" else None, shapes=row.shapes, device=row.device,
         **_rates(row, gpus.get(-1 if row.device is None else row.device)),
-    )
+    )  # fmt: skip
 
 
 def _rates(row: ProfilerRow, gpu: Hardware | None) -> dict[str, float | None]:

@@ -103,18 +103,12 @@ def _row(timed: Timed, name: int, by_step: dict[int, Kind], time: F64) -> ShapeR
     more = f", {len(common) - SHOWN_SHAPES} more" if len(common) > SHOWN_SHAPES else ""
     elements = [math.prod(shape) for shape in largest]
     return ShapeRow(
-        rank=timed.trace.rank,
-        name=timed.trace.strings[name],
-        steps=len(kinds),
-        different=len(set(kinds)),
+        rank=timed.trace.rank, name=timed.trace.strings[name], steps=len(kinds), different=len(set(kinds)),
         changed=sum(a != b for a, b in pairwise(kinds)),
         shapes=", ".join(f"{list(shape)} in {count}" for shape, count in common[:SHOWN_SHAPES]) + more,
-        least_elements=min(elements),
-        median_elements=float(np.median(elements)),
-        most_elements=max(elements),
-        shortest_ms=ms(spent.min()),
-        longest_ms=ms(spent.max()),
-    )
+        least_elements=min(elements), median_elements=float(np.median(elements)), most_elements=max(elements),
+        shortest_ms=ms(spent.min()), longest_ms=ms(spent.max()),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

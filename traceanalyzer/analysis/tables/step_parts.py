@@ -104,15 +104,10 @@ class _Spent:
         """The time of the pieces, all of one part of the budget, each with what it was spent on."""
         kinds, begun, whole = Groups.of(*keys), timed.steps.start[timed.steps.steady], ns.astype(np.int64)
         return cls(
-            part=part,
-            keys=keys.take(kinds.first),
-            calls=kinds.sum(where_changed(pieces.row)),
-            since=_least(kinds, pieces.start - begun[pieces.step]),
-            first=kinds.first,
-            kind=kinds.index,
-            step=narrowed(pieces.step),
-            ns=narrowed(whole) if ns.dtype.kind == "i" or (whole == ns).all() else ns,
-        )
+            part=part, keys=keys.take(kinds.first), calls=kinds.sum(where_changed(pieces.row)),
+            since=_least(kinds, pieces.start - begun[pieces.step]), first=kinds.first, kind=kinds.index,
+            step=narrowed(pieces.step), ns=narrowed(whole) if ns.dtype.kind == "i" or (whole == ns).all() else ns,
+        )  # fmt: skip
 
     @classmethod
     def joined(cls, parts: "list[_Spent]") -> "_Spent":
@@ -216,16 +211,11 @@ def step_parts(timed: Timed, gaps: Gaps) -> list[StepPart]:
         if kernel is not None and budget != "exposed_copy":  # of copies in full: brackets name the kind of memory
             kernel = short_name(kernel)
         return StepPart(
-            part=budget,
-            cls=IdleCause(label).label if budget == "idle" else timed.linked.classes.names[label],
-            op=op,
-            shapes=None if shapes is None else cut(shapes, SHAPES_LENGTH),
-            dtypes=_tensor_types(dtypes),
-            kernel=SMALLER if rows.mixed[i] else kernel,
-            calls=float(rows.calls[i]) / steps,
-            ms=ms(time[i]) / steps,
+            part=budget, cls=IdleCause(label).label if budget == "idle" else timed.linked.classes.names[label], op=op,
+            shapes=None if shapes is None else cut(shapes, SHAPES_LENGTH), dtypes=_tensor_types(dtypes),
+            kernel=SMALLER if rows.mixed[i] else kernel, calls=float(rows.calls[i]) / steps, ms=ms(time[i]) / steps,
             batch_ms=by_batch[i].tolist(),
-        )
+        )  # fmt: skip
 
     return [part(i) for i in np.lexsort((rows.since, rows.part == IDLE)).tolist()]
 

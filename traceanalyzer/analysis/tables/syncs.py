@@ -54,19 +54,14 @@ def sync_rows(timed: Timed, gaps: Gaps, phases: Phases) -> list[SyncRow]:
     steps, mean_step = timed.steps.steady_count, float(np.mean(timed.steps.duration[timed.steps.steady]))
     table = [
         SyncRow(
-            rank=timed.trace.rank,
-            call=call,
-            op=op,
-            python=python,
-            calls=float(count[i]) / steps,
+            rank=timed.trace.rank, call=call, op=op, python=python, calls=float(count[i]) / steps,
             host_wait_ms=ms(wait[i] / steps),
             device_busy_share=float(busy[i] / wait[i]) if wait[i] and timed.device is not None else None,
             gpu_idle_ms=ms(idle[i] / steps),
-            benign=None if timed.device is None else bool(idle[i] / steps < BENIGN_IDLE_SHARE * mean_step),
-            phase=phase,
+            benign=None if timed.device is None else bool(idle[i] / steps < BENIGN_IDLE_SHARE * mean_step), phase=phase,
         )
         for (call, op, python, phase), i in places.items()
-    ]
+    ]  # fmt: skip
     return sorted(table, key=lambda row: (-row.gpu_idle_ms, -row.host_wait_ms))
 
 

@@ -118,22 +118,15 @@ def throughput(
     own = amounts.samples if source != "log" else None
     total = own * replicas if own is not None and replicas is not None else None
     return Throughput(
-        steps_per_s=ratio(1.0, seconds),
-        samples=amounts.samples,
+        steps_per_s=ratio(1.0, seconds), samples=amounts.samples,
         samples_per_s=ratio(amounts.samples, seconds) or (logged.samples_per_s if logged else None),
-        ms_per_sample=ratio(step.step_ms, amounts.samples) if seconds else None,
-        tokens=amounts.tokens,
+        ms_per_sample=ratio(step.step_ms, amounts.samples) if seconds else None, tokens=amounts.tokens,
         tokens_per_s=ratio(amounts.tokens, seconds) or (logged.tokens_per_s if logged else None),
-        padding_share=None if full is None else max(1.0 - full, 0.0),
-        source=source,
-        tflop=tflop,
-        tflops_per_s=ratio(tflop, seconds),
-        flops_source="given" if given else None if flops is None else "modelled",
-        micro_batch=ratio(own, program.micro_steps) if program else None,
-        replicas=replicas,
-        global_batch=total,
+        padding_share=None if full is None else max(1.0 - full, 0.0), source=source, tflop=tflop,
+        tflops_per_s=ratio(tflop, seconds), flops_source="given" if given else None if flops is None else "modelled",
+        micro_batch=ratio(own, program.micro_steps) if program else None, replicas=replicas, global_batch=total,
         global_samples_per_s=ratio(total, seconds),
-    )
+    )  # fmt: skip
 
 
 def utilisation(rated: Rated, step: Step, roofline: RooflineStep | None, recorded_ms: float) -> Utilisation | None:

@@ -64,23 +64,14 @@ def timing_stats(log: StepTimings) -> TimingStats | None:
         ratio(_mean(times[steady]), NS_PER_MS) for times in (log.data, log.forward, log.backward, log.optimizer)
     )
     return TimingStats(
-        steps=len(time) or int(steady.sum()),
-        median_ms=ms(np.median(time)) if len(time) else None,
-        drift_share=stats.drift(time),
-        outliers=int(slow.sum()),
-        outlier_excess_share=stats.excess_share(time, slow),
-        fast_mode_ms=ratio(fast_ns, NS_PER_MS),
-        slow_mode_ms=ratio(slow_ns, NS_PER_MS),
-        slow_steps_share=slow_share,
-        data_time_ms=data_ms,
-        forward_ms=forward_ms,
-        backward_ms=backward_ms,
-        optimizer_ms=optimizer_ms,
+        steps=len(time) or int(steady.sum()), median_ms=ms(np.median(time)) if len(time) else None,
+        drift_share=stats.drift(time), outliers=int(slow.sum()), outlier_excess_share=stats.excess_share(time, slow),
+        fast_mode_ms=ratio(fast_ns, NS_PER_MS), slow_mode_ms=ratio(slow_ns, NS_PER_MS), slow_steps_share=slow_share,
+        data_time_ms=data_ms, forward_ms=forward_ms, backward_ms=backward_ms, optimizer_ms=optimizer_ms,
         data_share=float(log.data[both].sum() / log.duration[both].sum()) if both.any() else None,
         samples_per_s=_rate(log, steady, log.samples_per_s, log.samples),
-        tokens_per_s=_rate(log, steady, log.tokens_per_s, log.tokens),
-        mfu=_mean(log.mfu[steady]),
-    )
+        tokens_per_s=_rate(log, steady, log.tokens_per_s, log.tokens), mfu=_mean(log.mfu[steady]),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
