@@ -69,27 +69,14 @@ def iteration_rows(timed: Timed) -> list[IterationRow]:
             graph = _graph(timed.linked, found.rows[i], graphs[i])
         rows.append(
             IterationRow(
-                iteration=i,
-                start_ms=start_ms,
-                phase=None if said.phase == "iteration" else said.phase,
-                requests=said.requests,
-                context_tokens=split.context_tokens,
-                generation_tokens=split.generation_tokens,
-                kv_tokens=said.kv_tokens,
-                host_ms=host_ms,
-                gpu_span_ms=span_ms,
-                gpu_busy_ms=busy_ms,
-                period_ms=_in_ms(found.period_ns[i]),
-                host_idle_ms=host_idle_ms,
-                gap_ms=_in_ms(gap[i]),
-                gap_cause=cause[i],
-                graph=graph,
-                gpu_ops=len(found.rows[i]),
-                launches=plain[i],
-                graph_launches=graphs[i],
-                logged_ms=None if log is None else _in_ms(log.time_ns[i]),
+                iteration=i, start_ms=start_ms, phase=None if said.phase == "iteration" else said.phase,
+                requests=said.requests, context_tokens=split.context_tokens, generation_tokens=split.generation_tokens,
+                kv_tokens=said.kv_tokens, host_ms=host_ms, gpu_span_ms=span_ms, gpu_busy_ms=busy_ms,
+                period_ms=_in_ms(found.period_ns[i]), host_idle_ms=host_idle_ms, gap_ms=_in_ms(gap[i]),
+                gap_cause=cause[i], graph=graph, gpu_ops=len(found.rows[i]), launches=plain[i],
+                graph_launches=graphs[i], logged_ms=None if log is None else _in_ms(log.time_ns[i]),
             )
-        )
+        )  # fmt: skip
     return rows
 
 
@@ -128,17 +115,13 @@ def _of_log(log: StepTimings) -> list[IterationRow]:
     ):
         rows.append(
             IterationRow(
-                iteration=i,
-                start_ms=ms(start),
+                iteration=i, start_ms=ms(start),
                 phase=phase_of(prefills, decodes) if min(prefills, decodes) >= 0 else None,
-                requests=prefills + decodes if min(prefills, decodes) >= 0 else None,
-                context_tokens=_known(context),
-                generation_tokens=_known(tokens),
-                kv_tokens=_known(kv),
-                **none,
+                requests=prefills + decodes if min(prefills, decodes) >= 0 else None, context_tokens=_known(context),
+                generation_tokens=_known(tokens), kv_tokens=_known(kv), **none,
                 logged_ms=ms(time) if time > 0 else None,
             )
-        )
+        )  # fmt: skip
     return rows if log.of_server else []
 
 
