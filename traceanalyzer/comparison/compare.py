@@ -54,27 +54,14 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
     causes = _largest(step, changes, conditions), _of_waiting(a, b, step), _of_memory(a, b)
     told = [_unlike(conditions), each.sentence if each else "", answer, why, *causes]
     return Comparison(
-        a=sides[0],
-        b=sides[1],
-        verdict=word,
-        basis=times.basis,
-        per=unit.per,
-        could_see=could_see,
-        host_factor=evidence.host and evidence.host.factor,
-        gpu_factor=evidence.gpu and evidence.gpu.factor,
-        headline=" ".join(text for text in told if text),
-        step=step,
-        conditions=conditions,
-        changes=changes,
-        budget=_budget(*parts, whole),
-        metrics=metrics_between(a, b),
-        notes=_notes(a, b, step),
+        a=sides[0], b=sides[1], verdict=word, basis=times.basis, per=unit.per, could_see=could_see,
+        host_factor=evidence.host and evidence.host.factor, gpu_factor=evidence.gpu and evidence.gpu.factor,
+        headline=" ".join(text for text in told if text), step=step, conditions=conditions, changes=changes,
+        budget=_budget(*parts, whole), metrics=metrics_between(a, b), notes=_notes(a, b, step),
         memory=_memory(a.tables.get("memory", []), b.tables.get("memory", [])),
         batches=batch_changes(a.tables.get("iterations", []), b.tables.get("iterations", [])),
-        rows=rows_between(a, b, step.a_ms),
-        predicted=predicted_for(a, b, sides, changes),
-        per_unit=each,
-    )
+        rows=rows_between(a, b, step.a_ms), predicted=predicted_for(a, b, sides, changes), per_unit=each,
+    )  # fmt: skip
 
 
 def _memory(a: list[Site], b: list[Site]) -> list[LineChange]:

@@ -143,16 +143,13 @@ class Plots:
             rows = np.flatnonzero(events.category == category)
             bars.append(
                 go.Bar(
-                    name=Category(category).label,
-                    base=events.start[rows] / NS_PER_MS,
+                    name=Category(category).label, base=events.start[rows] / NS_PER_MS,
                     x=(events.end[rows] - events.start[rows]) / NS_PER_MS,
                     y=[titles[lane] for lane in events.lane[rows].tolist()],
-                    text=[step.names[name] for name in events.name[rows].tolist()],
-                    textposition="none",
-                    hovertemplate="%{text}<br>%{x:.4f} ms",
-                    orientation="h",
+                    text=[step.names[name] for name in events.name[rows].tolist()], textposition="none",
+                    hovertemplate="%{text}<br>%{x:.4f} ms", orientation="h",
                 )
-            )
+            )  # fmt: skip
         lanes = {"categoryorder": "array", "categoryarray": titles[::-1]}
         return go.Figure(bars, {"barmode": "overlay", "xaxis_title": "ms", "yaxis": lanes, "bargap": 0.05})
 
