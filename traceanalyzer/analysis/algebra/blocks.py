@@ -1,6 +1,4 @@
-"""Functions of long columns computed some rows at a time: what is made on the way stays in the processor's cache, and
-never takes the memory of a whole column.
-"""
+"""Functions of long columns computed some rows at a time: what is made on the way stays in the processor's cache."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -18,8 +16,8 @@ AT_ONCE = 1 << 14
 
 def blocks(count: int, at_once: int = 0) -> list[slice]:
     """So many rows `at_once` (0: `AT_ONCE`) at a time, in order; one empty slice for none."""
-    at_once = at_once or AT_ONCE
-    return [slice(i, min(i + at_once, count)) for i in range(0, max(count, 1), at_once)]
+    step = at_once or AT_ONCE
+    return [slice(i, min(i + step, count)) for i in range(0, max(count, 1), step)]
 
 
 def blockwise(make: Callable[..., Any], *columns: Any) -> Any:

@@ -90,8 +90,8 @@ def _codes(known: I64, bits: I64) -> tuple[NDArray[Any] | None, I64]:
         if len(unknown):
             others.append(distinct(unknown))
             left -= len(others[-1])
-            if left < 0:
-                break
+        if left < 0:
+            break
     return (codes if len(others) == 1 else None), np.concatenate(others)
 
 
@@ -127,11 +127,8 @@ class RunLengths(LookedUp):
             start, stop, step = rows.indices(self.rows)
             return self._stretch(start, stop) if step == 1 else self[np.arange(start, stop, step)]
         rows = np.asarray(rows)
-        if rows.dtype == np.bool_:
-            rows = np.flatnonzero(rows)
-        if rows.ndim == 0:
-            return self._some(rows[None])[0]
-        return blockwise(self._some, rows)
+        rows = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
+        return blockwise(self._some, rows) if rows.ndim else self._some(rows[None])[0]
 
     def _some(self, rows: I32 | I64) -> I32:
         """The column in these rows."""
@@ -156,9 +153,7 @@ class RunLengths(LookedUp):
         length = edges[1:] - edges[:-1]
         if not self.counts:
             return np.repeat(value, length)
-        result = np.repeat(value - first, length)
-        result += np.arange(start, stop, dtype=np.int32)
-        return result
+        return np.repeat(value - first, length) + np.arange(start, stop, dtype=np.int32)
 
 
 def run_lengths(values: I32, *, counts: bool = False) -> Column:
@@ -168,10 +163,9 @@ def run_lengths(values: I32, *, counts: bool = False) -> Column:
     parts, left = [np.zeros(1, np.int32)], len(values) // SELDOM
     for here in blocks(len(values)):
         before = max(here.start - 1, 0)
-        new = np.flatnonzero(np.diff(values[before : here.stop]) != int(counts)) + before + 1
-        left -= len(new)
+        parts.append((np.flatnonzero(np.diff(values[before : here.stop]) != counts) + before + 1).astype(np.int32))
+        left -= len(parts[-1])
         if left < 0:
             return values
-        parts.append(new.astype(np.int32))
     first = np.concatenate(parts)
     return RunLengths(first, values[first], len(values), counts)

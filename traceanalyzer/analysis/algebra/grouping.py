@@ -64,9 +64,7 @@ class Groups:
 
     def quantiles(self, values: I32 | I64, *shares: float) -> list[F64]:
         """The quantiles at `shares` (0..1) of the values in each group, linearly interpolated."""
-        ordered = self._ordered(values)
-        begin = np.cumsum(self.count) - self.count
-        result = []
+        ordered, begin, result = self._ordered(values), np.cumsum(self.count) - self.count, []
         for share in shares:
             position = (self.count - 1) * share
             low = np.floor(position).astype(np.int64)
@@ -105,9 +103,11 @@ class Groups:
 def sums(index: I32 | I64, values: NDArray[Any] | Coded, count: int) -> F64:
     """Sum of the values of each of so many groups, of which `index` has that of each: `np.bincount` to the last bit,
     without copies of both."""
-    return scatter(
-        np.add, np.zeros(count), lambda index, values: (index, np.asarray(values, np.float64)), index, values
-    )
+
+    def numbers(index: I32 | I64, values: Any) -> tuple[I32 | I64, F64]:
+        return index, np.asarray(values, np.float64)
+
+    return scatter(np.add, np.zeros(count), numbers, index, values)
 
 
 def counts(index: I32 | I64, count: int) -> I64:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.blocks import AT_ONCE, blocks, blockwise
+from traceanalyzer.analysis.algebra.blocks import blocks, blockwise
 from traceanalyzer.analysis.algebra.lookup import places
 from traceanalyzer.trace import F64, I64, Bool, distinct
 
@@ -98,9 +98,7 @@ def subtract(a: IntervalSet, b: IntervalSet) -> IntervalSet:
     """What is in `a` and not in `b`."""
     if not len(a.start) or not len(b.start):
         return a
-    low = int(min(a.start[0], b.start[0]))
-    high = int(max(a.end[-1], b.end[-1]))
-    return intersect(a, complement((low, high), b))
+    return intersect(a, complement((int(min(a.start[0], b.start[0])), int(max(a.end[-1], b.end[-1]))), b))
 
 
 def intersect(a: IntervalSet, b: IntervalSet) -> IntervalSet:
@@ -141,51 +139,37 @@ def covered_before(a: IntervalSet, times: I64) -> I64:
     if not len(a.start):
         return np.zeros(len(times), np.int64)
     if len(times) * FEW < len(a.start):
-        index = places(a.start, times, side="right")
-        return _length_of_first(a, index) - _beyond(a, index, times)
+        count = places(a.start, times, side="right")
+        edges = distinct(np.append(count, 0))
+        inside = edges[edges < len(a.start)]
+        between = np.add.reduceat(a.end, inside) - np.add.reduceat(a.start, inside)  # sums may wrap, differences do not
+        return np.append(0, np.cumsum(between))[np.searchsorted(edges, count)] - _beyond(a, count, times)
     lengths = np.zeros(len(a.start) + 1, np.int64)
     np.subtract(a.end, a.start, out=lengths[1:])
     np.cumsum(lengths, out=lengths)
-    result = np.empty(len(times), np.int64)
-    for i in range(0, len(times), AT_ONCE):
-        here = times[i : i + AT_ONCE]
-        index = places(a.start, here, side="right")
-        np.subtract(lengths[index], _beyond(a, index, here), out=result[i : i + AT_ONCE])
-    return result
+
+    def before(time: I64) -> I64:
+        count = places(a.start, time, side="right")
+        return lengths[count] - _beyond(a, count, time)
+
+    return blockwise(before, times)
 
 
-def _beyond(a: IntervalSet, index: I64, times: I64) -> I64:
+def _beyond(a: IntervalSet, count: I64, times: I64) -> I64:
     """How much of the last of the first so many intervals lies after each of these times, ns."""
-    beyond = a.end[np.maximum(index - 1, 0)] - times
-    beyond[index == 0] = 0
-    np.maximum(beyond, 0, out=beyond)
-    return beyond
-
-
-def _length_of_first(a: IntervalSet, count: I64) -> I64:
-    """Length of so many intervals of the set, from its first one on, ns."""
-    edges = distinct(np.append(count, 0))
-    inside = edges[edges < len(a.start)]
-    between = np.add.reduceat(a.end, inside) - np.add.reduceat(a.start, inside)  # sums may wrap, differences do not
-    before = np.append(0, np.cumsum(between))
-    return before[np.searchsorted(edges, count)]
+    beyond = a.end[np.maximum(count - 1, 0)] - times
+    beyond[count == 0] = 0
+    return np.maximum(beyond, 0, out=beyond)
 
 
 def measure(a: IntervalSet, start: I64, end: I64) -> I64:
     """How much of the set lies in each window [start, end), ns. Windows may overlap and come in any order."""
     if not len(start):
         return np.empty(0, np.int64)
-    first = np.searchsorted(a.end, min(start.min(), end.min()), side="right")
-    stop = np.searchsorted(a.start, max(start.max(), end.max()), side="left")
-    near = a.select(slice(int(first), int(stop)))
+    near = a.select(_near(a, (min(start.min(), end.min()), max(start.max(), end.max()))))
     result = covered_before(near, end)
     result -= covered_before(near, start)
     return result
-
-
-def side_by_side_nowhere(start: I64, end: I64) -> bool:
-    """Whether each interval begins when the one before it has ended, or later."""
-    return bool((start[1:] >= end[:-1]).all())
 
 
 def shared_time(start: I64, end: I64, within: IntervalSet) -> F64:
@@ -195,12 +179,10 @@ def shared_time(start: I64, end: I64, within: IntervalSet) -> F64:
     """
     if not len(start):
         return np.empty(0, np.float64)
-    if side_by_side_nowhere(start, end):
+    if (start[1:] >= end[:-1]).all():  # none side by side
         return measure(within, start, end).astype(np.float64)
     edges = distinct(np.concatenate((start, end)))
     first, last = places(edges, start), places(edges, end)
-    size = len(edges)
-    running = np.cumsum(np.bincount(first, minlength=size) - np.bincount(last, minlength=size))[:-1]
-    share = measure(within, edges[:-1], edges[1:]) / np.maximum(running, 1)
-    before = np.concatenate((np.zeros(1), np.cumsum(share)))
+    running = np.cumsum(np.bincount(first, None, len(edges)) - np.bincount(last, None, len(edges)))[:-1]
+    before = np.append(0.0, np.cumsum(measure(within, edges[:-1], edges[1:]) / np.maximum(running, 1)))
     return before[last] - before[first]

@@ -138,10 +138,6 @@ def texts_where(strings: list[str], test: Callable[[str], object]) -> Bool:
     return np.fromiter((*(bool(test(text)) for text in strings), False), bool, len(strings) + 1)
 
 
-_DIGIT_BITS = 16
-"""numpy sorts numbers of so many bits by their digits, in a tenth of the time of comparing them."""
-
-
 def largest(values: NDArray[Any], count: int) -> I64:
     """The rows of so many of the largest values, largest first, of equal ones the first."""
     rows = np.arange(len(values))
@@ -163,11 +159,11 @@ def where_changed(values: NDArray[Any]) -> Bool:
 
 
 def stable_order(values: NDArray[Any]) -> I64:
-    """`np.argsort(values, kind="stable")` of an integer column, quicker where its values lie in a narrow range."""
+    """`np.argsort(values, kind="stable")` of an integer column, quicker where its values lie in a narrow range: numpy
+    sorts numbers of 16 bits by their digits, in a tenth of the time of comparing them."""
     low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
-    if high - low >= 1 << _DIGIT_BITS:
-        return np.argsort(values, kind="stable")
-    return np.argsort(np.subtract(values, low, dtype=np.int64).astype(np.uint16), kind="stable")
+    narrow = high - low < 1 << 16
+    return np.argsort(np.subtract(values, low, dtype=np.int64).astype(np.uint16) if narrow else values, kind="stable")
 
 
 SIGMA_OF_MAD = 1.4826

@@ -39,23 +39,17 @@ def nest(thread: I32, start: I64, end: I64) -> Nesting:
     """
     if not len(start):
         return Nesting(np.empty(0, np.int32), np.empty(0, np.int32))
-    cut = _between_threads(thread)
-    if not cut:
+    # In two halves, cut where the intervals of a thread begin or end that has them about the middle of all.
+    middle = len(thread) // 2
+    begin, stop = (int(np.searchsorted(thread, thread[middle], side)) for side in ("left", "right"))
+    cut = begin if stop == len(thread) or middle - begin < stop - middle else stop
+    if not cut:  # but one thread
         return _nest(thread, start, end)
     halves = slice(0, cut), slice(cut, len(thread))
     one, other = parallel_map(lambda half: _nest(thread[half], start[half], end[half]), halves, len(start))
     above = np.where(other.parent < 0, np.int32(-1), other.parent + np.int32(cut))
     parent, depth = np.concatenate((one.parent, above)), np.concatenate((one.depth, other.depth))
     return Nesting(parent, depth, one.mended or other.mended)
-
-
-def _between_threads(thread: I32) -> int:
-    """Where the intervals of a thread begin that has them about the middle of all; 0 where there is but one thread."""
-    if thread[0] == thread[-1]:
-        return 0
-    middle = len(thread) // 2
-    begin, stop = (int(np.searchsorted(thread, thread[middle], side)) for side in ("left", "right"))
-    return begin if stop == len(thread) or middle - begin < stop - middle else stop
 
 
 def _nest(thread: I32, start: I64, end: I64) -> Nesting:
@@ -70,7 +64,11 @@ def _nest(thread: I32, start: I64, end: I64) -> Nesting:
         shift = thread.astype(np.int64) * span - base
         depth = _depth(start + shift, end + shift, opens)
         del shift
-    parent = _parents(depth, opens)
+    parent, above = np.full(len(depth), -1, np.int32), np.empty(0, np.int32)
+    for number, here in enumerate(levels(depth)):
+        if number:
+            parent[here] = above[np.searchsorted(above, here) - 1]
+        above = here[opens[here]]
     return Nesting(parent, depth, _mend(parent, depth, thread, start, end))
 
 
@@ -162,42 +160,26 @@ def _by_strides(parent: I32 | I64, end: I64, node: I64, time: I64) -> I64:
     return result
 
 
-def _parents(depth: I32, opens: Bool) -> I32:
-    parent = np.full(len(depth), -1, np.int32)
-    above: I32 | None = None
-    for here in levels(depth):
-        if above is not None:
-            parent[here] = above[np.searchsorted(above, here) - 1]
-        above = here[opens[here]]
-    return parent
-
-
 def _mend(parent: I32, depth: I32, thread: I32, start: I64, end: I64) -> bool:
     """Replace, in place, the stretches between two moments without open intervals where something sticks out; whether
     there are any."""
     crossing = np.flatnonzero((parent >= 0) & (end > end[parent]))
     if not len(crossing):
         return False
-    first = np.flatnonzero(depth == 0)
-    stretches = distinct(np.searchsorted(first, crossing, side="right") - 1)
-    bounds = np.append(first, len(start))
-    for begin, stop in zip(bounds[stretches].tolist(), bounds[stretches + 1].tolist(), strict=True):
-        here = slice(begin, stop)
+    bounds = np.append(np.flatnonzero(depth == 0), len(start))
+    for stretch in distinct(np.searchsorted(bounds, crossing, side="right") - 1).tolist():
+        here = slice(int(bounds[stretch]), int(bounds[stretch + 1]))
         mended = _nest_by_stack(thread[here], start[here], end[here])
-        parent[here] = np.where(mended.parent >= 0, mended.parent + begin, -1)
+        parent[here] = np.where(mended.parent >= 0, mended.parent + here.start, -1)
         depth[here] = mended.depth
     return True
 
 
 def _nest_by_stack(thread: I32, start: I64, end: I64) -> Nesting:
     parent, depth = np.empty(len(start), np.int32), np.empty(len(start), np.int32)
-    stack: list[tuple[int, int]] = []
-    current = None
-    for i, (t, s, e) in enumerate(zip(thread.tolist(), start.tolist(), end.tolist(), strict=True)):
-        if t != current:
-            stack.clear()
-            current = t
-        while stack and stack[-1][1] <= s:
+    stack, threads = list[tuple[int, int]](), thread.tolist()
+    for i, (t, s, e) in enumerate(zip(threads, start.tolist(), end.tolist(), strict=True)):
+        while stack and (stack[-1][1] <= s or threads[stack[-1][0]] != t):
             stack.pop()
         parent[i] = stack[-1][0] if stack else -1
         depth[i] = len(stack)
