@@ -69,11 +69,8 @@ def backward_time(linked: Linked, device_own: I64, backward: Bool, node: I32 | I
     tree = linked.tree
     if not (linked.trace.host_ranges.forward_thread > 0).any():
         return np.full(len(node), -1, np.int64)
-    forward, made = _numbered(linked, backward)
-    pairs = _pair(linked, forward, made)
+    made, pairs = _pairs(linked, backward)
     known = pairs >= 0
-    if not known.any():
-        return np.full(len(node), -1, np.int64)
     time, joined = np.zeros(len(tree.start), np.int64), np.zeros(len(tree.start), bool)
     np.add.at(time, pairs[known], tree.subtree_sum(device_own, made[known]))
     joined[pairs[known]] = True
@@ -88,51 +85,40 @@ def made_by(linked: Linked, nodes: Bool) -> Bool:
     """Which nodes of the host tree lie in autograd nodes that forward operators among `nodes` gave rise to."""
     result = np.zeros(len(nodes), bool)
     if nodes.any():
-        forward, made = _numbered(linked, in_backward(linked))
-        pairs = _pair(linked, forward, made)
-        mine = made[(pairs >= 0) & nodes[np.maximum(pairs, 0)]]
-        result[mine] = True
+        made, pairs = _pairs(linked, in_backward(linked))
+        result[made[(pairs >= 0) & nodes[np.maximum(pairs, 0)]]] = True
         result = linked.tree.innermost(result) >= 0
     return result
 
 
 def forward_makers(linked: Linked) -> I64:
     """For each node of the host tree the forward operator that made the autograd node it lies in, -1 without."""
-    forward, made = _numbered(linked, in_backward(linked))
     maker = np.full(len(linked.tree.start), -1, np.int64)
-    maker[made] = _pair(linked, forward, made)
-    within = linked.tree.innermost(maker >= 0)
-    return at(maker, within, -1)
+    made, pairs = _pairs(linked, in_backward(linked))
+    maker[made] = pairs
+    return at(maker, linked.tree.innermost(maker >= 0), -1)
 
 
-def _numbered(linked: Linked, backward: Bool) -> tuple[I64, I64]:
-    """Operators of the forward pass that carry a number, and the outermost autograd nodes that do."""
+def _pairs(linked: Linked, backward: Bool) -> tuple[I64, I64]:
+    """The outermost autograd nodes that carry a number, and for each the forward operator that made it, -1 where it was
+    not recorded."""
     tree, ranges = linked.tree, linked.trace.host_ranges
     numbered = tree.of_ranges((ranges.kind == RangeKind.OP) & (ranges.sequence >= 0), False)
     autograd = numbered & tree.of_ranges(ranges.forward_thread > 0, False)
-    rows = np.flatnonzero(autograd)
-    return np.flatnonzero(numbered & ~backward), rows[tree.outermost(autograd)[rows] == rows]
-
-
-def _pair(linked: Linked, forward: I64, backward: I64) -> I64:
-    """For each of the autograd nodes the forward operator that made it, -1 where it was not recorded."""
-    tree, ranges = linked.tree, linked.trace.host_ranges
-    result = np.full(len(backward), -1, np.int64)
+    forward, made = np.flatnonzero(numbered & ~backward), np.flatnonzero(autograd)
+    made = made[tree.outermost(autograd)[made] == made]
+    result = np.full(len(made), -1, np.int64)
     after = texts_where(linked.trace.strings, lambda text: text.endswith(INTO_A_VIEW))
-    number = ranges.sequence[tree.row[backward]] - after[ranges.name[tree.row[backward]]]
-    named_thread = ranges.forward_thread[tree.row[backward]]
-    makers = {int(t): _makers(linked, forward[tree.thread[forward] == t]) for t in distinct(tree.thread[forward])}
-    for one in distinct(named_thread):
+    number = ranges.sequence[tree.row[made]] - after[ranges.name[tree.row[made]]]
+    named_thread, makers = ranges.forward_thread[tree.row[made]], []
+    for thread in distinct(tree.thread[forward]):  # its numbers, ascending, and the last operator with each
+        nodes = forward[tree.thread[forward] == thread]
+        carried = ranges.sequence[tree.row[nodes]]
+        order = np.lexsort((nodes, carried))
+        last = order[np.flatnonzero(np.diff(carried[order], append=np.int64(-1)))]
+        makers.append((carried[last], nodes[last]))
+    for one in distinct(named_thread) if makers else ():
         here = np.flatnonzero(named_thread == one)
-        matches = [at(nodes, look_up(numbers, number[here]), -1) for numbers, nodes in makers.values()]
-        if matches:
-            result[here] = max(matches, key=lambda found: int((found >= 0).sum()))
-    return result
-
-
-def _makers(linked: Linked, nodes: I64) -> tuple[I64, I64]:
-    """The sequence numbers of a thread's operators, ascending, and the last operator with each."""
-    number = linked.trace.host_ranges.sequence[linked.tree.row[nodes]]
-    order = np.lexsort((nodes, number))
-    last = np.flatnonzero(np.diff(number[order], append=np.int64(-1)))
-    return number[order][last], nodes[order][last]
+        matches = [at(nodes, look_up(numbers, number[here]), -1) for numbers, nodes in makers]
+        result[here] = max(matches, key=lambda found: int((found >= 0).sum()))
+    return made, result

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from itertools import chain
 from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,7 +19,6 @@ from traceanalyzer.analysis.joined.launched import capture_intervals
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.names.serving import iteration
-from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, Bool, HostRanges, RangeKind, Trace
 
 UNNAMED = "CUDA graph: operators not recorded"
@@ -32,8 +32,7 @@ OF_INPUTS = ("shapes", "dtypes", "strides", "concrete")
 _GRAPH_LAUNCH, _NUMBER = re.compile(r"GraphLaunch"), re.compile(r"capture_(\d{1,18})")
 
 
-@dataclass(frozen=True, eq=False)
-class Launched:
+class Launched(NamedTuple):
     """Launches on one thread, in order."""
 
     linked: Linked
@@ -47,8 +46,7 @@ class Launched:
     """The batch that a capture is named for."""
 
 
-@dataclass(frozen=True, eq=False)
-class Replay:
+class Replay(NamedTuple):
     """A graph launch: its API call, its ops in the order of their launches, and the requests that its mark tells."""
 
     call: int
@@ -123,12 +121,10 @@ def _same_kernels(linked: Linked, rows: I64, keys: I64, wanted: I64) -> Launched
     """Launches, one behind the other, of just these kernels with these grids."""
     if len(wanted) < FEWEST or len(keys) < len(wanted):
         return None
-    counts = np.bincount(keys, minlength=int(wanted.max()) + 1)[wanted]
-    rarest = int(counts.argmin())
+    rarest = int(np.bincount(keys, minlength=int(wanted.max()) + 1)[wanted].argmin())
     for first in (np.flatnonzero(keys == wanted[rarest]) - rarest).tolist():
         if first >= 0 and np.array_equal(keys[first : first + len(wanted)], wanted):
-            made = linked.launch[rows[first : first + len(wanted)]]
-            return _launched(linked, made.astype(np.int64), None)
+            return _launched(linked, linked.launch[rows[first : first + len(wanted)]].astype(np.int64), None)
     return None
 
 
@@ -183,11 +179,16 @@ class _Graft:
 
     def add(self, replay: Replay, found: tuple[Launched, bool] | None) -> None:
         """The ranges of one replay; one that stands for all where nothing is known of it."""
-        table, first, until, owner = self._unnamed(len(replay.ops)) if found is None else self._ranges(*found)
-        calls = self.linked.trace.api_calls
+        calls, count = self.linked.trace.api_calls, len(replay.ops)
+        if found is None:
+            columns = {"kind": [RangeKind.OP], "name": [self._code(UNNAMED)], "start": [0], "end": [0], "thread": [0]}
+            table, owner = HostRanges.from_columns(columns), np.zeros(count, np.int64)
+            first, until = np.array([0], np.int64), np.array([count], np.int64)
+        else:
+            table, first, until, owner = self._ranges(*found)
         begin, end = int(calls.start[replay.call]), int(calls.end[replay.call])
         self.room -= len(table)
-        each = (end - begin - 1) / len(replay.ops)
+        each = (end - begin - 1) / count
         if self.room < 0 or each < 1:
             return
         self.used |= {found[0].linked.trace} if found else set()
@@ -199,36 +200,27 @@ class _Graft:
         self.tables.append(replace(table, start=start + 1, end=stop, thread=thread, external_id=ids))
         self.next += len(table)
 
-    def _unnamed(self, count: int) -> tuple[HostRanges, I64, I64, I64]:
-        columns = {"kind": [RangeKind.OP], "name": [self._code(UNNAMED)], "start": [0], "end": [0], "thread": [0]}
-        whole = np.array([0], np.int64), np.array([count], np.int64)
-        return HostRanges.from_columns(columns), *whole, np.zeros(count, np.int64)
-
     def _ranges(self, made: Launched, exact: bool) -> tuple[HostRanges, I64, I64, I64]:
-        """The ranges around these launches, the first launch in each and the one behind the last, and for each launch
-        the innermost operator's place among them."""
+        """The ranges around these launches (with this recording's codes, and without inputs where those are of another
+        batch), the first launch in each and the one behind the last, and for each launch the innermost operator's place
+        among them."""
         ranges = made.linked.trace.host_ranges
         rows = np.flatnonzero((ranges.thread == made.thread) & (ranges.start >= made.begin))
         rows = rows[ranges.start[rows] <= made.time[-1]]
         first, until = np.searchsorted(made.time, ranges.start[rows]), np.searchsorted(made.time, ranges.end[rows])
-        rows, first, until = (column[until > first] for column in (rows, first, until))
         order = np.lexsort((-ranges.end[rows], ranges.start[rows]))
+        order = order[until[order] > first[order]]
         rows, first, until = rows[order], first[order], until[order]
         owner = np.full(len(made.time), -1, np.int64)
         for i in np.flatnonzero(ranges.kind[rows] == RangeKind.OP).tolist():
             owner[first[i] : until[i]] = i
-        return self._translated(ranges.take(rows), made.linked.trace.strings, exact), first, until, owner
-
-    def _translated(self, table: HostRanges, strings: list[str], exact: bool) -> HostRanges:
-        """The ranges with this recording's codes, and without inputs where those are of another batch."""
+        table, strings = ranges.take(rows), made.linked.trace.strings
         columns = {"sequence": np.full(len(table), -1), "collective": np.full(len(table), -1, np.int32)}
-        for field in fields(table):
-            if field.metadata["text"]:
-                codes = getattr(table, field.name)
-                kept = exact or field.name not in OF_INPUTS
-                own = [self._code(strings[code]) if code >= 0 and kept else -1 for code in codes.tolist()]
-                columns[field.name] = np.array(own, np.int32)
-        return replace(table, **columns)
+        for name in (field.name for field in fields(table) if field.metadata["text"]):
+            kept, codes = exact or name not in OF_INPUTS, getattr(table, name).tolist()
+            own = [self._code(strings[code]) if code >= 0 and kept else -1 for code in codes]
+            columns[name] = np.array(own, np.int32)
+        return replace(table, **columns), first, until, owner
 
     def _code(self, text: str) -> int:
         if text not in self.code:

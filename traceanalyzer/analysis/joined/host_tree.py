@@ -83,16 +83,14 @@ class HostTree:
         """Make the forest of a trace."""
         ranges, calls = trace.host_ranges, trace.api_calls
         kept = np.flatnonzero((ranges.kind != RangeKind.PYTHON) & (ranges.kind != RangeKind.OS))
-        start = np.concatenate((ranges.start[kept], calls.start))
-        end = np.concatenate((ranges.end[kept], calls.end))
+        start, end = np.append(ranges.start[kept], calls.start), np.append(ranges.end[kept], calls.end)
         thread = _threads(ranges.thread[kept], calls.thread)
         # Of two nodes with equal times the range encloses the call.
         order = ordered(start, lambda rows: (rows >= len(kept), -end[rows])).astype(np.int32)
         if not is_constant(thread):
             order = order[np.argsort(thread[order], kind="stable")]
             thread = thread[order]
-        start, end = start[order], end[order]
-        is_call = order >= len(kept)
+        start, end, is_call = start[order], end[order], order >= len(kept)
         kind = np.zeros(len(order), np.uint8)
         kind[~is_call] = ranges.kind[kept[order[~is_call]]]
         row = np.subtract(order, len(kept), out=order)
@@ -148,15 +146,12 @@ class HostTree:
             return before[np.searchsorted(edges, stop)] - before[np.searchsorted(edges, node)]
         before = np.zeros(len(values) + 1, np.int32 if values.dtype == np.bool_ else np.int64)
         np.cumsum(values, dtype=before.dtype, out=before[1:])
-        return blockwise(
-            lambda of: np.subtract(before.take(self.subtree_end.take(of)), before.take(of), dtype=np.int64), node
-        )
+        stop = self.subtree_end
+        return blockwise(lambda of: np.subtract(before.take(stop.take(of)), before.take(of), dtype=np.int64), node)
 
     def named(self, texts: Bool) -> Bool:
         """Which nodes are ranges of these names (of `texts_where`)."""
-        result = np.zeros(len(self.start) + 1, bool)
-        result[self.node_of_range[np.flatnonzero(texts.take(self.range_name))]] = True
-        return result[:-1]  # the last one is of ranges that are no nodes
+        return self.of_ranges(texts.take(self.range_name), False)
 
     def names(self, node: I32 | I64) -> I32:
         """Name (code) of the range that each of these nodes is, -1 for API calls and for -1."""

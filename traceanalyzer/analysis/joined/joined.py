@@ -5,16 +5,17 @@ from functools import cached_property
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import at, flat, texts_where
+from traceanalyzer.analysis.algebra import at, flat, look_up, texts_where
 from traceanalyzer.analysis.joined.backward import in_backward, run_again
 from traceanalyzer.analysis.joined.blocking import blocking_calls
-from traceanalyzer.analysis.joined.linked import Linked, Memo, launch_nodes
+from traceanalyzer.analysis.joined.linked import Linked, Memo
 from traceanalyzer.analysis.joined.origins import Origins
 from traceanalyzer.analysis.joined.python_stacks import PythonStacks
-from traceanalyzer.analysis.names.framework import Framework
+from traceanalyzer.analysis.names import Framework
+from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.names.pytorch import COPYING, FRAMEWORK
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace import I32, Bool, CopyKind, RangeKind, Trace, distinct
+from traceanalyzer.trace import I32, I64, Bool, CopyKind, RangeKind, Trace, distinct
 
 INPUT_BYTES = 4096
 """A host-to-device copy of at least this many bytes carries data; smaller ones carry scalars and pointers."""
@@ -38,8 +39,18 @@ class Joined(Memo):
 
     @cached_property
     def launch_node(self) -> I32:
-        """For each device op the node of the host tree that launched it, -1 where the recording does not tell."""
-        return launch_nodes(self.linked)
+        """For each device op the node of the host tree that launched it (an API call, or the operator that carries its
+        external id where the call was not recorded), -1 where the recording tells neither."""
+        linked, external = self.linked, self.trace.device_ops.external_id
+        result = at(linked.tree.node_of_call, linked.launch, -1)
+        others = np.flatnonzero((linked.launch < 0) & (external > 0))
+        if len(others):
+            result[others] = _by_external_id(linked, external[others])
+        replayed = np.flatnonzero((at(linked.api_kind, linked.launch, 0) == ApiKind.GRAPH_LAUNCH) & (external > 0))
+        if len(replayed):  # an operator inside the call is one that `graph_names` found
+            node, call = _by_external_id(linked, external[replayed]), result[replayed]
+            result[replayed] = np.where((node > call) & (node < linked.tree.subtree_end[call]), node, call)
+        return result
 
     @cached_property
     def in_backward(self) -> Bool:
@@ -65,19 +76,10 @@ class Joined(Memo):
     @cached_property
     def sent(self) -> Bool:
         """Which device ops are copies from the host that the program asks for itself, of any size."""
-        result: Bool = self.trace.device_ops.copy_kind == CopyKind.HOST_TO_DEVICE
-        node = self.launch_node
-        result &= (node < 0) | (at(self.linked.tree.innermost(self._computing), node, -1) < 0)
-        return flat(result)
-
-    @cached_property
-    def _computing(self) -> Bool:
-        """Which nodes of the host tree are operators that do more than copy."""
         tree = self.linked.tree
-        copying = texts_where(self.trace.strings, COPYING.match)
-        result: Bool = tree.kind == RangeKind.OP
-        result &= ~tree.named(copying)
-        return flat(result)
+        computing = (tree.kind == RangeKind.OP) & ~tree.named(texts_where(self.trace.strings, COPYING.match))
+        alone = (self.launch_node < 0) | (at(tree.innermost(computing), self.launch_node, -1) < 0)
+        return flat((self.trace.device_ops.copy_kind == CopyKind.HOST_TO_DEVICE) & alone)
 
     @cached_property
     def python(self) -> PythonStacks:
@@ -88,6 +90,14 @@ class Joined(Memo):
     def origins(self) -> Origins:
         """The calls of modules and the lines of Python that device work comes from."""
         return Origins(self.linked, self.launch_node, self.in_backward, self.python)
+
+
+def _by_external_id(linked: Linked, external_id: I64) -> I64:
+    """The node of the operator with each of these external ids (an annotation where no operator has it), or -1."""
+    tree, ranges = linked.tree, linked.trace.host_ranges
+    rows = np.flatnonzero((ranges.external_id > 0) & (tree.node_of_range >= 0))
+    order = rows[np.lexsort((rows, ranges.kind[rows] != RangeKind.OP, ranges.external_id[rows]))]
+    return at(tree.node_of_range[order], look_up(ranges.external_id[order], external_id), -1)
 
 
 _JAX = re.compile(r"^(Xla(Module|Launch)|Thunk:|TSL:|PjRt|PjitFunction|jit_|command_buffer::)|hlo_(op|module)|\bjit\(")

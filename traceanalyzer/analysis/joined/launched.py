@@ -4,18 +4,7 @@ import re
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import (
-    EMPTY,
-    Groups,
-    IntervalSet,
-    at,
-    contains,
-    join,
-    one_of,
-    scatter,
-    texts_where,
-    union,
-)
+from traceanalyzer.analysis.algebra import Groups, IntervalSet, at, contains, join, one_of, scatter, texts_where, union
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.trace import I32, I64, Bool, RangeKind, distinct
@@ -94,8 +83,7 @@ def stream_numbers(linked: Linked) -> I32:
     return Groups.of(ops.device, ops.context, ops.stream).index.astype(np.int32)
 
 
-_BEGIN = re.compile(r"StreamBeginCapture")
-_END = re.compile(r"StreamEndCapture")
+_BEGIN, _END = re.compile(r"StreamBeginCapture"), re.compile(r"StreamEndCapture")
 _NAMED = re.compile(r"^(cuda_?)?(graph_?)?capture_(\d|graph|rank)|CUDAGraph.capture", re.IGNORECASE)
 """Ranges of serving engines around a capture: `capture_32_FULL`, `graph_capture_rank_0`."""
 _BUILDING = re.compile(
@@ -113,8 +101,7 @@ def capture_intervals(linked: Linked) -> dict[int, IntervalSet]:
     for thread in distinct(calls.thread[begins]).tolist():
         here = calls.thread == thread
         start, end = calls.start[here & begins], np.sort(calls.end[here & ends])
-        index = np.searchsorted(end, start, side="right")
-        stop = np.append(end, np.iinfo(np.int64).max)[index]
+        stop = np.append(end, np.iinfo(np.int64).max)[np.searchsorted(end, start, side="right")]
         found[thread] = union(start, stop)
     ranges = linked.trace.host_ranges
     named = texts_where(strings, _NAMED.search)[ranges.name] & (ranges.kind == RangeKind.ANNOTATION)
@@ -131,20 +118,13 @@ def captured_calls(linked: Linked) -> Bool:
     result = np.zeros(len(calls), bool)
     for thread, during in linked.memo(capture_intervals).items():
         here = calls.thread == thread
-        time = calls.start[here]
-        result[here] = contains(during, time)
+        result[here] = contains(during, calls.start[here])
     return result
 
 
 def building_time(linked: Linked) -> IntervalSet:
     """When the host captured graphs, made them executable or changed them, on any thread."""
-    calls = linked.trace.api_calls
-    rows = texts_where(linked.trace.strings, _BUILDING.search)[calls.name]
-    last = int(calls.end.max(initial=0))
-    captured = linked.memo(capture_intervals).values()
-    sets = [
-        union(calls.start[rows], calls.end[rows]),
-        *(IntervalSet(s.start, np.minimum(s.end, last)) for s in captured),
-    ]
-    filled = [s for s in sets if len(s.start)]
-    return union(*(np.concatenate(part) for part in zip(*filled, strict=True))) if filled else EMPTY
+    calls, captured = linked.trace.api_calls, linked.memo(capture_intervals).values()
+    rows, last = texts_where(linked.trace.strings, _BUILDING.search)[calls.name], int(calls.end.max(initial=0))
+    start = np.concatenate([calls.start[rows], *(during.start for during in captured)])
+    return union(start, np.concatenate([calls.end[rows], *(np.minimum(during.end, last) for during in captured)]))

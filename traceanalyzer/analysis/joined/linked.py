@@ -1,6 +1,5 @@
-"""A trace whose rows know each other (launches, nesting, classes), and what is known from outside of the recording.
-Each join is made once, when asked for.
-"""
+"""A trace whose rows know each other (launches, nesting, classes), each join made once, when asked for, and what is
+known from outside of the recording."""
 
 from collections.abc import Callable
 from dataclasses import field
@@ -14,20 +13,7 @@ from traceanalyzer.analysis.joined.host_tree import HostTree
 from traceanalyzer.analysis.names.api import ApiKind, api_kinds
 from traceanalyzer.analysis.names.kernel_classes import KernelClasses
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace import (
-    F64,
-    I32,
-    I64,
-    U8,
-    Bool,
-    DeviceOpKind,
-    RangeKind,
-    StepAmounts,
-    Trace,
-    distinct,
-    is_sorted,
-    narrowed,
-)
+from traceanalyzer.trace import F64, I32, I64, U8, Bool, DeviceOpKind, StepAmounts, Trace, distinct, is_sorted, narrowed
 from traceanalyzer.trace.circumstances import KernelCounters
 from traceanalyzer.trace.hardware import Hardware, HardwareTable
 
@@ -72,37 +58,13 @@ class Knowledge:
     """Regular expression that finds the ranges of a serving engine's iterations, as the user says."""
 
 
-def launch_nodes(linked: "Linked") -> I32:
-    """For each device op the node of the host tree it was launched at (an API call, or the operator that carries
-    its external id where the call was not recorded), -1 where the recording tells neither."""
-    launched, external = linked.launch >= 0, linked.trace.device_ops.external_id
-    result = at(linked.tree.node_of_call, linked.launch, -1)
-    others = np.flatnonzero(~launched & (external > 0))
-    if len(others):
-        result[others] = _by_external_id(linked, external[others])
-    replayed = np.flatnonzero((at(linked.api_kind, linked.launch, 0) == ApiKind.GRAPH_LAUNCH) & (external > 0))
-    if len(replayed):  # an operator inside the call is one that `graph_names` found
-        node, call = _by_external_id(linked, external[replayed]), result[replayed]
-        result[replayed] = np.where((node > call) & (node < linked.tree.subtree_end[call]), node, call)
-    return result
-
-
-def _by_external_id(linked: "Linked", external_id: I64) -> I64:
-    """The node of the operator with each of these external ids (an annotation where no operator has it), or -1."""
-    tree, ranges = linked.tree, linked.trace.host_ranges
-    rows = np.flatnonzero((ranges.external_id > 0) & (tree.node_of_range >= 0))
-    order = rows[np.lexsort((rows, ranges.kind[rows] != RangeKind.OP, ranges.external_id[rows]))]
-    ids = ranges.external_id[order]
-    return at(tree.node_of_range[order], look_up(ids, external_id), -1)
-
-
 def owner_nodes(linked: "Linked", launched_at: I32 | I64) -> I32:
     """For each of these nodes the innermost operator around it, else the innermost annotation, else -1."""
-    tree = linked.tree
-    if not tree.has_operators:
-        return at(tree.annotation, launched_at, -1)
-    operator = at(tree.operator, launched_at, -1)
-    return np.where(operator >= 0, operator, at(tree.annotation, launched_at, -1))
+    annotation = at(linked.tree.annotation, launched_at, -1)
+    if not linked.tree.has_operators:
+        return annotation
+    operator = at(linked.tree.operator, launched_at, -1)
+    return np.where(operator >= 0, operator, annotation)
 
 
 MATRIX_CLASSES = ("gemm", "attention", "convolution", "recurrent", "moe")
@@ -141,9 +103,8 @@ class Linked(Memo):
     def launch_time(self) -> I64:
         """For each device op when the host launched it, ns: start of its API call, else of the host op that
         carries its external id; -1 where the recording tells neither."""
-        calls, ranges, ops = self.trace.api_calls, self.trace.host_ranges, self.trace.device_ops
-        result = at(calls.start, self.launch, -1)
-        unknown = np.flatnonzero(self.launch < 0)
+        ranges, ops = self.trace.host_ranges, self.trace.device_ops
+        result, unknown = at(self.trace.api_calls.start, self.launch, -1), np.flatnonzero(self.launch < 0)
         if len(unknown):
             rows = np.flatnonzero(ranges.external_id > 0)
             order = rows[np.argsort(ranges.external_id[rows], kind="stable")]
@@ -195,19 +156,18 @@ class Linked(Memo):
     @cached_property
     def gpus(self) -> dict[int, Hardware | None]:
         """What the hardware table has of each device that did work, by CUDA ordinal."""
-        described = {device.id: device for device in self.trace.devices}
-        table = self.knowledge.hardware
-        return {int(d): table.find(described.get(int(d))) for d in distinct(self.trace.device_ops.device)}
+        described, table = {device.id: device for device in self.trace.devices}, self.knowledge.hardware
+        return {d: table.find(described.get(d)) for d in distinct(self.trace.device_ops.device).tolist()}
 
     def limit(self, name: str) -> F64:
         """For each device op that figure of `Hardware` of its device, NaN where it is not known."""
-        values = {device: getattr(gpu, name) if gpu else None for device, gpu in self.gpus.items()}
-        known = {device: np.nan if value is None else value for device, value in values.items()}
-        if len(known) == 1:
-            return np.broadcast_to(np.array(next(iter(known.values())), np.float64), len(self.trace.device_ops))
-        result = np.full(len(self.trace.device_ops), np.nan)
-        for device, value in known.items():
-            result[self.trace.device_ops.device == device] = value
+        device = self.trace.device_ops.device
+        values = np.array([getattr(gpu, name) if gpu else None for gpu in self.gpus.values()], np.float64)  # None: NaN
+        if len(values) == 1:
+            return np.broadcast_to(values[0], len(device))
+        result = np.full(len(device), np.nan)
+        for of, value in zip(self.gpus, values, strict=True):
+            result[device == of] = value
         return result
 
     @cached_property

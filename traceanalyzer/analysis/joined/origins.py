@@ -42,10 +42,8 @@ class Places(NamedTuple):
 def places_of(calls: PythonStacks) -> Places:
     """The places of calls of modules."""
     names = {code: module_of(calls.strings[code]) for code in distinct(calls.name).tolist()}
-    index: dict[tuple[int, str], int] = {}
-    above: list[int] = []
-    paths: list[tuple[str, ...]] = []
-    of: list[int] = []
+    index, paths = dict[tuple[int, str], int](), list[tuple[str, ...]]()
+    above, of = list[int](), list[int]()
     for code, outer in zip(calls.name.tolist(), calls.parent.tolist(), strict=True):
         name, held = names[code], of[outer] if outer >= 0 else -1
         if held >= 0 and len(paths[held]) >= MOST_DEPTH:
@@ -57,19 +55,14 @@ def places_of(calls: PythonStacks) -> Places:
             above.append(held)
             paths.append((*(paths[held] if held >= 0 else ()), key[1]))
         of.append(index[key])
-    order = sorted(range(len(paths)), key=lambda place: _chain(place, above))
+    chains: list[tuple[int, ...]] = []  # each place with those around it, outermost first; these come before it
+    for place, outer in enumerate(above):
+        chains.append((*(chains[outer] if outer >= 0 else ()), place))
+    order = sorted(range(len(paths)), key=chains.__getitem__)
     moved = np.full(len(paths) + 1, -1, np.int64)
     moved[order] = np.arange(len(paths))
     outer_ones = np.array(above, np.int64)[order]
     return Places(moved[np.array(of, np.int64)], moved[outer_ones], [paths[place] for place in order])
-
-
-def _chain(place: int, above: list[int]) -> tuple[int, ...]:
-    """A place with those around it, outermost first."""
-    chain = [place]
-    while above[chain[-1]] >= 0:
-        chain.append(above[chain[-1]])
-    return tuple(reversed(chain))
 
 
 @dataclass(frozen=True, eq=False)
