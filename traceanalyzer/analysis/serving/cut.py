@@ -67,23 +67,14 @@ def find_iterations(timed: Timed) -> Iterations | None:
     here = here[np.argsort(of_op[here], kind="stable")]
     rows = np.split(here, np.searchsorted(of_op[here], np.arange(1, len(names))))
     busy = tuple(union(trace.device_ops.start[of], trace.device_ops.end[of]) for of in rows)
-    ranges = trace.host_ranges
-    unknown = np.full(len(names), -1, np.int64)
+    ranges, unknown = trace.host_ranges, np.full(len(names), -1, np.int64)
     host_start, host_end = (ranges.start[marks], ranges.end[marks]) if len(marks) else (unknown, unknown)
     spans = [(one.start[0], one.end[-1]) if len(one.start) else (-1, -1) for one in busy]
     start, end = np.array(spans, np.int64).reshape(-1, 2).T
     return Iterations(
-        framework_of(said, trace.strings) or None,
-        tuple(said),
-        tuple(splits),
-        host_start,
-        host_end,
-        of_op,
-        tuple(rows),
-        busy,
-        start,
-        end,
-    )
+        framework_of(said, trace.strings) or None, tuple(said), tuple(splits), host_start, host_end, of_op, tuple(rows),
+        busy, start, end,
+    )  # fmt: skip
 
 
 def _add_inner(linked: Linked, marks: I64, said: list[Iteration], splits: list[Split]) -> None:

@@ -61,15 +61,15 @@ def _terms(columns: F64, weighted: F64, lengths: bool) -> list[int]:
     possible = [used for used in choices if (_least_squares(weighted[:, used]) >= 0).all()]
     if possible and len(possible[0]) == TERMS:
         return possible[0]
-    return min(possible, key=lambda used: _squares(weighted[:, used])) if possible else [0]
+
+    def squares(used: list[int]) -> float:
+        return float(((weighted[:, used] @ _least_squares(weighted[:, used]) - 1.0) ** 2).sum())
+
+    return min(possible, key=squares, default=[0])
 
 
 def _least_squares(weighted: F64) -> F64:
     return np.linalg.lstsq(weighted, np.ones(len(weighted)), rcond=None)[0].astype(np.float64)
-
-
-def _squares(weighted: F64) -> float:
-    return float(((weighted @ _least_squares(weighted) - 1.0) ** 2).sum())
 
 
 @dataclass(frozen=True)

@@ -62,15 +62,10 @@ def _spent(linked: Linked, start: int, end: int, thread: int) -> dict[str, int]:
     seen = np.flatnonzero((ranges.thread == thread) & (ranges.start < end) & (ranges.end > start))
     made = np.flatnonzero((calls.thread == thread) & (calls.start < end) & (calls.end > start))
     stages = linked.memo(_stage_codes)[ranges.name[seen]]
-    waiting = linked.api_kind[made] == ApiKind.SYNC
-    begins = np.concatenate((ranges.start[seen], calls.start[made]))
-    ends = np.concatenate((ranges.end[seen], calls.end[made]))
-    code = np.concatenate((stages, np.where(waiting, CAUSES.index(SYNC), -1)))
-    return _painted(np.clip(begins, start, end), np.clip(ends, start, end), code, end - start)
-
-
-def _painted(begins: I64, ends: I64, code: I64, length: int) -> dict[str, int]:
-    """Time by cause where later ranges lie upon earlier ones; what none names is Python where anything runs."""
+    begins = np.clip(np.append(ranges.start[seen], calls.start[made]), start, end)
+    ends = np.clip(np.append(ranges.end[seen], calls.end[made]), start, end)
+    code = np.append(stages, np.where(linked.api_kind[made] == ApiKind.SYNC, CAUSES.index(SYNC), -1))
+    # Later ranges lie upon earlier ones; what none names is Python where anything runs.
     telling = np.flatnonzero(code >= 0)
     telling = telling[np.lexsort((-ends[telling], begins[telling]))]
     cuts = np.unique(np.concatenate((begins[telling], ends[telling])))
@@ -78,9 +73,8 @@ def _painted(begins: I64, ends: I64, code: I64, length: int) -> dict[str, int]:
     for i in telling.tolist():
         colour[np.searchsorted(cuts, begins[i]) : np.searchsorted(cuts, ends[i])] = code[i]
     spent = {CAUSES[c]: int(np.diff(cuts)[colour == c].sum()) for c in set(colour.tolist()) if c >= 0}
-    named = sum(spent.values())
     covered = union(begins, ends).total
-    return spent | {PYTHON: covered - named, UNKNOWN: length - covered}
+    return spent | {PYTHON: covered - sum(spent.values()), UNKNOWN: end - start - covered}
 
 
 def _stage_codes(linked: Linked) -> I64:

@@ -72,8 +72,8 @@ def iteration_rows(timed: Timed) -> list[IterationRow]:
                 iteration=i, start_ms=start_ms, phase=None if said.phase == "iteration" else said.phase,
                 requests=said.requests, context_tokens=split.context_tokens, generation_tokens=split.generation_tokens,
                 kv_tokens=said.kv_tokens, host_ms=host_ms, gpu_span_ms=span_ms, gpu_busy_ms=busy_ms,
-                period_ms=_in_ms(found.period_ns[i]), host_idle_ms=host_idle_ms, gap_ms=_in_ms(gap[i]),
-                gap_cause=cause[i], graph=graph, gpu_ops=len(found.rows[i]), launches=plain[i],
+                period_ms=_in_ms(found.period_ns[i]), host_idle_ms=host_idle_ms, gap_ms=_in_ms(gap.get(i)),
+                gap_cause=cause.get(i), graph=graph, gpu_ops=len(found.rows[i]), launches=plain[i],
                 graph_launches=graphs[i], logged_ms=None if log is None else _in_ms(log.time_ns[i]),
             )
         )  # fmt: skip
@@ -96,12 +96,10 @@ def column(rows: Sequence[IterationRow], figure: str) -> F64:
 
 def found_in_log(timed: Timed) -> Logged | None:
     """What the server's log says of the recorded iterations; None without one of them."""
-    found = timed.memo(find_iterations)
-    return (
-        None
-        if found is None or not timed.trace.step_timings.of_server
-        else logged(timed.trace.step_timings, found.splits, found.period_ns, timed.trace.collected.stacks)
-    )
+    found, log = timed.memo(find_iterations), timed.trace.step_timings
+    if found is None or not log.of_server:
+        return None
+    return logged(log, found.splits, found.period_ns, timed.trace.collected.stacks)
 
 
 def _of_log(log: StepTimings) -> list[IterationRow]:
@@ -109,20 +107,15 @@ def _of_log(log: StepTimings) -> list[IterationRow]:
     columns = (log.start, log.context_requests, log.context_tokens, log.generation_requests, log.generation_tokens)
     of_recording = "host_ms gpu_span_ms gpu_busy_ms period_ms host_idle_ms gap_ms gap_cause graph gpu_ops launches"
     none: dict[str, None] = dict.fromkeys([*of_recording.split(), "graph_launches"])
-    rows = []
-    for i, (start, prefills, context, decodes, tokens, kv, time) in enumerate(
-        zip(*(column.tolist() for column in (*columns, log.kv_tokens, log.duration)), strict=True)
-    ):
-        rows.append(
-            IterationRow(
-                iteration=i, start_ms=ms(start),
-                phase=phase_of(prefills, decodes) if min(prefills, decodes) >= 0 else None,
-                requests=prefills + decodes if min(prefills, decodes) >= 0 else None, context_tokens=_known(context),
-                generation_tokens=_known(tokens), kv_tokens=_known(kv), **none,
-                logged_ms=ms(time) if time > 0 else None,
-            )
-        )  # fmt: skip
-    return rows if log.of_server else []
+    lines = zip(*(column.tolist() for column in (*columns, log.kv_tokens, log.duration)), strict=True)
+    return [
+        IterationRow(
+            iteration=i, start_ms=ms(start), phase=phase_of(prefills, decodes) if min(prefills, decodes) >= 0 else None,
+            requests=prefills + decodes if min(prefills, decodes) >= 0 else None, context_tokens=_known(context),
+            generation_tokens=_known(tokens), kv_tokens=_known(kv), **none, logged_ms=ms(time) if time > 0 else None,
+        )
+        for i, (start, prefills, context, decodes, tokens, kv, time) in enumerate(lines if log.of_server else ())
+    ]  # fmt: skip
 
 
 def _in_ms(ns: float | None) -> float | None:
@@ -133,35 +126,29 @@ def _known(count: int) -> int | None:
     return None if count < 0 else count
 
 
-def _gaps(linked: Linked, found: Iterations) -> tuple[list[int | None], list[str | None]]:
+def _gaps(linked: Linked, found: Iterations) -> tuple[dict[int, int], dict[int, str]]:
     """Idle time behind each iteration that has another behind it, and its cause; 0 has none."""
     worked = np.flatnonzero(found.start >= 0)
-    gap: list[int | None] = [None] * len(found)
-    cause: list[str | None] = [None] * len(found)
+    gap, cause = dict[int, int](), dict[int, str]()
     begins, ends = found.start[worked][1:], np.maximum.accumulate(found.end[worked])[:-1]
     idle = np.flatnonzero(begins > ends)
     first = np.array([found.rows[i][linked.trace.device_ops.start[found.rows[i]].argmin()] for i in worked[1:]], int)
-    for i, length in zip(worked[:-1].tolist(), np.maximum(begins - ends, 0).tolist(), strict=True):
-        gap[i] = length
+    gap.update(zip(worked[:-1].tolist(), np.maximum(begins - ends, 0).tolist(), strict=True))
     causes = gap_causes(linked, ends[idle], begins[idle], first[idle])
-    for i, said in zip(worked[idle].tolist(), causes, strict=True):
-        cause[i] = said
+    cause.update(zip(worked[idle].tolist(), causes, strict=True))
     return gap, cause
 
 
 def _late(linked: Linked, found: Iterations, i: int, before: int) -> int:
     """Idle time of an iteration, since the end of the one before it, in which what came next was not yet launched."""
-    busy, rows, ops = found.busy[i], found.rows[i], linked.trace.device_ops
+    rows, begin, ops = found.rows[i], int(found.start[i]), linked.trace.device_ops
     if not len(rows):
         return 0
-    idle = complement(
-        (min(before, int(found.start[i])) if before >= 0 else int(found.start[i]), int(found.end[i])), busy
-    )
+    idle = complement((min(before, begin) if before >= 0 else begin, int(found.end[i])), found.busy[i])
     rows = rows[np.argsort(ops.start[rows], kind="stable")]
     call = linked.launch[rows[np.searchsorted(ops.start[rows], idle.end)]]
     returned = at(linked.trace.api_calls.end, call, 0)
-    late = np.clip(returned, idle.start, idle.end) - idle.start
-    return int(late.sum())
+    return int((np.clip(returned, idle.start, idle.end) - idle.start).sum())
 
 
 def _launches(linked: Linked, found: Iterations) -> tuple[list[int], list[int]]:
