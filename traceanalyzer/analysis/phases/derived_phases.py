@@ -43,11 +43,9 @@ def derived_phases(timed: Timed, ranges: PhaseRanges, told: U8) -> list[DerivedP
     marked = {timed.trace.strings[code] for code in distinct(table.name[ranges.row]).tolist()}
     if Role.BACKWARD not in told or any(not LIBRARY_RANGE.match(name) for name in marked):
         return []
-    by_library = any(OPTIMIZER_STEP.match(name) for name in marked)
-    outermost = tree.outermost_operators
-    of_op = np.append(told, Role.NONE)[timed.joined.launch_node]
+    by_library, outermost = any(map(OPTIMIZER_STEP.match, marked)), tree.outermost_operators
+    of_op, found = np.append(told, Role.NONE)[timed.joined.launch_node], []
     here = timed.steady_ops & (ops.device == timed.device)
-    found = []
     for role in DERIVED:
         rows = tree.row[outermost[told[outermost] == role]]
         if len(rows) and not (role is Role.OPTIMIZER and by_library):
@@ -60,8 +58,7 @@ def roles_by_autograd(linked: Linked) -> U8:
     """For each node of the host tree the role of the outermost operator around it: FORWARD, BACKWARD, OPTIMIZER, or
     NONE; all NONE where nothing ran backward."""
     tree, table = linked.tree, linked.trace.host_ranges
-    of_range = np.zeros(len(table), np.uint8)
-    is_op = table.kind == RangeKind.OP
+    of_range, is_op = np.zeros(len(table), np.uint8), table.kind == RangeKind.OP
     backward = is_op & is_autograd(linked)
     if backward.any():
         numbers = distinct(table.sequence[backward & (table.sequence >= 0)])
@@ -83,15 +80,12 @@ def _before_its_pass(linked: Linked, nodes: I64, top: I32, role: U8) -> Bool:
     order = np.lexsort((nodes, number, tree.thread[nodes]))
     last = np.append((np.diff(number[order]) != 0) | (np.diff(tree.thread[nodes][order]) != 0), True)[: len(order)]
     makers = distinct(top[nodes[order[last]]])
-    made = np.sort(tree.start[makers])
-    passed = np.sort(tree.start[np.flatnonzero(role[:-1] == Role.BACKWARD)])
-    start: I64 = tree.start[nodes]
 
-    def latest(times: I64) -> I64:
-        index = np.searchsorted(times, start, side="right")
-        return np.append(np.int64(-1), times)[index]
+    def latest(others: I64) -> I64:
+        times = np.sort(tree.start[others])
+        return np.append(np.int64(-1), times)[np.searchsorted(times, tree.start[nodes], side="right")]
 
-    result: Bool = latest(made) <= latest(passed)
+    result: Bool = latest(makers) <= latest(np.flatnonzero(role[:-1] == Role.BACKWARD))
     return result & ~np.isin(nodes, makers)
 
 

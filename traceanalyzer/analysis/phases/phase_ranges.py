@@ -45,16 +45,13 @@ class PhaseRanges:
 
 def phase_ranges(timed: Timed) -> PhaseRanges:
     """Find the phases of a trace."""
-    tree = timed.linked.tree
-    chosen = _phases(timed)
-    nearest = tree.innermost(chosen)
-    nodes = where(chosen)
+    tree, call, chosen = timed.linked.tree, timed.linked.launch, _phases(timed)
+    nearest, nodes = tree.innermost(chosen), where(chosen)
     if not len(nodes):
-        none, known = np.empty(0, np.int32), (len(timed.linked.launch), len(nearest))
+        none, known = np.empty(0, np.int32), (len(call), len(nearest))
         return PhaseRanges(none, none, *(alike(-1, count, np.int32) for count in known))
     instance = np.full(len(tree.parent) + 1, -1, np.int32)
     instance[nodes] = np.arange(len(nodes))
-    call = timed.linked.launch
     of_op = instance[at(nearest, timed.joined.launch_node, -1)]
     lone = np.flatnonzero((call >= 0) & (of_op < 0))
     of_op[lone] = instance[_blocked_in(timed.linked, nearest, call[lone])]
@@ -102,8 +99,7 @@ def _blocked(linked: Linked, nearest: I32 | I64, thread: int) -> tuple[IntervalS
     phases = here[nearest[here] == here]
     annotation = ~tree.is_call[here]
     annotation[annotation] = ranges.kind[tree.row[here[annotation]]] == RangeKind.ANNOTATION
-    own = here[~annotation]
-    extent = (int(tree.start[phases].min()), int(tree.end[phases].max()))
+    own, extent = here[~annotation], (int(tree.start[phases].min()), int(tree.end[phases].max()))
     quiet = complement(extent, union(tree.start[own], tree.end[own]))
     edges = distinct(np.concatenate((tree.start[phases], tree.end[phases])))
     pieces = intersect(quiet, IntervalSet(edges[:-1], edges[1:]))

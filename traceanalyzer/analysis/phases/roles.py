@@ -96,52 +96,37 @@ class PhaseTimes:
 def find_phases(timed: Timed) -> Phases:
     """The phases of a trace, and what belongs to them."""
     ranges, told = phase_ranges(timed), roles_by_autograd(timed.linked)
-    of_instance = np.append(_roles(timed, ranges), np.uint8(Role.NONE))
-    of_node, of_op = of_instance[ranges.of_node], of_instance[ranges.of_op]
-    return Phases(
-        ranges,
-        flat(told),
-        timed.linked.tree.start,
-        flat(np.where(of_node, of_node, told)),
-        flat(np.where(of_op, of_op, at(told, timed.joined.launch_node, 0))),
-    )
-
-
-def _roles(timed: Timed, ranges: PhaseRanges) -> U8:
-    """The role of each instance: its own name's, else that of the phase around it."""
     strings, codes = timed.trace.strings, timed.trace.host_ranges.name[ranges.row].tolist()
     of_name = {code: role_of(strings[code]) for code in set(codes)}
-    result: list[int] = []
+    roles: list[int] = []  # of each instance: its own name's, else that of the phase around it
     for code, above in zip(codes, ranges.parent.tolist(), strict=True):
-        result.append(of_name[code] or (result[above] if above >= 0 else Role.NONE))
-    return np.array(result, np.uint8)
+        roles.append(of_name[code] or (roles[above] if above >= 0 else Role.NONE))
+    of_instance = np.array([*roles, Role.NONE], np.uint8)
+    of_node, of_op = of_instance[ranges.of_node], of_instance[ranges.of_op]
+    of_launch = at(told, timed.joined.launch_node, 0)
+    of_all = flat(np.where(of_node, of_node, told)), flat(np.where(of_op, of_op, of_launch))
+    return Phases(ranges, flat(told), timed.linked.tree.start, *of_all)
 
 
 def phase_times(timed: Timed, phases: Phases) -> PhaseTimes | None:
     """The mean steady step by role; None where nothing has one."""
-    of_node, of_op = phases.of_node, phases.of_op
-    found = {role.label: _time(timed, of_node == role, of_op == role) for role in ROLES}
+    found = {role.label: _time(timed, phases.of_node == role, phases.of_op == role) for role in ROLES}
     again = timed.joined.run_again
     found["recomputation"] = _time(timed, again[:-1], again[timed.joined.launch_node])
     return PhaseTimes(**found) if any(found.values()) else None
 
 
 def _time(timed: Timed, of_node: Bool, of_op: Bool) -> PhaseTime | None:
-    rows, ops, table = _rows(timed, of_node), timed.trace.device_ops, timed.trace.host_ranges
+    ops, table, tree = timed.trace.device_ops, timed.trace.host_ranges, timed.linked.tree
+    rows = tree.row[of_node & one_of(tree.kind, (RangeKind.OP, RangeKind.ANNOTATION))]
+    rows = rows[timed.steady_host(table.start[rows])]
     mine = np.flatnonzero(of_op & timed.steady_ops & (ops.device == (timed.device or 0)))
     if not len(rows) and not len(mine):
         return None
     steps = timed.steps.steady_count
-    blocks = timed.joined.blocks & of_node[timed.linked.tree.node_of_call[:]] & timed.steady_calls
+    blocks = timed.joined.blocks & of_node[tree.node_of_call[:]] & timed.steady_calls
     return PhaseTime(
         host_ms=ms(union(table.start[rows], table.end[rows]).total / steps),
         device_ms=None if timed.device is None else ms(union(ops.start[mine], ops.end[mine]).total / steps),
         waits=float(blocks.sum()) / steps,
     )
-
-
-def _rows(timed: Timed, of_node: Bool) -> I64:
-    """Host ranges of the steady state among these nodes: annotations and operators."""
-    tree = timed.linked.tree
-    rows = tree.row[of_node & one_of(tree.kind, (RangeKind.OP, RangeKind.ANNOTATION))]
-    return rows[timed.steady_host(timed.trace.host_ranges.start[rows])]

@@ -37,30 +37,24 @@ class ProgramStats:
 
 def program_stats(timed: Timed, phases: Phases) -> ProgramStats | None:
     """What the program does in its steady steps; None where that cannot be told at all."""
-    taken, skipped = _optimizer_steps(timed)
-    stats = ProgramStats(_mode(timed, phases), _micro_steps(timed, phases), taken, skipped)
+    rows = np.flatnonzero(timed.steady_ops & (phases.of_op != Role.NONE) & (timed.linked.launch_time >= 0))
+    role = phases.of_op[rows[np.argsort(timed.linked.launch_time[rows], kind="stable")]]
+    # How often each follows a forward pass, in the order of launches.
+    backward, optimizer = _runs(role, Role.BACKWARD), _runs(role, Role.OPTIMIZER)
+    micro_steps = backward / optimizer if backward and optimizer else None
+    stats = ProgramStats(_mode(timed, phases), micro_steps, *_optimizer_steps(timed))
     return stats if any(value is not None for value in vars(stats).values()) else None
 
 
 def _mode(timed: Timed, phases: Phases) -> Literal["training", "inference"] | None:
-    ops, ranges, strings = timed.trace.device_ops, timed.trace.host_ranges, timed.trace.strings
-    steady = timed.steady_host(ranges.start)
+    ranges, strings = timed.trace.host_ranges, timed.trace.strings
+    operators = ranges.name[timed.steady_host(ranges.start) & (ranges.kind == RangeKind.OP)]
     roles = np.concatenate((phases.of_op[timed.steady_ops], phases.of_node[timed.steady_host(timed.linked.tree.start)]))
-    trains = texts_where(strings, TRAINING.search)
-    named = trains[np.concatenate((ops.name[timed.steady_ops], ranges.name[steady & (ranges.kind == RangeKind.OP)]))]
-    if one_of(roles, (Role.BACKWARD, Role.OPTIMIZER)).any() or named.any():
+    names = np.concatenate((timed.trace.device_ops.name[timed.steady_ops], operators))
+    if one_of(roles, (Role.BACKWARD, Role.OPTIMIZER)).any() or texts_where(strings, TRAINING.search)[names].any():
         return "training"
-    runs = texts_where(strings, MODULES.__contains__)[ranges.name[steady & (ranges.kind == RangeKind.OP)]]
+    runs = texts_where(strings, MODULES.__contains__)[operators]
     return "inference" if runs.any() and timed.steps.found else None
-
-
-def _micro_steps(timed: Timed, phases: Phases) -> float | None:
-    """How often a backward pass follows a forward pass, over how often the optimizer follows one, in the order of
-    launches."""
-    rows = np.flatnonzero(timed.steady_ops & (phases.of_op != Role.NONE) & (timed.linked.launch_time >= 0))
-    role = phases.of_op[rows[np.argsort(timed.linked.launch_time[rows], kind="stable")]]
-    backward, optimizer = _runs(role, Role.BACKWARD), _runs(role, Role.OPTIMIZER)
-    return backward / optimizer if backward and optimizer else None
 
 
 def _runs(roles: U8, wanted: Role) -> int:
