@@ -14,7 +14,7 @@ import pytest
 from tests.analysis.build import TraceBuilder
 from tests.analyzed import loaded
 from traceanalyzer.analysis.joined.joined import framework
-from traceanalyzer.analysis.names.framework import Framework
+from traceanalyzer.analysis.names import Framework
 from traceanalyzer.analysis.names.pytorch import FRAMEWORK
 from traceanalyzer.diagnosis import remedies, rules
 from traceanalyzer.diagnosis.finding import Words, everywhere

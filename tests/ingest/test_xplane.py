@@ -15,7 +15,7 @@ import pytest
 from tests.protobuf import message, parse, varint
 from tests.xplane_builder import Plane, space
 from traceanalyzer.analysis.joined.joined import framework
-from traceanalyzer.analysis.names.framework import Framework
+from traceanalyzer.analysis.names import Framework
 from traceanalyzer.base.errors import EmptyRecordingError, TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.base.limits import raised
 from traceanalyzer.ingest import load

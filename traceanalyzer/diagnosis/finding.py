@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from traceanalyzer.analysis.names.framework import Framework
+from traceanalyzer.analysis.names import Framework
 from traceanalyzer.base import dataclass
 from traceanalyzer.base.figures import metric as defined
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra import complement, places, robust_sigma, union
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
-from traceanalyzer.analysis.names.framework import Framework
+from traceanalyzer.analysis.names import Framework
 from traceanalyzer.base import NS_PER_MS, digits
 from traceanalyzer.diagnosis.measurements import Measurements
 

@@ -33,7 +33,7 @@ class ApiKind(enum.IntEnum):
 
 
 # In order: the first pattern found in a name decides.
-_PATTERNS: tuple[tuple[ApiKind, str], ...] = (
+_PATTERNS = (
     (ApiKind.GRAPH_LAUNCH, r"GraphLaunch"),
     # Nodes of a graph under construction (cudaGraphAddMemcpyNode, ...) do nothing on the device yet; host
     # functions put in a stream (cudaLaunchHostFunc) are no kernels.
@@ -54,15 +54,11 @@ _PATTERNS: tuple[tuple[ApiKind, str], ...] = (
     ),
     (ApiKind.FREE, r"Free|MemRelease|MemUnmap|HostUnregister"),
 )
-_COMPILED = tuple((kind, re.compile(pattern)) for kind, pattern in _PATTERNS)
 
 
 def api_kind(name: str) -> ApiKind:
     """The kind of the call with this name."""
-    for kind, pattern in _COMPILED:
-        if pattern.search(name):
-            return kind
-    return ApiKind.OTHER
+    return next((kind for kind, pattern in _PATTERNS if re.search(pattern, name)), ApiKind.OTHER)
 
 
 def api_kinds(calls: ApiCalls, strings: list[str]) -> U8:

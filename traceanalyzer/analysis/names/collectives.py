@@ -9,20 +9,9 @@ OTHER = "other"
 BARRIER = "barrier"
 
 KINDS = (
-    OTHER,
-    "all_reduce",
-    "all_gather",
-    "reduce_scatter",
-    "all_to_all",
-    "broadcast",
-    "reduce",
-    "gather",
-    "scatter",
-    BARRIER,
-    "send",
-    "recv",
-    "send_recv",
-)
+    OTHER, "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "gather", "scatter",
+    BARRIER, "send", "recv", "send_recv",
+)  # fmt: skip
 
 CALLS = re.compile(r"^((nccl|rccl|gloo|mpi|ucc|xccl):|c10d::|record_param_comms$|[nr]ccl[A-Z])")
 """What torch.distributed and NCCL name around every call of a collective on the host."""
@@ -36,27 +25,16 @@ SYNCHRONISING = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to
 """No rank can finish one before every rank has begun it."""
 
 # Searched for in names in lower case without underscores; the first that is found decides.
-_PATTERNS = tuple(
-    (kind, re.compile(pattern))
-    for kind, pattern in (
-        ("reduce_scatter", r"reducescatter"),
-        ("all_reduce", r"allreduce"),
-        ("all_gather", r"allgather"),
-        ("all_to_all", r"alltoall|all2all|a2a"),
-        (BARRIER, r"barrier"),
-        ("broadcast", r"broadcast|bcast"),
-        ("send_recv", r"sendrecv"),
-        # Kernels of inference engines that do not say what they do: all of them reduce over all ranks.
-        ("all_reduce", r"crossdevicereduce|oneshot|twoshot|quickreduce|multimemreduce"),
-        # Expert parallelism (DeepEP and its kin) exchanges tokens between all ranks.
-        ("all_to_all", r"dispatch|combine"),
-        ("reduce", r"reduce"),
-        ("gather", r"gather"),
-        ("scatter", r"scatter"),
-        ("send", r"send"),
-        ("recv", r"recv"),
-    )
-)
+_PATTERNS = (
+    ("reduce_scatter", "reducescatter"), ("all_reduce", "allreduce"), ("all_gather", "allgather"),
+    ("all_to_all", "alltoall|all2all|a2a"), (BARRIER, "barrier"), ("broadcast", "broadcast|bcast"),
+    ("send_recv", "sendrecv"),
+    # Kernels of inference engines that do not say what they do: all of them reduce over all ranks.
+    ("all_reduce", "crossdevicereduce|oneshot|twoshot|quickreduce|multimemreduce"),
+    # Expert parallelism (DeepEP and its kin) exchanges tokens between all ranks.
+    ("all_to_all", "dispatch|combine"),
+    ("reduce", "reduce"), ("gather", "gather"), ("scatter", "scatter"), ("send", "send"), ("recv", "recv"),
+)  # fmt: skip
 
 _BYTES = {
     1: "byte char bool int8 uint8 qint8 quint8",
@@ -72,7 +50,7 @@ _ELEMENT_BYTES = {name: size for size, names in _BYTES.items() for name in names
 def collective_kind(name: str) -> str:
     """The kind (one of `KINDS`) of a collective, call or kernel with this name."""
     plain = name.lower().replace("_", "")
-    return next((kind for kind, pattern in _PATTERNS if pattern.search(plain)), OTHER)
+    return next((kind for kind, pattern in _PATTERNS if re.search(pattern, plain)), OTHER)
 
 
 def element_bytes(dtype: str) -> int | None:
@@ -91,9 +69,8 @@ def bus_factor(kind: str, ranks: int) -> float | None:
         return None
     if kind == "all_reduce":
         return 2 * (ranks - 1) / ranks
-    if kind in ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"):
-        return (ranks - 1) / ranks
-    return 1.0
+    parted = kind in ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
+    return (ranks - 1) / ranks if parted else 1.0
 
 
 def message_bytes(kind: str, into: int, out: int, ranks: int, size: int | None) -> int:
@@ -102,8 +79,7 @@ def message_bytes(kind: str, into: int, out: int, ranks: int, size: int | None) 
     bytes of one."""
     if size is None or kind == BARRIER:
         return -1
-    if kind in ("all_gather", "gather"):
-        # Ranks that do not receive (gather) put out nothing.
+    if kind in ("all_gather", "gather"):  # ranks that do not receive (gather) put out nothing
         elements = out if out > 0 else _of_all(into, ranks)
     elif kind in ("reduce_scatter", "scatter"):
         elements = into if into > 0 else _of_all(out, ranks)

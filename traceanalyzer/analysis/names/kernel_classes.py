@@ -38,7 +38,12 @@ class KernelClasses:
     @classmethod
     def load(cls, extra: Path | None = None) -> "KernelClasses":
         """The built-in rules, preceded by those of a user's file (UnreadableInputError if it is not valid)."""
-        return _builtin() if extra is None else _from_file(extra)
+        if extra is None:
+            return _builtin()
+        try:
+            return _assemble(tomllib.loads(read_whole(extra).decode()), _builtin())
+        except (OSError, KeyError, ValueError, TypeError, AttributeError, RecursionError, re.error) as error:
+            raise UnreadableInputError(f"{extra}: not a valid file of kernel classes: {error}") from error
 
     def index(self, name: str) -> int:
         """The index of the class with this name."""
@@ -47,10 +52,7 @@ class KernelClasses:
     def class_of(self, kernel: str) -> int:
         """The class index of a kernel by its name, without its parameters; 0 where no rule knows it."""
         head = own_name(kernel)[:MAX_NAME]
-        for pattern, index in self.rules:
-            if _compiled(pattern).search(head):
-                return index
-        return 0
+        return next((index for pattern, index in self.rules if _compiled(pattern).search(head)), 0)
 
     def classify(self, trace: Trace) -> I32:
         """The class index of each device op; each distinct kernel name is looked at once."""
@@ -77,26 +79,17 @@ def _builtin() -> KernelClasses:
     return _assemble(tomllib.loads(text), NO_CLASSES)
 
 
-def _from_file(path: Path) -> KernelClasses:
-    try:
-        return _assemble(tomllib.loads(read_whole(path).decode()), _builtin())
-    except (OSError, KeyError, ValueError, TypeError, AttributeError, RecursionError, re.error) as error:
-        raise UnreadableInputError(f"{path}: not a valid file of kernel classes: {error}") from error
-
-
 NO_CLASSES = KernelClasses((), (), (), (), ())
 
 
 def _assemble(data: dict[str, Any], base: KernelClasses) -> KernelClasses:
     """Classes and rules of a parsed file on top of `base`. Raises ValueError where they make no sense, and re.error."""
-    added = [c for c in data.get("class", []) if c["name"] not in base.names]
-    for c in added:
-        if c["bound"] not in _BOUNDS:
-            raise ValueError(f"class {c['name']}: bound is {c['bound']!r}, not one of {', '.join(_BOUNDS)}")
-    rows = [
-        *zip(base.names, base.titles, base.is_communication, base.bound, strict=True),
-        *((c["name"], c["title"], bool(c.get("communication", False)), c["bound"]) for c in added),
-    ]
+    rows = [*zip(base.names, base.titles, base.is_communication, base.bound, strict=True)]
+    for c in data.get("class", []):
+        if c["name"] not in base.names:
+            if c["bound"] not in _BOUNDS:
+                raise ValueError(f"class {c['name']}: bound is {c['bound']!r}, not one of {', '.join(_BOUNDS)}")
+            rows.append((c["name"], c["title"], bool(c.get("communication", False)), c["bound"]))
     names, titles, is_communication, bound = zip(*rows, strict=True)
     rules = []
     for rule in data.get("rule", []):

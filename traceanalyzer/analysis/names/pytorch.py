@@ -30,16 +30,10 @@ MULTI_TENSOR = re.compile(r"^aten::(_fused_|_foreach_|_amp_)")
 UNSCALE = "aten::_amp_foreach_non_finite_check_and_unscale_"
 """A GradScaler divides the gradients by its scale, and looks for infinities: then it steps, or leaves the step out."""
 STEP_PREFIX = "ProfilerStep#"
-BOOKKEEPING = frozenset(
-    {
-        "profiler::_record_function_enter",
-        "profiler::_record_function_enter_new",
-        "profiler::_record_function_exit",
-        "aten::is_leaf",
-        "aten::output_nr",
-        "aten::_version",
-    }
-)
+BOOKKEEPING = frozenset({
+    "profiler::_record_function_enter", "profiler::_record_function_enter_new", "profiler::_record_function_exit",
+    "aten::is_leaf", "aten::output_nr", "aten::_version",
+})  # fmt: skip
 """Operators of no interest to anyone, that `key_averages()` leaves out too; their time is their parent's own."""
 COPYING = re.compile(r"aten::(to|_to_copy|copy_|clone|cuda|lift_fresh|_?pin_memory)$")
 """Operators whose copies from the host are the program's. Others copy for themselves: FSDP's `aten::_chunk_cat` the

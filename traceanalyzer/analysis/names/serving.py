@@ -104,9 +104,7 @@ def framework_of(marked: Sequence[Iteration], names: Iterable[str]) -> str:
     """Whose iterations these are: vLLM's marks are set in other engines too, whose own marks, kernels or files (among
     the recording's names) tell."""
     own = next((one.framework for one in marked if one.framework != VLLM), None)
-    if own is None and any(map(_OF_SGLANG.search, names)):
-        return "SGLang"
-    return own or marked[0].framework
+    return own or ("SGLang" if own is None and any(map(_OF_SGLANG.search, names)) else marked[0].framework)
 
 
 def _sglang(phase: str, fields: Sums) -> Iteration:

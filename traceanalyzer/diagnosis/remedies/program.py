@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from traceanalyzer.analysis.algebra import texts_where
 from traceanalyzer.analysis.causes.started import LOADERS
-from traceanalyzer.analysis.names.framework import Framework
+from traceanalyzer.analysis.names import Framework
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.tape import Tape

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from traceanalyzer.analysis.algebra import texts_where
-from traceanalyzer.analysis.names.framework import Framework
+from traceanalyzer.analysis.names import Framework
 from traceanalyzer.analysis.names.pytorch import LIBRARY_MARK
 from traceanalyzer.analysis.serving.cut import find_iterations
 from traceanalyzer.analysis.tables.budget import StepTime
