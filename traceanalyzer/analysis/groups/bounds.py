@@ -2,6 +2,7 @@
 hardware counters say of the GPU's limits."""
 
 import re
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from traceanalyzer.analysis.names.kernel_names import streams_weights
 from traceanalyzer.analysis.roofline.bounds import MIN_SAMPLES, Bound
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import dataclass, ms
+from traceanalyzer.base import ms
 from traceanalyzer.trace import F64, I64, Bool, distinct, ranked
 
 FEW_WAVES = 0.1
@@ -23,8 +24,7 @@ WARP = 32
 """Threads that run together; in a smaller block the rest of them do nothing."""
 
 
-@dataclass(frozen=True, eq=False)
-class Undersized:
+class Undersized(NamedTuple):
     """Long kernels of the steady state that leave most of the GPU empty."""
 
     kernels: Group
@@ -81,39 +81,31 @@ def _mean(values: I64, time: I64, rows: Bool) -> float:
     return float(np.average(values[rows], weights=time[rows])) if rows.any() else 0.0
 
 
-TELLING = re.compile(
-    r"dram|tensor|sm.{0,12}(active|issue|throughput)|sms active|fp(16|32|64)|nvlink|pcie", re.IGNORECASE
-)
+TELLING = re.compile(r"(?i)dram|tensor|sm.{0,12}(active|issue|throughput)|sms active|fp(16|32|64)|nvlink|pcie")
 """Counters of what can limit a kernel."""
 
 
 def busy_counters(timed: Timed) -> list[tuple[str, float, int]]:
     """Name, mean and number of samples of each telling counter, over the time in steady steps in which the device that
     they speak of was busy."""
-    table = timed.trace.gpu_metrics
+    table, steps, found = timed.trace.gpu_metrics, timed.steps, []
     if timed.device is None or not len(table):
         return []
-    steps = timed.steps
     busy = clip(timed.activity[timed.device].busy, (int(steps.start[steps.warmup]), int(steps.end[-1])))
-    inside = contains(busy, table.start)
-    inside &= (table.device == timed.device) | (table.device < 0)
-    found = []
+    inside = contains(busy, table.start) & ((table.device == timed.device) | (table.device < 0))
     for code in distinct(table.name[inside]).tolist():
-        values = table.value[inside & (table.name == code)]
-        name = timed.trace.strings[code]
+        values, name = table.value[inside & (table.name == code)], timed.trace.strings[code]
         if len(values) >= MIN_SAMPLES and TELLING.search(name):
             found.append((name, float(values.mean()), len(values)))
     return found
 
 
 KNOWN = (Bound.COMPUTE, Bound.MEMORY)
-SHOWN = 3
 ENOUGH_SHARE = 0.5
 """With a roofline for less of the computation, what it leaves would be a guess."""
 
 
-@dataclass(frozen=True)
-class AboveRoofline:
+class AboveRoofline(NamedTuple):
     """Kernels faster than their roofline; shares of the steady state's device time."""
 
     kernels: list[str]
@@ -130,45 +122,33 @@ def memory_bound_share(rated: Rated) -> float:
     """Share of the steady state's compute time in kernels that memory bandwidth would limit at best: as a kernel
     profiler measured it, else as counters sampled while they ran say, else by the roofline (traffic takes longer than
     arithmetic), else (no model, unknown GPU, too small to tell) by what usually limits kernels of the class."""
-    r = rated.roofline
-    rows, time = _compute(rated)
-    by_class = np.array([bound == "memory" for bound in rated.linked.classes.bound])[rated.linked.op_class[rows]]
-    ops, gemm = rated.trace.device_ops, rated.linked.op_class == rated.linked.classes.index("gemm")
-    names = texts_where(rated.trace.strings, streams_weights)
-    by_class |= (gemm & names[ops.name])[rows]
-    by_class &= ~undersized(rated)[rows]
-    memory = np.where((r.rated & ~r.small)[rows], ~r.arithmetic[rows], by_class)
-    sampled = rated.sampled_bounds[rows]
+    r, linked, sampled = rated.roofline, rated.linked, rated.sampled_bounds
+    by_class = np.array([bound == "memory" for bound in linked.classes.bound])[linked.op_class]
+    names = texts_where(linked.trace.strings, streams_weights)
+    by_class |= (linked.op_class == linked.classes.index("gemm")) & names[linked.trace.device_ops.name]
+    memory = np.where(r.rated & ~r.small, ~r.arithmetic, by_class & ~undersized(rated))
     memory = np.where(one_of(sampled, KNOWN), sampled == Bound.MEMORY, memory)
-    measured = (r.counted & one_of(r.bound, KNOWN))[rows]
-    memory = np.where(measured, r.bound[rows] == Bound.MEMORY, memory)
-    return float(time[memory].sum() / time.sum()) if time.sum() else 0.0
+    return _compute_share(rated, np.where(r.counted & one_of(r.bound, KNOWN), r.bound == Bound.MEMORY, memory))
 
 
 def small_share(rated: Rated) -> float:
     """Share of the steady state's compute time in kernels that fill hardly any of the GPU, of which no model or
     measurement says what limits them: neither arithmetic nor memory does, whatever kernels of their name are."""
-    rows, time = _compute(rated)
-    small = undersized(rated) & ~_told(rated)
-    return float(time[small[rows]].sum() / time.sum()) if time.sum() else 0.0
+    return _compute_share(rated, undersized(rated) & ~_told(rated))
 
 
 def unknown_share(rated: Rated) -> float:
     """Share of the steady state's compute time in kernels whose limit nothing tells: of no known class, without a
     model, not measured."""
-    rows, time = _compute(rated)
-    return float(time[_unknown(rated)[rows]].sum() / time.sum()) if time.sum() else 0.0
+    return _compute_share(rated, _unknown(rated))
 
 
 def unknown_kernels(rated: Rated) -> list[tuple[str, float]]:
     """Those with the most time, and their time a step, ms."""
     rows = _unknown(rated) & rated.linked.is_compute & rated.timed.steady_ops
-    time = duration(rated.linked)
-    names = rated.trace.device_ops.name
-    return [
-        (title(rated.linked, code), ms(time[rows & (names == code)].sum() / rated.timed.steps.steady_count))
-        for code in _by_time(rated, rows)
-    ]
+    time, names = duration(rated.linked), rated.trace.device_ops.name
+    spent = {code: time[rows & (names == code)].sum() for code in _by_time(rated, rows)}
+    return [(title(rated.linked, code), ms(ns / rated.timed.steps.steady_count)) for code, ns in spent.items()]
 
 
 def _unknown(rated: Rated) -> Bool:
@@ -184,14 +164,13 @@ def _told(rated: Rated) -> Bool:
 
 def rated_share(rated: Rated) -> float:
     """Share of the steady state's compute time that the roofline says something about."""
-    rows, time = _compute(rated)
-    return float(time[rated.roofline.rated[rows]].sum() / time.sum()) if time.sum() else 0.0
+    return _compute_share(rated, rated.roofline.rated)
 
 
-def _compute(rated: Rated) -> tuple[I64, I64]:
-    """The steady state's compute ops and their durations, ns."""
-    rows = np.flatnonzero(rated.linked.is_compute & rated.timed.steady_ops)
-    return rows, duration(rated.linked)[rows]
+def _compute_share(rated: Rated, chosen: Bool) -> float:
+    """Share of these device ops in the steady state's compute time."""
+    compute, time = rated.linked.is_compute & rated.timed.steady_ops, duration(rated.linked)
+    return float(time[compute & chosen].sum() / time[compute].sum()) if time[compute].any() else 0.0
 
 
 def above_limits_ms(rated: Rated, free: Bool) -> float | None:
@@ -224,7 +203,7 @@ def above_roofline(rated: Rated) -> AboveRoofline | None:
 def _by_time(rated: Rated, rows: Bool) -> list[int]:
     names, inverse = ranked(rated.trace.device_ops.name[rows])
     time = np.bincount(inverse, weights=duration(rated.linked)[rows])
-    return [int(names[i]) for i in np.argsort(-time, kind="stable")[:SHOWN]]
+    return [int(names[i]) for i in np.argsort(-time, kind="stable")[:3]]
 
 
 def _share(rated: Rated, rows: Bool) -> float:

@@ -2,7 +2,6 @@
 cost at each start, and when compiled code has made up for it."""
 
 import math
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -11,9 +10,6 @@ from traceanalyzer.analysis.time.steps import count_warmup
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_MS, dataclass, metric
 from traceanalyzer.trace import I64, Stopwatch
-
-FIRST_NUMBERS = 1
-"""Logs count their steps from 0 or 1; one that begins later was resumed, or left its first steps out."""
 
 
 class PaidBack(NamedTuple):
@@ -68,7 +64,7 @@ def first_steps(timed: Timed) -> FirstSteps | None:
         return _of("timed", np.append(watch.first_ns, steady), timed)
     if timed.trace.only_step_times and not log.of_server:
         rows = log.duration > 0
-        begins = bool(rows.any()) and log.step[rows][0] <= FIRST_NUMBERS
+        begins = bool(rows.any()) and log.step[rows][0] <= 1  # one that begins later was resumed, or left some out
         return _of("logged", log.duration[rows], timed) if begins else None
     if not steps.found or not (steps.warmup or getattr(watch, "from_first", False)):
         return None  # what comes before the first launch may be the recorder's start
@@ -82,24 +78,11 @@ def _of(source: str, duration: I64, timed: Timed) -> FirstSteps | None:
         return None
     steady_ns = float(np.median(duration[slow:]))
     excess_ns = float(duration[:slow].sum()) - slow * steady_ns
-    found = FirstSteps(
-        source=source,
-        first_ms=float(duration[0]) / NS_PER_MS,
-        steady_ms=steady_ns / NS_PER_MS,
-        steps=slow,
-        excess_ms=excess_ns / NS_PER_MS,
-    )
+    figures = (float(duration[0]) / NS_PER_MS, steady_ns / NS_PER_MS, slow, excess_ns / NS_PER_MS)
     if watch is None or watch.eager_ns is None:
-        return found
+        return FirstSteps(source, *figures)
     pays = paid_back(excess_ns, *saved_of(watch))
-    return replace(
-        found,
-        eager_ms=watch.eager_ns / NS_PER_MS,
-        compiled_ms=watch.step_ns / NS_PER_MS,
-        pays_after_steps=pays.steps,
-        pays_low=pays.low,
-        pays_high=pays.high,
-    )
+    return FirstSteps(source, *figures, watch.eager_ns / NS_PER_MS, watch.step_ns / NS_PER_MS, *pays)
 
 
 def saved_of(watch: Stopwatch) -> tuple[float, float]:

@@ -44,16 +44,13 @@ def longest_gaps(
     """Length, ms, and description of the longest gaps of a cause, a detail, or both, in the steady state."""
     gaps, timed = explained.gaps, explained.timed
     chosen = (gaps.step >= timed.steps.warmup) & (gaps.device == timed.device)
-    if cause is not None:
-        chosen &= gaps.cause == cause
-    if detail is not None:
-        chosen &= gaps.detail == detail
+    for column, wanted in ((gaps.cause, cause), (gaps.detail, detail)):
+        chosen &= True if wanted is None else column == wanted
     rows = np.flatnonzero(chosen)
     rows = rows[np.argsort(-gaps.duration[rows], kind="stable")][:count]
     return list(zip(map(ms, gaps.duration[rows]), gap_details(timed, gaps, rows), strict=True))
 
 
-HOST_DETAILS = tuple(detail for detail in IdleDetail if detail not in (IdleDetail.NONE, IdleDetail.LOST))
 MANAGED = (IdleDetail.PAGE_MIGRATION, IdleDetail.MANAGED_LOOP)
 MOSTLY = 0.5
 """A detail of more than half of the host's idle time names it."""
@@ -63,21 +60,18 @@ def main_detail(explained: Causes) -> str:
     """In words what most of the recorded idle time of host work is; empty where no detail is most of it."""
     if explained.timed.device is None:
         return ""
-    time = {detail: detail_ms(explained, detail) for detail in HOST_DETAILS}
-    longest = max(time, key=lambda detail: time[detail])
-    share = named_host_share(explained)
-    most = share * time[longest] > MOSTLY * sum(time.values())
-    return longest.label if most else ""
+    details = [one for one in IdleDetail if one not in (IdleDetail.NONE, IdleDetail.LOST)]
+    time = {detail: detail_ms(explained, detail) for detail in details}
+    longest = max(time, key=time.__getitem__)
+    return longest.label if named_host_share(explained) * time[longest] > MOSTLY * sum(time.values()) else ""
 
 
 def named_host_share(explained: Causes) -> float:
     """Share of the recorded idle time of cause host that a detail names."""
-    gaps, steps = explained.gaps, explained.timed.steps
-    host = (gaps.cause == IdleCause.HOST) & (
-        gaps.device == (-1 if explained.timed.device is None else explained.timed.device)
-    )
-    window = steps.start[steps.steady], steps.end[steps.steady]
+    gaps, steps, device = explained.gaps, explained.timed.steps, explained.timed.device
+    host = (gaps.cause == IdleCause.HOST) & (gaps.device == (-1 if device is None else device))
     total, named = (
-        measure(union(gaps.start[rows], gaps.end[rows]), *window).sum() for rows in (host, host & (gaps.detail > 0))
+        measure(union(gaps.start[rows], gaps.end[rows]), steps.start[steps.steady], steps.end[steps.steady]).sum()
+        for rows in (host, host & (gaps.detail > 0))
     )
     return float(named / total) if total else 0.0

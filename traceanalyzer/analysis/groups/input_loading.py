@@ -3,6 +3,7 @@ small copies to the GPU, each of which costs the host a call and the operators a
 
 import re
 from operator import itemgetter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,37 +14,29 @@ from traceanalyzer.analysis.names.pytorch import COPYING
 from traceanalyzer.analysis.tables.budget import StepBudgets
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import dataclass, ms
-from traceanalyzer.trace import I32, I64, Bool, MemoryKind, RangeKind, distinct
+from traceanalyzer.base import ms
+from traceanalyzer.trace import Bool, MemoryKind, RangeKind, distinct
 
-SINGLE = re.compile(r"_SingleProcessDataLoaderIter")
-WORKERS = re.compile(r"_MultiProcessingDataLoaderIter")
-"""Iterators of PyTorch's DataLoader without and with worker processes."""
 STAGES = {
-    "collate": re.compile(r"collate|default_convert|pin_memory\.py|^aten::(stack|cat)$", re.IGNORECASE),
-    "decode": re.compile(r"decode|imread|jpeg|PIL/|torchvision/io|\bav/|decord|soundfile|librosa/core", re.IGNORECASE),
-    "tokenise": re.compile(r"tokeni[sz]", re.IGNORECASE),
+    "collate": re.compile(r"(?i)collate|default_convert|pin_memory\.py|^aten::(stack|cat)$"),
+    "decode": re.compile(r"(?i)decode|imread|jpeg|PIL/|torchvision/io|\bav/|decord|soundfile|librosa/core"),
+    "tokenise": re.compile(r"(?i)tokeni[sz]"),
     "transform": re.compile(
-        r"transforms?/|albumentations|augment|^aten::(_?upsample\w*|interpolate|rot90|flip|grid_sampler\w*)$",
-        re.IGNORECASE,
+        r"(?i)transforms?/|albumentations|augment|^aten::(_?upsample\w*|interpolate|rot90|flip|grid_sampler\w*)$"
     ),
     "storage": re.compile(
-        r"built-in (method|function) (open|read|readinto|readline|recv)\b|torch/serialization|zipfile\.py|tarfile\.py"
-        r"|h5py/|lmdb|fsspec/|s3fs/|boto",
-        re.IGNORECASE,
+        r"(?i)built-in (method|function) (open|read|readinto|readline|recv)\b|torch/serialization|zipfile\.py"
+        r"|tarfile\.py|h5py/|lmdb|fsspec/|s3fs/|boto"
     ),
 }
 """Names of operators and Python functions by what they do for a batch."""
-OS_READS = re.compile(
-    r"^(p?readv?|p?read64|fread|open(at)?(64)?|fopen(64)?|f?getc|recv(from|msg)?|mmap(64)?|preadv2?)$"
-)
+OS_READS = re.compile(r"^(p?readv?|p?read64|fread|f?open(64)?|openat(64)?|f?getc|recv(from|msg)?|mmap(64)?|preadv2?)$")
 """Calls of the operating system that bring data from a file or a connection."""
 WAITED_SHARE = 0.05
 """A step that idles for less of its time because of input did not wait for it."""
 
 
-@dataclass(frozen=True, eq=False)
-class Loading:
+class Loading(NamedTuple):
     """Loading of input in the steady steps."""
 
     workers: bool | None
@@ -62,38 +55,36 @@ class Loading:
 
 def loading(timed: Timed, budgets: StepBudgets | None) -> Loading | None:
     """How input is loaded; None where the launching threads do not load or wait for any."""
-    steps, steady, ranges = timed.steps, timed.steps.steady, timed.trace.host_ranges
-    windows = union(steps.host_start[steady], steps.host_end[steady])
-    inside = intersect(timed.timeline.states[HostState.INPUT], windows)
+    steps, steady, ranges, strings = timed.steps, timed.steps.steady, timed.trace.host_ranges, timed.trace.strings
+    inside = intersect(timed.timeline.states[HostState.INPUT], union(steps.host_start[steady], steps.host_end[steady]))
     if not inside.total:
         return None
-
-    def named(pattern: re.Pattern[str]) -> Bool:
-        return texts_where(timed.trace.strings, pattern.search)[ranges.name]
-
-    here = timed.steady_host(ranges.start)
-    single, several = bool(named(SINGLE)[here].any()), bool(named(WORKERS)[here].any())
+    # iterators of PyTorch's DataLoader without and with worker processes
+    seen = [strings[code] for code in distinct(ranges.name[timed.steady_host(ranges.start)]).tolist() if code >= 0]
+    single = any("_SingleProcessDataLoaderIter" in text for text in seen)
+    several = any("_MultiProcessingDataLoaderIter" in text for text in seen)
+    workers, of_os = several if single != several else None, ranges.kind == RangeKind.OS
     waited = np.zeros(0, bool)
     if budgets is not None:
         waited = budgets.idle_by_cause[IdleCause.INPUT][steady] > WAITED_SHARE * budgets.duration[steady]
     kinds = timed.trace.device_ops.source_memory[timed.joined.brings_input & timed.steady_ops]
-    workers, of_os = several if single != several else None, ranges.kind == RangeKind.OS
     code = (ranges.kind == RangeKind.PYTHON) | (ranges.kind == RangeKind.OP)
-    shares = () if workers else ((name, _share(timed, code & named(test), inside)) for name, test in STAGES.items())
+    shares = () if workers else ((name, _share(timed, code, test, inside)) for name, test in STAGES.items())
     return Loading(
         workers=workers,
         pinned=bool((kinds == MemoryKind.PINNED).all()) if len(kinds) and (kinds != MemoryKind.UNKNOWN).all() else None,
         waiting_steps=int(waited.sum()),
         steps=steps.steady_count,
         stages=tuple(sorted(filter(itemgetter(1), shares), key=itemgetter(1), reverse=True)),
-        os_share=_share(timed, of_os & named(OS_READS), inside) if not workers and of_os.any() else None,
+        os_share=_share(timed, of_os, OS_READS, inside) if not workers and of_os.any() else None,
     )
 
 
-def _share(timed: Timed, rows: Bool, inside: IntervalSet) -> float:
-    """Share of the loading within these ranges on the launching threads."""
+def _share(timed: Timed, rows: Bool, test: re.Pattern[str], inside: IntervalSet) -> float:
+    """Share of the loading within these ranges of such names on the launching threads."""
     ranges = timed.trace.host_ranges
-    rows = rows & np.isin(ranges.thread, [one.thread for one in timed.timeline.threads])
+    rows = rows & texts_where(timed.trace.strings, test.search)[ranges.name]
+    rows &= np.isin(ranges.thread, [one.thread for one in timed.timeline.threads])
     return intersect(union(ranges.start[rows], ranges.end[rows]), inside).total / inside.total
 
 
@@ -103,8 +94,7 @@ MANY = 16
 """A batch of fewer tensors is usual (ids, masks, labels), and one copy for them saves little."""
 
 
-@dataclass(frozen=True, eq=False)
-class SmallCopies:
+class SmallCopies(NamedTuple):
     """Small copies from the host that the program asks for."""
 
     a_step: float
@@ -126,13 +116,15 @@ def which_small(joined: Joined) -> Bool:
 def small_copies(timed: Timed) -> SmallCopies | None:
     """The small copies of the steady steps; None where they are few."""
     rows = np.flatnonzero(which_small(timed.joined) & timed.steady_ops & (timed.linked.launch >= 0))
-    steps = timed.steps.steady_count
+    ops, tree, steps = timed.trace.device_ops, timed.linked.tree, timed.steps.steady_count
     if len(rows) < MANY * steps:
         return None
-    ops, tree = timed.trace.device_ops, timed.linked.tree
-    node = _asked_by(timed.joined, tree.node_of_call[timed.linked.launch[rows]])
-    asked = distinct(node)
-    names = tree.names(node)
+    # each call of the API, or the outermost copying operator around it
+    call = tree.node_of_call[timed.linked.launch[rows]]
+    copying = (tree.kind == RangeKind.OP) & tree.named(texts_where(timed.trace.strings, COPYING.match))
+    outer = tree.outermost(copying)[call]
+    node = np.where(outer >= 0, outer, call)
+    asked, names = distinct(node), tree.names(node)
     usual = np.bincount(names[names >= 0]).argmax() if (names >= 0).any() else -1
     return SmallCopies(
         a_step=len(rows) / steps,
@@ -141,12 +133,3 @@ def small_copies(timed: Timed) -> SmallCopies | None:
         device_ms=ms((ops.end - ops.start)[rows].sum()) / steps,
         operator=timed.trace.text(int(usual)),
     )
-
-
-def _asked_by(joined: Joined, call: I32) -> I64:
-    """For each of these nodes of API calls the outermost copying operator around it, else itself."""
-    tree = joined.linked.tree
-    copying = tree.kind == RangeKind.OP
-    copying &= tree.named(texts_where(joined.trace.strings, COPYING.match))
-    outer = tree.outermost(copying)[call]
-    return np.where(outer >= 0, outer, call)

@@ -7,26 +7,16 @@ kernel takes. The strides of the inputs say so; results are not recorded, so onl
 
 import re
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra import Groups, at, texts_where
-from traceanalyzer.analysis.groups.ops import (
-    Group,
-    duration,
-    group,
-    judged,
-    named,
-    of_class,
-    operators,
-    per_step,
-    steady,
-)
+from traceanalyzer.analysis.groups.ops import Group, duration, group, judged, named, of_class, op_code, per_step, steady
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, tensors_of
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, Bool
 
 CHANNELS = re.compile(r"nchwToNhwc|nhwcToNchw|nchw_?to_?nhwc|nhwc_?to_?nchw|tensorTransformGeneric", re.IGNORECASE)
@@ -38,8 +28,7 @@ COPY = re.compile(r"^aten::(?:contiguous|clone)$")
 """Operators that copy a tensor as it is."""
 
 
-@dataclass(frozen=True, eq=False)
-class Casts:
+class Casts(NamedTuple):
     """Casts of tensors to another type."""
 
     kernels: Group
@@ -62,19 +51,16 @@ def channel_kernels(timed: Timed, free: Bool) -> Group | None:
 
 def casts(timed: Timed, free: Bool) -> Casts | None:
     """Casts to another type, those of equal inputs counted, of ops that are `free`."""
-    rows = steady(timed) & free & _launched_below(timed.joined, CAST) & ~of_class(timed.joined, "memcpy")
-    joined = timed.joined
-    tree = joined.linked.tree
+    joined, ranges, time = timed.joined, timed.trace.host_ranges, duration(timed.linked)
     node = at(_around(joined, CAST), joined.launch_node, -1)
-    row = np.where(rows & (node >= 0), at(tree.row, node, -1), -1)
-    ranges, step = timed.trace.host_ranges, timed.steps.of_op
-    chosen = np.flatnonzero(rows & (row >= 0))
+    rows = steady(timed) & free & (node >= 0) & ~of_class(joined, "memcpy")
+    row = np.where(rows, at(joined.linked.tree.row, node, -1), -1)
+    chosen = np.flatnonzero(row >= 0)
     if not len(chosen):
         return None
-    alike = Groups.of(step[chosen], ranges.shapes[row[chosen]], ranges.dtypes[row[chosen]])
-    time = duration(timed.linked)
+    alike = Groups.of(timed.steps.of_op[chosen], ranges.shapes[row[chosen]], ranges.dtypes[row[chosen]])
     return Casts(
-        kernels=Group(rows, per_step(timed, time[rows]), group(timed, rows & (row >= 0)).top),
+        kernels=Group(rows, per_step(timed, time[rows]), group(timed, row >= 0).top),
         total_ms=per_step(timed, time[chosen]),
         casts=len(chosen) / timed.steps.steady_count,
         alike=float(alike.count.mean()),
@@ -85,8 +71,7 @@ def casts(timed: Timed, free: Bool) -> Casts | None:
 def layout_copies(timed: Timed, free: Bool) -> Group | None:
     """Copies that only make a tensor contiguous, of ops that are `free`."""
     rows = steady(timed) & free & _launched_below(timed.joined, COPY) & ~_launched_below(timed.joined, CONVOLUTION)
-    found = group(timed, rows)
-    return found if found.total_ms > 0 else None
+    return found if (found := group(timed, rows)).total_ms > 0 else None
 
 
 def _launched_below(joined: Joined, pattern: re.Pattern[str]) -> Bool:
@@ -105,13 +90,12 @@ SECTOR_BYTES = 32
 LARGE_BYTES = 1 << 22
 """Smaller operands lie in the caches, where a sector that was moved serves its other elements, too."""
 ELEMENTWISE = re.compile(
-    r"^aten::(copy_|add_?|sub_?|mul_?|div_?|where|maximum|minimum|pow|sigmoid|tanh|gelu|silu|relu|clamp)$"
+    r"^aten::(copy_|(add|sub|mul|div)_?|where|maximum|minimum|pow|sigmoid|tanh|(ge|si|re)lu|clamp)$"
 )
 """Operators that go through all operands in one order, element by element."""
 
 
-@dataclass(frozen=True, eq=False)
-class StridedWork:
+class StridedWork(NamedTuple):
     """Elementwise kernels with operands in different orders."""
 
     kernels: Group
@@ -121,12 +105,10 @@ class StridedWork:
 
 def strided_work(rated: Rated) -> StridedWork | None:
     """Such kernels of large operands."""
-    code = operators(rated)
-    names = np.array([bool(ELEMENTWISE.match(text)) for text in (*rated.trace.strings, "")])
-    rows = steady(rated.timed) & names[code] & of_class(rated.joined, "elementwise", "layout", "other")
-    rows[rows], _, examples = judged(
-        rated, rated.roofline.row[rows], ("name", "shapes", "dtypes", "strides"), _two_orders
-    )
+    rows = steady(rated.timed) & of_class(rated.joined, "elementwise", "layout", "other")
+    rows &= texts_where(rated.trace.strings, ELEMENTWISE.match)[op_code(rated)]
+    columns = ("name", "shapes", "dtypes", "strides")
+    rows[rows], _, examples = judged(rated, rated.roofline.row[rows], columns, _two_orders)
     kernels = group(rated.timed, rows)
     return StridedWork(kernels, sorted({*filter(None, examples)})) if kernels.total_ms > 0 else None
 
@@ -134,29 +116,20 @@ def strided_work(rated: Rated) -> StridedWork | None:
 def _two_orders(name: str | None, shapes: str | None, dtypes: str | None, strides: str | None) -> str | None:
     """Two operands of an operator that are in different orders, and how; None without."""
     large = [one for one in tensors_of(shapes, dtypes, strides) if one.strides and one.bytes >= LARGE_BYTES]
-    for a, b in combinations(large, 2):
-        if crosses(a, b):
-            return f"{name} of {list(a.shape)}: strides {list(a.strides or ())}, {list(b.strides or ())}"
-    return None
+    a, b = next((pair for pair in combinations(large, 2) if crosses(*pair)), (None, None))
+    return f"{name} of {list(a.shape)}: strides {list(a.strides or ())}, {list(b.strides or ())}" if a and b else None
 
 
 def crosses(a: Tensor, b: Tensor) -> bool:
     """Whether each of two operands of one shape is walked through in sectors along the other's fastest dimension."""
-    if a.shape != b.shape:
-        return False
     fast_a, fast_b = _fastest(a), _fastest(b)
-    if fast_a is None or fast_b is None or fast_a == fast_b:
+    if a.shape != b.shape or fast_a is None or fast_b is None:
         return False
-    return _leaps(b, fast_a) and _leaps(a, fast_b)
+    steps = (b.strides or ())[fast_a] * b.dtype.bytes, (a.strides or ())[fast_b] * a.dtype.bytes
+    return fast_a != fast_b and all(abs(step) >= SECTOR_BYTES for step in steps)
 
 
 def _fastest(tensor: Tensor) -> int | None:
     """The dimension whose elements lie side by side, None without one."""
     strides = tensor.strides or ()
     return next((d for d, (n, s) in enumerate(zip(tensor.shape, strides, strict=True)) if s == 1 and n > 1), None)
-
-
-def _leaps(tensor: Tensor, dimension: int) -> bool:
-    """Whether neighbours along a dimension lie in different sectors."""
-    strides = tensor.strides or ()
-    return abs(strides[dimension]) * tensor.dtype.bytes >= SECTOR_BYTES

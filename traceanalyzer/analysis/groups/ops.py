@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -13,10 +14,13 @@ from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import dataclass, ms
-from traceanalyzer.trace import F64, I32, I64, Bool, distinct, is_sorted, ranked
+from traceanalyzer.base import ms
+from traceanalyzer.trace import F64, I32, I64, Bool, distinct, is_sorted
 
 SHOWN = 5
+
+
+TOP_KERNELS = 3
 
 
 class ApiTime(NamedTuple):
@@ -38,12 +42,7 @@ def api_times(linked: Linked) -> list[ApiTime]:
     return [ApiTime(linked.trace.strings[names[i]], int(groups.count[i]), ms(time[i])) for i in order.tolist()]
 
 
-TOP_KERNELS = 3
-TITLE_CHARACTERS = 80
-
-
-@dataclass(frozen=True, eq=False)
-class Group:
+class Group(NamedTuple):
     """Device ops of the steady state with something in common."""
 
     rows: Bool
@@ -56,7 +55,14 @@ class Group:
 
 def group(timed: Timed, rows: Bool) -> Group:
     """These device ops as a group."""
-    return Group(rows, per_step(timed, duration(timed.linked)[rows]), top_kernels(timed, rows))
+    time: dict[str, float] = {}
+    kinds = Groups.of(timed.trace.device_ops.name[rows])
+    spent = kinds.sum(duration(timed.linked)[rows]).tolist()
+    for code, ns in zip(timed.trace.device_ops.name[rows][kinds.first].tolist(), spent, strict=True):
+        name = title(timed.linked, code)
+        time[name] = time.get(name, 0.0) + ms(ns / timed.steps.steady_count)
+    top = sorted(time.items(), key=lambda item: -item[1])[:TOP_KERNELS]
+    return Group(rows, per_step(timed, duration(timed.linked)[rows]), top)
 
 
 def steady(timed: Timed) -> Bool:
@@ -76,17 +82,15 @@ def named(linked: Linked, pattern: re.Pattern[str]) -> Bool:
 
 def with_text(linked: Linked, column: I32 | I64, pattern: re.Pattern[str]) -> Bool:
     """Entries of a column of text codes in which the pattern is found."""
-    strings = linked.trace.strings
-    found = np.zeros(len(strings) + 1, bool)
+    found = np.zeros(len(linked.trace.strings) + 1, bool)
     for code in distinct(column).tolist():
-        found[code] = code >= 0 and pattern.search(strings[code]) is not None
+        found[code] = code >= 0 and pattern.search(linked.trace.strings[code]) is not None
     return found[column]
 
 
-def operators(rated: Rated) -> I64:
+def op_code(rated: Rated) -> I64:
     """Name code of the modelled operator that each device op is part of, -1 without one."""
-    row = rated.roofline.row
-    return at(rated.trace.host_ranges.name, row, -1).astype(np.int64)
+    return at(rated.trace.host_ranges.name, rated.roofline.row, -1).astype(np.int64)
 
 
 def judged(
@@ -94,11 +98,10 @@ def judged(
 ) -> tuple[Bool, Groups, list[str | None]]:
     """Which of these host ranges the judge says something of; the kinds that there are by the texts of these columns,
     and what it says of each: it is given the texts (None where one was not recorded)."""
-    ranges, trace = rated.trace.host_ranges, rated.trace
-    codes = [getattr(ranges, name)[rows] for name in columns]
+    codes = [getattr(rated.trace.host_ranges, name)[rows] for name in columns]
     kinds = Groups.of(*codes)
     each = zip(*(column[kinds.first].tolist() for column in codes), strict=True)
-    found = [judge(*map(trace.text, kind)) for kind in each]
+    found = [judge(*map(rated.trace.text, kind)) for kind in each]
     return np.array([one is not None for one in found], bool)[kinds.index], kinds, found
 
 
@@ -112,31 +115,18 @@ def per_step(timed: Timed, values: I64 | F64) -> float:
     return ms(values.sum()) / timed.steps.steady_count
 
 
-def top_kernels(timed: Timed, rows: Bool) -> list[tuple[str, float]]:
-    """The names with the most time a step among the device ops, with that time in ms."""
-    names, inverse = ranked(timed.trace.device_ops.name[rows])
-    time: dict[str, float] = {}
-    for code, ns in zip(
-        names.tolist(), np.bincount(inverse, weights=duration(timed.linked)[rows]).tolist(), strict=True
-    ):
-        name = title(timed.linked, code)
-        time[name] = time.get(name, 0.0) + ms(ns / timed.steps.steady_count)
-    return sorted(time.items(), key=lambda item: -item[1])[:TOP_KERNELS]
-
-
 def title(linked: Linked, code: int) -> str:
-    """A kernel's name as the tables have it, cut where it is long."""
+    """A kernel's name as the tables have it, cut where it is longer than 80 characters."""
     name = short_name(linked.trace.strings[code])
-    return name if len(name) <= TITLE_CHARACTERS else name[: TITLE_CHARACTERS - 1] + "…"
+    return name if len(name) <= 80 else name[:79] + "…"
 
 
 def in_stream_order(timed: Timed, rows: Bool) -> I64:
     """These device ops by step, stream and start."""
     chosen = np.flatnonzero(rows)  # rows are in the order of their starts
     for column in (timed.trace.device_ops.stream, timed.steps.of_op):
-        key = column[chosen]
-        if not is_sorted(key):
-            chosen = chosen[np.argsort(key, kind="stable")]
+        if not is_sorted(column[chosen]):
+            chosen = chosen[np.argsort(column[chosen], kind="stable")]
     return chosen
 
 
@@ -168,8 +158,7 @@ MAX_BETWEEN = 16
 values, and each one's copy."""
 
 
-@dataclass(frozen=True, eq=False)
-class WrittenOutAttention:
+class WrittenOutAttention(NamedTuple):
     """Passes over the scores between the two products."""
 
     passes: Group
@@ -182,32 +171,24 @@ class WrittenOutAttention:
 def written_out_attention(rated: Rated, free: Bool) -> WrittenOutAttention | None:
     """Softmax and its neighbours between two batched products, forward or backward, of ops that are `free`."""
     order = in_stream_order(rated.timed, steady(rated.timed))
-    between = between_products(rated, order)
-    rows = np.zeros(len(free), bool)
+    between, rows = between_products(rated, order), np.zeros(len(free), bool)
     rows[order[between >= 0]] = True
-    passes = group(rated.timed, rows & free)
+    passes, steps = group(rated.timed, rows & free), rated.timed.steps.steady_count
     if passes.total_ms <= 0:
         return None
-    number = len(distinct(between[between >= 0])) / rated.timed.steps.steady_count
     moved = rated.roofline.bytes[passes.rows]
-    known = np.isfinite(moved).any()
-    return WrittenOutAttention(
-        passes, number, float(np.nansum(moved)) / rated.timed.steps.steady_count if known else None
-    )
+    saved = float(np.nansum(moved)) / steps if np.isfinite(moved).any() else None
+    return WrittenOutAttention(passes, len(distinct(between[between >= 0])) / steps, saved)
 
 
 def between_products(rated: Rated, order: I64) -> I64:
     """For each op of `order` the number of the attention between whose products it lies, -1 outside of any."""
-    operator = operators(rated)[order]
-    product, softmax = (
-        np.flatnonzero(with_text(rated.linked, operator, PRODUCT)),
-        with_text(rated.linked, operator, SOFTMAX),
-    )
+    operator = op_code(rated)[order]
+    product = np.flatnonzero(with_text(rated.linked, operator, PRODUCT)).tolist()
     step, stream = rated.timed.steps.of_op[order], rated.trace.device_ops.stream[order]
-    seen = np.concatenate(([0], np.cumsum(softmax)))
+    seen = np.concatenate(([0], np.cumsum(with_text(rated.linked, operator, SOFTMAX))))
     result = np.full(len(order), -1, np.int64)
-    pairs = zip(product[:-1].tolist(), product[1:].tolist(), strict=True)
-    for number, (a, b) in enumerate(pairs):
+    for number, (a, b) in enumerate(pairwise(product)):
         near = 1 < b - a <= MAX_BETWEEN + 1 and step[a] == step[b] and stream[a] == stream[b]
         if near and seen[b] > seen[a + 1]:
             result[a + 1 : b] = number

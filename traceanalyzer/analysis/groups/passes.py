@@ -2,6 +2,7 @@
 moves as one kernel: what comes in from outside of it and what it leaves, not what its kernels hand to each other."""
 
 import re
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from traceanalyzer.analysis.groups.ops import (
 )
 from traceanalyzer.analysis.roofline.op_models.tensors import tensors_of
 from traceanalyzer.analysis.roofline.rated import Rated
-from traceanalyzer.base import dataclass, ms
+from traceanalyzer.base import ms
 from traceanalyzer.trace import F64, I32, I64, Bool, alike, ranked
 
 OVERWRITES = re.compile(r"^aten::(copy_|fill_|zero_)$")
@@ -30,22 +31,17 @@ OVERWRITES = re.compile(r"^aten::(copy_|fill_|zero_)$")
 
 def written(rated: Rated, op: I32 | I64) -> F64:
     """Bytes that each of these device ops writes, as far as its operator's operands say: what it moves and does not
-    read."""
-    trace, row = rated.trace, rated.roofline.row[op]
-    ranges = trace.host_ranges
+    read, or the first where that is what the operator writes."""
+    ranges, row = rated.trace.host_ranges, rated.roofline.row[op]
     columns = [at(column, row, -1) for column in (ranges.name, ranges.shapes, ranges.dtypes)]
-    kinds = Groups.of(*columns)
-    codes = zip(*(column[kinds.first].tolist() for column in columns), strict=True)
-    sizes = np.array([_read_and_first(*(trace.text(code) or "" for code in kind)) for kind in codes])
-    read, first = sizes.reshape(-1, 2)[kinds.index].T
+    kinds, sizes = Groups.of(*columns), []
+    for codes in zip(*(column[kinds.first].tolist() for column in columns), strict=True):
+        name, shapes, dtypes = (rated.trace.text(code) or "" for code in codes)
+        read = [float(np.nan_to_num(one.dense_bytes)) for one in tensors_of(shapes, dtypes)]
+        sizes.append((sum(read), read[0] if read and OVERWRITES.match(name) else 0.0))
+    read_bytes, first = np.array(sizes).reshape(-1, 2)[kinds.index].T
     traffic = np.nan_to_num(rated.roofline.expected[op])
-    return np.where(first > 0, np.minimum(first, traffic), np.maximum(traffic - read, 0.0))
-
-
-def _read_and_first(name: str, shapes: str, dtypes: str) -> tuple[float, float]:
-    """Bytes of an operator's operands, and of the first where that is what it writes."""
-    sizes = [float(np.nan_to_num(one.dense_bytes)) for one in tensors_of(shapes, dtypes)]
-    return sum(sizes), sizes[0] if sizes and OVERWRITES.match(name) else 0.0
+    return np.where(first > 0, np.minimum(first, traffic), np.maximum(traffic - read_bytes, 0.0))
 
 
 def crossing(number: I64, traffic: F64, out: F64, reducing: Bool) -> F64:
@@ -76,11 +72,10 @@ MIN_CHAIN = 3
 """Shorter runs of such kernels are the residual adds and activations of any model, with little to merge."""
 ASIDE = 64
 """An operand this many times smaller than another is a statistic or a parameter beside it, not data of its own."""
-FUSED = re.compile(r"fused", re.IGNORECASE)
+FUSED = re.compile("fused", re.IGNORECASE)
 
 
-@dataclass(frozen=True, eq=False)
-class OptimizerPasses:
+class OptimizerPasses(NamedTuple):
     """Kernels of an optimizer step that is not fused."""
 
     kernels: Group
@@ -91,8 +86,7 @@ class OptimizerPasses:
     longest: str
 
 
-@dataclass(frozen=True, eq=False)
-class Chains:
+class Chains(NamedTuple):
     """Runs of memory-bound kernels that work on the same data."""
 
     kernels: Group
@@ -120,20 +114,20 @@ def chains(rated: Rated, free: Bool) -> Chains | None:
     order = in_stream_order(rated.timed, steady(rated.timed))
     fusible = of_class(rated.joined, *FUSIBLE) & rated.linked.is_kernel & free & ~named(rated.linked, COMPILED)
     run, number = split_by_size(runs(rated.timed, order, fusible[order])[0], rated.memo(largest_operands)[order])
-    count = np.bincount(run[run >= 0], minlength=number)
+    count, steps = np.bincount(run[run >= 0], minlength=number), rated.timed.steps.steady_count
     long = count >= MIN_CHAIN
     if not long.any():
         return None
     inside = (run >= 0) & long[run]
-    chained, run = order[inside], run[inside]
-    rows = np.zeros(len(free), bool)
+    chained, run, rows = order[inside], run[inside], np.zeros(len(free), bool)
     rows[chained] = True
+    moved = rated.roofline.bytes[chained]
     return Chains(
         kernels=group(rated.timed, rows),
-        runs_per_step=long.sum() / rated.timed.steps.steady_count,
+        runs_per_step=long.sum() / steps,
         kernels_per_run=float(count[long].mean()),
         longest_ms=per_step(rated.timed, greatest(duration(rated.linked)[chained], run)),
-        bytes_saved=_bytes_saved(rated, chained, run),
+        bytes_saved=float(moved.sum() - greatest(moved, run).sum()) / steps if np.isfinite(moved).all() else None,
     )
 
 
@@ -144,16 +138,11 @@ def split_by_size(run: I32 | I64, elements: I64) -> tuple[I32, int]:
     rows = np.flatnonzero(run >= 0)
     begins, size = where_changed(run[rows]), elements[rows]
     uneven = _uneven(begins, size)
-    current, ending = 0, []
+    current = 0
     for i, begins_here, here in zip(uneven.tolist(), begins[uneven].tolist(), size[uneven].tolist(), strict=True):
-        if begins_here:
-            current = here
-        elif here and current and here != current and here < ASIDE * current and current < ASIDE * here:
-            ending.append(i)
-            current = here
-        elif here > current:
-            current = here
-    begins[ending] = True
+        if here and current and here != current and here < ASIDE * current and current < ASIDE * here:
+            begins[i] = begins_here = True
+        current = here if begins_here else max(current, here)
     result = np.full(len(run), -1, np.int32)
     result[rows] = np.cumsum(begins, dtype=np.int32) - np.int32(1)
     return result, int(begins.sum())
@@ -172,17 +161,7 @@ def _uneven(begins: Bool, size: I64) -> I64:
 
 def largest_operands(rated: Rated) -> I64:
     """Elements of the largest operand of the operator that each device op is part of, 0 where not known."""
-    trace, row = rated.trace, rated.roofline.row
-    codes = at(trace.host_ranges.shapes, row, -1)
+    codes = at(rated.trace.host_ranges.shapes, rated.roofline.row, -1)
     known, inverse = ranked(codes)
-    sizes = [max((one.numel for one in tensors_of(trace.text(int(code)))), default=0) for code in known]
-    if len(known) == 1:
-        return alike(sizes[0], len(codes), np.int64)
-    return np.array(sizes, np.int64)[inverse] if len(known) else np.zeros(0, np.int64)
-
-
-def _bytes_saved(rated: Rated, chained: I64, run: I32) -> float | None:
-    moved = rated.roofline.bytes[chained]
-    if not np.isfinite(moved).all():
-        return None
-    return float(moved.sum() - greatest(moved, run).sum()) / rated.timed.steps.steady_count
+    sizes = [max((one.numel for one in tensors_of(rated.trace.text(int(code)))), default=0) for code in known]
+    return alike(sizes[0], len(codes), np.int64) if len(known) == 1 else np.array(sizes, np.int64)[inverse]

@@ -1,27 +1,18 @@
 """Matrix products that could run faster on the same GPU: other units, other sizes, fuller waves."""
 
 import re
+from collections import Counter
+from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import one_of
-from traceanalyzer.analysis.groups.ops import (
-    Group,
-    duration,
-    group,
-    judged,
-    named,
-    of_class,
-    operators,
-    per_step,
-    steady,
-)
+from traceanalyzer.analysis.algebra import one_of, texts_where
+from traceanalyzer.analysis.groups.ops import Group, duration, group, judged, named, of_class, op_code, per_step, steady
 from traceanalyzer.analysis.roofline.bounds import NO
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, inputs_of, tensors_of
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.roofline.roofline import SHORT_NS
-from traceanalyzer.base import dataclass
 from traceanalyzer.trace import F64, Bool
 
 TENSOR_EFFICIENCY = 0.75
@@ -29,8 +20,6 @@ TENSOR_EFFICIENCY = 0.75
 TF32 and bf16, in this repository's recordings)."""
 FP32_PRODUCT = re.compile(r"(?<![a-z])sgemm|_f32f32_f32f32_", re.IGNORECASE)
 """Names of products of fp32 matrices, where the operands' types were not recorded; a `gemv` may be of any type."""
-FASTER_TYPES = ("tf32", "bf16")
-"""Number formats that fp32 products could have on tensor cores, the one nearest to them first."""
 ALIGNED_BYTES = 16
 """Libraries' fast kernels load operands in pieces of 16 bytes: 8 elements of 16 bits, 16 of 8, 4 of 32 (cuBLAS
 documentation, "tensor core usage")."""
@@ -42,8 +31,7 @@ MANY_WAVES = 8
 """With more waves the last one is less than an eighth of the kernel."""
 
 
-@dataclass(frozen=True, eq=False)
-class Fp32Products:
+class Fp32Products(NamedTuple):
     """Products in fp32 on the ordinary cores."""
 
     kernels: Group
@@ -53,8 +41,7 @@ class Fp32Products:
     """Whether the sizes of some were not recorded."""
 
 
-@dataclass(frozen=True, eq=False)
-class OddProducts:
+class OddProducts(NamedTuple):
     """Slow products whose sizes are not multiples of 16 bytes."""
 
     kernels: Group
@@ -64,8 +51,7 @@ class OddProducts:
     """Of the operands with such a size, those with most time first."""
 
 
-@dataclass(frozen=True, eq=False)
-class LastWaves:
+class LastWaves(NamedTuple):
     """Matrix kernels whose last wave of blocks leaves most SMs idle."""
 
     kernels: Group
@@ -83,15 +69,11 @@ def fp32_products(rated: Rated, free: Bool) -> Fp32Products | None:
     found = group(rated.timed, rows)
     if found.total_ms <= 0:
         return None
-    at = {
-        name: per_step(rated.timed, _on_tensor_cores(rated, rows, name)) for name in FASTER_TYPES if _has(rated, name)
-    }
-    return Fp32Products(found, at, bool((unknown & rows).any()))
-
-
-def _has(rated: Rated, precision: str) -> bool:
     gpu = rated.linked.gpus.get(-1 if rated.timed.device is None else rated.timed.device)
-    return gpu is not None and gpu.tensor.get(precision, 0) > gpu.vector["fp32"]
+    # number formats that fp32 products could have on tensor cores, the one nearest to them first
+    faster = [name for name in ("tf32", "bf16") if gpu is not None and gpu.tensor.get(name, 0) > gpu.vector["fp32"]]
+    at = {name: per_step(rated.timed, _on_tensor_cores(rated, rows, name)) for name in faster}
+    return Fp32Products(found, at, bool((unknown & rows).any()))
 
 
 def _on_tensor_cores(rated: Rated, rows: Bool, precision: str) -> F64:
@@ -119,22 +101,22 @@ def _by_arithmetic(rated: Rated) -> Bool:
 
 def odd_products(rated: Rated, free: Bool) -> OddProducts | None:
     """Matrix products whose sizes are not multiples of 16 bytes, of ops that are `free`."""
-    rows = steady(rated.timed) & of_class(rated.joined, "gemm") & free & (rated.roofline.row >= 0)
+    roofline, time = rated.roofline, duration(rated.linked)
+    rows = steady(rated.timed) & of_class(rated.joined, "gemm") & free & (roofline.row >= 0)
     # few blocks may still have much to calculate: a product over many rows
-    rows &= rated.roofline.rated & ~(rated.roofline.small & (rated.roofline.attainable[:] < SHORT_NS))
-    time = duration(rated.linked)[rows]
+    rows &= roofline.rated & ~(roofline.small & (roofline.attainable[:] < SHORT_NS))
+    among = time[rows]
     columns = ("shapes", "dtypes", "strides", "name")
-    rows[rows], kinds, shapes = judged(rated, rated.roofline.row[rows], columns, _odd_shape)
-    spent: dict[str, int] = {}
-    for shape, ns in zip(shapes, np.bincount(kinds.index, time, len(shapes)).tolist(), strict=True):
+    rows[rows], kinds, shapes = judged(rated, roofline.row[rows], columns, _odd_shape)
+    spent: Counter[str] = Counter()
+    for shape, ns in zip(shapes, np.bincount(kinds.index, among, len(shapes)).tolist(), strict=True):
         if shape is not None:
-            spent[shape] = spent.get(shape, 0) + ns
+            spent[shape] += ns
     found = group(rated.timed, rows)
     if found.total_ms <= 0:
         return None
-    time, attainable = duration(rated.linked)[rows], rated.roofline.attainable[rows]
-    saved = per_step(rated.timed, np.maximum(time - attainable / TENSOR_EFFICIENCY, 0))
-    return OddProducts(found, saved, sorted(spent, key=lambda shape: -spent[shape]))
+    saved = np.maximum(time[rows] - roofline.attainable[rows] / TENSOR_EFFICIENCY, 0)
+    return OddProducts(found, per_step(rated.timed, saved), [shape for shape, _ in spent.most_common()])
 
 
 def _odd_shape(shapes: str | None, dtypes: str | None, strides: str | None, name: str | None) -> str | None:
@@ -146,8 +128,7 @@ def _odd_shape(shapes: str | None, dtypes: str | None, strides: str | None, name
     last = operands[-1]
     columns = last.shape[-2 if (name or "").endswith("linear") else -1]
     odd = [t for t in operands if _is_odd(_row_length(t), t.dtype.bytes)]
-    if not odd and _is_odd(columns, last.dtype.bytes):
-        odd = [last]  # the rows of what it writes
+    odd += [last] if _is_odd(columns, last.dtype.bytes) else []  # the rows of what it writes
     return "x".join(map(str, odd[0].shape)) if odd else None
 
 
@@ -164,29 +145,24 @@ def _is_odd(size: int, element_bytes: float) -> bool:
 
 def last_waves(rated: Rated, free: Bool) -> LastWaves | None:
     """Matrix kernels with a mostly empty last wave, of ops that are `free`."""
-    roofline = rated.roofline
+    waves, time = rated.roofline.waves[:], duration(rated.linked)
     rows = steady(rated.timed) & rated.linked.is_matrix & free & _by_arithmetic(rated)
-    waves = roofline.waves[:]
     rows &= (waves > 1) & (waves < MANY_WAVES)
     loss = np.where(rows, 1 - waves / np.ceil(np.where(rows, waves, 1)), 0.0)
     rows &= loss >= WAVE_LOSS
     found = group(rated.timed, rows)
     if found.total_ms <= 0:
         return None
-    time = duration(rated.linked)
-    lost = np.minimum(loss * time, np.maximum(time - np.nan_to_num(roofline.attainable), 0))
+    lost = np.minimum(loss * time, np.maximum(time - np.nan_to_num(rated.roofline.attainable), 0))
     return LastWaves(found, float(waves[rows].mean()), per_step(rated.timed, lost[rows]))
 
 
 CONVOLUTION = re.compile(r"^aten::\w*conv")
-BACKWARD = re.compile(r"backward")
-ON_TENSOR_CORES = (Precision.TF32, Precision.FP16, Precision.BF16)
 FEW_CHANNELS = 4
 """Images have one to four, and the layer that reads them is made for it."""
 
 
-@dataclass(frozen=True, eq=False)
-class OddConvolutions:
+class OddConvolutions(NamedTuple):
     """Convolutions with channel counts that are not multiples of 16 bytes."""
 
     kernels: Group
@@ -197,12 +173,10 @@ class OddConvolutions:
 def odd_convolutions(rated: Rated, free: Bool) -> OddConvolutions | None:
     """Convolutions in number formats of tensor cores with odd channel counts, of ops that are `free`; those that read
     images and those with groups are left out."""
-    roofline, code = rated.roofline, operators(rated)
-    rows = (
-        steady(rated.timed) & rated.linked.is_matrix & free & (code >= 0) & one_of(roofline.precision, ON_TENSOR_CORES)
-    )
-    names = np.array([bool(CONVOLUTION.match(text)) for text in (*rated.trace.strings, "")])
-    rows &= names[code]
+    roofline, code = rated.roofline, op_code(rated)
+    rows = steady(rated.timed) & rated.linked.is_matrix & free & (code >= 0)
+    rows &= one_of(roofline.precision, (Precision.TF32, Precision.FP16, Precision.BF16))
+    rows &= texts_where(rated.trace.strings, CONVOLUTION.match)[code]
     rows[rows], _, shapes = judged(rated, roofline.row[rows], ("name", "shapes", "dtypes"), _odd_weight)
     found = group(rated.timed, rows)
     return OddConvolutions(found, sorted({*filter(None, shapes)})) if found.total_ms > 0 else None
@@ -210,8 +184,8 @@ def odd_convolutions(rated: Rated, free: Bool) -> OddConvolutions | None:
 
 def _odd_weight(name: str, shapes: str | None, dtypes: str | None) -> str | None:
     """The shape of the weight, where one of its channel counts is odd; None where none is, or it cannot be told."""
-    inputs, at = inputs_of(shapes, dtypes), int(BACKWARD.search(name) is not None)
-    pair = [one for one in inputs[at : at + 2] if isinstance(one, Tensor) and len(one.shape) >= 3]
+    at = int("backward" in name)
+    pair = [one for one in inputs_of(shapes, dtypes)[at : at + 2] if isinstance(one, Tensor) and len(one.shape) >= 3]
     if len(pair) < 2:
         return None
     x, weight = pair

@@ -20,19 +20,21 @@ SHOWN_INPUTS = 4
 
 def seen_conditions(rated: Rated) -> Iterator[Condition]:
     """What the trace shows of the conditions under which it was recorded."""
-    formats = _formats(rated)
-    if formats:
+    if formats := _formats(rated):
         yield Condition("number formats of matrix kernels", ", ".join(formats))
-    inputs = _inputs(rated)
-    if inputs:
+    if inputs := _inputs(rated):
         more = f", {len(inputs) - SHOWN_INPUTS} more" if len(inputs) > SHOWN_INPUTS else ""
         yield Condition("input copied to the GPU", ", ".join(inputs[:SHOWN_INPUTS]) + more)
-
     stated = {one.name for one in rated.trace.conditions}
     if "model" not in stated and (model := _model(rated)) is not None:
         yield Condition("model", model)
-    if not any(name.endswith("num_workers") for name in stated):
-        yield from _workers(rated.trace.strings)
+    if any(name.endswith("num_workers") for name in stated):
+        return
+    # How batches are loaded, by the iterator that PyTorch's DataLoader names.
+    if any("_MultiProcessingDataLoaderIter" in text for text in rated.trace.strings):
+        yield Condition("loader num_workers", "1 or more")
+    elif any("_SingleProcessDataLoaderIter" in text for text in rated.trace.strings):
+        yield Condition("loader num_workers", "0")
 
 
 def _model(rated: Rated) -> str | None:
@@ -43,39 +45,27 @@ def _model(rated: Rated) -> str | None:
     return next((kind for kind, _ in kinds.most_common(1)), None)
 
 
-def _workers(strings: list[str]) -> Iterator[Condition]:
-    """How batches are loaded, by the iterator that PyTorch's DataLoader names."""
-    if any("_MultiProcessingDataLoaderIter" in text for text in strings):
-        yield Condition("loader num_workers", "1 or more")
-    elif any("_SingleProcessDataLoaderIter" in text for text in strings):
-        yield Condition("loader num_workers", "0")
-
-
 def _formats(rated: Rated) -> list[str]:
     """Formats that matrix kernels calculate in, those with most of their time first."""
     rows = steady(rated.timed) & rated.linked.is_matrix
     time, kind = duration(rated.linked)[rows], rated.roofline.precision[rows]
     total = np.bincount(kind, weights=time, minlength=len(Precision))
-    known = [
-        p for p in Precision if p is not Precision.UNKNOWN and total[p] > 0 and total[p] >= LEAST_SHARE * time.sum()
-    ]
+    known = [p for p in Precision if p and total[p] > 0 and total[p] >= LEAST_SHARE * time.sum()]
     return [p.name.lower() for p in sorted(known, key=lambda p: -total[p])]
 
 
 def _inputs(rated: Rated) -> list[str]:
     """Shapes and types of what the steady steps copy to the GPU, largest first."""
-    tree, trace = rated.linked.tree, rated.trace
+    tree, ranges, text = rated.linked.tree, rated.trace.host_ranges, rated.trace.text
     node = rated.joined.launch_node[rated.joined.brings_input & rated.timed.steady_ops]
     op = at(tree.operator, node, -1)
     rows = distinct(tree.row[op[op >= 0]])
     found: dict[str, float] = {}
-    for shapes, dtypes in {(int(trace.host_ranges.shapes[r]), int(trace.host_ranges.dtypes[r])) for r in rows.tolist()}:
-        first = next((one for one in tensors_of(trace.text(shapes), trace.text(dtypes)) if one.shape), None)
+    for codes in {(int(ranges.shapes[r]), int(ranges.dtypes[r])) for r in rows.tolist()}:
+        shapes, dtypes = map(text, codes)
+        first = next((one for one in tensors_of(shapes, dtypes) if one.shape), None)
         if first is not None:
-            found[f"{list(first.shape)} {_type(trace.text(dtypes))}".strip()] = first.dense_bytes
+            # the type of the first input as the recorder names it
+            dtype = (dtypes or "").lstrip("[").partition(",")[0].strip('"]').removeprefix("c10::")
+            found[f"{list(first.shape)} {dtype}".strip()] = first.dense_bytes
     return sorted(found, key=lambda text: (-found[text], text))
-
-
-def _type(dtypes: str | None) -> str:
-    """The type of the first input as the recorder names it."""
-    return (dtypes or "").lstrip("[").partition(",")[0].strip('"]').removeprefix("c10::")

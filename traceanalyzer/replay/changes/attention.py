@@ -11,7 +11,8 @@ import re
 
 import numpy as np
 
-from traceanalyzer.analysis.groups.ops import PRODUCT, between_products, in_stream_order, operators, with_text
+from traceanalyzer.analysis.groups.ops import PRODUCT, between_products, in_stream_order, with_text
+from traceanalyzer.analysis.groups.ops import op_code as operators
 from traceanalyzer.analysis.groups.passes import largest_operands
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.base import NS_PER_S, dataclass
