@@ -91,7 +91,7 @@ def _gap_places(m: "Measurements", min_us: float) -> list[Any]:
 
 
 def _traffic(of: "Measured", _: "Measurements", __: RowFilter) -> list[Any]:
-    from traceanalyzer.analysis.ranks.point_to_point import traffic
+    from traceanalyzer.analysis.ranks.skew import traffic
 
     return list(traffic([m.timed for m in of.each]))
 
@@ -230,7 +230,7 @@ TABLES = (
         "No collectives that several recorded ranks share.",
     ),
     Table(
-        "traffic", "Traffic between ranks", "analysis.ranks.point_to_point.TrafficRow",
+        "traffic", "Traffic between ranks", "analysis.ranks.skew.TrafficRow",
         _traffic,
         "No send or receive that says its peer in this recording.",
     ),

@@ -6,7 +6,7 @@ import pytest
 
 from tests.kineto_builder import KinetoTrace
 from traceanalyzer import load
-from traceanalyzer.analysis.ranks.point_to_point import traffic
+from traceanalyzer.analysis.ranks.skew import traffic
 from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.report.build import report_of
 from traceanalyzer.report.html.rank_charts import traffic as chart_of

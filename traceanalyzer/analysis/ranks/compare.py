@@ -15,7 +15,7 @@ from traceanalyzer.analysis.ranks.digest import Claim, RankDigest
 from traceanalyzer.analysis.ranks.late import LateRank, gains_ms, late_ranks
 from traceanalyzer.analysis.ranks.matches import Matches, match_collectives
 from traceanalyzer.analysis.ranks.pipeline.job import PipelineJob, pipeline_job
-from traceanalyzer.analysis.ranks.skew import Arrivals, CollectiveSkew, arrivals, skew_rows
+from traceanalyzer.analysis.ranks.skew import CollectiveSkew, arrivals, skew_rows
 from traceanalyzer.base import NS_PER_US, Aside, dataclass, metric, ms
 from traceanalyzer.trace import F64, I64
 
@@ -69,10 +69,6 @@ class RankRow:
 
 CLOCK_TOLERANCE_NS = 10 * 10**9
 """Hosts' clocks differ by less than this."""
-NOT_ONE_RUN = (
-    "These recordings are not of one run ({doubt}): they are not compared as ranks, and the figures of a step are "
-    "those of the recording with the longest step."
-)
 
 
 @dataclass(frozen=True)
@@ -97,11 +93,8 @@ class RankComparison:
     @property
     def worst_first(self) -> list[int]:
         """Positions of the recordings: the critical one, then by what the run would gain, then by what they wait."""
-
-        def key(i: int) -> tuple[bool, float, float]:
-            return i != self.critical, -(self.rows[i].gain_ms or 0.0), self.rows[i].waiting_ms or 0.0
-
-        return sorted(range(len(self.rows)), key=key)
+        keys = [(i != self.critical, -(one.gain_ms or 0.0), one.waiting_ms or 0.0) for i, one in enumerate(self.rows)]
+        return sorted(range(len(keys)), key=keys.__getitem__)
 
 
 def compare_ranks(
@@ -114,20 +107,28 @@ def compare_ranks(
     matched collectives, where they wait markedly longer; where none are matched the one with the longest mean step,
     where it differs from the shortest by more than noise, or else the one that computes markedly longer than the others
     (stages of a pipeline have equal steps); else the first with work on a device."""
-    doubt = why_not_one_run([digest.claim for digest in recordings])
-    if doubt:
+    # The first recording with work on a device; the first of all where none has any.
+    first = next((i for i, digest in enumerate(recordings) if digest.device is not None), 0)
+    if doubt := why_not_one_run([digest.claim for digest in recordings]):
         rows = [_row(digest, digest.rank, None, (None, None), False) for digest in recordings]
+        note = (
+            f"These recordings are not of one run ({doubt}): they are not compared as ranks, and the figures of a step "
+            "are those of the recording with the longest step."
+        )
         slowest = _slowest(recordings)
-        chosen = _first_with_work(recordings) if slowest is None else slowest
-        return RankComparison(tuple(rows), chosen, (), (NOT_ONE_RUN.format(doubt=doubt),))
+        return RankComparison(tuple(rows), first if slowest is None else slowest, (), (note,))
     labels = [i if digest.rank is None else digest.rank for i, digest in enumerate(recordings)]
     if matches is None and len(recordings) > 1:
         matches = match_collectives(recordings)
     found = _matched(recordings, matches, labels)
-    job, unknown = pipeline_job(recordings, None if matches is None else matches.clocks.offset)
+    clocks, alone = None if matches is None else matches.clocks, (0,) if len(recordings) == 1 else None
+    job, unknown = pipeline_job(recordings, clocks and clocks.offset)
     # A rank that is late delays all stages of its replica: collectives alone would name them all.
     late, gains = (() if unknown else found.late, found.gains_ms) if job is None else (job.late, job.gains_ms)
-    spent = [_in_a_steady_step(digest, spent) for digest, spent in zip(recordings, found.by_step, strict=True)]
+    spent: list[tuple[float | None, float | None]] = [
+        (ms(one.per_step(times[0])), ms(one.per_step(times[1]))) if times else (None, None)
+        for one, times in zip(recordings, found.by_step, strict=True)
+    ]
     if not any(found.by_step):
         spent = _of_different_steps(recordings) or spent
     critical = _critical(recordings, [waiting for waiting, _ in spent], late)
@@ -135,10 +136,10 @@ def compare_ranks(
     rows = [_row(one, labels[i], gains.get(i), spent[i], i in holding) for i, one in enumerate(recordings)]
     return RankComparison(
         tuple(rows),
-        _first_with_work(recordings) if critical is None else critical,
+        first if critical is None else critical,
         tuple(found.skew),
         (*filter(None, [unknown]), *_missing(recordings, labels, unread), *_clock_notes(matches, labels)),
-        _offsets(recordings, matches),
+        tuple(clocks.offset.tolist()) if clocks and clocks.comparable else alone,
         late,
         tuple(one and tuple(one[0].tolist()) for one in found.by_step),
         job,
@@ -160,16 +161,21 @@ def _matched(recordings: Sequence[RankDigest], matches: Matches | None, labels: 
     if matches is None or not len(matches):
         return _Matched([None] * len(recordings))
     came, steps = arrivals(matches), max(digest.steps.steady_count for digest in recordings)
-    step_ms = max(_mean_step_ms(digest) for digest in recordings)
+    step_ms, by_step, compute = max(ms(digest.mean_step_ns) for digest in recordings), [], []
+    for i, digest in enumerate(recordings):
+        here, spans, offset, calls = matches.of_rank[i], digest.steps, matches.clocks.offset[i], digest.calls
+        start, end = matches.start[here] + offset, matches.end[here] + offset
+        last = np.minimum(came.last[matches.collective[here]] + offset, end)
+        moving = measure(union(last, end), spans.start, spans.end)
+        by_step.append((measure(union(start, end), spans.start, spans.end) - moving, moving) if len(here) else None)
+        # compute of a steady step as long as it takes without communication beside it
+        within = calls.step >= 0
+        slowed = np.bincount(calls.step[within], calls.slowed[within], len(digest.compute))
+        compute.append(ms(digest.per_step((digest.compute - slowed).astype(np.int64))))
     # Hosts that run ahead come later than a step is long: without their delay the run still computes.
-    bound_ms = step_ms - min(ms(_compute_alone(digest)) for digest in recordings)
-    gains = np.minimum(gains_ms(matches, came, steps), bound_ms)
-    return _Matched(
-        [_waiting_and_transfer(digest, matches, came, i) for i, digest in enumerate(recordings)],
-        skew_rows(matches, came, labels, steps),
-        dict(enumerate(gains.tolist())),
-        late_ranks(matches, came, gains, steps, step_ms),
-    )
+    gains = np.minimum(gains_ms(matches, came, steps), step_ms - min(compute))
+    late = late_ranks(matches, came, gains, steps, step_ms)
+    return _Matched(by_step, skew_rows(matches, came, labels, steps), dict(enumerate(gains.tolist())), late)
 
 
 def _critical(
@@ -183,13 +189,6 @@ def _critical(
         return _awaited(recordings, waiting)
     slowest = _slowest(recordings)
     return _busiest(recordings) if slowest is None else slowest
-
-
-def _offsets(recordings: Sequence[RankDigest], matches: Matches | None) -> tuple[int, ...] | None:
-    """How far each clock is from the first one's; None where nothing tells."""
-    if matches is None:
-        return (0,) * len(recordings) if len(recordings) == 1 else None
-    return tuple(matches.clocks.offset.tolist()) if matches.clocks.comparable else None
 
 
 def why_not_one_run(claims: Sequence[Claim]) -> str:
@@ -209,44 +208,15 @@ def why_not_one_run(claims: Sequence[Claim]) -> str:
 def _row(
     digest: RankDigest, label: int | None, gain_ms: float | None, spent: tuple[float | None, float | None], late: bool
 ) -> RankRow:
-    steps = digest.steps
-    duration = steps.duration
+    steps, duration = digest.steps, digest.steps.duration
     return RankRow(
-        rank=label,
-        device=digest.device,
-        gain_ms=gain_ms,
+        rank=label, device=digest.device, gain_ms=gain_ms,
         step_mean_ms=ms(digest.mean_step_ns) if steps.found else None,
         step_median_ms=ms(float(np.median(duration[steps.steady]))) if steps.found else None,
-        compute_ms=ms(digest.per_step(digest.compute)),
-        communication_ms=ms(digest.per_step(digest.communication)),
-        waiting_ms=spent[0],
-        transfer_ms=spent[1],
-        idle_ms=ms(digest.per_step(duration - digest.busy)) if digest.device is not None else None,
-        straggler=late,
-    )
-
-
-def _compute_alone(digest: RankDigest) -> float:
-    """Compute of a steady step as long as it takes without communication beside it, ns."""
-    calls = digest.calls
-    within = calls.step >= 0
-    slowed = np.bincount(calls.step[within], calls.slowed[within], len(digest.compute))
-    return digest.per_step((digest.compute - slowed).astype(np.int64))
-
-
-def _mean_step_ms(digest: RankDigest) -> float:
-    return ms(digest.mean_step_ns)
-
-
-def _waiting_and_transfer(digest: RankDigest, matches: Matches, came: Arrivals, rank: int) -> tuple[I64, I64] | None:
-    """Time of each step that a rank waited in matched collectives, and that they transferred, ns."""
-    here, steps = matches.of_rank[rank], digest.steps
-    if not len(here):
-        return None
-    offset = matches.clocks.offset[rank]
-    start, end = matches.start[here] + offset, matches.end[here] + offset
-    moving = measure(union(np.minimum(came.last[matches.collective[here]] + offset, end), end), steps.start, steps.end)
-    return measure(union(start, end), steps.start, steps.end) - moving, moving
+        compute_ms=ms(digest.per_step(digest.compute)), communication_ms=ms(digest.per_step(digest.communication)),
+        waiting_ms=spent[0], transfer_ms=spent[1],
+        idle_ms=ms(digest.per_step(duration - digest.busy)) if digest.device is not None else None, straggler=late,
+    )  # fmt: skip
 
 
 def _of_different_steps(recordings: Sequence[RankDigest]) -> list[tuple[float | None, float | None]] | None:
@@ -280,14 +250,6 @@ def _collectives_of_steps(digest: RankDigest) -> tuple[F64, tuple[int, ...] | No
     return np.array(spent), kinds.pop() if len(kinds) == 1 else None
 
 
-def _in_a_steady_step(digest: RankDigest, spent: tuple[I64, I64] | None) -> tuple[float | None, float | None]:
-    """The mean of each, ms."""
-    if spent is None:
-        return None, None
-    waiting, transfer = (ms(digest.per_step(time)) for time in spent)
-    return waiting, transfer
-
-
 def _slowest(recordings: Sequence[RankDigest]) -> int | None:
     """The rank with the longest mean step, None where the ranks do not differ by more than noise."""
     chosen = [i for i, digest in enumerate(recordings) if digest.device is not None or digest.only_step_times]
@@ -314,11 +276,6 @@ def _busiest(recordings: Sequence[RankDigest]) -> int | None:
     return chosen[most] if compute[most] - float(np.median(np.delete(compute, most))) > least else None
 
 
-def _first_with_work(recordings: Sequence[RankDigest]) -> int:
-    """The first recording with work on a device; the first of all where none has any."""
-    return next((i for i, digest in enumerate(recordings) if digest.device is not None), 0)
-
-
 def _awaited(recordings: Sequence[RankDigest], waiting: Sequence[float | None]) -> int | None:
     """The rank that waits least in collectives, None where the others do not wait markedly longer."""
     known = {i: w for i, w in enumerate(waiting) if w is not None}
@@ -326,7 +283,7 @@ def _awaited(recordings: Sequence[RankDigest], waiting: Sequence[float | None]) 
         return None
     least = min(known, key=known.__getitem__)
     others = float(np.median([w for i, w in known.items() if i != least]))
-    return least if others - known[least] > WAITING_SHARE * _mean_step_ms(recordings[least]) else None
+    return least if others - known[least] > WAITING_SHARE * ms(recordings[least].mean_step_ns) else None
 
 
 def _missing(recordings: Sequence[RankDigest], labels: list[int], unread: Sequence[int]) -> list[str]:
@@ -341,15 +298,11 @@ def _missing(recordings: Sequence[RankDigest], labels: list[int], unread: Sequen
     gone = [f"{count} of {world} ranks are missing ({_first_missing(world, known, broken, count)})"] if count else []
     gone += [f"the files of {len(broken)} of {world} ranks could not be read ({_listed(broken)})"] if broken else []
     if gone and len(recordings) > 1:
-        text = ", and ".join(gone)
-        notes.append(
-            f"{text[0].upper()}{text[1:]}: who is waited for, and for how long, is known among the others only."
-        )
+        text = f"{', and '.join(gone)}: who is waited for, and for how long, is known among the others only."
+        notes.append(text[0].upper() + text[1:])
     elif count:
-        notes.append(
-            f"The run has {world} ranks and this is the recording of one: how much of its communication is "
-            "waiting for the others cannot be told."
-        )
+        text = "how much of its communication is waiting for the others cannot be told."
+        notes.append(f"The run has {world} ranks and this is the recording of one: {text}")
     without = [label for label, digest in zip(labels, recordings, strict=True) if digest.device is None]
     if without and len(without) < len(recordings):
         notes.append(f"No device work was recorded on rank {_listed(without)}.")
@@ -371,13 +324,8 @@ def _listed(ranks: list[int]) -> str:
 def _clock_notes(matches: Matches | None, labels: list[int]) -> list[str]:
     if matches is None:
         return []
-    corrected = [
-        f"rank {label} by {offset / NS_PER_US:+.1f} us"
-        for label, offset in zip(labels, matches.clocks.corrected.tolist(), strict=True)
-        if offset
-    ]
-    notes = list(matches.notes)
-    if corrected and len(matches):
-        shown = ", ".join(corrected[:LISTED_RANKS]) + (", ..." if len(corrected) > LISTED_RANKS else "")
-        notes.append(Aside(f"The ranks' clocks were aligned by the ends of collectives: {shown}."))
-    return notes
+    offsets = zip(labels, matches.clocks.corrected.tolist(), strict=True)
+    corrected = [f"rank {label} by {offset / NS_PER_US:+.1f} us" for label, offset in offsets if offset]
+    shown = ", ".join(corrected[:LISTED_RANKS]) + (", ..." if len(corrected) > LISTED_RANKS else "")
+    aligned = Aside(f"The ranks' clocks were aligned by the ends of collectives: {shown}.")
+    return [*matches.notes, *([aligned] if corrected and len(matches) else [])]

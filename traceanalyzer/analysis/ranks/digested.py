@@ -11,17 +11,8 @@ from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.joined.alone import alone
 from traceanalyzer.analysis.names.phase_names import Role
 from traceanalyzer.analysis.phases.roles import find_phases
-from traceanalyzer.analysis.ranks.digest import (
-    NO_GROUP,
-    SENDS,
-    Claim,
-    DigestedCalls,
-    Family,
-    Pieces,
-    ProcessGroup,
-    RankDigest,
-    Why,
-)
+from traceanalyzer.analysis.ranks import digest as of
+from traceanalyzer.analysis.ranks.digest import SENDS, Claim, DigestedCalls, Family, Pieces, ProcessGroup, RankDigest
 from traceanalyzer.analysis.time.step_evidence import extent
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import cut
@@ -40,31 +31,19 @@ def claim_of(trace: Trace) -> Claim:
 def digest_of(timed: Timed) -> RankDigest:
     """The digest of a recording; `timed.memo(digest_of)` makes it once."""
     trace, steps = timed.trace, timed.steps
-    activity = None if timed.device is None else timed.activity[timed.device]
-    nothing = np.zeros(len(steps), np.int64)
-    compute, communication, busy = (
-        (measure(what, steps.start, steps.end) for what in (activity.compute, activity.communication, activity.busy))
-        if activity is not None
-        else (nothing, nothing, nothing)
-    )
+    compute = communication = busy = np.zeros(len(steps), np.int64)
+    if timed.device is not None:
+        of_device = timed.activity[timed.device]
+        work = (of_device.compute, of_device.communication, of_device.busy)
+        compute, communication, busy = (measure(what, steps.start, steps.end) for what in work)
     calls, groups = _calls(timed)
     calls, pieces = _pieces(timed, calls)
     return RankDigest(
-        path=trace.path,
-        claim=claim_of(trace),
-        host=trace.process.host,
-        epoch_ns=trace.epoch_ns,
-        device=timed.device,
-        only_step_times=trace.only_step_times,
-        steps=replace(steps, of_op=np.empty(0, np.int32)),
-        compute=compute,
-        communication=communication,
-        busy=busy,
-        collectives=len(timed.collective_calls),
-        calls=calls,
-        groups=groups,
-        pieces=pieces,
-    )
+        path=trace.path, claim=claim_of(trace), host=trace.process.host, epoch_ns=trace.epoch_ns, device=timed.device,
+        only_step_times=trace.only_step_times, steps=replace(steps, of_op=np.empty(0, np.int32)),
+        compute=compute, communication=communication, busy=busy, collectives=len(timed.collective_calls),
+        calls=calls, groups=groups, pieces=pieces,
+    )  # fmt: skip
 
 
 def _calls(timed: Timed) -> tuple[DigestedCalls, tuple[ProcessGroup, ...]]:
@@ -74,25 +53,18 @@ def _calls(timed: Timed) -> tuple[DigestedCalls, tuple[ProcessGroup, ...]]:
     order = order[((found.step >= 0) & (found.device == timed.device))[parts.entry[order]]]
     rows, metadata = parts.entry[order], parts.metadata[order]
     numbered = (table.sequence >= 0) & (table.communicator >= 0)
+    named = (table.group, table.ranks, np.where(numbered, table.communicator, -1), table.group_size)
     of_row = [
-        ProcessGroup(trace.text(g) or "", trace.text(r) or "", (trace.text(c) or "") if n else "", s)
-        for g, r, c, n, s in zip(
-            *(c.tolist() for c in (table.group, table.ranks, table.communicator, numbered, table.group_size)),
-            strict=True,
-        )
+        ProcessGroup(trace.text(group) or "", trace.text(ranks) or "", trace.text(communicator) or "", size)
+        for group, ranks, communicator, size in zip(*(column.tolist() for column in named), strict=True)
     ]
-    code = {group: i for i, group in enumerate(dict.fromkeys([*of_row, NO_GROUP]))}
-    groups = np.array([code[group] for group in (*of_row, NO_GROUP)], np.int32)
+    code = {group: i for i, group in enumerate(dict.fromkeys([*of_row, of.NO_GROUP]))}
+    groups = np.array([code[group] for group in (*of_row, of.NO_GROUP)], np.int32)
     columns = {name: getattr(found, name)[rows] for name in ("start", "end", "launched", "row", "step", "bytes")}
-    calls = DigestedCalls.from_columns(
-        {
-            **columns,
-            "kind": parts.kind[order],
-            "group": groups[metadata],
-            "sequence": np.append(np.where(numbered, table.sequence, -1), -1)[metadata],
-            "peer": np.append(table.peer, np.int32(-1))[metadata],
-        }
-    )
+    columns |= {"kind": parts.kind[order], "group": groups[metadata]}
+    columns["sequence"] = np.append(np.where(numbered, table.sequence, -1), -1)[metadata]
+    columns["peer"] = np.append(table.peer, np.int32(-1))[metadata]
+    calls = DigestedCalls.from_columns(columns)
     if not len(calls):
         return calls, tuple(code)
     compute = np.flatnonzero((trace.device_ops.device == timed.device) & timed.linked.is_compute)
@@ -161,53 +133,37 @@ def _pieces(timed: Timed, calls: DigestedCalls) -> tuple[DigestedCalls, Pieces]:
     first = np.flatnonzero(np.append(True, (np.diff(stretch) != 0) | (np.diff(role) != 0)))
     after = np.searchsorted(linked.launch_time[rows[first]], calls.launched).astype(np.int32)
     start, end = np.minimum.reduceat(ops.start[rows], first), np.maximum.reduceat(ops.end[rows], first)
-    return replace(calls, after=np.where(sends, after, np.int32(0))), Pieces.from_columns(
-        {
-            "start": start,
-            "end": end,
-            "busy": measure(timed.activity[timed.device].compute, start, end),
-            "step": step[first],
-            "role": role[first],
-        }
-    )
+    busy = measure(timed.activity[timed.device].compute, start, end)
+    columns = {"start": start, "end": end, "busy": busy, "step": step[first], "role": role[first]}
+    return replace(calls, after=np.where(sends, after, np.int32(0))), Pieces.from_columns(columns)
 
 
 MOST_FAMILIES = 12
 """Kernels by name that take most of the time; the rest is one."""
 OTHERS = "other kernels"
-_NAME = 60
 
 
-def why_of(causes: Causes, calls: DigestedCalls) -> Why | None:
+def why_of(causes: Causes, calls: DigestedCalls) -> of.Why | None:
     """What a rank did in its steps and before each of its calls; None without work on a device."""
-    timed = causes.timed
+    timed, steps, gaps = causes.timed, causes.timed.steps, causes.gaps
     if timed.device is None:
         return None
-    activity, steps, gaps = timed.activity[timed.device], timed.steps, causes.gaps
-    begin = _free_from(timed, calls)
-    idle = idle_by_cause(timed, gaps, timed.device)
-    here = gaps.device == timed.device
-    return Why(
+    activity, idle = timed.activity[timed.device], idle_by_cause(timed, gaps, timed.device)
+    # When the rank's communication before each call had ended; its step began, for the first of a step.
+    before = np.append(np.full(1, np.iinfo(np.int64).min), np.maximum.accumulate(calls.end))[: len(calls)]
+    begin = np.minimum(np.maximum(before, steps.start[calls.step]), calls.start)
+    of_cause = [(gaps.device == timed.device) & (gaps.cause == cause) for cause in IdleCause]
+    idle_before = [measure(union(gaps.start[rows], gaps.end[rows]), begin, calls.start) for rows in of_cause]
+    clock = f"GPU {timed.device}: SM clock"
+    return of.Why(
         exposed_communication=measure(activity.exposed_communication, steps.start, steps.end),
         exposed_copy=measure(activity.exposed_copy, steps.start, steps.end),
         idle=np.stack([idle[cause] for cause in IdleCause]),
         compute_before=measure(activity.compute, begin, calls.start),
-        idle_before=np.stack(
-            [
-                measure(union(gaps.start[rows], gaps.end[rows]), begin, calls.start)
-                for rows in (here & (gaps.cause == cause) for cause in IdleCause)
-            ]
-        ),
+        idle_before=np.stack(idle_before),
         families=_families(timed),
-        clock_mhz=_clock(timed),
+        clock_mhz=next((load.mean for load in timed.trace.loads if load.what == clock), None),
     )
-
-
-def _free_from(timed: Timed, calls: DigestedCalls) -> I64:
-    """When the rank's communication before each call had ended; its step began, for the first of a step."""
-    ended = np.maximum.accumulate(calls.end)
-    before = np.append(ended[:1] * 0 + np.iinfo(np.int64).min, ended[:-1])[: len(calls)]
-    return np.minimum(np.maximum(before, timed.steps.start[calls.step]), calls.start)
 
 
 def _families(timed: Timed) -> tuple[Family, ...]:
@@ -219,7 +175,7 @@ def _families(timed: Timed) -> tuple[Family, ...]:
     known, total = names.sum(threads > 0) == names.count, names.sum(threads)
     order = np.argsort(-time, kind="stable")
     made = [
-        Family(cut(timed.trace.text(int(ops.name[rows[names.first[i]]])) or "", _NAME), int(names.count[i]),
+        Family(cut(timed.trace.text(int(ops.name[rows[names.first[i]]])) or "", 60), int(names.count[i]),
                int(time[i]), int(total[i]) if known[i] else -1)
         for i in order[:MOST_FAMILIES].tolist()
     ]  # fmt: skip
@@ -228,8 +184,3 @@ def _families(timed: Timed) -> tuple[Family, ...]:
         counted = int(total[rest].sum()) if known[rest].all() else -1
         made.append(Family(OTHERS, int(names.count[rest].sum()), int(time[rest].sum()), counted))
     return tuple(made)
-
-
-def _clock(timed: Timed) -> float | None:
-    name = f"GPU {timed.device}: SM clock"
-    return next((load.mean for load in timed.trace.loads if load.what == name), None)

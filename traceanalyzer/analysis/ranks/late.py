@@ -11,7 +11,7 @@ from traceanalyzer.analysis.algebra import Groups
 from traceanalyzer.analysis.ranks.matches import Matches, largest_of
 from traceanalyzer.analysis.ranks.skew import Arrivals
 from traceanalyzer.base import NS_PER_MS, dataclass
-from traceanalyzer.trace import F64, I64, Bool
+from traceanalyzer.trace import F64, I64
 
 MIN_GAIN_SHARE = 0.05
 """Share of the step that the run must gain without a rank's excess before the rank is named: GPUs and hosts that are
@@ -62,8 +62,7 @@ def late_ranks(matches: Matches, came: Arrivals, gain_ms: F64, steps: int, step_
     late, excess = _excess(matches, came)
     total, squares = (np.bincount(late, excess**power, minlength=len(gain_ms)) for power in (1, 2))
     named = (gain_ms >= MIN_GAIN_SHARE * step_ms) & (total**2 >= MIN_TIMES * squares) & (total > 0)
-    several = late_together(matches)
-    if several is not None:
+    if several := late_together(matches):
         gain = several.gain.astype(np.float64)
         whole_ms = float(gain.sum()) / NS_PER_MS / steps
         repeated = gain.sum() ** 2 >= MIN_TIMES * (gain**2).sum()
@@ -81,7 +80,10 @@ def late_together(matches: Matches) -> Together | None:
     ready, of, rank = matches.undisturbed[order], matches.collective[order], matches.rank[order]
     left = first[of + 1] - np.arange(len(of))
     gap = np.diff(ready, prepend=ready[:1])
-    gap[(2 * left >= size[of]) | ~(matches.steady & _from_one(matches))[of]] = 0
+    # Where all ranks came from the same collective before, nobody is late by what others held up.
+    origin = np.where(matches.before >= 0, matches.collective[matches.before], -1)
+    from_one = matches.least(origin) == matches.most(origin)
+    gap[(2 * left >= size[of]) | ~(matches.steady & from_one)[of]] = 0
     widest = matches.most(gap)
     rows = np.flatnonzero((gap == widest[of]) & (gap > 0))
     one, at = np.unique(of[rows], return_index=True)
@@ -98,12 +100,6 @@ def late_together(matches: Matches) -> Together | None:
     gain = np.zeros(len(size), np.int64)
     gain[one[best]] = ready[first[one[best] + 1] - 1] - ready[begin[best] - 1]
     return Together(np.sort(rank[least : least + int(left[least])]).astype(np.int64), largest_of(gain, matches.series))
-
-
-def _from_one(matches: Matches) -> Bool:
-    """Collectives whose ranks all came from the same one before: nobody is late by what others held up."""
-    origin = np.where(matches.before >= 0, matches.collective[matches.before], -1)
-    return matches.least(origin) == matches.most(origin)
 
 
 def _excess(matches: Matches, came: Arrivals) -> tuple[I64, F64]:

@@ -18,8 +18,6 @@ from traceanalyzer.analysis.ranks.rank_clocks import Clocks, align_clocks, membe
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, Bool
 
-_SYNCHRONISING = [KINDS.index(kind) for kind in SYNCHRONISING]
-
 _MAX_ORDINAL = 2**24
 """Collectives of one group in a step that fit a key."""
 
@@ -208,20 +206,20 @@ def match_collectives(recordings: Sequence[RankDigest]) -> Matches:
     total = int(np.count_nonzero(np.diff(key, prepend=-1)))
     kept = ~odd[every]
     every, key = every[kept], key[kept]
-    left_out = np.zeros(len(recordings), bool)
-    left_out[calls.rank[odd]] = True
-    notes = _left_out(recordings, left_out)
-    first, count = _bounds(key)
+    notes = _left_out(recordings, set(calls.rank[odd].tolist()))
+    _, count = _bounds(key)
     complete = count > 1
-    notes += _not_matched(int(total - complete.sum()), total)
-    every, calls = every[np.repeat(complete, count)], calls
-    calls = calls.take(every)
-    first, _ = _bounds(key[np.repeat(complete, count)])
+    if alone := int(total - complete.sum()):
+        others = "other ranks did not record equally many of their group in that step."
+        notes.append(f"{alone} of {total} collectives were not matched across ranks: {others}")
+    calls = calls.take(every[np.repeat(complete, count)])
+    first, size = _bounds(key[np.repeat(complete, count)])
     same = _same_kind(calls, first)
-    notes += _of_other_kinds(int((~same).sum()))
-    calls = calls.take(np.repeat(same, np.diff(first)))
-    first = np.append(0, np.cumsum(np.diff(first)[same]))
-    return _on_one_clock(recordings, calls, first, groups, names, notes)
+    if differing := int((~same).sum()):
+        others = "from one on, the ranks of its group recorded different kinds."
+        notes.append(f"{differing} collectives were not matched across ranks: {others}")
+    calls = calls.take(np.repeat(same, size))
+    return _on_one_clock(recordings, calls, np.append(0, np.cumsum(size[same])), groups, names, notes)
 
 
 def _calls_of(recordings: Sequence[RankDigest]) -> tuple[_Calls, list[Group], list[str]]:
@@ -230,18 +228,16 @@ def _calls_of(recordings: Sequence[RankDigest]) -> tuple[_Calls, list[Group], li
     names: dict[str, int] = {}
     parts = []
     for rank, digest in enumerate(recordings):
-        calls, warmup = digest.calls, digest.steps.warmup
-        rows = np.flatnonzero(~one_of(calls.kind, SENDS))
+        calls = digest.calls
         group = np.array([groups.setdefault(one.key, len(groups)) for one in digest.groups], np.int32)
         size = np.array([one.size for one in digest.groups], np.int32)
         step = np.array([names.setdefault(name, len(names)) for name in digest.steps.names], np.int32)
-        parts.append(
-            _Calls(
-                np.full(len(calls), rank, np.int32), calls.start, calls.end, calls.queued, calls.slowed,
-                calls.held, calls.row, calls.kind, calls.bytes, group[calls.group], size[calls.group], step[calls.step],
-                calls.step >= warmup, calls.sequence,
-            ).take(rows)
+        every = _Calls(
+            np.full(len(calls), rank, np.int32), calls.start, calls.end, calls.queued, calls.slowed,
+            calls.held, calls.row, calls.kind, calls.bytes, group[calls.group], size[calls.group], step[calls.step],
+            calls.step >= digest.steps.warmup, calls.sequence,
         )  # fmt: skip
+        parts.append(every.take(~one_of(calls.kind, SENDS)))
     return _Calls(*map(np.concatenate, zip(*parts, strict=True))), list(groups), list(names)
 
 
@@ -257,22 +253,19 @@ def _ordinals(rank: I32, block: I64) -> I64:
 def _damaged(rank: I32, block: I64) -> Bool:
     """Calls of ranks that recorded another number of a group's collectives in a step (block) than most did. Those of
     block -1 carry their number and are matched by it, however many there are."""
-    pairs = Groups.of(block, rank)
-    of_block, blocks = block[pairs.first], Groups.of(block)
-    odd = np.zeros(len(pairs), bool)
-    in_block = blocks.index[pairs.first]
-    least, most = (np.zeros(len(blocks), np.int64) for _ in range(2))
+    pairs, blocks = Groups.of(block, rank), Groups.of(block)
+    odd, in_block = np.zeros(len(pairs), bool), blocks.index[pairs.first]
+    most = np.zeros(len(blocks), np.int64)
     np.maximum.at(most, in_block, pairs.count)
-    least[:] = most
+    least = most.copy()
     np.minimum.at(least, in_block, pairs.count)
     for number in np.flatnonzero((least < most) & (block[blocks.first] >= 0)).tolist():
         here = np.flatnonzero(in_block == number)
         values, ranks = np.unique(pairs.count[here], return_counts=True)
         usual = values[ranks == ranks.max()]
         # Without a majority nobody knows who is right.
-        agreed = len(usual) == 1 and ranks.max() > 1
-        odd[here] = pairs.count[here] != usual[0] if agreed else True
-    return (odd & (of_block >= 0))[pairs.index]
+        odd[here] = pairs.count[here] != usual[0] if len(usual) == 1 and ranks.max() > 1 else True
+    return odd[pairs.index]
 
 
 def _sorted_once(key: I64, rank: I32) -> tuple[I64, I64]:
@@ -290,57 +283,32 @@ def _bounds(key: I64) -> tuple[I64, I64]:
     return first, np.diff(first)
 
 
-def _left_out(recordings: Sequence[RankDigest], left_out: Bool) -> list[str]:
+def _left_out(recordings: Sequence[RankDigest], damaged: set[int]) -> list[str]:
     """Who was left out of some comparison, where others were compared."""
     ranks = [i if one.rank is None else one.rank for i, one in enumerate(recordings)]
-    damaged = [str(ranks[i]) for i in np.flatnonzero(left_out)]
     if not damaged or len(damaged) == len(ranks):
         return []
     return [
-        f"Rank {', '.join(damaged)} recorded another number of collectives than most ranks in some steps, and is left "
-        "out of the comparison there."
+        f"Rank {', '.join(str(ranks[i]) for i in sorted(damaged))} recorded another number of collectives than most "
+        "ranks in some steps, and is left out of the comparison there."
     ]
 
 
 def _same_kind(calls: _Calls, first: I64) -> Bool:
     """Which of the collectives precede the first one of their group whose kind differs between ranks."""
-    size = np.diff(first)
-    differs = np.zeros(len(size), bool)
+    size, group = np.diff(first), calls.group[first[:-1]]
     other = calls.kind != np.repeat(calls.kind[first[:-1]], size)
-    differs[np.repeat(np.arange(len(size)), size)[other]] = True
-    if not differs.any():
-        return ~differs
-    groups, result, stopped = calls.group[first[:-1]].tolist(), np.ones(len(size), bool), set()
-    for i, group in enumerate(groups):
-        if differs[i]:
-            stopped.add(group)
-        result[i] = group not in stopped
-    return result
-
-
-def _not_matched(alone: int, total: int) -> list[str]:
-    if not alone:
-        return []
-    return [
-        f"{alone} of {total} collectives were not matched across ranks: other ranks did not record "
-        "equally many of their group in that step."
-    ]
-
-
-def _of_other_kinds(differing: int) -> list[str]:
-    if not differing:
-        return []
-    return [
-        f"{differing} collectives were not matched across ranks: from one on, the ranks of its group recorded "
-        "different kinds."
-    ]
+    differs = np.unique(np.repeat(np.arange(len(size)), size)[other])
+    begin = np.full(int(group.max(initial=-1)) + 1, len(size))
+    np.minimum.at(begin, group[differs], differs)
+    return np.arange(len(size)) < begin[group]
 
 
 def _on_one_clock(
     recordings: Sequence[RankDigest], calls: _Calls, first: I64, groups: list[Group], names: list[str], notes: list[str]
 ) -> Matches:
     size = np.diff(first)
-    together = one_of(calls.kind[first[:-1]], _SYNCHRONISING)
+    together = one_of(calls.kind[first[:-1]], [KINDS.index(kind) for kind in SYNCHRONISING])
     synchronous = np.repeat(together, size)
     clocks = align_clocks(
         [digest.epoch_ns for digest in recordings],
@@ -355,34 +323,19 @@ def _on_one_clock(
     offset = clocks.offset[calls.rank]
     start = calls.start - offset
     order = np.argsort(_reduced(np.minimum, start, first), kind="stable")
-    parts = np.argsort(np.repeat(_inverse(order), size), kind="stable")
+    parts = np.argsort(np.repeat(np.argsort(order), size), kind="stable")
     one = first[:-1][order]
     return Matches(
         first=np.append(0, np.cumsum(size[order])),
-        rank=calls.rank[parts],
-        start=start[parts],
-        end=(calls.end - offset)[parts],
-        held=calls.held[parts] > 0,
-        ready=(start - calls.queued)[parts],
-        slowed=calls.slowed[parts],
-        row=calls.row[parts],
-        kind=calls.kind[one],
-        bytes=calls.bytes[one],
+        rank=calls.rank[parts], start=start[parts], end=(calls.end - offset)[parts], held=calls.held[parts] > 0,
+        ready=(start - calls.queued)[parts], slowed=calls.slowed[parts], row=calls.row[parts],
+        kind=calls.kind[one], bytes=calls.bytes[one],
         group=tuple(groups[group][0] or None for group in calls.group[one].tolist()),
-        group_size=_reduced(np.maximum, calls.size, first)[order].astype(np.int64),
-        step=calls.step[one],
+        group_size=_reduced(np.maximum, calls.size, first)[order].astype(np.int64), step=calls.step[one],
         steady=_reduced(np.logical_and, calls.steady, first)[order].astype(bool),
-        steps=tuple(names),
-        clocks=clocks,
-        notes=tuple(notes),
-    )
+        steps=tuple(names), clocks=clocks, notes=tuple(notes),
+    )  # fmt: skip
 
 
 def _reduced(how: np.ufunc, values: NDArray[Any], first: I64) -> NDArray[Any]:
     return how.reduceat(values, first[:-1]) if len(first) > 1 else values[:0]
-
-
-def _inverse(order: I64) -> I64:
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    return place

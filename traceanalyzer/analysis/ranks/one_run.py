@@ -18,22 +18,16 @@ def refuse_several_runs(traces: Sequence[Trace]) -> None:
     """Raises SeveralRunsError where several files are no ranks of one run, saying why and what to do.
 
     Processes in one file belong together, and so do a rank's recordings in one capture."""
-    sources = list(dict.fromkeys(_source(trace) for trace in traces))
-    if len(sources) < 2:
+    paths = [Path(trace.path) for trace in traces]
+    if len({path.parent / _OF_A_RANK.sub("", path.name) for path in paths}) < 2:
         return
-    doubt = why_not_one_run(list(map(claim_of, traces))) or _unranked(traces)
-    if doubt:
+    if doubt := why_not_one_run(list(map(claim_of, traces))) or _unranked(traces):
         names = list(dict.fromkeys(trace.path for trace in traces))
         shown = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
         raise SeveralRunsError(
             f"{len(names)} recordings that are not one run ({doubt}): {shown}; "
             f"name the files of one run, or compare two: traceanalyzer compare {names[0]} {names[1]}"
         )
-
-
-def _source(trace: Trace) -> str:
-    path = Path(trace.path)
-    return str(path.parent / _OF_A_RANK.sub("", path.name))
 
 
 def _unranked(traces: Sequence[Trace]) -> str:

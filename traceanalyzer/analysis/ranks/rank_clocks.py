@@ -8,10 +8,6 @@ import numpy as np
 from traceanalyzer.analysis.algebra import Groups, counts, robust_sigma, stable_order
 from traceanalyzer.trace import I32, I64
 
-ERROR_OF_MEDIAN = 1.2533
-"""Standard error of the median over that of the mean (normal distribution)."""
-NOISE_SIGMAS = 3.0
-"""A difference of clocks within this many of its standard errors is noise."""
 ROUNDING_NS = 2_000
 """Ranks end the same collective a microsecond or two apart even on one clock."""
 MAX_SPREAD_NS = 500_000
@@ -45,17 +41,18 @@ def align_clocks(epochs: Sequence[int], first: I64, rank: I32, end: I64) -> Cloc
     if not len(end):
         return Clocks(offset, corrected, spread, known or count < 2)
     bounds = np.cumsum(counts(rank, count))[:-1]
-    order = stable_order(rank)
-    collective = np.split(np.repeat(np.arange(len(first) - 1), np.diff(first))[order], bounds)
-    ends = np.split(end[order], bounds)
+    order, numbers = stable_order(rank), np.repeat(np.arange(len(first) - 1), np.diff(first))
+    collective, ends = (np.split(values[order], bounds) for values in (numbers, end))
     for reference, other, shared in _most_shared_first(count, first, rank):
         if not shared:
             # It shares no collective with those done: it has no clock in common with them, and needs none.
             continue
         _, here, there = np.intersect1d(collective[reference], collective[other], True, return_indices=True)
         difference = (ends[other][there] - offset[other]) - (ends[reference][here] - offset[reference])
-        apart, sigma = _median(difference)
-        noise = NOISE_SIGMAS * ERROR_OF_MEDIAN * sigma / np.sqrt(len(difference)) + ROUNDING_NS
+        apart = round(float(np.median(difference)))
+        sigma = robust_sigma(difference, apart)
+        # within three standard errors; that of the median is 1.2533 of that of the mean (normal distribution)
+        noise = 3.0 * 1.2533 * sigma / np.sqrt(len(difference)) + ROUNDING_NS
         if not known or abs(apart) > noise:
             offset[other] += apart
             corrected[other] = apart
@@ -96,8 +93,3 @@ def _most_shared_first(count: int, first: I64, of: I32) -> Iterator[tuple[int, i
         best = np.flatnonzero(left & (most == most[left].max()))
         rank = int(best[reference[best].argmin()])
         yield int(reference[rank]), rank, int(most[rank])
-
-
-def _median(values: I64) -> tuple[int, float]:
-    median = round(float(np.median(values)))
-    return median, robust_sigma(values, median)

@@ -1,15 +1,17 @@
-"""What collectives cost across ranks: transferring, or waiting for the rank that arrives last."""
+"""What collectives cost across ranks: transferring, or waiting for the rank that arrives last. And the bytes that ranks
+send each other directly, from the sends and receives that say their peer."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra import Groups
-from traceanalyzer.analysis.names.collectives import KINDS
+from traceanalyzer.analysis.names.collectives import KINDS, collective_kind, element_bytes, message_bytes
 from traceanalyzer.analysis.ranks.matches import Matches, largest_of
+from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_MS, NS_PER_US, dataclass, metric
-from traceanalyzer.trace import I64, Bool, ranked
+from traceanalyzer.trace import I64, Bool, distinct, ranked
 
 DOMINANT = 0.6
 """Share of its time, from the first arrival to the end, that makes a collective one or the other."""
@@ -54,20 +56,22 @@ class Arrivals(NamedTuple):
 
 def arrivals(matches: Matches) -> Arrivals:
     """Of all collectives, in one pass."""
-    late, near = _last_two(matches)
-    own = matches.undisturbed[late] - matches.undisturbed[near] - _inherited(matches, late, near)
-    rank = matches.rank[late].astype(np.int64)
-    own = largest_of(own, rank, matches.series)
-    return Arrivals(matches.least(matches.start), matches.most(matches.start), rank, own)
-
-
-def _last_two(matches: Matches) -> tuple[I64, I64]:
-    """The part of each collective that was ready last, and last but one; twice the same where one rank takes part."""
-    least, left = np.iinfo(np.int64).min, matches.undisturbed.copy()
+    # The part of each that was ready last, and last but one; twice the same where one rank takes part.
+    never, ready = np.iinfo(np.int64).min, matches.undisturbed
+    left = ready.copy()
     late = _first_of(matches, left == matches.most(left)[matches.collective])
-    left[late] = least
+    left[late] = never
     second = matches.most(left)
-    return late, np.where(second == least, late, _first_of(matches, left == second[matches.collective]))
+    near = np.where(second == never, late, _first_of(matches, left == second[matches.collective]))
+    # Where the last one came from a collective that ended later than that of the rank before it, it was late by the
+    # ranks of that one.
+    begun, other = matches.before[late], matches.before[near]
+    apart = (begun >= 0) & (other >= 0) & (matches.collective[begun] != matches.collective[other])
+    later = np.minimum(matches.end[begun], ready[late]) - np.minimum(matches.end[other], ready[near])
+    inherited = np.where(apart, np.clip(later, 0, ready[late] - ready[near]), 0)
+    rank = matches.rank[late].astype(np.int64)
+    own = largest_of(ready[late] - ready[near] - inherited, rank, matches.series)
+    return Arrivals(matches.least(matches.start), matches.most(matches.start), rank, own)
 
 
 def _first_of(matches: Matches, which: Bool) -> I64:
@@ -77,29 +81,15 @@ def _first_of(matches: Matches, which: Bool) -> I64:
     return rows[np.append(True, collective[1:] != collective[:-1])[: len(rows)]]
 
 
-def _inherited(matches: Matches, late: I64, near: I64) -> I64:
-    """How much later than that of the rank before it the collective ended that the last one came from, where these are
-    two: it was late by the ranks of that one, ns."""
-    begun, other = matches.before[late], matches.before[near]
-    apart = (begun >= 0) & (other >= 0) & (matches.collective[begun] != matches.collective[other])
-    free, free_too = (
-        np.minimum(matches.end[begun], matches.undisturbed[late]),
-        np.minimum(matches.end[other], matches.undisturbed[near]),
-    )
-    return np.where(apart, np.clip(free - free_too, 0, matches.undisturbed[late] - matches.undisturbed[near]), 0)
-
-
 def skew_rows(matches: Matches, came: Arrivals, labels: Sequence[int], steps: int) -> list[CollectiveSkew]:
     """A row for each sort of matched collective, by transfer plus skew; `labels` name the ranks."""
     groups = {name: i for i, name in enumerate(dict.fromkeys(matches.group))}
     group = np.array([groups[name] for name in matches.group], np.int64)
-    end = matches.most(matches.end)
     # Several groups may share a name: those of other ranks are other groups.
-    chosen = np.flatnonzero(matches.steady)
+    chosen, end = np.flatnonzero(matches.steady), matches.most(matches.end)
     keys = (matches.kind, group, matches.bytes, matches.group_size, ranked(matches.members)[1])
-    rows = [
-        _row(matches, came, end, labels, steps, chosen[part]) for part in Groups.of(*(key[chosen] for key in keys)).rows
-    ]
+    sorts = Groups.of(*(key[chosen] for key in keys)).rows
+    rows = [_row(matches, came, end, labels, steps, chosen[part]) for part in sorts]
     return sorted(rows, key=lambda row: -(row.transfer_ms + row.skew_ms))
 
 
@@ -126,11 +116,47 @@ def _row(matches: Matches, came: Arrivals, end: I64, labels: Sequence[int], step
 
 
 def _cause(transfer: I64, skew: I64, uncertain_ns: float, incomplete: bool) -> str:
-    both = float(transfer.mean() + skew.mean())
-    if len(transfer) < MIN_COUNT or abs(float(transfer.mean() - skew.mean())) <= uncertain_ns:
+    moving, waiting = float(transfer.mean()), float(skew.mean())
+    if len(transfer) < MIN_COUNT or abs(moving - waiting) <= uncertain_ns:
         return "inconclusive"
-    if skew.mean() >= DOMINANT * both:
+    if waiting >= DOMINANT * (moving + waiting):
         return "arrival skew"
-    if transfer.mean() >= DOMINANT * both and not incomplete:
-        return "transfer"
-    return "inconclusive"
+    return "transfer" if moving >= DOMINANT * (moving + waiting) and not incomplete else "inconclusive"
+
+
+@dataclass(frozen=True)
+class TrafficRow:
+    """What one rank sends another in a mean steady step."""
+
+    sender: int = metric("rank that sends")
+    receiver: int = metric("rank that receives")
+    messages: float = metric("messages a step")
+    bytes: float | None = metric("bytes a step; null where the size of a message is not known", "bytes")
+    seen_by: str = metric("whose recording tells: the sender's, or the receiver's where the sender's does not")
+
+
+def traffic(recordings: Sequence[Timed]) -> list[TrafficRow]:
+    """A row for each pair of ranks, by bytes; empty where no send or receive says its peer."""
+    found: dict[tuple[int, int], TrafficRow] = {}
+    for kind in ("send", "recv"):
+        for i, timed in enumerate(recordings):
+            for row in _rows(timed, i if timed.trace.rank is None else timed.trace.rank, kind):
+                found.setdefault((row.sender, row.receiver), row)
+    return sorted(found.values(), key=lambda row: (-(row.bytes or 0), row.sender, row.receiver))
+
+
+def _rows(timed: Timed, rank: int, kind: str) -> Iterator[TrafficRow]:
+    """What a rank's recording says of its sends, or of its receives, in the steady state."""
+    table, text, steps, ranges = timed.trace.collectives, timed.trace.text, timed.steps, timed.trace.host_ranges
+    first, last = steps.host_start[steps.warmup], steps.host_end[-1]
+    code = ranges.collective[(ranges.collective >= 0) & (ranges.start >= first) & (ranges.start < last)]
+    of_kind = np.array([collective_kind(text(name) or "") == kind for name in table.name.tolist()], bool)
+    code = code[(of_kind & (table.peer >= 0))[code]]
+    elements = [element_bytes(text(one) or "") for one in table.dtype.tolist()]
+    counts = zip(table.in_elements.tolist(), table.out_elements.tolist(), elements, strict=True)
+    sizes = np.array([message_bytes(kind, i, o, -1, each) for i, o, each in counts], np.int64)
+    for peer in distinct(table.peer[code]).tolist():
+        size = sizes[code[table.peer[code] == peer]]
+        known = float(size.sum()) / steps.steady_count if (size >= 0).all() else None
+        sender, receiver, seen_by = (rank, peer, "sender") if kind == "send" else (peer, rank, "receiver")
+        yield TrafficRow(sender, receiver, len(size) / steps.steady_count, known, seen_by)

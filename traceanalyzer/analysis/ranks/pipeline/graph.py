@@ -7,36 +7,23 @@ the first data-parallel rank recorded in its first step."""
 
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain, pairwise
+from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.ranks.pipeline.operations import (
-    BACKWARD,
-    CLIP,
-    COLLECT,
-    EMBEDDING,
-    FORWARD,
-    GRADIENTS,
-    KINDS,
-    LAYERNORM,
-    OPTIMIZER,
-    PARAMETERS,
-    PEERS,
-    SEPARATE,
-    Operations,
-)
-from traceanalyzer.base import TraceAnalyzerError, dataclass
+from traceanalyzer.analysis.ranks.pipeline import operations as by
+from traceanalyzer.analysis.ranks.pipeline.operations import BACKWARD, FORWARD, PEERS, Operations
+from traceanalyzer.base import TraceAnalyzerError
 
 CLOCK_S = 5e-5
 """What the clocks of a worker's streams differ by."""
 SERVES = dict(zip(PEERS, ((FORWARD, 1), (FORWARD, -1), (BACKWARD, -1), (BACKWARD, 1)), strict=True))
 """The computation that a type of send or receive is for, and whether its peer is the next stage or the one before."""
-ACROSS = (PARAMETERS, GRADIENTS, SEPARATE, CLIP)
+ACROSS = (by.PARAMETERS, by.GRADIENTS, by.SEPARATE, by.CLIP)
 """What meets in the data-parallel group."""
 
 
-@dataclass(frozen=True)
-class Meeting:
+class Meeting(NamedTuple):
     """Operations that start when the last of them can."""
 
     members: tuple[int, ...]
@@ -59,8 +46,7 @@ class _Stage:
 
     def of(self, *kinds: str) -> list[int]:
         """Those of these types."""
-        of_kind: list[int] = self.order[self.ops.of(*kinds)[self.order]].tolist()
-        return of_kind
+        return self.order[self.ops.of(*kinds)[self.order]].tolist()
 
     def last(self, kind: str) -> dict[int, int]:
         """The last of a type in each model chunk."""
@@ -85,7 +71,13 @@ def meetings(ops: Operations) -> list[Meeting]:
             partners[kind, stage.stage] = _around_computation(before, stage, kind)
     for one, after in enumerate(() if ops.after is None else ops.after.tolist()):
         before[one].update([after] if after >= 0 else ())
-    return _in_order(ops, before, [*_pairs(partners, ops), *_on_all_stages(ops, CLIP), *_on_all_stages(ops, EMBEDDING)])
+    # what meets on all stages that have it: the n-th of each
+    on_all = (
+        np.flatnonzero(of_kind & (ops.seq == n)).tolist()
+        for of_kind in map(ops.of, (by.CLIP, by.EMBEDDING))
+        for n in np.unique(ops.seq[of_kind])
+    )
+    return _in_order(ops, before, [*_pairs(partners, ops), *on_all])
 
 
 def _chain(before: list[set[int]], in_order: list[int]) -> None:
@@ -103,7 +95,7 @@ def _in_stream(before: list[set[int]], stage: _Stage) -> None:
     """Computation, each kind of send and receive, and data-parallel communication are streams. The first backward send
     and receive are launched after the last but one forward computation before the first backward one."""
     compute = stage.of(FORWARD, BACKWARD)
-    for stream in ([FORWARD, BACKWARD], [PARAMETERS, GRADIENTS], *([kind] for kind in PEERS)):
+    for stream in ([FORWARD, BACKWARD], [by.PARAMETERS, by.GRADIENTS], *([kind] for kind in PEERS)):
         _chain(before, stage.of(*stream))
     first = next((i for i, one in enumerate(compute) if one in stage.of(BACKWARD)), 0)
     for kind in ("backward-send", "backward-recv") if first > 1 else ():
@@ -114,15 +106,15 @@ def _in_stream(before: list[set[int]], stage: _Stage) -> None:
 def _around_gradients(before: list[set[int]], stage: _Stage) -> None:
     """Parameters are there before the first forward computation of their chunk, gradients go after the last backward
     one: of their chunk where they overlap with the others (`separate-grads-all-reduce`), else of all."""
-    overlapped, gradients = bool(stage.ops.of(SEPARATE).any()), stage.of(GRADIENTS)
-    _tie(before, stage.first(FORWARD), stage.last(PARAMETERS))
+    overlapped, gradients = bool(stage.ops.of(by.SEPARATE).any()), stage.of(by.GRADIENTS)
+    _tie(before, stage.first(FORWARD), stage.last(by.PARAMETERS))
     if overlapped:
-        _tie(before, stage.first(GRADIENTS), stage.last(BACKWARD))
+        _tie(before, stage.first(by.GRADIENTS), stage.last(BACKWARD))
     compute = sorted(stage.of(FORWARD, BACKWARD), key=lambda one: stage.end[one])
     after = [] if overlapped else gradients
-    _chain(before, [*compute[-1:], *stage.of(COLLECT), *stage.of(LAYERNORM), *stage.of(EMBEDDING), *after,
-                    *stage.of(SEPARATE), *stage.of(CLIP), *stage.of(OPTIMIZER)])  # fmt: skip
-    for one in (stage.of(LAYERNORM) or stage.of(SEPARATE))[:1] if overlapped else ():
+    first, last = (by.COLLECT, by.LAYERNORM, by.EMBEDDING), (by.SEPARATE, by.CLIP, by.OPTIMIZER)
+    _chain(before, [*compute[-1:], *chain(*map(stage.of, first)), *after, *chain(*map(stage.of, last))])
+    for one in (stage.of(by.LAYERNORM) or stage.of(by.SEPARATE))[:1] if overlapped else ():
         before[one].update(gradients[-1:])
 
 
@@ -135,17 +127,14 @@ def _around_computation(before: list[set[int]], stage: _Stage, kind: str) -> lis
     compute, towards = SERVES[kind]
     served, calls = np.array(stage.of(compute), np.int64), np.array(stage.of(kind), np.int64)
     served = served[np.argsort(ops.seq[served], kind="stable")]
-    if receives:
-        launched = calls[stage.start[calls] <= stage.start[served].max(initial=-np.inf) + CLOCK_S].tolist()
-    else:
-        launched = calls[stage.end[calls] >= stage.end[served].min(initial=np.inf) - CLOCK_S].tolist()
+    begun, done = stage.start[served].max(initial=-np.inf) + CLOCK_S, stage.end[served].min(initial=np.inf) - CLOCK_S
+    launched = calls[stage.start[calls] <= begun if receives else stage.end[calls] >= done].tolist()
     missing = len(served) - len(launched)
     if not launched:
         return []
     if missing not in (0, 1):
-        raise TraceAnalyzerError(
-            f"stage {stage.stage} has {len(launched)} {kind} for {len(served)} computations; log all of a step"
-        )
+        counts = f"{len(launched)} {kind} for {len(served)} computations"
+        raise TraceAnalyzerError(f"stage {stage.stage} has {counts}; log all of a step")
     computed = served[missing if receives else 0 :].tolist()
     pairs = list(zip(launched, computed, strict=False))
     if receives:
@@ -170,24 +159,18 @@ def _pairs(partners: dict[tuple[str, int], list[int]], ops: Operations) -> list[
     return result
 
 
-def _on_all_stages(ops: Operations, kind: str) -> list[list[int]]:
-    """The n-th of this type of all stages that have it."""
-    of_kind = ops.of(kind)
-    return [np.flatnonzero(of_kind & (ops.seq == n)).tolist() for n in np.unique(ops.seq[of_kind])]
-
-
 def _in_order(ops: Operations, before: list[set[int]], together: list[list[int]]) -> list[Meeting]:
     meets = set(chain.from_iterable(together))
     members = [*together, *([one] for one in range(len(ops.kind)) if one not in meets)]
     of = {one: i for i, those in enumerate(members) for one in those}
-    communicates, across = ops.of(*PEERS, *ACROSS, EMBEDDING), ops.of(*ACROSS)
+    communicates, across = ops.of(*PEERS, *ACROSS, by.EMBEDDING), ops.of(*ACROSS)
     waits = [set[int]().union(*map(before.__getitem__, those)) for those in members]
     needs = {i: set(map(of.__getitem__, some)) for i, some in enumerate(waits)}
     try:
         order = list(TopologicalSorter(needs).static_order())
     except CycleError as error:
         one = members[error.args[1][0]][0]
-        kind, stage = KINDS[ops.kind[one]], ops.stage[one]
+        kind, stage = by.KINDS[ops.kind[one]], ops.stage[one]
         raise TraceAnalyzerError(f"its operations wait for each other: {kind} of stage {stage} for itself") from error
     flags = [(bool(across[those[0]]), bool(communicates[those[0]])) for those in members]
     return [Meeting(tuple(members[i]), tuple(sorted(waits[i])), *flags[i]) for i in order]

@@ -51,9 +51,7 @@ class PipelineJob:
         return self._times_ms(self.of.took)
 
     def _times_ms(self, took: F64) -> F64:
-        everything = [np.ones(took.shape[:2], bool)]
-        times: F64 = step_times(replace(self.of, took=took), everything)[0] * MS_PER_S
-        return times
+        return step_times(replace(self.of, took=took), [np.ones(took.shape[:2], bool)])[0] * MS_PER_S
 
     @property
     def is_faithful(self) -> bool:
@@ -85,11 +83,10 @@ class PipelineJob:
     def excess_ms(self) -> F64:
         """[replica, stage, step]: what a rank's computations take longer than those of its stage usually do; nothing
         in a job of one replica."""
-        ops, compute = self.of.ops, self.of.ops.of(FORWARD, BACKWARD)
-        more = self.of.took - self._usually_takes[:, None, None]
+        ops, more = self.of.ops, self.of.took - self._usually_takes[:, None, None]
+        compute = ops.of(FORWARD, BACKWARD)
         sums = [more[compute & (ops.stage == stage)].sum(axis=0) for stage in range(ops.stages)]
-        excess: F64 = np.maximum(np.stack(sums, axis=1), 0) * MS_PER_S
-        return excess * (len(self.position) > 1)
+        return np.maximum(np.stack(sums, axis=1), 0) * MS_PER_S * (len(self.position) > 1)
 
     def without_ms(self, ranks: Sequence[int]) -> F64:
         """What each step gains where these ranks (by position) compute no longer than their stage usually does."""
@@ -110,16 +107,14 @@ class PipelineJob:
     @cached_property
     def alike_ms(self) -> F64:
         """What each step gains where also all ranks do."""
-        compute = self.of.ops.of(FORWARD, BACKWARD)[:, None, None]
-        return self.base_ms - self._times_ms(
-            np.where(compute, self._mean(self._usually_takes)[:, None, None], self.of.took)
-        )
+        compute, mean = self.of.ops.of(FORWARD, BACKWARD), self._mean(self._usually_takes)
+        return self.base_ms - self._times_ms(np.where(compute[:, None, None], mean[:, None, None], self.of.took))
 
     def _mean(self, usual: F64) -> F64:
         """[operation]: the usual time of computations, as a mean of the stages."""
         mean = usual.copy()
-        for kind in (FORWARD, BACKWARD):
-            mean[self.of.ops.of(kind)] = usual[self.of.ops.of(kind)].mean()
+        for here in map(self.of.ops.of, (FORWARD, BACKWARD)):
+            mean[here] = usual[here].mean()
         return mean
 
     @cached_property
@@ -142,9 +137,7 @@ class PipelineJob:
         least = MIN_GAIN_SHARE * float(self.base_ms.mean())
         if not self.is_faithful:
             return ()
-        gains = {
-            rank: gain for rank, gain in self.gains_ms.items() if gain >= least and _repeats(self.without_ms([rank]))
-        }
+        gains = {one: gain for one, gain in self.gains_ms.items() if gain >= least and _repeats(self.without_ms([one]))}
         best, together, stage = max(gains.values(), default=0.0), False, None
         (several, whole), evened = self._together, float(self.evened_ms.mean())
         if whole >= least and whole > sum(gains.values()):

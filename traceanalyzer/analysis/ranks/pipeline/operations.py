@@ -85,9 +85,8 @@ def operations(log: Mapping[str, Any]) -> Operations:
     if not whole.any():
         where, lacking = divmod(int((rows[usual] >= 0).mean(axis=2).argmin()), len(dps))
         kind, seq, stage = ids[usual][where].tolist()
-        raise TraceAnalyzerError(
-            f"no step is whole: data-parallel rank {dps[lacking]} lacks {KINDS[kind]} {seq} of stage {stage}"
-        )
+        lacks = f"{KINDS[kind]} {seq} of stage {stage}"
+        raise TraceAnalyzerError(f"no step is whole: data-parallel rank {dps[lacking]} lacks {lacks}")
     rows = rows[usual][:, :, whole]
     one, workers = {name: values[rows[:, 0, 0]] for name, values in log.items()}, rows[:, :, 0]
     empty = np.flatnonzero(np.bincount(one["stage"]) == 0)
@@ -101,15 +100,7 @@ def operations(log: Mapping[str, Any]) -> Operations:
         ((~whole).sum(), f"of {len(steps):,} steps lack operations, and are left out."),
     )
     return Operations(
-        kind=one["optype"],
-        seq=one["seq_id"],
-        stage=one["stage"],
-        chunk=one["mc"],
-        place=one["gmc"],
-        microbatch=one["mb_id"],
-        start=log["start_ts"][rows],
-        end=(log["start_ts"] + log["duration"])[rows],
-        worker=worker,
-        step=steps[whole],
+        one["optype"], one["seq_id"], one["stage"], one["mc"], one["gmc"], one["mb_id"], log["start_ts"][rows],
+        (log["start_ts"] + log["duration"])[rows], worker, steps[whole],
         notes=tuple(f"{count:,} {words}" for count, words in repairs if count),
-    )
+    )  # fmt: skip

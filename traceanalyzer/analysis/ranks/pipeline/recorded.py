@@ -17,15 +17,8 @@ import numpy as np
 from traceanalyzer.analysis.names.collectives import KINDS as CALLS
 from traceanalyzer.analysis.names.phase_names import Role
 from traceanalyzer.analysis.ranks.digest import SENDS, DigestedCalls, Pieces, RankDigest
-from traceanalyzer.analysis.ranks.pipeline.operations import (
-    BACKWARD,
-    FORWARD,
-    GRADIENTS,
-    KINDS,
-    OPTIMIZER,
-    PEERS,
-    Operations,
-)
+from traceanalyzer.analysis.ranks.pipeline import operations as by
+from traceanalyzer.analysis.ranks.pipeline.operations import BACKWARD, FORWARD, KINDS, PEERS, Operations
 from traceanalyzer.base import NS_PER_S, TraceAnalyzerError, dataclass
 from traceanalyzer.trace import I64, Bool
 
@@ -33,7 +26,6 @@ _SEND, _RECEIVE = CALLS.index("send"), CALLS.index("recv")
 _FORWARD_SEND, _FORWARD_RECEIVE, _BACKWARD_SEND, _BACKWARD_RECEIVE = PEERS
 ROUNDING_NS = 1_000
 """Times of kernels are rounded: one that follows another may seem to begin before that has ended."""
-INTERLEAVED = "its stages are interleaved, several model chunks a rank: the slowdown of such pipelines is not known"
 
 
 class Times(NamedTuple):
@@ -72,8 +64,7 @@ class _Worker:
     def count(self, kind: str) -> I64:
         """How many of this type each step has."""
         table, rows = self.rows[kind]
-        counted: I64 = np.bincount(table.step[rows], minlength=len(self.digest.steps))[self.steps]
-        return counted
+        return np.bincount(table.step[rows], minlength=len(self.digest.steps))[self.steps]
 
     def rows_of(self, kind: str, whole: Bool) -> I64:
         """Of this type in the steps that all have as many, [step, which]."""
@@ -87,8 +78,8 @@ class _Worker:
 
     def busy_of(self, kind: str, whole: Bool) -> I64:
         """How long the device computed in each; nothing in calls."""
-        rows = self.rows_of(kind, whole) if kind in self.rows else np.zeros(self.times[kind].start.shape, np.int64)
-        return self.digest.pieces.busy[rows] if kind in (FORWARD, BACKWARD) else np.zeros_like(rows)
+        computes = kind in (FORWARD, BACKWARD)
+        return self.digest.pieces.busy[self.rows_of(kind, whole)] if computes else np.zeros_like(self.times[kind].start)
 
     def free_of(self, kind: str, whole: Bool) -> I64:
         """When what was launched before these calls had ended; the step's begin, for the first."""
@@ -104,7 +95,9 @@ def operations_of(digests: Sequence[RankDigest], offset: I64 | None) -> Operatio
     chains = _chains(digests)
     if not chains:
         return None
-    names = _steps(digests, chains)
+    some = [digests[i] for replica in chains for i in replica]
+    shared = set.intersection(*(set(one.steps.names[one.steps.warmup :]) for one in some))
+    names = [name for name in some[0].steps.names if name in shared]  # of the steps that are steady on all ranks
     found = [[_worker(digests, ranks, stage, names) for stage in range(len(ranks))] for ranks in chains]
     whole = _whole([*chain.from_iterable(found)])
     clocks = np.zeros(len(digests), np.int64) if offset is None else offset
@@ -125,12 +118,10 @@ def _chains(digests: Sequence[RankDigest]) -> list[list[int]]:
     first = {one.rank: _first_calls(one) for one in digests if len(one.pieces) and one.steps.steady_count}
     position = {one.rank: i for i, one in enumerate(digests)}
     found = []
-    for root, calls in first.items():
-        if calls.leads:
-            chain = _followed(first, root)
-            if chain is None:
-                return []
-            found.append(list(map(position.__getitem__, chain)))
+    for root in (rank for rank, calls in first.items() if calls.leads):
+        if (chain := _followed(first, root)) is None:
+            return []
+        found.append(list(map(position.__getitem__, chain)))
     longest = max(map(len, found), default=0)
     return [chain for chain in found if len(chain) == longest > 1]
 
@@ -155,7 +146,8 @@ def _followed(first: Mapping[int | None, _First], root: int | None) -> list[int 
         chain.append(at)
         at = target if target != source else None
     if at == root:
-        raise TraceAnalyzerError(INTERLEAVED)
+        how = "its stages are interleaved, several model chunks a rank"
+        raise TraceAnalyzerError(f"{how}: the slowdown of such pipelines is not known")
     return chain if at is None else []
 
 
@@ -165,30 +157,20 @@ def _first_calls(one: RankDigest) -> _First:
     here = (calls.step == one.steps.warmup) & (calls.peer >= 0)
     received, sent = (np.flatnonzero(here & (calls.kind == kind))[:1] for kind in (_RECEIVE, _SEND))
     source, target = (int(calls.peer[row[0]]) if len(row) else None for row in (received, sent))
-    leads = len(sent) > 0 and not (calls.start[received] < calls.start[sent]).any()
-    return _First(source, target, leads)
-
-
-def _steps(digests: Sequence[RankDigest], chains: list[list[int]]) -> list[str]:
-    """Names of the steps that are steady on all ranks."""
-    some = [digests[i] for chain in chains for i in chain]
-    shared = set.intersection(*(set(one.steps.names[one.steps.warmup :]) for one in some))
-    return [name for name in some[0].steps.names if name in shared]
+    return _First(source, target, len(sent) > 0 and not (calls.start[received] < calls.start[sent]).any())
 
 
 def _worker(digests: Sequence[RankDigest], chain: Sequence[int], stage: int, names: Sequence[str]) -> _Worker:
     one = digests[chain[stage]]
     pieces, calls = one.pieces, one.calls
     place = {name: i for i, name in enumerate(one.steps.names)}
+    roles, peers = ((FORWARD, Role.FORWARD), (BACKWARD, Role.BACKWARD)), (stage + 1, stage - 1, stage - 1, stage + 1)
     rows: dict[str, tuple[DigestedCalls | Pieces, I64]] = {
-        kind: (pieces, np.flatnonzero(pieces.role == role))
-        for kind, role in ((FORWARD, Role.FORWARD), (BACKWARD, Role.BACKWARD))
+        kind: (pieces, np.flatnonzero(pieces.role == role)) for kind, role in roles
     }
-    peers = (stage + 1, _SEND), (stage - 1, _RECEIVE), (stage - 1, _SEND), (stage + 1, _RECEIVE)
-    for kind, (peer, call) in zip(PEERS, peers, strict=True):
+    for kind, peer, call in zip(PEERS, peers, (_SEND, _RECEIVE) * 2, strict=True):
         if 0 <= peer < len(chain):
-            rank = digests[chain[peer]].rank
-            rows[kind] = calls, np.flatnonzero((calls.kind == call) & (calls.peer == rank))
+            rows[kind] = calls, np.flatnonzero((calls.kind == call) & (calls.peer == digests[chain[peer]].rank))
     return _Worker(one, np.array([place[name] for name in names], np.int64), rows)
 
 
@@ -248,7 +230,7 @@ def _at_the_end(one: _Worker, whole: Bool) -> None:
     of = which[calls.step[rows]]
     rows = rows[(calls.end[rows] > done[of] + one.clock) & (calls.start[rows] < np.append(until, 0)[of])]
     gradients = _first_to_last(calls, rows, steps)
-    for kind, found in ((GRADIENTS, gradients), (OPTIMIZER, optimizer)):
+    for kind, found in ((by.GRADIENTS, gradients), (by.OPTIMIZER, optimizer)):
         if found is not None:
             start = np.maximum(found.start - one.clock, done)
             one.times[kind] = Times(start[:, None], (found.end - one.clock)[:, None])
@@ -266,13 +248,12 @@ def _first_to_last(table: DigestedCalls | Pieces, rows: I64, steps: I64) -> Time
 def _begun(one: _Worker) -> None:
     """Computations begin when they could have."""
     times = one.times
-    for kind, receive in ((FORWARD, _FORWARD_RECEIVE), (BACKWARD, _BACKWARD_RECEIVE), (OPTIMIZER, "")):
+    for kind, receive in ((FORWARD, _FORWARD_RECEIVE), (BACKWARD, _BACKWARD_RECEIVE), (by.OPTIMIZER, "")):
         if kind in times:
             start, end = times[kind]
             begun = one.free_at(start)
-            if receive in times:
-                begun = np.maximum(begun, times[receive].end)
-            times[kind] = Times(np.minimum(begun, start), end)
+            came = times[receive].end if receive in times else begun
+            times[kind] = Times(np.minimum(np.maximum(begun, came), start), end)
 
 
 def _laid_out(workers: Sequence[Sequence[_Worker]], whole: Bool) -> Operations:

@@ -82,7 +82,7 @@ def slowdown(of: Pipeline) -> tuple[Slowdown, list[WorkerRow], list[StepRow]]:
     if not ideal:
         raise TraceAnalyzerError("its operations take no time")
     ratios = (other / ideal for other in others)
-    s_t, s_dp, s_stage = (_falling(dict(zip(group, ratios, strict=False))) for group in groups)
+    s_t, s_dp, s_stage = (dict(sorted(zip(group, ratios, strict=False), key=lambda item: -item[1])) for group in groups)
     rows = ((int(rank), *at, min(s_dp[str(at[0])], s_stage[str(at[1])])) for at, rank in np.ndenumerate(ops.worker))
     workers = sorted((WorkerRow(*row) for row in rows), key=lambda row: (-row.s_w, row.rank))
     worst = workers[: ceil(len(workers) * WORST_SHARE)]
@@ -94,21 +94,13 @@ def slowdown(of: Pipeline) -> tuple[Slowdown, list[WorkerRow], list[StepRow]]:
     recorded = ops.end.max(axis=(0, 1)) - ops.start.min(axis=(0, 1))
     found = Slowdown(
         s=base / ideal,
-        recorded_ms=float(recorded.mean()) * MS_PER_S,
-        simulated_ms=base * MS_PER_S,
-        ideal_ms=ideal * MS_PER_S,
-        s_t=s_t,
-        s_dp=s_dp,
-        s_stage=s_stage,
-        s_w={str(one.rank): one.s_w for one in workers},
-        s_worst_ranks=tuple(one.rank for one in worst),
-        s_worst_stage=int(next(iter(s_stage))),
-        m_w=shares[0],
-        m_s=shares[1],
-        without_worst_ms=_range(gains[0]),
-        without_last_stage_ms=_range(gains[1]),
+        recorded_ms=float(recorded.mean()) * MS_PER_S, simulated_ms=base * MS_PER_S, ideal_ms=ideal * MS_PER_S,
+        s_t=s_t, s_dp=s_dp, s_stage=s_stage, s_w={str(one.rank): one.s_w for one in workers},
+        s_worst_ranks=tuple(one.rank for one in worst), s_worst_stage=int(next(iter(s_stage))),
+        m_w=shares[0], m_s=shares[1],
+        without_worst_ms=_range(gains[0]), without_last_stage_ms=_range(gains[1]),
         forward_backward_correlation=_correlation(ops),
-    )
+    )  # fmt: skip
     columns = (ops.step, recorded * MS_PER_S, times[0] * MS_PER_S, times[0] / times[1])
     return found, workers, list(map(StepRow, *(column.tolist() for column in columns)))
 
@@ -121,10 +113,6 @@ def _groups(of: Pipeline) -> tuple[dict[str, Bool], dict[str, Bool], dict[str, B
         {str(one): np.broadcast_to(column == one, of.took.shape[:2]) for one in np.unique(column)} for column in columns
     )
     return types, dps, stages
-
-
-def _falling(values: Mapping[str, float]) -> dict[str, float]:
-    return dict(sorted(values.items(), key=lambda item: -item[1]))
 
 
 def _range(gains: F64) -> tuple[float, float, float]:
@@ -159,9 +147,7 @@ def pipeline(ops: Operations) -> Pipeline:
     for meeting in order:
         if meeting.is_communication:
             members = list(meeting.members)
-            latest = ops.start[members].max(axis=0)
-            if meeting.across:
-                latest = latest.max(axis=0, keepdims=True)
+            latest = ops.start[members].max(axis=(0, 1) if meeting.across else 0, keepdims=True)
             took[members] = ops.end[members] - latest
     took[took <= -CLOCKS_APART_S] = 0.0
     ideal = np.zeros(len(took))
@@ -201,5 +187,4 @@ def _simulated(of: Pipeline, recorded: Bool, took: F64) -> F64:
             start = start.max(axis=1, keepdims=True)
         for one in meeting.members:
             end[one] = start + np.where(recorded[:, one, :, None], took[one], of.ideal[one])
-    result: F64 = end.max(axis=(0, 2))
-    return result
+    return end.max(axis=(0, 2))
