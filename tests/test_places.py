@@ -109,7 +109,7 @@ def test_what_rules_propose_has_a_name_of_the_contract() -> None:
         node
         for module in modules(traceanalyzer.diagnosis.rules)
         for node in ast.walk(ast.parse(inspect.getsource(module)))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Proposal"
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Proposal", "finding")
     ]
     named = [key.value for call in calls for key in call.keywords if key.arg == "name"]
     names = {text.value for value in named for text in ast.walk(value) if isinstance(text, ast.Constant)}

@@ -12,8 +12,15 @@ from tests.analysis.roofline.test_roofline import GEMM, TABLE, op
 from traceanalyzer.analysis.joined.linked import Knowledge
 from traceanalyzer.diagnosis.diagnose import diagnose, settle
 from traceanalyzer.diagnosis.measurements import Measurements, measure
-from traceanalyzer.diagnosis.rules.device import above_roofline, memory_chains, optimizer_passes
-from traceanalyzer.diagnosis.rules.matrix import fp32_matmul, misaligned, small_products, wave_quantisation
+from traceanalyzer.diagnosis.rules.device import (
+    above_roofline,
+    fp32_matmul,
+    memory_chains,
+    misaligned,
+    optimizer_passes,
+    small_products,
+    wave_quantisation,
+)
 from traceanalyzer.diagnosis.rules.passes import channels_last, layout_copies, repeated_casts, written_out_attention
 from traceanalyzer.trace import Device
 

@@ -5,7 +5,7 @@ from dataclasses import field
 from typing import Literal
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Words
+from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Words, written
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.pages import page_of
 from traceanalyzer.replay.scenarios import Scenario
@@ -60,10 +60,13 @@ class Draft:
 
 def finding(
     id_: str, part: Part, claim_ms: float | None, evidence: list[Evidence], proposals: Sequence[Proposal] = (),
-    rows: Bool | None = None, words: Words | None = None,
+    rows: Bool | None = None, words: Words | None = None, basis: str = "", name: str | None = None,
 ) -> Draft:  # fmt: skip
-    """A draft with the title and the class of the finding's page."""
+    """A draft with the title and the class of the finding's page; with a `basis` it proposes the page's words."""
     page = page_of(id_)
+    if basis:
+        words = written(page.words["words"])
+        proposals = [Proposal(words, basis, name=name)]
     return Draft(id_, page.cls, page.title.removesuffix("."), part, claim_ms, evidence, list(proposals), rows, words)
 
 

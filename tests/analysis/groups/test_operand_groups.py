@@ -20,7 +20,7 @@ from traceanalyzer.analysis.roofline.op_models.tensors import DTYPES, Tensor
 from traceanalyzer.analysis.time.coverage import concurrent_kernel_share
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.measurements import Measurements, measure
-from traceanalyzer.diagnosis.rules.matrix import odd_channels
+from traceanalyzer.diagnosis.rules.device import odd_channels
 from traceanalyzer.diagnosis.rules.passes import uncoalesced
 from traceanalyzer.trace import CopyKind, Device, DeviceOpKind
 

@@ -28,7 +28,6 @@ from traceanalyzer.trace import Bool
 
 ROWS = 3
 """Kinds of collectives named in the evidence."""
-BYTES_PER_MB = 1e6
 BY_LINK = (
     "all its messages, without waiting for other ranks and without start-up; recordings of all ranks tell how much of "
     "the rest is waiting"
@@ -62,15 +61,13 @@ def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
         *_collectives(m),
         *_of_messages(m),
     ]
-    waiting = waiting_share(m)
-    words = said("exposed-communication")
+    waiting, words = waiting_share(m), said("exposed-communication")
     action = words if _of_gradients(m) else said("exposed-communication", "of_anything")
     # What messages need is known and what of the rest is waiting is not: then nothing tells what overlap would save.
     bound = waiting is None and by_links_ms(m) is not None
     alone = bound and not program(m).training  # what no remedy on gradients is about
-    hide = Proposal(
-        action, MAY_WAIT if waiting is None else ALL_HIDDEN, bound=bound, alone=alone, name="overlap_communication"
-    )
+    basis = MAY_WAIT if waiting is None else ALL_HIDDEN
+    hide = Proposal(action, basis, bound=bound, alone=alone, name="overlap_communication")
     proposals = [] if waiting is not None and waiting > MOSTLY_WAITING else [hide]
     yield finding("exposed-communication", "exposed_communication", exposed_ms, evidence, proposals, words=words)
 
@@ -85,7 +82,7 @@ def waiting_ms(m: Measurements) -> float:
 def _collectives(m: Measurements) -> Iterator[Evidence]:
     """The kinds of collectives with the most exposed time."""
     for row in sorted(m.collectives, key=lambda row: -row.exposed_ms)[:ROWS]:
-        size = "" if row.message_bytes is None else f" of {row.message_bytes / BYTES_PER_MB:.3g} MB"
+        size = "" if row.message_bytes is None else f" of {row.message_bytes / 1e6:.3g} MB"
         where = f"{row.collective}{size}, group {row.group or 'not recorded'}"
         yield Evidence("exposed time", row.exposed_ms, "ms", where)
 
@@ -143,35 +140,29 @@ def _idles(
 ) -> Iterator[Draft]:
     """That ranks are late because their devices idle; what others wait for one alone counts where it idles. Without
     the profiler it must idle, too, for that to make it late."""
-    budget = m.step.budget
-    if m.step.basis == "unprofiled" and budget is not None and budget.idle < MIN_WAIT_SHARE * m.step.step_ms:
+    budget, waits_ms, limit = m.step.budget, waiting_ms(m), MIN_WAIT_SHARE * m.step.step_ms
+    if m.step.basis == "unprofiled" and budget is not None and budget.idle < limit:
         return
     if not gains_without_late(m):
         return
     find = everywhere(UNBLOCK.format(rank=who))
     unblock = Proposal(find, "counted in the findings on idle time", name="fix_straggler")
     cls: BottleneckClass = "input" if of_input else "host"
-    waits_ms = waiting_ms(m)
     if alone:
         title = f"{title}: its {'input is late' if of_input else 'GPU idles'}"
-    if alone or waits_ms < MIN_WAIT_SHARE * m.step.step_ms:
-        yield Draft("straggler", cls, title, "none", None, evidence, [unblock])
-    else:
-        yield Draft("straggler", cls, title, "exposed_communication", waits_ms, evidence, [unblock])
+    lost = None if alone or waits_ms < limit else waits_ms
+    yield Draft("straggler", cls, title, "none" if lost is None else "exposed_communication", lost, evidence, [unblock])
 
 
 def _of_late(m: Measurements, ranks: RankComparison, waiting: float | None, mean_ms: float) -> list[Evidence]:
     """What the late rank, and the others, did meanwhile."""
     slow, per = ranks.rows[ranks.critical], m.timed.steps.per
-    where = f"rank {slow.rank}, {per}"
+    where, what = f"rank {slow.rank}, {per}", "gain without what it is late by"
     longest = "waiting of the rank that waits longest"
+    late = ((one.gain_ms, ranks.rows[one.position].rank) for one in ranks.late)
     return [
         Evidence(longest, waiting, "share", f"of the recorded {m.timed.steps.unit}", MIN_WAIT_SHARE),
-        *(
-            Evidence("gain without what it is late by", one.gain_ms, "ms", f"rank {name}, as recorded")
-            for one in ranks.late
-            for name in [ranks.rows[one.position].rank]
-        ),
+        *(Evidence(what, gain_ms, "ms", f"rank {rank}, as recorded") for gain_ms, rank in late),
         Evidence("compute", slow.compute_ms, "ms", where),
         Evidence("compute", mean_ms, "ms", f"mean of the other ranks, {per}"),
         Evidence("idle", slow.idle_ms, "ms", where),
@@ -186,10 +177,8 @@ def _in_pipeline(m: Measurements, job: PipelineJob, late: Sequence[LateRank]) ->
     evidence = [Evidence("gain", gain_ms, "ms", "worked out from the operations of the pipeline, as recorded")]
     evidence += [Evidence("compute", ms, "ms", f"stage {i}, its middle replica, {per}") for i, ms in enumerate(usual)]
     if late[0].stage is None:
-        excess = float(job.excess_ms[job.position == late[0].position].mean())
-        title = (
-            f"Rank{'s' * (len(late) > 1)} {ranks} compute{'s' * (len(late) < 2)} longer than others of the same stage"
-        )
+        excess, several = float(job.excess_ms[job.position == late[0].position].mean()), len(late) > 1
+        title = f"Rank{'s' * several} {ranks} compute{'s' * (not several)} longer than others of the same stage"
         evidence.insert(1, Evidence("longer", excess, "ms", f"rank {ranks.split(',')[0].split(' ')[0]}, {per}"))
     else:
         title = f"Stage {late[0].stage} of the pipeline is too heavy"

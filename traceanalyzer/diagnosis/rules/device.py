@@ -1,19 +1,24 @@
-"""Findings on passes over memory that could be fewer, and on what the device is busy with."""
+"""Findings on passes over memory that could be fewer, slow matrix products, and what the device is busy with."""
 
 from collections.abc import Iterator
 
-from traceanalyzer.analysis.groups import bounds, passes
+from traceanalyzer.analysis.groups import bounds, passes, products
 from traceanalyzer.analysis.groups.bounds import WARP, undersized_kernels
 from traceanalyzer.analysis.groups.ops import TOP_KERNELS, group, of_class, steady
+from traceanalyzer.analysis.groups.products import TENSOR_EFFICIENCY
 from traceanalyzer.diagnosis.draft import Draft, Proposal, finding, share, times
 from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Words, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.pages import said
 from traceanalyzer.diagnosis.remedies.program import program
+from traceanalyzer.diagnosis.remedies.remedy import words
 from traceanalyzer.diagnosis.shares import step_shares
 from traceanalyzer.replay.changes.precision import wide_matrices
+from traceanalyzer.replay.patterns import small_products as patterns
 from traceanalyzer.trace import Bool
 
+SHAPES = 3
+"""Shapes named in the evidence."""
 FUSED_PASS_RATIO = 7 / 4
 """A fused Adam step touches 7 tensors (parameter, gradient, two moments; three are written back), a single
 foreach operator at most 4: fused, the step takes at least this many times its longest operator."""
@@ -43,8 +48,7 @@ LIMITED_IN_JAX = (
 
 def undersized(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Long kernels with too few threads to fill the GPU, or in blocks of fewer threads than a warp."""
-    found = undersized_kernels(m.rated)
-    if found is None:
+    if (found := undersized_kernels(m.rated)) is None:
         return
     held = f" of {found.resident:,.0f} that the GPU holds" if found.resident else ""
     evidence = [
@@ -56,37 +60,31 @@ def undersized(m: Measurements, _free: Bool) -> Iterator[Draft]:
         evidence.append(Evidence("of their time", found.narrow_share, "share", where))
     evidence += times(found.kernels.top)
     basis = "no estimate: at most what they take, if their work can be spread over the whole GPU"
-    words = said(UNDERSIZED)
+    words, claim = said(UNDERSIZED), min(found.lost_ms, NEARLY_ALL * found.kernels.total_ms)
     spread = Proposal(words, basis, bound=True)
-    claim, rows = min(found.lost_ms, NEARLY_ALL * found.kernels.total_ms), found.kernels.rows
-    yield finding(UNDERSIZED, "compute", claim, evidence, [spread], rows, words)
+    yield finding(UNDERSIZED, "compute", claim, evidence, [spread], found.kernels.rows, words)
 
 
 def optimizer_passes(m: Measurements, free: Bool) -> Iterator[Draft]:
     """An optimizer step written as many passes over its state."""
-    found = passes.optimizer_passes(m.rated, free)
-    if found is None:
+    if (found := passes.optimizer_passes(m.rated, free)) is None:
         return
-    total = found.kernels.total_ms
+    total, rows = found.kernels.total_ms, found.kernels.rows
     evidence = [
         share(m, total, "optimizer kernels that are not fused"),
         Evidence("different passes", found.names, "", "kernels by name"),
         Evidence("longest pass", found.longest_ms, "ms", found.longest),
     ]
     basis = "a fused update takes at least 7/4 of the longest pass (tensors touched: 7 against 4)"
-    words = said("optimizer-not-fused")
-    fused = Proposal(words, basis, name="fused_optimizer")
-    claim = max(total - FUSED_PASS_RATIO * found.longest_ms, 0.0)
-    rows = found.kernels.rows
-    yield finding("optimizer-not-fused", "compute", claim, evidence, [fused], rows, words)
+    claim, name = max(total - FUSED_PASS_RATIO * found.longest_ms, 0.0), "fused_optimizer"
+    yield finding("optimizer-not-fused", "compute", claim, evidence, rows=rows, basis=basis, name=name)
 
 
 def memory_chains(m: Measurements, free: Bool) -> Iterator[Draft]:
     """Runs of memory-bound kernels one after the other, which one kernel could do in a single pass."""
-    found = passes.chains(m.rated, free)
-    if found is None:
+    if (found := passes.chains(m.rated, free)) is None:
         return
-    total = found.kernels.total_ms
+    total, rows = found.kernels.total_ms, found.kernels.rows
     evidence = [
         share(m, total, "runs of memory-bound kernels"),
         Evidence(f"runs {m.timed.steps.per}", found.runs_per_step, "", f"of at least {passes.MIN_CHAIN}"),
@@ -96,11 +94,9 @@ def memory_chains(m: Measurements, free: Bool) -> Iterator[Draft]:
         where = f"{m.timed.steps.per}, each run moving as much as its kernel with the most"
         evidence.append(Evidence("traffic saved", found.bytes_saved, "bytes", where))
     evidence += times(found.kernels.top)
-    basis = "each run taking as long as its longest kernel; kernels that work on different data save less"
-    words = said("memory-chains")
-    fused = Proposal(words, basis, name="fuse_elementwise")
     claim = total - found.longest_ms
-    yield finding("memory-chains", "compute", claim, evidence, [fused], found.kernels.rows, words)
+    basis = "each run taking as long as its longest kernel; kernels that work on different data save less"
+    yield finding("memory-chains", "compute", claim, evidence, rows=rows, basis=basis, name="fuse_elementwise")
 
 
 def plain_compute(m: Measurements, free: Bool) -> Iterator[Draft]:
@@ -141,12 +137,9 @@ def _could_be_faster(m: Measurements) -> bool:
     known = program(m)
     if m.step.budget is None or m.step.budget.compute < MOSTLY_BUSY * m.step.step_ms or known.compiled:
         return False
-    above = bounds.above_limits_ms(
-        m.rated, (~m.linked.is_matrix | wide_matrices(m.rated)) & ~of_class(m.joined, *FOR_THEMSELVES)
-    )
-    if above is None:
-        return not known.in_graphs
-    return above >= UNREACHED * m.step.budget.compute
+    slow = (~m.linked.is_matrix | wide_matrices(m.rated)) & ~of_class(m.joined, *FOR_THEMSELVES)
+    above = bounds.above_limits_ms(m.rated, slow)
+    return not known.in_graphs if above is None else above >= UNREACHED * m.step.budget.compute
 
 
 def _computes(m: Measurements, cls: str) -> bool:
@@ -156,15 +149,12 @@ def _computes(m: Measurements, cls: str) -> bool:
 
 def _at_the_roofline(m: Measurements) -> Iterator[Evidence]:
     """What the roofline leaves of the computation, and the kernels furthest above it."""
-    if m.roofline_step is None or m.roofline_step.ideal_ms is None:
+    step = m.roofline_step
+    if step is None or step.ideal_ms is None:
         return
-    yield Evidence(
-        "ideal time", m.roofline_step.ideal_ms, "ms", f"of the computation at the roofline of {m.roofline_step.gpu}"
-    )
-    if m.roofline_step.reachable_ms is not None:
-        yield Evidence(
-            "reachable time", m.roofline_step.reachable_ms, "ms", "the same at the rates measured on the machine"
-        )
+    yield Evidence("ideal time", step.ideal_ms, "ms", f"of the computation at the roofline of {step.gpu}")
+    if step.reachable_ms is not None:
+        yield Evidence("reachable time", step.reachable_ms, "ms", "the same at the rates measured on the machine")
     kernels = [row for row in m.kernels if _computes(m, row.cls) and row.headroom_ms]
     for row in sorted(kernels, key=lambda k: -(k.headroom_ms or 0.0))[:TOP_KERNELS]:
         yield Evidence("above the roofline", row.headroom_ms, "ms", f"{row.name} ({row.bound_by}-bound)")
@@ -172,22 +162,86 @@ def _at_the_roofline(m: Measurements) -> Iterator[Evidence]:
 
 def above_roofline(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Kernels faster than their roofline: their data was in a cache, or their model does not fit."""
-    found = bounds.above_roofline(m.rated)
-    if found is None:
+    if (found := bounds.above_roofline(m.rated)) is None:
         return
+    cached = "their data fits the last cache, written just before"
+    unexplained = (
+        "their data does not fit the cache whole: part of it was still there, an operand was passed twice, or the "
+        "algorithm needs less than its model (Winograd, sparse or masked work)"
+    )
     evidence = [
         Evidence("kernels", ", ".join(found.kernels), "", "with the most time above their roofline"),
         Evidence("share of device time", found.share, "share", "above the roofline"),
         Evidence("highest", found.highest, "", "least time over recorded time"),
-        Evidence(
-            "of it from cache", found.cached_share, "share", "their data fits the last cache, written just before"
-        ),
-        Evidence(
-            "of it unexplained",
-            found.unexplained_share,
-            "share",
-            "their data does not fit the cache whole: part of it was still there, an operand was passed twice, or the "
-            "algorithm needs less than its model (Winograd, sparse or masked work)",
-        ),
+        Evidence("of it from cache", found.cached_share, "share", cached),
+        Evidence("of it unexplained", found.unexplained_share, "share", unexplained),
     ]
     yield finding("above-roofline", "none", None, evidence)
+
+
+def fp32_matmul(m: Measurements, free: Bool) -> Iterator[Draft]:
+    """Matrix products in fp32 on the ordinary cores; what TF32 would give is computed, bf16 is named beside it."""
+    if (found := products.fp32_products(m.rated, free)) is None:
+        return
+    total, at, rows = found.kernels.total_ms, found.at_ms, found.kernels.rows
+    evidence = [share(m, total, "matmuls in full fp32, without tensor cores"), *times(found.kernels.top)]
+    evidence += [Evidence(f"time in {name}", t, "ms", "at the rate tensor cores reach") for name, t in at.items()]
+    basis = f"the products at {TENSOR_EFFICIENCY:.0%} of the dense {next(iter(at), 'tensor-core')} peak"
+    if found.unknown:
+        basis += "; where sizes were not recorded, the ordinary cores were at their peak before"
+    if not at:
+        basis = "the gain depends on the GPU's tensor-core rate, which is not known"
+    claim = max(total - at["tf32"], 0.0) if "tf32" in at else None
+    yield finding("fp32-matmul", "compute", claim, evidence, rows=rows, basis=basis, name="tf32")
+
+
+def misaligned(m: Measurements, free: Bool) -> Iterator[Draft]:
+    """Matrix products whose sizes are not multiples of 16 bytes, and that are slow."""
+    if (found := products.odd_products(m.rated, free)) is None:
+        return
+    evidence = [share(m, found.kernels.total_ms, "products with sizes that are not multiples of 16 bytes")]
+    evidence += [Evidence("shape", shape, "", "of an operand") for shape in found.shapes[:SHAPES]]
+    basis = f"these products at {TENSOR_EFFICIENCY:.0%} of their roofline, as aligned ones reach"
+    remedy = Proposal(said("misaligned-matmul"), basis, name="pad_shapes")
+    yield finding("misaligned-matmul", "compute", found.saved_ms, evidence, [remedy], found.kernels.rows)
+
+
+def odd_channels(m: Measurements, free: Bool) -> Iterator[Draft]:
+    """Convolutions whose channel counts are not multiples of 16 bytes. What aligned ones would take is not known: the
+    library may pad them itself."""
+    if (found := products.odd_convolutions(m.rated, free)) is None:
+        return
+    evidence = [share(m, found.kernels.total_ms, "convolutions with channels that are not multiples of 16 bytes")]
+    what = "result channels x input channels x window"
+    evidence += [Evidence("weight", shape, "", what) for shape in found.shapes[:SHAPES]]
+    evidence += times(found.kernels.top)
+    remedy = Proposal(said("odd-channels"), "what the padded convolutions would take is not in the recording")
+    yield finding("odd-channels", "compute", None, evidence, [remedy])
+
+
+def wave_quantisation(m: Measurements, free: Bool) -> Iterator[Draft]:
+    """Matrix kernels whose last wave of blocks leaves most SMs idle."""
+    if (found := products.last_waves(m.rated, free)) is None:
+        return
+    evidence = [
+        share(m, found.kernels.total_ms, "matrix kernels with a mostly empty last wave"),
+        Evidence("waves", found.waves, "", "mean blocks over the blocks that the GPU holds"),
+        *times(found.kernels.top),
+    ]
+    basis = "the part of the last wave without blocks, as far as the roofline leaves room"
+    fill = words("pad_shapes", "fill_waves")
+    remedy = Proposal(fill, basis, name="pad_shapes")
+    yield finding("wave-quantisation", "compute", found.lost_ms, evidence, [remedy], found.kernels.rows, fill)
+
+
+def small_products(m: Measurements, free: Bool) -> Iterator[Draft]:
+    """Runs of small matrix products of one shape, none of which needs another: one batched product could do them."""
+    if (found := patterns.small_products(m.rated, free)) is None:
+        return
+    total, rows = found.kernels.total_ms, found.kernels.rows
+    evidence = [
+        share(m, total, "small products of one shape in a row"),
+        Evidence("products in a row", found.in_a_row, "", "mean"),
+    ]
+    claim, basis = max(total - found.batched_ms, 0.0), "each run as long as its longest product"
+    yield finding("small-matmuls", "compute", claim, evidence, rows=rows, basis=basis, name="batched_matmul")

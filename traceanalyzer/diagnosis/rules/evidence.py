@@ -31,11 +31,11 @@ def profiler_cost(m: Measurements, _free: Bool) -> Iterator[Draft]:
     timed = m.unprofiled_time
     if timed is None or m.mean_step_ms <= (1 + PROFILER_COST) * timed.step_ms:
         return
-    plain = timed.step_ms
+    cost = m.mean_step_ms / timed.step_ms - 1
     evidence = [
-        Evidence("profiler's cost", m.mean_step_ms / plain - 1, "share", "of the unprofiled step", PROFILER_COST),
+        Evidence("profiler's cost", cost, "share", "of the unprofiled step", PROFILER_COST),
         Evidence("recorded step", m.mean_step_ms, "ms", "mean of the steady state"),
-        Evidence("unprofiled step", plain, "ms", "median"),
+        Evidence("unprofiled step", timed.step_ms, "ms", "median"),
     ]
     yield finding("profiler-cost", "none", None, evidence)
 
@@ -52,16 +52,14 @@ def profiler_note(m: Measurements) -> str | None:
 
 def cpu_only(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Host time by operator, of a recording without device work."""
-    times = top_operators(m) if m.timed.device is None else []
-    if times:
+    if times := top_operators(m) if m.timed.device is None else []:
         yield finding("cpu-only", "none", None, _times_alone(m, times))
 
 
 def api_only(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Host time by API call, of a recording without device work."""
-    if m.timed.device is not None or not len(m.trace.api_calls):
-        return
-    yield finding("api-calls-only", "none", None, _times_alone(m, api_times(m.linked)))
+    if m.timed.device is None and len(m.trace.api_calls):
+        yield finding("api-calls-only", "none", None, _times_alone(m, api_times(m.linked)))
 
 
 def _times_alone(m: Measurements, times: list[ApiTime]) -> list[Evidence]:
@@ -77,14 +75,11 @@ def unknown_work(m: Measurements, _free: Bool) -> Iterator[Draft]:
     unknown = unknown_share(m.rated)
     if m.step.budget is None or unknown < MIN_UNKNOWN_SHARE:
         return
-    time = unknown * m.step.budget.compute
+    what, idle = "computation in kernels of no known kind", "mean of {:,} samples while the GPU was busy"
     evidence = [
-        share(m, time, "computation in kernels of no known kind"),
+        share(m, unknown * m.step.budget.compute, what),
         *times(unknown_kernels(m.rated)),
-        *(
-            Evidence(name, mean, "", f"mean of {samples:,} samples while the GPU was busy")
-            for name, mean, samples in busy_counters(m.timed)
-        ),
+        *(Evidence(name, mean, "", idle.format(samples)) for name, mean, samples in busy_counters(m.timed)),
         Evidence("next step", "traceanalyzer collect ncu, then analyze --ncu", "", "measures what limits each kernel"),
     ]
     yield finding("unknown-kernels", "none", None, evidence)

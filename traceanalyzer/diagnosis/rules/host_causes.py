@@ -30,21 +30,17 @@ class _Cause(NamedTuple):
 
 
 CAUSES = {
-    IdleDetail.ALLOCATION: _Cause(
-        "allocation", "idle during calls that allocate or free memory", BASIS, "avoid_allocations"
-    ),
-    IdleDetail.LOADING: _Cause(
-        "first-use", "idle during first launches, module loading and set-up of libraries", ONCE, "warm_up"
-    ),
-    IdleDetail.GRAPHS: _Cause(
-        "graph-building", "idle during capture, instantiation and update of graphs", BASIS, "fixed_shapes"
-    ),
+    IdleDetail.ALLOCATION: _Cause("allocation", "idle during calls that allocate or free memory", BASIS,
+                                  "avoid_allocations"),
+    IdleDetail.LOADING: _Cause("first-use", "idle during first launches, module loading and set-up of libraries", ONCE,
+                               "warm_up"),
+    IdleDetail.GRAPHS: _Cause("graph-building", "idle during capture, instantiation and update of graphs", BASIS,
+                              "fixed_shapes"),
     IdleDetail.COMPILATION: _Cause("compilation", "idle during compilation", ONCE, "warm_up"),
     IdleDetail.PAGE_MIGRATION: _Cause("page-migration", "idle in faults on managed memory", BASIS, "keep_on_device"),
-    IdleDetail.MANAGED_LOOP: _Cause(
-        "managed-memory-loop", "idle during CPU work on managed memory between migrations", BASIS, "move_host_work"
-    ),
-}
+    IdleDetail.MANAGED_LOOP: _Cause("managed-memory-loop", "idle during CPU work on managed memory between migrations",
+                                    BASIS, "move_host_work"),
+}  # fmt: skip
 SCENARIOS = {
     IdleDetail.GRAPHS: Scenario("graphs_kept", graphs_kept, "graphs are captured and updated ahead"),
     IdleDetail.PAGE_MIGRATION: None,
@@ -58,14 +54,13 @@ def host_causes(m: Measurements, _free: Bool) -> Iterator[Draft]:
     if m.idle is None or m.step.idle is None or m.idle.host <= 0:
         return
     for detail, cause in CAUSES.items():
-        recorded = detail_ms(m.causes, detail)
-        if recorded <= 0:
+        if (recorded := detail_ms(m.causes, detail)) <= 0:
             continue
         # Without the profiler host work is as long as recorded in proportion to all of it.
         idle = min(recorded / m.idle.host, 1.0) * m.step.idle.host
         evidence = [share(m, idle, cause.what), *_longest(m, detail)]
-        alone = detail in SCENARIOS
-        remedy = Proposal(said(cause.id), cause.basis, SCENARIOS.get(detail), name=cause.remedy, alone=alone)
+        scenario, alone = SCENARIOS.get(detail), detail in SCENARIOS
+        remedy = Proposal(said(cause.id), cause.basis, scenario, name=cause.remedy, alone=alone)
         yield finding(cause.id, "idle.host", idle, evidence, [remedy])
 
 
@@ -74,15 +69,12 @@ def lost_kernels(m: Measurements, _free: Bool) -> Iterator[Draft]:
     recorded = detail_ms(m.causes, IdleDetail.LOST)
     if m.step.idle is None or recorded <= 0:
         return
-    idle = min(recorded, m.step.idle.other)
-    what = "idle as recorded, with launches whose kernels are missing"
-    evidence = [share(m, idle, what), *_longest(m, IdleDetail.LOST)]
-    yield finding("lost-kernels", "idle.other", idle, evidence)
+    idle, what = min(recorded, m.step.idle.other), "idle as recorded, with launches whose kernels are missing"
+    yield finding("lost-kernels", "idle.other", idle, [share(m, idle, what), *_longest(m, IdleDetail.LOST)])
 
 
-def _longest(m: Measurements, detail: IdleDetail) -> Iterator[Evidence]:
-    for length, text in longest_gaps(m.causes, detail=detail):
-        yield Evidence("longest gap", length, "ms", text)
+def _longest(m: Measurements, detail: IdleDetail) -> list[Evidence]:
+    return [Evidence("longest gap", length, "ms", text) for length, text in longest_gaps(m.causes, detail=detail)]
 
 
 def new_shapes(m: Measurements, _free: Bool) -> Iterator[Draft]:

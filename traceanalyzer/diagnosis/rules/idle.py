@@ -1,18 +1,32 @@
-"""Findings on idle time: launching, input, host work, the profiler, and what the recording does not tell."""
+"""Findings on idle time: launching, syncs, input, host work, the profiler, and what the recording does not tell."""
 
 from collections.abc import Iterator
 
 from traceanalyzer.analysis.causes.details import IdleDetail
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.groups.idle import longest_gaps, named_host_share, queued_idle_ms
+from traceanalyzer.analysis.tables.syncs import SyncRow
 from traceanalyzer.diagnosis import loader_advice
 from traceanalyzer.diagnosis.draft import Draft, Proposal, finding, share
-from traceanalyzer.diagnosis.finding import Evidence, Words
+from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Words
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.pages import said
+from traceanalyzer.diagnosis.remedies.host import instead_of_waits
 from traceanalyzer.diagnosis.remedies.program import program
+from traceanalyzer.diagnosis.remedies.remedy import text
+from traceanalyzer.replay.scenarios import NO_HOST_SYNCS_LAUNCHES_FREE
 from traceanalyzer.trace import Bool
 
+PLACES = 3
+"""Waiting places named in the evidence."""
+BASIS = "all idle time after waits gone, an upper bound"
+THEN_FASTER = "Remove the waits, then also issue the work faster: "
+TOO_SLOW = "Without that the host stays too slow to keep the GPU busy."
+AND_THEN = Words(
+    f"{THEN_FASTER}work without waits can be captured in a CUDA graph or compiled (mode='reduce-overhead'). {TOO_SLOW}",
+    f"{THEN_FASTER}work without waits can be captured in a CUDA graph. {TOO_SLOW}",
+    f"{THEN_FASTER}put the loop into one jit (lax.scan). {TOO_SLOW}",
+)
 ALL_GONE = "this idle time gone, an upper bound"
 LOAD_AHEAD = (
     "Load ahead: prepare the next input on another thread while the GPU works, in pinned memory (cudaHostAlloc), and "
@@ -21,8 +35,6 @@ LOAD_AHEAD = (
 LOAD_AHEAD_IN_JAX = (
     "Load ahead: prepare the next batch on another thread and put it on the GPU (jax.device_put) before it is needed."
 )
-ONE_GRAPH = 1.0
-"""CUDA graphs that a step launches where it has been captured whole."""
 
 
 def launch_bound(m: Measurements, _free: Bool) -> Iterator[Draft]:
@@ -34,30 +46,19 @@ def launch_bound(m: Measurements, _free: Bool) -> Iterator[Draft]:
         return
     evidence = [share(m, idle, "idle while the CPU launches")]
     if m.host is not None:
-        evidence.append(
-            Evidence(
-                "CPU time spent launching",
-                m.host.dispatch_ms,
-                "ms",
-                "launching threads" + ", per recorded step" * m.timed.steps.found,
-            )
-        )
+        where = "launching threads" + ", per recorded step" * m.timed.steps.found
+        evidence.append(Evidence("CPU time spent launching", m.host.dispatch_ms, "ms", where))
     evidence += _launch_evidence(m)
-    words = said("launch-bound")
-    action = said("launch-bound", "more_in_graphs") if program(m).in_graphs else words
-    proposals = [] if _one_graph(m) else [Proposal(action, ALL_GONE, name="cuda_graph")]
+    words, captured = said("launch-bound"), program(m).in_graphs
+    action = said("launch-bound", "more_in_graphs") if captured else words
+    whole = captured and m.launches is not None and m.launches.graph_launches <= 1.0  # the step is a single graph
+    proposals = [] if whole else [Proposal(action, ALL_GONE, name="cuda_graph")]
     yield finding("launch-bound", "idle.launch", idle, evidence, proposals, words=words)
-
-
-def _one_graph(m: Measurements) -> bool:
-    """Whether the step is a single CUDA graph already: nothing of it is left to be launched together."""
-    return program(m).in_graphs and m.launches is not None and m.launches.graph_launches <= ONE_GRAPH
 
 
 def launch_latency(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """The next op was queued, and the device still paused before it."""
-    idle = _between_queued_ms(m)
-    if idle <= 0:
+    if (idle := _between_queued_ms(m)) <= 0:
         return
     evidence = [share(m, idle, "idle between ops that were already queued"), *_launch_evidence(m)]
     words = said("launch-latency")
@@ -73,9 +74,8 @@ def _between_queued_ms(m: Measurements) -> float:
 
 
 def _launch_evidence(m: Measurements) -> list[Evidence]:
-    if m.launches is None:
+    if (stats := m.launches) is None:
         return []
-    stats = m.launches
     return [
         Evidence(f"kernels {m.timed.steps.per}", stats.kernels, "", "steady state" if m.timed.steps.found else ""),
         Evidence("mean kernel duration", stats.kernel_mean_us, "us", "steady state"),
@@ -109,17 +109,11 @@ def host_work(m: Measurements, _free: Bool) -> Iterator[Draft]:
         return
     evidence = [share(m, left, "idle during other CPU work between launches")]
     if m.host is not None:
-        evidence.append(
-            Evidence(
-                "CPU work without API calls", m.host.work_ms, "ms", f"stretches from 0.1 ms on, {m.timed.steps.per}"
-            )
-        )
-    evidence += [
-        Evidence("longest gap", d, "ms", text) for d, text in longest_gaps(m.causes, IdleCause.HOST, IdleDetail.NONE)
-    ]
-    words = said("host-work")
-    move = Proposal(words, ALL_GONE, name="move_host_work")
-    yield finding("host-work", "idle.host", left, evidence, [move], words=words)
+        where = f"stretches from 0.1 ms on, {m.timed.steps.per}"
+        evidence.append(Evidence("CPU work without API calls", m.host.work_ms, "ms", where))
+    gaps = longest_gaps(m.causes, IdleCause.HOST, IdleDetail.NONE)
+    evidence += [Evidence("longest gap", d, "ms", text) for d, text in gaps]
+    yield finding("host-work", "idle.host", left, evidence, basis=ALL_GONE, name="move_host_work")
 
 
 def profiler(m: Measurements, _free: Bool) -> Iterator[Draft]:
@@ -139,3 +133,32 @@ def unexplained(m: Measurements, _free: Bool) -> Iterator[Draft]:
     evidence = [share(m, idle.other, "idle for reasons not recorded")]
     evidence += [Evidence("longest gap", d, "ms", text) for d, text in longest_gaps(m.causes, IdleCause.OTHER)]
     yield finding("idle-unexplained", "idle.other", idle.other, evidence)
+
+
+def host_waits(m: Measurements, _free: Bool) -> Iterator[Draft]:
+    """Waits that emptied the launch queue, so that the device idled until the host had caught up."""
+    idle = m.step.idle
+    if idle is None or idle.sync <= 0:
+        return
+    costly, per = [row for row in m.syncs if not row.benign] or m.syncs, m.timed.steps.per
+    waited = ((r.host_wait_ms, _where(r, m.timed.steps.each)) for r in costly[:PLACES])
+    evidence = [
+        share(m, idle.sync, "idle after the queue was drained by a sync"),
+        Evidence(f"waits {per}", sum(r.calls for r in costly), "", "calls that block on the GPU"),
+        *(Evidence("CPU blocked in the recording", wait_ms, "ms", where) for wait_ms, where in waited),
+    ]
+    larger: BottleneckClass = "launch" if idle.launch > idle.sync else "sync"
+    words, how = said("host-waits"), instead_of_waits(m)
+    waits = Words(text("remove_syncs", how), words.cuda, words.jax) if how == "coalesce" else words
+    proposals = [
+        Proposal(waits, BASIS, name="remove_syncs"),
+        Proposal(AND_THEN, BASIS, NO_HOST_SYNCS_LAUNCHES_FREE, suffix="-and-launches", cls=larger, name="cuda_graph"),
+    ]
+    yield finding("host-waits", "idle.sync", idle.sync, evidence, proposals, words=waits)
+
+
+def _where(row: SyncRow, each: str) -> str:
+    """The place in the program: the call, the operators around it, the phase, the line."""
+    phase = row.phase if row.phase is None or row.phase.startswith("between ") else f"phase {row.phase}"
+    parts = (f"{row.call}, {row.calls:.4g}{each}", row.op and f"in {row.op}", phase, row.python)
+    return ", ".join(part for part in parts if part)

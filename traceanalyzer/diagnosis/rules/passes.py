@@ -28,10 +28,9 @@ TOPK = Scenario(
 
 def written_out_attention(m: Measurements, free: Bool) -> Iterator[Draft]:
     """Softmax and its neighbours between two batched products, forward or backward."""
-    found = find_attention(m.rated, free)
-    if found is None:
+    if (found := find_attention(m.rated, free)) is None:
         return
-    total = found.passes.total_ms
+    total, rows = found.passes.total_ms, found.passes.rows
     evidence = [
         share(m, total, "passes over the scores between the two products of attention"),
         Evidence("attentions", found.attentions, "", "forward and backward each"),
@@ -41,29 +40,23 @@ def written_out_attention(m: Measurements, free: Bool) -> Iterator[Draft]:
         evidence.append(Evidence("traffic saved", found.bytes_saved, "bytes", where))
     evidence += times(found.passes.top)
     basis = "without the passes between the products; the products' own traffic with the scores goes too"
-    words = said("attention-written-out")
-    fused = Proposal(words, basis, name="fused_attention")
-    yield finding("attention-written-out", "compute", total, evidence, [fused], found.passes.rows, words)
+    yield finding("attention-written-out", "compute", total, evidence, rows=rows, basis=basis, name="fused_attention")
 
 
 def channels_last(m: Measurements, free: Bool) -> Iterator[Draft]:
     """Layout kernels that the convolution library runs around its own, because tensors come channels first."""
-    found = layout.channel_kernels(m.timed, free)
-    if found is None:
+    if (found := layout.channel_kernels(m.timed, free)) is None:
         return
     evidence = [share(m, found.total_ms, "kernels that change the layout of tensors around convolutions")]
     evidence += times(found.top)
-    basis = "without these kernels; weights in channels-last need none of them"
-    words = said("channels-last")
-    remedy = Proposal(words, basis, name="channels_last")
-    yield finding("channels-last", "compute", found.total_ms, evidence, [remedy], found.rows, words)
+    basis, total, rows = "without these kernels; weights in channels-last need none of them", found.total_ms, found.rows
+    yield finding("channels-last", "compute", total, evidence, rows=rows, basis=basis, name="channels_last")
 
 
 def repeated_casts(m: Measurements, free: Bool) -> Iterator[Draft]:
     """The same tensors (by type and shape) cast to another type several times a step. Whether a cast can go is not
     in the recording, so no headroom is claimed."""
-    found = layout.casts(m.timed, free)
-    if found is None:
+    if (found := layout.casts(m.timed, free)) is None:
         return
     evidence = [
         share(m, found.total_ms, "casts of tensors to another type"),
@@ -72,35 +65,30 @@ def repeated_casts(m: Measurements, free: Bool) -> Iterator[Draft]:
         Evidence("time", found.first_ms, "ms", "the first of each shape and type alone"),
         *times(found.kernels.top, "time in the kernel"),
     ]
-    words = said("repeated-casts")
-    remedy = Proposal(words, "which tensors are the same is not in the recording", name="low_precision")
-    yield finding("repeated-casts", "compute", None, evidence, [remedy], found.kernels.rows, words)
+    basis, rows = "which tensors are the same is not in the recording", found.kernels.rows
+    yield finding("repeated-casts", "compute", None, evidence, rows=rows, basis=basis, name="low_precision")
 
 
 def layout_copies(m: Measurements, free: Bool) -> Iterator[Draft]:
     """Copies that only make a tensor contiguous."""
-    found = layout.layout_copies(m.timed, free)
-    if found is None:
+    if (found := layout.layout_copies(m.timed, free)) is None:
         return
-    evidence = [share(m, found.total_ms, "copies that make tensors contiguous (contiguous, clone)")]
-    evidence += times(found.top)
-    words = said("layout-copies")
-    remedy = Proposal(words, "which of the copies the operators after them need is not in the recording")
-    yield finding("layout-copies", "compute", None, evidence, [remedy], found.rows, words)
+    evidence = [share(m, found.total_ms, "copies that make tensors contiguous (contiguous, clone)"), *times(found.top)]
+    basis = "which of the copies the operators after them need is not in the recording"
+    yield finding("layout-copies", "compute", None, evidence, rows=found.rows, basis=basis)
 
 
 def uncoalesced(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Elementwise kernels that read or write one operand across its order. What the same work takes in one order is not
     in the recording, so no headroom is claimed; other findings may have it."""
-    found = strided_work(m.rated)
-    if found is None:
+    if (found := strided_work(m.rated)) is None:
         return
-    evidence = [share(m, found.kernels.total_ms, "elementwise kernels whose operands lie in different orders")]
-    evidence += [
-        Evidence("operands", text, "", f"neighbours {SECTOR_BYTES} bytes or more apart")
-        for text in found.examples[:EXAMPLES]
+    apart = f"neighbours {SECTOR_BYTES} bytes or more apart"
+    evidence = [
+        share(m, found.kernels.total_ms, "elementwise kernels whose operands lie in different orders"),
+        *(Evidence("operands", text, "", apart) for text in found.examples[:EXAMPLES]),
+        *times(found.kernels.top),
     ]
-    evidence += times(found.kernels.top)
     action = (
         "Bring the operands into one order before the loop: one contiguous() or one memory format for weights and "
         "inputs, transposes folded into the products that make or take the tensor."

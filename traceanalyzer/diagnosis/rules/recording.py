@@ -7,7 +7,6 @@ from traceanalyzer.analysis.algebra import texts_where
 from traceanalyzer.analysis.names import Framework
 from traceanalyzer.analysis.names.pytorch import LIBRARY_MARK
 from traceanalyzer.analysis.serving.cut import find_iterations
-from traceanalyzer.analysis.tables.budget import StepTime
 from traceanalyzer.analysis.time.coverage import WHOLE_SHARE
 from traceanalyzer.analysis.time.repeats import coinciding_range
 from traceanalyzer.base import NS_PER_MS, Aside, span
@@ -35,14 +34,10 @@ UNEVEN_STD = 0.3
 
 def recording_notes(m: Measurements) -> Iterator[str]:
     """What a reader should know before reading the figures of a step."""
-    if m.trace.only_step_times:
-        return
-    yield from _steps(m) if m.timed.steps.found else _no_steps(m)
-    yield from _iterations(m)
-    yield from _slowed(m)
-    yield from _repeats(m)
-    yield from _more_than_useful(m)
-    yield from _own_markers(m)
+    if not m.trace.only_step_times:
+        yield from _steps(m) if m.timed.steps.found else _no_steps(m)
+        for notes in (_iterations, _slowed, _repeats, _more_than_useful, _own_markers):
+            yield from notes(m)
 
 
 def _slowed(m: Measurements) -> Iterator[str]:
@@ -83,20 +78,14 @@ def _own_markers(m: Measurements) -> Iterator[str]:
     if m.timed.steps.found or not len(starts) or not len(stops) or stops[-1] <= starts[0]:
         return
     region = (stops[-1] - starts[0]) / NS_PER_MS
-    before, after = (
-        ((m.linked.launch_time >= 0) & (m.linked.launch_time < starts[0])).sum(),
-        (m.linked.launch_time >= stops[-1]).sum(),
-    )
+    launched = m.linked.launch_time
+    before, after = ((launched >= 0) & (launched < starts[0])).sum(), (launched >= stops[-1]).sum()
     if before + after:
         yield (
             f"The program marks {span(float(region))} for profilers (cudaProfilerStart to cudaProfilerStop), and "
             f"{before + after:,} GPU operations were launched outside: figures are for all of it. "
             "nsys profile --capture-range=cudaProfilerApi records the marked part alone."
         )
-
-
-def _uneven(times: StepTime) -> bool:
-    return times.mean > UNEVEN_RATIO * times.median or times.std > UNEVEN_STD * times.mean
 
 
 def _steps(m: Measurements) -> Iterator[str]:
@@ -108,20 +97,20 @@ def _steps(m: Measurements) -> Iterator[str]:
         outside = f"; {idle:.0%} of the GPU's idle time lies outside" if idle is not None else ""
         yield Aside(f"The steps cover {seen.steps_share:.0%} of {span(seen.recorded_ms)} recorded{outside}.")
     if steps.source == "periodicity":
-        yield f"No marker says what a step is: {len(steps)} repeats of the same GPU work are called one{_parts(m)}."
+        name = coinciding_range(m.timed)
+        holds = f", each with one range `{name}`" if name else ""
+        yield (
+            f"No marker says what a step is: {len(steps)} repeats of the same GPU work are called one{holds}. They may "
+            f"be parts of a step, such as layers; an annotation of the step ({_how(m)}) would tell."
+        )
+    if times is None or m.kinds is not None:
+        return
     # A few are far longer, or shorter, than the usual one: the mean stands for none of them.
-    if times is not None and m.kinds is None and _uneven(times):
+    if times.mean > UNEVEN_RATIO * times.median or times.std > UNEVEN_STD * times.mean:
         yield (
             f"The steps are uneven: {span(times.min)} to {span(times.max)}, median {span(times.median)}; "
             f"figures are means ({span(times.mean)})."
         )
-
-
-def _parts(m: Measurements) -> str:
-    """What the periods of a recording may be."""
-    name = coinciding_range(m.timed)
-    holds = f", each with one range `{name}`" if name else ""
-    return f"{holds}. They may be parts of a step, such as layers; an annotation of the step ({_how(m)}) would tell"
 
 
 def _no_steps(m: Measurements) -> Iterator[str]:
@@ -138,12 +127,10 @@ def _no_steps(m: Measurements) -> Iterator[str]:
 
 def _iterations(m: Measurements) -> Iterator[str]:
     """Iterations of a serving engine by phase."""
-    found = m.timed.memo(find_iterations)
-    if found is None:
-        return
-    yield from sentences(m)
-    if found.framework:
-        yield f"A step is one iteration of {found.framework}; `traceanalyzer iterations` lists them."
+    if (found := m.timed.memo(find_iterations)) is not None:
+        yield from sentences(m)
+        if found.framework:
+            yield f"A step is one iteration of {found.framework}; `traceanalyzer iterations` lists them."
 
 
 def _repeats(m: Measurements) -> Iterator[str]:
@@ -165,12 +152,7 @@ def _repeats(m: Measurements) -> Iterator[str]:
         )
 
 
-_MARKED_BY = {
-    Framework.PYTORCH: "record_function",
-    Framework.JAX: "jax.profiler.StepTraceAnnotation",
-    Framework.CUDA: "NVTX",
-}
-
-
 def _how(m: Measurements) -> str:
-    return _MARKED_BY[m.joined.framework]
+    """What marks a step."""
+    marks = {Framework.JAX: "jax.profiler.StepTraceAnnotation", Framework.CUDA: "NVTX"}
+    return marks.get(m.joined.framework, "record_function")

@@ -15,10 +15,6 @@ from traceanalyzer.trace import Bool
 SHOWN_STEPS = 5
 """Slow steps that are named."""
 
-LOAD_AHEAD = (
-    "Load ahead: prepare the next input on other threads while the GPU works; a faster or local copy of the data."
-)
-
 
 def slow_input(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """The step waits for its data."""
@@ -29,7 +25,8 @@ def slow_input(m: Measurements, _free: Bool) -> Iterator[Draft]:
         return  # the trace shows what of the waiting the GPU noticed
     where = _where(m, stats)
     words = Words(
-        f"{loader_advice.action(None)} Cheaper preprocessing, a faster or local copy of the data.", LOAD_AHEAD
+        f"{loader_advice.action(None)} Cheaper preprocessing, a faster or local copy of the data.",
+        "Load ahead: prepare the next input on other threads while the GPU works; a faster or local copy of the data.",
     )
     basis = "logged time waiting for data; assumes that loading can be hidden behind the step completely"
     evidence = [
@@ -45,11 +42,9 @@ def slow_outliers(m: Measurements, _free: Bool) -> Iterator[Draft]:
     stats = _differences(m)
     if stats is None or stats.outlier_excess_share < OUTLIER_SHARE:
         return
-    where = _where(m, stats)
+    where, excess = _where(m, stats), stats.outlier_excess_share
     evidence = [
-        Evidence(
-            "time outliers take beyond the median step", stats.outlier_excess_share, "share", where, OUTLIER_SHARE
-        ),
+        Evidence("time outliers take beyond the median step", excess, "share", where, OUTLIER_SHARE),
         Evidence("outliers", stats.outliers, "", where),
     ]
     if isinstance(stats, Regularity):
@@ -58,9 +53,8 @@ def slow_outliers(m: Measurements, _free: Bool) -> Iterator[Draft]:
         names = ", ".join(slow[:SHOWN_STEPS]) + more
         evidence.append(Evidence("slow steps", names, "", "as `traceanalyzer steps` lists"))
     look = Proposal(said("slow-outliers"), f"{_origin(stats)} time of outliers beyond the median step")
-    claim = _claim(m, stats.outlier_excess_share * m.mean_step_ms)
     title = f"{stats.outliers} steps are much slower than the others"
-    yield _regularity("slow-outliers", title, claim, evidence, look)
+    yield _regularity("slow-outliers", title, _claim(m, excess * m.mean_step_ms), evidence, look)
 
 
 def two_kinds(m: Measurements, _free: Bool) -> Iterator[Draft]:
@@ -87,14 +81,13 @@ def drifting(m: Measurements, _free: Bool) -> Iterator[Draft]:
     if stats is None:
         return
     # As recorded the GPU's share counts alone: hosts get slower the more a profiler has recorded.
-    busy = isinstance(stats, Regularity)
+    recorded = isinstance(stats, Regularity)
     drift = stats.busy_drift_share if isinstance(stats, Regularity) else stats.drift_share
     if drift is None or drift < DRIFT_SHARE:
         return
     where = f"from the first to the last of {stats.steps} {_origin(stats)} steps"
-    evidence = [
-        Evidence("growth of the GPU's time" if busy else "growth of the step time", drift, "share", where, DRIFT_SHARE)
-    ]
+    what = "growth of the GPU's time" if recorded else "growth of the step time"
+    evidence = [Evidence(what, drift, "share", where, DRIFT_SHARE)]
     watch = Proposal(said("drift"), f"{_origin(stats)} trend; the first steps show what is possible")
     yield _regularity("drift", "Steps become slower over the run", None, evidence, watch)
 

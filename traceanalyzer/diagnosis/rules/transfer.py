@@ -1,5 +1,6 @@
 """Findings on memory copies."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from traceanalyzer.analysis.groups.input_loading import MANY, small_copies
@@ -36,11 +37,9 @@ HIDE_IN_JAX = (
     "is written in place, not copied. Put inputs on the GPU ahead of their use (jax.device_put)."
 )
 ONE_COPY = Scenario(
-    "copied_together",
-    copied_together,
-    "the small copies are one: the others, and what the host does to launch and await them, are gone; "
-    "excludes packing the tensors on the host",
-)
+    "copied_together", copied_together, "the small copies are one: the others, and what the host does to launch and "
+    "await them, are gone; excludes packing the tensors on the host",
+)  # fmt: skip
 
 
 def exposed_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
@@ -55,7 +54,9 @@ def exposed_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
     between = [row for row in m.copies if row.direction != WITHIN]
     shown = sorted(between, key=lambda row: -row.exposed_ms)[:ROWS]
     for row in shown:
-        where = ", ".join([row.direction, *_ends(row), row.size])
+        ends = f"{row.source_memory or 'not recorded'} to {row.target_memory or 'not recorded'}"
+        known = row.source_memory is not None or row.target_memory is not None
+        where = ", ".join([row.direction, *[ends] * known, row.size])
         evidence.append(Evidence("exposed copy time", row.exposed_ms, "ms", where))
         if row.bandwidth_gbs is not None:
             evidence.append(Evidence("achieved bandwidth", row.bandwidth_gbs, "GB/s", where + _of_link(m, row)))
@@ -75,8 +76,12 @@ def _of_link(m: Measurements, row: CopyStats) -> str:
 def _proposals(m: Measurements, between: list[CopyStats], shown: list[CopyStats], exposed: float) -> list[Proposal]:
     """To hide the copies; where they take longer than the rest of the step, which can hide no more than itself, to send
     less comes first."""
-    pageable = any(row.source_memory == "pageable" or row.target_memory == "pageable" for row in shown)
-    least = max(_longest_direction_ms(between), m.step.step_ms - exposed)
+    pageable = any("pageable" in (row.source_memory, row.target_memory) for row in shown)
+    totals: dict[tuple[int | None, int, str], float] = defaultdict(float)
+    for row in between:
+        totals[row.rank, row.device, row.direction] += row.total_ms
+    # A link moves one copy at a time.
+    least = max(*totals.values(), 0.0, m.step.step_ms - exposed)
     words = Words(PIN + HIDE if pageable else HIDE, HIDE_IN_CUDA, HIDE_IN_JAX)
     basis = "copies hidden behind the rest: all takes the longer of the two"
     hidden = Proposal(words, basis, name="pinned_memory" if pageable else "copy_ahead", least_ms=least)
@@ -89,22 +94,6 @@ def _proposals(m: Measurements, between: list[CopyStats], shown: list[CopyStats]
     return [Proposal(said("exposed-copies", "less"), basis, suffix="-less", bound=True, name=name), hidden]
 
 
-def _longest_direction_ms(between: list[CopyStats]) -> float:
-    """Time of the copies of the device and direction with most of them: a link moves one at a time."""
-    totals: dict[tuple[int | None, int, str], float] = {}
-    for row in between:
-        key = (row.rank, row.device, row.direction)
-        totals[key] = totals.get(key, 0.0) + row.total_ms
-    return max(totals.values(), default=0.0)
-
-
-def _ends(row: CopyStats) -> list[str]:
-    """Kinds of memory at both ends, where either was recorded."""
-    if row.source_memory is None and row.target_memory is None:
-        return []
-    return [f"{row.source_memory or 'not recorded'} to {row.target_memory or 'not recorded'}"]
-
-
 def device_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Copies within the device while nothing else ran on it: traffic of its memory."""
     exposed = copied_within_gpu_ms(m)
@@ -112,9 +101,8 @@ def device_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
         return
     evidence = [share(m, exposed, "copies within the GPU that overlap with nothing")]
     rows = sorted((row for row in m.copies if row.direction == WITHIN), key=lambda row: -row.exposed_ms)
-    evidence += [
-        Evidence("exposed copy time", r.exposed_ms, "ms", f"{r.op or r.call or WITHIN}, {r.size}") for r in rows[:ROWS]
-    ]
+    shown = ((row.exposed_ms, f"{row.op or row.call or WITHIN}, {row.size}") for row in rows[:ROWS])
+    evidence += [Evidence("exposed copy time", exposed_ms, "ms", where) for exposed_ms, where in shown]
     action = "Copy less within the GPU: write results where they are needed, views instead of copies, no concatenation."
     less = Proposal(everywhere(action), "copies within the GPU gone, an upper bound")
     yield finding("device-copies", "exposed_copy", exposed, evidence, [less])
@@ -126,10 +114,9 @@ def many_small_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
     found = small_copies(m.timed)
     if found is None or m.mean_step_ms <= 0:
         return
+    host, unit = found.host_ms / m.mean_step_ms, m.timed.steps.unit
     evidence = [
-        Evidence(
-            "CPU time in small copies", found.host_ms / m.mean_step_ms, "share", f"of the recorded {m.timed.steps.unit}"
-        ),
+        Evidence("CPU time in small copies", host, "share", f"of the recorded {unit}"),
         Evidence("small copies to the GPU", found.a_step, "", f"{m.timed.steps.per}, up to 64 kB", MANY),
         Evidence("median size", found.median_bytes, "bytes", found.operator or "API calls"),
         Evidence("their time on the GPU", found.device_ms, "ms", m.timed.steps.per),
