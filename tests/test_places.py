@@ -100,7 +100,7 @@ def test_a_rule_has_a_page_and_a_test(rule: Any) -> None:
         assert finding_page(made), f"no diagnosis/findings/{made}.md"
     known = [*(f'"{made}"' for made in ids_of(rule)), *(f'"{made}-' for made in ids_of(rule))]
     texts = texts_in(".")
-    found = any(one in texts for one in known) or re.search(rf"import .*\b{rule.__name__}\b", texts)
+    found = any(one in texts for one in known) or re.search(rf"import (\([^)]*|.*)\b{rule.__name__}\b", texts)
     assert found, f"no test of {rule.__name__} in tests/diagnosis"
 
 

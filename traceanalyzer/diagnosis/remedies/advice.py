@@ -30,34 +30,26 @@ def predictions(
     """
     m = measured(run, selection, knowledge).critical
     if m.replay is None:
-        raise EmptyRecordingError(
-            f"{m.trace.path}: nothing to replay: it needs API calls and the device work that they launch; "
-            "record CPU and CUDA activities"
-        )
+        need = "it needs API calls and the device work that they launch; record CPU and CUDA activities"
+        raise EmptyRecordingError(f"{m.trace.path}: nothing to replay: {need}")
     why = m.memo(outside)
     advised = [one for one in advise(m) if not why or one.remedy.cls not in IDLE_CLASSES]
     more = [*(one.offer.scenario for one in advised), *(faster(name, factor) for name, factor in speedups)]
     found = m.replay.what_if([*more, *(buckets_of(size) for size in bucket_mb)])
     small = _too_little(m.replay, m.memo(_offers)) if m.replay.faithful else ""
-    return replace(
-        found,
-        scenarios=[replace(one, mfu=_mfu(m, one)) for one in found.scenarios],
-        notes=list(filter(None, (why, *found.notes, small))),
-    )
+    scenarios = [replace(one, mfu=_mfu(m, one)) for one in found.scenarios]
+    return replace(found, scenarios=scenarios, notes=list(filter(None, (why, *found.notes, small))))
 
 
 def _mfu(m: Measurements, scenario: Prediction) -> float | None:
     """MFU where the step does the same operations in the predicted time; None where it is not known, above 1 included,
     and where another number format has another peak."""
     used = m.utilisation
-    if used is None or not used.mfu or not scenario.step_ms or not OF_FORMAT.isdisjoint(scenario.id.split("+")):
+    same = {"tf32", "low_precision"}.isdisjoint(scenario.id.split("+"))
+    if used is None or not used.mfu or not scenario.step_ms or not same:
         return None
     mfu = used.mfu * m.step.step_ms / scenario.step_ms
     return mfu if mfu <= 1.0 else None
-
-
-OF_FORMAT = frozenset(("tf32", "low_precision"))
-"""Scenarios in another number format."""
 
 
 SAME = 0.97
@@ -110,8 +102,8 @@ def _worth_it(replay: Replay, remedy: Remedy, offer: Offer) -> bool:
     least_ms = remedy.least_gain * replay.base_ms
     if replay.gain_ms(offer.scenario) < least_ms:
         return False
-    least_pessimistic_ms, fast = remedy.min_pessimistic_share * least_ms, remedy.cls == "launch"
+    least_pessimistic_ms, cautious = remedy.min_pessimistic_share * least_ms, replay.pessimistic_gain_ms
     usual = not remedy.costs_host or replay.fast_host_ms < SAME * replay.base_ms
-    return (not usual or replay.pessimistic_gain_ms(offer.scenario) >= least_pessimistic_ms) and (
-        not fast or replay.pessimistic_gain_ms(offer.scenario, fast_host=True) >= least_pessimistic_ms
-    )
+    if usual and cautious(offer.scenario) < least_pessimistic_ms:
+        return False
+    return remedy.cls != "launch" or cautious(offer.scenario, fast_host=True) >= least_pessimistic_ms

@@ -40,13 +40,8 @@ def no_sync_accumulation(m: Measurements) -> Offer:
     return Offer(words("no_sync_accumulation", "accelerate" if program(m).accelerate else "plain"), ACCUMULATED)
 
 
-LARGER = assuming(
-    "larger_buckets",
-    rebucketed(BucketSize(bytes=USUAL_BUCKET_BYTES)),
-    may_cost=True,
-    baseline=AS_RECORDED,
-    spread=OF_MOVES,
-)
+LARGER = assuming("larger_buckets", rebucketed(BucketSize(bytes=USUAL_BUCKET_BYTES)), may_cost=True,
+                  baseline=AS_RECORDED, spread=OF_MOVES)  # fmt: skip
 
 
 @remedy("larger_buckets", "communication", EXPOSED, LEAST_OF_MESSAGES)
@@ -69,13 +64,9 @@ def untold_buckets(m: Measurements) -> bool:
 
 
 OVERLAPPED = assuming(
-    "overlap_communication",
-    overlapped(OVERLAP_COST),
-    "assumes_overlapped",
-    optimistic=overlapped(0.0),
-    pessimistic=overlapped(MOST_OVERLAP_COST),
-    spread=OF_MOVES,
-)
+    "overlap_communication", overlapped(OVERLAP_COST), "assumes_overlapped", optimistic=overlapped(0.0),
+    pessimistic=overlapped(MOST_OVERLAP_COST), spread=OF_MOVES,
+)  # fmt: skip
 SMALLER = replace(OVERLAPPED, id="smaller_buckets", basis=text("smaller_buckets", "assumes"))
 LARGE_BUCKETS = 2
 """Buckets of more than so many times the usual size were asked for."""
@@ -101,13 +92,9 @@ def compress_gradients(m: Measurements) -> Offer | None:
 
 
 BY_HALVES = assuming(
-    "overlap_communication",
-    overlapped_by_halves(OVERLAP_COST),
-    "assumes_by_halves",
-    optimistic=overlapped_by_halves(0.0),
-    pessimistic=overlapped_by_halves(MOST_OVERLAP_COST),
-    spread=OF_MOVES,
-)
+    "overlap_communication", overlapped_by_halves(OVERLAP_COST), "assumes_by_halves", spread=OF_MOVES,
+    optimistic=overlapped_by_halves(0.0), pessimistic=overlapped_by_halves(MOST_OVERLAP_COST),
+)  # fmt: skip
 LEAST_BY_HALVES = 0.08
 """Share of the step that it must save: the model has to be rewritten for it."""
 

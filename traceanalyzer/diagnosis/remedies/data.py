@@ -53,22 +53,16 @@ def data_loader_workers(m: Measurements) -> Offer | None:
         return None
     if m.loading is not None and m.loading.workers:
         half_ns = replay.base_ms / replay.scale * NS_PER_MS / 2
-        ready = replace(
-            READY,
-            basis=text("data_loader_workers", "more_workers"),
-            optimistic=input_ready,
-            pessimistic=waited_less(half_ns),
-        )
+        basis, late = text("data_loader_workers", "more_workers"), waited_less(half_ns)
+        ready = replace(READY, basis=basis, optimistic=input_ready, pessimistic=late)
         return Offer(Words(loader_advice.action(m.loading)), ready)
     load_ms = loading_ns(tape) * replay.scale / NS_PER_MS
     count = min(math.ceil(load_ms / rest_ms / WORKER_EFFICIENCY) + 1, MAX_WORKERS)
     basis = text("data_loader_workers", "loaded").format(count=count, load=load_ms, efficiency=WORKER_EFFICIENCY)
     least_ns = loading_ns(tape) / (count * WORKER_EFFICIENCY)
-    words = Words(
-        loader_advice.action(m.loading, count),
-        f"Load input in {count} background processes or threads, at least one batch ahead.",
-    )
-    return Offer(words, replace(READY, basis=basis, optimistic=input_ready, step_of_run=not_faster_than(least_ns)))
+    elsewhere = f"Load input in {count} background processes or threads, at least one batch ahead."
+    ready = replace(READY, basis=basis, optimistic=input_ready, step_of_run=not_faster_than(least_ns))
+    return Offer(Words(loader_advice.action(m.loading, count), elsewhere), ready)
 
 
 def _of_one_rank(m: Measurements, tape: Tape) -> bool:
@@ -82,12 +76,8 @@ def _of_one_rank(m: Measurements, tape: Tape) -> bool:
 COPIED_AHEAD = assuming("copy_ahead", copied_ahead, hides=input_copies, spread=OF_MOVES)
 copy_ahead = wherever("data is copied to the GPU", "transfer", "exposed-copies", COPIED_AHEAD)
 
-pinned_memory = wherever(
-    "data is copied from pageable memory",
-    "transfer",
-    "exposed-copies",
-    assuming("pinned_memory", pinned, spread=OF_MOVES),
-)
+PINNED = assuming("pinned_memory", pinned, spread=OF_MOVES)
+pinned_memory = wherever("data is copied from pageable memory", "transfer", "exposed-copies", PINNED)
 
 SENT_SHARE = 0.5
 """Share of the recorded step that copies of results take, from which sending them is what the step does."""

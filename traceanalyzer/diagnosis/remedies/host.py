@@ -25,12 +25,8 @@ from traceanalyzer.replay.changes.warmup import (
 )
 from traceanalyzer.replay.tape import Tape
 
-NO_SYNCS = assuming(
-    "remove_syncs",
-    syncs_removed(Reading.TYPICAL),
-    optimistic=syncs_removed(Reading.OPTIMISTIC),
-    pessimistic=syncs_removed(Reading.PESSIMISTIC),
-)
+NO_SYNCS = assuming("remove_syncs", syncs_removed(Reading.TYPICAL), optimistic=syncs_removed(Reading.OPTIMISTIC),
+                    pessimistic=syncs_removed(Reading.PESSIMISTIC))  # fmt: skip
 COALESCING = re.compile(r"\bcoalesce\b|_coalesce\b")
 LEAST_OF_SYNCS = 0.04
 """Calls that wait are host time, too; where the GPU waits for launches alone, they were hardly what held it up."""
@@ -56,13 +52,9 @@ def instead_of_waits(m: Measurements) -> str:
         return "as_tensors"
     if tape.memo(after_first_read).any():
         return "read_together"
-    return "of_masks" if _waits_for_masks(tape) else "keep_values"
-
-
-def _waits_for_masks(tape: Tape) -> bool:
-    """Whether most waits are for how many values a mask picks."""
-    spread = tape.memo(masks_spread)
-    return spread is not None and 2 * int(is_read(spread).sum()) < int(is_read(tape).sum())
+    spread = tape.memo(masks_spread)  # waits for how many values a mask picks are gone
+    of_masks = spread is not None and 2 * int(is_read(spread).sum()) < int(is_read(tape).sum())
+    return "of_masks" if of_masks else "keep_values"
 
 
 NO_WORK = assuming("move_host_work", no_work_of_its_own, "assumes_no_work")
@@ -92,25 +84,20 @@ def move_host_work(m: Measurements) -> Offer | None:
     return Offer(words("move_host_work", "elsewhere"), NO_WORK) if idles else None
 
 
-CONVOLUTION = re.compile(r"convolution|miopen|cudnn", re.IGNORECASE)
-MOSTLY = 0.5
 NO_ALLOCATIONS = assuming("avoid_allocations", no_allocations)
 
 
 @remedy("avoid_allocations", "host", "host-work")
 def avoid_allocations(m: Measurements) -> Offer:
     """Wherever memory is allocated or freed within the steps."""
-    return Offer(words("avoid_allocations", "library" if _by_library(m) else "expandable"), NO_ALLOCATIONS)
-
-
-def _by_library(m: Measurements) -> bool:
-    """Whether convolutions (cuDNN, MIOpen) make most of the calls' time that allocate or free memory."""
+    # The library is asked for less where convolutions (cuDNN, MIOpen) make most of the calls' time.
     calls, tree, strings = m.trace.api_calls, m.linked.tree, m.trace.strings
     rows = np.flatnonzero(one_of(m.linked.api_kind, (ApiKind.ALLOCATE, ApiKind.FREE)))
-    around = tree.named(texts_where(strings, CONVOLUTION.search))
+    around = tree.named(texts_where(strings, re.compile("convolution|miopen|cudnn", re.IGNORECASE).search))
     inside = tree.innermost(around)[tree.node_of_call[rows]] >= 0
     time = (calls.end - calls.start)[rows]
-    return bool(time[inside].sum() > MOSTLY * time.sum())
+    by_library = bool(time[inside].sum() > time.sum() / 2)
+    return Offer(words("avoid_allocations", "library" if by_library else "expandable"), NO_ALLOCATIONS)
 
 
 warm_up = wherever("kernels are loaded while the GPU waits", "host", "host-work", assuming("warm_up", warmed_up))

@@ -15,13 +15,10 @@ from traceanalyzer.replay.changes.recompute import HOOKED_SHARE, kept
 from traceanalyzer.replay.limits import OF_KERNELS
 
 FUSED_CHAINS = assuming(
-    "fuse_elementwise",
-    functions_compiled(Reading.TYPICAL, MIN_CHAIN),
-    figures={"chain": MIN_CHAIN},
+    "fuse_elementwise", functions_compiled(Reading.TYPICAL, MIN_CHAIN), figures={"chain": MIN_CHAIN}, spread=OF_KERNELS,
     optimistic=fusing(WRITTEN_OUT, Reading.OPTIMISTIC, MIN_CHAIN),
     pessimistic=functions_compiled(Reading.PESSIMISTIC, MIN_CHAIN, library=True),
-    spread=OF_KERNELS,
-)
+)  # fmt: skip
 LEAST_SAVED_BY_KERNELS = 0.02
 """Share of the step that its kernels must become shorter by: what only saves launches is for a compiler."""
 LEAST_OF_CHAINS = 0.08
@@ -39,12 +36,8 @@ def fuse_elementwise(m: Measurements) -> Offer | None:
     return Offer(words("fuse_elementwise"), FUSED_CHAINS)
 
 
-fused_attention = wherever(
-    "attention is written out",
-    "memory",
-    "attention-written-out",
-    assuming("fused_attention", attention_fused, spread=OF_KERNELS),
-)
+FUSED_ATTENTION = assuming("fused_attention", attention_fused, spread=OF_KERNELS)
+fused_attention = wherever("attention is written out", "memory", "attention-written-out", FUSED_ATTENTION)
 
 IN_CHANNELS_LAST = assuming("channels_last", in_channels_last, spread=OF_KERNELS)
 LEAST_OF_LAYOUT = 0.04
@@ -61,25 +54,18 @@ def channels_last(m: Measurements) -> Offer | None:
     return Offer(words("channels_last", "video" if space.any() else "planes"), IN_CHANNELS_LAST)
 
 
-tf32 = wherever(
-    "fp32 matrices are multiplied on the ordinary cores",
-    "compute",
-    "fp32-matmul",
-    assuming("tf32", in_tf32, figures={"efficiency": TENSOR_EFFICIENCY}, spread=OF_KERNELS),
-)
+TF32 = assuming("tf32", in_tf32, figures={"efficiency": TENSOR_EFFICIENCY}, spread=OF_KERNELS)
+tf32 = wherever("fp32 matrices are multiplied on the ordinary cores", "compute", "fp32-matmul", TF32)
 
 USUAL_TRAFFIC = 0.6
 """Share of their time that kernels on fp32 activations keep: half of the bytes, and some stay in fp32."""
 INDEXED_TRAFFIC = 0.85
 """The same of kernels for operands that do not lie alike in memory: half of the bytes, but at 0.6 times the rate."""
 IN_BF16 = assuming(
-    "low_precision",
-    in_16_bits(TENSOR_EFFICIENCY, USUAL_TRAFFIC, INDEXED_TRAFFIC),
-    figures={"efficiency": TENSOR_EFFICIENCY},
-    optimistic=in_16_bits(0.85, 0.5, 0.7),
-    pessimistic=in_16_bits(0.5, 0.8, 1.0),
-    spread=OF_KERNELS,
-)
+    "low_precision", in_16_bits(TENSOR_EFFICIENCY, USUAL_TRAFFIC, INDEXED_TRAFFIC),
+    figures={"efficiency": TENSOR_EFFICIENCY}, optimistic=in_16_bits(0.85, 0.5, 0.7),
+    pessimistic=in_16_bits(0.5, 0.8, 1.0), spread=OF_KERNELS,
+)  # fmt: skip
 LEAST_OF_BF16 = 0.05
 """Casts of small tensors cost launches; results differ a little."""
 
@@ -87,20 +73,14 @@ LEAST_OF_BF16 = 0.05
 @remedy("low_precision", "compute", "fp32-matmul", LEAST_OF_BF16)
 def low_precision(m: Measurements) -> Offer:
     """Wherever matrices are multiplied in fp32 or TF32."""
-    known = program(m)
+    # Against memory where most of what kernels save is time of those that it limits, not of products.
+    known, tape, fewer_bytes = program(m), tape_of(m), False
+    if tape is not None and (found := IN_BF16.change(tape)) is not None:
+        saved = tape.duration - found.duration
+        fewer_bytes = float(saved[wide_products(tape)].sum()) < 0.5 * float(saved.sum())
     how = "lightning" if known.lightning else "accelerate" if known.accelerate else "autocast"
     said = words("low_precision", by=text("low_precision", how))
-    return Offer(said, IN_BF16, against=("fp32-matmul", "memory") if _fewer_bytes(m) else None)
-
-
-def _fewer_bytes(m: Measurements) -> bool:
-    """Whether most of what kernels save is time of those that are limited by memory, not of products."""
-    tape = tape_of(m)
-    found = None if tape is None else IN_BF16.change(tape)
-    if tape is None or found is None:
-        return False
-    saved = tape.duration - found.duration
-    return float(saved[wide_products(tape)].sum()) < 0.5 * float(saved.sum())
+    return Offer(said, IN_BF16, against=("fp32-matmul", "memory") if fewer_bytes else None)
 
 
 PADDED = assuming("pad_shapes", padded, spread=OF_KERNELS)
@@ -113,9 +93,5 @@ def pad_shapes(m: Measurements) -> Offer:
     return Offer(words("pad_shapes", "pad" if odd else "fill_waves"), PADDED)
 
 
-no_recompute = wherever(
-    "a forward pass runs again",
-    "compute",
-    "gpu-busy",
-    assuming("no_recompute", kept(HOOKED_SHARE), pessimistic=kept(1.0), spread=OF_KERNELS),
-)
+KEPT = assuming("no_recompute", kept(HOOKED_SHARE), pessimistic=kept(1.0), spread=OF_KERNELS)
+no_recompute = wherever("a forward pass runs again", "compute", "gpu-busy", KEPT)

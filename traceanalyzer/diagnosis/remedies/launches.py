@@ -16,7 +16,7 @@ from traceanalyzer.replay.changes.recompute import recomputed
 from traceanalyzer.replay.changes.syncs.syncs import follows_pageable_copy, is_read
 from traceanalyzer.replay.limits import OF_KERNELS, OF_MOVES
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.trace import Bool, distinct
+from traceanalyzer.trace import distinct
 
 CAPTURED = assuming("cuda_graph", captured, pessimistic=captured_but_work)
 AFTER_SYNCS = assuming("remove_syncs+cuda_graph", captured_after_reads, "assumes_after_syncs")
@@ -46,40 +46,27 @@ def waits_within(tape: Tape) -> bool:
     brings from pageable memory what a graph cannot hold, other than before the step's first kernel."""
     launching, first = np.unique(tape.event[~tape.reads[tape.event]], return_index=True)
     step = tape.step_of_op[~tape.reads[tape.event]][first]
-    waiting = is_read(tape) | (follows_pageable_copy(tape) & tape.waits & _kernels_before(tape))
+    kernels, begins = np.cumsum(tape.events_of(tape.compute)), np.flatnonzero(where_changed(tape.step_of_event))
+    before_step = np.repeat(np.append(0, kernels)[begins], np.diff(begins, append=len(kernels)))
+    waiting = is_read(tape) | (follows_pageable_copy(tape) & tape.waits & (kernels > before_step))
     position = np.searchsorted(launching, np.flatnonzero(waiting), side="right")
     between = position[(position > 0) & (position < len(launching))]
     return bool((step[between - 1] == step[between]).any())
-
-
-def _kernels_before(tape: Tape) -> Bool:
-    """Which events have a kernel of their step before them."""
-    kernels = np.cumsum(tape.events_of(tape.compute))
-    first = np.flatnonzero(where_changed(tape.step_of_event))
-    earlier = np.append(0, kernels)[first]
-    return kernels > np.repeat(earlier, np.diff(first, append=len(kernels)))
 
 
 def same_every_step(tape: Tape) -> bool:
     """Whether each step launches the same kernels with the same grids: what a graph holds cannot change."""
     ops, step = tape.source.trace.device_ops, tape.step_of_op
     kernel = tape.compute & tape.source.linked.is_kernel[tape.row]
-    launched = [
-        (ops.name[rows].tolist(), ops.blocks[rows].tolist())
-        for one in distinct(step).tolist()
-        for rows in [tape.row[kernel & (step == one)]]
-    ]
+    chosen = (tape.row[kernel & (step == one)] for one in distinct(step).tolist())
+    launched = [(ops.name[rows].tolist(), ops.blocks[rows].tolist()) for rows in chosen]
     return all(one == launched[0] for one in launched)
 
 
 COMPILED = assuming(
-    "compile",
-    compiled(Reading.TYPICAL),
-    optimistic=compiled(Reading.OPTIMISTIC),
-    pessimistic=compiled(Reading.PESSIMISTIC),
-    may_cost=True,
-    spread=OF_KERNELS,
-)
+    "compile", compiled(Reading.TYPICAL), optimistic=compiled(Reading.OPTIMISTIC),
+    pessimistic=compiled(Reading.PESSIMISTIC), may_cost=True, spread=OF_KERNELS,
+)  # fmt: skip
 
 
 def _compile(m: Measurements) -> Offer | None:
@@ -96,18 +83,11 @@ def _compile(m: Measurements) -> Offer | None:
 LEAST_OF_COMPILE, PESSIMISTIC_COMPILE = 0.08, 0.75
 """Compiling takes minutes, and breaks where Python does what it cannot follow; and where little is fused the rest
 decides: programs that were promised 0 to 5 % took 3 % less to 2 % more."""
-compile_model = Remedy(
-    "compile", "launch", "launch-bound", _compile, LEAST_OF_COMPILE, PESSIMISTIC_COMPILE, costs_host=True
-)
+compile_model = Remedy("compile", "launch", "launch-bound", _compile, LEAST_OF_COMPILE, PESSIMISTIC_COMPILE,
+                       costs_host=True)  # fmt: skip
 
-ENLARGED = assuming(
-    "larger_batch",
-    enlarged,
-    figures={"times": GREATER_BATCH},
-    pessimistic=enlarged_at_full_cost,
-    spread=OF_MOVES,
-    least=1.0 / GREATER_BATCH,
-)
+ENLARGED = assuming("larger_batch", enlarged, figures={"times": GREATER_BATCH}, pessimistic=enlarged_at_full_cost,
+                    spread=OF_MOVES, least=1.0 / GREATER_BATCH)  # fmt: skip
 LEAST_IDLE = 0.3
 """Share of the step that the GPU must idle for launches: less is not worth another batch size."""
 
@@ -119,13 +99,8 @@ def larger_batch(m: Measurements) -> Offer | None:
     idle, tape, known = m.step.idle, tape_of(m), program(m)
     if idle is None or idle.launch < LEAST_IDLE * m.step.step_ms or tape is None:
         return None
-    if not tape.source.linked.is_matrix[tape.row].any() or known.fsdp or saves_memory(tape):
+    spared = recomputed(tape).any() or repeated_reductions(tape).any()  # so that less is kept: memory is short
+    if not tape.source.linked.is_matrix[tape.row].any() or known.fsdp or spared:
         return None
-    return Offer(
-        words("larger_batch", "train" if known.training else "serve", times=GREATER_BATCH), ENLARGED, changes_work=True
-    )
-
-
-def saves_memory(tape: Tape) -> bool:
-    """Whether activations are calculated twice, or gradients added up over parts of a batch, so that less is kept."""
-    return bool(recomputed(tape).any() or repeated_reductions(tape).any())
+    how = words("larger_batch", "train" if known.training else "serve", times=GREATER_BATCH)
+    return Offer(how, ENLARGED, changes_work=True)

@@ -13,7 +13,6 @@ from traceanalyzer.replay.changes.loops.unfused_rnn import CELL_SHARE, recurrent
 from traceanalyzer.replay.changes.optimizer import optimizer_by_lists, optimizer_fused, small_groups
 from traceanalyzer.replay.limits import OF_KERNELS, OF_MOVES
 from traceanalyzer.replay.scenarios import FUSED_OPTIMIZER
-from traceanalyzer.replay.tape import Tape
 
 CALLS = assuming("batch_calls", batched, "assumes_calls", spread=OF_MOVES)
 OVER_STEPS = assuming(
@@ -39,12 +38,8 @@ def batch_calls(m: Measurements) -> Offer | None:
     return None if known.training or known.in_graphs else Offer(words("batch_calls", "requests"), OVER_STEPS)
 
 
-fused_rnn = wherever(
-    "a recurrent cell is called many times",
-    "launch",
-    "launch-bound",
-    assuming("fused_rnn", recurrent_fused, figures={"share": CELL_SHARE}, spread=OF_MOVES),
-)
+FUSED_RNN = assuming("fused_rnn", recurrent_fused, figures={"share": CELL_SHARE}, spread=OF_MOVES)
+fused_rnn = wherever("a recurrent cell is called many times", "launch", "launch-bound", FUSED_RNN)
 
 PRODUCTS = assuming("batched_matmul", products_batched, "assumes_products", spread=OF_MOVES)
 ENSEMBLES = assuming("batched_matmul", ensembles_joined, "assumes_ensembles", spread=OF_MOVES)
@@ -72,18 +67,14 @@ def fused_optimizer(m: Measurements) -> Offer | None:
     tape, replay = tape_of(m), m.replay
     if tape is None or replay is None:
         return None
-    loops = tensor_loops(tape)
-    of_loops = None if loops is None else Offer(_instead(loops.names), LOOPS)
-    offers = [one for one in (_of_optimizer(tape), of_loops) if one is not None]
-    return max(offers, key=lambda one: replay.gain_ms(one.scenario), default=None)
-
-
-def _of_optimizer(tape: Tape) -> Offer | None:
+    offers = []
+    if (loops := tensor_loops(tape)) is not None:
+        offers.append(Offer(_instead(loops.names), LOOPS))
     if optimizer_fused(tape) is not None:
-        return Offer(words("fused_optimizer", "fuse"), FUSED)
-    if optimizer_by_lists(tape) is not None:
-        return Offer(words("fused_optimizer", "groups" if small_groups(tape) else "lists"), BY_LISTS)
-    return None
+        offers.insert(0, Offer(words("fused_optimizer", "fuse"), FUSED))
+    elif optimizer_by_lists(tape) is not None:
+        offers.insert(0, Offer(words("fused_optimizer", "groups" if small_groups(tape) else "lists"), BY_LISTS))
+    return max(offers, key=lambda one: replay.gain_ms(one.scenario), default=None)
 
 
 def _instead(names: tuple[str, ...]) -> Words:

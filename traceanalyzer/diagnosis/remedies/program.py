@@ -11,12 +11,15 @@ from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace.hardware import GIGA
 
-_TRAINING = re.compile(r"^autograd::engine|^Optimizer\.step#|multi_tensor_apply|[Aa]dam")
-_DDP = re.compile(r"DistributedDataParallel|torch::distributed::reducer|distributed\.ddp")
-_FSDP = re.compile(r"FSDP|FullySharded|fully_shard")
-_ACCELERATE = re.compile(r"(^|/)accelerate/|transformers/trainer\.py")
-_LIGHTNING = re.compile(r"^\[pl\]|^\[Strategy\]|(lightning|pytorch_lightning)/")
-_COMPILED = re.compile(r"^Torch-Compiled Region|^## Call CompiledFxGraph|^triton_(poi|red|per|for)_")
+_LIBRARIES = {
+    "training": r"^autograd::engine|^Optimizer\.step#|multi_tensor_apply|[Aa]dam",
+    "ddp": r"DistributedDataParallel|torch::distributed::reducer|distributed\.ddp",
+    "fsdp": r"FSDP|FullySharded|fully_shard",
+    "accelerate": r"(^|/)accelerate/|transformers/trainer\.py",
+    "lightning": r"^\[pl\]|^\[Strategy\]|(lightning|pytorch_lightning)/",
+    "compiled": r"^Torch-Compiled Region|^## Call CompiledFxGraph|^triton_(poi|red|per|for)_",
+}
+"""What names in the recording show, by fields of `Program`."""
 USUAL_BUCKET_BYTES = 25 * 2**20
 """DDP's bucket of gradients, unless another is set."""
 LEAST_OF_MESSAGES = 0.04
@@ -42,6 +45,7 @@ class Program(NamedTuple):
     lightning: bool
     compiled: bool
     in_graphs: bool
+    """Whether CUDA graphs launch (nearly) all of the step's kernels."""
 
 
 def program(m: Measurements) -> Program:
@@ -50,28 +54,14 @@ def program(m: Measurements) -> Program:
 
 
 def _program(m: Measurements) -> Program:
-    return Program(
-        pytorch=m.joined.framework is Framework.PYTORCH,
-        training=_shows(m, _TRAINING),
-        ddp=_shows(m, _DDP),
-        fsdp=_shows(m, _FSDP),
-        accelerate=_shows(m, _ACCELERATE),
-        lightning=_shows(m, _LIGHTNING),
-        compiled=_shows(m, _COMPILED),
-        in_graphs=_in_graphs(m),
-    )
+    stats, known = m.launches, {name: _shows(m, re.compile(pattern)) for name, pattern in _LIBRARIES.items()}
+    inside = (stats.kernels_per_graph_launch or 0.0) * stats.graph_launches if stats is not None else 0.0
+    in_graphs = stats is not None and inside > 0 and inside >= IN_GRAPHS_SHARE * stats.kernels
+    return Program(pytorch=m.joined.framework is Framework.PYTORCH, in_graphs=in_graphs, **known)
 
 
 def _shows(m: Measurements, pattern: re.Pattern[str]) -> bool:
     return bool(texts_where(m.trace.strings, pattern.search).any())
-
-
-def _in_graphs(m: Measurements) -> bool:
-    """Whether CUDA graphs launch (nearly) all of the step's kernels."""
-    if m.launches is None or not m.launches.kernels_per_graph_launch:
-        return False
-    inside = m.launches.kernels_per_graph_launch * m.launches.graph_launches
-    return inside >= IN_GRAPHS_SHARE * m.launches.kernels
 
 
 def tape_of(m: Measurements) -> Tape | None:

@@ -1,6 +1,7 @@
 """The rank that others wait for."""
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
@@ -11,7 +12,7 @@ from traceanalyzer.analysis.names.collectives import POINT_TO_POINT
 from traceanalyzer.analysis.ranks.compare import RankComparison, RankRow
 from traceanalyzer.analysis.ranks.late import EXPLAINED, SAME_WORK, LateRank
 from traceanalyzer.base import NS_PER_MS, digits
-from traceanalyzer.diagnosis.finding import Words, everywhere
+from traceanalyzer.diagnosis.finding import everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import tapes_of_others
 from traceanalyzer.diagnosis.remedies.remedy import Offer, remedy, words
@@ -28,8 +29,6 @@ from traceanalyzer.trace import F64
 MIN_SHARE = 0.05
 """Share of the step that a rank must wait for another, or have more to do, before that one is what holds up the
 run."""
-
-
 LATE_SHARE = 0.08
 """Share of the step by which the latest rank must be later than the others. Two that do the same differ by up to six
 percent, in what their hosts work, or in kernels that collectives slow."""
@@ -41,13 +40,10 @@ EQUAL_GPUS = 1.05
 
 Cause = Literal["slow_gpu", "more_work", "slow_host", "input"]
 REASONS: dict[str, dict[Cause | None, str]] = {
-    "alone": {
-        "slow_gpu": "its kernels take longer for the same work",
-        "more_work": "it computes longer",
-        None: "it computes longer",
-    },
+    "alone": {"slow_gpu": "its kernels take longer for the same work", "more_work": "it computes longer",
+              None: "it computes longer"},
     "together": {"slow_gpu": "slow GPUs", "more_work": "more work", None: "more work"},
-}
+}  # fmt: skip
 """Why ranks compute longer, where one does and where several do."""
 
 
@@ -106,9 +102,8 @@ def _by_turns(_: Measurements, run: _Run) -> Offer | None:
     if len(run.late) < 2 or run.how == "together":
         return None
     who = [run.names[i] for i in run.late]
-    return Offer(
-        words("fix_straggler", "by_turns", ranks=listed(who), first=who[0]), without_ranks(run.tapes, run.late)
-    )
+    how = words("fix_straggler", "by_turns", ranks=listed(who), first=who[0])
+    return Offer(how, without_ranks(run.tapes, run.late))
 
 
 def _with_slow_gpus(m: Measurements, run: _Run) -> Offer | None:
@@ -129,16 +124,34 @@ def _uneven(_: Measurements, run: _Run) -> Offer | None:
         return None
     how = f"kernels of rank {run.names[most]} take {digits(more_ms)} ms more than on average"
     deal = f"Deal out the work evenly: {how}: even out batches, lengths, stages or experts."
-    return Offer(everywhere(deal), _evened(run.tapes))
+    # All ranks compute for as long as they do on average.
+    each = zip(run.names, compute_ms, strict=True)
+    shares = {name: float(compute_ms.mean() / own) if own else 1.0 for name, own in each}
+
+    def change(tape: Tape) -> Tape:
+        return _with_kernels(tape, shares.get(_rank(tape), 1.0))
+
+    evened = Scenario("fix_straggler", change, "every rank computes for as long as they do on average")
+    return Offer(everywhere(deal), evened)
 
 
-def _with_more_to_do(_: Measurements, run: _Run) -> Offer | None:
+def _with_more_to_do(_m: Measurements, run: _Run) -> Offer | None:
     """One that is late does what the others do not."""
     slow, late_ms = latest(run.replay)
-    if late_ms < LATE_SHARE * run.replay.base_ms:
+    work, step_ms, name = run.work, run.replay.base_ms, run.names[slow]
+    if late_ms < LATE_SHARE * step_ms:
         return None
-    reason = _more_to_do(run.work, slow, run.names[slow], run.replay.base_ms)
-    return None if reason is None else Offer(reason, without_ranks(run.tapes, [slow]))
+    compute_ms, host_ms, _, waits, *_ = (float(one[slow] - np.delete(one, slow).mean()) for one in work)
+    if compute_ms >= MIN_SHARE * step_ms:
+        more = f"its kernels take {digits(compute_ms)} ms more: look for extra work there; check its clocks"
+        reason = everywhere(f"Fix rank {name}: {more}.")
+    elif host_ms >= MORE_WORK_SHARE * step_ms:
+        reason = words("fix_straggler", "host_works", more=digits(host_ms), rank=name)
+    elif waits >= 1 or work.launches[slow] > SAME_PROGRAM * np.median(work.launches):
+        reason = everywhere(f"Fix rank {name}: its host is late: traceanalyzer gaps --rank {name} shows where.")
+    else:  # its host is merely slower
+        return None
+    return Offer(reason, without_ranks(run.tapes, [slow]))
 
 
 def _of_pipeline(ranks: RankComparison, replay: Replay) -> Offer:
@@ -154,10 +167,8 @@ def _of_pipeline(ranks: RankComparison, replay: Replay) -> Offer:
         )
     left = (replay.recorded_ms - gain_ms) / replay.recorded_ms
     basis = "operations of the pipeline begin when what they wait for has ended"
-    return Offer(
-        everywhere(words),
-        Scenario("fix_straggler", lambda tape: tape, basis, step_of_run=lambda times: max(times) * left),
-    )
+    scenario = Scenario("fix_straggler", lambda tape: tape, basis, step_of_run=lambda times: max(times) * left)
+    return Offer(everywhere(words), scenario)
 
 
 def listed(ranks: Sequence[int | None]) -> str:
@@ -205,9 +216,8 @@ def why_late(m: Measurements) -> Cause | None:
     cause = max(more, key=lambda cause: more[cause])
     if more[cause] < EXPLAINED * m.ranks.late[0].gain_ms:
         return None
-    alike = all(
-        abs(one[slow] / np.median(np.delete(one, slow)) - 1.0) <= SAME_WORK for one in (work.launches, work.threads)
-    )
+    shares = (one[slow] / np.median(np.delete(one, slow)) for one in (work.launches, work.threads))
+    alike = all(abs(share - 1.0) <= SAME_WORK for share in shares)
     return "slow_gpu" if cause == "more_work" and alike and (work.threads > 0).all() else cause
 
 
@@ -217,7 +227,12 @@ def without_ranks(tapes: Sequence[Tape], late: Sequence[int], slower: float | No
     unless their GPUs are slow themselves."""
     ranks = {_rank(tapes[i]) for i in late}
     if slower is None:
-        slower = _without_pauses([tapes[i] for i in late], [tape for i, tape in enumerate(tapes) if i not in late])
+        # How many times longer the same kernels take on GPUs that do not pause, at the median: what their clocks do.
+        there = _times_of_kernels([tapes[i] for i in late])
+        here = _times_of_kernels([tape for i, tape in enumerate(tapes) if i not in late])
+        ratios = [float(np.median(there[one]) / np.median(here[one])) for one in there.keys() & here.keys()]
+        slower = float(np.median(ratios)) if ratios else math.inf
+        slower = slower if slower > EQUAL_GPUS else 1.0
 
     def change(tape: Tape) -> Tape:
         return nothing(tape) if _rank(tape) in ranks else tape
@@ -226,25 +241,15 @@ def without_ranks(tapes: Sequence[Tape], late: Sequence[int], slower: float | No
     return Scenario("fix_straggler", change, basis, most_slowed=slower)
 
 
-def _without_pauses(late: Sequence[Tape], others: Sequence[Tape]) -> float:
-    """How many times longer the same kernels take on GPUs that do not pause to wait, at the median: that is what their
-    clocks do to the others once these do not wait either."""
-    there, here = _times_of_kernels(late), _times_of_kernels(others)
-    ratios = [float(np.median(there[one]) / np.median(here[one])) for one in there.keys() & here.keys()]
-    slower = float(np.median(ratios)) if ratios else math.inf
-    return slower if slower > EQUAL_GPUS else 1.0
-
-
 def _times_of_kernels(tapes: Sequence[Tape]) -> dict[tuple[str | None, int], list[int]]:
     """Times of matrix kernels by name and grid, ns."""
-    found: dict[tuple[str | None, int], list[int]] = {}
+    found: dict[tuple[str | None, int], list[int]] = defaultdict(list)
     for tape in tapes:
         rows = tape.source.linked.is_matrix[tape.row] & (tape.duration > 0)
         ops = tape.source.trace.device_ops.take(tape.row[rows])
-        for name, blocks, time in zip(
-            ops.name.tolist(), ops.blocks.tolist(), tape.duration[rows].tolist(), strict=True
-        ):
-            found.setdefault((tape.source.trace.text(name), blocks), []).append(time)
+        names, blocks, times = ops.name.tolist(), ops.blocks.tolist(), tape.duration[rows].tolist()
+        for name, grid, time in zip(names, blocks, times, strict=True):
+            found[tape.source.trace.text(name), grid].append(time)
     return found
 
 
@@ -271,15 +276,13 @@ def _of_its_stage(m: Measurements, rows: Sequence[RankRow]) -> Offer | None:
     if own.compute_ms - mean_ms < MIN_SHARE * replay.base_ms:
         return None
     how = f"kernels of rank {own.rank} take {digits(own.compute_ms - mean_ms)} ms more than on average"
-    share = mean_ms / own.compute_ms
-    return Offer(
-        everywhere(f"Cut the stages evenly: {how}: move layers to other stages."),
-        Scenario(
-            "fix_straggler",
-            lambda tape: host_scaled((_with_kernels(tape, share),), share)[0],
-            "every stage computes for as long as they do on average",
-        ),
-    )
+    share, action = mean_ms / own.compute_ms, f"Cut the stages evenly: {how}: move layers to other stages."
+
+    def change(tape: Tape) -> Tape:
+        return host_scaled((_with_kernels(tape, share),), share)[0]
+
+    basis = "every stage computes for as long as they do on average"
+    return Offer(everywhere(action), Scenario("fix_straggler", change, basis))
 
 
 def _with_kernels(tape: Tape, share: float) -> Tape:
@@ -301,74 +304,39 @@ def _of_its_host(m: Measurements, ranks: RankComparison, slow: RankRow) -> Offer
     if more_ms < MIN_SHARE * replay.base_ms or more_ms < EXPLAINED * waited_ms:
         return None
     how = words("fix_straggler", "host_works", more=digits(more_ms * replay.scale), rank=slow.rank)
-    return Offer(how, _with_host_of_others(replay.typical, 1.0 - more_ms / own_ms))
-
-
-def _with_host_of_others(tapes: Sequence[Tape], share: float) -> Scenario:
-    """The late rank's host works for as long as those of the others do."""
+    share, busy_ns = 1.0 - more_ms / own_ms, float(_work(replay.typical).compute_ms.max()) * NS_PER_MS
 
     def change(tape: Tape) -> Tape:
         work, loading = (np.rint(times * share).astype(np.int64) for times in (tape.work, tape.loading))
         tail = tape.tail._replace(work=round(tape.tail.work * share), loading=round(tape.tail.loading * share))
         return replace(tape, work=work, loading=loading, tail=tail)
 
-    busy_ns = float(_work(tapes).compute_ms.max()) * NS_PER_MS
-    return Scenario(
-        "fix_straggler",
-        change,
+    basis = (
         "the host of the rank that others wait for works for as long as theirs (ranks recorded different steps: it is "
-        "replayed alone)",
-        step_of_run=not_faster_than(busy_ns),
+        "replayed alone)"
     )
+    return Offer(how, Scenario("fix_straggler", change, basis, step_of_run=not_faster_than(busy_ns)))
 
 
 def _work(tapes: Sequence[Tape]) -> _Work:
     def a_step(values: list[float]) -> F64:
         return np.array([value / tape.steps for value, tape in zip(values, tapes, strict=True)])
 
+    def launching(tape: Tape) -> float:
+        operator = tape.of_launches(tape.source.linked.tree.operator)
+        return float(len(np.unique(operator[operator >= 0])) + (operator < 0).sum())
+
+    def threads(tape: Tape) -> float:
+        ops = tape.source.trace.device_ops.take(tape.row[tape.compute & tape.source.linked.is_kernel[tape.row]])
+        known = (ops.blocks > 0) & (ops.threads > 0)
+        return float((ops.blocks[known].astype(np.float64) * ops.threads[known]).sum()) if known.all() else -1.0
+
     computing = [tape.source.trace.device_ops.take(tape.row[tape.compute]) for tape in tapes]
     return _Work(
         a_step([float((one.end - one.start).sum()) / NS_PER_MS for one in computing]),
         a_step([(float((tape.work + tape.loading).sum()) / NS_PER_MS) for tape in tapes]),
-        a_step([_launching(tape) for tape in tapes]),
+        a_step(list(map(launching, tapes))),
         a_step([float(is_read(tape).sum()) for tape in tapes]),
         a_step([float(tape.loading.sum()) / NS_PER_MS for tape in tapes]),
-        a_step([_threads(tape) for tape in tapes]),
+        a_step(list(map(threads, tapes))),
     )
-
-
-def _launching(tape: Tape) -> float:
-    operator = tape.of_launches(tape.source.linked.tree.operator)
-    return float(len(np.unique(operator[operator >= 0])) + (operator < 0).sum())
-
-
-def _threads(tape: Tape) -> float:
-    ops = tape.source.trace.device_ops.take(tape.row[tape.compute & tape.source.linked.is_kernel[tape.row]])
-    known = (ops.blocks > 0) & (ops.threads > 0)
-    return float((ops.blocks[known].astype(np.float64) * ops.threads[known]).sum()) if known.all() else -1.0
-
-
-def _more_to_do(work: _Work, slow: int, rank: int | None, step_ms: float) -> Words | None:
-    """What to do about what the slow rank does and the others do not; None where its host is merely slower."""
-    compute_ms, host_ms, _, waits, *_ = (float(one[slow] - np.delete(one, slow).mean()) for one in work)
-    if compute_ms >= MIN_SHARE * step_ms:
-        more = f"its kernels take {digits(compute_ms)} ms more: look for extra work there; check its clocks"
-        return everywhere(f"Fix rank {rank}: {more}.")
-    if host_ms >= MORE_WORK_SHARE * step_ms:
-        return words("fix_straggler", "host_works", more=digits(host_ms), rank=rank)
-    if waits >= 1 or work.launches[slow] > SAME_PROGRAM * np.median(work.launches):
-        return everywhere(f"Fix rank {rank}: its host is late: traceanalyzer gaps --rank {rank} shows where.")
-    return None
-
-
-def _evened(tapes: Sequence[Tape]) -> Scenario:
-    """All ranks compute for as long as they do on average."""
-    compute_ms = _work(tapes).compute_ms
-    shares = {
-        _rank(tape): float(compute_ms.mean() / own) if own else 1.0 for tape, own in zip(tapes, compute_ms, strict=True)
-    }
-
-    def change(tape: Tape) -> Tape:
-        return _with_kernels(tape, shares.get(_rank(tape), 1.0))
-
-    return Scenario("fix_straggler", change, "every rank computes for as long as they do on average")
