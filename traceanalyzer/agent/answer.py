@@ -30,11 +30,9 @@ def figure(value: float | None, unit: str, how: str) -> dict[str, Any]:
 
 def rounded(value: Any) -> Any:
     """A float to `DIGITS` significant digits, None where it is not finite; everything else as it is."""
-    if isinstance(value, bool) or not isinstance(value, float):
+    if not isinstance(value, float):
         return value
-    if not math.isfinite(value):
-        return None
-    return float(f"{value:.{DIGITS}g}")
+    return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
 
 
 def quoted(text: str) -> str:

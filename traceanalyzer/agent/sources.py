@@ -1,4 +1,4 @@
-"""Recordings by what an agent names, kept for its next question."""
+"""Recordings by what an agent names, kept for its next question; what each cannot tell, and which recording would."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -8,11 +8,14 @@ from typing import Any, NamedTuple
 from traceanalyzer.base.files import may_read, only_below
 from traceanalyzer.comparison.other_kinds import compared_kinds
 from traceanalyzer.comparison.reference import report_named
+from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.selection import Measured, Selection, measured
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.flight_recorder.folder import read_flight
 from traceanalyzer.report.build import report_of
 from traceanalyzer.report.model import Report
+from traceanalyzer.report.outline import breakdown
+from traceanalyzer.trace import Collected
 from traceanalyzer.trace.flight import Flight
 
 KEPT = 3
@@ -37,7 +40,11 @@ class Sources:
     def analyzed(self, path: str, rank: int | None = None, step: int | None = None) -> Analyzed:
         """The recording that `path` names. Raises TraceAnalyzerError."""
         with only_below(self._roots):
-            key = (*_state(may_read(Path(path))), rank, step)
+            folder = may_read(Path(path))
+            # Changes where the file, or one in the folder, does.
+            files = sorted(folder.iterdir()) if folder.is_dir() else [folder]
+            stats = ((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files if file.exists())
+            key = (str(folder), *stats, rank, step)
             if key not in self._kept:
                 of = measured(load([path]), Selection(rank=rank, step=step))
                 self._kept[key] = Analyzed(of, report_of(of, ROWS))
@@ -64,8 +71,53 @@ class Sources:
             return read_flight(may_read(Path(path)))
 
 
-def _state(path: Path) -> tuple[object, ...]:
-    """Changes where a file, or one in the folder, does."""
-    files = sorted(path.iterdir()) if path.is_dir() else [path]
-    stats = [(str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files if file.exists()]
-    return (str(path), *stats)
+class Unknown(NamedTuple):
+    """A question that the recording leaves open."""
+
+    question: str
+    because: str
+    record: str
+
+
+def unknowns(report: Report, m: Measurements) -> list[Unknown]:
+    """The open questions of a measured recording, the most important first."""
+    events, steps, whole = not m.trace.only_step_times, report.metrics.step_time_ms, breakdown.whole(report)
+    # A log of step times has other questions.
+    collected = m.trace.collected if events else Collected(device=True, api=True, shapes=True, stacks=True)
+    sizes = [item.world_size for item in report.inputs if item.world_size]
+    is_open = {
+        _TIME: not events,
+        _DEVICE: not collected.device,
+        _IDLE: not collected.api,
+        _STEP: whole == "recording",
+        _VARIANCE: steps is not None and whole == "step" and steps.count < 3,  # fewer tell nothing of how they vary
+        _UNPROFILED: events and report.metrics.unprofiled_source != "measured",
+        _LINE: not collected.stacks,
+        _SIZES: not collected.shapes,
+        _MEMORY: m.trace.memory is None,
+        _RANKS: max(sizes, default=0) > len(report.inputs),
+        _COUNTERS: events and not m.linked.knowledge.counters,
+    }
+    return [unknown for unknown, yes in is_open.items() if yes]
+
+
+def _with(option: str) -> str:
+    return f"traceanalyzer collect torch {option} -- python train.py"
+
+
+_TORCH = "traceanalyzer collect torch -- python train.py"
+_NCU = "traceanalyzer collect ncu --trace TRACE -- python train.py, then --ncu"
+
+_TIME = Unknown("where the time of a step goes", "a log of step times has no events", _TORCH)
+_DEVICE = Unknown("what the GPU does", "device activities were not recorded", _TORCH)
+_IDLE = Unknown("why the GPU is idle", "launches and waits of the CPU were not recorded", _TORCH)
+_STEP = Unknown("how long a step takes", "no steps were found", f"call profiler.step() once per step, or {_TORCH}")
+_VARIANCE = Unknown("how much steps vary", "too few steps were recorded", _with("--active 5"))
+_UNPROFILED = Unknown(
+    "the step without the profiler, measured", "only the profiled step was recorded", f"{_TORCH} (times it first)"
+)
+_LINE = Unknown("the source line of a wait or a gap", "Python stacks were not recorded", _with("--stacks"))
+_SIZES = Unknown("sizes of matmuls, FLOP and roofline", "input shapes were not recorded", _with("--shapes"))
+_MEMORY = Unknown("what fills GPU memory", "there is no memory snapshot", _with("--memory-snapshot"))
+_RANKS = Unknown("who waits for whom", "not every rank of the run is here", "the recordings of all ranks")
+_COUNTERS = Unknown("measured use of each kernel's resources", "hardware counters were not read", _NCU)

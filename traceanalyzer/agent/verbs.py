@@ -4,8 +4,7 @@ import dataclasses
 from typing import Any
 
 from traceanalyzer.agent.answer import NAMES_ARE_DATA, figure, fitted, quoted, rounded
-from traceanalyzer.agent.sources import Sources
-from traceanalyzer.agent.unknown import unknowns
+from traceanalyzer.agent.sources import Sources, unknowns
 from traceanalyzer.base import TraceAnalyzerError, definitions
 from traceanalyzer.comparison.compare import compare_reports
 from traceanalyzer.comparison.limits import Limit, check_limits
@@ -25,7 +24,6 @@ from traceanalyzer.report.table_entries import TABLES, RowFilter, largest_first,
 SHOWN_FINDINGS = 6
 SHOWN_CHANGES = 8
 SHOWN_ROWS = 15
-FOR_PEOPLE = ("full_name",)
 RECORDED = "mean of the recorded steady-state steps"
 REPLAYED = "replay of the recording without the profiler's cost"
 PARTITION = "union of intervals on the GPU; the parts sum to the step, `idle: CAUSE` are parts of idle"
@@ -74,14 +72,13 @@ def table(
         made = named(name)
     except ValueError as error:
         raise TraceAnalyzerError(str(error)) from error
-    fields = {RENAMED.get(d.name, d.name): d for d in definitions(made.row) if d.name not in FOR_PEOPLE}
+    fields = {RENAMED.get(d.name, d.name): d for d in definitions(made.row) if d.name != "full_name"}
     columns = list(fields) if columns is None else columns
     if unknown := [one for one in (*columns, *filter(None, (sort,))) if one not in fields]:
         raise TraceAnalyzerError(f"{name} has no column {unknown[0]!r}; columns: {', '.join(fields)}")
     of, top = sources.analyzed(path).of, max(top, 1)
-    rows = made.rows(of, of.critical, RowFilter(None if sort else top))
-    rows_in_all = len(rows) if sort else None
-    rows = (largest_first(rows, fields[sort].name) if sort else rows)[:top]
+    every = made.rows(of, of.critical, RowFilter(None if sort else top))
+    rows = (largest_first(every, fields[sort].name) if sort else every)[:top]
     values = {one: [_value(getattr(row, fields[one].name)) for row in rows] for one in fields if one in columns}
     known = {one: column for one, column in values.items() if column.count(None) < len(rows)}
     return fitted(
@@ -89,7 +86,7 @@ def table(
             "table": made.name,
             "columns": [{"name": one, "unit": fields[one].unit, "how": fields[one].definition} for one in known],
             "rows": list(zip(*known.values(), strict=True)),
-            "rows_in_all": rows_in_all,
+            "rows_in_all": len(every) if sort else None,
             "none": None if rows else made.none,
             "names": NAMES_ARE_DATA,
         }
@@ -110,13 +107,8 @@ def evidence(sources: Sources, path: str, finding: str) -> str:
         {
             **_finding(found),
             "evidence": [
-                {
-                    "what": e.metric,
-                    "value": quoted(e.value) if isinstance(e.value, str) else rounded(e.value),
-                    "unit": e.unit,
-                    "where": quoted(e.where),
-                    "threshold": e.threshold,
-                }
+                {"what": e.metric, "value": _value(e.value), "unit": e.unit, "where": quoted(e.where)}
+                | {"threshold": e.threshold}
                 for e in found.evidence
             ],
             "changes": [_advice(r) for r in report.recommendations if found.id in r.id],
@@ -144,8 +136,8 @@ def whatif(sources: Sources, path: str, speedups: dict[str, float] | None = None
                 for s in known
             ],
             "cannot_be_known": [
-                {"name": quoted(s.id), "because": quoted_sentence(s.basis)}
-                for s in result.scenarios if s.step_ms is None
+                {"name": quoted(one.id), "because": quoted_sentence(one.basis)}
+                for one in result.scenarios if one.step_ms is None
             ],
             "names": NAMES_ARE_DATA,
         }
@@ -190,7 +182,7 @@ def verify(
     """Whether figures keep limits: {"gpu_idle_share": "10%"}, or {"step_time_ms.median": "+3%"} against a
     baseline recording."""
     wanted = [("max", at_most or {}), ("min", at_least or {})]
-    if not any(limits for _, limits in wanted):
+    if not at_most and not at_least:
         raise TraceAnalyzerError("nothing to verify: give at_most or at_least, such as {'gpu_idle_share': '10%'}")
     report = sources.report(path)
     base = sources.report(baseline) if baseline else None
@@ -207,16 +199,9 @@ def verify(
 def limits(sources: Sources, path: str) -> str:
     """What the recording cannot tell and which recording would, and what spoils its figures."""
     of, report = sources.analyzed(path)
-    return fitted(
-        {
-            "cannot_be_known": [
-                {"question": u.question, "because": u.because, "record": u.record}
-                for u in unknowns(report, of.critical)
-            ],
-            "spoils": [quoted_sentence(text) for text in opening.caveats(report)],
-            "left_out": gains.without_gain(report),
-        }
-    )
+    unknown = [one._asdict() for one in unknowns(report, of.critical)]
+    spoils = [quoted_sentence(text) for text in opening.caveats(report)]
+    return fitted({"cannot_be_known": unknown, "spoils": spoils, "left_out": gains.without_gain(report)})
 
 
 def hang(sources: Sources, path: str) -> str:
@@ -243,9 +228,9 @@ def quoted_sentence(text: str) -> str:
 
 def _steps(report: Report) -> dict[str, Any]:
     metrics, time = report.metrics, report.metrics.step_time_ms
-    source = metrics.unprofiled_source
     how = {"measured": "stopwatch, without the profiler", "estimated": REPLAYED}.get(
-        source or "", "cannot be known: record with collect torch, which times steps without the profiler first"
+        metrics.unprofiled_source or "",
+        "cannot be known: record with collect torch, which times steps without the profiler first",
     )
     marked = f"{RECORDED}, {time.count} of them" if time else "cannot be known: no steps were found"
     steps = marked if breakdown.whole(report) == "step" else "the whole recording: nothing marks a step"
@@ -261,37 +246,24 @@ def _unit(report: Report) -> str:
 
 def _finding(finding: Finding) -> dict[str, Any]:
     how = "upper bound: time that removing the cause would save, counted once over all findings"
-    if finding.headroom_ms is None:
-        how = "cannot be known from this recording"
-    return {
-        "id": finding.id,
-        "class": finding.cls,
-        "severity": finding.severity,
-        "title": quoted_sentence(finding.title),
-        "headroom": figure(finding.headroom_ms, "ms per step", how),
-    }
+    how = "cannot be known from this recording" if finding.headroom_ms is None else how
+    headroom = figure(finding.headroom_ms, "ms per step", how)
+    known = {"id": finding.id, "class": finding.cls, "severity": finding.severity}
+    return {**known, "title": quoted_sentence(finding.title), "headroom": headroom}
 
 
 def _advice(advice: Recommendation) -> dict[str, Any]:
     more, how = advice.as_much_work, quoted_sentence(advice.basis)
     unit = "ms per step" if more is None else "ms for as much work as a step does now"
     value, low, high = (advice.predicted_step_ms, advice.low_ms, advice.high_ms) if more is None else more.likely_ms
-    return {
-        "finding": advice.id,
-        "do": advice.action,
-        "predicted": figure(value, unit, how),
-        "range_ms": [rounded(low), rounded(high)],
-    }
+    predicted = {"predicted": figure(value, unit, how), "range_ms": [rounded(low), rounded(high)]}
+    return {"finding": advice.id, "do": advice.action, **predicted}
 
 
 def _difference(value: Difference) -> dict[str, Any]:
-    return {
-        "a_ms": rounded(value.a_ms),
-        "b_ms": rounded(value.b_ms),
-        "difference_ms": rounded(value.difference_ms),
-        "interval_ms": None if value.low_ms is None else [rounded(value.low_ms), rounded(value.high_ms)],
-        "significant": value.significant,
-    }
+    interval = None if value.low_ms is None else [rounded(value.low_ms), rounded(value.high_ms)]
+    times = {name: rounded(getattr(value, name)) for name in ("a_ms", "b_ms", "difference_ms")}
+    return {**times, "interval_ms": interval, "significant": value.significant}
 
 
 def _value(value: Any) -> Any:
