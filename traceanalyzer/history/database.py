@@ -1,8 +1,7 @@
 """Opening a history file: whose it is, which schema it has, and one clear line for whatever is wrong with it.
 
-Writers queue: each takes the write lock for its one transaction (`BEGIN IMMEDIATE`) and waits for the others.
-The file stays in SQLite's ordinary journal mode, not WAL: it is then one file, which can be copied, and lies
-safely on the network file systems that clusters share.
+Writers queue for the write lock, each for one transaction. Not WAL but SQLite's ordinary journal mode: it is one file
+then, which can be copied, and lies safely on the network file systems that clusters share.
 """
 
 import os
@@ -68,7 +67,11 @@ def writing(path: Path) -> "Iterator[Database]":
         db.execute("BEGIN IMMEDIATE")
         try:
             _check_owner(db, path)
-            _migrate(db)
+            if (had := _version(db)) < len(MIGRATIONS):  # the schema is brought up to date
+                for migration in MIGRATIONS[had:]:
+                    migration(db)
+                db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
             _check_schema(db, path)
             yield db
             db.execute("COMMIT")
@@ -130,10 +133,8 @@ def _check_owner(db: "Database", path: Path) -> None:
     if owner != APPLICATION_ID and (owner or db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]):
         raise UnreadableInputError(f"{path}: a database of something else; a history needs a file of its own")
     if _version(db) > len(MIGRATIONS):
-        raise UnreadableInputError(
-            f"{path}: written by a newer traceanalyzer (schema {_version(db)}, this version knows {len(MIGRATIONS)}): "
-            "update traceanalyzer"
-        )
+        newer = f"(schema {_version(db)}, this version knows {len(MIGRATIONS)}): update traceanalyzer"
+        raise UnreadableInputError(f"{path}: written by a newer traceanalyzer {newer}")
 
 
 _OBJECTS = "SELECT type, name, sql FROM sqlite_master WHERE type IN ('table', 'view') AND typeof(sql) = 'text'"
@@ -147,9 +148,8 @@ def _check_schema(db: "Database", path: Path) -> None:
         kind_found, sql_found = found.get(name, ("", ""))
         same = kind_found == kind and sql_found.startswith(f"create {kind}")
         if not same or (sql_found != sql if kind == "view" else not columns <= _columns(db, name)):
-            raise UnreadableInputError(
-                f"{path}: its {kind} {name} is not as this version makes it: damaged, changed, or of another version"
-            )
+            why = "is not as this version makes it: damaged, changed, or of another version"
+            raise UnreadableInputError(f"{path}: its {kind} {name} {why}")
 
 
 @cache
@@ -179,14 +179,3 @@ def _plain(sql: str) -> str:
 
 def _version(db: "Database") -> int:
     return int(db.execute("PRAGMA user_version").fetchone()[0])
-
-
-def _migrate(db: "Database") -> None:
-    """Bring the schema up to date, within the caller's transaction."""
-    had = _version(db)
-    if had == len(MIGRATIONS):
-        return
-    for migration in MIGRATIONS[had:]:
-        migration(db)
-    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")

@@ -61,7 +61,6 @@ MAX_RUNS = 200
 ROWS = 300
 LEAST_RUNS = 5
 """Fewer runs do not tell what runs vary by."""
-COMMIT_LENGTH = 12
 LINE = 0.001
 """Half the width of a line that marks a change, of the picture's."""
 BUDGET = ("budget_ms.compute", "budget_ms.exposed_communication", "budget_ms.exposed_copy")
@@ -82,9 +81,9 @@ def runs_page(runs: Sequence[StoredRun], series: Sequence[MetricSeries]) -> str:
     """The page of all runs: their budgets, then some metrics; `series` are those of `BUDGET`, `IDLE`, `OVER_RUNS`
     that there are."""
     by_name = {one.metric: one for one in series}
-    drawn = [chart for name in OVER_RUNS if name in by_name for chart in _lines(by_name[name])]
-    charts = [_budgets(runs, by_name), *drawn]
-    title = _first_and_last(next((by_name[name] for name in OVER_RUNS if name in by_name), None))
+    over_runs = [by_name[name] for name in OVER_RUNS if name in by_name]
+    charts = [_budgets(runs, by_name), *(chart for one in over_runs for chart in _lines(one))]
+    title = _first_and_last(over_runs[0] if over_runs else None)
     return _page("Runs", title, [chart for chart in charts if chart is not None], runs)
 
 
@@ -92,12 +91,11 @@ def _first_and_last(series: MetricSeries | None) -> str:
     """What a metric was in the first run and is in the last, a sentence."""
     if series is None or not series.values:
         return "No run to show."
-    first, *others = series.values
     what, count = _words(series), len(series.values)
-    if not others:
-        return f"{what}: {figure(first.value, series.unit)} in the only run."
-    ends = [figure(one.value, series.unit) for one in (first, others[-1])]
-    return f"{what}: {ends[0]} in the first of {count} runs, {ends[1]} in the last."
+    first, last = (figure(series.values[i].value, series.unit) for i in (0, -1))
+    if count == 1:
+        return f"{what}: {first} in the only run."
+    return f"{what}: {first} in the first of {count} runs, {last} in the last."
 
 
 def _words(series: MetricSeries) -> str:
@@ -109,12 +107,8 @@ def _words(series: MetricSeries) -> str:
 def _page(title: str, headline: str, charts: Sequence[Chart], rows: Sequence[Any]) -> str:
     shown: list[Markup] = [chart_place(chart) for chart in charts]
     shown.append(table("Values", rows[-ROWS:], limit=ROWS) if rows else tag("p", "No run matches."))
-    return framed(
-        title,
-        tag("main", tag("h1", headline), tag("h2", "Over the runs"), *shown),
-        tag("footer", f"Made by traceanalyzer {__version__} from files alone."),
-        page_scripts(),
-    )
+    main = tag("main", tag("h1", headline), tag("h2", "Over the runs"), *shown)
+    return framed(title, main, tag("footer", f"Made by traceanalyzer {__version__} from files alone."), page_scripts())
 
 
 def _budgets(runs: Sequence[StoredRun], by_name: dict[str, MetricSeries]) -> Chart | None:
@@ -161,31 +155,23 @@ def _line(series: MetricSeries, program: str, number: int) -> Chart:
     top, wide = max([*values, *map(attrgetter("high"), known)]), LINE * len(shown)
     levels_of_runs = [Box(one.first - 0.5, one.end - 0.5, one.low, one.high, strength=0.35) for one in known]
     bands = Rects("what runs vary by", "neutral", levels_of_runs)
-    lines = [
-        Box(at - 0.5 - wide, at - 0.5 + wide, 0.0, top, f"changed with {_first(shown[at])}")
-        for at in map(attrgetter("first"), found[1:])
-    ]
-    marks = Rects("change", "more", lines)
+    changes = [(one.first - 0.5, f"changed with {_first(shown[one.first])}") for one in found[1:]]
+    marks = Rects("change", "more", [Box(at - wide, at + wide, 0.0, top, hint) for at, hint in changes])
     by = Words([(after.first - 0.5, top, _change(before, after, shown)) for before, after in pairwise(found)])
     points = zip(map(float, range(len(shown))), values, shown, strict=True)
     dots = [Dot(x, y, 4.0, f"{_run(v.run, v.stored_at, v.tags)}: {figure(v.value, series.unit)}") for x, y, v in points]
-    title = _words(series) + f": {program}" * bool(program)
+    title, low = _words(series) + f": {program}" * bool(program), min([0.0, *values])
     line = Lines(title, "compute", list(map(float, range(len(shown)))), values)
     plot = Plot(
         [bands, marks, line, Dots("", "compute", dots), by],
         Axis("run", names=[f"#{v.run}" for v in shown]),
-        Axis(scale.label, range=_ends(values, top)),
+        Axis(scale.label, range=(low, top * 1.05 if top > low else low + 1.0)),
     )
     caption = (
         "A value for each run. The grey band is what runs of the same program vary by, from five runs on; a line marks "
         "where two runs in a row, or the last, leave it, with the first commit that shows it."
     )
     return Chart(f"{series.metric.replace('.', '-')}{f'-{number}' * bool(number)}", title, caption, plot, 300)
-
-
-def _ends(values: Sequence[float], top: float) -> tuple[float, float]:
-    low = min([0.0, *values])
-    return low, top * 1.05 if top > low else low + 1.0
 
 
 def _change(before: Level, after: Level, shown: Sequence[MetricValue]) -> str:
@@ -197,4 +183,4 @@ def _change(before: Level, after: Level, shown: Sequence[MetricValue]) -> str:
 
 def _first(value: MetricValue) -> str:
     """The run where a change shows first: by its commit."""
-    return shorten(value.commit, COMMIT_LENGTH) if value.commit else f"run #{value.run}"
+    return shorten(value.commit, 12) if value.commit else f"run #{value.run}"

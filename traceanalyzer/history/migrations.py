@@ -4,14 +4,16 @@
 one more function in `MIGRATIONS`. The schema is explained in docs/history.md, and by the comments that SQLite keeps.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
 
 
-RUNS = """
+TABLES = (
+    """
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY AUTOINCREMENT, -- never used again, also where the run is deleted
     stored_at TEXT NOT NULL, -- UTC, ISO 8601
@@ -28,9 +30,7 @@ CREATE TABLE runs (
     recordings INTEGER NOT NULL, -- files read
     selection TEXT, -- the options that narrowed the report; null for all of the recording
     fingerprint TEXT -- SHA-256 over the recordings: equal where the same files were analysed
-)"""
-TABLES = (
-    RUNS,
+)""",
     "CREATE INDEX runs_by_fingerprint ON runs(fingerprint)",
     """
 CREATE TABLE tags (
@@ -78,15 +78,8 @@ SELECT findings.id AS finding, findings.run_id, overview.stored_at, overview.tag
 FROM findings JOIN run_overview AS overview ON overview.run_id = findings.run_id"""
 
 
-def _tables(db: "Database") -> None:
-    """Runs, and what a report says of each."""
-    for statement in TABLES:
-        db.execute(statement)
-
-
-def _views(db: "Database") -> None:
-    """What people look for first: runs with their tags, a metric or a finding over runs."""
-    for statement in VIEWS:
+def _executed(statements: Sequence[str], db: "Database") -> None:
+    for statement in statements:
         db.execute(statement)
 
 
@@ -109,14 +102,13 @@ def _json_views(db: "Database") -> None:
     """Rows of the report's JSON as views of it. Files from before the first release have copies of them as tables."""
     db.execute("DROP VIEW IF EXISTS finding_history")
     for name, (rows, columns) in FROM_JSON.items():
-        fields = ", ".join(
-            f"json_extract(row.value, '$.{place or column}') AS {column}" for column, place in columns.items()
-        )
+        fields = ", ".join(f"json_extract(row.value, '$.{columns[one] or one}') AS {one}" for one in columns)
         db.execute(f"DROP TABLE IF EXISTS {name}")
         select = f"SELECT reports.run_id AS run_id, row.key + 1 AS position, {fields}"
         db.execute(f"CREATE VIEW {name} AS {select} FROM reports, json_each(reports.json, '{rows}') AS row")
     db.execute(FINDING_HISTORY)
 
 
-MIGRATIONS: "tuple[Callable[[Database], None], ...]" = (_tables, _views, _json_views)
+_STEPS = partial(_executed, TABLES), partial(_executed, VIEWS), _json_views
+MIGRATIONS: "tuple[Callable[[Database], None], ...]" = _STEPS
 """In the order in which they are applied; a file's `user_version` counts those it has had."""

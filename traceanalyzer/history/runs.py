@@ -1,6 +1,7 @@
 """What a history holds, as rows: its runs, filtered, and one metric over them."""
 
 import difflib
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,7 +19,6 @@ Row = TypeVar("Row")
 
 SHORTHANDS = {"step_time_ms": "step_time_ms.mean"}
 """Metrics that are distributions: what is meant where only their name is given."""
-SUGGESTIONS = 3
 LARGEST = 1e30
 """No figure of a report is larger."""
 
@@ -108,25 +108,27 @@ def stored_runs(
     for key, value in (tags or {}).items():
         conditions.append("EXISTS (SELECT 1 FROM tags WHERE run_id = overview.run_id AND key = ? AND value = ?)")
         values += [key, value]
-    if bottleneck is not None:
-        conditions.append("bottleneck = ?")
-        values.append(bottleneck)
-    if since is not None:
-        conditions.append("stored_at >= ?")
-        values.append(since)
+    for condition, wanted in (("bottleneck = ?", bottleneck), ("stored_at >= ?", since)):
+        conditions += [condition] * (wanted is not None)
+        values += [] if wanted is None else [wanted]
     # Only the conditions above are put into the statement; what the user says goes through parameters.
     sql = f"SELECT * FROM run_overview AS overview WHERE {' AND '.join(conditions)} ORDER BY run_id DESC LIMIT ?"  # noqa: S608
     rows = list(db.query(sql, [*values, -1 if last is None else last]))
-    tagged = _tags(db)
-    return [_stored_run(row, tagged.get(row["run_id"], Tags())) for row in reversed(rows)]
+    tagged: dict[int, Tags] = defaultdict(Tags)
+    for row in db.query("SELECT run_id, key, value FROM tags ORDER BY run_id, key"):
+        tagged[row["run_id"]][str(row["key"])] = str(row["value"])
+    return [_stored_run(row, tagged[row["run_id"]]) for row in reversed(rows)]
 
 
 def metric_series(db: "Database", name: str, runs: Sequence[StoredRun]) -> MetricSeries:
     """A metric over some runs. Raises UnreadableInputError, naming similar ones, where no run has such a metric."""
     name = SHORTHANDS.get(name, name)
     found = {row["run_id"]: row for row in db.query("SELECT run_id, value, unit FROM metrics WHERE name = ?", [name])}
+    if not found and not (known := [row.name for row in metric_names(db)]):
+        raise UnreadableInputError(f"no metric {name!r}: the history holds no runs")
     if not found:
-        raise UnreadableInputError(_no_metric(db, name))
+        near = ", ".join(difflib.get_close_matches(name, known, 3, 0.4) or known[:3])
+        raise UnreadableInputError(f"no run has a metric {name!r}; there is {near}, ... (all: history FILE --metrics)")
     values: list[MetricValue] = []
     last: dict[str, float] = {}
     for run in runs:
@@ -168,23 +170,6 @@ def _stored_run(row: dict[str, Any], tags: Tags) -> StoredRun:
     of_program = Tags({key: value for key, value in tags.items() if key.lower() not in OF_A_RUN})
     program = " · ".join(str(part) for part in (of_program, row["gpu"], row["selection"]) if part)
     commit = next((value for key, value in tags.items() if key.lower() in OF_A_RUN), None)
-    # Seconds are enough to read.
-    stored_at = str(row["stored_at"])[:19] + "Z"
+    stored_at = str(row["stored_at"])[:19] + "Z"  # seconds are enough to read
     known = {"run": row["run_id"], "stored_at": stored_at, "tags": tags, "program": program, "commit": commit}
-    run = _checked({**same, **known}, StoredRun)
-    return replace(run, tags=tags)
-
-
-def _tags(db: "Database") -> dict[int, Tags]:
-    tags: dict[int, Tags] = {}
-    for row in db.query("SELECT run_id, key, value FROM tags ORDER BY run_id, key"):
-        tags.setdefault(row["run_id"], Tags())[str(row["key"])] = str(row["value"])
-    return tags
-
-
-def _no_metric(db: "Database", name: str) -> str:
-    known = [row.name for row in metric_names(db)]
-    if not known:
-        return f"no metric {name!r}: the history holds no runs"
-    near = difflib.get_close_matches(name, known, SUGGESTIONS, 0.4) or known[:SUGGESTIONS]
-    return f"no run has a metric {name!r}; there is {', '.join(near)}, ... (all: history FILE --metrics)"
+    return replace(_checked({**same, **known}, StoredRun), tags=tags)

@@ -18,7 +18,7 @@ from traceanalyzer.report.model import Report
 from traceanalyzer.report.read import report_from_json
 
 if TYPE_CHECKING:
-    from sqlite_utils import Database
+    pass
 
 
 def store_report(
@@ -38,9 +38,8 @@ def store_report(
     with writing(path) as db:
         key: Any = db.table("runs").insert(run).last_pk
         number = int(key)
-        db.table("tags").insert_all(
-            {"run_id": number, "key": name, "value": value} for name, value in (tags or {}).items()
-        )
+        rows = ({"run_id": number, "key": name, "value": value} for name, value in (tags or {}).items())
+        db.table("tags").insert_all(rows)
         db.table("metrics").insert_all({"run_id": number, **row} for row in _metrics(report.metrics))
         json = orjson.dumps(orjson.loads(render_json(report))).decode()
         db.table("reports").insert({"run_id": number, "json": json})
@@ -52,20 +51,14 @@ def _run(report: Report) -> dict[str, Any]:
     gpus = sorted({device.name for item in report.inputs for device in item.devices if device.name})
     return as_plain(
         {
-            "stored_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-            "tool_version": report.tool.version,
-            "schema_version": report.schema_version,
-            "bottleneck": summary.bottleneck,
-            "confidence": summary.confidence,
-            "headline": summary.headline,
-            "step_source": metrics.step_source,
+            "stored_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"), "tool_version": report.tool.version,
+            "schema_version": report.schema_version, "bottleneck": summary.bottleneck,
+            "confidence": summary.confidence, "headline": summary.headline, "step_source": metrics.step_source,
             "step_time_ms": metrics.step_time_ms.mean if metrics.step_time_ms else None,
-            "unprofiled_step_time_ms": metrics.unprofiled_step_time_ms,
-            "gpu_idle_share": metrics.gpu_idle_share,
-            "gpu": ", ".join(gpus) or None,
-            "recordings": len(report.inputs),
+            "unprofiled_step_time_ms": metrics.unprofiled_step_time_ms, "gpu_idle_share": metrics.gpu_idle_share,
+            "gpu": ", ".join(gpus) or None, "recordings": len(report.inputs),
         }
-    )
+    )  # fmt: skip
 
 
 def _metrics(measurement: Any, within: str = "") -> Iterator[dict[str, Any]]:
@@ -83,21 +76,17 @@ def fingerprint(paths: Iterable[str]) -> str | None:
 
     None where there are no files, or one cannot be read any more.
     """
+    contents: list[bytes] = []
     try:
-        contents = sorted(_digest(path) for path in set(paths))
+        for path in set(paths):
+            with Path(path).open("rb") as file:
+                contents.append(hashlib.file_digest(file, "sha256").digest())
     except OSError:
         return None
-    return hashlib.sha256(b"".join(contents)).hexdigest() if contents else None
-
-
-def _digest(path: str) -> bytes:
-    with Path(path).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()
+    return hashlib.sha256(b"".join(sorted(contents))).hexdigest() if contents else None
 
 
 REFERENCE = re.compile(r"(?P<file>.+)#(?:(?P<run>\d{1,18})|latest|(?P<key>[^#=]+)=(?P<value>[^#]*))")
-LATEST = "SELECT max(id) FROM runs"
-LATEST_TAGGED = "SELECT max(run_id) FROM tags WHERE key = ? AND value = ?"
 
 
 def is_reference(text: str) -> bool:
@@ -113,20 +102,13 @@ def stored_report(reference: str) -> Report:
             f"{reference}: no stored run; name one as FILE#NUMBER, FILE#latest or FILE#KEY=VALUE"
         )
     with reading(Path(parts["file"])) as db:
-        run = _run_number(db, parts)
+        first, last, count = db.execute("SELECT min(id), max(id), count(*) FROM runs").fetchone()
+        run = int(parts["run"]) if parts["run"] else last
+        if parts["key"]:
+            tagged = "SELECT max(run_id) FROM tags WHERE key = ? AND value = ?"
+            run = db.execute(tagged, [parts["key"], parts["value"]]).fetchone()[0]
         row = db.execute("SELECT json FROM reports WHERE run_id = ?", [run]).fetchone()
         if row is None:
-            raise UnreadableInputError(f"{reference}: no such run; {_there_is(db)}")
+            there_is = f"it holds {count} run(s), {first} to {last}" if count else "it holds no runs"
+            raise UnreadableInputError(f"{reference}: no such run; {there_is}")
     return report_from_json(str(row[0]), reference)
-
-
-def _run_number(db: "Database", parts: re.Match[str]) -> int | None:
-    if parts["run"]:
-        return int(parts["run"])
-    found = db.execute(LATEST_TAGGED, [parts["key"], parts["value"]]) if parts["key"] else db.execute(LATEST)
-    return found.fetchone()[0]
-
-
-def _there_is(db: "Database") -> str:
-    first, last, count = db.execute("SELECT min(id), max(id), count(*) FROM runs").fetchone()
-    return f"it holds {count} run(s), {first} to {last}" if count else "it holds no runs"
