@@ -16,12 +16,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 INDEXES = {
-    "device_ops": (("start_ns",), ("name",), ("step",), ("operator",)),
-    "api_calls": (("start_ns",), ("name",)),
-    "host_ranges": (("start_ns",), ("name",)),
-    "memory_events": (("start_ns",),),
-    "gaps": (("start_ns",), ("cause",)),
-}
+    "device_ops": ("start_ns", "name", "step", "operator"), "api_calls": ("start_ns", "name"),
+    "host_ranges": ("start_ns", "name"), "memory_events": ("start_ns",), "gaps": ("start_ns", "cause"),
+}  # fmt: skip
 VIEWS = {
     "kernel_events": ("device_ops", "SELECT * FROM device_ops WHERE kind = 'kernel'"),
     "copy_events": ("device_ops", "SELECT * FROM device_ops WHERE kind = 'memcpy'"),
@@ -36,6 +33,7 @@ VIEWS = {
 AT_ONCE = 50_000
 """Rows that are turned into Python objects at a time."""
 TYPES = {"i": int, "u": int, "b": int, "f": float}
+"""Of columns, by the letter of numpy's kind; text has others."""
 
 
 def write_sqlite(of: Measured, path: Path, hidden: Hidden = None) -> dict[str, int]:
@@ -44,25 +42,19 @@ def write_sqlite(of: Measured, path: Path, hidden: Hidden = None) -> dict[str, i
     Takes the place of a file of that name only when it is whole. Rows written, by table. Raises TraceAnalyzerError
     where the file cannot be written.
     """
-    with _whole(path) as made:
-        return _fill(frames(of, hidden), made)
-
-
-def _fill(tables: "Iterator[tuple[str, pd.DataFrame]]", path: Path) -> dict[str, int]:
     from sqlite_utils import Database
 
     written = {}
-    database = Database(path)
-    with contextlib.closing(database.conn):
+    with _whole(path) as made, contextlib.closing((database := Database(made)).conn):
         database.execute("PRAGMA journal_mode = OFF")
         database.execute("PRAGMA synchronous = OFF")  # the file is of no use to anybody before it is whole
         with database.conn:
-            for name, frame in tables:
+            for name, frame in frames(of, hidden):
                 _insert(database, name, frame)
                 written[name] = len(frame)
-            for name, indexes in INDEXES.items():
-                for columns in indexes if name in written else ():
-                    database.table(name).create_index(columns)
+            for table in filter(written.__contains__, INDEXES):
+                for column in INDEXES[table]:
+                    database.table(table).create_index([column])
             for view, (needs, query) in VIEWS.items():
                 if needs in written:
                     database.create_view(view, query)
@@ -71,17 +63,13 @@ def _fill(tables: "Iterator[tuple[str, pd.DataFrame]]", path: Path) -> dict[str,
 
 def _insert(database: Any, name: str, frame: "pd.DataFrame") -> None:
     columns = {str(c): frame[c] for c in frame}
-    database.table(name).create({"id": int, **{c: TYPES.get(_kind(v), str) for c, v in columns.items()}}, pk="id")
+    types = {c: TYPES.get(str(getattr(v.dtype, "kind", "O")), str) for c, v in columns.items()}
+    database.table(name).create({"id": int, **types}, pk="id")
     marks = ", ".join("?" * (len(columns) + 1))
     for first in range(0, len(frame), AT_ONCE):
         lists = [_objects(values.iloc[first : first + AT_ONCE]) for values in columns.values()]
         rows = zip(range(first, first + len(lists[0])), *lists, strict=True)
         database.conn.executemany(f'INSERT INTO "{name}" VALUES ({marks})', rows)  # noqa: S608 names are ours
-
-
-def _kind(values: Any) -> str:
-    """What a column holds: the letter of numpy's kind, `O` for text."""
-    return str(getattr(values.dtype, "kind", "O"))
 
 
 def _objects(values: Any) -> list[Any]:
@@ -100,9 +88,8 @@ def write_parquet(of: Measured, folder: Path, hidden: Hidden = None) -> dict[str
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError as error:
-        raise TraceAnalyzerError(
-            "Parquet needs pyarrow: pip install 'traceanalyzer[parquet]'; or give a name in .sqlite"
-        ) from error
+        needs = "pip install 'traceanalyzer[parquet]'; or give a name in .sqlite"
+        raise TraceAnalyzerError(f"Parquet needs pyarrow: {needs}") from error
     if folder.exists():
         raise TraceAnalyzerError(f"{folder} exists: name a folder that does not")
     written = {}

@@ -39,17 +39,15 @@ def event_frame(m: Measurements, table: str) -> "pd.DataFrame":
 
 def _device_ops(m: Measurements) -> "pd.DataFrame":
     ops, tree, steps = m.trace.device_ops, m.linked.tree, m.timed.steps
-    node = m.joined.launch_node[:]
-    operator = at(tree.operator, node, MISSING)
-    calls = m.trace.api_calls
-    launch = m.linked.launch[:]
+    operator = at(tree.operator, m.joined.launch_node[:], MISSING)
+    calls, launch = m.trace.api_calls, m.linked.launch[:]
     step = np.asarray(steps.of_op[:], np.int64)
     return _frame(
         m,
         ops,
         DeviceOpKind,
-        operator=_text(m, at(tree.names(np.arange(len(tree.is_call))), operator, MISSING)),
-        api_call=_text(m, at(calls.name, launch, MISSING)),
+        operator=_named(m.trace.strings, at(tree.names(np.arange(len(tree.is_call))), operator, MISSING)),
+        api_call=_named(m.trace.strings, at(calls.name, launch, MISSING)),
         api_call_id=_number(launch),
         launched_ns=_number(at(calls.start, launch, MISSING)),
         step=_number(np.where(step < 0, MISSING, step + steps.first) if steps.found else np.full(len(step), MISSING)),
@@ -61,22 +59,15 @@ def _api_calls(m: Measurements) -> "pd.DataFrame":
     tree = m.linked.tree
     operator = at(tree.operator, tree.node_of_call[:], MISSING)
     names = at(tree.names(np.arange(len(tree.is_call))), operator, MISSING)
-    return _frame(m, m.trace.api_calls, None, operator=_text(m, names), waits=np.asarray(m.joined.blocks[:], bool))
-
-
-def _host_ranges(m: Measurements) -> "pd.DataFrame":
-    return _frame(m, m.trace.host_ranges, RangeKind)
-
-
-def _memory_events(m: Measurements) -> "pd.DataFrame":
-    return _frame(m, m.trace.memory_events, None)
+    more = {"operator": _named(m.trace.strings, names), "waits": np.asarray(m.joined.blocks[:], bool)}
+    return _frame(m, m.trace.api_calls, None, **more)
 
 
 EVENTS: "dict[str, Callable[[Measurements], pd.DataFrame]]" = {
     "device_ops": _device_ops,
     "api_calls": _api_calls,
-    "host_ranges": _host_ranges,
-    "memory_events": _memory_events,
+    "host_ranges": lambda m: _frame(m, m.trace.host_ranges, RangeKind),
+    "memory_events": lambda m: _frame(m, m.trace.memory_events, None),
 }
 
 
@@ -86,18 +77,15 @@ def _frame(m: Measurements, table: Table, kinds: type[enum.IntEnum] | None, **mo
 
     made: dict[str, Any] = {}
     for f in fields(table):
-        values = getattr(table, f.name)
+        values, of = getattr(table, f.name), kinds if f.name == "kind" else ENUMS.get(f.name)
         if f.name in OWN_IDS:
             continue
-        if f.name == "kind" and kinds is not None:
-            made["kind"] = _named([kind.name.lower() for kind in kinds], values, [kind.value for kind in kinds])
-        elif f.name in ENUMS:
-            of = ENUMS[f.name]
+        if of is not None:
             made[f.name] = _named([one.name.lower() for one in of], values, [one.value for one in of])
         elif f.name == "thread":
             made["thread"] = _named([thread.name or thread.tid for thread in m.trace.threads], values)
         elif f.metadata["text"]:
-            made[f.name] = _text(m, values)
+            made[f.name] = _named(m.trace.strings, values)
         elif f.name in ("start", "end"):
             made[f"{f.name}_ns"] = np.asarray(values, np.int64)
         else:
@@ -114,10 +102,6 @@ def _number(values: Any, fill: int = MISSING) -> Any:
     column = np.asarray(values, np.int64)
     missing = column == fill if fill < 0 else np.zeros(len(column), bool)
     return pd.arrays.IntegerArray(column, missing) if missing.any() else column
-
-
-def _text(m: Measurements, codes: NDArray[Any]) -> Any:
-    return _named(m.trace.strings, codes)
 
 
 def _named(names: Sequence[str], codes: NDArray[Any], values: Sequence[int] | None = None) -> Any:

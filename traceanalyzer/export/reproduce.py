@@ -4,12 +4,13 @@ import ast
 import json
 import re
 from importlib.resources import files
+from operator import attrgetter
 from string import Template
 from typing import Any
 
 import numpy as np
 
-from traceanalyzer.analysis.tables.ops import OpStats, op_stats
+from traceanalyzer.analysis.tables.ops import op_stats
 from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.report.format import plain
@@ -21,7 +22,7 @@ TORCH_TYPES = {
     "short int": "int16", "short": "int16", "signed char": "int8", "unsigned char": "uint8", "bool": "bool",
 }  # fmt: skip
 """How `torch` spells the types of recorded inputs."""
-LISTS = ("TensorList", "GenericList")
+_DEVICE_MS = attrgetter("device_total_ms")
 _QUALIFIED = re.compile(r"\w{1,80}+::\w{1,200}+")
 _BARE = re.compile(r"\b(?!inf\b|nan\b|True\b|False\b|None\b)[A-Za-z_][\w:.]{0,200}+")
 
@@ -32,31 +33,28 @@ def reproduction(m: Measurements, operator: str) -> str:
     Raises TraceAnalyzerError where the recording has no such operator, or not the inputs that a call needs.
     """
     rows = [row for row in op_stats(m.rated, by_shape=True) if row.shapes is not None]
-    chosen = max((row for row in rows if row.name == operator), key=_device_ms, default=None)
+    chosen = max((row for row in rows if row.name == operator), key=_DEVICE_MS, default=None)
     if chosen is None:
-        heaviest = list(dict.fromkeys(r.name for r in sorted(rows, key=_device_ms, reverse=True) if "::" in r.name))
+        heaviest = list(dict.fromkeys(r.name for r in sorted(rows, key=_DEVICE_MS, reverse=True) if "::" in r.name))
         known = f"operators with shapes: {', '.join(heaviest[:8])}" if heaviest else "no operator has shapes in it"
         raise TraceAnalyzerError(f"{m.trace.path}: {operator} was not recorded with its shapes; {known}")
     if not _QUALIFIED.fullmatch(operator):
         raise TraceAnalyzerError(f"{operator} is no operator of PyTorch's (they are called as aten::mm is)")
     namespace, _, name = operator.partition("::")
-    each_us = _device_ms(chosen) / chosen.calls * 1e3 if chosen.calls else 0.0
+    each_us = chosen.device_total_ms / chosen.calls * 1e3 if chosen.calls else 0.0
     gpu = next((device.name for device in m.trace.devices if device.name), None) or "the GPU"
+    shapes = plain(str(chosen.shapes)).replace("\\", "/").replace('"', "'")  # stands in a string of the script
     script = (files("traceanalyzer.export") / "reproduce.py.txt").read_text(encoding="utf-8")
     return Template(script).substitute(
         name=operator,
         calls=f"{chosen.calls:g}",
         took=f", {each_us:.1f} us of device time each" if each_us else "",
         recorded=repr(f"; recorded {each_us:.1f} us on {gpu}" if each_us else ""),
-        shapes=f"Inputs {_in_a_string(str(chosen.shapes))}.",
+        shapes=f"Inputs {shapes}.",
         inputs="\n".join(f"    {one}," for one in _inputs(m, operator, str(chosen.shapes))),
         namespace=namespace,
         operator=name,
     )
-
-
-def _device_ms(row: OpStats) -> float:
-    return row.device_total_ms
 
 
 def _inputs(m: Measurements, operator: str, shapes: str) -> list[str]:
@@ -79,7 +77,7 @@ def _inputs(m: Measurements, operator: str, shapes: str) -> list[str]:
 def _expression(operator: str, size: Any, kind: str, stride: Any, number: Any) -> str:
     if kind in TORCH_TYPES:
         return f"tensor({_whole(size)}, {_whole(stride or contiguous(size))}, torch.{TORCH_TYPES[kind]})"
-    if kind in LISTS:
+    if kind in ("TensorList", "GenericList"):
         raise TraceAnalyzerError(f"{operator} takes a list of tensors, whose sizes are not recorded")
     if not number:
         return "None"
@@ -94,11 +92,6 @@ def _whole(numbers: Any) -> list[int]:
     if not isinstance(numbers, list) or any(type(one) is not int for one in numbers):
         raise TypeError("sizes are no integers")
     return numbers
-
-
-def _in_a_string(text: str) -> str:
-    """A text of the recording that can stand in a string of the script."""
-    return plain(text).replace("\\", "/").replace('"', "'")
 
 
 def contiguous(size: list[int]) -> list[int]:

@@ -54,12 +54,11 @@ def frames(of: Measured, hidden: Hidden = None) -> "Iterator[tuple[str, pd.DataF
 
 
 def _frames(of: Measured) -> "Iterator[tuple[str, pd.DataFrame]]":
-    several = len(of.each) > 1
     yield RECORDING, _recordings(of)
     for name in EVENTS:
-        yield from _of_ranks(name, [event_frame(m, name) for m in of.each], of, several)
+        yield from _of_ranks(name, [event_frame(m, name) for m in of.each], of)
     for table in TABLES:
-        yield from _of_ranks(table.name, [_frame(of, m, table) for m in of.each], of, several)
+        yield from _of_ranks(table.name, [_frame(of, m, table) for m in of.each], of)
 
 
 def events_of(of: Measured, table: str) -> "pd.DataFrame":
@@ -67,37 +66,28 @@ def events_of(of: Measured, table: str) -> "pd.DataFrame":
     import pandas as pd
 
     made = [event_frame(m, table) for m in of.each]
-    return next((rows for _, rows in _of_ranks(table, made, of, len(made) > 1)), pd.DataFrame(columns=made[0].columns))
+    return next((rows for _, rows in _of_ranks(table, made, of)), pd.DataFrame(columns=made[0].columns))
 
 
-def _of_ranks(
-    name: str, made: "list[pd.DataFrame]", of: Measured, several: bool
-) -> "Iterator[tuple[str, pd.DataFrame]]":
+def _of_ranks(name: str, made: "list[pd.DataFrame]", of: Measured) -> "Iterator[tuple[str, pd.DataFrame]]":
     import pandas as pd
 
     filled = [(m.trace.rank, one) for m, one in zip(of.each, made, strict=True) if len(one)]
-    if not filled:
-        return
-    if "rank" in filled[0][1]:  # some of these speak of all ranks, and are the same whichever is asked
-        yield name, pd.concat([one for _, one in filled], ignore_index=True).drop_duplicates(ignore_index=True)
-        return
-    for rank, one in filled if several else ():
+    of_all = bool(filled) and "rank" in filled[0][1]  # some speak of all ranks, and are the same whichever is asked
+    for rank, one in filled if len(of.each) > 1 and not of_all else ():
         one.insert(0, "rank", rank)
-    yield name, pd.concat([one for _, one in filled], ignore_index=True)
+    if filled:
+        rows = pd.concat([one for _, one in filled], ignore_index=True)
+        yield name, rows.drop_duplicates(ignore_index=True) if of_all else rows
 
 
 def _recordings(of: Measured) -> "pd.DataFrame":
     import pandas as pd
 
     rows = [
-        {
-            "rank": m.trace.rank,
-            "path": m.trace.path,
-            "source": m.trace.source,
-            "epoch_ns": m.trace.epoch_ns,
-            "gpu": next((device.name for device in m.trace.devices if device.name), None),
-            "step_source": m.timed.steps.source,
-        }
+        {name: getattr(m.trace, name) for name in ("rank", "path", "source", "epoch_ns")}
+        | {"gpu": next((device.name for device in m.trace.devices if device.name), None)}
+        | {"step_source": m.timed.steps.source}
         for m in of.each
     ]
     return pd.DataFrame(rows)
@@ -113,10 +103,5 @@ def _frame(of: Measured, m: Measurements, table: Table) -> "pd.DataFrame":
 
 def _plain(value: object) -> object:
     """A value as a database holds it: lists and records as JSON text."""
-    if isinstance(value, enum.Enum):
-        return value.value
-    if value is None or isinstance(value, str | int | float):
-        return value
-    if isinstance(value, np.generic):
-        return value.item()
-    return msgspec.json.encode(value).decode()
+    value = value.value if isinstance(value, enum.Enum) else value.item() if isinstance(value, np.generic) else value
+    return value if value is None or isinstance(value, str | int | float) else msgspec.json.encode(value).decode()

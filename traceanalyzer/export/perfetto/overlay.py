@@ -1,8 +1,6 @@
-"""What the analysis found, and compile work, as tracks over time on the recording's own clock: to be opened beside it
-in a viewer.
-"""
+"""What the analysis found, and compile work, as tracks over time on the recording's own clock, for a viewer."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -17,7 +15,7 @@ from traceanalyzer.analysis.joined.launched import stream_numbers
 from traceanalyzer.analysis.tables.gap_places import gap_details
 from traceanalyzer.analysis.tables.path_rows import segment_names
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import OWN, SENTENCE, TraceAnalyzerError, dataclass
+from traceanalyzer.base import NS_PER_US, OWN, SENTENCE, TraceAnalyzerError, dataclass
 from traceanalyzer.diagnosis.finding import Finding
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.selection import Asked, Knowledge, Selection
@@ -28,15 +26,9 @@ from traceanalyzer.trace import I32, I64, Bool, Run, distinct, ranked
 from traceanalyzer.trace.compile_log import CompileLog
 
 PATH_OF_CLASS = {
-    "compute": PathKind.COMPUTE,
-    "memory": PathKind.COMPUTE,
-    "launch": PathKind.LAUNCH,
-    "communication": PathKind.COMMUNICATION,
-    "sync": PathKind.WAIT,
-    "input": PathKind.INPUT,
-    "host": PathKind.HOST,
-    "transfer": PathKind.COPY,
-}
+    "compute": PathKind.COMPUTE, "memory": PathKind.COMPUTE, "launch": PathKind.LAUNCH, "sync": PathKind.WAIT,
+    "communication": PathKind.COMMUNICATION, "input": PathKind.INPUT, "host": PathKind.HOST, "transfer": PathKind.COPY,
+}  # fmt: skip
 """The kind of segment of the critical path that a finding's class speaks of."""
 EXPLAINED_GAPS = 5_000
 """Longest gaps of a device whose cause is told in words; each costs a search of the host's timeline."""
@@ -93,17 +85,13 @@ def build_overlay(run: Run, selection: Selection | None = None, knowledge: Knowl
     """
     asked = Asked(run, selection, knowledge)
     m = asked.measured.critical
-    tracks = [_steps(m), _path(m), *_gaps(m), _findings(m, kept_findings(asked))]
-    trace = m.trace
+    trace, steps = m.trace, m.timed.steps
+    labels = [Label("step", name, "warm-up" if i < steps.warmup else "") for i, name in enumerate(steps.names)]
+    tracks = [Track("steps", steps.start, steps.duration, np.arange(len(steps)), labels), _path(m), *_gaps(m)]
+    tracks.append(_findings(m, kept_findings(asked)))
     if not trace.opens_in_viewer:
         tracks += _device_work(m.timed)
     return Overlay(trace.path, trace.opens_in_viewer, trace.rank, trace.epoch_ns, tracks, list(_queues(m.timed)))
-
-
-def _steps(m: Measurements) -> Track:
-    steps = m.timed.steps
-    labels = [Label("step", name, "warm-up" if i < steps.warmup else "") for i, name in enumerate(steps.names)]
-    return Track("steps", steps.start, steps.duration, np.arange(len(steps)), labels)
 
 
 def _path(m: Measurements) -> Track:
@@ -141,8 +129,7 @@ def _findings(m: Measurements, findings: list[Finding]) -> Track:
         rows = np.flatnonzero(path.kind == PATH_OF_CLASS.get(finding.cls, len(PathKind)))
         moments.append(int(path.start[rows[(path.end[rows] - path.start[rows]).argmax()]]) if len(rows) else first)
     order = np.argsort(moments, kind="stable")
-    start = np.array(moments, np.int64)[order]
-    labels = [Label(f.cls, f.id, f.title) for f in findings]
+    start, labels = np.array(moments, np.int64)[order], [Label(f.cls, f.id, f.title) for f in findings]
     return Track("findings", start, np.zeros_like(start), order, labels)
 
 
@@ -161,13 +148,12 @@ def _device_work(timed: Timed) -> Iterator[Track]:
 
 def _queues(timed: Timed) -> Iterator[Counter]:
     """Ops launched and not finished, by stream."""
-    ops, stream = timed.trace.device_ops, stream_numbers(timed.linked)
+    ops, stream, launched = timed.trace.device_ops, stream_numbers(timed.linked), timed.linked.launch_time
+    asked = (launched >= 0) & _asked_for(timed, launched, ops.end)
     for one in distinct(stream).tolist():
-        rows = np.flatnonzero(
-            (stream == one) & (timed.linked.launch_time >= 0) & _asked_for(timed, timed.linked.launch_time, ops.end)
-        )
+        rows = np.flatnonzero((stream == one) & asked)
         if len(rows):
-            time = np.concatenate((timed.linked.launch_time[rows], ops.end[rows]))
+            time = np.concatenate((launched[rows], ops.end[rows]))
             order = np.argsort(time, kind="stable")
             depth = np.cumsum(np.repeat([1, -1], len(rows))[order])
             last = np.append(np.diff(time[order]) > 0, True)
@@ -184,7 +170,6 @@ def _asked_for(timed: Timed, start: I64, end: I64) -> Bool:
 
 FIRST_PID = 1_900_000_000
 """Process ids that no recording has: the tracks stand apart from its own."""
-_NS_PER_US = 1e3
 
 
 def compile_tracks(logs: Sequence[CompileLog], run: Run | None = None) -> str:
@@ -205,19 +190,10 @@ def compile_tracks(logs: Sequence[CompileLog], run: Run | None = None) -> str:
 def _events(log: CompileLog, pid: int, epoch_ns: int) -> Iterator[dict[str, Any]]:
     rank = "" if log.rank is None else f" rank {log.rank}"
     yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": f"torch.compile{rank}"}}
-    threads = _numbers(span.thread for span in log.spans)
+    threads = {thread: number for number, thread in enumerate(dict.fromkeys(span.thread for span in log.spans), 1)}
     for span in log.spans:
         yield {
-            "ph": "X",
-            "cat": "compile",
-            "name": span.name,
-            "pid": pid,
-            "tid": threads[span.thread],
-            "ts": (span.start_ns - epoch_ns) / _NS_PER_US,
-            "dur": (span.end_ns - span.start_ns) / _NS_PER_US,
+            "ph": "X", "cat": "compile", "name": span.name, "pid": pid, "tid": threads[span.thread],
+            "ts": (span.start_ns - epoch_ns) / NS_PER_US, "dur": (span.end_ns - span.start_ns) / NS_PER_US,
             "args": {"compile id": span.compile_id, "stage": stage_of(span.name), "kernel": span.kernel},
-        }
-
-
-def _numbers(threads: Iterable[int]) -> dict[int, int]:
-    return {thread: number for number, thread in enumerate(dict.fromkeys(threads), 1)}
+        }  # fmt: skip

@@ -69,10 +69,7 @@ def merged(overlay: Overlay, recording: Iterable[bytes]) -> Iterator[bytes]:
 
 def _rest_of(text: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
     """What follows the overlay's events: a comma, if the recording has events of its own, and these."""
-    while not text.strip():
-        more = next(pieces, None)
-        if more is None:
-            break
+    while not text.strip() and (more := next(pieces, None)) is not None:
         text += more
     if text.lstrip()[:1] != b"]":
         yield b","
@@ -92,9 +89,10 @@ def _events(overlay: Overlay) -> Iterator[bytes]:
         for here in _blocks(track.start):
             yield _slices(track.start[here], track.duration[here], rests[track.label[here]].tolist())
     for counter in overlay.counters:
-        rests = _rests([{"name": counter.title}], pid=process)
+        rest = _rests([{"name": counter.title}], pid=process)[0]
         for here in _blocks(counter.time):
-            yield _values(counter.time[here], counter.value[here].tolist(), rests[0])
+            ends = [f',"args":{{"ops":{one}}}{rest}' for one in counter.value[here].tolist()]
+            yield _interleaved([',\n{"ph":"C","ts":'] * len(ends), *_us(counter.time[here]), ends)
 
 
 def _blocks(column: I64) -> list[slice]:
@@ -121,12 +119,6 @@ def _slices(start: I64, duration: I64, rests: list[str]) -> bytes:
     for i in np.flatnonzero(duration == 0).tolist():
         kind[i], whole[i], rest[i] = ',\n{"ph":"i","s":"t"', "", ""
     return _interleaved(kind, whole, rest, [',"ts":'] * len(start), *_us(start), rests)
-
-
-def _values(time: I64, value: list[int], rest: str) -> bytes:
-    """Values of a counter as JSON."""
-    rests = [f',"args":{{"ops":{one}}}{rest}' for one in value]
-    return _interleaved([',\n{"ph":"C","ts":'] * len(rests), *_us(time), rests)
 
 
 def _interleaved(*columns: list[str]) -> bytes:

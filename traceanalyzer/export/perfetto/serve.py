@@ -32,10 +32,8 @@ class OneFile(ThreadingHTTPServer):
         try:
             super().__init__((HOST, port), _Handler)
         except OSError as error:
-            raise TraceAnalyzerError(
-                f"port {port} of {HOST} is taken (by another `traceanalyzer open`, or a trace_processor?), and "
-                "Perfetto's page reads from no other; end that first"
-            ) from error
+            taken = f"port {port} of {HOST} is taken (by another `traceanalyzer open`, or a trace_processor?)"
+            raise TraceAnalyzerError(f"{taken}, and Perfetto's page reads from no other; end that first") from error
 
     @property
     def link(self) -> str:
@@ -60,41 +58,31 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_OPTIONS(self) -> None:
         """What a browser asks before a page may reach this machine."""
-        if not self._allowed():
-            return
-        self.send_response(204)
-        self._allow()
-        self.send_header("Access-Control-Allow-Methods", "GET")
-        self.send_header("Access-Control-Allow-Private-Network", "true")
-        self.end_headers()
+        self._begun(204, ("Access-Control-Allow-Methods", "GET"), ("Access-Control-Allow-Private-Network", "true"))
 
     def do_GET(self) -> None:
         """The file."""
-        if not self._allowed():
+        size = str(self.server.file.stat().st_size)
+        if not self._begun(200, ("Content-Type", "application/octet-stream"), ("Content-Length", size)):
             return
-        self.send_response(200)
-        self._allow()
-        self.send_header("Content-Type", "application/octet-stream")
-        self.send_header("Content-Length", str(self.server.file.stat().st_size))
-        self.end_headers()
         with self.server.file.open("rb") as file:
             while piece := file.read(PIECE_BYTES):
                 self.wfile.write(piece)
                 self.server.fetched_at = time.monotonic()
         self.server.fetched = True
 
-    def _allowed(self) -> bool:
-        """Whether it is Perfetto's page that asks for the file, and by this machine's own address."""
+    def _begun(self, status: int, *headers: tuple[str, str]) -> bool:
+        """Begin the answer, if it is Perfetto's page that asks for the file, and by this machine's own address."""
         mine = f"{HOST}:{self.server.server_port}"
         asked = self.path == self.server.path and self.headers.get("Origin") == VIEWER
-        if asked and self.headers.get("Host") == mine:
-            return True
-        self.send_error(403)
-        return False
-
-    def _allow(self) -> None:
-        self.send_header("Access-Control-Allow-Origin", VIEWER)
-        self.send_header("Cache-Control", "no-store")
+        if not asked or self.headers.get("Host") != mine:
+            self.send_error(403)
+            return False
+        self.send_response(status)
+        for header in (("Access-Control-Allow-Origin", VIEWER), ("Cache-Control", "no-store"), *headers):
+            self.send_header(*header)
+        self.end_headers()
+        return True
 
     def log_message(self, *_: object) -> None:
         """Nothing: the command says what there is to say."""
