@@ -7,6 +7,5 @@
 | `trackers` | `log_to_wandb(report)`, `log_to_mlflow(report)`, `log_to_tensorboard(report, writer)` | the tracker |
 | `magic` | `%load_ext traceanalyzer`, then `%traceanalyzer trace.json.gz` | IPython |
 
-`recorder` is what the callbacks share: it records by plan, reads the recording in a process of its own, and never ends
-the training that it watches.
+`recorder` is what the callbacks share; it never ends the training that it watches.
 """

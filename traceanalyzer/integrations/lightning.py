@@ -1,9 +1,4 @@
-"""Records a run of Lightning's Trainer, and puts the report into its loggers.
-
-from traceanalyzer.integrations.lightning import RecordCallback
-
-Trainer(..., callbacks=[RecordCallback()])
-"""
+"""Records a run of Lightning's Trainer, the report into its loggers: `Trainer(..., callbacks=[RecordCallback()])`."""
 
 import importlib
 import sys
@@ -12,15 +7,14 @@ from typing import Any
 
 from traceanalyzer.comparison.notebook import NotebookReport
 from traceanalyzer.integrations import trackers
-from traceanalyzer.integrations.recorder import TrainingRecorder
+from traceanalyzer.integrations.recorder import Recorded
 
-PACKAGES = ("lightning.pytorch", "pytorch_lightning")
-"""Lightning under its two names; the program's own is the one that is loaded."""
-_name = next((name for name in PACKAGES if name in sys.modules), PACKAGES[0])
+# Lightning under its two names; the program's own is the one that is loaded.
+_name = next((name for name in ("lightning.pytorch", "pytorch_lightning") if name in sys.modules), "lightning.pytorch")
 Callback: Any = importlib.import_module(_name).Callback
 
 
-class RecordCallback(Callback):  # type: ignore[misc]  # whose class is only known when it runs
+class RecordCallback(Recorded, Callback):  # type: ignore[misc]  # whose class is only known when it runs
     """Records some steps of a training into `folder` (`traceanalyzer` below the trainer's root by default) and writes
     `report.html`, `.md` and `.json` there.
 
@@ -29,24 +23,11 @@ class RecordCallback(Callback):  # type: ignore[misc]  # whose class is only kno
     (`wait`, `active`, `stacks`, `memory`, ...). An error of ours is a warning and does not end the training.
     """
 
-    def __init__(self, folder: str | Path | None = None, *, log: bool = True, **options: Any) -> None:
-        super().__init__()
-        self._folder, self._wanted, self._options = folder, log, options
-        self._recorder: TrainingRecorder | None = None
-        self._steps = 0
-
-    @property
-    def report(self) -> NotebookReport | None:
-        """The report, once the recording has been read; on rank 0."""
-        return self._recorder.report if self._recorder else None
+    _steps = 0
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Begin to record."""
-        folder = self._folder or Path(trainer.default_root_dir) / "traceanalyzer"
-        self._recorder = TrainingRecorder(
-            folder, lambda report, pages: self._log(trainer, report, pages), **self._options
-        )
-        self._recorder.begin()
+        self._begin(trainer.default_root_dir, lambda report, pages: self._log(trainer, report, pages))
         self._steps = trainer.global_step
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
@@ -57,8 +38,7 @@ class RecordCallback(Callback):  # type: ignore[misc]  # whose class is only kno
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Keep what was recorded, and log its report."""
-        if self._recorder is not None:
-            self._recorder.end()
+        self._end()
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """The training failed: what was recorded is kept."""

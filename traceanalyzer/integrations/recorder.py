@@ -55,11 +55,9 @@ class TrainingRecorder:
     """
 
     def __init__(self, folder: str | Path, log: Callable[[NotebookReport, Path], None], **options: Any) -> None:
-        self.folder = Path(folder)
-        self.failed = False
+        self.folder, self.failed = Path(folder), False
         self.report: NotebookReport | None = None
-        self._log = log
-        self._options = options
+        self._log, self._options = log, options
         self._recording: TorchRecording | None = None
         self._reading: subprocess.Popen[bytes] | None = None
 
@@ -108,3 +106,26 @@ class TrainingRecorder:
             raise TraceAnalyzerError(errors.decode(errors="replace").strip().rpartition("\n")[2])
         self.report = shown(report_from_json((self.folder / "report.json").read_bytes()))
         self._log(self.report, self.folder)
+
+
+class Recorded:
+    """What callbacks of trainers have in common."""
+
+    _recorder: TrainingRecorder | None = None
+
+    def __init__(self, folder: str | Path | None = None, *, log: bool = True, **options: Any) -> None:
+        super().__init__()
+        self._folder, self._wanted, self._options = folder, log, options
+
+    @property
+    def report(self) -> NotebookReport | None:
+        """The report, once the recording has been read; on rank 0."""
+        return self._recorder.report if self._recorder else None
+
+    def _begin(self, root: str | Path, log: Callable[[NotebookReport, Path], None]) -> None:
+        self._recorder = TrainingRecorder(self._folder or Path(root) / "traceanalyzer", log, **self._options)
+        self._recorder.begin()
+
+    def _end(self) -> None:
+        if self._recorder is not None:
+            self._recorder.end()
