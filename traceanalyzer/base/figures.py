@@ -49,11 +49,8 @@ class Definition:
 
 def definitions(measurement: type[Any]) -> list[Definition]:
     """The definitions of a measurement's figures, in the order of its fields."""
-    return [
-        Definition(f.name, f.metadata["unit"], f.metadata["definition"])
-        for f in fields(measurement)
-        if "definition" in f.metadata
-    ]
+    known = ((f.name, f.metadata) for f in fields(measurement) if "definition" in f.metadata)
+    return [Definition(name, of["unit"], of["definition"]) for name, of in known]
 
 
 def digits(value: float, significant: int = 3) -> str:
@@ -69,10 +66,7 @@ def span(ms: float, of_ms: float | None = None) -> str:
     return f"{value:,.0f} {unit}" if value >= 99.95 else f"{value:#.3g} {unit}"
 
 
-NS_PER_S = 1e9
-NS_PER_MS = 1e6
-NS_PER_US = 1e3
-MS_PER_S = 1e3
+NS_PER_S, NS_PER_MS, NS_PER_US, MS_PER_S = 1e9, 1e6, 1e3, 1e3
 
 
 def ms(ns: float) -> float:

@@ -61,9 +61,7 @@ def files_read() -> set[Path]:
 
 def was_read(path: Path) -> bool:
     """Whether this file was read, by whatever name."""
-    if not path.exists():
-        return False
-    for other in _read:
+    for other in _read if path.exists() else ():
         with suppress(OSError):
             if path.samefile(other):
                 return True

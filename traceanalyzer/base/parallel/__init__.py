@@ -35,12 +35,9 @@ AHEAD = 4
 
 
 def worth_a_child(rows: int, least: int | None = None) -> bool:
-    """Whether so many rows are worth a second process (`least` of them, else `LEAST_ROWS`), and there is memory for
-    it."""
-    if rows < (LEAST_ROWS if least is None else least):
-        return False
-    free = free_bytes()
-    return free is None or rows * BYTES_A_ROW < free
+    """Whether so many rows are worth a second process (`least`, else `LEAST_ROWS`), and there is memory for it."""
+    enough = rows >= (LEAST_ROWS if least is None else least)
+    return enough and ((free := free_bytes()) is None or rows * BYTES_A_ROW < free)
 
 
 def run_both(child: Callable[[], A], here: Callable[[], B], *, worth: bool) -> tuple[A, B]:

@@ -37,10 +37,8 @@ PATIENCE_S = 2.0
 SHORT_BYTES = 1 << 16
 """A shorter array is copied out of what was sent: one that is not keeps all of it in memory."""
 _ALIGN = 64
-_NUMBER_BYTES = 4
-_MOST_NUMBERS = 8192
+_NUMBER_BYTES, _MOST_NUMBERS = 4, 8192
 """So many fit into a pipe whatever the system."""
-_WAIT_S = 0.01
 _SAFE_PATH = "PYTHONSAFEPATH"
 
 
@@ -65,7 +63,7 @@ class Child(Generic[T]):
     def end(self, last: float) -> None:
         """Wait until it has ended; it is killed where it has not at the time `last`."""
         while self._process.is_alive() and time.monotonic() < last:
-            time.sleep(_WAIT_S)
+            time.sleep(0.01)
         self._process.kill()
         self._process.join()
         self.exitcode = self._process.exitcode

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-_KIB = 1024
 _GROUPS = {
     "": ("sys/fs/cgroup", "memory.max", "memory.current"),
     "memory": ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
@@ -31,17 +30,12 @@ def most_at_once(needed: Iterable[int], free: int | None) -> int:
 def free_bytes(root: Path = Path("/")) -> int | None:
     """The memory that may be taken before the machine, or a limit of a container, has none left; None where neither
     says."""
-    return min((left for left in (_of_machine(root), *_of_groups(root)) if left is not None), default=None)
-
-
-def _of_machine(root: Path) -> int | None:
-    for line in _lines(root / "proc/meminfo"):
-        name, _, value = line.partition(":")
-        if name == "MemAvailable":
-            return int(value.split()[0]) * _KIB
-    with suppress(ValueError, OSError, AttributeError):  # macOS says how much it has in all
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return None
+    named = (line.partition(":") for line in _lines(root / "proc/meminfo"))
+    known = [int(value.split()[0]) * 1024 for name, _, value in named if name == "MemAvailable"][:1]
+    if not known:
+        with suppress(ValueError, OSError, AttributeError):  # macOS says how much it has in all
+            known.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return min((*known, *_of_groups(root)), default=None)
 
 
 def _of_groups(root: Path) -> Iterator[int]:
@@ -57,10 +51,8 @@ def _of_groups(root: Path) -> Iterator[int]:
 def _left(group: Path, limit: str, used: str) -> Iterator[int]:
     with suppress(OSError, ValueError):  # `max`: it has no limit
         most, taken = (int((group / name).read_text()) for name in (limit, used))
-        cached = [
-            int(value) for line in _lines(group / "memory.stat") for name, value in [line.split()] if name in _CACHED
-        ]
-        yield most - taken + max(cached, default=0)
+        stat = dict(line.split() for line in _lines(group / "memory.stat"))
+        yield most - taken + max((int(stat[name]) for name in _CACHED if name in stat), default=0)
 
 
 def _lines(file: Path) -> list[str]:
