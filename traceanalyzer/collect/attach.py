@@ -38,12 +38,23 @@ class Attached:
     """A recorder and a step finder at work in this process."""
 
     def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self._steps = 0
+        self._plan, self._steps = plan, 0
         self._ends: list[int] = []
         self._phase = "attached"
         self._notes: list[str] = []
-        self._finder = self._new_finder()
+        self._finder: Finder
+        if plan.step_on:
+            from traceanalyzer.collect.steps.step_function import FunctionCalls
+
+            self._finder = FunctionCalls(plan.step_on, self._step, self._entered)
+        elif plan.recorder == "jax":
+            from traceanalyzer.collect.profilers.jax_trace import JaxSteps
+
+            self._finder = JaxSteps(self._step, self._begin_now, lambda: self._recorder.close())
+        else:
+            from traceanalyzer.collect.steps.step_finder import StepFinder
+
+            self._finder = StepFinder(self._step, self._start_over, self._entered)
         self._recorder = self._new_recorder()
 
     def begin(self) -> None:
@@ -99,25 +110,33 @@ class Attached:
         self._steps = 0
         self._enter("attached")
 
-    def _new_finder(self) -> "Finder":
-        if self._plan.step_on:
-            from traceanalyzer.collect.steps.step_function import FunctionCalls
-
-            return FunctionCalls(self._plan.step_on, self._step, self._entered)
-        if self._plan.recorder == "jax":
-            from traceanalyzer.collect.profilers.jax_trace import JaxSteps
-
-            return JaxSteps(self._step, self._begin_now, lambda: self._recorder.close())
-        from traceanalyzer.collect.steps.step_finder import StepFinder
-
-        return StepFinder(self._step, self._start_over, self._entered)
-
     def _begin_now(self) -> None:
         self._recorder.record_now()
         self._step()
 
     def _new_recorder(self) -> "Recorder":
-        return _recorder(self._plan, self._enter, self._note, lambda: self._finder.unit, self._first_steps_ms)
+        plan = self._plan
+
+        def unit() -> str:
+            return self._finder.unit
+
+        if plan.recorder == "timing":
+            from traceanalyzer.collect.steps.step_series import StepLog
+
+            return StepLog(plan, self._enter)
+        if plan.recorder in ("nsys", "ncu", "rocprofv3"):
+            from traceanalyzer.collect.profilers.profiler_range import ProfilerRange
+
+            return ProfilerRange(plan, self._enter, unit)
+        if plan.recorder == "jax":
+            from traceanalyzer.collect.profilers.jax_trace import JaxProfiler
+            from traceanalyzer.collect.profilers.profiler_range import ProfilerRange
+
+            profiler = JaxProfiler(plan)
+            return ProfilerRange(plan, self._enter, unit, profiler, profiler.drain)
+        from traceanalyzer.collect.torch_recording import TorchRecording
+
+        return TorchRecording(plan, self._enter, self._note, unit, self._first_steps_ms)
 
     def _note(self, note: str) -> None:
         self._notes.append(note)
@@ -148,38 +167,11 @@ class Attached:
         atexit.unregister(self._report)
 
 
-def _recorder(
-    plan: Plan,
-    on_phase: Callable[[str], None],
-    on_note: Callable[[str], None],
-    unit: Callable[[], str],
-    first_steps_ms: Callable[[], list[float]],
-) -> "Recorder":
-    if plan.recorder == "timing":
-        from traceanalyzer.collect.steps.step_series import StepLog
-
-        return StepLog(plan, on_phase)
-    if plan.recorder in ("nsys", "ncu", "rocprofv3"):
-        from traceanalyzer.collect.profilers.profiler_range import ProfilerRange
-
-        return ProfilerRange(plan, on_phase, unit)
-    if plan.recorder == "jax":
-        from traceanalyzer.collect.profilers.jax_trace import JaxProfiler
-        from traceanalyzer.collect.profilers.profiler_range import ProfilerRange
-
-        profiler = JaxProfiler(plan)
-        return ProfilerRange(plan, on_phase, unit, profiler, profiler.drain)
-    from traceanalyzer.collect.torch_recording import TorchRecording
-
-    return TorchRecording(plan, on_phase, on_note, unit, first_steps_ms)
-
-
 class _Import:
     """A finder for `sys.meta_path` that lets the others find a package and runs `after` when it has been imported."""
 
     def __init__(self, package: str, after: Callable[[], None]) -> None:
-        self._package = package
-        self._after = after
+        self._package, self._after = package, after
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """Find the package itself with the other finders; nothing else."""

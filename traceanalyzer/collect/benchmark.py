@@ -10,7 +10,6 @@ from traceanalyzer.collect.steps.step_clock import summarize
 
 WARMUP, REPEATS = 10, 100
 GRAPH_WARMUP = 3  # calls on the side stream before a capture, for libraries that set themselves up on first use
-
 L2_FACTOR = 2  # the buffer that flushes the L2 cache is this many times its size: replacement is not strictly by age
 
 
@@ -30,13 +29,9 @@ class Timing:
 
 
 def benchmark(
-    function: Callable[[], object],
-    *,
-    warmup: int = WARMUP,
-    repeats: int = REPEATS,
-    flush_l2: bool = False,
+    function: Callable[[], object], *, warmup: int = WARMUP, repeats: int = REPEATS, flush_l2: bool = False,
     cuda_graph: bool = False,
-) -> Timing:
+) -> Timing:  # fmt: skip
     """Call the function `warmup + repeats` times and time the repeats on the device.
 
     `flush_l2` overwrites the L2 cache before each call, outside the timed interval, so that inputs come from
@@ -76,8 +71,7 @@ def _on_host(function: Callable[[], object], warmup: int, repeats: int) -> Timin
 
 
 def _timing(times: list[float], clock: str) -> Timing:
-    values = summarize(times)
-    return Timing(**(values | {"count": len(times)}), clock=clock)  # type: ignore[arg-type]
+    return Timing(**(summarize(times) | {"count": len(times)}), clock=clock)  # type: ignore[arg-type]
 
 
 def _captured(function: Callable[[], object]) -> Callable[[], object]:

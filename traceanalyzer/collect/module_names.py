@@ -8,6 +8,7 @@ compiles again when they go, so they are not set where it has compiled anything,
 import sys
 import threading
 import warnings
+from collections import Counter
 from contextlib import suppress
 from typing import Any
 
@@ -22,7 +23,7 @@ class ModuleNames:
 
     def __init__(self) -> None:
         self._names: dict[tuple[int, type], str] = {}
-        self._counts: dict[type, int] = {}
+        self._counts: Counter[type] = Counter()
         self._of_thread = threading.local()
         self._handles: list[Any] = []
         self._callbacks: Any = None
@@ -40,7 +41,11 @@ class ModuleNames:
             self._open_range = _RecordFunctionFast
             left = register_module_forward_hook(self._left, always_call=True)
             self._handles = [left, register_module_forward_pre_hook(self._entered)]
-            self._watch_compiler()
+            if "torch._dynamo" in sys.modules:  # the hooks go before it compiles
+                from torch._dynamo.callback import callback_handler
+
+                self._callbacks = callback_handler
+                callback_handler.register_start_callback(self.remove)
 
     def remove(self, *_: Any) -> None:
         """Name no more calls; those of this thread that have not ended do so here."""
@@ -50,22 +55,16 @@ class ModuleNames:
         with suppress(Exception):
             self._callbacks.remove_start_callback(self.remove)
 
-    def _watch_compiler(self) -> None:
-        """Have torch.compile, where it has been imported, take the hooks away before it compiles."""
-        if "torch._dynamo" in sys.modules:
-            from torch._dynamo.callback import callback_handler
-
-            self._callbacks = callback_handler
-            callback_handler.register_start_callback(self.remove)
-
     def _entered(self, module: Any, args: Any) -> None:
         import torch
 
         if torch.compiler.is_compiling():
             return
-        key = (id(module), type(module))
-        name = self._names.get(key) or self._new_name(key)
-        opened = self._open_range(name)
+        key, kind = (id(module), type(module)), type(module)
+        if key not in self._names:
+            self._names[key] = f"{PREFIX}{kind.__name__}_{self._counts[kind]}"
+            self._counts[kind] += 1
+        opened = self._open_range(self._names[key])
         self._stack().append((module, opened))
         opened.__enter__()
 
@@ -83,21 +82,10 @@ class ModuleNames:
             self._close(depth - 1)
 
     def _stack(self) -> list[tuple[Any, Any]]:
-        try:
-            stack: list[tuple[Any, Any]] = self._of_thread.stack
-        except AttributeError:
-            self._of_thread.stack = stack = []
-        return stack
+        return vars(self._of_thread).setdefault("stack", [])
 
     def _close(self, depth: int) -> None:
         stack = self._stack()
         while len(stack) > depth:
             with suppress(RuntimeError):  # opened before the profiler recorded, in a call that a step ends in
                 stack.pop()[1].__exit__(None, None, None)
-
-    def _new_name(self, key: tuple[int, type]) -> str:
-        kind = key[1]
-        number = self._counts.get(kind, 0)
-        self._counts[kind] = number + 1
-        self._names[key] = name = f"{PREFIX}{kind.__name__}_{number}"
-        return name

@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 from pathlib import Path
 
@@ -28,12 +28,12 @@ def describe(plan: Plan, returned: int, command: Sequence[str] = ()) -> list[str
     seen = rescue.read(plan.path)
     rescue.forget(plan.path)
     made = sorted(plan.path.glob(MADE_BY[plan.recorder]))
-    lines = []
-    if returned:
-        how = f"was ended by signal {-returned}" if returned < 0 else f"ended with status {returned}"
-        lines.append(f"the command {how}")
+    how = f"was ended by signal {-returned}" if returned < 0 else f"ended with status {returned}"
+    lines = [f"the command {how}"] if returned else []
     lines += [f"rank {one.rank}: recording {one.phase}" for one in seen if one.phase.startswith("failed")]
-    lines += _notes(seen)
+    notes = dict.fromkeys(note for one in seen for note in one.notes)
+    ranks = {note: sorted({one.rank for one in seen if note in one.notes}) for note in notes}
+    lines += [f"rank {', '.join(map(str, those))}: {note}" for note, those in ranks.items()]
     if not made:
         return [*lines, f"nothing was recorded: {_reason(plan, seen, command)}"]
     lines += [f"{file} ({max(file.stat().st_size // KIB, 1):,} KiB){_unprofiled(file)}" for file in made]
@@ -41,19 +41,9 @@ def describe(plan: Plan, returned: int, command: Sequence[str] = ()) -> list[str
     return [*lines, f"next: traceanalyzer analyze {what}"]
 
 
-def _notes(seen: list[rescue.Progress]) -> Iterator[str]:
-    ranks: dict[str, list[int]] = {}
-    for process in seen:
-        for note in process.notes:
-            ranks.setdefault(note, []).append(process.rank)
-    for note, those in ranks.items():
-        yield f"rank {', '.join(map(str, sorted(set(those))))}: {note}"
-
-
 def _unprofiled(trace: Path) -> str:
     process = trace.name.split(".", 1)[1].split(".part")[0].removesuffix(".json.gz").removesuffix(".xplane.pb")
-    timed = trace.parent / f"unprofiled.{process}.json"
-    if not timed.exists():
+    if not (timed := trace.parent / f"unprofiled.{process}.json").exists():
         return ""
     found = json.loads(timed.read_text())
     unsteady = "" if found.get("steady", True) else " (not steady)"
@@ -78,10 +68,14 @@ def _reason(plan: Plan, seen: list[rescue.Progress], command: Sequence[str]) -> 
         return f"recording failed at step {furthest.steps}"
     if furthest.phase == "recording":
         return f"it ended while recording, at step {furthest.steps}, before the profiler could be stopped"
-    return (
-        f"it ended after {furthest.steps} steps, a recording needs {plan.steps_needed} ({_settings(plan)}):"
-        " lower them or run longer"
-    )
+    settings = f"--wait {plan.wait}"
+    if plan.recorder != "timing":
+        light = f" --light-steps {plan.light_steps}," if plan.recorder == "torch" else ""
+        settings += (
+            f", --unprofiled-steps {plan.unprofiled_steps},{light} --warmup {plan.warmup}, --active {plan.active}"
+        )
+    needed = f"a recording needs {plan.steps_needed} ({settings})"
+    return f"it ended after {furthest.steps} steps, {needed}: lower them or run longer"
 
 
 def _is_without(library: str, command: Sequence[str]) -> bool:
@@ -95,13 +89,3 @@ def _is_without(library: str, command: Sequence[str]) -> bool:
         return done.returncode == MISSING
     except (OSError, subprocess.SubprocessError):
         return False
-
-
-def _settings(plan: Plan) -> str:
-    if plan.recorder == "timing":
-        return f"--wait {plan.wait}"
-    light = f" --light-steps {plan.light_steps}," if plan.recorder == "torch" else ""
-    return (
-        f"--wait {plan.wait}, --unprofiled-steps {plan.unprofiled_steps},{light}"
-        f" --warmup {plan.warmup}, --active {plan.active}"
-    )

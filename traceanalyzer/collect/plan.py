@@ -9,20 +9,13 @@ from typing import Any, Self
 from traceanalyzer.base import dataclass
 
 VARIABLE = "TRACEANALYZER_COLLECT"  # environment variable that carries the plan
-
 WAIT = 10  # steps left out before anything is measured: compilation, cuDNN's search, allocator growth, first batches
-
 UNPROFILED_STEPS = 20  # enough for a median within 1 % where single steps vary by 4 %
-
 UNPROFILED_MOST = 3
 """How many times as many are timed where they are not steady: new shapes load kernels, caches fill, hosts are busy."""
-
 LIGHT_STEPS = 4  # steps recorded with device activities only
-
 LIGHT_WARMUP = 1  # steps before those, while CUPTI is switched on
-
 WARMUP = 2  # steps with the profiler on whose events are thrown away: switching CUPTI on slows the first ones
-
 ACTIVE = 4  # steady state shows in four steps; more make the file larger and not the answer better
 
 

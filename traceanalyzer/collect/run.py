@@ -17,8 +17,7 @@ from traceanalyzer.collect.plan import VARIABLE, Plan
 INJECTED = Path(__file__).parent / "injected"
 FORWARDED = (signal.SIGTERM, signal.SIGHUP)
 QUIET = {"KINETO_LOG_LEVEL": "6"}
-"""Else libkineto writes lines (`USDT:...`) to the job's standard error; what a recording
-lacks, the outcome says."""
+"""Else libkineto writes lines (`USDT:...`) to the job's standard error; what a recording lacks, the outcome says."""
 COMPILED = "compile"
 """The folder of the capture for the log of torch.compile: one file a rank, of the program's code, paths and shapes."""
 CAPTURED = ("trace.rank*", "timings.rank*", "nsys.*", "ncu.*", "rocprofv3.*")
@@ -48,14 +47,9 @@ def prepare(plan: Plan) -> None:
 
 def injected_environment(plan: Plan) -> dict[str, str]:
     """The environment in which every Python process of the command attaches itself."""
-    paths = [str(INJECTED), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {
-        **QUIET,
-        **os.environ,
-        **({"TORCH_TRACE": str(plan.path / COMPILED)} if plan.compile_log else {}),
-        VARIABLE: plan.to_text(),
-        "PYTHONPATH": os.pathsep.join(paths),
-    }
+    paths = os.pathsep.join([str(INJECTED), *filter(None, [os.environ.get("PYTHONPATH")])])
+    logged = {"TORCH_TRACE": str(plan.path / COMPILED)} if plan.compile_log else {}
+    return QUIET | os.environ | logged | {VARIABLE: plan.to_text(), "PYTHONPATH": paths}
 
 
 def run(command: Sequence[str], plan: Plan) -> int:

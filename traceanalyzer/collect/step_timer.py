@@ -43,12 +43,10 @@ class StepTimer:
     ) -> None:
         if warmup < 1:
             raise ValueError("warmup must be at least 1: the end of a first step starts the clock")
-        self._warmup = warmup
+        self._warmup, self._peak = warmup, peak_flops_per_s
         self._path = Path(path) if path else None
-        self._peak = peak_flops_per_s
         self._series = StepSeries(warmup)
-        self._steps = 0
-        self._data_ns = 0
+        self._steps = self._data_ns = 0
         self._laps: list[Lap] = []
 
     def batches(self, source: Iterable[T]) -> Iterator[T]:
@@ -62,13 +60,9 @@ class StepTimer:
                 yield batch
 
     def step(
-        self,
-        *,
-        samples: float | None = None,
-        tokens: float | None = None,
-        padded_tokens: float | None = None,
+        self, *, samples: float | None = None, tokens: float | None = None, padded_tokens: float | None = None,
         flops: float | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """A step has ended that worked through these amounts."""
         self._steps += 1
         if self._steps >= self._warmup:

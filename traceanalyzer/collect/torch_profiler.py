@@ -25,20 +25,10 @@ R = TypeVar("R")
 
 @contextmanager
 def record(
-    folder: str | Path,
-    *,
-    wait: int = WAIT,
-    warmup: int = WARMUP,
-    active: int = ACTIVE,
-    repeat: int = 1,
-    shapes: bool = True,
-    stacks: bool = False,
-    memory: bool = False,
-    modules: bool = True,
-    time_limit: float | None = None,
-    unprofiled_steps: int = UNPROFILED_STEPS,
-    light_steps: int = LIGHT_STEPS,
-) -> Iterator[TorchRecording]:
+    folder: str | Path, *, wait: int = WAIT, warmup: int = WARMUP, active: int = ACTIVE, repeat: int = 1,
+    shapes: bool = True, stacks: bool = False, memory: bool = False, modules: bool = True,
+    time_limit: float | None = None, unprofiled_steps: int = UNPROFILED_STEPS, light_steps: int = LIGHT_STEPS,
+) -> Iterator[TorchRecording]:  # fmt: skip
     """Record into a capture directory; call `.step()` at the end of each step.
 
     The first `wait` steps are left out, at least `unprofiled_steps` are timed without the profiler until they are
@@ -47,19 +37,9 @@ def record(
     own comes first. Raises FileExistsError if the folder holds a capture of this rank.
     """
     recording = begin_recording(
-        folder,
-        wait=wait,
-        warmup=warmup,
-        active=active,
-        repeat=repeat,
-        shapes=shapes,
-        stacks=stacks,
-        memory=memory,
-        modules=modules,
-        time_limit=time_limit,
-        unprofiled_steps=unprofiled_steps,
-        light_steps=light_steps,
-    )
+        folder, wait=wait, warmup=warmup, active=active, repeat=repeat, shapes=shapes, stacks=stacks, memory=memory,
+        modules=modules, time_limit=time_limit, unprofiled_steps=unprofiled_steps, light_steps=light_steps,
+    )  # fmt: skip
     try:
         yield recording
     finally:
@@ -67,10 +47,7 @@ def record(
 
 
 def record_calls(folder: str | Path, **options: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorate a step function: each call is a step. Options as for `record`.
-
-    What is being recorded when the script ends is kept.
-    """
+    """Decorate a step function: each call is a step, options as for `record`. A script's end keeps what is recorded."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         begin = functools.cache(lambda: begin_recording(folder, **options))

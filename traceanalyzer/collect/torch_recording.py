@@ -21,11 +21,8 @@ from traceanalyzer.collect.profilers.session import Session, teardown_is_safe
 from traceanalyzer.collect.steps.step_clock import StepClock
 
 LIGHT = "traceanalyzer_light"  # key of a light recording's head: the times at which its steps ended, ns since the epoch
-
 UNIT = "traceanalyzer_step"  # key of a recording's head: what ends a step
-
 ATTEMPTS = 3  # recordings that a profiler of the script's may end before they hold a step; then we stay out
-
 STAYS_OUT = "the script runs a profiler of its own: nothing is recorded while that is on"
 ENDED_EARLY = "the script began a profiler of its own: the recording ended there"
 
@@ -48,28 +45,20 @@ class TorchRecording:
         unit: Callable[[], str] = lambda: "call of step()",
         first_steps_ms: Callable[[], list[float]] = list,
     ) -> None:
-        self._plan = plan
-        self._on_phase = on_phase
-        self._on_note = on_note
-        self._unit = unit
-        self._first_steps_ms = first_steps_ms
-        self._eager = Eager()
+        self._plan, self._unit, self._first_steps_ms = plan, unit, first_steps_ms
+        self._on_phase, self._on_note = on_phase, on_note
+        self._eager, self._modules, self._rescue = Eager(), ModuleNames(), Rescue(self.close)
         self._measured: dict[str, Any] = {}
         self._clock: StepClock | None = None
         self._session: Session | None = None
-        self._modules = ModuleNames()
-        self._rescue = Rescue(self.close)
         self._deadline = float("inf")
         self._cut_short = False
         self._files: list[Path] = []
         self._notes: list[str] = []
         self._lock = threading.RLock()
-        self._part = 0
-        self._attempts = 0
-        self._kept = 0
+        self._part = self._attempts = self._kept = 0
         self._marks: list[int] = []
-        self._timed = plan.unprofiled_steps == 0
-        self._lightly = plan.light_steps == 0
+        self._timed, self._lightly = plan.unprofiled_steps == 0, plan.light_steps == 0
         self._left = 1 if plan.first else plan.wait
         self._phase: Callable[[], None] = self._wait
         WATCH.install()
@@ -97,8 +86,15 @@ class TorchRecording:
         with self._lock:
             session = self._session
             if session is None:
-                if self.waiting or self.finished or not self._must_stay_out():
-                    self._phase()
+                if not self.waiting and not self.finished:
+                    if not WATCH.on and WATCH.give_way is not None:
+                        WATCH.give_way()
+                    if WATCH.busy():  # a profiler of the script's is on: what was being timed beside it is timed again
+                        self._note(STAYS_OUT)
+                        self._eager.end()
+                        self._clock, self._phase = None, self._begin
+                        return
+                self._phase()
             elif session.mine:
                 self._end_early() if session.asked else self._phase()
             elif session.orphaned:
@@ -126,21 +122,9 @@ class TorchRecording:
         self._phase = self._idle
         self._leave(forked=True)
 
-    def _must_stay_out(self) -> bool:
-        """Whether a profiler of the script's is on. What was being timed beside it is timed again."""
-        if not WATCH.on and WATCH.give_way is not None:
-            WATCH.give_way()
-        if not WATCH.busy():
-            return False
-        self._note(STAYS_OUT)
-        self._eager.end()
-        self._clock, self._phase = None, self._begin
-        return True
-
     def _give_way(self) -> None:
         """The script begins a profiler of its own, which would end ours."""
-        session = self._session
-        if session is None:
+        if (session := self._session) is None:
             return
         if session.mine:
             with self._lock:
@@ -154,10 +138,7 @@ class TorchRecording:
         self._note(ENDED_EARLY)
         self._cut_short = True
         self._end()
-        if has_a_step:
-            self._on_phase("recorded")
-        else:
-            self._try_again()
+        self._on_phase("recorded") if has_a_step else self._try_again()
 
     def _lose(self, note: str) -> None:
         self._note(note)
@@ -213,9 +194,8 @@ class TorchRecording:
             write_trace(profiler, self._own("light", ".json.gz"))
 
     def _own(self, stem: str, suffix: str) -> Path:
-        file = own_file(self._plan.path, stem, suffix, max(self._part, 1))
-        self._files.append(file)
-        return file
+        self._files.append(own_file(self._plan.path, stem, suffix, max(self._part, 1)))
+        return self._files[-1]
 
     def _idle(self) -> None:
         """Nothing to do."""
@@ -229,30 +209,27 @@ class TorchRecording:
         if self._plan.first and not self._part:
             self._record()
         elif not self._timed:
-            self._start_timing()
+            self._on_phase("timing")
+            if self._history is not None:
+                self._history.pause()
+            steps = self._plan.unprofiled_steps
+            if several_ranks():  # they stop at the same step, or they would record different ones, not to be compared
+                self._clock = StepClock(max(steps // 2, 1), steps, exactly=True)
+            else:
+                self._clock = StepClock(steps, self._plan.unprofiled_most)
+            self._clock.start()
+            self._phase = self._time
         elif self._plan.first:
             self._phase = self._idle
             self._on_phase("recorded")
         elif not self._lightly and cuda.in_use():
-            self._record_lightly()
+            self._on_phase("recording")
+            self._left = LIGHT_WARMUP + self._plan.light_steps
+            self._marks = []
+            self._start(light_profiler(self._plan, self._write_light), self._record_light_step)
         else:
             self._lightly = True
             self._record()
-
-    def _start_timing(self) -> None:
-        self._on_phase("timing")
-        if self._history is not None:
-            self._history.pause()
-        self._clock = self._new_clock()
-        self._clock.start()
-        self._phase = self._time
-
-    def _new_clock(self) -> StepClock:
-        """Several ranks stop at the same step, or they would record different ones, which nothing can compare."""
-        steps = self._plan.unprofiled_steps
-        if several_ranks():
-            return StepClock(max(steps // 2, 1), steps, exactly=True)
-        return StepClock(steps, self._plan.unprofiled_most)
 
     def _time(self) -> None:
         if self._clock is None or not self._clock.lap():
@@ -286,12 +263,6 @@ class TorchRecording:
         self._timed = True
         self._begin()
 
-    def _record_lightly(self) -> None:
-        self._on_phase("recording")
-        self._left = LIGHT_WARMUP + self._plan.light_steps
-        self._marks = []
-        self._start(light_profiler(self._plan, self._write_light), self._record_light_step)
-
     def _record_light_step(self) -> None:
         self._left -= 1
         if self._left > 0 and self._session is not None:
@@ -312,10 +283,9 @@ class TorchRecording:
         self._left = self._plan.warmup + self._plan.active
         if self._history is not None:
             self._history.begin()
-        profiler = full_profiler(self._plan, self._write)
         if self._plan.time_limit is not None:
             self._deadline = time.monotonic() + self._plan.time_limit
-        self._start(profiler, self._profile)
+        self._start(full_profiler(self._plan, self._write), self._profile)
         if self._plan.modules and not self._plan.stacks and self._session is not None:
             self._modules.install()
 
@@ -340,5 +310,4 @@ class TorchRecording:
         self._end(last=self._part >= self._plan.repeat)
         self._on_phase("recorded")
         if self._part < self._plan.repeat or not self._timed:
-            self._left = self._plan.wait
-            self._phase = self._wait
+            self._left, self._phase = self._plan.wait, self._wait

@@ -33,7 +33,12 @@ def read(root: int, proc: Path = PROC) -> Reading | None:
         return None
     if len(ticks) <= IO_WAIT:
         return None
-    return Reading(time.monotonic(), ticks, sum(_cpu_s(proc / str(pid)) for pid in _descendants(root, proc)))
+    now, used = time.monotonic(), 0
+    for pid in _descendants(root, proc):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            fields = (proc / str(pid) / "stat").read_text().rpartition(")")[2].split()
+            used += int(fields[USER]) + int(fields[SYSTEM])
+    return Reading(now, ticks, used / TICKS)
 
 
 def between(before: Reading, after: Reading) -> dict[str, Any] | None:
@@ -55,18 +60,9 @@ def _descendants(root: int, proc: Path) -> list[int]:
     found: list[int] = []
     waiting = [root]
     while waiting and len(found) < MOST_PROCESSES:
-        tasks = (proc / str(waiting.pop()) / "task").glob("*")
-        for task in tasks:
+        for task in (proc / str(waiting.pop()) / "task").glob("*"):
             with contextlib.suppress(OSError, ValueError):
                 children = [int(word) for word in (task / "children").read_text().split()]
                 found += children
                 waiting += children
     return found
-
-
-def _cpu_s(process: Path) -> float:
-    try:
-        fields = (process / "stat").read_text().rpartition(")")[2].split()
-        return (int(fields[USER]) + int(fields[SYSTEM])) / TICKS
-    except (OSError, ValueError, IndexError):
-        return 0.0

@@ -9,6 +9,7 @@ import os
 import platform
 import subprocess
 import sys
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -20,21 +21,26 @@ from traceanalyzer.collect.plan import Plan
 from traceanalyzer.trace.circumstances import ALLOWED_VARIABLES
 
 FILE = "environment.json"
-
 PACKAGES = ("torch", "jax", "triton", "transformers", "lightning", "deepspeed", "vllm", "flash-attn", "numpy")
 
 
 def describe(plan: Plan) -> dict[str, Any]:
     """Everything that can be told in this process; what PyTorch knows only where the script has imported it."""
     objects = gc.get_objects() if "torch" in sys.modules else []  # looked through once: programs have millions
+    model, versions = platform.processor() or None, {}
+    with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+        model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), None)
+    for name in PACKAGES:
+        with suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
     return {
         "schema_version": 1,
         "command": plan.command,
         "git_revision": plan.git_revision,
         "python": platform.python_version(),
         "system": platform.system(),
-        "cpu": {"model": _cpu_model(), "count": os.cpu_count(), "usable": len(os.sched_getaffinity(0))},
-        "packages": _versions(),
+        "cpu": {"model": model, "count": os.cpu_count(), "usable": len(os.sched_getaffinity(0))},
+        "packages": versions,
         "torch": _torch() if "torch" in sys.modules else None,
         "program": program.describe(objects),
         "loader": program.describe_loader(objects),
@@ -80,21 +86,3 @@ def _torch() -> dict[str, Any]:
         "float32_matmul_precision": torch.get_float32_matmul_precision(),
         "launch_blocking": os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"),
     }
-
-
-def _cpu_model() -> str | None:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
-            return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), None)
-    except OSError:
-        return platform.processor() or None
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found

@@ -12,17 +12,9 @@ from typing import Any
 from traceanalyzer.collect.host import cpu_load
 
 BITS = {  # NVML's `nvmlClocksEventReasons`
-    0x1: "idle",
-    0x2: "application_clocks",
-    0x4: "software_power_cap",
-    0x8: "hardware_slowdown",
-    0x10: "sync_boost",
-    0x20: "software_thermal",
-    0x40: "hardware_thermal",
-    0x80: "hardware_power_brake",
-    0x100: "display_clocks",
-}
-
+    0x1: "idle", 0x2: "application_clocks", 0x4: "software_power_cap", 0x8: "hardware_slowdown", 0x10: "sync_boost",
+    0x20: "software_thermal", 0x40: "hardware_thermal", 0x80: "hardware_power_brake", 0x100: "display_clocks",
+}  # fmt: skip
 SLOWING = frozenset(BITS.values()) - {"idle", "display_clocks", "application_clocks"}
 """Reasons that make a measurement slower than the GPU is."""
 
@@ -93,8 +85,7 @@ class Sampler:
     """Writes a JSON line a GPU, and one of the CPUs, every `interval` seconds, from a daemon thread, until closed."""
 
     def __init__(self, path: Path, interval: float) -> None:
-        self._path = path
-        self._interval = interval
+        self._path, self._interval = path, interval
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()

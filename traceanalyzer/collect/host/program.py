@@ -5,6 +5,7 @@ stays behind, and nothing of the program is called.
 """
 
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -28,18 +29,17 @@ def _describe(objects: Iterable[Any]) -> dict[str, Any]:
     import torch
     from torch.utils.data import DataLoader
 
-    modules, optimizers, loaders = [], [], []
-    for one in objects:
-        kind = type(one)
-        if issubclass(kind, torch.nn.Module):
-            modules.append(one)
-        elif issubclass(kind, torch.optim.Optimizer):
-            optimizers.append(one)
-        elif issubclass(kind, DataLoader):
-            loaders.append(one)
+    kinds = torch.nn.Module, torch.optim.Optimizer, DataLoader
+    seen = [one for one in objects if issubclass(type(one), kinds)]
+    modules, optimizers, loaders = ([one for one in seen if issubclass(type(one), kind)] for kind in kinds)
+    names = []
+    for one in optimizers:  # its class and how it is implemented, where it says so
+        settings = one.param_groups[0] if one.param_groups else {}
+        how = next((f" ({name})" for name in ("fused", "foreach", "capturable") if settings.get(name)), "")
+        names.append(type(one).__name__ + how)
     return {
         "model": _model(modules),
-        "optimizers": sorted({_optimizer(one) for one in optimizers}),
+        "optimizers": sorted(set(names)),
         "loaders": [_loader(one) for one in loaders[:MOST_LOADERS]],
     }
 
@@ -47,27 +47,17 @@ def _describe(objects: Iterable[Any]) -> dict[str, Any]:
 def _model(modules: list[Any]) -> dict[str, Any] | None:
     """Of the modules that are part of no other the one with most parameters."""
     inner = {id(child) for one in modules for child in vars(one).get("_modules", {}).values()}
-    outer = [(_parameters(one), one) for one in modules if id(one) not in inner]
-    if not outer:
+    found, model = Counter[str](), None
+    for one in modules:
+        parameters = Counter[str]()  # how many of each type
+        for parameter in one.parameters() if id(one) not in inner else ():
+            parameters[str(parameter.dtype).removeprefix("torch.")] += parameter.numel()
+        if parameters and (model is None or parameters.total() > found.total()):
+            found, model = parameters, one
+    if model is None:
         return None
-    parameters, model = max(outer, key=lambda pair: sum(pair[0].values()))
-    if not parameters:
-        return None
-    return {
-        "name": _name(model),
-        "parameters": sum(parameters.values()),
-        "dtypes": [kind for kind, _ in sorted(parameters.items(), key=lambda item: -item[1])],
-        "training": bool(model.training),
-    }
-
-
-def _parameters(module: Any) -> dict[str, int]:
-    """How many parameters of each type."""
-    found: dict[str, int] = {}
-    for parameter in module.parameters():
-        kind = str(parameter.dtype).removeprefix("torch.")
-        found[kind] = found.get(kind, 0) + parameter.numel()
-    return found
+    dtypes = [kind for kind, _ in found.most_common()]
+    return {"name": _name(model), "parameters": found.total(), "dtypes": dtypes, "training": bool(model.training)}
 
 
 def _name(module: Any) -> str:
@@ -75,13 +65,6 @@ def _name(module: Any) -> str:
     name = type(module).__name__
     children = [child for child in vars(module).get("_modules", {}).values() if child is not None]
     return f"{name}({_name(children[0])})" if name in WRAPPERS and len(children) == 1 else name
-
-
-def _optimizer(optimizer: Any) -> str:
-    """Its class and how it is implemented, where it says so."""
-    groups = optimizer.param_groups
-    how = next((name for name in ("fused", "foreach", "capturable") if groups and groups[0].get(name)), None)
-    return type(optimizer).__name__ + (f" ({how})" if how else "")
 
 
 def _loader(loader: Any) -> dict[str, Any]:

@@ -27,7 +27,6 @@ from traceanalyzer.base import dataclass
 from traceanalyzer.collect.host.ranks import current_rank
 
 COMPRESSION = 1  # level 9 (torch's own) takes ten times as long for a tenth less, while the script waits
-
 UNFINISHED = b'"unfinished step"'
 
 
@@ -60,9 +59,7 @@ def write_trace(profiler: Any, path: Path, unfinished_step: str | None = None) -
 
 START_SECONDS = 5.0
 """From SIGTERM until the handler must have begun. If it has not, the main thread hangs and never will."""
-
 GRACE_SECONDS = 20.0  # from then until the capture must have been written; torchrun kills its workers after 30 s
-
 EXIT_SECONDS = 120.0
 """The same for a process that ends by itself: nobody waits to kill it, so a large capture may take its time."""
 
@@ -71,9 +68,7 @@ class Rescue:
     """While armed, `finish` runs on exit and on SIGTERM, then the process ends as it would have."""
 
     def __init__(self, finish: Callable[[], None]) -> None:
-        self._finish = finish
-        self._handling = False
-        self._previous_fd = -1
+        self._finish, self._handling, self._previous_fd = finish, False, -1
         self._begun = threading.Event()
         self._sockets: tuple[socket.socket, socket.socket] | None = None
 
@@ -82,7 +77,10 @@ class Rescue:
         atexit.register(self._at_exit)
         main = threading.current_thread() is threading.main_thread()
         if main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            self._watch()
+            self._sockets = socket.socketpair()
+            self._sockets[1].setblocking(False)
+            self._previous_fd = signal.set_wakeup_fd(self._sockets[1].fileno(), warn_on_full_buffer=False)
+            threading.Thread(target=_end_in_time, args=(self._sockets[0], self._begun), daemon=True).start()
             signal.signal(signal.SIGTERM, self._on_sigterm)
             self._handling = True
 
@@ -113,12 +111,6 @@ class Rescue:
             self._finish()
         finally:
             die_by(number)
-
-    def _watch(self) -> None:
-        self._sockets = socket.socketpair()
-        self._sockets[1].setblocking(False)
-        self._previous_fd = signal.set_wakeup_fd(self._sockets[1].fileno(), warn_on_full_buffer=False)
-        threading.Thread(target=_end_in_time, args=(self._sockets[0], self._begun), daemon=True).start()
 
 
 def _end_in_time(woken: socket.socket, begun: threading.Event) -> None:

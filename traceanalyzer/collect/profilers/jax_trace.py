@@ -27,8 +27,7 @@ class JaxProfiler:
     """Switches JAX's profiler on and off; marks the steps where the program does not."""
 
     def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self._marks = plan.step_on is not None
+        self._plan, self._marks = plan, plan.step_on is not None
         self._step: Any = None
 
     @property

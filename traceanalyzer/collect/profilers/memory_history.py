@@ -19,7 +19,6 @@ from traceanalyzer.collect.host import cuda
 
 MAX_ENTRIES = 200_000  # entries kept, the newest: some hundred steps of a usual model, at most MAX_BYTES in the file
 MAX_BYTES = 64 << 20  # a larger snapshot is not kept: deep stacks of a thousand lines, or blocks by the million
-
 MAX_FRAMES = 1000  # of the stack of a failure: as many as Python itself has at most by default
 
 
@@ -28,8 +27,7 @@ class MemoryHistory:
 
     def __init__(self, file_of_oom: Callable[[], Path]) -> None:
         self._file_of_oom = file_of_oom
-        self._watches = False
-        self._on = False
+        self._watches = self._on = False
 
     def begin(self) -> None:
         """Record from now on, or from when the process first uses CUDA: parameters then have their lines."""
@@ -58,16 +56,8 @@ class MemoryHistory:
     def _start(self) -> None:
         import torch
 
-        try:
-            torch.cuda.memory._record_memory_history(stacks="python", max_entries=MAX_ENTRIES)
-        except TypeError:  # before PyTorch 2.1
-            torch.cuda.memory._record_memory_history(True)
+        torch.cuda.memory._record_memory_history(stacks="python", max_entries=MAX_ENTRIES)
         self._on = True
-        self._watch()
-
-    def _watch(self) -> None:
-        import torch
-
         attach: Any = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)
         if attach is not None and not self._watches:
             self._watches = True

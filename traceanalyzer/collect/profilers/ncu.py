@@ -95,7 +95,11 @@ def finish(_program: str, work: Path, _: NcuOptions, folder: Path) -> str | None
     text = report.read_text("utf-8", "replace")
     rows = list(_kept(csv.reader(line for line in text.splitlines() if line.startswith('"'))))
     if len(rows) <= UNITS:
-        return _reason(text)
+        if "ERR_NVGPUCTRPERM" in text:
+            return NO_PERMISSION
+        if error := _ERROR.search(text):
+            return f"ncu: {error[1].strip()}"
+        return "ncu saw none of these kernels: the chosen step was not reached, or it runs others than the trace"
     with (folder / REPORT).open("w", newline="") as file:
         csv.writer(file, quoting=csv.QUOTE_ALL).writerows(rows)
     return None
@@ -106,12 +110,3 @@ def _kept(rows: Iterable[list[str]]) -> Iterator[list[str]]:
     for row in rows:
         kept = [i for i, name in enumerate(row) if name in KEPT] if kept is None else kept
         yield [row[i] for i in kept if i < len(row)]
-
-
-def _reason(text: str) -> str:
-    """Why ncu measured nothing."""
-    if "ERR_NVGPUCTRPERM" in text:
-        return NO_PERMISSION
-    if error := _ERROR.search(text):
-        return f"ncu: {error[1].strip()}"
-    return "ncu saw none of these kernels: the chosen step was not reached, or it runs others than the trace"

@@ -9,7 +9,7 @@ dropped, also those that versions to come invent.
 import re
 import sqlite3
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -54,10 +54,15 @@ def scrub(path: Path) -> None:
         for view in tables(database, "view"):
             database.execute(f'DROP VIEW "{view}"')
         for table in METADATA:
-            _keep_keys(database, table)
+            if {"name", "value"} <= columns(database, table):
+                names = [name for (name,) in database.execute(f'SELECT DISTINCT name FROM "{table}"')]  # noqa: S608
+                gone = [(name,) for name in names if not (name and KEPT_KEYS.fullmatch(name))]
+                database.executemany(f'DELETE FROM "{table}" WHERE name IS ?', gone)  # noqa: S608
         _drop_strings_without_a_name(database)
         for table, texts in FREE_TEXT.items():
-            _shorten_paths(database, table, texts)
+            for column in set(texts) & columns(database, table):
+                shorter = f'UPDATE "{table}" SET "{column}" = without_paths("{column}")'  # noqa: S608
+                database.execute(f"{shorter} WHERE \"{column}\" GLOB '*[/\\]*'")
 
 
 @contextmanager
@@ -81,23 +86,13 @@ def without_paths(text: Any) -> Any:
 
 def tables(database: sqlite3.Connection, kind: str = "table") -> list[str]:
     """Names of the database's tables, or of its views."""
-    found = database.execute(
-        "SELECT name FROM sqlite_master WHERE type = ? AND name NOT LIKE 'sqlite@_%' ESCAPE '@'", (kind,)
-    )
-    return [name for (name,) in found]
+    query = "SELECT name FROM sqlite_master WHERE type = ? AND name NOT LIKE 'sqlite@_%' ESCAPE '@'"
+    return [name for (name,) in database.execute(query, (kind,))]
 
 
 def columns(database: sqlite3.Connection, table: str) -> set[str]:
     """Names of a table's columns."""
     return {row[1] for row in database.execute(f'PRAGMA table_info("{table}")')}
-
-
-def _keep_keys(database: sqlite3.Connection, table: str) -> None:
-    if not {"name", "value"} <= columns(database, table):
-        return
-    names = [name for (name,) in database.execute(f'SELECT DISTINCT name FROM "{table}"')]  # noqa: S608
-    gone = [(name,) for name in names if not (name and KEPT_KEYS.fullmatch(name))]
-    database.executemany(f'DELETE FROM "{table}" WHERE name IS ?', gone)  # noqa: S608
 
 
 def _drop_strings_without_a_name(database: sqlite3.Connection) -> None:
@@ -110,14 +105,6 @@ def _drop_strings_without_a_name(database: sqlite3.Connection) -> None:
         for column in sorted(columns(database, table) & NAME_COLUMNS)
     )
     database.execute(f"DELETE FROM StringIds WHERE id NOT IN ({used or 'SELECT 0'})")  # noqa: S608
-
-
-def _shorten_paths(database: sqlite3.Connection, table: str, texts: Iterable[str]) -> None:
-    for column in set(texts) & columns(database, table):
-        database.execute(
-            f'UPDATE "{table}" SET "{column}" = without_paths("{column}")'  # noqa: S608
-            f" WHERE \"{column}\" GLOB '*[/\\]*'"
-        )
 
 
 TRACED = "cuda,nvtx,cublas,cudnn"

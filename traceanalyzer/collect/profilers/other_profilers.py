@@ -28,22 +28,19 @@ class Watch:
     """Watches the profilers that begin and end in this process. There is one: `WATCH`."""
 
     def __init__(self) -> None:
-        self.on = False
-        """Whether a profiler of the script's is on, or prepared."""
-        self.seen = False
-        """Whether any has been on, ours too: CUPTI then stays switched on and slows the host."""
-        self.give_way: Callable[[], None] | None = None
-        """Called before a profiler of the script's begins; set while ours is on."""
+        self.on = False  # whether a profiler of the script's is on, or prepared
+        self.seen = False  # whether any has been on, ours too: CUPTI then stays switched on and slows the host
+        self.give_way: Callable[[], None] | None = (
+            None  # called before one of the script's begins; set while ours is on
+        )
         self._local = threading.local()
         self._lock = threading.Lock()
 
     def install(self) -> None:
         """Watch from now on. Costs nothing but at the beginning and end of a profile."""
         for module in filter(None, map(sys.modules.get, MODULES)):
-            for name in BEGIN:
-                _wrap(module, name, self._before_begin)
-            for name in END:
-                _wrap(module, name, self._after_end)
+            for name in (*BEGIN, *END):
+                _wrap(module, name, self._before_begin if name in BEGIN else self._after_end)
 
     def begin_ours(self, begin: Callable[[], None], give_way: Callable[[], None]) -> None:
         """Begin our profiler, unless one of the script's is on or about to be: then ScriptProfilesError."""

@@ -55,18 +55,12 @@ class ProfilerRange:
         switch: JaxProfiler | None = None,
         drain: Callable[[], None] | None = None,
     ) -> None:
-        self._plan = plan
+        self._plan, self._on_phase, self._unit = plan, on_phase, unit
         self._switch: CudaProfiler | JaxProfiler = switch or CudaProfiler()
-        self._on_phase = on_phase
-        self._unit = unit
         clock = StepClock(plan.unprofiled_steps, plan.unprofiled_most, drain=drain)
         self._clock = clock if plan.unprofiled_steps else None
-        self._step = 0
-        self._timing = False
-        self._now = False
-        self._capture_from = 0
-        self._range_open = False
-        self.finished = False
+        self._step = self._capture_from = 0
+        self._timing = self._now = self._range_open = self.finished = False
 
     @property
     def waiting(self) -> bool:
@@ -79,7 +73,11 @@ class ProfilerRange:
         if self.finished:
             return
         if self._range_open:
-            self._next_range()
+            self._switch.pop()
+            if self._step - self._capture_from >= self._plan.warmup + self._plan.active:
+                self.close()
+            else:
+                self._switch.push(self._step)
         elif self._step < self._plan.wait and not self._now:
             return
         elif self._clock is None:
@@ -123,10 +121,3 @@ class ProfilerRange:
         self._capture_from = self._step
         atexit.register(self.close)
         self._switch.push(self._step)
-
-    def _next_range(self) -> None:
-        self._switch.pop()
-        if self._step - self._capture_from >= self._plan.warmup + self._plan.active:
-            self.close()
-        else:
-            self._switch.push(self._step)

@@ -5,7 +5,6 @@ every program. What it writes holds the whole environment: it goes to a folder o
 databases alone stay.
 """
 
-import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -54,13 +53,9 @@ def scrub(path: Path) -> bool:
                 database.execute(f'DELETE FROM "{table}"')  # noqa: S608 names are the file's own
             if table.startswith("rocpd_kernel_dispatch"):
                 kernels += database.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0]  # noqa: S608
-            _empty(database, table)
+            there = columns(database, table)
+            for prefix, emptied in _EMPTIED.items():
+                changed = [f'"{name}" = {value}' for name, value in emptied.items() if name in there]
+                if table.startswith(prefix) and changed:
+                    database.execute(f'UPDATE "{table}" SET {", ".join(changed)}')  # noqa: S608
     return kernels > 0
-
-
-def _empty(database: sqlite3.Connection, table: str) -> None:
-    there = columns(database, table)
-    for prefix, emptied in _EMPTIED.items():
-        changed = [f'"{name}" = {value}' for name, value in emptied.items() if name in there]
-        if table.startswith(prefix) and changed:
-            database.execute(f'UPDATE "{table}" SET {", ".join(changed)}')  # noqa: S608

@@ -13,16 +13,13 @@ from traceanalyzer.collect.profilers.other_profilers import WATCH, end_copy, end
 
 DRAIN_SECONDS = 5.0
 """How long a recording that is cut short waits for the device. A collective whose peer died never ends."""
-
 ASK = signal.SIGURG  # interrupts what the main thread waits for; ignored by processes that do not use it
-
 ASK_SECONDS = 5.0
 """How long a thread that begins a profiler waits for the recorded thread to end ours: a step is rarely as long."""
 
 TEARDOWN = "TEARDOWN_CUPTI"
 """Environment variable by which Kineto switches CUPTI off when a profile ends. Otherwise CUPTI stays subscribed and
 slows every launch of the process for as long as it lives, by a third where the host is the limit."""
-
 TEARDOWN_SINCE = (12, 6)
 """CUDA version from which on that is safe beside CUDA graphs: the same that torch itself asks for."""
 
@@ -51,14 +48,10 @@ class Session:
     """
 
     def __init__(self, profiler: Any, give_way: Callable[[], None], at_thread_end: Callable[[], None]) -> None:
-        self._profiler = profiler
-        self._thread = threading.current_thread()
-        self._ident = threading.get_ident()
-        self._give_way = give_way
-        self._ended = threading.Event()
-        self._listening = False
-        self.asked = False
-        """Whether another thread waits for the end of this session."""
+        self._profiler, self._give_way = profiler, give_way
+        self._thread, self._ident = threading.current_thread(), threading.get_ident()
+        self._ended, self._listening = threading.Event(), False
+        self.asked = False  # whether another thread waits for the end of this session
         WATCH.begin_ours(profiler.start, give_way)
         if self._thread is not threading.main_thread():
             _of_thread.guard = _AtThreadEnd(at_thread_end)
@@ -130,8 +123,7 @@ class Session:
 
     def _release(self) -> None:
         self._ended.set()
-        guard = getattr(_of_thread, "guard", None)
-        if guard is not None:
+        if (guard := getattr(_of_thread, "guard", None)) is not None:
             guard.drop()
         main = threading.current_thread() is threading.main_thread()
         if self._listening and main and signal.getsignal(ASK) == self._on_asked:
@@ -167,7 +159,9 @@ def _stop(profiler: Any) -> None:
     """Stop the profiler; where the device hangs, without the wait for it that torch does first."""
     import torch
 
-    _close_step(profiler)
+    if (annotation := getattr(profiler, "step_rec_fn", None)) is not None:
+        profiler.step_rec_fn = None  # the last `ProfilerStep` ends now: waiting and stopping are no part of it
+        annotation.__exit__(None, None, None)
     if cuda.wait_at_most(DRAIN_SECONDS):
         profiler.stop()
         return
@@ -177,11 +171,3 @@ def _stop(profiler: Any) -> None:
         profiler.stop()
     finally:
         torch.cuda.synchronize = waiting
-
-
-def _close_step(profiler: Any) -> None:
-    """End the last `ProfilerStep` now, so that waiting for the device and stopping are not part of the step."""
-    annotation = getattr(profiler, "step_rec_fn", None)
-    if annotation is not None:
-        profiler.step_rec_fn = None
-        annotation.__exit__(None, None, None)

@@ -11,14 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 REPEATS = 3  # calls after which a module is taken for the outermost one of every step: set-up calls come once or twice
-
 PATIENCE = 16  # calls with gradients on for which an optimizer step is awaited: gradient accumulation is rarely over 16
-
 PATIENCE_SECONDS = 2.0
 """How long besides where the module is in training mode: a loop of cells calls its module hundreds of times a step."""
-
 STRANGERS = 50  # steps of other optimizers, none of the first one's, after which the first one is taken to be gone
-
 COMPILE_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks"
 
 
@@ -73,15 +69,11 @@ class ModuleCalls:
     """
 
     def __init__(self, on_step: Callable[[], None], on_enter: Callable[[], None]) -> None:
-        self._on_step = on_step
-        self._on_enter = on_enter
+        self._on_step, self._on_enter = on_step, on_enter
         self._handle: Any = None
         self._calls: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        self._settled = False
-        self._with_gradients = 0
-        self._patient_until = float("inf")
-        self.unit = "call of the outermost module"
-        """What ends a step: the module's class."""
+        self._settled, self._with_gradients, self._patient_until = False, 0, float("inf")
+        self.unit = "call of the outermost module"  # what ends a step: the module's class
 
     def install(self) -> None:
         """Wait for the next outermost call."""
@@ -117,27 +109,21 @@ class ModuleCalls:
 
         if torch.compiler.is_compiling():
             return
-        if not self._settled:
-            self._settle(module)
+        if not self._settled:  # another outermost module is looked for, until this one has been it often enough
+            self._calls[module] = self._calls.get(module, 0) + 1
+            if self._calls[module] < REPEATS:
+                self.remove()
+                self.install()
+            else:
+                self._settled = True
             self.unit = f"call of {type(module).__name__}"
-        if not (torch.is_grad_enabled() and self._awaits_optimizer(module)):
-            self._on_step()
-
-    def _awaits_optimizer(self, module: Any) -> bool:
-        """Whether a call with gradients on may be a part of a training step that has not ended yet."""
-        if self._with_gradients == 0:
-            self._patient_until = time.monotonic() + PATIENCE_SECONDS
-        self._with_gradients += 1
-        return self._with_gradients <= PATIENCE or (module.training and time.monotonic() < self._patient_until)
-
-    def _settle(self, module: Any) -> None:
-        """Look for another outermost module, until this one has been it often enough."""
-        self._calls[module] = self._calls.get(module, 0) + 1
-        if self._calls[module] < REPEATS:
-            self.remove()
-            self.install()
-        else:
-            self._settled = True
+        if torch.is_grad_enabled():  # it may be a part of a training step that has not ended yet
+            if self._with_gradients == 0:
+                self._patient_until = time.monotonic() + PATIENCE_SECONDS
+            self._with_gradients += 1
+            if self._with_gradients <= PATIENCE or (module.training and time.monotonic() < self._patient_until):
+                return
+        self._on_step()
 
 
 class StepFinder:
@@ -150,8 +136,7 @@ class StepFinder:
     def __init__(
         self, on_step: Callable[[], None], on_training: Callable[[], None], on_enter: Callable[[], None] = lambda: None
     ) -> None:
-        self._on_step = on_step
-        self._on_training = on_training
+        self._on_step, self._on_training = on_step, on_training
         self._optimizer = OptimizerSteps(self._optimizer_stepped)
         self._modules: ModuleCalls | None = ModuleCalls(on_step, on_enter)
 
@@ -169,10 +154,7 @@ class StepFinder:
     def rest(self) -> None:
         """Nothing more is to be recorded of these steps: cost nothing for as long as they go on, but notice a training
         that begins after what was taken for inference."""
-        if self._modules is not None:
-            self._modules.remove()
-        else:
-            self._optimizer.remove()
+        (self._modules or self._optimizer).remove()
 
     def remove(self) -> None:
         """Stop looking; the script then runs as if nothing had been there."""

@@ -21,12 +21,10 @@ class FunctionCalls:
 
     def __init__(self, pattern: str, on_step: Callable[[], None], on_enter: Callable[[], None] = lambda: None) -> None:
         self._pattern = re.compile(pattern)
-        self._on_step = on_step
-        self._on_enter = on_enter
+        self._on_step, self._on_enter = on_step, on_enter
         self._seen: dict[int, CodeType] = {}
         self._replaced: list[tuple[FunctionType, CodeType]] = []
-        self.unit = f"call of a function that matches {pattern}"
-        """What ends a step."""
+        self.unit = f"call of a function that matches {pattern}"  # what ends a step
 
     def install(self) -> None:
         """Watch calls until the function turns up."""
