@@ -1,47 +1,34 @@
 """Builds the report of a run: measures every rank, diagnoses the one the others wait for."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from traceanalyzer.analysis.roofline.kernel_tables import other_version
 from traceanalyzer.analysis.tables.budget import launches_by_step
 from traceanalyzer.analysis.tables.timing import contradicted
 from traceanalyzer.base import Aside, digits
 from traceanalyzer.diagnosis.diagnose import diagnose
+from traceanalyzer.diagnosis.finding import Finding, Recommendation
+from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.rules.evidence import profiler_note
 from traceanalyzer.diagnosis.rules.recording import recording_notes
-from traceanalyzer.diagnosis.selection import measured
+from traceanalyzer.diagnosis.selection import Knowledge, Measured, Selection, measured
 from traceanalyzer.diagnosis.shares import copied_within_gpu_ms, missing_kernels
 from traceanalyzer.diagnosis.timing import profiled_notes
 from traceanalyzer.ingest.unprofiled import contradiction
 from traceanalyzer.report.halves import in_halves
 from traceanalyzer.report.model import TOP_ROWS, Input, InputDevice, InputHealth, Metrics, Report, Tool
 from traceanalyzer.report.tables import PATH, in_order, report_tables
-from traceanalyzer.trace import Collected, Device
+from traceanalyzer.trace import Collected, Device, Failure, Run, Trace
 from traceanalyzer.trace.hardware import GIGA, Hardware
 from traceanalyzer.version import __version__
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from traceanalyzer.analysis.tables.path_rows import PathRow, PathTime
-    from traceanalyzer.diagnosis.diagnose import Diagnosis
-    from traceanalyzer.diagnosis.finding import Finding, Recommendation
-    from traceanalyzer.diagnosis.measurements import Measurements
-    from traceanalyzer.diagnosis.selection import Knowledge, Measured, Selection
-    from traceanalyzer.trace import Failure, Run, Trace
-
-REPORTED = "nsys reports: "  # how a note of the recorder itself begins: of a recording without GPU work it says why
-NOT_KNOWN = "The {} without the profiler, which slows the host, is not known"
-
 
 NAMED_FAILURES = 8  # files that could not be read, named one by one
 NOTED_MISSING = 0.001  # share of launches without their kernels that is worth a note
 
 
 def build_report(
-    run: "Run", selection: "Selection | None" = None, knowledge: "Knowledge | None" = None, top: int = TOP_ROWS
+    run: Run, selection: Selection | None = None, knowledge: Knowledge | None = None, top: int = TOP_ROWS
 ) -> Report:
     """The report of a run, or of the selected part of it.
 
@@ -51,44 +38,31 @@ def build_report(
     return report_of(measured(run, selection, knowledge), top)
 
 
-def report_of(of: "Measured", top: int = TOP_ROWS) -> Report:
+def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
     """The report of a measured run."""
-    critical = of.critical
-    (found, (path_time, path)), facts = in_halves(
-        critical, partial(_diagnosis_and_path, critical), partial(_facts, of, top)
+    m = of.critical
+    (found, (path_time, path)), (metrics, tables) = in_halves(
+        m, lambda: (diagnose(m), m.path_tables), lambda: (_metrics(m), report_tables(of, top, without=PATH))
     )
-    of_memory, for_memory = _on_memory(critical)
-    notes = sorted([*_notes(of.run, critical), *of.ranks.notes], key=lambda note: isinstance(note, Aside))
+    of_memory, for_memory = _on_memory(m)
+    notes = sorted([*_notes(of.run, m), *of.ranks.notes], key=lambda note: isinstance(note, Aside))
     return Report(
         tool=Tool("traceanalyzer", __version__),
         inputs=[_input(trace) for trace in (*of.run.traces, *of.run.logs)],
         summary=found.summary,
-        metrics=replace(facts.metrics, critical_path=path_time),
-        devices=[row for m in of.each for row in m.devices],
+        metrics=replace(metrics, critical_path=path_time),
+        devices=[row for one in of.each for row in one.devices],
         findings=[*found.findings, *of_memory],
         recommendations=[*found.recommendations, *for_memory],
-        tables=in_order({**facts.tables, PATH: path[:top]}),
+        tables=in_order({**tables, PATH: path[:top]}),
         notes=list(map(str, notes)),
         pressing_notes=sum(not isinstance(note, Aside) for note in notes),
-        step_parts=critical.step_parts,
-        host_parts=critical.host_parts,
+        step_parts=m.step_parts,
+        host_parts=m.host_parts,
     )
 
 
-class _Facts(NamedTuple):
-    metrics: Metrics  # without the critical path
-    tables: dict[str, list[Any]]  # the same
-
-
-def _facts(of: "Measured", top: int) -> _Facts:
-    return _Facts(_metrics(of.critical), report_tables(of, top, without=PATH))
-
-
-def _diagnosis_and_path(m: "Measurements") -> "tuple[Diagnosis, tuple[PathTime | None, list[PathRow]]]":
-    return diagnose(m), m.path_tables
-
-
-def _on_memory(m: "Measurements") -> "tuple[list[Finding], list[Recommendation]]":
+def _on_memory(m: Measurements) -> tuple[list[Finding], list[Recommendation]]:
     traced = None if m.memory_of_devices else m.traced_memory
     if not m.memory_of_devices and traced is None:
         return [], []
@@ -99,7 +73,7 @@ def _on_memory(m: "Measurements") -> "tuple[list[Finding], list[Recommendation]]
     return of_a_trace(traced, next((d.memory_bytes for d in m.trace.devices if d.id == m.timed.device), None))
 
 
-def _input(trace: "Trace") -> Input:
+def _input(trace: Trace) -> Input:
     health = trace.health
     return Input(
         path=trace.path,
@@ -107,22 +81,16 @@ def _input(trace: "Trace") -> Input:
         rank=trace.rank,
         devices=[InputDevice(d.id, d.name) for d in trace.devices],
         health=InputHealth(
-            events=health.events,
-            skipped=health.skipped,
-            repaired=health.repaired,
-            lost=health.lost,
-            clipped=health.clipped,
-            truncated=health.truncated,
-            notes=list(health.notes),
+            health.events, health.skipped, health.repaired, health.lost, health.clipped, health.truncated,
+            list(health.notes),
         ),
         world_size=trace.process.world_size,
         collected=[f.name for f in fields(Collected) if getattr(trace.collected, f.name)],
-    )
+    )  # fmt: skip
 
 
-def _metrics(m: "Measurements") -> Metrics:
-    steps = m.timed.steps
-    on_device, on_host = m.timed.device is not None, len(m.trace.api_calls) > 0
+def _metrics(m: Measurements) -> Metrics:
+    steps, kernels = m.timed.steps, m.linked.is_kernel & m.timed.steady_ops
     idle_share = m.budget.idle / m.mean_step_ms if m.budget and m.mean_step_ms else None
     return Metrics(
         step_time_ms=m.step_time,
@@ -131,38 +99,24 @@ def _metrics(m: "Measurements") -> Metrics:
         unprofiled_source=m.unprofiled.source if m.unprofiled else None,
         unprofiled=m.unprofiled,
         warmup_steps=steps.warmup,
-        kernels_per_step=float((m.linked.is_kernel & m.timed.steady_ops).sum() / steps.steady_count)
-        if on_device
-        else None,
-        launches_per_step=float(launches_by_step(m.timed)[steps.steady].mean()) if on_host else None,
+        kernels_per_step=None if m.timed.device is None else float(kernels.sum() / steps.steady_count),
+        launches_per_step=float(launches_by_step(m.timed)[steps.steady].mean()) if len(m.trace.api_calls) else None,
         concurrent_kernel_share=m.concurrent_kernel_share,
         gpu_busy_share=None if idle_share is None else 1.0 - idle_share,
         gpu_idle_share=idle_share,
         budget_ms=m.budget,
         idle_ms=m.idle,
         copied_within_gpu_ms=None if m.budget is None else min(copied_within_gpu_ms(m), m.budget.exposed_copy),
-        communication=m.communication,
-        launches=m.launches,
-        host=m.host,
-        critical_path=None,
         unprofiled_critical_path=m.unprofiled_path_time,
         roofline=m.roofline_step,
-        timing=m.timing,
-        coverage=m.coverage,
-        repeats=m.repeats,
-        first_steps=m.first_steps,
-        counters=m.counters,
-        regularity=m.regularity,
-        latency=m.latency,
-        memory=m.memory,
-        throughput=m.throughput,
-        utilisation=m.utilisation,
-        program=m.program,
         phases=m.phase_times,
-    )
+        communication=m.communication, launches=m.launches, host=m.host, timing=m.timing, coverage=m.coverage,
+        repeats=m.repeats, first_steps=m.first_steps, counters=m.counters, regularity=m.regularity, latency=m.latency,
+        memory=m.memory, throughput=m.throughput, utilisation=m.utilisation, program=m.program,
+    )  # fmt: skip
 
 
-def _roofline_notes(m: "Measurements") -> "Iterator[str]":
+def _roofline_notes(m: Measurements) -> Iterator[str]:
     """Why there is no roofline, and how far measured kernels replace its estimates."""
     if m.timed.device is not None:
         device = next((d for d in m.trace.devices if d.id == m.timed.device), Device(m.timed.device))
@@ -173,8 +127,7 @@ def _roofline_notes(m: "Measurements") -> "Iterator[str]":
         yield Aside(f"Nsight Compute's report has {share:.0%} of the kernels; the others' rooflines are estimates.")
 
 
-def _limits(m: "Measurements", device: Device, gpu: Hardware | None) -> "Iterator[str]":
-    """Where the limits of the GPU are from."""
+def _limits(m: Measurements, device: Device, gpu: Hardware | None) -> Iterator[str]:
     if gpu is None:
         yield (
             f"{device.name or 'The GPU (its name was not recorded)'} is not in the hardware table, or not as it was "
@@ -195,12 +148,12 @@ def _limits(m: "Measurements", device: Device, gpu: Hardware | None) -> "Iterato
         yield counted_elsewhere
 
 
-def _unreadable(failures: "Sequence[Failure]") -> str:
+def _unreadable(failures: Sequence[Failure]) -> str:
     """The files that could not be read, and in a sentence more why that is so of the first."""
     if len(failures) == 1:
         return f"{failures[0].path} could not be read: {failures[0].message}"
     paths = [failure.path for failure in failures]
-    folder, _, _ = paths[0].rpartition("/")
+    folder = paths[0].rpartition("/")[0]
     together = all(path.rpartition("/")[0] == folder for path in paths)
     shown = ", ".join(path.rpartition("/")[2] if together else path for path in paths[:NAMED_FAILURES])
     more = f" and {len(failures) - NAMED_FAILURES} more" if len(failures) > NAMED_FAILURES else ""
@@ -208,23 +161,20 @@ def _unreadable(failures: "Sequence[Failure]") -> str:
     return f"{len(failures)} files{place} could not be read: {shown}{more}. The first: {failures[0].message}"
 
 
-def _notes(run: "Run", m: "Measurements") -> list[str]:
+def _notes(run: Run, m: Measurements) -> list[str]:
     notes = [_unreadable(run.failures)] if run.failures else []
     if m.profiled is not None:
         return [*notes, *profiled_notes(m.profiled)]
     if m.trace.is_companion:
         return [*notes, *m.trace.health.notes]
-    return [*notes, *_out_of_memory(m), *_step_notes(m), *_device_notes(m)]
-
-
-def _out_of_memory(m: "Measurements") -> "Iterator[str]":
     if any(device.oom for device in m.memory_of_devices):
         from traceanalyzer.diagnosis.memory import headline
 
-        yield headline(m.memory_of_devices)
+        notes.append(headline(m.memory_of_devices))
+    return [*notes, *_step_notes(m), *_device_notes(m)]
 
 
-def _step_notes(m: "Measurements") -> "Iterator[str]":
+def _step_notes(m: Measurements) -> Iterator[str]:
     """Which steps there are, and which are left out."""
     steps = m.timed.steps
     yield from recording_notes(m)
@@ -242,12 +192,13 @@ def _step_notes(m: "Measurements") -> "Iterator[str]":
         )
 
 
-def _device_notes(m: "Measurements") -> "Iterator[str]":
+def _device_notes(m: Measurements) -> Iterator[str]:
     """What is known of the GPU's work and of the step without the profiler."""
     if m.trace.only_step_times:
         yield from m.trace.health.notes
     elif m.timed.device is None:
-        yield from sorted(m.trace.health.notes, key=lambda note: not note.startswith(REPORTED))
+        # The recorder's own notes first: they say why.
+        yield from sorted(m.trace.health.notes, key=lambda note: not note.startswith("nsys reports: "))
         yield "The recording holds no GPU work: nothing is said about the GPU."
     elif not m.trace.collected.api:
         yield "API calls were not recorded: launches, waits and the causes of idle time cannot be told."
@@ -255,7 +206,11 @@ def _device_notes(m: "Measurements") -> "Iterator[str]":
     if not m.trace.only_step_times:
         yield from [Aside(note)] if (note := profiler_note(m)) else []
         yield from _unprofiled_notes(m)
-        yield from _left_out_notes(m)
+        if m.replay is not None and m.replay.hiccups:
+            yield (
+                f"{m.replay.hiccups} of {m.timed.steps.steady_count} steps took far longer than the others for no "
+                "recorded cause: they are part of the recorded step, and not of the one without the profiler."
+            )
     if m.timed.device is not None and missing_kernels(m) > NOTED_MISSING:
         yield (
             f"The kernels of {missing_kernels(m):.1%} of the launches are missing (lost, or cut off): "
@@ -263,12 +218,10 @@ def _device_notes(m: "Measurements") -> "Iterator[str]":
         )
 
 
-def _unprofiled_notes(m: "Measurements") -> "Iterator[str]":
+def _unprofiled_notes(m: Measurements) -> Iterator[str]:
     """Where the step without the profiler comes from, or why it is not known."""
-    replay, said = m.replay, m.said_unprofiled
-    stopwatch, fed = m.trace.stopwatch, m.trace.fed_by_workers
-    against = contradiction(stopwatch, m.trace.light, fed=fed) if stopwatch is not None else None
-    if against is not None:
+    said, stopwatch, fed = m.said_unprofiled, m.trace.stopwatch, m.trace.fed_by_workers
+    if stopwatch is not None and (against := contradiction(stopwatch, m.trace.light, fed=fed)) is not None:
         yield against
     if fed and m.unprofiled_time is not None and contradicted(m.unprofiled_time, m.mean_step_ms):
         yield (
@@ -281,20 +234,22 @@ def _unprofiled_notes(m: "Measurements") -> "Iterator[str]":
             f"The capture says {digits(said.step_ms)} ms a step without the profiler, and recorded steps take "
             f"{digits(m.mean_step_ms)} ms: it timed other steps, so its figure is not used."
         )
-    if replay is not None and not replay.faithful:
+    if m.replay is not None and not m.replay.faithful:
         yield "The replay of the unchanged recording is off by more than a tenth: nothing is predicted from it."
     yield from _source_of_step(m)
 
 
-def _source_of_step(m: "Measurements") -> "Iterator[str]":
+def _source_of_step(m: Measurements) -> Iterator[str]:
     """Which step summary and findings speak of."""
-    known = m.unprofiled
+    known, unit = m.unprofiled, m.timed.steps.unit
     if known is None and m.timed.device is not None:
-        unit = m.timed.steps.unit
-        why = f"{NOT_KNOWN.format(unit)}: {_why_not_known(m)}"
-        yield f"{why}. Summary and findings speak of the {'recorded step' if m.timed.steps.found else 'recording'}."
+        timed = "launches were not recorded" if m.replay is None else "it was not timed, and the replay is too far off"
+        yield (
+            f"The {unit} without the profiler, which slows the host, is not known: {timed}. Summary and findings speak "
+            f"of the {'recorded step' if m.timed.steps.found else 'recording'}."
+        )
     elif known is not None and known.source == "estimated":
-        unit, low, high = m.timed.steps.unit, digits(known.low_ms), digits(known.high_ms)
+        low, high = digits(known.low_ms), digits(known.high_ms)
         yield Aside(
             f"Without the profiler the {unit} takes about {digits(known.step_time_ms)} ms ({low} to {high}): the "
             "recording replayed with the profiler's usual cost taken out. Verdict and predictions are for that, "
@@ -302,17 +257,3 @@ def _source_of_step(m: "Measurements") -> "Iterator[str]":
         )
     elif known is not None:
         yield Aside("Tables show the recorded step; all else is without the profiler.")
-
-
-def _why_not_known(m: "Measurements") -> str:
-    return "launches were not recorded" if m.replay is None else "it was not timed, and the replay is too far off"
-
-
-def _left_out_notes(m: "Measurements") -> "Iterator[str]":
-    """Steps that the replay leaves out, which the recorded figures include."""
-    replay = m.replay
-    if replay is not None and replay.hiccups:
-        yield (
-            f"{replay.hiccups} of {m.timed.steps.steady_count} steps took far longer than the others for no recorded "
-            "cause: they are part of the recorded step, and not of the one without the profiler."
-        )

@@ -23,10 +23,9 @@ def _ladder(base: float, steps: dict[str, float]) -> tuple[Scale, ...]:
 
 
 TIME = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
-BYTES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 SCALES: dict[str, tuple[Scale, ...]] = {
     **{unit: _ladder(size, TIME) for unit, size in TIME.items()},
-    "bytes": _ladder(1.0, BYTES),
+    "bytes": _ladder(1.0, {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}),
     MEMORY: _ladder(1.0, {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40}),
     "share": (Scale("%", 100.0),),
 }
@@ -55,8 +54,6 @@ LABELS = {
     "s_w": "S_w",
 }
 """Names of figures whose fields' names say too little."""
-PER_SECOND = "1/s"  # of rates; their names say it
-ROUNDS_UP = 999.5  # from here on a figure is shown as 1,000 of its unit
 SMALLEST = 0.001
 LARGEST = 1e15  # figures beyond these are shown as such: their digits would say nothing
 
@@ -65,7 +62,7 @@ def scale_for(largest: float, unit: str) -> Scale:
     """The unit to show figures in of which `largest` is the largest magnitude: its figure is then 1 to 999."""
     ladder = SCALES.get(unit, (Scale(unit, 1.0),))
     # Compared as shown: 999.9 us are shown as 1.00 ms, not as 1,000 us.
-    return next((s for s in ladder if largest * s.factor < ROUNDS_UP), ladder[-1])
+    return next((s for s in ladder if largest * s.factor < 999.5), ladder[-1])
 
 
 def figure(value: Any, unit: str = "") -> str:
@@ -73,7 +70,7 @@ def figure(value: Any, unit: str = "") -> str:
     if isinstance(value, str):
         return plain(value)
     if isinstance(value, bool):
-        return yes_no(value)
+        return "yes" if value else "no"
     if not measured(value):
         return NOT_AVAILABLE
     scale = scale_for(abs(value), unit) if value else recorded_scale(unit)
@@ -106,11 +103,6 @@ def number(value: float) -> str:
     return f"-{_digits(-value)}" if value < 0 else _digits(value)
 
 
-def yes_no(value: bool) -> str:
-    """A flag in words."""
-    return "yes" if value else "no"
-
-
 def plain(text: str) -> str:
     """Text on one line without control characters: no escape sequences, no right-to-left tricks, no surrogates."""
     if text.isprintable():
@@ -140,7 +132,7 @@ def label(name: str, unit: str = "") -> str:
 
 def with_unit(text: str, unit: str) -> str:
     """A figure and its unit as they are written."""
-    if unit == PER_SECOND:
+    if unit == "1/s":  # of rates, whose names say it
         return text
     return text + unit if unit in ("%", "x") else f"{text} {unit}" if unit else text
 

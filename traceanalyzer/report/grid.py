@@ -7,25 +7,12 @@ instead of taking a column.
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import chain
 from operator import attrgetter
 from types import NoneType
 from typing import Any
 
 from traceanalyzer.base import NS_PER_MS, dataclass
-from traceanalyzer.report.format import (
-    NOT_AVAILABLE,
-    Scale,
-    figure,
-    label,
-    measured,
-    number,
-    plain,
-    recorded_scale,
-    scale_for,
-    scaled,
-    yes_no,
-)
+from traceanalyzer.report.format import Scale, figure, label, measured, number, plain, recorded_scale, scale_for, scaled
 
 TIMESTAMPS = ("start_ns", "end_ns")  # fields that hold a moment, not a length: three digits of it would say nothing
 IDENTIFIERS = ("rank", "device", "step", "id")  # fields that hold an integer which is not a figure
@@ -33,23 +20,13 @@ FOR_PROGRAMS = ("full_name", "end_ns")  # fields that people get in a shorter fo
 MAIN = ("total_ms", "device_total_ms", "gpu_idle_ms", "duration_ns", "duration_ms", "step_ms", "device_ms")
 """Fields by which rows are in order, or that a row is about."""
 DECIDING = (
-    "bound_by",
-    "sol",
-    "headroom_ms",
-    "op",
-    "module",
-    "python",
-    "cause",
-    "detail",
-    "share_of_step",
-    "outcome",
+    "bound_by", "sol", "headroom_ms", "op", "module", "python", "cause", "detail", "share_of_step", "outcome",
     "verdict",
-)
+)  # fmt: skip
 """Fields that say what to do about a row: shown first where there is not room for all."""
 OF_STACKS = ("rank", "python")  # fields that most recordings have no value for: nobody misses them
 DISTRIBUTION = ("p50", "p95", "p99", "min", "max", "std")
 """Parts of the names of fields that come last: few people need them."""
-LEAST_LARGEST, MOST_LARGEST = 1, 10_000  # a column whose largest figure lies outside is shown in another unit
 NOT_RECORDED = "-"  # a cell without a value; most of a column may be such, so it has to be quiet
 
 
@@ -92,12 +69,9 @@ class Grid:
     @property
     def remarks(self) -> list[str]:
         """What has to be known to read it, in sentences."""
-        remarks = []
-        if self.constant:
-            remarks.append("In every row: " + ", ".join(f"{name} {value}" for name, value in self.constant) + ".")
-        if self.missing:
-            remarks.append("Empty in every row: " + ", ".join(self.missing) + ".")
-        return remarks
+        same = ", ".join(f"{name} {value}" for name, value in self.constant)
+        remarks = [f"In every row: {same}."] if same else []
+        return remarks + ([f"Empty in every row: {', '.join(self.missing)}."] if self.missing else [])
 
     def head(self, count: int) -> "Grid":
         """The first rows; remarks on every row still hold."""
@@ -111,14 +85,15 @@ def make_grid(rows: Sequence[Any], origin_ns: int | None = None, chosen: Sequenc
     every = {f.name: f for f in dataclasses.fields(rows[0])}
     chosen = chosen or _in_order(list(every))
     fields = [_Field(name, every[name].metadata, list(map(attrgetter(name), rows))) for name in chosen]
-    moments = [*chain.from_iterable(f.moments for f in fields)]
+    moments = [value for f in fields if f.is_moment for value in f.values if value is not None]
     scales, origin = _scales(fields), min(moments, default=0) if origin_ns is None else origin_ns
     grid = Grid([], [], [], origin if moments else None, len(rows), [])
     for f in fields:
-        if f.is_missing:
+        if set(map(type, f.values)) == {NoneType}:
             grid.missing.extend([label(f.name)] * (f.name not in OF_STACKS))
             continue
-        grid.definitions.extend([(label(f.name, f.unit), f.definition)] * bool(f.definition))
+        if definition := f.metadata.get("definition"):
+            grid.definitions.append((label(f.name, f.unit), definition))
         if f.is_constant:
             grid.constant.append((label(f.name), _cell(f.name, f.values[0])))
         else:
@@ -139,22 +114,8 @@ class _Field:
         return self.metadata.get("unit", "")
 
     @property
-    def definition(self) -> str:
-        return self.metadata.get("definition", "")
-
-    @property
-    def moments(self) -> list[int]:
-        """Those that it holds, where it holds such."""
-        return [value for value in self.values if value is not None] if self.is_moment else []
-
-    @property
     def is_moment(self) -> bool:
         return self.name in TIMESTAMPS
-
-    @property
-    def is_missing(self) -> bool:
-        """Whether no row has a value."""
-        return set(map(type, self.values)) == {NoneType}
 
     @property
     def is_constant(self) -> bool:
@@ -169,7 +130,7 @@ class _Field:
 
     @property
     def largest(self) -> float:
-        """The largest figure, whatever its sign; 0 where there is none."""
+        """Whatever its sign; 0 where there is none."""
         if self.is_moment or not self.has_figures:
             return 0.0
         hashable = set(map(type, self.values)) <= {int, float, NoneType}  # values come again and again
@@ -180,12 +141,19 @@ class _Field:
         if self.is_moment:
             cells = [NOT_RECORDED if v is None else f"{(v - origin_ns) / NS_PER_MS:,.3f}" for v in self.values]
             return Column(self.name, label(self.name), "ms", False, cells)
-        plainly = partial(_cell, self.name)
         if not self.has_figures or self.name in IDENTIFIERS:
-            return Column(self.name, label(self.name), "", not self.has_figures, _each(plainly, self.values))
+            cells = _each(partial(_cell, self.name), self.values)
+            return Column(self.name, label(self.name), "", not self.has_figures, cells)
         unit, scale = self.unit, scales[self.unit]
-        cells = _each(lambda v: _figure(v, unit, scale) if measured(v) else plainly(v), self.values)
-        return Column(self.name, label(self.name, unit), scale.label, False, cells)
+
+        def cell(value: Any) -> str:
+            """A figure in the column's unit; one that is too small for it in its own."""
+            if not measured(value):
+                return _cell(self.name, value)
+            shown = number(scaled(value, scale))
+            return figure(value, unit) if shown.lstrip("-").startswith("<") and recorded_scale(unit) != scale else shown
+
+        return Column(self.name, label(self.name, unit), scale.label, False, _each(cell, self.values))
 
 
 def _in_order(fields: list[str]) -> list[str]:
@@ -209,18 +177,11 @@ def _scales(fields: Sequence[_Field]) -> dict[str, Scale]:
     largest: dict[str, float] = {}
     for f in fields:
         largest[f.unit] = max(largest.get(f.unit, 0.0), f.largest)
-    return {unit: recorded_scale(unit) if _fits(most) else scale_for(most, unit) for unit, most in largest.items()}
-
-
-def _fits(largest: float) -> bool:
-    """Whether figures are readable in the unit they were recorded in, which other tables use as well."""
-    return largest == 0 or LEAST_LARGEST <= largest < MOST_LARGEST
-
-
-def _figure(value: float, unit: str, scale: Scale) -> str:
-    """A figure in the column's unit; one that is too small for it in its own."""
-    shown = number(scaled(value, scale))
-    return figure(value, unit) if shown.lstrip("-").startswith("<") and recorded_scale(unit) != scale else shown
+    # Readable in the unit they were recorded in, which other tables use as well?
+    return {
+        unit: recorded_scale(unit) if most == 0 or 1 <= most < 10_000 else scale_for(most, unit)
+        for unit, most in largest.items()
+    }
 
 
 def _each(cell: Callable[[Any], str], values: Sequence[Any]) -> list[str]:
@@ -234,10 +195,6 @@ def _each(cell: Callable[[Any], str], values: Sequence[Any]) -> list[str]:
 def _cell(name: str, value: Any) -> str:
     if value is None or value == "":
         return NOT_RECORDED
-    if isinstance(value, bool):
-        return yes_no(value)
-    if isinstance(value, int) and name in IDENTIFIERS:
-        return str(value)
-    if isinstance(value, int | float):
-        return number(value) if measured(value) else NOT_AVAILABLE
-    return plain(str(value))
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return figure(value) if isinstance(value, bool) else plain(str(value))
+    return str(value) if name in IDENTIFIERS and isinstance(value, int) else number(value)

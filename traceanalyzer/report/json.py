@@ -14,22 +14,10 @@ if TYPE_CHECKING:
     from traceanalyzer.report.model import Report  # takes a quarter of a second to load
 
 KEYS = (
-    "schema_version",
-    "tool",
-    "inputs",
-    "summary",
-    "metrics",
-    "devices",
-    "findings",
-    "recommendations",
-    "notes",
-    "tables",
-    "step_parts",
-    "host_parts",
-)
+    "schema_version", "tool", "inputs", "summary", "metrics", "devices", "findings", "recommendations", "notes",
+    "tables", "step_parts", "host_parts",
+)  # fmt: skip
 """In order of interest to someone who opens the file."""
-
-
 DECIMALS = 6  # Of a millisecond: nanoseconds. More digits would be noise of the floating-point format.
 _PLAIN = {int, bool, type(None)}
 RENAMED = {"cls": "class"}  # fields that cannot have their published name in Python
@@ -60,12 +48,9 @@ def as_plain(value: Any) -> Any:
 def _written(kind: type[Any]) -> Callable[[Any], Any]:
     """How values of a type are written."""
     if dataclasses.is_dataclass(kind):
-        return _record
+        names = _names(kind)
+        return lambda value: {written: as_plain(getattr(value, name)) for name, written in names}
     return next((how for base, how in _BY_TYPE.items() if issubclass(kind, base)), lambda value: value)
-
-
-def _record(value: Any) -> dict[str, Any]:
-    return {written: as_plain(getattr(value, name)) for name, written in _names(value.__class__)}
 
 
 def _list(value: Sequence[Any]) -> list[Any]:
@@ -90,8 +75,8 @@ _BY_TYPE: dict[type[Any], Callable[[Any], Any]] = {
 def plain_columns(rows: Sequence[Any]) -> list[list[Any]]:
     """Rows of one dataclass as plain values, field by field: a table of tens of thousands takes half as long as row by
     row."""
-    kind: Any = type(rows[0]) if rows else None
-    return [_plain_column(list(map(attrgetter(name), rows))) for name, _ in _names(kind)] if rows else []
+    names: Any = _names(rows[0].__class__) if rows else ()
+    return [_plain_column(list(map(attrgetter(name), rows))) for name, _ in names]
 
 
 def _plain_column(values: list[Any]) -> list[Any]:

@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from traceanalyzer.diagnosis.finding import Finding
     from traceanalyzer.diagnosis.selection import Asked
 
-_REPORT: msgspec.json.Decoder[tuple[Report, dict[str, msgspec.Raw]]] = msgspec.json.Decoder(
-    tuple[Report, dict[str, msgspec.Raw]]
-)
-
 
 def kept_report(asked: "Asked", top: int = TOP_ROWS) -> Report:
     """The report, its long tables with so many rows. It is kept with as many as a page shows. Raises as `measured`
@@ -31,8 +27,11 @@ def kept_report(asked: "Asked", top: int = TOP_ROWS) -> Report:
 
         return build.report_of(asked.measured, rows)
 
+    def written(report: Report) -> str:
+        return text_of((replace(report, tables={}), report.tables))
+
     question = question_of(asked, "report", rows)
-    report = make() if question is None else answered_once(asked.run, question, make, _text, _made_from)
+    report = make() if question is None else answered_once(asked.run, question, make, written, _made_from)
     return replace(report, tables=tables.first_rows(report.tables, top))
 
 
@@ -52,10 +51,6 @@ def kept_findings(asked: "Asked") -> "list[Finding]":
     return diagnose(asked.measured.critical).findings
 
 
-def _text(report: Report) -> str:
-    return text_of((replace(report, tables={}), report.tables))
-
-
 def _made_from(data: bytes) -> Report:
-    report, texts = _REPORT.decode(data)
+    report, texts = msgspec.json.decode(data, type=tuple[Report, dict[str, msgspec.Raw]])
     return replace(report, tables={name: rows_from(name, table) for name, table in texts.items()})

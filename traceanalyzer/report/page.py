@@ -13,7 +13,7 @@ from traceanalyzer.report.json import KEYS, as_plain, dump
 from traceanalyzer.report.printed import Printed, Result
 
 if TYPE_CHECKING:
-    from traceanalyzer.report.compile.model import CompileReport
+    from traceanalyzer.report.compile.strip import CompileReport
     from traceanalyzer.report.html import Details
     from traceanalyzer.report.model import Report
 
@@ -41,21 +41,18 @@ class ReportPage(Result):
         text = (render_terminal if self.full else render_screen)(self.report, width, colour)
         if self.compiled is None:
             return text
-        more = (
-            f"\n{Printed(Document('', self._more())).terminal(width, colour)}"
-            if self.full
-            else SEE_COMPILE * ("traceanalyzer compile" not in text)
-        )
+        more = SEE_COMPILE * ("traceanalyzer compile" not in text)
+        if self.full:
+            more = f"\n{Printed(Document('', self._more())).terminal(width, colour)}"
         return f"{text.rstrip()}\n{more}"
 
     def markdown(self) -> str:
         """For an issue."""
         from traceanalyzer.report.markdown.issue import BRIEF, GITHUB_LIMIT, ROOM, render_markdown
 
-        if self.compiled is None:
-            more = ""
-        else:
-            more = f"\n{Printed(Document('', self._more())).markdown()}" if self.full else f"\n{SEE_COMPILE.strip()}\n"
+        more = "" if self.compiled is None else f"\n{SEE_COMPILE.strip()}\n"
+        if more and self.full:
+            more = f"\n{Printed(Document('', self._more())).markdown()}"
         usual = GITHUB_LIMIT - ROOM if self.full else BRIEF - len(more)
         return render_markdown(self.report, self.max_chars or usual).rstrip("\n") + "\n" + more
 

@@ -64,7 +64,7 @@ class Printed(Result):
     screen: Document | None = None
 
     def __repr__(self) -> str:
-        return self.terminal(WIDTH, colour=False)
+        return self.terminal(WIDTH)
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(repr(self))}</pre>"
@@ -128,11 +128,11 @@ class Rows(Result):
         people = self.rows if self.shown is None else self.shown
         cut = (f"The {self.cut} {len(people)}; --all has the rest.",) if self.cut else ()
         table = Table(people, chosen=self.columns, remarks=(*cut, *self.remarks), defined=True)
-        heads = [Line(text) for text in self.heads if self.rows]
-        above = self.totals.document.sections if self.rows and self.totals and self.totals.rows else []
-        parts = [table if self.rows else Line(self.none)]
-        first = [Section("", heads)] if heads else []
-        return Document(self.title, [*first, *above, Section(self.title, parts, is_minor=True)])
+        if not self.rows:
+            return Document(self.title, [Section(self.title, [Line(self.none)], is_minor=True)])
+        first = [Section("", [Line(text) for text in self.heads])] if self.heads else []
+        above = self.totals.document.sections if self.totals and self.totals.rows else []
+        return Document(self.title, [*first, *above, Section(self.title, [table], is_minor=True)])
 
     @property
     def printed(self) -> Printed:
@@ -142,8 +142,7 @@ class Rows(Result):
     def terminal(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
         """The table, without definitions: `explain` has them."""
         text = self.printed.terminal(width, colour)
-        over = text.count("\n") - SCREEN_LINES
-        least = 1 if self.totals else LEAST_ROWS
+        over, least = text.count("\n") - SCREEN_LINES, 1 if self.totals else LEAST_ROWS
         if not self.fits or over <= 0 or len(self.rows) <= least:
             return text
         rows = self.rows[: max(least, len(self.rows) - (over + 1) // 2)]
@@ -159,9 +158,10 @@ class Rows(Result):
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([RENAMED.get(f.name, f.name) for f in dataclasses.fields(self.row_type)])
         safe = functools.cache(defused)  # texts come again and again
-        columns = plain_columns(self.rows)
-        safely = [[safe(value) if type(value) is str else value for value in column] for column in columns]
-        writer.writerows(zip(*safely, strict=True))
+        columns = (
+            [safe(value) if type(value) is str else value for value in column] for column in plain_columns(self.rows)
+        )
+        writer.writerows(zip(*columns, strict=True))
         return file.getvalue()
 
 
@@ -170,13 +170,11 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 (https://owasp.org/www-community/attacks/CSV_Injection)."""
 
 
-_CONTROL = re.compile(r"[^\n\t -~]+")
-
-
 def defused(value: str) -> str:
     """The text without control characters but tabs and ends of lines; one that would begin a formula with an
     apostrophe before it, which spreadsheets do not show."""
     begins = value.lstrip(" \n").startswith(FORMULA)
-    # The csv module leaves a carriage return without quotation marks, which no reader takes.
-    text = value if value.isprintable() else _CONTROL.sub(lambda found: plain(found[0]), value.replace("\r", "\n"))
-    return ("'" if begins else "") + text
+    if not value.isprintable():
+        # The csv module leaves a carriage return without quotation marks, which no reader takes.
+        value = re.sub(r"[^\n\t -~]+", lambda found: plain(found[0]), value.replace("\r", "\n"))
+    return "'" * begins + value

@@ -2,7 +2,7 @@
 
 import dataclasses
 from functools import cache
-from typing import Any, NamedTuple, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 import orjson
@@ -31,10 +31,11 @@ def report_from_json(text: str | bytes, source: str = "the report") -> Report:
         report = msgspec.convert(_named(saved | {"tables": {}}, Report), Report)
         if len({len(part.batch_ms) for part in report.step_parts}) > 1:
             raise TypeError("the parts of its step are of different numbers of batches")
-        rows = {name: _rows(name, table) for name, table in saved.get("tables", {}).items() if name in BY_NAME}
+        known = [(BY_NAME[name], rows) for name, rows in saved.get("tables", {}).items() if name in BY_NAME]
+        tables = {one.name: [msgspec.convert(_named(row, one.row), one.row) for row in rows] for one, rows in known}
     except (msgspec.ValidationError, AttributeError, TypeError) as error:
         raise UnreadableInputError(f"{source}: a damaged report ({error}); analyse the recording again") from error
-    return dataclasses.replace(report, tables=rows)
+    return dataclasses.replace(report, tables=tables)
 
 
 def is_report(saved: Any) -> bool:
@@ -54,11 +55,6 @@ def _check_version(saved: dict[str, Any], source: str) -> None:
         )
 
 
-def _rows(name: str, table: Any) -> list[Any]:
-    row = BY_NAME[name].row
-    return [msgspec.convert(_named(item, row), row) for item in table]
-
-
 def _named(value: Any, kind: Any) -> Any:
     """JSON under the names that the dataclass has in Python, with None for the fields it lacks that can be None."""
     if isinstance(value, list):
@@ -66,20 +62,16 @@ def _named(value: Any, kind: Any) -> Any:
     fields = _fields(kind) if isinstance(value, dict) else None
     if fields is None:
         return value
-    known = [one for one in fields if one.saved in value or type(None) in get_args(one.kind)]
-    return {one.name: _named(value.get(one.saved), one.kind) for one in known}
-
-
-class _Field(NamedTuple):
-    name: str
-    saved: str  # its published name
-    kind: Any
+    return {
+        name: _named(value.get(saved), of) for name, saved, of in fields if saved in value or type(None) in get_args(of)
+    }
 
 
 @cache
-def _fields(kind: Any) -> list[_Field] | None:
-    """The fields of a dataclass, or of the one among what a value may be; None where there is none."""
+def _fields(kind: Any) -> list[tuple[str, str, Any]] | None:
+    """Name, published name and type of the fields of a dataclass, or of the one among what a value may be; None where
+    there is none."""
     for part in (kind, *get_args(kind)):
         if dataclasses.is_dataclass(part):
-            return [_Field(name, RENAMED.get(name, name), of) for name, of in get_type_hints(part).items()]
+            return [(name, RENAMED.get(name, name), of) for name, of in get_type_hints(part).items()]
     return None

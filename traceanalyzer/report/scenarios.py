@@ -4,7 +4,6 @@ and predictions that were kept.
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from operator import attrgetter
 
 import msgspec
 
@@ -21,7 +20,6 @@ from traceanalyzer.report.printed import Printed, Result, Rows
 
 COLUMNS = [f.name for f in dataclasses.fields(Prediction) if f.name != "basis"]
 """All but the assumptions, which stand below the table."""
-_ID_BASIS = attrgetter("id", "basis")
 LEAST_GAIN = 0.01  # a smaller change of the step is none
 
 
@@ -33,17 +31,6 @@ def _asked_for(scenario: Prediction) -> bool:
 def _parted(rows: list[Prediction], test: Callable[[Prediction], bool]) -> tuple[list[Prediction], list[Prediction]]:
     """Those that pass the test, and the others."""
     return [one for one in rows if test(one)], [one for one in rows if not test(one)]
-
-
-def _left_out(without_gain: list[Prediction], missing: list[Prediction]) -> list[Part | None]:
-    """Names of the scenarios that are not in the table."""
-    gain, none = (", ".join(s.id for s in some) for some in (without_gain, missing))
-    return [
-        "",
-        Line(f"Gain under {LEAST_GAIN:.0%}: {gain}.", "dim") if gain else None,
-        Line(f"Not predicted: {none}.", "dim") if none else None,
-        Line("What each assumes, and why there are no others: --full.", "dim"),
-    ]
 
 
 @dataclass(frozen=True)
@@ -58,12 +45,18 @@ class ScenariosPage(Result):
         predicted, missing = _parted(self.result.scenarios, lambda s: s.step_ms is not None)
         shown, small = (predicted, []) if self.full else _parted(predicted, self._matters)
         explained, unexplained = (missing, []) if self.full else _parted(missing, _asked_for)
-        below = (("What each assumes", list(filter(self._is_explained, shown))), ("Not predicted", explained))
-        sections = [
-            Section("", [self._heading(), "", Table(shown, chosen=COLUMNS) if shown else None]),
-            *(Section(title, [Facts.of(*map(_ID_BASIS, some))], is_minor=True) for title, some in below if some),
-            *([] if self.full else [Section("", _left_out(small, unexplained))]),
+        gain, none = (", ".join(s.id for s in some) for some in (small, unexplained))
+        left_out: list[Part | None] = [
+            "",
+            Line(f"Gain under {LEAST_GAIN:.0%}: {gain}.", "dim") if gain else None,
+            Line(f"Not predicted: {none}.", "dim") if none else None,
+            Line("What each assumes, and why there are no others: --full.", "dim"),
         ]
+        below = (("What each assumes", list(filter(self._is_explained, shown))), ("Not predicted", explained))
+        sections = [Section("", [self._heading(), "", Table(shown, chosen=COLUMNS) if shown else None])]
+        for title, some in below:
+            sections += [Section(title, [Facts.of(*((s.id, s.basis) for s in some))], is_minor=True)] if some else []
+        sections += [] if self.full else [Section("", left_out)]
         return Printed(Document("", sections)).terminal(width, colour)
 
     def _is_explained(self, scenario: Prediction) -> bool:
@@ -102,12 +95,9 @@ class ScenariosPage(Result):
             text += f", as recorded {digits(of.recorded_step_ms, 4)} ms"
         if of.replayed_step_ms is not None:
             text += f"; the replay of the recording is off by {of.fidelity_error:+z.1%}"
-        if of.replayed_step_ms is None:
+        else:
             text += ". The replay of the unchanged recording is too far from it: nothing is predicted"
         return " ".join([f"{text}.", *of.notes])
-
-
-_WHAT_IF = msgspec.json.Decoder(WhatIf)
 
 
 def kept_predictions(asked: Asked, speedups: Sequence[tuple[str, float]], bucket_mb: Sequence[float]) -> WhatIf:
@@ -117,4 +107,8 @@ def kept_predictions(asked: Asked, speedups: Sequence[tuple[str, float]], bucket
         return predictions(asked.run, asked.selection, asked.knowledge, speedups=speedups, bucket_mb=bucket_mb)
 
     question = question_of(asked, "whatif", list(speedups), list(bucket_mb))
-    return make() if question is None else answered_once(asked.run, question, make, text_of, _WHAT_IF.decode)
+    return (
+        make()
+        if question is None
+        else answered_once(asked.run, question, make, text_of, msgspec.json.Decoder(WhatIf).decode)
+    )

@@ -16,33 +16,15 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 REFERENCE = "#/$defs/{name}"
 VALUES = {
     ("Input", "kind"): (
-        "kineto",
-        "pftrace",
-        "xplane",
-        "nsys",
-        "rocpd",
-        "rocprofv3",
-        "rocprofv3_csv",
-        "rpd",
-        "unitrace",
-        "proton",
-        "memory_snapshot",
-        "torch_log",
-        "timing_log",
-        "key_averages",
+        "kineto", "pftrace", "xplane", "nsys", "rocpd", "rocprofv3", "rocprofv3_csv", "rpd", "unitrace", "proton",
+        "memory_snapshot", "torch_log", "timing_log", "key_averages",
     ),
     ("Metrics", "step_source"): (
-        "profiler_step",
-        "nvtx",
-        "annotation",
-        "periodicity",
-        "timing_log",
-        "recording",
-        "none",
+        "profiler_step", "nvtx", "annotation", "periodicity", "timing_log", "recording", "none",
     ),
     ("Recommendation", "remedy"): (*NAMES, None),
     ("GapRow", "cause"): tuple(cause.label for cause in IdleCause),
-}
+}  # fmt: skip
 """All texts that a field can have, where its type does not say so."""
 
 Schema = dict[str, Any]
@@ -62,13 +44,9 @@ def report_schema() -> Schema:
 def rows_schema(key: str, row: type[Any]) -> Schema:
     """Of a document `{key: [row, ...]}`."""
     return {
-        "$schema": DIALECT,
-        "title": key,
-        "type": "object",
-        "properties": {key: _rows(row)},
-        "required": [key],
+        "$schema": DIALECT, "title": key, "type": "object", "properties": {key: _rows(row)}, "required": [key],
         "$defs": document_schema(row)["$defs"],
-    }
+    }  # fmt: skip
 
 
 def document_schema(kind: type[Any], more: list[type[Any]] | None = None) -> Schema:
@@ -101,19 +79,15 @@ def _collect(kind: Any, found: dict[str, type[Any]]) -> None:
 
 def _completed(part: Schema, kind: type[Any]) -> Schema:
     """The schema of a dataclass with published names, definitions and units; everything is always printed."""
-    properties = {
-        RENAMED.get(f.name, f.name): _described(part["properties"][f.name], kind, f) for f in dataclasses.fields(kind)
-    }
+    properties = {}
+    for f in dataclasses.fields(kind):
+        described = {key: value for key, value in part["properties"][f.name].items() if key != "default"}
+        if (kind.__name__, f.name) in VALUES:
+            described["enum"] = list(VALUES[kind.__name__, f.name])
+        definition, unit = f.metadata.get("definition"), f.metadata.get("unit")
+        if definition:
+            described["description"] = f"{definition} ({unit})" if unit else definition
+        if unit:
+            described["unit"] = unit
+        properties[RENAMED.get(f.name, f.name)] = described
     return part | {"properties": properties, "required": list(properties)}
-
-
-def _described(schema: Schema, kind: type[Any], f: dataclasses.Field[Any]) -> Schema:
-    described = {key: value for key, value in schema.items() if key != "default"}
-    if (kind.__name__, f.name) in VALUES:
-        described["enum"] = list(VALUES[kind.__name__, f.name])
-    definition, unit = f.metadata.get("definition"), f.metadata.get("unit")
-    if definition:
-        described["description"] = f"{definition} ({unit})" if unit else definition
-    if unit:
-        described["unit"] = unit
-    return described

@@ -73,21 +73,17 @@ def _gaps(_: "Measured", m: "Measurements", wanted: RowFilter) -> list[Any]:
 def _serving(asked: "Asked | None", wanted: RowFilter) -> Summary:
     from traceanalyzer.diagnosis.serving.sentences import sentences, serving_values
 
-    of = asked.measured if asked else None
-    if of is None:
+    if asked is None:
         return Summary(dict.fromkeys(("server", "phases", "decode_fit", "outlook", "speculation", "profiler_stretch")))
-    m = of.critical
+    m = asked.measured.critical
     guesses = None if wanted.acceptance is None else (wanted.draft_tokens, wanted.acceptance)
     return Summary(serving_values(m, guesses), tuple(sentences(m, guesses)))
 
 
-def _gap_places(m: "Measurements", min_us: float) -> list[Any]:
-    """Idle time by place, of gaps of at least that length."""
-    if not min_us:
-        return m.gap_places
+def _gap_places(_: "Measured", m: "Measurements", wanted: RowFilter) -> list[Any]:
     from traceanalyzer.analysis.tables.gap_places import gap_places
 
-    return gap_places(m.timed, m.causes.gaps, min_us)
+    return gap_places(m.timed, m.causes.gaps, wanted.min_us) if wanted.min_us else m.gap_places
 
 
 def _traffic(of: "Measured", _: "Measurements", __: RowFilter) -> list[Any]:
@@ -146,7 +142,7 @@ TABLES = (
     ),
     Table(
         "gap_places", "Idle time by place", "analysis.tables.gap_places.GapPlaceRow",
-        lambda _, m, wanted: _gap_places(m, wanted.min_us),
+        _gap_places,
         "The GPU has no idle gap in the steps of this recording.",
         long=True, of_every_rank=True,
     ),
@@ -259,11 +255,10 @@ BY_COMMAND = {table.command: table for table in TABLES if table.command}
 
 def named(name: str) -> Table:
     """The table of that name, or that the command of that name prints. Raises ValueError, naming what there is."""
-    table = BY_COMMAND.get(name) or BY_NAME.get(name)
-    if table is None:
-        without_command = [one.name for one in TABLES if one.command is None]
-        raise ValueError(f"there is no table {name!r}; tables: {', '.join([*BY_COMMAND, *without_command])}")
-    return table
+    if table := BY_COMMAND.get(name) or BY_NAME.get(name):
+        return table
+    without_command = [one.name for one in TABLES if one.command is None]
+    raise ValueError(f"there is no table {name!r}; tables: {', '.join([*BY_COMMAND, *without_command])}")
 
 
 def largest_first(rows: list[Any], column: str) -> list[Any]:

@@ -14,10 +14,8 @@ from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import gains, step_facts
 
 TITLE = "Key figures"
-SAY_AMOUNTS = "--samples N and --tokens N of a step give samples/s and tokens/s"
 TOLD_FROM_STEPS = 10  # steady steps that first ones cost more, to be on the first screen
 GROWS = {"leak": "Leaks", "growth": "Grows"}
-SAY_FLOPS = "operations or the GPU's peak are not known: record shapes, or --flops N"
 
 
 def quoted(report: Report) -> list[Fact]:
@@ -25,12 +23,25 @@ def quoted(report: Report) -> list[Fact]:
     work, used, kernels = report.metrics.throughput, report.metrics.utilisation, report.metrics.kernels_per_step
     if work is None and used is None:
         return []
+    rates, light = NOT_AVAILABLE, f"{NOT_AVAILABLE} (too few operators have a model, or the GPU is not known)"
+    bandwidth = f"{NOT_AVAILABLE} (no operators with a model)"
+    if work is not None:
+        each = f" ({figure(work.ms_per_sample, 'ms')} a sample)" if work.ms_per_sample is not None else ""
+        known = work.samples_per_s is not None or work.tokens_per_s is not None
+        how = "" if known else " (--samples N and --tokens N of a step give samples/s and tokens/s)"
+        rates = f"{_rates(work) or NOT_AVAILABLE}{each}{how}"
+    if used is not None and used.sol is not None:
+        light = figure(used.sol, "share")
+    if used is not None and used.least_bandwidth_gbs is not None:
+        peak = f" ({figure(used.bandwidth_share, 'share')} of peak)" if used.bandwidth_share is not None else ""
+        bandwidth = f"at least {figure(used.least_bandwidth_gbs, 'GB/s')}{peak}"
+    busy = figure(used and used.gpu_busy_share, "share")
     return [
-        Fact("throughput", _throughput(work), "work per second of the summary's step; `metrics.throughput` in JSON"),
+        Fact("throughput", rates, "work per second of the summary's step; `metrics.throughput` in JSON"),
         Fact("MFU", _mfu(used), "model FLOP/s utilisation, of what this step could reach at the roofline"),
-        Fact("speed of light", _light(used), "time of the step's computation at the roofline over the step time"),
-        Fact("GPU utilisation", _busy(used), "share of the step with any work on the GPU, from the timeline"),
-        Fact("memory bandwidth", _bandwidth(used), "least traffic with the GPU's memory over the step time"),
+        Fact("speed of light", light, "time of the step's computation at the roofline over the step time"),
+        Fact("GPU utilisation", busy, "share of the step with any work on the GPU, from the timeline"),
+        Fact("memory bandwidth", bandwidth, "least traffic with the GPU's memory over the step time"),
         Fact("kernels per step", figure(kernels), "kernels launched by a step"),
     ]
 
@@ -42,8 +53,8 @@ def brief(report: Report) -> str:
     if used is not None:
         most = f" of {figure(used.attainable_mfu, 'share')} reachable" if used.attainable_mfu else ""
         parts += [f"MFU {figure(used.mfu, 'share')}{most}"] if used.mfu else []
-        parts += [f"{_light(used)} of speed of light"] if not used.mfu and used.sol is not None else []
-        parts += [f"GPU busy {_busy(used)}"] if used.gpu_busy_share is not None else []
+        parts += [f"{figure(used.sol, 'share')} of speed of light"] if not used.mfu and used.sol is not None else []
+        parts += [f"GPU busy {figure(used.gpu_busy_share, 'share')}"] if used.gpu_busy_share is not None else []
     return " · ".join(part for part in parts if part)
 
 
@@ -53,12 +64,13 @@ def memory(report: Report) -> str:
     if of is None or of.peak is None:
         return ""
     scale = scale_for(of.peak, MEMORY)
-    phases = ("forward", "backward", "optimizer")
-    sizes = {name: size for name in phases if (size := getattr(of, name)) is not None}
+    every = (("forward", of.forward), ("backward", of.backward), ("optimizer", of.optimizer))
+    sizes = {name: size for name, size in every if size is not None}
     if of.peak_phase not in sizes:
         sizes = {"peak": of.peak, **sizes}
-    marks = {of.peak_phase: " (peak)"}
-    parts = [f"{name} {number(scaled(size, scale))}{marks.get(name, '')}" for name, size in sizes.items()]
+    parts = [
+        f"{name} {number(scaled(size, scale))}{' (peak)' * (name == of.peak_phase)}" for name, size in sizes.items()
+    ]
     parts += [f"{number(scaled(of.reserved, scale))} reserved"] if of.reserved else []
     text = f"GPU memory ({scale.label}): {', '.join(parts)}."
     if of.growth not in GROWS:
@@ -86,45 +98,17 @@ def _rates(work: Throughput) -> str:
     return ", ".join(f"{figure(rate)} {name}" for rate, name in (*rates, *given) if rate is not None)
 
 
-def _throughput(work: Throughput | None) -> str:
-    if work is None:
-        return NOT_AVAILABLE
-    each = f" ({figure(work.ms_per_sample, 'ms')} a sample)" if work.ms_per_sample is not None else ""
-    known = work.samples_per_s is not None or work.tokens_per_s is not None
-    return (_rates(work) or NOT_AVAILABLE) + each + ("" if known else f" ({SAY_AMOUNTS})")
-
-
 def _mfu(used: Utilisation | None) -> str:
     if used is None or used.mfu is None:
-        return f"{NOT_AVAILABLE} ({SAY_FLOPS})"
+        return f"{NOT_AVAILABLE} (operations or the GPU's peak are not known: record shapes, or --flops N)"
     if not used.mfu:
         return "0% (no matmuls ran)"
     most = f" of {figure(used.attainable_mfu, 'share')} that this step could reach" if used.attainable_mfu else ""
     return figure(used.mfu, "share") + most
 
 
-def _light(used: Utilisation | None) -> str:
-    if used is None or used.sol is None:
-        return f"{NOT_AVAILABLE} (too few operators have a model, or the GPU is not known)"
-    return figure(used.sol, "share")
-
-
-def _busy(used: Utilisation | None) -> str:
-    return figure(None if used is None else used.gpu_busy_share, "share")
-
-
-def _bandwidth(used: Utilisation | None) -> str:
-    if used is None or used.least_bandwidth_gbs is None:
-        return f"{NOT_AVAILABLE} (no operators with a model)"
-    peak = f" ({figure(used.bandwidth_share, 'share')} of peak)" if used.bandwidth_share is not None else ""
-    return f"at least {figure(used.least_bandwidth_gbs, 'GB/s')}{peak}"
-
-
 CONDITIONS = "conditions"  # a table without a command of its own, all of which a reader of a report has to see
 TABLE_ROWS = 5  # rows of a table within the report in a terminal; the table's own command prints all
-LONGER = {"Ranks": 11}  # tables with more: the critical rank and the ten that hold up the run most
-OPEN_ROWS = 8  # the table of devices stays open up to this long; others are folded
-SEVERITY_STYLES = {"high": "bold red", "medium": "yellow", "low": "", "info": "dim"}
 NO_FINDING = "No finding: the recording supports none."
 
 
@@ -134,7 +118,7 @@ def findings(report: Report) -> Items:
     for one in report.findings:
         about = f"{one.severity} · {one.cls} · {plain(one.id)} · {gains.headroom(report, one)}"
         evidence = [(item.metric, gains.evidence_value(item), item.where) for item in one.evidence]
-        style = SEVERITY_STYLES.get(one.severity, "")
+        style = {"high": "bold red", "medium": "yellow", "info": "dim"}.get(one.severity, "")
         items.append(Item(one.title, [(about, style)], list(gains.leads(report, one)), evidence))
     return Items(items, noun="findings")
 
@@ -176,8 +160,7 @@ def devices(report: Report) -> list[Section]:
     """The GPUs over the whole recording."""
     if not report.devices:
         return []
-    folded = len(report.devices) > OPEN_ROWS
-    return [_table("Devices, over the whole recording", report.devices, report, folded=folded)]
+    return [_table("Devices, over the whole recording", report.devices, report, folded=len(report.devices) > 8)]
 
 
 def tables(
@@ -203,7 +186,5 @@ def _table(
     title: str, rows: Sequence[Any], report: Report, weight: Weight = Weight.FIGURES, *, folded: bool = False,
     **of_table: Any,
 ) -> Section:  # fmt: skip
-    table = Table(
-        rows, origin_ns=step_facts.moments_origin(report), **{"limit": LONGER.get(title, TABLE_ROWS), **of_table}
-    )
+    table = Table(rows, origin_ns=step_facts.moments_origin(report), **{"limit": TABLE_ROWS, **of_table})
     return Section(title, [table], is_minor=True, folded=folded, weight=weight)

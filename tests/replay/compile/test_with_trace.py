@@ -22,7 +22,7 @@ from traceanalyzer.ingest.torch_log import read_logs
 from traceanalyzer.replay.compile.regions import CompiledCode
 from traceanalyzer.replay.compile.windows import idle_in, seams
 from traceanalyzer.report.compile.build import compile_report
-from traceanalyzer.report.compile.model import CompileReport
+from traceanalyzer.report.compile.strip import CompileReport
 
 DATA = Path(__file__).parents[2] / "data" / "compile"
 STEPS, STEP_US = 6, 1000

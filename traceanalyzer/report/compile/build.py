@@ -10,8 +10,7 @@ from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.diagnosis.selection import Measured
 from traceanalyzer.replay.compile.measure import headline_log, measure_logs
 from traceanalyzer.replay.compile.steps import Stopwatch, with_stopwatch
-from traceanalyzer.report.compile.model import CompileReport
-from traceanalyzer.report.compile.strip import strip_of
+from traceanalyzer.report.compile.strip import CompileReport, strip_of
 from traceanalyzer.trace import Run, Trace
 from traceanalyzer.trace.compile_log import CompileLog
 
@@ -26,9 +25,7 @@ def compile_report(logs: Sequence[CompileLog], run: Run | None = None, stopwatch
 
     Raises TraceAnalyzerError where the run has no trace.
     """
-    inputs: list[dict[str, Any]] = [
-        {"path": log.path, "kind": "torch_log", "rank": log.rank, "devices": []} for log in logs
-    ]
+    inputs = [dict[str, Any](path=log.path, kind="torch_log", rank=log.rank, devices=[]) for log in logs]
     if run is None:
         log = headline_log(logs)
         compiled = with_stopwatch(measure_logs(logs, log), stopwatch)

@@ -7,34 +7,24 @@ from traceanalyzer.analysis.groups.first_steps import PaidBack
 from traceanalyzer.diagnosis.compile.judged import CompileDiagnosis
 from traceanalyzer.replay.compile.model import Compiled, StepsUse
 from traceanalyzer.report.brief import first_screen, shown_path
-from traceanalyzer.report.compile.model import CompileReport
-from traceanalyzer.report.compile.strip import STAGE_NAMES, strip_svg
+from traceanalyzer.report.compile.strip import STAGE_NAMES, CompileReport, strip_svg
 from traceanalyzer.report.document import Document, Drawing, Line, Part, Section, TextTable, Verdict
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.printed import Printed
 from traceanalyzer.version import __version__
 
 SCHEMA_VERSION = 2
-MOST_FOUND = 4
 MAX_ROWS = 20  # rows of a table on paper; the JSON has all
-NO_FUSION = (
-    "Why kernels were not fused is not in the structured log: set TORCH_LOGS=+fusion and "
-    "TORCH_LOGS_OUT=FOLDER/fusion.txt as well, with the FOLDER of TORCH_TRACE."
-)
 
 
 def compile_document(report: CompileReport, full: bool = True) -> Printed:
     """The report on torch.compile; unless it is full a terminal gets one screen of it."""
     diagnosis = report.diagnosis
     values = {
-        "schema_version": SCHEMA_VERSION,
-        "tool": {"name": "traceanalyzer", "version": __version__},
-        "inputs": report.inputs,
-        "headline": diagnosis.headline,
-        "compile": report.compiled,
-        "findings": diagnosis.findings,
-        "recommendations": diagnosis.recommendations,
-    }
+        "schema_version": SCHEMA_VERSION, "tool": {"name": "traceanalyzer", "version": __version__},
+        "inputs": report.inputs, "headline": diagnosis.headline, "compile": report.compiled,
+        "findings": diagnosis.findings, "recommendations": diagnosis.recommendations,
+    }  # fmt: skip
     document = Document(f"torch.compile: {diagnosis.headline}", sections(report))
     return Printed(document, values, screen=None if full else _screen(report))
 
@@ -44,23 +34,28 @@ def _screen(report: CompileReport) -> Document:
     use, words = compiled.trace, {"torch_log": "LOG"}
     paths = " ".join(dict.fromkeys(shown_path(one["path"], words.get(one["kind"], "TRACE")) for one in report.inputs))
     answer = _verdict(compiled, diagnosis)
-    lines = list(answer.about)
-    lines += [f"{number}. {one.title}" for number, one in enumerate(diagnosis.findings[:MOST_FOUND], 1)]
-    times = [line for line in _step_times(compiled.steps) if isinstance(line, str) and line != compiled.steps.basis]
+    lines = [*answer.about, *(f"{number}. {one.title}" for number, one in enumerate(diagnosis.findings[:4], 1))]
+    times = [line for line in _step_times(compiled.steps) if line != compiled.steps.basis]
     lines += filter(None, [" ".join(times)])
     more = [f"compile {paths} --full", *(f"explain {one.id}" for one in diagnosis.findings[:1])]
     more += [f"compile {paths} TRACE"] if use is None else []
     notes = [*getattr(use, "notes", ()), *compiled.notes]
-    advice = [str(line).partition(". ")[2] for line in _advice(diagnosis)]
+    advice = [line.partition(". ")[2] for line in _advice(diagnosis)]
     return first_screen(answer.text, lines, advice, notes, more)
 
 
 def sections(report: CompileReport) -> list[Section]:
     """The report's sections in order; those with nothing to say are left out."""
     compiled, diagnosis = report.compiled, report.diagnosis
+    found = [
+        f"{number}. {one.title}"
+        + ("" if one.headroom_ms is None else f" ({figure(one.headroom_ms, 'ms')} a step)")
+        + f" [{one.id}]"
+        for number, one in enumerate(diagnosis.findings, 1)
+    ]
     made = [
         Section("torch.compile", [_verdict(compiled, diagnosis), report.note or None]),
-        Section("Findings", _findings(diagnosis)),
+        Section("Findings", found),
         Section("Recommended", _advice(diagnosis)),
         Section("Compile time", _stages(report)),
         *(Section(title, make(compiled)) for title, make in _OF_COMPILED),
@@ -74,16 +69,8 @@ def _verdict(compiled: Compiled, diagnosis: CompileDiagnosis) -> Verdict:
     return Verdict(diagnosis.headline or "Nothing was compiled.", about)
 
 
-def _findings(diagnosis: CompileDiagnosis) -> list[Part]:
-    lines: list[Part] = []
-    for number, finding in enumerate(diagnosis.findings, 1):
-        cost = "" if finding.headroom_ms is None else f" ({figure(finding.headroom_ms, 'ms')} a step)"
-        lines.append(f"{number}. {finding.title}{cost} [{finding.id}]")
-    return lines
-
-
-def _advice(diagnosis: CompileDiagnosis) -> list[Part]:
-    lines: list[Part] = []
+def _advice(diagnosis: CompileDiagnosis) -> list[str]:
+    lines = []
     for number, one in enumerate(diagnosis.recommendations, 1):
         text = f"{number}. {one.action}"
         if one.predicted_step_ms is not None:
@@ -98,7 +85,7 @@ def _advice(diagnosis: CompileDiagnosis) -> list[Part]:
 
 
 def _stages(report: CompileReport) -> list[Part]:
-    total, strip = report.compiled.compile_s or 0.0, report.strip
+    total = report.compiled.compile_s or 0.0
     rows = [
         [STAGE_NAMES[stage], f"{seconds:.3f}", f"{seconds / total:.0%}" if total else ""]
         for stage, seconds in report.compiled.stages_s.items()
@@ -106,7 +93,7 @@ def _stages(report: CompileReport) -> list[Part]:
     ]
     if not rows:
         return []
-    drawn = [] if strip is None else [Drawing(partial(strip_svg, strip))]
+    drawn = [] if report.strip is None else [Drawing(partial(strip_svg, report.strip))]
     return [*drawn, *_table("stage | s# | share#", [*rows, ["total", f"{total:.3f}", "100%"]])]
 
 
@@ -126,16 +113,15 @@ def _recompiles(compiled: Compiled) -> list[Part]:
     return _table("guard that failed | values | where | times# | refused# | remedy", rows)
 
 
-def _caches(compiled: Compiled) -> list[Part]:
-    lines: list[Part] = []
+def _caches(compiled: Compiled) -> list[Part | None]:
+    lines: list[Part | None] = []
     cache, graphs = compiled.cache, compiled.cudagraphs
     if cache is not None and any((cache.hits, cache.misses, cache.bypasses, cache.off)):
         lines.append(
             f"FX graph cache: {cache.hits} hits, {cache.misses} misses; {cache.bypasses} bypasses of both caches; "
             f"{cache.off} graphs compiled without it. Hits saved {cache.saved_s:.3g} s."
         )
-        lines += [f"Bypassed: {reason}." for reason in cache.bypass_reasons]
-        lines += [cache.warm_start] if cache.warm_start else []
+        lines += [*(f"Bypassed: {reason}." for reason in cache.bypass_reasons), cache.warm_start or None]
     if graphs is not None and any((graphs.wanted, graphs.used, graphs.launches_per_step)):
         share = graphs.captured_share
         captured = "." if share is None else f", {share:.0%} of the step's GPU time in them."
@@ -152,25 +138,22 @@ def _steps(compiled: Compiled) -> list[Part]:
     return [*_step_times(steps), *_table("first step | ms# | of a steady step, ms#", rows)]
 
 
-def _step_times(steps: StepsUse) -> list[Part]:
-    lines: list[Part] = []
+def _step_times(steps: StepsUse) -> list[str]:
+    lines = []
     if steps.step_ms is not None:
         lines.append(f"Steady step: {figure(steps.step_ms, 'ms')} without the profiler.")
     if steps.eager_step_ms is not None:
         lines.append(f"Eager step: {figure(steps.eager_step_ms, 'ms')}.")
     if steps.warmup_ms is not None and steps.warmup_excess_ms is not None:
+        count = f"{steps.warmup_steps or 0:,} step{'s' * (steps.warmup_steps != 1)}"
         lines.append(
-            f"Warm-up: {_steps_of(steps.warmup_steps or 0)} in {figure(steps.warmup_ms, 'ms')} as recorded, "
+            f"Warm-up: {count} in {figure(steps.warmup_ms, 'ms')} as recorded, "
             f"{figure(steps.warmup_excess_ms, 'ms')} more than as many steady ones "
             f"({figure(steps.recorded_step_ms, 'ms')} each)."
         )
     if steps.pays_low is not None:
         lines.append(f"Compilation is {PaidBack(steps.pays_after_steps, steps.pays_low, steps.pays_high)}.")
     return [*lines, *([steps.basis] if steps.basis else [])]
-
-
-def _steps_of(number: int) -> str:
-    return "1 step" if number == 1 else f"{number:,} steps"
 
 
 def _compilations(compiled: Compiled) -> list[Part]:
@@ -202,15 +185,17 @@ def _kernels(compiled: Compiled) -> list[Part]:
         ]
         for row in compiled.kernels
     ]  # fmt: skip
-    headers = (
-        "kernel | source | nodes# | per step# | ms a step# | inductor's estimate# | at the roofline# | compile ms#"
-    )
-    return _table(headers, rows)
+    figures = "nodes# | per step# | ms a step# | inductor's estimate# | at the roofline# | compile ms#"
+    return _table(f"kernel | source | {figures}", rows)
 
 
 def _not_fused(compiled: Compiled) -> list[Part]:
     if compiled.not_fused is None:
-        return [NO_FUSION] if compiled.kernels and compiled.source != "trace" else []
+        how = (
+            "Why kernels were not fused is not in the structured log: set TORCH_LOGS=+fusion and "
+            "TORCH_LOGS_OUT=FOLDER/fusion.txt as well, with the FOLDER of TORCH_TRACE."
+        )
+        return [how] if compiled.kernels and compiled.source != "trace" else []
     rows = [[row.reason, row.pairs, row.first, row.second] for row in compiled.not_fused]
     return _table("why inductor left them apart | pairs# | such as | and", rows)
 
@@ -230,14 +215,11 @@ def _ranks(compiled: Compiled) -> list[Part]:
 
 
 def _log(compiled: Compiled) -> list[Part]:
-    lines: list[Part] = list(compiled.notes)
-    if compiled.log:
-        counts = ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in compiled.log.items() if number)
-        lines.append(f"Log: {counts}.")
-    return lines
+    counts = ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in compiled.log.items() if number)
+    return [*compiled.notes, *([f"Log: {counts}."] if compiled.log else [])]
 
 
-_OF_COMPILED: tuple[tuple[str, Callable[[Compiled], list[Part]]], ...] = (
+_OF_COMPILED: tuple[tuple[str, Callable[[Compiled], Sequence[Part | None]]], ...] = (
     ("Graph breaks", _breaks),
     ("Recompilations", _recompiles),
     ("Caches and CUDA graphs", _caches),
@@ -255,10 +237,9 @@ def _table(headers: str, rows: Sequence[Sequence[object]]) -> list[Part]:
     """The first rows under headers with bars between them, of which those of figures end in #."""
     if not rows:
         return []
-    names = headers.split(" | ")
-    shown = [[str(cell) for cell in row] for row in rows[:MAX_ROWS]]
+    names, left = headers.split(" | "), len(rows) - MAX_ROWS
+    shown = [list(map(str, row)) for row in rows[:MAX_ROWS]]
     table = TextTable([name.rstrip("#") for name in names], [name.endswith("#") for name in names], shown)
-    left = len(rows) - MAX_ROWS
     return [table, *([Line(f"{left} more rows; --format json has all.", "dim")] if left > 0 else [])]
 
 

@@ -1,27 +1,46 @@
-"""When the program compiled, stage by stage, with the steps that a trace recorded: one strip on one clock."""
+"""The report on torch.compile as a value; and when the program compiled, stage by stage, with the steps that a trace
+recorded: one strip on one clock.
+"""
+
+from typing import Any
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra import IntervalSet, union
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import NS_PER_S
+from traceanalyzer.base import NS_PER_S, dataclass
+from traceanalyzer.diagnosis.compile.judged import CompileDiagnosis
+from traceanalyzer.replay.compile.model import Compiled
 from traceanalyzer.replay.compile.stages import STAGES, stage_of
-from traceanalyzer.report.compile.model import Strip
-from traceanalyzer.report.html.markup import Markup, join, tag
+from traceanalyzer.report.html.markup import Markup, tag
 from traceanalyzer.trace.compile_log import CompileLog
 
 STAGE_NAMES = {
-    "dynamo": "dynamo (tracing the program)",
-    "aot": "AOT (forward and backward graphs)",
-    "inductor": "inductor (optimising, writing code)",
-    "triton": "Triton (compiling kernels)",
-    "cpp": "C++ compiler",
-    "autotune": "autotuning",
-    "cudagraphs": "CUDA graphs (recording)",
-    "other": "rest",
-}
+    "dynamo": "dynamo (tracing the program)", "aot": "AOT (forward and backward graphs)",
+    "inductor": "inductor (optimising, writing code)", "triton": "Triton (compiling kernels)", "cpp": "C++ compiler",
+    "autotune": "autotuning", "cudagraphs": "CUDA graphs (recording)", "other": "rest",
+}  # fmt: skip
 STEPS = "steps that the trace recorded"
 WIDTH, ROW, LABEL = 1000, 22, 250  # of the drawing, of a row, and of its name, in the drawing's own unit
+
+
+@dataclass(frozen=True, eq=False)
+class Strip:
+    """Rows of stretches of time, ns from the origin."""
+
+    length_ns: int
+    rows: list[tuple[str, IntervalSet]]
+
+
+@dataclass(frozen=True)
+class CompileReport:
+    """What was read, measured and concluded."""
+
+    inputs: list[dict[str, Any]]
+    compiled: Compiled
+    diagnosis: CompileDiagnosis
+    strip: Strip | None = None  # when it compiled, for people
+    note: str = ""  # how it stands to the report that it is a part of
 
 
 def strip_of(log: CompileLog | None, timed: Timed | None) -> Strip | None:
@@ -37,7 +56,12 @@ def strip_of(log: CompileLog | None, timed: Timed | None) -> Strip | None:
         return None
     whole = union(*(np.concatenate([getattr(times, end) for _, times in shown]) for end in ("start", "end")))
     first, length = int(whole.start[0]), int(whole.end[-1] - whole.start[0])
-    return Strip(length, [(name, _pixels(times, first, length)) for name, times in shown])
+    # None is shorter than a pixel: a row has no more of them than pixels.
+    pixel, rows = max(length // WIDTH, 1), []
+    for name, times in shown:
+        start = (times.start - first) // pixel * pixel
+        rows.append((name, union(start, np.maximum(times.end - first, start + pixel))))
+    return Strip(length, rows)
 
 
 def _spans(log: CompileLog, stage: str) -> IntervalSet:
@@ -46,25 +70,15 @@ def _spans(log: CompileLog, stage: str) -> IntervalSet:
     return union(np.array(start, np.int64), np.array(end, np.int64))
 
 
-def _pixels(times: IntervalSet, first: int, length: int) -> IntervalSet:
-    """The stretches from the origin, none shorter than a pixel: a row has no more of them than pixels."""
-    pixel = max(length // WIDTH, 1)
-    start = (times.start - first) // pixel * pixel
-    return union(start, np.maximum(times.end - first, start + pixel))
-
-
 def strip_svg(strip: Strip) -> Markup:
     """The strip as a drawing."""
     scale = (WIDTH - LABEL) / max(strip.length_ns, 1)
     rows = [_row(label, times, number, scale) for number, (label, times) in enumerate(strip.rows)]
-    height = ROW * (len(rows) + 1)
-    seconds = f"{strip.length_ns / NS_PER_S:.4g} s"
-    scale_line = join(
-        tag("text", "0 s", x=LABEL, y=height - 6, font_size=12, fill="currentColor"),
-        tag("text", seconds, x=WIDTH, y=height - 6, font_size=12, fill="currentColor", text_anchor="end"),
-    )
+    height, seconds = ROW * (len(rows) + 1), f"{strip.length_ns / NS_PER_S:.4g} s"
+    begin = tag("text", "0 s", x=LABEL, y=height - 6, font_size=12, fill="currentColor")
+    end = tag("text", seconds, x=WIDTH, y=height - 6, font_size=12, fill="currentColor", text_anchor="end")
     drawn = tag(
-        "svg", *rows, scale_line, viewBox=f"0 0 {WIDTH} {height}", role="img", width="100%",
+        "svg", *rows, begin, end, viewBox=f"0 0 {WIDTH} {height}", role="img", width="100%",
         aria_label=f"Compile work by stage over {seconds}.",
     )  # fmt: skip
     caption = "Stages of compilation and the recorded steps on one clock; a stage may run inside another."

@@ -15,30 +15,27 @@ from traceanalyzer.report.outline import breakdown, gains, opening, step_facts
 from traceanalyzer.report.outline.breakdown import Share
 
 FIRST = 3  # recommendations that are open, and warnings that are shown
-GLOSSARY = dict(step_facts.GLOSSARY)
 
 
 def answer(report: Report) -> Markup:
     """Verdict, step time, budget, the first remedy and warnings."""
-    return join(
-        tag("div", _verdict(report), tag("div", _budget_bar(report)), class_="verdict"),
-        _do_first(report),
-        _warnings(report),
-    )
-
-
-def _verdict(report: Report) -> Markup:
-    summary = report.summary
-    return tag(
+    culprit, hardware = report.summary.culprit, opening.hardware(report)
+    verdict = tag(
         "div",
         tag("p", opening.verdict(report), class_="kind"),
-        heading(summary.headline),
-        tag("p", summary.culprit, class_="headline") if summary.culprit else None,
+        heading(report.summary.headline),
+        tag("p", culprit, class_="headline") if culprit else None,
         facts(_figures(report)),
         tag("p", f"Step time: {opening.step_sentence(report)}", class_="quiet"),
-        tag("p", opening.hardware(report), class_="quiet") if opening.hardware(report) else None,
+        tag("p", hardware, class_="quiet") if hardware else None,
         class_="statement",
     )
+    first = None
+    if report.recommendations:
+        link = tag("p", tag("a", "All recommendations", href="#change"), class_="quiet")
+        remedy = tag("ol", _remedy(report, report.recommendations[0]))
+        first = tag("div", tag("p", tag("b", "Do first")), remedy, link, class_="advice")
+    return join(tag("div", verdict, tag("div", _budget_bar(report)), class_="verdict"), first, _warnings(report))
 
 
 def _figures(report: Report) -> list[Fact]:
@@ -46,11 +43,10 @@ def _figures(report: Report) -> list[Fact]:
     summary, metrics, total = report.summary, report.metrics, breakdown.step_ms(report)
     shown = []
     if summary.bottleneck != "inconclusive":
-        shown.append(Fact("confidence", opening.confidence(report), GLOSSARY["confidence"]))
+        shown.append(Fact("confidence", opening.confidence(report), dict(step_facts.GLOSSARY)["confidence"]))
     if total is not None:
-        shown.append(
-            Fact(f"{breakdown.whole(report)} time", figure(total, "ms"), "wall-clock time, mean of the steady state")
-        )
+        what = "wall-clock time, mean of the steady state"
+        shown.append(Fact(f"{breakdown.whole(report)} time", figure(total, "ms"), what))
     if metrics.unprofiled is not None and metrics.step_time_ms is not None:
         mean = figure(metrics.step_time_ms.mean, "ms")
         shown.append(Fact("with the profiler", mean, "the recorded step, which the profiler slows"))
@@ -69,10 +65,11 @@ def _budget_bar(report: Report) -> Markup | None:
     parts = [share for share in breakdown.finest(shares) if share.share > 0]
     bar = (
         tag(
-            "span", class_="part", style=f"width:{part.share:.3%};background:var(--{part.colour})", data_def=_hint(part)
+            "span", class_="part", style=f"width:{part.share:.3%};background:var(--{part.colour})",
+            data_def=f"{part.name} {figure(part.share, 'share')}, {figure(part.ms, 'ms')}",
         )
         for part in parts
-    )
+    )  # fmt: skip
     shown = (share for share in shares if share.share > 0)
     items = (tag("li", *_entry(share, parts), class_="within" if share.within else None) for share in shown)
     return join(
@@ -91,39 +88,20 @@ def _entry(share: Share, drawn: list[Share]) -> Iterator[str]:
     yield f" {figure(share.ms, 'ms')}"
 
 
-def _hint(share: Share) -> str:
-    return f"{share.name} {figure(share.share, 'share')}, {figure(share.ms, 'ms')}"
-
-
-def _do_first(report: Report) -> Markup | None:
-    if not report.recommendations:
-        return None
-    link = tag("p", tag("a", "All recommendations", href="#change"), class_="quiet")
-    return tag(
-        "div",
-        tag("p", tag("b", "Do first")),
-        tag("ol", _remedy(report, report.recommendations[0])),
-        link,
-        class_="advice",
-    )
-
-
 def advice(report: Report) -> Markup:
     """Every recommendation with what it would bring."""
     if not report.recommendations:
         return tag("p", gains.no_advice(report))
     items = [_remedy(report, one) for one in report.recommendations]
-    rest = len(items) - FIRST
+    rest, skipped = len(items) - FIRST, gains.without_gain(report)
     folded = tag("ol", *items[FIRST:], start=FIRST + 1)
     more = tag("details", tag("summary", f"{rest} more"), folded) if rest > 0 else None
-    skipped = gains.without_gain(report)
     left_out = tag("p", skipped, class_="quiet") if skipped else None
     return tag("div", tag("ol", *items[:FIRST]), more, left_out, class_="advice")
 
 
 def _remedy(report: Report, advice: Recommendation) -> Markup:
-    more = advice.as_much_work
-    gain = advice.predicted_speedup if more is None else more.speedup
+    gain = advice.as_much_work.speedup if advice.as_much_work else advice.predicted_speedup
     return tag(
         "li",
         tag("span", figure(gain, "x") if measured(gain) else "gain unknown", class_="gain"),
@@ -134,20 +112,12 @@ def _remedy(report: Report, advice: Recommendation) -> Markup:
 
 def _warnings(report: Report) -> Markup | None:
     """What spoils the figures: conditions, damage, the profiler."""
-    spoiled = [
-        (row.name, row.value, row.spoils) for row in report.tables.get("conditions", []) if getattr(row, "spoils", "")
-    ]
-    lines = [tag("li", f"{name}: {value} ({spoils})") for name, value, spoils in spoiled]
-    lines += [
-        tag("li", f"{item.path}: {opening.damage(item)}") for item in report.inputs[:FIRST] if opening.is_damaged(item)
-    ]
-    lines += [tag("li", note) for note in report.notes[:FIRST]]
+    conditions = report.tables.get("conditions", [])
+    lines = [f"{row.name}: {row.value} ({row.spoils})" for row in conditions if getattr(row, "spoils", "")]
+    lines += [f"{item.path}: {opening.damage(item)}" for item in report.inputs[:FIRST] if opening.is_damaged(item)]
+    lines += report.notes[:FIRST]
     if not lines:
         return None
-    return tag(
-        "aside",
-        tag("h2", "Before you trust it"),
-        tag("ul", *lines),
-        tag("p", tag("a", "Everything about the recording", href="#recording")),
-        class_="warnings",
-    )
+    more = tag("p", tag("a", "Everything about the recording", href="#recording"))
+    listed = tag("ul", *(tag("li", line) for line in lines))
+    return tag("aside", tag("h2", "Before you trust it"), listed, more, class_="warnings")

@@ -53,23 +53,19 @@ def stacked(places: Sequence[str], series: Sequence[Series], x: str, y: str) -> 
     return replace(plot, x=replace(plot.x, title=x))
 
 
-def _bars(one: Series, places: Sequence[str], base: F64, shift: float, width: float) -> Rects:
-    values = zip(base.tolist(), (base + one.known()).tolist(), one.hints_of(places), strict=True)
-    boxes = [
-        Box(i - BAR / 2 + shift, i - BAR / 2 + shift + width, low, high, hint)
-        for i, (low, high, hint) in enumerate(values)
-        if high != low
-    ]
-    return Rects(one.name, one.colour, boxes)
-
-
 def side_by_side(places: Sequence[str], groups: Sequence[Sequence[Series]], y: str) -> Plot:
     """Bars from left to right, the groups of a place next to each other, the values of a group on top of each other."""
     marks, width = [], BAR / max(len(groups), 1)
-    for i, group in enumerate(groups):
-        base = np.zeros(len(places))
+    for n, group in enumerate(groups):
+        base, left = np.zeros(len(places)), n * width
         for one in group:
-            marks.append(_bars(one, places, base, i * width, width))
+            values = zip(base.tolist(), (base + one.known()).tolist(), one.hints_of(places), strict=True)
+            boxes = [
+                Box(i - BAR / 2 + left, i - BAR / 2 + left + width, low, high, hint)
+                for i, (low, high, hint) in enumerate(values)
+                if high != low
+            ]
+            marks.append(Rects(one.name, one.colour, boxes))
             base = base + one.known()
     return Plot(marks, Axis(names=[name_of(p) for p in places]), Axis(y))
 

@@ -20,11 +20,7 @@ from traceanalyzer.report.outline import gains, step_facts
 from traceanalyzer.report.timeline.lanes import Category, Timeline
 from traceanalyzer.trace import Bool
 
-TITLE = "What it means, how it was decided, what to do"
 SECTION = "\n## "
-EXAMPLE = f"{SECTION}Example\n"
-BELOW_A_FINDING = "\n#### "
-GLOSSARY = dict(step_facts.GLOSSARY)
 ELSEWHERE = (
     ("straggler", "ranks", "the ranks side by side"),
     ("condition-", "recording", "about the recording"),
@@ -40,8 +36,7 @@ def findings(report: Report, timeline: Timeline | None) -> Markup:
 
 def predicted(report: Report) -> Chart | None:
     """The ladder from today's step down to what the GPU could do."""
-    made = predictions(report)
-    if made is None:
+    if (made := predictions(report)) is None:
         return None
     caption = (
         "The step after each recommended change alone, and its 90 % range; gains of several do not add up "
@@ -57,14 +52,17 @@ def link_to(place: "Place | None") -> Markup | None:
 
 def _finding(report: Report, timeline: Timeline | None, position: int, finding: Finding) -> Markup:
     link = link_to(of_finding(timeline, finding))
+    # Where to look for what is not on one rank's timeline.
+    elsewhere = next((one for id_, *one in ELSEWHERE if finding.id.startswith(id_)), None)
+    other = tag("span", "· ", tag("a", elsewhere[1], href=f"#{elsewhere[0]}")) if elsewhere else None
     about = join(
         tag("span", finding.severity, class_=f"severity {finding.severity}"),
         f" · {finding.cls} · ",
         term(finding.id, step_facts.EXPLAINED.format(finding.id)),
         " · ",
-        term("headroom", GLOSSARY["headroom"] if position == 1 else ""),
+        term("headroom", dict(step_facts.GLOSSARY)["headroom"] if position == 1 else ""),
         gains.headroom(report, finding).removeprefix("headroom") + " ",
-        tag("span", "· ", link, " on the timeline") if link else _elsewhere(finding),
+        tag("span", "· ", link, " on the timeline") if link else other,
     )
     return tag(
         "article",
@@ -76,14 +74,6 @@ def _finding(report: Report, timeline: Timeline | None, position: int, finding: 
         class_="finding",
         id=f"finding-{position}",
     )
-
-
-def _elsewhere(finding: Finding) -> Markup | None:
-    """Where to look for what is not on one rank's timeline."""
-    for id_, section, words in ELSEWHERE:
-        if finding.id.startswith(id_):
-            return tag("span", "· ", tag("a", words, href=f"#{section}"))
-    return None
 
 
 def _evidence(timeline: Timeline | None, finding: Finding) -> Markup:
@@ -100,24 +90,18 @@ def _evidence(timeline: Timeline | None, finding: Finding) -> Markup:
 
 def explained(finding_id: str) -> Markup | None:
     """The page without its title and its example: the report's own finding is one; None where there is no page."""
-    page = finding_page(finding_id)
-    if page is None:
+    if (page := finding_page(finding_id)) is None:
         return None
-    _, _, sections = page.text.partition(SECTION)
-    text = (SECTION + sections).partition(EXAMPLE)[0].replace(SECTION, BELOW_A_FINDING)
+    text = (SECTION + page.text.partition(SECTION)[2]).partition(f"{SECTION}Example\n")[0].replace(SECTION, "\n#### ")
     drawn = Markup(MarkdownIt("commonmark", {"html": False}).render(text))
-    return tag("details", tag("summary", TITLE), tag("div", drawn))
+    return tag("details", tag("summary", "What it means, how it was decided, what to do"), tag("div", drawn))
 
 
 LEAST = 8  # characters that a shortened name needs to stand for one
 OF_CLASS = {
-    "launch": Category.IDLE_LAUNCH,
-    "sync": Category.IDLE_SYNC,
-    "input": Category.IDLE_INPUT,
-    "host": Category.IDLE_HOST,
-    "communication": Category.COMMUNICATION,
-    "transfer": Category.COPY,
-}
+    "launch": Category.IDLE_LAUNCH, "sync": Category.IDLE_SYNC, "input": Category.IDLE_INPUT,
+    "host": Category.IDLE_HOST, "communication": Category.COMMUNICATION, "transfer": Category.COPY,
+}  # fmt: skip
 """What on the timeline a finding of a class is about; others are where their evidence says."""
 DETAIL = {"launch-latency": "the next op was already queued"}
 """How the details of those gaps begin that a finding is about, where not all gaps of its class are."""
@@ -174,8 +158,7 @@ def _longest(timeline: Timeline, chosen: Bool) -> Place | None:
 
 def _named(timeline: Timeline, where: str) -> Bool:
     """Which events have a name, or a name in full, that the words are."""
-    names = _matching(timeline.names, where)
-    details = _matching(timeline.detail, where)
+    names, details = _matching(timeline.names, where), _matching(timeline.detail, where)
     return np.append(names, False)[timeline.events.name] | np.append(details, False)[timeline.events.detail]
 
 
@@ -183,5 +166,4 @@ def _matching(texts: list[str], where: str) -> Bool:
     head = where.split(" in ")[0].split(" (")[0].strip()
     beginning = head.rstrip("….").strip()
     cut = head != beginning and len(beginning) >= LEAST
-    found = [text in (head, where) or (cut and text.startswith(beginning)) for text in texts]
-    return np.array(found, bool)
+    return np.array([text in (head, where) or (cut and text.startswith(beginning)) for text in texts], bool)
