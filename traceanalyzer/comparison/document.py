@@ -19,7 +19,7 @@ from traceanalyzer.comparison.outline import (
 )
 from traceanalyzer.report.brief import brief
 from traceanalyzer.report.document import Bullets, Document, Drawing, Line, Part, Section, Table
-from traceanalyzer.report.html.pictures.standalone import Panel, standalone
+from traceanalyzer.report.html.pictures.standalone import standalone
 from traceanalyzer.report.html.timeline_section import SCRIPTS, explorer
 from traceanalyzer.report.markdown.issue import render_markdown
 from traceanalyzer.report.model import Report
@@ -65,7 +65,7 @@ class ComparisonPage(Result):
 
     def svg(self) -> str:
         """The waterfall."""
-        panels = [Panel(WATERFALL, *waterfall_of(self.comparison))]
+        panels = [(WATERFALL, *waterfall_of(self.comparison))]
         return standalone("A compared with B", [self.comparison.headline], panels)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.report.reports import HOSTILE
 from traceanalyzer.report.html import data
-from traceanalyzer.report.html.data import colour, first_view, json_block, shortened, timelines_block
+from traceanalyzer.report.html.data import first_view, json_block, shortened, timelines_block
 from traceanalyzer.report.timeline.lanes import Category, Events, Lane, Shown, Timeline
 
 STYLE = (files("traceanalyzer.report.html") / "assets" / "colours.css").read_text(encoding="utf-8")
@@ -105,4 +105,4 @@ def test_a_host_range_that_dwarfs_the_step_is_not_shown_whole_at_first():
 
 def test_every_category_has_a_colour_in_light_and_dark():
     for category in Category:
-        assert STYLE.count(f" {colour(category)}:") == 2, category
+        assert STYLE.count(f" --{of_category(category)}:") == 2, category

@@ -15,7 +15,7 @@ from tests.report.html.test_data import timeline
 from tests.report.reports import full, hostile
 from traceanalyzer.report.html.pictures import colours
 from traceanalyzer.report.html.pictures.plot import Axis, Box, Lines, Plot, Rects, Scale, scale_of, ticks
-from traceanalyzer.report.html.pictures.standalone import Panel, standalone, strip
+from traceanalyzer.report.html.pictures.standalone import standalone, strip
 from traceanalyzer.report.html.pictures.summary import budget, ladder, picture, predictions, waterfall
 from traceanalyzer.report.html.pictures.svg import drawn
 from traceanalyzer.report.outline import breakdown, opening
@@ -145,7 +145,7 @@ def lab(colour, seen):
 
 
 @pytest.mark.parametrize("seen", SEEN_BY)
-@pytest.mark.parametrize("values", [colours.light(), colours.dark()], ids=["light", "dark"])
+@pytest.mark.parametrize("values", [colours.light(), colours.palettes()[1]], ids=["light", "dark"])
 def test_colours_of_the_budget_and_the_timeline_are_told_apart_by_everyone(values, seen):
     near = {
         (a, b): distance
@@ -165,14 +165,14 @@ def luminance(colour):
 @pytest.mark.parametrize("name", [*BESIDE, "operator", "exposed-communication"])
 def test_text_in_a_box_can_be_read_on_light_and_dark_pages(name):
     said = colours.on(name).removeprefix("light-dark(").removesuffix(")").split(",")
-    for text, values in zip((said[0], said[-1]), (colours.light(), colours.dark()), strict=True):
+    for text, values in zip((said[0], said[-1]), (colours.light(), colours.palettes()[1]), strict=True):
         low, high = sorted((luminance(text), luminance(values[name])))
         assert (high + 0.05) / (low + 0.05) > 2.8, "of large text 3 is asked, of none less than this"
 
 
 def test_a_picture_alone_has_light_colours_only():
     assert "light-dark" in drawn(Plot([box("idle-sync")]), 60, "label")
-    assert "light-dark" not in standalone("title", [], [Panel("", Plot([box("idle-sync")]), 60)])
+    assert "light-dark" not in standalone("title", [], [("", Plot([box("idle-sync")]), 60)])
 
 
 def box(colour):

@@ -9,8 +9,7 @@ import orjson
 
 from traceanalyzer.report.format import figure, plain
 from traceanalyzer.report.html.markup import Markup, tag
-from traceanalyzer.report.html.pictures.colours import of_category
-from traceanalyzer.report.timeline.lanes import Category, Events, Shown, Timeline
+from traceanalyzer.report.timeline.lanes import Events, Shown, Timeline
 from traceanalyzer.trace import I32, I64
 
 T = TypeVar("T")
@@ -18,7 +17,6 @@ T = TypeVar("T")
 FIRST_BYTES, REST_BYTES = 650_000, 300_000
 """Of the representative step, and of any other timeline: a page is to stay below 2 MB."""
 FEW = 100  # events that are shown however long their names are
-ROOMY = 3  # a step's host range this many times longer than its window is not shown whole at first
 
 
 def json_block(id_: str, value: Any) -> Markup:
@@ -47,16 +45,14 @@ def _valid(value: Any) -> Any:
 def timelines_block(timelines: Sequence[Timeline]) -> Markup:
     """The timelines, each by columns and in bounded size: of those that have too many events the shortest are left
     out."""
-    most = [FIRST_BYTES, *[REST_BYTES] * (len(timelines) - 1)]
-    return json_block("timeline-data", [_fitting(t, limit) for t, limit in zip(timelines, most, strict=True)])
-
-
-def _fitting(timeline: Timeline, limit: int) -> orjson.Fragment:
-    encoded = _encoded(_columns(timeline))
-    while len(encoded) > limit and len(timeline.events) > FEW:
-        timeline = shortened(timeline, max(len(timeline.events) * 2 // 3, FEW))
-        encoded = _encoded(_columns(timeline))
-    return orjson.Fragment(encoded)
+    made: list[orjson.Fragment] = []
+    for timeline in timelines:
+        limit, encoded = (REST_BYTES if made else FIRST_BYTES), _encoded(_columns(timeline))
+        while len(encoded) > limit and len(timeline.events) > FEW:
+            timeline = shortened(timeline, max(len(timeline.events) * 2 // 3, FEW))
+            encoded = _encoded(_columns(timeline))
+        made.append(orjson.Fragment(encoded))
+    return json_block("timeline-data", made)
 
 
 def shortened(timeline: Timeline, count: int) -> Timeline:
@@ -86,30 +82,19 @@ def _columns(timeline: Timeline) -> dict[str, Any]:
     first = np.append(True, events.lane[1:] != events.lane[:-1])[: len(events)]
     before = np.where(first, timeline.extent[0], np.append(0, events.start[:-1])[: len(events)])
     seldom = {
-        "told": (events.detail + 1, 0),
-        "about": (events.facts + 1, 0),
-        "link": (_linked(events) + 1, 0),
-        "onPath": (events.on_path, 0),
-        "filled": (events.filled, 100),
-    }
+        "told": (events.detail + 1, 0), "about": (events.facts + 1, 0), "link": (_linked(events) + 1, 0),
+        "onPath": (events.on_path, 0), "filled": (events.filled, 100),
+    }  # fmt: skip
     return {
-        "title": timeline.title,
-        "extent": timeline.extent,
-        "window": timeline.window,
-        "first": first_view(timeline),
+        "title": timeline.title, "extent": timeline.extent, "window": timeline.window, "first": first_view(timeline),
         "shown": _count(timeline),
         "lanes": [[lane.title, lane.level] for lane in timeline.lanes],
         "counts": np.bincount(events.lane, minlength=len(timeline.lanes)),
-        "names": timeline.names,
-        "detail": timeline.detail,
-        "facts": timeline.facts,
-        "category": events.category,
-        "start": events.start - before,
-        "length": events.end - events.start,
-        "name": events.name + 1,
+        "names": timeline.names, "detail": timeline.detail, "facts": timeline.facts, "category": events.category,
+        "start": events.start - before, "length": events.end - events.start, "name": events.name + 1,
         "path": timeline.path,
         **{name: values for name, (values, usual) in seldom.items() if np.any(values != usual)},
-    }
+    }  # fmt: skip
 
 
 def _linked(events: Events) -> I64:
@@ -126,8 +111,7 @@ def _count(timeline: Timeline) -> str:
         f"{figure(s.shown)} of {figure(s.total)} {s.what}" if s.shown < s.total else f"all {figure(s.total)} {s.what}"
         for s in timeline.shown
     ]
-    cut = any(s.shown < s.total for s in timeline.shown)
-    left = "; the shortest are left out" if cut else ""
+    left = "; the shortest are left out" if any(s.shown < s.total for s in timeline.shown) else ""
     blocks = " Neighbours too short to be told apart are one block." if (timeline.events.filled < 100).any() else ""
     return (
         f"Shown: {', '.join(parts)}{left}.{blocks} What is shorter than a pixel is drawn a pixel wide until you zoom "
@@ -139,10 +123,5 @@ def first_view(timeline: Timeline) -> tuple[int, int]:
     """What is shown at first: all of it, or the step's window where the host's part would dwarf it."""
     (low, high), (start, end) = timeline.extent, timeline.window
     margin = (end - start) // 2
-    dwarfed = high - low > ROOMY * max(end - start, 1)
+    dwarfed = high - low > 3 * max(end - start, 1)
     return (max(low, start - margin), min(high, end + margin)) if dwarfed else (low, high)
-
-
-def colour(category: Category) -> str:
-    """The CSS variable of a category's colour."""
-    return f"--{of_category(category)}"

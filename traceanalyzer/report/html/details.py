@@ -10,20 +10,7 @@ from traceanalyzer.base import dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.selection import Measured
 from traceanalyzer.report.halves import with_roofline
-from traceanalyzer.report.timeline.distributions import (
-    Lengths,
-    Logged,
-    MemoryTrack,
-    Message,
-    Queue,
-    StepsOfRank,
-    kernel_lengths,
-    launch_queue,
-    logged_steps,
-    memory_tracks,
-    messages,
-    steps_of_ranks,
-)
+from traceanalyzer.report.timeline import distributions as of_events
 from traceanalyzer.report.timeline.icicle import Box, device_time, idle_time
 from traceanalyzer.report.timeline.lanes import Timeline
 from traceanalyzer.report.timeline.path_line import ShownPath
@@ -32,7 +19,6 @@ from traceanalyzer.trace import distinct
 from traceanalyzer.trace.compile_log import CompileLog
 
 TERA = 1e12
-ORDINARY = "fp32 on the ordinary cores"
 
 
 @dataclass(frozen=True)
@@ -49,15 +35,15 @@ class Details:
     """All of it for the critical rank; what was not recorded is None or empty."""
 
     timelines: list[Timeline] = field(default_factory=list)  # the representative step first
-    memory: list[MemoryTrack] = field(default_factory=list)
+    memory: list[of_events.MemoryTrack] = field(default_factory=list)
     ceilings: Ceilings | None = None
-    lengths: Lengths | None = None
-    queue: Queue | None = None
-    by_rank: list[StepsOfRank] = field(default_factory=list)
-    logged: list[Logged] = field(default_factory=list)
+    lengths: of_events.Lengths | None = None
+    queue: of_events.Queue | None = None
+    by_rank: list[of_events.StepsOfRank] = field(default_factory=list)
+    logged: list[of_events.Logged] = field(default_factory=list)
     boxes: list[Box] = field(default_factory=list)  # device time of the representative step by who launched it
     idle_boxes: list[Box] = field(default_factory=list)  # its idle time by who is behind it
-    messages: list[Message] = field(default_factory=list)  # its collectives
+    messages: list[of_events.Message] = field(default_factory=list)  # its collectives
     idle_of_steps: dict[int, Idle] = field(default_factory=dict)  # idle time of each step by cause
     idle_of_ranks: dict[int | None, Idle] = field(default_factory=dict)  # of the mean step of each rank
     idle_by_length: dict[str, Idle] = field(default_factory=dict)
@@ -70,15 +56,15 @@ class Details:
         with_roofline(m, lambda: (m.causes.gaps, m.memo(ShownPath)))
         return cls(
             timelines(measured, logs),
-            memory_tracks(m.trace.memory_events),
+            of_events.memory_tracks(m.trace.memory_events),
             _ceilings(m),
-            kernel_lengths(m),
-            launch_queue(m),
-            steps_of_ranks(measured),
-            logged_steps(m),
+            of_events.kernel_lengths(m),
+            of_events.launch_queue(m),
+            of_events.steps_of_ranks(measured),
+            of_events.logged_steps(m),
             device_time(m),
             idle_time(m),
-            messages(m),
+            of_events.messages(m),
             {} if m.budgets is None else {m.timed.steps.first + i: one for i, one in enumerate(each_idle(m.budgets))},
             {row.rank: one.idle for row, one in zip(measured.ranks.rows, measured.each, strict=True) if one.idle},
             idle_by_length(m.timed, m.causes.gaps),
@@ -94,10 +80,9 @@ def _ceilings(m: Measurements) -> Ceilings | None:
     gpu = None if m.timed.device is None else m.linked.gpus[m.timed.device]
     if gpu is None:
         return None
-    peaks = {ORDINARY: gpu.vector.get("fp32")}
+    peaks = {"fp32 on the ordinary cores": gpu.vector.get("fp32")}
     for code in distinct(m.rated.roofline.precision[m.timed.steady_ops & m.rated.roofline.modelled]).tolist():
         name = Precision(code).name.lower()
         peaks[f"{name} on tensor cores"] = gpu.tensor.get(name)
-    known = {name: peak / TERA for name, peak in peaks.items() if peak}
-    ordered = dict(sorted(known.items(), key=lambda pair: -pair[1]))
-    return Ceilings(gpu.name, gpu.bandwidth / TERA, ordered)
+    known = sorted(((name, peak / TERA) for name, peak in peaks.items() if peak), key=lambda pair: -pair[1])
+    return Ceilings(gpu.name, gpu.bandwidth / TERA, dict(known))

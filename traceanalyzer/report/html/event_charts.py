@@ -13,7 +13,7 @@ from traceanalyzer.report.html.charts import Chart, Series, height_of, name_of, 
 from traceanalyzer.report.html.charts import rows as rows_of
 from traceanalyzer.report.html.details import Details
 from traceanalyzer.report.html.pictures.colours import light
-from traceanalyzer.report.html.pictures.plot import Axis, Lines, Plot, Rects, Words
+from traceanalyzer.report.html.pictures.plot import Axis, Lines, Mark, Plot, Rects, Words
 from traceanalyzer.report.html.pictures.plot import Box as Rectangle
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.timeline.icicle import Box
@@ -24,7 +24,6 @@ PLACES = 10
 MAX_LOGGED = 200
 ROW_PX, EDGES_PX = 24, 60
 MAX_BOXES = 300
-SORTS = {"operator": "phase or operator"}  # what boxes are that do not have the name of their colour
 
 
 def idle_places(report: Report) -> Chart | None:
@@ -32,26 +31,19 @@ def idle_places(report: Report) -> Chart | None:
     rows = [row for row in report.tables.get("gap_places", []) if measured(row.idle_ms)][:PLACES]
     if len(rows) < 2:
         return None
-    names = list(map(_place, rows))
-    ends = [figure(row.idle_ms, "ms") for row in rows]
-    hints = [
-        f"{name}: {row.cause}, {end} a step in {number(row.gaps)} gaps"
-        for name, row, end in zip(names, rows, ends, strict=True)
-    ]
-    colours = [f"idle-{row.cause}" if f"idle-{row.cause}" in light() else "idle-other" for row in rows]
-    plot = rows_of(
-        names, [Series("", "idle", [row.idle_ms for row in rows], hints)], "ms a step", ends, colours=colours
-    )
+    names, ends, hints, colours = [], [], [], []
+    for row in rows:
+        where = row.python or row.within
+        names.append(f"{row.name} in {where}" if where and where != row.name else str(row.name))
+        ends.append(figure(row.idle_ms, "ms"))
+        hints.append(f"{names[-1]}: {row.cause}, {ends[-1]} a step in {number(row.gaps)} gaps")
+        colours.append(f"idle-{row.cause}" if f"idle-{row.cause}" in light() else "idle-other")
+    series = Series("", "idle", [row.idle_ms for row in rows], hints)
+    plot = rows_of(names, [series], "ms a step", ends, colours)
     keys = [(row.cause, colour, "") for row, colour in zip(rows, colours, strict=True)]
     caption = "Idle time of a mean steady step by the call that waited, or the operator that ended it."
     plot = replace(plot, keys=list(dict.fromkeys(keys)))
     return Chart("places", "Idle time by place", caption, plot, height_of(len(rows)))
-
-
-def _place(row: Any) -> str:
-    """The line of the program where it is known, else what is around the place."""
-    where = row.python or row.within
-    return f"{row.name} in {where}" if where and where != row.name else str(row.name)
 
 
 def kernel_lengths(report: Report, details: Details) -> Chart | None:
@@ -61,8 +53,7 @@ def kernel_lengths(report: Report, details: Details) -> Chart | None:
         return None
     counts = zip(known.kernels.tolist(), known.time_ms.tolist(), strict=True)
     times = [f"{number(n)} kernels, {figure(ms, 'ms')}" for n, ms in counts]
-    bars = Rects("kernels", "compute", _bins(known.edges_us, known.kernels, times, "us"))
-    marks: list[Rects | Lines | Words] = [bars]
+    marks: list[Mark] = [Rects("kernels", "compute", _bins(known.edges_us, known.kernels, times, "us"))]
     launch = report.metrics.launches.launch_mean_us if report.metrics.launches else None
     ends = (float(known.edges_us[0]), float(known.edges_us[-1]))
     if launch:
@@ -108,9 +99,8 @@ def step_times(report: Report) -> Chart | None:
         return None
     counts, edges = np.histogram(times, bins=min(30, len(times) // 3))
     bars = Rects("", "duration", _bins(edges, counts, [f"{count} steps" for count in counts.tolist()], "ms"))
-    ends = (float(edges[0]), float(edges[-1]))
-    caption = "Steady steps by their time. Two hills are two kinds of steps."
-    return Chart("times", "Steps by time", caption, Plot([bars], Axis("ms", range=ends), Axis("steps")), 220)
+    plot = Plot([bars], Axis("ms", range=(float(edges[0]), float(edges[-1]))), Axis("steps"))
+    return Chart("times", "Steps by time", "Steady steps by their time. Two hills are two kinds of steps.", plot, 220)
 
 
 def logged(details: Details) -> Chart | None:
@@ -160,13 +150,8 @@ def _icicle(id_: str, title: str, caption: str, boxes: Sequence[Box], least: int
         )
         for b in boxes
     ]  # fmt: skip
-    plot = Plot(
-        [Rects("", "operator", drawn)],
-        Axis("ms", range=(0.0, total)),
-        Axis(range=(0.0, levels), hidden=True),
-        down=True,
-        keys=[
-            (SORTS.get(sort, sort.replace("idle-", "")), sort, "") for sort in dict.fromkeys(b.colour for b in drawn)
-        ],
-    )
+    sorts = dict.fromkeys(b.colour for b in drawn)
+    keys = [("phase or operator" if sort == "operator" else sort.replace("idle-", ""), sort, "") for sort in sorts]
+    across, along = Axis("ms", range=(0.0, total)), Axis(range=(0.0, levels), hidden=True)
+    plot = Plot([Rects("", "operator", drawn)], across, along, down=True, keys=keys)
     return Chart(id_, title, caption, plot, EDGES_PX + ROW_PX * levels)

@@ -15,36 +15,26 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inli
 
 def framed(title: str, *body: Markup | None, policy: str = POLICY) -> str:
     """A self-contained HTML document."""
-    head = tag(
-        "head",
+    meta = (
         tag("meta", charset="utf-8"),
         tag("meta", http_equiv="Content-Security-Policy", content=policy),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
-        tag("title", title),
-        tag("style", asset("colours.css"), asset("page.css")),
     )
+    head = tag("head", *meta, tag("title", title), tag("style", asset("colours.css"), asset("page.css")))
     return "<!DOCTYPE html>\n" + tag("html", head, tag("body", *body), lang="en")
 
 
 def chart_place(chart: Chart, remark: str = "") -> Markup:
     """A chart with title, legend and caption; `remark` is for screen readers, after the caption."""
     keys = [
-        tag(
-            "li",
-            tag("span", class_=f"key {form}", style=f"background:var(--{colour})", aria_hidden="true"),
-            name,
-        )
+        tag("li", tag("span", class_=f"key {form}", style=f"background:var(--{colour})", aria_hidden="true"), name)
         for name, colour, form in chart.plot.legend
     ]
-    return tag(
-        "figure",
-        tag("h3", chart.title),
-        tag("ul", *keys, class_="keys") if keys else None,
-        drawn(chart.plot, chart.height, f"{chart.title}. {chart.caption}{remark}"),
-        tag("figcaption", chart.caption),
-        id=f"chart-{chart.id}",
-    )
+    legend = tag("ul", *keys, class_="keys") if keys else None
+    picture = drawn(chart.plot, chart.height, f"{chart.title}. {chart.caption}{remark}")
+    caption = tag("figcaption", chart.caption)
+    return tag("figure", tag("h3", chart.title), legend, picture, caption, id=f"chart-{chart.id}")
 
 
 def heading(answer: str) -> Markup:

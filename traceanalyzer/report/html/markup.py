@@ -22,9 +22,13 @@ def tag(name: str, /, *children: str | None, **attributes: str | int | float | b
     Of the attributes, None and False are left out, True stands without a value; `class_` is `class`, and other
     underscores are hyphens.
     """
-    written = [_attribute(key, value) for key, value in attributes.items() if value is not None and value is not False]
-    start = f"<{name}{''.join(written)}>"
-    return Markup(start if name in VOID else f"{start}{join(*children)}</{name}>")
+    start = f"<{name}"
+    for key, value in attributes.items():
+        if value is True:
+            start += f" {_published(key)}"
+        elif value is not None and value is not False:
+            start += f' {_published(key)}="{value if isinstance(value, int | float) else text(value)}"'
+    return Markup(f"{start}>" if name in VOID else f"{start}>{join(*children)}</{name}>")
 
 
 def join(*children: str | None) -> Markup:
@@ -40,11 +44,6 @@ def text(value: str) -> Markup:
 @lru_cache(maxsize=TEXTS)
 def _escaped(value: str) -> Markup:
     return Markup(escape(plain(value)))
-
-
-def _attribute(key: str, value: str | int | float | bool) -> str:
-    name = _published(key)
-    return f" {name}" if value is True else f' {name}="{value if isinstance(value, int | float) else text(value)}"'
 
 
 @cache

@@ -1,9 +1,9 @@
 """Charts of communication and of several ranks: what overlaps, what bandwidth is reached, who waits in which step, who
 sends whom how much. Each is left out where it would say nothing."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import cycle
 from operator import attrgetter, itemgetter
-from typing import Any
 
 import numpy as np
 
@@ -50,10 +50,13 @@ def _strips(timeline: Timeline, messages: Sequence[Message], streams: Sequence[i
     place = {stream: 1 + i for i, stream in enumerate(streams)}
     ran = [
         (start, end, 0, f"compute: {figure(end / NS_PER_MS - start / NS_PER_MS, 'ms')}")
-        for start, end in _pairs(_coarse(compute, timeline.window))
+        for start, end in _visible(compute, *timeline.window)
     ]
     whole = [(m.start, m.end, place[m.stream], "") for m in messages]
-    both = [(*part, place[m.stream], "") for m in messages for part in _parts_with_compute(m, compute)]
+    both = []  # the parts of a collective during which compute runs
+    for m in messages:
+        parts = intersect(union(np.array([m.start]), np.array([m.end])), compute)
+        both += [(*part, place[m.stream], "") for part in _visible(parts, m.start, m.end)]
     return [
         _strip("compute", "compute", ran),
         _strip("exposed communication", "exposed-communication", whole),
@@ -69,21 +72,11 @@ def _compute(timeline: Timeline) -> IntervalSet:
     return union(*(np.clip(times[rows], *timeline.window) for times in (events.start, events.end)))
 
 
-def _coarse(of: IntervalSet, window: tuple[int, int]) -> IntervalSet:
-    """The set with gaps closed that are too short to be seen."""
-    least = (window[1] - window[0]) // FINEST
+def _visible(of: IntervalSet, start: int, end: int) -> Iterable[tuple[int, int]]:
+    """Starts and ends of the set, with gaps closed that are too short to be seen between these moments."""
+    least = (end - start) // FINEST
     merged = union(of.start, of.end + least)
-    return IntervalSet(merged.start, merged.end - least)
-
-
-def _parts_with_compute(message: Message, compute: IntervalSet) -> list[tuple[int, int]]:
-    """The parts of a collective during which compute runs, as far as they can be seen."""
-    both = intersect(union(np.array([message.start]), np.array([message.end])), compute)
-    return _pairs(_coarse(both, (message.start, message.end)))
-
-
-def _pairs(of: IntervalSet) -> list[tuple[int, int]]:
-    return list(zip(of.start.tolist(), of.end.tolist(), strict=True))
+    return zip(merged.start.tolist(), (merged.end - least).tolist(), strict=True)
 
 
 def _strip(name: str, colour: str, parts: Sequence[tuple[int, int, int, str]]) -> Rects:
@@ -94,24 +87,15 @@ def _strip(name: str, colour: str, parts: Sequence[tuple[int, int, int, str]]) -
 
 def _named(message: Message, place: int, whole: int) -> Box:
     """The name of a collective, or its number where there is no room, in a box that is not seen."""
-    fits = (message.end - message.start) * USUAL_PX > (len(_short(message)) + 1) * CHARACTER_PX * whole
-    exposed = 2 * message.exposed > message.end - message.start
-    return Box(
-        message.start / NS_PER_MS, message.end / NS_PER_MS, place - 0.4, place + 0.4, _hint(message),
-        _short(message) if fits else str(message.number), "exposed-communication" if exposed else "idle-communication",
-        0.0,
-    )  # fmt: skip
-
-
-def _short(message: Message) -> str:
-    return f"{message.kind} {message.number}/{message.of}"
-
-
-def _hint(message: Message) -> str:
+    name, length = f"{message.kind} {message.number}/{message.of}", message.end - message.start
     size = "" if message.bytes is None else f", {figure(message.bytes, 'bytes')}"
     group = f" of group {message.group}" if message.group else ""
-    length, exposed = message.end - message.start, message.exposed
-    return f"{_short(message)}{group}{size}: {figure(length, 'ns')}, {figure(exposed, 'ns')} of it exposed"
+    return Box(
+        message.start / NS_PER_MS, message.end / NS_PER_MS, place - 0.4, place + 0.4,
+        f"{name}{group}{size}: {figure(length, 'ns')}, {figure(message.exposed, 'ns')} of it exposed",
+        name if length * USUAL_PX > (len(name) + 1) * CHARACTER_PX * whole else str(message.number),
+        "exposed-communication" if 2 * message.exposed > length else "idle-communication", 0.0,
+    )  # fmt: skip
 
 
 def bandwidths(report: Report) -> Chart | None:
@@ -119,21 +103,14 @@ def bandwidths(report: Report) -> Chart | None:
     rows = [r for r in report.tables.get("collectives", []) if r.message_bytes and r.bus_gbs]
     if len(rows) < 2:
         return None
-    kinds: dict[str, list[Any]] = {}
+    kinds: dict[str, list[Dot]] = {}
     for row in rows:
-        kinds.setdefault(row.collective, []).append(row)
-    dots = [
-        Dots(name_of(kind), PALETTE[n % len(PALETTE)], [_sized(row) for row in some])
-        for n, (kind, some) in enumerate(kinds.items())
-    ]
+        hint = f"{row.collective}: {figure(row.message_bytes, 'bytes')}, {figure(row.bus_gbs, 'GB/s')}"
+        kinds.setdefault(row.collective, []).append(Dot(row.message_bytes / 1e6, row.bus_gbs, 6.0, hint))
+    dots = [Dots(name_of(kind), colour, some) for (kind, some), colour in zip(kinds.items(), cycle(PALETTE))]
     caption = "Bus bandwidth of the collectives by the size of their messages: small ones cannot use the link."
     plot = Plot(dots, Axis("MB a message", log=True), Axis("GB/s", log=True))
     return Chart("bandwidths", "Message size and bandwidth", caption, plot, 280)
-
-
-def _sized(row: Any) -> Dot:
-    hint = f"{row.collective}: {figure(row.message_bytes, 'bytes')}, {figure(row.bus_gbs, 'GB/s')}"
-    return Dot(row.message_bytes / 1e6, row.bus_gbs, 6.0, hint)
 
 
 def ranks_by_step(details: Details) -> Chart | None:
@@ -145,8 +122,7 @@ def ranks_by_step(details: Details) -> Chart | None:
         return None
     plot, low, high = made
     caption = f"Step times of the ranks, {figure(low, 'ms')} to {figure(high, 'ms')}: the darker, the longer."
-    caption += _together(details.by_rank)
-    return Chart("rank-steps", "Step time by rank and step", caption, plot, _map_px(details.by_rank))
+    return _map("rank-steps", "Step time by rank and step", caption, plot, details.by_rank)
 
 
 def waiting_by_step(details: Details) -> Chart | None:
@@ -164,27 +140,20 @@ def waiting_by_step(details: Details) -> Chart | None:
     caption = (
         f"Time that each rank waits in collectives for the others, {figure(low, 'ms')} to {figure(high, 'ms')}: the "
         "darker, the longer. The rank that is pale while others are dark holds them up."
-    ) + _together(rows)
-    return Chart("rank-waiting", "Waiting by rank and step", caption, plot, _map_px(rows))
+    )
+    return _map("rank-waiting", "Waiting by rank and step", caption, plot, rows)
 
 
-def _together(rows: Sequence[StepsOfRank]) -> str:
-    """That there are rows of several ranks, where there are."""
-    several = any(row.others for row in rows)
-    return " First the ranks that hold up the run most; a row of several shows their longest times." if several else ""
-
-
-def _map_px(rows: Sequence[StepsOfRank]) -> int:
-    return EDGES_PX + ROW_PX * len(rows)
+def _map(id_: str, title: str, caption: str, plot: Plot, rows: Sequence[StepsOfRank]) -> Chart:
+    if any(row.others for row in rows):
+        caption += " First the ranks that hold up the run most; a row of several shows their longest times."
+    return Chart(id_, title, caption, plot, EDGES_PX + ROW_PX * len(rows))
 
 
 def _by_step(
-    rows: Sequence[StepsOfRank],
-    colour: str,
-    values: Callable[[StepsOfRank], Sequence[float]],
-    words: Callable[[float, float], str],
-    ends: tuple[float, float],
-) -> tuple[Plot, float, float] | None:
+    rows: Sequence[StepsOfRank], colour: str, values: Callable[[StepsOfRank], Sequence[float]],
+    words: Callable[[float, float], str], ends: tuple[float, float],
+) -> tuple[Plot, float, float] | None:  # fmt: skip
     """A map of ranks and steps, the darker, the larger the value, over these ends at least; its least and largest. None
     for one of either."""
     first = min((row.first for row in rows), default=0)
@@ -196,8 +165,7 @@ def _by_step(
         for i, row in enumerate(rows)
         for j, value in enumerate(values(row))
     ]
-    across = Axis("step", names=[str(first + j) for j in range(steps)])
-    down = Axis(names=[row.name for row in rows])
+    across, down = Axis("step", names=[str(first + j) for j in range(steps)]), Axis(names=[row.name for row in rows])
     known = [value for _, _, value, _ in cells]
     return Plot([_cells(cells, colour, ends)], across, down, down=True), min(known), max(known)
 
@@ -206,13 +174,10 @@ def _cells(cells: Sequence[tuple[int, int, float, str]], colour: str, ends: tupl
     """Cells of a map: place across and down, value, and hint; as strong as the value is between the ends, or what lies
     beyond them."""
     low, high = min(ends[0], *(c[2] for c in cells)), max(ends[1], *(c[2] for c in cells))
-    boxes = [
-        Box(
-            x - 0.48, x + 0.48, y - 0.46, y + 0.46, hint,
-            strength=PALEST + (1 - PALEST) * (value - low) / ((high - low) or 1.0),
-        )
-        for x, y, value, hint in cells
-    ]  # fmt: skip
+    boxes = []
+    for x, y, value, hint in cells:
+        strength = PALEST + (1 - PALEST) * (value - low) / ((high - low) or 1.0)
+        boxes.append(Box(x - 0.48, x + 0.48, y - 0.46, y + 0.46, hint, strength=strength))
     return Rects("", colour, boxes)
 
 

@@ -5,20 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from traceanalyzer.report.document import (
-    Bullets,
-    Document,
-    Drawing,
-    Facts,
-    Fold,
-    Items,
-    Line,
-    Part,
-    Section,
-    Table,
-    TextTable,
-    Verdict,
-)
+from traceanalyzer.report import document as doc
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.html.frame import framed, heading, page_scripts
 from traceanalyzer.report.html.markup import Markup, join, tag
@@ -27,10 +14,14 @@ from traceanalyzer.report.html.table_parts import facts, plain_table, table
 ROWS = 100  # rows that a table shows
 
 
-def render_html(document: Document, rows: int = ROWS) -> str:
+def render_html(document: doc.Document, rows: int = ROWS) -> str:
     """The document as a self-contained page whose tables show so many `rows`; sections without content are left out."""
-    made = [(section, _body(section, rows)) for section in _headed(document.sections)]
-    shown = [(section.id or f"s{i}", section, body) for i, (section, body) in enumerate(made) if body]
+    shown = []
+    for i, section in enumerate(_headed(document.sections)):
+        body = join(*(_drawn(part, section.title, rows) for part in section.parts if part))
+        if body and section.folded:
+            body = tag("details", tag("summary", "What it is made of"), body)
+        shown += [(section.id or f"s{i}", section, body)] if body else []
     links = [tag("a", section.title, href=f"#{id_}") for id_, section, _ in shown if not section.folded]
     skip = [tag("a", "Skip to the summary", href=f"#{id_}", class_="skip") for id_, _, _ in shown[:1]]
     return framed(
@@ -43,53 +34,45 @@ def render_html(document: Document, rows: int = ROWS) -> str:
     )
 
 
-def _headed(sections: Sequence[Section]) -> list[Section]:
+def _headed(sections: Sequence[doc.Section]) -> list[doc.Section]:
     """The sections; the page's heading is the verdict that the first one begins with, in place of its title."""
-    answers = [part for section in sections[:1] for part in section.parts if isinstance(part, Verdict)]
+    answers = [part for section in sections[:1] for part in section.parts if isinstance(part, doc.Verdict)]
     if not answers:
         return list(sections)
-    first = [
-        Drawing(partial(heading, answers[0].text)),
-        *answers[0].about,
-        *(part for part in sections[0].parts if part is not answers[0]),
-    ]
+    others = (part for part in sections[0].parts if part is not answers[0])
+    first = [doc.Drawing(partial(heading, answers[0].text)), *answers[0].about, *others]
     return [replace(sections[0], parts=first, untitled=True), *sections[1:]]
 
 
-def _body(section: Section, rows: int) -> Markup:
-    body = join(*(_drawn(part, section.title, rows) for part in section.parts if part))
-    return tag("details", tag("summary", "What it is made of"), body) if section.folded and body else body
-
-
-def _section(id_: str, section: Section, body: Markup, heading: str) -> Markup:
+def _section(id_: str, section: doc.Section, body: Markup, heading: str) -> Markup:
     if section.untitled:
         return tag("section", body, id=id_, tabindex=-1, aria_label=section.title)
     title = tag(heading, section.title, id=f"{id_}-title")
     return tag("section", title, body, id=id_, tabindex=-1, aria_labelledby=f"{id_}-title")
 
 
-def _drawn(part: Part, title: str, rows: int) -> Markup | None:
-    """A part of the section of that title; None where there is nothing to show."""
+def _drawn(part: doc.Part, title: str, rows: int) -> Markup | None:
     return _HTML[type(part)](part, title, rows)
 
 
-def _fold(part: Fold, title: str, rows: int) -> Markup | None:
+def _fold(part: doc.Fold, title: str, rows: int) -> Markup | None:
     inner = join(*(_drawn(one, title, rows) for one in part.parts if one))
     return tag("details", tag("summary", part.title), inner) if inner else None
 
 
-def _texts(part: TextTable, title: str, rows: int) -> Markup | None:
+def _texts(part: doc.TextTable, title: str, rows: int) -> Markup | None:
     return plain_table(part.title or title, part.headers, part.rows[:rows], part.numeric) if part.rows else None
 
 
-def _items(part: Items, *_: object) -> Markup:
-    def item(title: str, below: Sequence[str]) -> Markup:
-        return tag("li", tag("p", tag("strong", title)), tag("ul", *(tag("li", text) for text in below)))
+def _items(part: doc.Items, *_: object) -> Markup:
+    drawn = []
+    for one in part.items:
+        below = [tag("li", text) for text in (*(text for text, _ in one.lines), *one.details)]
+        drawn.append(tag("li", tag("p", tag("strong", one.title)), tag("ul", *below)))
+    return tag("ol", *drawn)
 
-    return tag("ol", *(item(one.title, [*(text for text, _ in one.lines), *one.details]) for one in part.items))
 
-
-def _table(part: Table, title: str, rows: int) -> Markup | None:
+def _table(part: doc.Table, title: str, rows: int) -> Markup | None:
     if not part.rows:
         return None
     title = part.title or title
@@ -100,13 +83,15 @@ def _table(part: Table, title: str, rows: int) -> Markup | None:
 
 _HTML: dict[type[Any], Callable[[Any, str, int], Markup | None]] = {
     str: lambda part, *_: tag("p", part),
-    Line: lambda part, *_: tag("p", part.text, class_="quiet" if part.style == "dim" else None),
-    Verdict: lambda part, *_: join(tag("p", part.text, class_="headline"), *(tag("p", text) for text in part.about)),
-    Facts: lambda part, *_: facts(part.facts) if part.facts else None,
-    Items: _items,
-    Bullets: lambda part, *_: tag("ul", *(tag("li", text) for text in part.texts)) if part.texts else None,
-    Table: _table,
-    TextTable: _texts,
-    Fold: _fold,
-    Drawing: lambda part, *_: None if part.make is None else part.make(),
+    doc.Line: lambda part, *_: tag("p", part.text, class_="quiet" if part.style == "dim" else None),
+    doc.Verdict: lambda part, *_: join(
+        tag("p", part.text, class_="headline"), *(tag("p", text) for text in part.about)
+    ),
+    doc.Facts: lambda part, *_: facts(part.facts) if part.facts else None,
+    doc.Items: _items,
+    doc.Bullets: lambda part, *_: tag("ul", *(tag("li", text) for text in part.texts)) if part.texts else None,
+    doc.Table: _table,
+    doc.TextTable: _texts,
+    doc.Fold: _fold,
+    doc.Drawing: lambda part, *_: None if part.make is None else part.make(),
 }

@@ -17,7 +17,7 @@ from traceanalyzer.report.html.frame import chart_place
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.table_parts import definition_list, term
 from traceanalyzer.report.html.timeline_section import SCRIPTS, timeline
-from traceanalyzer.report.model import Input, Report
+from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import opening, step_facts
 from traceanalyzer.report.whole import TITLE, quoted
 
@@ -25,7 +25,6 @@ MAX_NOTES = 100  # notes that are shown: a run of a thousand ranks may have one 
 IN_TABLES = " The figures are in the tables of this page."
 ELSEWHERE = (step_facts.STEP_GROUPS["communication"], step_facts.STEP_GROUPS["roofline"])
 """Groups of figures that have a section of their own."""
-NO_DOTS = "No kernel has both its operations and its traffic known, or the GPU is not known."
 
 
 @dataclass(frozen=True)
@@ -38,16 +37,11 @@ class Page:
 
 def page_document(report: Report, details: Details, more: Sequence[Section] = ()) -> Document:
     """The report with timelines, memory and ceilings, and what else is to stand at its end."""
-    page = Page(report, details)
-    summary = Drawing(partial(answer, report))
-    first = Section("Summary", [summary], untitled=True, id="answer")
-    sections = [first, *(Section(title, make(page), id=id_) for id_, title, make in SECTIONS), *more]
-    return Document(
-        f"{opening.verdict(report)}: {opening.recording(report)}",
-        sections,
-        scripts=SCRIPTS if details.timelines else (),
-        made_by=f"{report.tool.name} {report.tool.version}",
-    )
+    page, title = Page(report, details), f"{opening.verdict(report)}: {opening.recording(report)}"
+    first = Section("Summary", [Drawing(partial(answer, report))], untitled=True, id="answer")
+    sections = [first, *(Section(name, make(page), id=id_) for id_, name, make in SECTIONS), *more]
+    scripts = SCRIPTS if details.timelines else ()
+    return Document(title, sections, scripts, f"{report.tool.name} {report.tool.version}")
 
 
 def _chart(chart: Chart | None) -> Drawing | None:
@@ -62,13 +56,9 @@ def _pair(*charts: Chart | None) -> Drawing:
 
 def _table(page: Page, name: str, link: Callable[[Any], Markup | None] | None = None, *, folded: bool = False) -> Table:
     return Table(
-        page.report.tables.get(name, []),
-        step_facts.table_title(name),
-        command=step_facts.table_command(name),
-        origin_ns=step_facts.moments_origin(page.report),
-        link=link,
-        folded=folded,
-    )
+        page.report.tables.get(name, []), step_facts.table_title(name), command=step_facts.table_command(name),
+        origin_ns=step_facts.moments_origin(page.report), link=link, folded=folded,
+    )  # fmt: skip
 
 
 def _folded(page: Page, *names: str) -> list[Table]:
@@ -93,22 +83,17 @@ def _key_figures(page: Page) -> list[Part | None]:
 
 def _step(page: Page) -> list[Part | None]:
     time = page.report.metrics.step_time_ms
-    figures = [
-        *(step_facts.facts_of(step_facts.shown_step_time(time)) if time is not None else []),
-        *step_facts.step_figures(page.report),
-    ]
-    known, unknown = _known(figures)
+    times = [] if time is None else step_facts.facts_of(step_facts.shown_step_time(time))
+    known, unknown = _known([*times, *step_facts.step_figures(page.report)])
     if page.report.metrics.budget_ms is None:
         unknown += _known(quoted(page.report))[1]
-    groups = [
-        Fold(title, [Facts(facts)]) for title, facts in step_facts.step_groups(page.report) if title not in ELSEWHERE
-    ]
+    groups = (one for one in step_facts.step_groups(page.report) if one[0] not in ELSEWHERE)
     return [
         _chart(event_charts.logged(page.details) or step_charts.step_budget(page.report, page.details)),
         _chart(event_charts.step_times(page.report)),
         Facts(known),
         Drawing(partial(_not_known, unknown)) if unknown else None,
-        *groups,
+        *(Fold(title, [Facts(facts)]) for title, facts in groups),
         *_folded(page, "steps", "critical_path", "phases", "modules"),
     ]
 
@@ -163,7 +148,10 @@ def _roofline(page: Page) -> list[Part | None]:
     step, chart = page.report.metrics.roofline, _chart(work_charts.roofline(page.report, page.details))
     if step is None:
         return [chart]
-    return [chart or NO_DOTS, Facts(step_facts.facts_of(step))]
+    return [
+        chart or "No kernel has both its operations and its traffic known, or the GPU is not known.",
+        Facts(step_facts.facts_of(step)),
+    ]
 
 
 def _communication(page: Page) -> list[Part | None]:
@@ -205,11 +193,12 @@ def _ranks(page: Page) -> list[Part | None]:
 
 
 def _recording(page: Page) -> list[Part | None]:
-    report = page.report
-    inputs = [(path, kind, rank, _gpus(item), what) for path, kind, rank, what, item in opening.files(report)]
-    heads = ["Recording", "Kind", "Rank", "GPUs", "What was read"]
-    notes = opening.all_notes(report)
-    left = len(notes) - MAX_NOTES
+    report, notes, inputs = page.report, opening.all_notes(page.report), []
+    for path, kind, rank, what, item in opening.files(report):
+        counted = Counter(device.name or f"GPU {device.id}" for device in item.devices)
+        gpus = ", ".join(f"{count} x {name}" if count > 1 else name for name, count in counted.items())
+        inputs.append((path, kind, rank, gpus, what))
+    heads, left = ["Recording", "Kind", "Rank", "GPUs", "What was read"], len(notes) - MAX_NOTES
     return [
         TextTable(heads, [False, False, True, False, False], inputs, "Recordings"),
         Bullets(notes[:MAX_NOTES]),
@@ -220,12 +209,6 @@ def _recording(page: Page) -> list[Part | None]:
     ]
 
 
-def _gpus(item: Input) -> str:
-    """The GPUs of a recording, alike ones counted."""
-    counted = Counter(d.name or f"GPU {d.id}" for d in item.devices)
-    return ", ".join(f"{count} x {name}" if count > 1 else name for name, count in counted.items())
-
-
 def _definitions(page: Page) -> list[Part | None]:
     def drawn() -> Markup:
         groups = [*step_facts.definition_groups(page.report), *step_facts.table_definition_groups(page.report)]
@@ -234,11 +217,9 @@ def _definitions(page: Page) -> list[Part | None]:
     return [Fold("All of them (each is shown for a name that has the focus, too)", [Drawing(drawn)])]
 
 
-SHOWN_ABOVE = frozenset(
-    (
-        "steps", "critical_path", "phases", "modules", "gap_places", "gap_histogram", "gaps", "syncs", "kernel_classes",
-        "kernels", "ops", "copies", "collectives", "skew", "ranks", "traffic", "conditions",
-    )
+SHOWN_ABOVE = (
+    "steps", "critical_path", "phases", "modules", "gap_places", "gap_histogram", "gaps", "syncs", "kernel_classes",
+    "kernels", "ops", "copies", "collectives", "skew", "ranks", "traffic", "conditions",
 )  # fmt: skip
 """Tables that have their place; the others stand with the recording."""
 SECTIONS: tuple[tuple[str, str, Callable[[Page], list[Part | None]]], ...] = (

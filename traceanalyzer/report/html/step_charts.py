@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import Any
 
 from traceanalyzer.report.format import figure, label, measured, number
-from traceanalyzer.report.html.charts import Chart, Series, height_of, means, side_by_side, stacked  # fmt: skip
+from traceanalyzer.report.html.charts import Chart, Series, height_of, means, side_by_side, stacked
 from traceanalyzer.report.html.charts import rows as rows_of
 from traceanalyzer.report.html.details import Details
 from traceanalyzer.report.html.pictures.plot import Axis, Box, Dot, Dots, Rects
@@ -30,9 +30,8 @@ def step_budget(report: Report, details: Details) -> Chart | None:
     block = -(-len(rows) // MAX_BARS)
     known, columns = rows[0].compute_ms is not None, _of_steps(rows, details)
     series = [Series(name, shown, means(values, block)) for name, shown, values in columns if any(values)]
-    places = [f"step {row.step}" for row in rows[::block]]
-    plot = stacked(places, series, "step", "ms")
-    warm = sum(map(attrgetter("warmup"), rows))
+    plot = stacked([f"step {row.step}" for row in rows[::block]], series, "step", "ms")
+    warm = sum(row.warmup for row in rows)
     marks, caption = list(plot.marks), f"Wall-clock time of each recorded step{' by what the device did' * known}."
     if block > 1:
         caption += f" Each bar is the mean of {block} steps."
@@ -40,7 +39,7 @@ def step_budget(report: Report, details: Details) -> Chart | None:
         top = max(map(sum, zip(*(one.known().tolist() for one in series), strict=True)))
         marks.insert(0, Rects("", "shade", [Box(-0.5, (warm - 1) // block + 0.5, 0.0, top)]))
         caption += " The shaded steps are warm-up and left out of every mean."
-    plot = replace(plot, marks=marks, x=Axis("step", names=[place.removeprefix("step ") for place in places]))
+    plot = replace(plot, marks=marks, x=Axis("step", names=[str(row.step) for row in rows[::block]]))
     return Chart("steps", "Step by step", caption, plot)
 
 
@@ -48,32 +47,27 @@ def _of_steps(rows: Sequence[Any], details: Details) -> list[tuple[str, str, lis
     """Name, colour and values of each part of the steps: idle time by cause where that is known of all."""
     causes = [details.idle_of_steps.get(row.step) for row in rows]
     names = PARTS if rows[0].compute_ms is not None else ("duration_ms",)
-    parts = [(label(name), colour(name.removesuffix("_ms")), [getattr(row, name) for row in rows]) for name in names]
+    parts = [
+        (label(name), name.removesuffix("_ms").replace("_", "-"), [getattr(row, name) for row in rows])
+        for name in names
+    ]
     if None in causes:
         return parts
     by_cause = [(f"idle: {one}", f"idle-{one}", [getattr(of, one) for of in causes]) for one in CAUSES]
     return [*(part for part in parts if part[1] != "idle"), *by_cause]
 
 
-def colour(name: str) -> str:
-    """The CSS variable's name of a part or cause."""
-    return name.replace("_", "-").replace(" ", "-")
-
-
 def idle_causes(report: Report) -> Chart | None:
     """Idle time of the mean step by cause."""
     idle = report.metrics.idle_ms
-    if idle is None:
-        return None
-    parts = {cause: value for cause in CAUSES if (value := getattr(idle, cause))}
+    parts = {cause: value for cause in CAUSES if (value := getattr(idle, cause, None))}
     if not parts:
         return None
     names = sorted(parts, key=lambda cause: -parts[cause])
     values = [parts[cause] for cause in names]
     ends = [f"{value / (recorded_ms(report) or value):.1%}" for value in values]
     hints = [f"{n}: {figure(v, 'ms')}, {end} of the step" for n, v, end in zip(names, values, ends, strict=True)]
-    colours = [f"idle-{cause}" for cause in names]
-    plot = rows_of(names, [Series("", "idle", values, hints)], "ms a step", ends, colours)
+    plot = rows_of(names, [Series("", "idle", values, hints)], "ms a step", ends, [f"idle-{one}" for one in names])
     caption = "What the GPU was waiting for while it had no work, in a mean steady step."
     return Chart("idle", "Idle time by cause", caption, plot, height_of(len(parts)))
 
@@ -90,8 +84,7 @@ def gap_lengths(report: Report, details: Details) -> Chart | None:
     else:
         parts = [(name, cause, [getattr(row, f"{cause}_ms") for row in rows]) for cause, name in OF_LENGTHS]
     series = [Series(name, f"idle-{cause}", values) for name, cause, values in parts]
-    ends = [f"{number(row.gaps)} gaps" for row in rows]
-    plot = rows_of(lengths, series, "ms a step", ends)
+    plot = rows_of(lengths, series, "ms a step", [f"{number(row.gaps)} gaps" for row in rows])
     caption = (
         "Idle time of a mean steady step by the length of its gaps; after each bar the number of gaps. Many short gaps "
         "are latency between kernels, few long ones mean that the GPU ran dry."
@@ -104,8 +97,11 @@ def ranks(report: Report, details: Details) -> Chart | None:
     every = report.tables.get("ranks", [])
     if not every:
         return None
-    groups = [*zip(every[:WORST], strict=True), *in_groups(every[WORST:], MAX_BARS - WORST)]
-    names = list(map(_ranks_name, groups))
+    groups: list[Sequence[Any]] = [*zip(every[:WORST], strict=True), *in_groups(every[WORST:], MAX_BARS - WORST)]
+    names = []
+    for some in groups:
+        mark = " ⚠" if any(row.straggler for row in some) else ""
+        names.append(f"rank {some[0].rank}{mark}" + (f" and {len(some) - 1} more" if len(some) > 1 else ""))
 
     def bars(name: str, colour: str, value: Callable[[Any], float | None]) -> Series:
         return Series(name, colour, [_mean([value(row) for row in some]) for some in groups])
@@ -121,30 +117,18 @@ def ranks(report: Report, details: Details) -> Chart | None:
     causes = [bars(f"idle: {name}", f"idle-{name}", cause(name)) for name in CAUSES] if details.idle_of_ranks else whole
     compute = [bars("compute", "compute", lambda row: row.compute_ms)]
     plot = side_by_side(names, [compute, *shared, causes], "ms a step")
-    times = [_mean([row.step_mean_ms for row in some]) for some in groups]
-    dots = [
-        Dot(i, time, 4.0, f"{names[i]}: mean step {figure(time, 'ms')}")
-        for i, time in enumerate(times)
-        if measured(time)
-    ]
+    times = [(i, _mean([row.step_mean_ms for row in some])) for i, some in enumerate(groups)]
+    dots = [Dot(i, time, 4.0, f"{names[i]}: mean step {figure(time, 'ms')}") for i, time in times if measured(time)]
     plot = replace(plot, marks=[*plot.marks, Dots("mean step", "text", dots)])
     return Chart("ranks", "Ranks side by side", _about_ranks(every, len(groups)), plot)
 
 
 def _about_ranks(every: Sequence[Any], shown: int) -> str:
-    caption = (
-        "A mean steady step of each rank on its busiest device; what overlaps is counted in each bar it is part of."
-    )
-    if any(row.straggler for row in every):
-        caption += " ⚠ marks the rank that holds up the others."
+    caption = "A mean steady step of each rank on its busiest device; what overlaps is counted in each bar "
+    caption += "it is part of." + " ⚠ marks the rank that holds up the others." * any(row.straggler for row in every)
     if len(every) > shown:
         caption += f" First the {WORST} that hold up the run most; the others are put together, as their means."
     return caption
-
-
-def _ranks_name(some: Sequence[Any]) -> str:
-    mark = " ⚠" if any(row.straggler for row in some) else ""
-    return f"rank {some[0].rank}{mark}" + (f" and {len(some) - 1} more" if len(some) > 1 else "")
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -21,47 +21,36 @@ MAX_FULL_NAME = 600  # characters of a name in full, shown for the cell under th
 
 
 def table(
-    title: str,
-    rows: Sequence[Any],
-    *,
-    limit: int,
-    origin_ns: int | None = None,
-    link: Link | None = None,
+    title: str, rows: Sequence[Any], *, limit: int, origin_ns: int | None = None, link: Link | None = None,
     more: str = "",
-) -> Markup:
+) -> Markup:  # fmt: skip
     """The table of some rows (instances of one dataclass; at least one), of which `limit` are shown.
 
     `more` says where the others are. Moments count from `origin_ns`.
     """
-    shown = rows[:limit]
+    shown, left = rows[:limit], max(len(rows) - limit, 0)
     grid = make_grid(shown, origin_ns)
-    left = len(rows) - len(shown)
-    remarks = [*grid.remarks, *([f"{figure(left)} more rows left out{more}."] if left else [])]
-    wide = len(grid.columns) > PRINTED_COLUMNS
-    return tag(
-        "div",
-        _search(title, len(shown)) if len(shown) >= SEARCH_FROM else None,
-        _scrolling(title, _sortable(title, shown, grid, [link(row) for row in shown] if link else [])),
-        *(tag("p", remark, class_="remark") for remark in remarks),
-        tag("p", f"Printed are the first {PRINTED_COLUMNS} columns.", class_="remark paper") if wide else None,
-        class_="tabular",
-    )
+    below = [tag("p", remark, class_="remark") for remark in grid.remarks]
+    below += [tag("p", f"{figure(left)} more rows left out{more}.", class_="remark")] if left else []
+    if len(grid.columns) > PRINTED_COLUMNS:
+        below.append(tag("p", f"Printed are the first {PRINTED_COLUMNS} columns.", class_="remark paper"))
+    search = None
+    if len(shown) >= SEARCH_FROM:
+        field = tag("label", "Search ", tag("input", type="search", class_="search", aria_label=f"Search in {title}"))
+        found = tag("span", f"{figure(len(shown))} rows", class_="found", role="status")
+        search = tag("p", field, found, class_="tools")
+    inner = _scrolling(title, _sortable(title, shown, grid, [link(row) for row in shown] if link else []))
+    return tag("div", search, inner, *below, class_="tabular")
 
 
 def _sortable(title: str, rows: Sequence[Any], grid: Grid, links: Sequence[Markup | None]) -> Markup:
     """The table itself, with a column of links where there are any."""
     about = {f.name: f.metadata.get("definition", "") for f in dataclasses.fields(rows[0])}
-    kinds = list(map(_kind, grid.columns))
+    columns, linked, body = [(column, _kind(column)) for column in grid.columns], any(links), []
+    for i, row in enumerate(rows):
+        cells = (_cell(column, kind, i, row) for column, kind in columns)
+        body.append(tag("tr", *cells, tag("td", links[i]) if linked else None))
     heads = [_head(column, about[column.name]) for column in grid.columns]
-    linked = any(links)
-    body = [
-        tag(
-            "tr",
-            *(_cell(column, kind, i, row) for column, kind in zip(grid.columns, kinds, strict=True)),
-            tag("td", links[i]) if linked else None,
-        )
-        for i, row in enumerate(rows)
-    ]
     head = tag("tr", *heads, tag("th", "Timeline", scope="col") if linked else None)
     return tag("table", tag("caption", title), tag("thead", head), tag("tbody", *body))
 
@@ -71,34 +60,22 @@ def plain_table(
 ) -> Markup:
     """A table of texts that is read, not sorted; `numeric` says which columns are aligned as figures."""
     classes = ["number" if is_number else None for is_number in numeric]
-    cells = [
-        tag(
-            "tr",
-            *(
-                tag("td", cell or "", class_=_fitting(cell or "", kind))
-                for cell, kind in zip(row, classes, strict=True)
-            ),
+    body = []
+    for row in rows:
+        # A text among figures is broken into lines like any other, where a figure is not.
+        cells = (
+            tag("td", cell or "", class_="long" if kind and len(cell or "") > FIGURE_CHARACTERS else kind)
+            for cell, kind in zip(row, classes, strict=True)
         )
-        for row in rows
-    ]
+        body.append(tag("tr", *cells))
     head = [tag("th", name, scope="col", class_=kind) for name, kind in zip(heads, classes, strict=True)]
-    inner = tag("table", tag("caption", title), tag("thead", tag("tr", *head)), tag("tbody", *cells))
+    inner = tag("table", tag("caption", title), tag("thead", tag("tr", *head)), tag("tbody", *body))
     return tag("div", _scrolling(title, inner), class_="tabular")
-
-
-def _fitting(cell: str, kind: str | None) -> str | None:
-    """The class of a cell: a text among figures is broken into lines like any other, where a figure is not."""
-    return "long" if kind and len(cell) > FIGURE_CHARACTERS else kind
 
 
 def _scrolling(title: str, inner: Markup) -> Markup:
     """A place that can be scrolled sideways; scripts give it the keyboard's focus where it has more than is seen."""
     return tag("div", inner, class_="scroll", role="group", aria_label=title)
-
-
-def _search(title: str, rows: int) -> Markup:
-    label = tag("label", "Search ", tag("input", type="search", class_="search", aria_label=f"Search in {title}"))
-    return tag("p", label, tag("span", f"{figure(rows)} rows", class_="found", role="status"), class_="tools")
 
 
 def _head(column: Column, definition: str) -> Markup:
@@ -108,15 +85,12 @@ def _head(column: Column, definition: str) -> Markup:
 
 def _cell(column: Column, kind: str | None, index: int, row: Any) -> Markup:
     value = getattr(row, column.name)
-    sort = value if measured(value) else None
     full = getattr(row, "full_name", None) if column.name == "name" else None
     return tag(
-        "td",
-        shorten(column.cells[index], MAX_CELL),
-        class_=kind,
-        data_v=None if sort is None else f"{sort}" if column.name in TIMESTAMPS else f"{sort:.6g}",
+        "td", shorten(column.cells[index], MAX_CELL), class_=kind,
+        data_v=(f"{value}" if column.name in TIMESTAMPS else f"{value:.6g}") if measured(value) else None,
         title=shorten(full, MAX_FULL_NAME) if full and full != value else None,
-    )
+    )  # fmt: skip
 
 
 def _kind(column: Column) -> str | None:
@@ -138,8 +112,6 @@ def facts(figures: Sequence[Fact]) -> Markup:
 
 def term(name: str, definition: str) -> Markup:
     """A name whose definition is at hand."""
-    return (
-        tag("button", name, type="button", class_="term", data_def=definition)
-        if definition and plain(name)
-        else Markup(tag("span", name))
-    )
+    if not definition or not plain(name):
+        return tag("span", name)
+    return tag("button", name, type="button", class_="term", data_def=definition)

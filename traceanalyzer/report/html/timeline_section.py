@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from traceanalyzer.report.format import figure
-from traceanalyzer.report.html.data import colour, first_view, timelines_block
+from traceanalyzer.report.html.data import first_view, timelines_block
 from traceanalyzer.report.html.markup import Markup, join, tag
+from traceanalyzer.report.html.pictures.colours import of_category
 from traceanalyzer.report.html.pictures.standalone import strip
 from traceanalyzer.report.html.pictures.svg import drawn
 from traceanalyzer.report.timeline.lanes import Category, Timeline
@@ -15,7 +16,6 @@ PERFETTO = (
     "Opens ui.perfetto.dev in a window of its own and hands it the events of this timeline, which it reads within the "
     "browser. Nothing else leaves this page."
 )
-NO_TIMELINE = "The recording holds no events of host or device, so there is no timeline."
 KEYS = (
     ("Ctrl and wheel, W, S, + and -", "zoom"),
     ("A, D, left and right, shift and wheel", "move"),
@@ -30,41 +30,32 @@ KEYS = (
 def timeline(several: Sequence[Timeline], *, of_ranks: bool) -> Markup:
     """The representative step (of the critical one `of_ranks`), event by event, and what else can be chosen."""
     if not several:
-        return tag("p", NO_TIMELINE)
-    first = several[0]
+        return tag("p", "The recording holds no events of host or device, so there is no timeline.")
+    what, of_rank = "Everything recorded: nothing marks a step", " of the critical rank" if of_ranks else ""
+    if (step := several[0].step) is not None:
+        what = f"Step {step}{of_rank}, the steady step whose time is closest to the median"
+    # The host's part of the step may not be in view at first.
+    lead = first_view(several[0])[0] - several[0].extent[0]
+    ahead = f" The host began to issue it {figure(lead, 'ns')} before what is in view: 'All of it' shows that."
     elsewhere = (tag("code", "traceanalyzer open"), " shows the whole recording with these findings in Perfetto.")
-    return join(tag("p", f"{_what(first, of_ranks)}.{_ahead(first)} ", *elsewhere), explorer(several))
+    return join(tag("p", f"{what}.{ahead if lead else ''} ", *elsewhere), explorer(several))
 
 
 def explorer(several: Sequence[Timeline]) -> Markup:
     """Timelines to choose from and to explore, with all that their scripts work on."""
-    first = several[0]
+    hints = tag("dl", *(tag("div", tag("dt", keys), tag("dd", what)) for keys, what in KEYS), class_="hints")
+    heads = [tag("th", name, scope="col") for name in ("Event", "Where", "What", "Start (ms)", "Length (us)", "Detail")]
+    events = tag("table", tag("caption", "Longest events in view"), tag("thead", tag("tr", *heads)), tag("tbody"))
+    longest = tag("div", events, id="timeline-table", class_="scroll", role="group", aria_label="Longest events")
     return join(
         _tools(several),
         _legend(several),
-        tag("figure", _place(first), tag("figcaption", id="timeline-shown")),
+        tag("figure", _place(several[0]), tag("figcaption", id="timeline-shown")),
         tag("p", id="timeline-status", role="status", class_="quiet"),
         tag("div", id="timeline-pinned", class_="pinned", role="region", aria_label="Pinned event", hidden=True),
-        _keys(),
-        tag("details", tag("summary", "Longest events in view, as a table"), _events_table()),
+        tag("details", tag("summary", "Keys and pointer"), hints, id="timeline-keys"),
+        tag("details", tag("summary", "Longest events in view, as a table"), longest),
         timelines_block(several),
-    )
-
-
-def _what(timeline: Timeline, of_ranks: bool) -> str:
-    if timeline.step is None:
-        return "Everything recorded: nothing marks a step"
-    of_rank = " of the critical rank" if of_ranks else ""
-    return f"Step {timeline.step}{of_rank}, the steady step whose time is closest to the median"
-
-
-def _ahead(timeline: Timeline) -> str:
-    """A word about the host's part of the step where it is not in view at first."""
-    lead = first_view(timeline)[0] - timeline.extent[0]
-    return (
-        f" The host began to issue it {figure(lead, 'ns')} before what is in view: 'All of it' shows that."
-        if lead
-        else ""
     )
 
 
@@ -101,24 +92,10 @@ def _tools(several: Sequence[Timeline]) -> Markup:
 
 def _legend(several: Sequence[Timeline]) -> Markup:
     used = sorted({code for one in several for code in distinct(one.events.category).tolist()})
-    keys = [
-        tag(
-            "label",
-            tag("input", type="checkbox", checked=True, data_category=code, data_colour=colour(Category(code))),
-            tag("span", class_="key", style=f"background:var({colour(Category(code))})", aria_hidden="true"),
-            tag("span", Category(code).label),
-        )
-        for code in used
-    ]
+    keys = []
+    for code in used:
+        colour = f"--{of_category(Category(code))}"
+        box = tag("input", type="checkbox", checked=True, data_category=code, data_colour=colour)
+        key = tag("span", class_="key", style=f"background:var({colour})", aria_hidden="true")
+        keys.append(tag("label", box, key, tag("span", Category(code).label)))
     return tag("fieldset", tag("legend", "Shown events"), *keys, class_="keys")
-
-
-def _keys() -> Markup:
-    pairs = [tag("div", tag("dt", keys), tag("dd", what)) for keys, what in KEYS]
-    return tag("details", tag("summary", "Keys and pointer"), tag("dl", *pairs, class_="hints"), id="timeline-keys")
-
-
-def _events_table() -> Markup:
-    heads = [tag("th", name, scope="col") for name in ("Event", "Where", "What", "Start (ms)", "Length (us)", "Detail")]
-    inner = tag("table", tag("caption", "Longest events in view"), tag("thead", tag("tr", *heads)), tag("tbody"))
-    return tag("div", inner, id="timeline-table", class_="scroll", role="group", aria_label="Longest events")

@@ -28,10 +28,7 @@ def kernel_classes(report: Report) -> Chart | None:
     if not rows:
         return None
     ends = [f"{row.share_of_device:.1%}" for row in rows]
-    hints = [
-        f"{row.title}: {figure(row.total_ms, 'ms')}, {end} of the device time"
-        for row, end in zip(rows, ends, strict=True)
-    ]
+    hints = [f"{row.title}: {figure(row.total_ms, 'ms')}, {row.share_of_device:.1%} of the device time" for row in rows]
     colours = [f"bound-{row.bound}" if row.bound in BOUNDS else "neutral" for row in rows]
     series = Series("", "neutral", [row.total_ms for row in rows], hints)
     plot = rows_of([row.title for row in rows], [series], "ms a step", ends, colours)
@@ -50,14 +47,13 @@ def roofline(report: Report, details: Details) -> Chart | None:
     gpu = details.ceilings
     if not rows or gpu is None:
         return None
-    intensities, rates = zip(*((row.intensity, row.tflops) for row in rows), strict=True)
-    top = max(gpu.tflops.values(), default=0.0)
+    intensities, top = [row.intensity for row in rows], max(gpu.tflops.values(), default=0.0)
     low, high = min(intensities) / 3, max(max(intensities) * 3, 3 * top / gpu.bandwidth_tbs)
-    slowest = min(rates) / 3
-    ceilings = [
-        _ceiling(f"{name} {peak:,.0f} TFLOP/s", peak, gpu.bandwidth_tbs, (low, high), dash)
-        for (name, peak), dash in zip(gpu.tflops.items(), cycle(DASHES), strict=False)
-    ]
+    slowest = min(row.tflops for row in rows) / 3
+    ceilings = []  # the memory's slope up to a peak, and the peak from there
+    for (name, peak), dash in zip(gpu.tflops.items(), cycle(DASHES), strict=False):
+        across, up = [low, peak / gpu.bandwidth_tbs, high], [low * gpu.bandwidth_tbs, peak, peak]
+        ceilings.append(Lines(f"{name} {peak:,.0f} TFLOP/s", "quiet", across, up, dash))
     by_time = sorted(rows, key=lambda r: -r.total_ms)
     named = set(map(id, by_time[:NAMED_DOTS]))
     dots = [_kernels(rows, bound, by_time[0].total_ms, named) for bound in (*BOUNDS, None)]
@@ -72,12 +68,6 @@ def roofline(report: Report, details: Details) -> Chart | None:
         "them, below the flat lines the arithmetic. Only kernels of operators recorded with shapes are here."
     )
     return Chart("roofline", "Kernels under the GPU's limits", caption, plot, 460)
-
-
-def _ceiling(name: str, peak: float, bandwidth: float, extent: tuple[float, float], dash: str) -> Lines:
-    """The memory's slope up to a peak, and the peak from there."""
-    low, high = extent
-    return Lines(name, "quiet", [low, peak / bandwidth, high], [low * bandwidth, peak, peak], dash)
 
 
 def _kernels(rows: Sequence[Any], bound: str | None, longest: float, named: set[int]) -> Dots:
@@ -127,10 +117,8 @@ def memory(details: Details) -> Chart | None:
     origin, lines = min(int(track.time[0]) for track in tracks), []
     for track in tracks:
         time = ((track.time - origin) / 1e6).tolist()
-        for name, values, colour in (
-            ("allocated", track.allocated, "compute"),
-            ("reserved", track.reserved, "idle-other"),
-        ):
+        pair = (("allocated", track.allocated, "compute"), ("reserved", track.reserved, "idle-other"))
+        for name, values, colour in pair:
             if (values > 0).any():
                 known = (values / 1e6).tolist()
                 lines.append(Lines(f"GPU {track.device} {name}", colour, time, known, steps=True))

@@ -157,8 +157,6 @@ class Plot:
 
 TICKS = 6  # lines across a picture at most: more make it no easier to read
 NAMED = 24  # Names along an axis at most; of more, every second, third, ... one is written.
-FEW_DECADES = 2.0  # of fewer, a logarithmic axis has 2 and 5 written, too
-HALF = 0.5
 LEAST = 1e-290  # values that differ by less are one: no line fits between them
 MOST = 1e300  # what is larger is not drawn
 
@@ -173,17 +171,15 @@ class Scale:
 
     def at(self, value: float) -> float:
         """How far along the axis a value is, 0 to 1; what lies beyond an end is at it."""
-        low, high, value = (self._linear(v) for v in (self.low, self.high, value))
+        ends = (self.low, self.high, value)
+        low, high, value = (math.log10(max(v, 1e-300)) for v in ends) if self.log else ends
         return min(max((value - low) / (high - low), 0.0), 1.0)
-
-    def _linear(self, value: float) -> float:
-        return math.log10(max(value, 1e-300)) if self.log else value
 
 
 def scale_of(axis: Axis, marks: Sequence[Mark], direction: str) -> Scale:
     """The scale of an axis (`x` or `y`), over all marks unless its range is given."""
     if axis.names is not None:
-        return Scale(-HALF, max(len(axis.names), 1) - HALF, False)
+        return Scale(-0.5, max(len(axis.names), 1) - 0.5, False)
     low, high = axis.range or _ends(axis.log, [v for mark in marks for v in mark.values(direction)])
     low, high = max(low, -MOST), min(high, MOST)
     if not high - low > LEAST:
@@ -205,23 +201,18 @@ def ticks(axis: Axis, scale: Scale) -> list[tuple[float, str]]:
     if axis.names is not None:
         every = -(-len(axis.names) // NAMED)
         return [(float(i), name) for i, name in enumerate(axis.names) if i % every == 0]
-    values = _decades(scale) if scale.log else _round_values(scale.low, scale.high)
-    return [(value, _written(value)) for value in values]
-
-
-def _round_values(low: float, high: float) -> list[float]:
+    low, high = scale.low, scale.high
+    if scale.log:
+        first, last = math.log10(low), math.log10(high)
+        every = max(round((last - first) / TICKS), 1)
+        factors = (1, 2, 5) if last - first < 2.0 else (1,)  # of few decades 2 and 5 are written, too
+        values = [f * 10.0**n for n in range(math.floor(first), math.ceil(last) + 1, every) for f in factors]
+        return [(value, _written(value)) for value in values if low <= value <= high]
     rough = (high - low) / TICKS
     size = 10.0 ** math.floor(math.log10(rough))
     step = next(size * n for n in (1, 2, 5, 10) if size * n >= rough)
-    return [n * step for n in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
-
-
-def _decades(scale: Scale) -> list[float]:
-    first, last = math.log10(scale.low), math.log10(scale.high)
-    every = max(round((last - first) / TICKS), 1)
-    factors = (1, 2, 5) if last - first < FEW_DECADES else (1,)
-    values = [f * 10.0**n for n in range(math.floor(first), math.ceil(last) + 1, every) for f in factors]
-    return [v for v in values if scale.low <= v <= scale.high]
+    whole = range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
+    return [(n * step, _written(n * step)) for n in whole]
 
 
 def _written(value: float) -> str:

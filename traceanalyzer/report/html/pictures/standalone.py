@@ -5,10 +5,11 @@ picture, in a few hundred boxes.
 import re
 from collections.abc import Sequence
 from textwrap import wrap
+from typing import TypeAlias
 
 import numpy as np
 
-from traceanalyzer.base import NS_PER_MS, dataclass
+from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.report.format import plain, shorten
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.pictures.colours import light, of_category
@@ -25,7 +26,11 @@ ON_HOST = (Category.OPERATOR, Category.ANNOTATION, Category.LIBRARY, Category.AP
 
 def strip(timeline: Timeline) -> tuple[Plot, int]:
     """The picture of a timeline's window and its height. Of the host the outermost level of the first thread."""
-    shown = _lanes(timeline)
+    # The lanes of the device, and the first one of the host.
+    on_host = np.zeros(len(timeline.lanes), bool)
+    on_host[timeline.events.lane[np.isin(timeline.events.category, ON_HOST)]] = True
+    shown = np.flatnonzero(~on_host).tolist()[: MAX_LANES - 1]
+    shown += [i for i, lane in enumerate(timeline.lanes) if on_host[i] and lane.level == 0][:1]
     rects = [mark for place, lane in enumerate(shown) for mark in _of_lane(timeline, lane, place)]
     names = [timeline.lanes[lane].title for lane in shown]
     low, high = (moment / NS_PER_MS for moment in timeline.window)
@@ -36,21 +41,10 @@ def strip(timeline: Timeline) -> tuple[Plot, int]:
     return plot, EDGES_PX + ROW_PX * len(shown)
 
 
-def _lanes(timeline: Timeline) -> list[int]:
-    """The lanes of the device, and the first one of the host."""
-    on_host = np.zeros(len(timeline.lanes), bool)
-    on_host[timeline.events.lane[np.isin(timeline.events.category, ON_HOST)]] = True
-    device = [i for i in range(len(timeline.lanes)) if not on_host[i]][: MAX_LANES - 1]
-    host = [i for i, lane in enumerate(timeline.lanes) if on_host[i] and lane.level == 0][:1]
-    return [*device, *host]
-
-
 def _of_lane(timeline: Timeline, lane: int, place: int) -> list[Rects]:
     """Boxes of each sort: neighbours nearer than a box are one."""
-    events = timeline.events
-    low, high = timeline.window
+    events, (low, high), made = timeline.events, timeline.window, []
     width = max((high - low) // BOXES, 1)
-    made = []
     rows = np.flatnonzero((events.lane == lane) & (events.end > low) & (events.start < high))
     for code in distinct(events.category[rows]).tolist():
         here = rows[events.category[rows] == code]
@@ -58,10 +52,9 @@ def _of_lane(timeline: Timeline, lane: int, place: int) -> list[Rects]:
         end = np.maximum(np.maximum.accumulate(np.minimum(events.end[here], high)), start + width // 2)
         first = np.flatnonzero(np.append(True, start[1:] > end[:-1] + width // 2))
         begins, ends = start[first] / NS_PER_MS, end[np.append(first[1:] - 1, len(end) - 1)] / NS_PER_MS
-        category = Category(code)
         pairs = zip(begins.tolist(), ends.tolist(), strict=True)
         boxes = [Box(begin, finish, place - 0.4, place + 0.4) for begin, finish in pairs]
-        made.append(Rects(category.label, of_category(category), boxes))
+        made.append(Rects(Category(code).label, of_category(Category(code)), boxes))
     return made
 
 
@@ -72,13 +65,8 @@ MOST_LINES = 4  # of one text: names can be endless
 KEY_PX = 24  # of a legend's key: its square and the room around it
 
 
-@dataclass(frozen=True)
-class Panel:
-    """One picture of several, with its title."""
-
-    title: str
-    plot: Plot
-    height: int
+Panel: TypeAlias = tuple[str, Plot, int]
+"""One picture of several: title, what it shows, height."""
 
 
 def standalone(title: str, lines: Sequence[str], panels: Sequence[Panel]) -> str:
@@ -87,14 +75,14 @@ def standalone(title: str, lines: Sequence[str], panels: Sequence[Panel]) -> str
     for line in (part for text in lines for part in wrap(plain(text), MOST_LINE)[:MOST_LINES]):
         y += LINE_PX
         parts.append(_text(line, y, 13))
-    for panel in panels:
+    for name, plot, tall in panels:
         y += TITLE_PX
-        parts.append(_text(panel.title, y, 14, bold=True))
-        legend, rows = _legend(panel.plot, y + 8)
+        parts.append(_text(name, y, 14, bold=True))
+        legend, rows = _legend(plot, y + 8)
         y += 8 + LEGEND_PX * rows
-        picture = drawn(panel.plot, panel.height, panel.title, WIDTH - 2 * EDGE)
-        parts += [legend, tag("svg", picture, x=EDGE, y=y, width=WIDTH - 2 * EDGE, height=panel.height)]
-        y += panel.height
+        picture = drawn(plot, tall, name, WIDTH - 2 * EDGE)
+        parts += [legend, tag("svg", picture, x=EDGE, y=y, width=WIDTH - 2 * EDGE, height=tall)]
+        y += tall
     height = y + EDGE
     ground = tag("rect", width=WIDTH, height=height, rx=8, style="fill:var(--page)")
     whole = tag(
@@ -109,14 +97,8 @@ def standalone(title: str, lines: Sequence[str], panels: Sequence[Panel]) -> str
 
 
 def _text(words: str, y: int, size: int, *, bold: bool = False) -> Markup:
-    return tag(
-        "text",
-        shorten(words, MOST_LINE * 13 // size),
-        x=EDGE,
-        y=y,
-        font_size=size,
-        font_weight="bold" if bold else None,
-    )
+    shown = shorten(words, MOST_LINE * 13 // size)
+    return tag("text", shown, x=EDGE, y=y, font_size=size, font_weight="bold" if bold else None)
 
 
 def _legend(plot: Plot, y: int) -> tuple[Markup, int]:

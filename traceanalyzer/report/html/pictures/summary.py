@@ -3,13 +3,14 @@ another by the parts of their difference.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeGuard
 
 import numpy as np
 
 from traceanalyzer.report.format import figure, measured, plain, shorten
 from traceanalyzer.report.html.pictures.plot import Axis, Box, Key, Plot, Rects, Words
-from traceanalyzer.report.html.pictures.standalone import Panel, standalone, strip
+from traceanalyzer.report.html.pictures.standalone import standalone, strip
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import breakdown, opening
 from traceanalyzer.report.timeline.lanes import Timeline
@@ -17,7 +18,6 @@ from traceanalyzer.report.timeline.lanes import Timeline
 ROW_PX, EDGES_PX = 36, 52
 MAX_NAME = 90
 TOP, BOTTOM, MIDDLE = -0.06, 0.44, -0.28  # within a row of 1: its bar, and its name above
-REACH = 1.14  # room for the figure after the longest bar
 
 
 def waterfall(
@@ -29,10 +29,8 @@ def waterfall(
     ends = first[1] + np.cumsum(steps)
     begins = ends - steps
     rows = [(first[0], 0.0, first[1], "neutral", figure(first[1], "ms"))]
-    rows += [
-        (name, begin, end, "less" if value < 0 else "more", f"{'+' if value > 0 else ''}{figure(value, 'ms')}")
-        for (name, value), begin, end in zip(parts, begins.tolist(), ends.tolist(), strict=True)
-    ]
+    for (name, value), begin, end in zip(parts, begins.tolist(), ends.tolist(), strict=True):
+        rows.append((name, begin, end, "less" if value < 0 else "more", "+" * (value > 0) + figure(value, "ms")))
     rows.append((last[0], 0.0, last[1], "neutral", figure(last[1], "ms")))
     keys = [("less time", "less", ""), ("more time", "more", "")]
     return _rows(rows, keys), EDGES_PX + ROW_PX * len(rows)
@@ -54,18 +52,15 @@ def ladder(
     past += [] if floor is None else [floor[1]]
     plot = _rows(rows, [("today", "neutral", ""), ("predicted, and its range", "less", "")], 1.45, past)
     ranges = [Box(*likely, y + 0.17, y + 0.21) for y, (_, _, likely) in enumerate(changes, 1) if likely is not None]
-    return Plot(
-        [*plot.marks, Rects("", "text", ranges)], plot.x, plot.y, down=True, keys=plot.keys
-    ), EDGES_PX + ROW_PX * len(rows)
+    return replace(plot, marks=[*plot.marks, Rects("", "text", ranges)]), EDGES_PX + ROW_PX * len(rows)
 
 
 def _rows(
-    rows: Sequence[tuple[str, float, float, str, str]],
-    keys: Sequence[Key],
-    reach: float = REACH,
+    rows: Sequence[tuple[str, float, float, str, str]], keys: Sequence[Key], reach: float = 1.14,
     past: Sequence[float] = (),
-) -> Plot:
-    """Bars from top to bottom: name, begin, end, colour, and what stands after it, or `past` more than it."""
+) -> Plot:  # fmt: skip
+    """Bars from top to bottom: name, begin, end, colour, and what stands after it, or `past` more than it; `reach` is
+    room for the figure after the longest."""
     names = [shorten(plain(name), MAX_NAME) for name, *_ in rows]
     boxes = [
         Box(min(begin, end), max(begin, end), y + TOP, y + BOTTOM, f"{names[y]}: {text}", colour=colour)
@@ -79,7 +74,6 @@ def _rows(
     return Plot([Rects("", "neutral", boxes), above, after], axis, Axis(names=names, hidden=True), down=True, keys=keys)
 
 
-BUDGET_PX = 66
 MOST_CHANGES = 5
 NEGLIGIBLE = 0.001  # parts of the step below this are no wider than a line
 
@@ -87,14 +81,12 @@ NEGLIGIBLE = 0.001  # parts of the step below this are no wider than a line
 def picture(report: Report, timeline: Timeline | None = None) -> str:
     """The report as an SVG file."""
     panels = []
-    spent = budget(report)
-    if spent is not None:
-        panels.append(Panel(f"Where the {breakdown.whole(report)} goes", spent, BUDGET_PX))
+    if (spent := budget(report)) is not None:
+        panels.append((f"Where the {breakdown.whole(report)} goes", spent, 66))
     if timeline is not None:
-        panels.append(Panel(timeline.title or "Timeline", *strip(timeline)))
-    could = predictions(report)
-    if could is not None:
-        panels.append(Panel("What each change alone would bring", *could))
+        panels.append((timeline.title or "Timeline", *strip(timeline)))
+    if (could := predictions(report)) is not None:
+        panels.append(("What each change alone would bring", *could))
     lines = [report.summary.headline, f"Step time: {opening.step_sentence(report)}", opening.recording(report)]
     return standalone(opening.verdict(report), lines, panels)
 
@@ -106,9 +98,8 @@ def budget(report: Report) -> Plot | None:
         if not measured(share.share) or share.share < NEGLIGIBLE:
             continue
         text = f"{share.name} {figure(share.share, 'share')}"
-        marks.append(
-            Rects(text, share.colour, [Box(at, at + share.ms, 0.0, 1.0, f"{text}, {figure(share.ms, 'ms')}", text)])
-        )
+        box = Box(at, at + share.ms, 0.0, 1.0, f"{text}, {figure(share.ms, 'ms')}", text)
+        marks.append(Rects(text, share.colour, [box]))
         at += share.ms
     if not marks:
         return None

@@ -6,24 +6,12 @@ for a width, it stands alone.
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, assert_never
+from typing import Any
 
 from traceanalyzer.report.format import shorten
 from traceanalyzer.report.html.markup import Markup, join, tag
+from traceanalyzer.report.html.pictures import plot as of
 from traceanalyzer.report.html.pictures.colours import on
-from traceanalyzer.report.html.pictures.plot import (
-    Axis,
-    Box,
-    Dots,
-    Lines,
-    Mark,
-    Plot,
-    Rects,
-    Scale,
-    Words,
-    scale_of,
-    ticks,
-)
 
 CHARACTER_PX = 6.9  # a character of 12 px text, on average
 EDGE_PX, RIGHT_PX, BELOW_PX, TITLE_PX = 10, 18, 22, 18
@@ -37,10 +25,13 @@ FAR = 0.5  # words to the right of what lies farther across stand to its left
 _ASIDE = re.compile(r" \([^()]*\)")
 
 
-def drawn(plot: Plot, height: int, label: str, width: int | None = None) -> Markup:
+def drawn(plot: of.Plot, height: int, label: str, width: int | None = None) -> Markup:
     """The picture, `height` px high; `label` tells what it shows to who does not see it."""
-    across, along = scale_of(plot.x, plot.marks, "x"), scale_of(plot.y, plot.marks, "y")
-    left = _left(plot, along)
+    across, along = of.scale_of(plot.x, plot.marks, "x"), of.scale_of(plot.y, plot.marks, "y")
+    left = 2  # room for what stands at the vertical axis
+    if not plot.y.hidden:
+        longest = max((len(text) for _, text in of.ticks(plot.y, along)), default=0)
+        left = min(round(longest * CHARACTER_PX) + 12, MAX_LEFT_PX)
     below = 0 if plot.x.hidden else BELOW_PX + (TITLE_PX if plot.x.title else 0)
     top = EDGE_PX + (TITLE_PX if plot.y.title and not plot.y.hidden else 0)
     inner = height - top - below
@@ -53,9 +44,8 @@ def drawn(plot: Plot, height: int, label: str, width: int | None = None) -> Mark
         begin, place, across_px, more = left, "", width - left - RIGHT_PX, {"xmlns": "http://www.w3.org/2000/svg"}
     title = tag("text", plot.y.title, x=begin - left, y=12, class_="axis") if top > EDGE_PX else None
     marks = (_mark(area, mark, width is not None) for mark in plot.marks)
-    body = tag(
-        "svg", _grid(area, plot), *marks, x=begin, y=top, width=across_px, height=inner, overflow="visible"
-    )  # fmt: skip
+    grid = tag("g", *_down(area, plot.y), *_across(area, plot.x), class_="grid", style="fill:var(--quiet)")
+    body = tag("svg", grid, *marks, x=begin, y=top, width=across_px, height=inner, overflow="visible")
     return tag(
         "svg", title, body, width=width, height=height, role="img", aria_label=label, class_="picture", font_size=12,
         font_family="system-ui, sans-serif", style=f"{place}fill:var(--text)", **more,
@@ -65,7 +55,7 @@ def drawn(plot: Plot, height: int, label: str, width: int | None = None) -> Mark
 class _Area:
     """Where marks are drawn: across in shares of its width, down in px."""
 
-    def __init__(self, across: Scale, along: Scale, height: int, down: bool) -> None:
+    def __init__(self, across: of.Scale, along: of.Scale, height: int, down: bool) -> None:
         self.across, self.along, self.height, self.down = across, along, height, down
 
     def x(self, value: float) -> str:
@@ -76,23 +66,11 @@ class _Area:
         return round(self.height * (share if self.down else 1.0 - share), 1)
 
 
-def _left(plot: Plot, along: Scale) -> int:
-    """Room for what stands at the vertical axis."""
-    if plot.y.hidden:
-        return 2
-    longest = max((len(text) for _, text in ticks(plot.y, along)), default=0)
-    return min(round(longest * CHARACTER_PX) + 12, MAX_LEFT_PX)
-
-
-def _grid(area: _Area, plot: Plot) -> Markup:
-    return tag("g", *_down(area, plot.y), *_across(area, plot.x), class_="grid", style="fill:var(--quiet)")
-
-
-def _down(area: _Area, axis: Axis) -> Iterator[Markup]:
+def _down(area: _Area, axis: of.Axis) -> Iterator[Markup]:
     if axis.hidden:
         return
     room = int(MAX_LEFT_PX / CHARACTER_PX) - 1
-    for value, text in ticks(axis, area.along):
+    for value, text in of.ticks(axis, area.along):
         y = area.y(value)
         if axis.names is None:
             yield tag("line", x1=0, x2="100%", y1=y, y2=y, style="stroke:var(--line)")
@@ -100,10 +78,10 @@ def _down(area: _Area, axis: Axis) -> Iterator[Markup]:
         yield tag("text", words, x=-6, y=y + 4, text_anchor="end")
 
 
-def _across(area: _Area, axis: Axis) -> Iterator[Markup]:
+def _across(area: _Area, axis: of.Axis) -> Iterator[Markup]:
     if axis.hidden:
         return
-    shown = ticks(axis, area.across)
+    shown = of.ticks(axis, area.across)
     for place, (value, text) in enumerate(shown):
         x = area.x(value)
         if axis.names is None:
@@ -116,19 +94,17 @@ def _across(area: _Area, axis: Axis) -> Iterator[Markup]:
         yield tag("text", axis.title, x="50%", y=area.height + 15 + TITLE_PX, text_anchor="middle", class_="axis")
 
 
-def _mark(area: _Area, mark: Mark, alone: bool) -> Markup:
-    if isinstance(mark, Rects):
+def _mark(area: _Area, mark: of.Mark, alone: bool) -> Markup:
+    if isinstance(mark, of.Rects):
         return tag("g", *_rects(area, mark), style=f"fill:var(--{mark.colour})")
-    if isinstance(mark, Lines):
-        return join(_line(area, mark), _hovers(area, mark))
-    if isinstance(mark, Dots):
+    if isinstance(mark, of.Lines):
+        return _line(area, mark)
+    if isinstance(mark, of.Dots):
         return tag("g", *_dots(area, mark, alone=alone), style=f"fill:var(--{mark.colour})", fill_opacity=0.75)
-    if isinstance(mark, Words):
-        return tag("g", *_words(area, mark, alone=alone))
-    assert_never(mark)
+    return tag("g", *_words(area, mark, alone=alone))
 
 
-def _rects(area: _Area, mark: Rects) -> Iterator[Markup]:
+def _rects(area: _Area, mark: of.Rects) -> Iterator[Markup]:
     for box in mark.boxes:
         left, right = sorted((area.across.at(box.x0), area.across.at(box.x1)))
         high, low = sorted((area.y(box.y0), area.y(box.y1)))
@@ -143,7 +119,7 @@ def _rects(area: _Area, mark: Rects) -> Iterator[Markup]:
             yield tag("svg", words, **place, height=round(low - high, 1), pointer_events="none")
 
 
-def _written(box: Box, width: float, y: float, colour: str) -> Markup | None:
+def _written(box: of.Box, width: float, y: float, colour: str) -> Markup | None:
     """The text in a box so many px wide on a usual page; None where it has none, or no room for it."""
     roomy = width >= LEAST_PX
     room = int((width - (4 if roomy else 2)) / CHARACTER_PX)
@@ -151,12 +127,17 @@ def _written(box: Box, width: float, y: float, colour: str) -> Markup | None:
         return None
     shown = box.text if len(box.text) <= room else box.text[: room - 1] + "…"
     fits = len(shown) * CHARACTER_PX + 4 < width * NARROW_PX / USUAL_PX
-    style = f"fill:{on(colour)}"
-    return tag("text", shown, x=4 if roomy else 2, y=y, style=style, class_=None if fits else "minor")
+    place = {"x": 4 if roomy else 2, "y": y}
+    return tag("text", shown, **place, style=f"fill:{on(colour)}", class_=None if fits else "minor")
 
 
-def _line(area: _Area, mark: Lines) -> Markup:
-    """The line (or the area below it) in a box of a thousand by a thousand, which is stretched; its width is not."""
+def _line(area: _Area, mark: of.Lines) -> Markup:
+    """The line (or the area below it) in a box of a thousand by a thousand, which is stretched; its width is not. Hints
+    of its points are in circles that are not seen."""
+    dots = [
+        tag("circle", cx=area.x(x), cy=area.y(y), r=5, data_def=hint)
+        for x, y, hint in zip(mark.x, mark.y, () if mark.base else mark.hints, strict=False)
+    ]
     path, colour = _path(area, mark.x, mark.y, mark.steps, "M"), f"var(--{mark.colour})"
     if mark.base:
         # Back along the base, where a step falls before it goes on.
@@ -167,10 +148,11 @@ def _line(area: _Area, mark: Lines) -> Markup:
             "path", d=path, fill="none", stroke_width=1.5, stroke_dasharray=mark.dash or None,
             style=f"stroke:{colour}", vector_effect="non-scaling-stroke",
         )  # fmt: skip
-    return tag(
+    drawn = tag(
         "svg", shape, viewBox="0 0 1000 1000", preserveAspectRatio="none", width="100%", height=area.height,
         overflow="visible",
     )  # fmt: skip
+    return join(drawn, tag("g", *dots, fill_opacity=0) if dots else None)
 
 
 def _path(
@@ -182,18 +164,7 @@ def _path(
     return "".join(way.format(a, b) if i else f"{first}{a:.4g} {b:.4g}" for i, (a, b) in enumerate(points))
 
 
-def _hovers(area: _Area, mark: Lines) -> Markup | None:
-    """Hints of the points of a line, in circles that are not seen."""
-    if not mark.hints or mark.base:
-        return None
-    dots = [
-        tag("circle", cx=area.x(x), cy=area.y(y), r=5, data_def=hint)
-        for x, y, hint in zip(mark.x, mark.y, mark.hints, strict=True)
-    ]
-    return tag("g", *dots, fill_opacity=0)
-
-
-def _dots(area: _Area, mark: Dots, *, alone: bool) -> Iterator[Markup]:
+def _dots(area: _Area, mark: of.Dots, *, alone: bool) -> Iterator[Markup]:
     """Dots and their names; a page too narrow for a name shortens it."""
     for dot in mark.dots:
         yield tag("circle", cx=area.x(dot.x), cy=area.y(dot.y), r=dot.radius_px, data_def=dot.hint or None)
@@ -210,7 +181,7 @@ def _dots(area: _Area, mark: Dots, *, alone: bool) -> Iterator[Markup]:
                 )  # fmt: skip
 
 
-def _words(area: _Area, mark: Words, *, alone: bool) -> Iterator[Markup]:
+def _words(area: _Area, mark: of.Words, *, alone: bool) -> Iterator[Markup]:
     """Texts; a page too narrow for one shows it without what stands in brackets, shortened, or to the left."""
     for x, y, text in mark.words:
         room = int((1 - area.across.at(x)) * NARROW_PX / CHARACTER_PX)
